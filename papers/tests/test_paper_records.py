@@ -57,7 +57,7 @@ def test_a_record_says_what_its_cell_says(pair):
     assert not recorded.attention[..., ~cell.sinks.allowed].any()
     for one, other in zip(*(agreement(c.rollout, c.evaluation).values() for c in pair_of(pair)), strict=True):
         assert plain(one) == plain(other)
-    told, kept = (as_json(Sinks.told(one.sinks)) for one in (recorded, cell))
+    told, kept = (as_json(Sinks.of_sinks(one.sinks)) for one in (recorded, cell))
     assert {name: held for name, held in told.items() if name != "curve"} == {
         name: held for name, held in kept.items() if name != "curve"
     }

@@ -11,9 +11,9 @@ from posbias.core.errors import InvalidValueError
 from posbias.core.spec import encode
 from posbias.imports.trials import of_rows
 from posbias.retrieval import curve_differences
+from posbias.retrieval.estimation import answer_curve
 from posbias.retrieval.factor import MEAN, profile_difference, same_trials
 from posbias.retrieval.job import retrieval_job
-from posbias.retrieval.made import answer_curve
 from posbias.retrieval.statistics import GAPS
 from posbias.retrieval.trials import ARMS
 

@@ -22,8 +22,8 @@ from posbias.profiles.estimate import MOST_DRAWS, Estimate
 from posbias.retrieval.answer_files import AnswerFile, Request, read_answers, requests_of, write_requests
 from posbias.retrieval.asking import answers_made_elsewhere, ask, cost, each_answer, requests, trials_of
 from posbias.retrieval.documents import DocumentSet, read_document_sets
+from posbias.retrieval.estimation import answer_curve
 from posbias.retrieval.job import retrieval_job
-from posbias.retrieval.made import answer_curve
 from posbias.retrieval.resampling import RESAMPLES, resampled
 from posbias.retrieval.scoring import is_right, normalised
 from posbias.retrieval.trials import ABSENT, ALONE, ARMS, SHUFFLED, Trial

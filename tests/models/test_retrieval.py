@@ -18,8 +18,8 @@ from posbias.profiles.estimate import Estimate, about
 from posbias.profiles.measurements import load_retrieval, save_retrieval
 from posbias.retrieval import templates as wordings
 from posbias.retrieval.continuations import Reader, reuse_is_exact
+from posbias.retrieval.estimation import retrieval_curve
 from posbias.retrieval.local import retrieval_fingerprint, retrieval_job, retrieve
-from posbias.retrieval.made import retrieval_curve
 from posbias.retrieval.trials import CHOICES, Keys, Needle
 
 os.environ["OMP_NUM_THREADS"] = "1"

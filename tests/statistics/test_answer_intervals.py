@@ -7,9 +7,9 @@ import pytest
 
 from posbias.imports.trials import of_rows
 from posbias.retrieval.asking import ask
+from posbias.retrieval.estimation import verdict_of_trials
 from posbias.retrieval.factor import profile_difference
 from posbias.retrieval.job import retrieval_job
-from posbias.retrieval.made import verdict_of_trials
 from posbias.retrieval.resampling import resampled
 from posbias.retrieval.statistics import GAPS, VERDICTS, gaps_of
 

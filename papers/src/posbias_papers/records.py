@@ -2,17 +2,16 @@
 
 import functools
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from posbias.core.errors import DamagedError, InputFileError
+from posbias.core.errors import InputFileError
 from posbias.core.files import write_text
 from posbias.core.spec import fingerprint
 from posbias.core.store import Header, JsonCodec, Stored
 from posbias.core.store.header import check
 from posbias.core.store.json_files import verified
-from posbias.core.store.store import StoredCell
+from posbias.core.store.store import StoredCell, stored_of
 
 
 class Records:
@@ -33,10 +32,7 @@ class Records:
         header, content = verified(line, self.path)
         if at_least is not None and (header.amount or 0) < at_least:
             return None
-        try:
-            return Stored(cell.from_content(header, content), header, self.path)
-        except (KeyError, TypeError, ValueError) as error:
-            raise DamagedError(f"{self.path}: damaged, not a whole {cell.kind} ({error!r:.120})") from None
+        return stored_of(cell, header, content, self.path)
 
     def put(self, header: Header, content: Any) -> None:
         """Put a result on record, in place of an earlier one of the same cell. Raises `OutputFileError`."""
@@ -44,20 +40,29 @@ class Records:
         lines[header.kind, header.fingerprint] = JsonCodec().text(header, content)[1]
         write_text(self.path, "".join(f"{line}\n" for _, line in sorted(lines.items())))
 
-    def headers(self) -> Iterator[Header]:
+    def headers(self) -> tuple[Header, ...]:
         """What the lines say of themselves. Raises `DamagedError` for one that is not whole."""
-        for line in self._lines.values():
-            yield verified(line, self.path)[0]
+        return _headers(self.path, self._written)
 
     @property
     def _lines(self) -> dict[tuple[str, str], dict[str, Any]]:
-        written = self.path.stat().st_mtime_ns if self.path.is_file() else None
-        return {} if written is None else _read(self.path, written)
+        return _read(self.path, self._written)
+
+    @property
+    def _written(self) -> int | None:
+        return self.path.stat().st_mtime_ns if self.path.is_file() else None
 
 
 @functools.lru_cache(maxsize=8)
-def _read(path: Path, written: int) -> dict[tuple[str, str], dict[str, Any]]:
-    """The lines by kind and fingerprint. Raises `InputFileError`."""
+def _headers(path: Path, written: int | None) -> tuple[Header, ...]:
+    return tuple(verified(line, path)[0] for line in _read(path, written).values())
+
+
+@functools.lru_cache(maxsize=8)
+def _read(path: Path, written: int | None) -> dict[tuple[str, str], dict[str, Any]]:
+    """The lines by kind and fingerprint, none of a file that was never written. Raises `InputFileError`."""
+    if written is None:
+        return {}
     try:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         return {(line["posbias_kind"], line["fingerprint"]): line for line in lines}

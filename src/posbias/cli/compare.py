@@ -86,7 +86,7 @@ def _differences(
     answer, sentences = {}, []
     differences = influence_differences(*profiles, shares=comparison.shares)
     if differences is not None:
-        answer["influence_differences"] = InfluenceDifferences.said(differences)
+        answer["influence_differences"] = InfluenceDifferences.with_verdict(differences)
         sentences.append(differences.sentence(*names))
     sentences += [f"{name}: {words}" for words in comparison.sentences().values()]
     if (beyond := _beyond_position(comparison)) is not None:

@@ -106,7 +106,7 @@ def retrieve(model: str | None = None, *, options: Options = Options()) -> None:
     need("matplotlib", work="the curve", extra="report")
     from posbias.profiles.measurements import load_measurement
     from posbias.reports.answers.retrievals import Retrieve
-    from posbias.retrieval.made import retrieval_curve
+    from posbias.retrieval.estimation import retrieval_curve
 
     beside = None if options.measurement is None else load_measurement(options.measurement)
     retrieval, file, folder = (_finished if finished else _asked)(model, options, beside)

@@ -69,10 +69,10 @@ class Answer(Part):
         return {"schema": self.schema_name, **self.model_dump(mode="json")}
 
     @classmethod
-    def read(cls, told: Mapping[str, Any], place: str) -> Self:
+    def read(cls, data: Mapping[str, Any], place: str) -> Self:
         """The answer that `as_json` made, read from `place`. Raises `InputFileError` for anything else."""
         try:
-            return cls(**{name: held for name, held in told.items() if name != "schema"})
+            return cls(**{name: held for name, held in data.items() if name != "schema"})
         except ValidationError as error:
             first = error.errors()[0]
             key = ".".join(map(str, first["loc"]))

@@ -15,7 +15,7 @@ from posbias.profiles.profile import Profile
 from posbias.reports import require
 from posbias.reports.answer import EXPECTED, FAVOURS, PROMPT, SHOWS, SURE, Answer, alone
 from posbias.reports.numbers import curve, places_of
-from posbias.retrieval.made import verdict_of_trials
+from posbias.retrieval.estimation import verdict_of_trials
 from posbias.retrieval.statistics import gaps_of
 
 

@@ -3,10 +3,10 @@ from .curve import RetrievalCurve as RetrievalCurve
 from .documents import DocumentSet as DocumentSet
 from .documents import read_document_sets as read_document_sets
 from .endpoint import Endpoint as Endpoint
+from .estimation import answer_curve as answer_curve
+from .estimation import retrieval_curve as retrieval_curve
 from .factor import curve_differences as curve_differences
 from .job import RetrievalJob as RetrievalJob
 from .job import retrieval_job as retrieval_job
 from .local import retrieval_fingerprint as retrieval_fingerprint
 from .local import retrieve as retrieve
-from .made import answer_curve as answer_curve
-from .made import retrieval_curve as retrieval_curve

@@ -23,8 +23,8 @@ from posbias.core.spec import encode
 from posbias.retrieval.answer_files import AnswerFile, Request, requests_of
 from posbias.retrieval.curve import RetrievalCurve
 from posbias.retrieval.documents import Documents, DocumentSet, places_of
+from posbias.retrieval.estimation import answer_curve
 from posbias.retrieval.job import POSITIONS, RetrievalJob, retrieval_job
-from posbias.retrieval.made import answer_curve
 from posbias.retrieval.scoring import Rule, is_right, was_cut_off
 from posbias.retrieval.statistics import EQUIVALENCE
 from posbias.retrieval.trials import ALONE, ARMS, Keys, Needle, Trial, Trials

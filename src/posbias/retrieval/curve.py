@@ -136,12 +136,12 @@ class RetrievalCurve:
 
     @property
     def prompts_to_tell(self) -> dict[str, int | None]:
-        """`Estimate.draws_to_tell` of the deciding gaps; None where the gap is told already."""
+        """`Estimate.draws_to_tell` of the deciding gaps; None where its interval leaves out 0 already."""
         return {name: gap.draws_to_tell() for name, gap in self.deciding.items()}
 
     @property
     def doubts(self) -> list[str]:
-        """What of the verdict the trials do not tell, as `Profile.doubts` says it; none where all is told."""
+        """What the trials leave open of the verdict, as `Profile.doubts` says it; nothing where all is decided."""
         if not self.able:
             whether = f"it does better than chance{statistics.would(self.chance_needs, 'its shares')}"
             return not_told(self.prompts, [whether]) if self.verdict == "inconclusive" else []

@@ -5,37 +5,11 @@ from typing import Any, Literal, Self
 
 from posbias.core.answers import Answer, Number, Part, Texts, entry
 from posbias.reports.answers.numbers import Claim, Effect, JudgedClaim, Value
+from posbias_papers.results import State
+from posbias_papers.study import Cost, Expected
 
 Files = list[Path]
 Rows = list[dict[str, Any]]
-
-
-class Effort(Part):
-    """What it takes where nothing is there yet."""
-
-    cells: int
-    minutes: float
-    machine: str
-
-
-class Printed(Part):
-    """A printed number."""
-
-    what: str
-    value: float
-    tolerance: float
-    where: str
-
-
-class State(Part):
-    """Whether it is made."""
-
-    made: bool
-    effort: str = entry("empty if not made")
-    when: str = entry("ISO 8601; empty if not made")
-    claims: dict[str, int] = entry("by verdict")
-    damaged: str = entry("what is wrong with the file; empty if nothing")
-    recorded: str = entry("what is on record, of more effort than what was made; empty if nothing")
 
 
 class StudyPart(Part):
@@ -45,9 +19,9 @@ class StudyPart(Part):
     title: str
     question: str
     needs: str = entry("the extra, such as torch; empty for none")
-    expected: list[Printed]
-    quick: Effort
-    full: Effort
+    expected: list[Expected]
+    quick: Cost
+    full: Cost
     unit: str = entry("what its effort is counted in")
     writes: Texts
     parts: Texts = entry("studies that it is made of")
@@ -146,7 +120,7 @@ class PaperKim2026(Reproduced):
 
     schema_name = "paper-kim2026/1"
     figures: Files
-    published: Rows = entry("printed numbers beside ours, in standard errors of their difference")
+    published: Rows = entry("printed numbers and ours, and how many standard errors they differ by")
 
 
 class PaperWu2025(Reproduced):

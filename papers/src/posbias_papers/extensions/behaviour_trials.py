@@ -14,7 +14,7 @@ from posbias.comparison.predictors import predictions
 from posbias.core.seeds import stream
 from posbias.profiles.curves import spearman
 from posbias.profiles.influence import measured_influence
-from posbias.retrieval.made import retrieval_curve
+from posbias.retrieval.estimation import retrieval_curve
 from posbias_papers.extensions.cells import rounded
 
 if TYPE_CHECKING:

@@ -49,8 +49,8 @@ class OrderCell(OwnCell):
         from posbias.comparison.predictors import predictions
         from posbias.measurement import load_model, measure
         from posbias.profiles.influence import measured_influence
+        from posbias.retrieval.estimation import retrieval_curve
         from posbias.retrieval.local import retrieval_job, retrieve
-        from posbias.retrieval.made import retrieval_curve
 
         loaded = load_model(self.model)
         job = retrieval_job("keys", pairs=PLACES, positions=PLACES, prompts=effort, seed=self.seed)

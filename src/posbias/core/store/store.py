@@ -186,7 +186,11 @@ class Store:
 
 def load(cell: StoredCell, path: Path) -> Stored:
     """The finished cell of a file, whatever its name. Raises `InputFileError`."""
-    header, content = cell.codec.read(path, cell.kind, cell.schema)
+    return stored_of(cell, *cell.codec.read(path, cell.kind, cell.schema), path)
+
+
+def stored_of(cell: StoredCell, header: Header, content: Any, path: Path) -> Stored:
+    """The finished cell that a codec has read from a file. Raises `DamagedError`."""
     if header.fingerprint != spec.fingerprint(cell.specification):
         raise DamagedError(f"{path}: damaged, it holds another cell than its name says")
     try:

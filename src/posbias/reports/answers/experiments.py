@@ -9,12 +9,11 @@ from pydantic import Field
 
 from posbias.core.answers import Answer, Number, Numbers, Part, Table, Texts, entry
 from posbias.core.spec import encode, fingerprint
-from posbias.reports.answers.numbers import Claim, Effect, Value
+from posbias.profiles.evidence import Verdict
+from posbias.reports.answers.numbers import JudgedClaim, Value
 
 if TYPE_CHECKING:
     from posbias.training.sinks import Sinks as AnySinks
-
-Told = Literal["holds", "fails", "undecided"]
 
 
 class Layer(Value):
@@ -180,7 +179,7 @@ class Sinks(SinkMetric):
     curve: SinkCurve
 
     @classmethod
-    def told(cls, sinks: "AnySinks") -> Self:
+    def of_sinks(cls, sinks: "AnySinks") -> Self:
         """At the usual threshold: over all queries and the later ones, and per layer."""
         from posbias.training.sinks import THRESHOLD
 
@@ -213,9 +212,9 @@ class GapAgreement(Part):
     carrier: Literal["label", "item", "both"]
     predicted: dict[str, Value] = entry("by pair")
     measured: dict[str, Value] = entry("by pair, on informative sequences")
-    signs: dict[str, Told] = entry("by pair")
-    orders: dict[str, Told] = entry("by two pairs")
-    order: Told
+    signs: dict[str, Verdict] = entry("by pair")
+    orders: dict[str, Verdict] = entry("by two pairs")
+    order: Verdict
 
 
 class Cell(Part):
@@ -258,7 +257,7 @@ class Cell(Part):
             gaps=gaps,
             accuracy_by_position=Averages.over(tested.accuracy_by_position),
             accuracy_alone=Averages.over(tested.accuracy_alone),
-            sinks=Sinks.told(result.sinks),
+            sinks=Sinks.of_sinks(result.sinks),
             rollout=result.rollout,
             agreement=agreement(result.rollout, tested),
             experiment=encode(result.experiment),
@@ -319,10 +318,9 @@ class StudyCell(Part):
     file: Path | None
 
 
-class StudyClaim(Claim):
+class StudyClaim(JudgedClaim):
     """A claim of a study's file."""
 
-    effects: list[Effect]
     quantity: str
     bound: tuple[str, float] = entry("above, below or equals, and the number")
 

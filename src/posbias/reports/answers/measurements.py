@@ -1,10 +1,10 @@
 """Answers of measure, models, compare and report."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from posbias.comparison.influence_differences import InfluenceDifferences as AnyDifferences
 from posbias.core.answers import Answer, Interval, Number, Numbers, Part, Texts, entry
+from posbias.measurement.models.cache import ModelRecord
 from posbias.profiles.summary import Summary
 from posbias.reports.answers.numbers import (
     Agreement,
@@ -16,6 +16,9 @@ from posbias.reports.answers.numbers import (
     Score,
 )
 from posbias.reports.answers.retrievals import CurveDifference
+
+if TYPE_CHECKING:
+    from posbias.comparison.influence_differences import InfluenceDifferences as AnyDifferences
 
 ReadAs = dict[str, str]
 """What files of results made elsewhere were taken for, by argument."""
@@ -30,7 +33,7 @@ class SelfCheck(Part):
     max_deviation: float
     mixed_deviation: float
     rotation_deviation: float
-    content: int = entry("layers that could be told")
+    content: int = entry("layers whose content logits could be separated")
     causal: bool
     outputs_identical: bool
 
@@ -57,27 +60,16 @@ class MeasureCost(Answer):
     """What a measurement would take (--dry-run)."""
 
     schema_name = "measure-cost/1"
-    bytes: int = entry("at the peak, beside the weights")
+    bytes: int = entry("at the peak, without the weights")
     seconds: float
     parts: dict[str, int] = entry("bytes by part")
-
-
-class Model(Part):
-    """A model that can be named."""
-
-    name: str
-    description: str
-    licence: str
-    cached: bool
-    state: str
-    folder: Path
 
 
 class Models(Answer):
     """Models that can be named."""
 
     schema_name = "models/1"
-    models: list[Model]
+    models: list[ModelRecord]
 
 
 class ModelsFetch(Answer):
@@ -138,7 +130,7 @@ class InfluenceDifferences(Part):
     answer: str = entry("in a sentence")
 
     @classmethod
-    def said(cls, found: AnyDifferences) -> "InfluenceDifferences":
+    def with_verdict(cls, found: "AnyDifferences") -> "InfluenceDifferences":
         """With the verdict in words."""
         verdict = "they differ" if found.differ else "inconclusive"
         return cls.of(found, verdict=verdict, answer=found.sentence())
@@ -180,7 +172,7 @@ class Compare(Answer):
     left_out: Texts = entry("what decides the shape of a prediction and is not known")
     read_as: ReadAs
     beyond_position: list[Residual] | None = entry(
-        "of attributions beside a mass: positions whose interval leaves out 1, the farthest first", None
+        "of attributions against a mass: positions whose interval leaves out 1, the farthest first", None
     )
     same_prompts: Agreement | None = entry(
         "of two measurements of the same prompts: the noise ceiling, of two that differ by the noise of their "

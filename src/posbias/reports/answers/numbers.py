@@ -3,6 +3,8 @@
 from typing import Literal
 
 from posbias.core.answers import Interval, Number, Part, entry
+from posbias.profiles.claims import Provenance, Strength
+from posbias.profiles.evidence import Verdict
 
 ToTell = int | None
 """About how many prompts the 95 % interval needs to leave out 0, were the difference as seen: with so many, even
@@ -24,7 +26,7 @@ class Counted(Value):
     n: int | None
 
 
-class Found(Counted):
+class OverPrompts(Counted):
     """A number over prompts; `se` is null of a share, whose interval is Wilson's."""
 
     interval: Interval
@@ -57,7 +59,7 @@ class Difference(Part):
     wasserstein_without_first: Score = entry(of="scores.wasserstein_without_first")
     prompts_to_tell: dict[str, ToTell] = entry("by score")
     verdicts: dict[str, Literal["better", "worse", "open"]] = entry(
-        "more beside less, by score: by the interval, or by the value where there is none", of="sides"
+        "more against less, by score: by the interval, or by the value where there is none", of="sides"
     )
 
 
@@ -106,8 +108,8 @@ class Effect(Value):
 
     where: str
     p: Number = entry("null against a printed number")
-    verdict: Literal["holds", "fails", "undecided"]
-    flaw: str = entry("why it cannot be told; empty if it can")
+    verdict: Verdict
+    flaw: str = entry("why it decides nothing; empty if it may")
 
 
 class Claim(Part):
@@ -117,12 +119,12 @@ class Claim(Part):
     claim: str = entry("the sentence")
     number: Number = entry("of the piece that decides")
     se: Number
-    verdict: Literal["holds", "fails", "undecided"]
+    verdict: Verdict
     why: str
     seen: bool | None = entry("whether the evidence shows it, decided or not; null: it does not tell", None)
-    provenance: Literal["paper", "ours"] = entry("whose claim it is", "ours")
+    provenance: Provenance = entry("whose claim it is", "ours")
     place: str = entry("where it stands in the paper", "")
-    strength: Literal["theorem", "constant", "printed", "observation", "hedged"] = entry(
+    strength: Strength = entry(
         "constant: constant, equation or step of a proof; printed: printed number", "observation"
     )
     scope: str = entry("of what the text speaks", "")

@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from posbias.comparison.extrapolation_trials import Calibration
 from posbias.core.answers import Answer, Interval, Number, Numbers, Part, Texts, entry
-from posbias.designs import Candidate as AnyCandidate
 from posbias.profiles.profile import harmonic
 from posbias.profiles.summary import Summary
 from posbias.reports.answers.numbers import ToTell, Under
+
+if TYPE_CHECKING:
+    from posbias.designs import Candidate as AnyCandidate
 
 
 class Band(Part):
@@ -49,14 +51,14 @@ class Profile(Part):
         return super().of(result, **known | shape | more)
 
 
-class OfArchitecture(Part):
+class WithArchitecture(Part):
     """What was predicted from."""
 
     architecture: dict[str, Any] = entry("as a specification file has it (theory.md)")
     assumptions: Texts = entry("what the input did not say and was taken for granted")
 
 
-class Prediction(OfArchitecture, Profile):
+class Prediction(WithArchitecture, Profile):
     """A profile and what it was predicted from."""
 
     exact: bool = entry("whether no layer was approximated")
@@ -91,7 +93,7 @@ class PredictSeveral(Answer):
     orders: list[Flatter] = entry("each prediction and the next, where λ was not given for both")
 
 
-class PredictVaried(OfArchitecture, Answer):
+class PredictVaried(WithArchitecture, Answer):
     """Predictions for many values of one quantity (--vary), or after every layer (--depth-trajectory)."""
 
     schema_name = "predict-varied/1"
@@ -100,7 +102,7 @@ class PredictVaried(OfArchitecture, Answer):
     profiles: list[Profile] = entry("one for each value")
 
 
-class PredictMap(OfArchitecture, Answer):
+class PredictMap(WithArchitecture, Answer):
     """Predictions over two quantities (--vary given twice): rows by the first, columns by the second."""
 
     schema_name = "predict-map/1"
@@ -123,7 +125,7 @@ class DistanceCurve(Part):
     drift: Numbers = entry("where the rollout's mean and skewness put that peak, far from the first token")
 
 
-class PredictCritical(OfArchitecture, Answer):
+class PredictCritical(WithArchitecture, Answer):
     """Critical distances by depth (--critical-distance), for each value of a quantity."""
 
     schema_name = "predict-critical/1"
@@ -182,8 +184,8 @@ class Nearness(Part):
     meets: bool
 
 
-class Knowing(Part):
-    """Of a curve that knows no architecture: mass as 1/(distance + 1)."""
+class DesignBaselines(Part):
+    """What needs no architecture: mass as 1/(distance + 1)."""
 
     recency_only: Nearness
 
@@ -217,7 +219,7 @@ class Design(Answer):
     seed: int
     fingerprint: str = entry("of the job; equal jobs give equal designs")
     baseline: Candidate
-    baselines: Knowing
+    baselines: DesignBaselines
     front: list[Candidate] = entry("by rising distance")
     assumptions: Texts
 
@@ -226,18 +228,18 @@ class Design(Answer):
         """What was found, with the names of the front's files."""
         recency, target = harmonic(result.tokens), result.target
         distance = target.distance(recency)
-        knowing = Nearness.of(
+        recency_only = Nearness.of(
             distance=distance, reach=recency.summary.effective_range, meets=distance <= target.within
         )
 
-        def candidate(one: AnyCandidate, file: str = "") -> Candidate:
+        def candidate(one: "AnyCandidate", file: str = "") -> Candidate:
             return Candidate.of(one, meets=result.meets(one), nearer=result.nearer(one), file=file)
 
         return super().of(
             result,
             varied={name: result.space.varied[name] for name in result.space.names},
             baseline=candidate(result.baseline),
-            baselines=Knowing.of(recency_only=knowing),
+            baselines=DesignBaselines.of(recency_only=recency_only),
             front=list(map(candidate, result.front, files)),
             **more,
         )

@@ -5,7 +5,7 @@ from typing import Any, Literal, Self
 
 from posbias.core.answers import Answer, Number, Part, Table, Texts, entry
 from posbias.profiles.summary import Verdict
-from posbias.reports.answers.numbers import Found, ToTell
+from posbias.reports.answers.numbers import OverPrompts, ToTell
 from posbias.retrieval.curve import EFFECTS
 from posbias.retrieval.statistics import WIDTHS
 from posbias.retrieval.trials import ARMS
@@ -33,7 +33,7 @@ class Curve(Part):
         "by difference, the least true one that so many trials show in 80 % of experiments; null where no two "
         "trials differ"
     )
-    doubts: Texts = entry("what of the verdict the trials do not tell")
+    doubts: Texts = entry("what the trials leave open of the verdict")
     answer: Texts = entry("in sentences")
 
 
@@ -43,12 +43,12 @@ class Place(Part):
     position: int = entry("from 0")
     depth: float = entry("place in the prompt, 0 to 1")
     token: float = entry("mean token")
-    accuracy: Found = entry("share of prompts where it writes the answer")
-    choice: Found = entry("share where it prefers the answer among candidates")
-    margin: Found = entry("log-probability over the best other, nats")
-    margin_mean: Found = entry("over the mean other, nats")
-    control_margin: Found = entry("the margin when another is asked for, nats")
-    lift: Found = entry("margin over the mean other less that of the control, nats")
+    accuracy: OverPrompts = entry("share of prompts where it writes the answer")
+    choice: OverPrompts = entry("share where it prefers the answer among candidates")
+    margin: OverPrompts = entry("log-probability over the best other, nats")
+    margin_mean: OverPrompts = entry("over the mean other, nats")
+    control_margin: OverPrompts = entry("the margin when another is asked for, nats")
+    lift: OverPrompts = entry("margin over the mean other less that of the control, nats")
 
 
 class Retrieve(Curve, Answer):
@@ -59,9 +59,9 @@ class Retrieve(Curve, Answer):
     pictures: list[Path]
     candidates: int
     tokens: float = entry("mean length of the prompts")
-    overall: dict[Literal["choice", "lift"], Found]
+    overall: dict[Literal["choice", "lift"], OverPrompts]
     positions: list[Place]
-    differences: dict[str, dict[str, Found]] = entry("by quantity: of an end and the middle")
+    differences: dict[str, dict[str, OverPrompts]] = entry("by quantity: of an end and the middle")
     prompts_to_tell: dict[str, ToTell] = entry("by difference, of the margins that the verdict rests on")
 
     @classmethod
@@ -87,8 +87,8 @@ class AskedPlace(Part):
 
     position: int = entry("from 0")
     depth: float = entry("share of the other facts, words or documents before it")
-    accuracy: Found = entry("share of trials with the moved fact in the answer")
-    all_found: Found | None = entry("with all asked facts in it; null where they do not differ")
+    accuracy: OverPrompts = entry("share of trials with the moved fact in the answer")
+    all_found: OverPrompts | None = entry("with all asked facts in it; null where they do not differ")
 
 
 class AnswerCurve(Curve):
@@ -107,8 +107,8 @@ class AnswerCurve(Curve):
         "whether it was reached before the trials ran out; null where none was wanted"
     )
     positions: list[AskedPlace]
-    controls: dict[str, Found] = entry("accuracy by control arm: no gold, gold alone, shuffled")
-    differences: dict[str, Found] = entry(
+    controls: dict[str, OverPrompts] = entry("accuracy by control arm: no gold, gold alone, shuffled")
+    differences: dict[str, OverPrompts] = entry(
         "in accuracy, within trials: of an end and the middle, and of places and control arms"
     )
     half_width: float = entry("half the widest interval of the ends' differences")
@@ -137,7 +137,7 @@ class AnswerCurve(Curve):
 
 
 class AskedOf(Part):
-    """What decides an answer beside the prompt; of answers made elsewhere the name alone."""
+    """What decides an answer apart from the prompt; of answers made elsewhere the name alone."""
 
     model: str
     api: Literal["chat", "completion"] | None = None
@@ -175,14 +175,14 @@ class CurveDifference(Part):
     against: str = entry("what it is held against")
     paired: bool = entry("whether both are of the same trials, so that differences are within them")
     trials: tuple[int, int] = entry("of each")
-    differences: dict[str, Found] = entry(
+    differences: dict[str, OverPrompts] = entry(
         "in accuracy, way less against: of the mean over places, and of the gaps between places; all intervals of "
         "an answer hold at once in 95 % of experiments",
         of="numbers",
     )
     verdict: Literal["changes the bias", "no difference", "inconclusive"]
     equivalence: float = entry("a difference of gaps up to this counts as none")
-    at_chance: Texts = entry("those not told to find more than is guessed or copied", of="dull")
+    at_chance: Texts = entry("those not shown to find more than is guessed or copied", of="dull")
     answer: Texts = entry("in sentences")
 
 
