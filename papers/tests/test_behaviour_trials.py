@@ -9,8 +9,17 @@ import scipy.stats
 from posbias import measure
 from posbias.measurement import load_model
 from posbias.retrieval.local import retrieval_job, retrieve
-from posbias_papers.extensions.behaviour import NAMES, STUDY, adjusted, cells, decides
-from posbias_papers.extensions.behaviour_trials import QUANTITIES, at_places, behaviour_trial, correlation
+from posbias_papers.extensions.behaviour import (
+    EXTENSION,
+    NAMES,
+    QUANTITIES,
+    BehaviourCell,
+    adjusted,
+    at_places,
+    behaviour_trial,
+    correlation,
+    decides,
+)
 
 
 def test_a_place_has_the_mean_of_its_tokens():
@@ -51,21 +60,21 @@ def test_a_cell_says_whether_the_model_can_do_it_and_correlates_every_prediction
 
 
 def test_cells_that_cannot_tell_decide_nothing_and_the_rest_is_corrected_together():
-    def cell(able, places, p):
-        told = None if p is None else [0.5, 0.1, 0.9, p]
-        return {"able": able, "places": places, "correlations": {"energy": {"lift": told}}}
+    def cell(number, able, places, p):
+        found = None if p is None else [0.5, 0.1, 0.9, p]
+        key = BehaviourCell(f"model {number}", "json", places)
+        return key, {"able": able, "correlations": {"energy": {"lift": found}}}
 
-    among = [cell(True, 10, 0.02), cell(False, 10, 0.001), cell(True, 5, 0.001), cell(True, 20, 0.04)]
-    among += [cell(True, 20, None)]
-    assert adjusted("energy", "lift", among) == pytest.approx({0: 0.04, 3: 0.04})
-    assert not decides({"model": "a", "places": 20, "refused": "too long"})
+    among = [cell(0, True, 10, 0.02), cell(1, False, 10, 0.001), cell(2, True, 5, 0.001)]
+    among += [cell(3, True, 20, 0.04), cell(4, True, 20, None)]
+    corrected = adjusted("energy", "lift", dict(among))
+    assert corrected == pytest.approx({among[0][0]: 0.04, among[3][0]: 0.04})
+    assert not decides({"refused": "too long"}, 20)
 
 
-def test_the_records_are_of_the_models_that_come_along_and_are_told_whole():
-    sums = {(one["model"], one["checksum"]) for one in cells() if "checksum" in one}
+def test_the_records_are_of_the_models_that_come_along_and_are_shown_whole():
+    found = EXTENSION.recorded()
+    assert [*found] == [*EXTENSION.cells]
+    sums = {(cell.model, one["checksum"]) for cell, one in found.items()}
     assert sums == {(name, load_model(name).checksum) for name, _ in sums}
-    tables = [*STUDY.tables({})]
-    assert [len(one.rows) for one in tables] == [
-        len(NAMES),
-        *[sum("correlations" in one for one in cells())] * 4,
-    ]
+    assert [len(one.rows) for one in EXTENSION.tables(found)] == [len(NAMES), *[len(found)] * 4]

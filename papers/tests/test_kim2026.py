@@ -43,7 +43,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def results(folder):
     """The simulations behind all figures."""
-    models = dict.fromkeys(model for study in kim2026.SIMULATED.values() for model in study.cells)
+    models = dict.fromkeys(model for study in kim2026.STUDIES.values() for model in study.cells)
     return gather(models, folder / "cells", **MANY)
 
 
@@ -416,7 +416,7 @@ def test_a_folder_that_cannot_be_written_is_said_first(tmp_path, no_draws):
 
 def test_all_means_all():
     figures = (f"fig{number}" for number in range(1, 8))
-    assert find_figures("all", kim2026.TARGETS) == (*figures, "section3", "trained")
+    assert find_figures("all", kim2026.TARGETS) == (*figures, "section3")
 
 
 def test_nothing_heavy_is_loaded_before_it_is_needed():

@@ -8,13 +8,23 @@ from hypothesis import strategies as st
 
 from posbias import measure
 from posbias.comparison.held_out import half
-from posbias.comparison.parts import LABELS, shares
+from posbias.comparison.parts import LABELS, chain, shares
 from posbias.comparison.predictors import PREDICTORS, predictions
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.evidence import LEVEL
 from posbias.profiles.influence import measured_influence
-from posbias_papers.extensions.predictor_trials import PAIRS, dropped, estimate, parts, trial, weighed
-from posbias_papers.extensions.predictors import holm, predicted, sides
+from posbias_papers.extensions.predictors import (
+    EXTENSION,
+    PAIRS,
+    PredictorCell,
+    dropped,
+    estimate,
+    holm,
+    predicted,
+    sides,
+    trial,
+    weighed,
+)
 
 TOKENS, PROMPTS = 24, 12
 
@@ -90,16 +100,16 @@ def test_too_few_prompts_are_refused():
 
 
 def test_parts_go_from_even_to_measured(measured):
-    chain = parts(measured)
-    assert [*chain] == ["even", *LABELS]
-    np.testing.assert_allclose(chain["measured"], measured_influence(measured).mass, rtol=1e-4)
+    steps = {name: one.mass for name, one in chain(measured).items()}
+    assert [*steps] == ["even", *LABELS]
+    np.testing.assert_allclose(steps["measured"], measured_influence(measured).mass, rtol=1e-4)
     even = np.tril(np.ones((TOKENS, TOKENS)))
     even /= even.sum(axis=1, keepdims=True)
     depth = measured.sizes["layer"]
-    np.testing.assert_allclose(chain["mask"], np.linalg.matrix_power(even, depth)[-1], rtol=1e-4)
+    np.testing.assert_allclose(steps["mask"], np.linalg.matrix_power(even, depth)[-1], rtol=1e-4)
     layers = [np.eye(TOKENS) * (1 - lam) + lam * even for lam in measured["mixing"].values.mean(axis=0)]
-    np.testing.assert_allclose(chain["residual"], np.linalg.multi_dot(layers[::-1])[-1], rtol=1e-4)
-    for row in shares({name: np.array(one) for name, one in chain.items()}).values():
+    np.testing.assert_allclose(steps["residual"], np.linalg.multi_dot(layers[::-1])[-1], rtol=1e-4)
+    for row in shares(steps).values():
         assert sum(np.diff(row)) == pytest.approx(row[-1] - row[0])
 
 
@@ -107,8 +117,8 @@ def test_parts_of_a_window_see_no_further_than_it():
     measured = measure("tiny-window", tokens=100, prompts=2)
     reach = np.zeros(100)
     reach[-64:] = 1.0
-    one_layer = parts(measured.isel(layer=[5]))
-    np.testing.assert_allclose(one_layer["mask"], reach / reach.sum(), rtol=1e-4)
+    one_layer = chain(measured.isel(layer=[5]))
+    np.testing.assert_allclose(one_layer["mask"].mass, reach / reach.sum(), rtol=1e-4)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
@@ -127,34 +137,42 @@ def test_holm_of_known_numbers():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
 
 
-def cell(model: str, rank: float, place: float, se: float = 0.01, ceiling: float = 0.9) -> dict:
-    """A cell in which the energy rollout is so much better than recency."""
+def results(*cells: tuple[str, float, float, float]) -> dict[PredictorCell, dict]:
+    """Cells: model, how much better than recency energy is by rank and by place, noise ceiling."""
     return {
-        "model": model,
-        "text": "made",
-        "tokens": 128,
-        "noise": {"noiseless": {"spearman": [ceiling, 0.0, 1.0]}},
-        "differences": {"energy - recency": {"spearman": [rank, se, 30.0], "wasserstein": [place, se, 30.0]}},
+        PredictorCell(model, "made", number): {
+            "noise": {"noiseless": {"spearman": [ceiling, 0.0, 1.0]}},
+            "differences": {
+                "energy - recency": {"spearman": [rank, 0.01, 30.0], "wasserstein": [place, 0.01, 30.0]}
+            },
+        }
+        for number, (model, rank, place, ceiling) in enumerate(cells)
     }
 
 
 def test_sides_need_surety_after_the_correction():
-    cells = [
-        cell("a", 0.2, -0.2),
-        cell("a", 0.02, 0.2),
-        cell("b", -0.2, -0.02),
-        cell("b", 0.2, 0.0, ceiling=0.2),
-    ]
-    assert sides("energy", "recency", "spearman", cells) == {0: "win", 1: "open", 2: "loss"}
-    assert sides("energy", "recency", "wasserstein", cells) == {0: "win", 1: "loss", 2: "open", 3: "open"}
+    made = results(
+        ("a", 0.2, -0.2, 0.9), ("a", 0.02, 0.2, 0.9), ("b", -0.2, -0.02, 0.9), ("b", 0.2, 0.0, 0.2)
+    )
+    assert [*sides("energy", "recency", "spearman", made).values()] == ["win", "open", "loss"]
+    assert [*sides("energy", "recency", "wasserstein", made).values()] == ["win", "loss", "open", "open"]
 
 
 def test_a_model_is_predicted_where_three_quarters_are_won_and_none_lost():
-    won = [cell("a", 0.2, -0.2)] * 3
-    assert predicted("energy", [*won, cell("a", 0.0, 0.0)]) == {"a": True}
-    assert predicted("energy", [*won[:2], *[cell("a", 0.0, 0.0)] * 2]) == {"a": False}
-    assert predicted("energy", [*won, cell("a", 0.2, 0.2)]) == {"a": False}
-    assert predicted("energy", [*won, cell("b", 0.2, 0.2)]) == {"a": True, "b": False}
+    won, even, lost = ("a", 0.2, -0.2, 0.9), ("a", 0.0, 0.0, 0.9), ("a", 0.2, 0.2, 0.9)
+    assert predicted("energy", results(won, won, won, even)) == {"a": True}
+    assert predicted("energy", results(won, won, even, even)) == {"a": False}
+    assert predicted("energy", results(won, won, won, lost)) == {"a": False}
+    assert predicted("energy", results(won, won, won, ("b", 0.2, 0.2, 0.9))) == {"a": True, "b": False}
+
+
+def test_no_predictor_predicts_every_model_on_record():
+    found = EXTENSION.recorded()
+    assert [*found] == [*EXTENSION.cells]
+    predicts = {one.key: predicted(one.key, found) for one in PREDICTORS}
+    assert [model for model, does in predicts["energy"].items() if does] == ["tiny-rope"]
+    assert [model for model, does in predicts["fitted"].items() if does] == ["tiny-window"]
+    assert not any(all(one.values()) for one in predicts.values())
 
 
 def test_what_is_not_known_is_no_estimate():

@@ -77,5 +77,4 @@ def test_every_file_that_compiles_is_among_them(gate):
         "src/posbias/theory/rollout/plan.py",
         "src/posbias/training/philox.py",
         "src/posbias/simulation/compiled.py",
-        "papers/src/posbias_papers/measurement/wins.py",
     }

@@ -23,7 +23,6 @@ from posbias.measurement.quantities.influence import Economy, gradients, predict
 from posbias.profiles.influence import measured_influence
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.masks import Full
-from posbias_papers.measurement.query_influence import query_influence
 
 FEW = ["bert", "roberta-prelayernorm", "eurobert", "modernbert"]
 """Norms after and before, rotary positions, windows that look both ways."""
@@ -149,8 +148,6 @@ def test_a_pass_for_each_output_is_announced(tiny):
 
 def test_refusals(text, ids):
     encoder = tiny_model("bert")
-    with pytest.raises(ModelError, match=r"model: tiny-bert attends in both directions, .* needs a causal"):
-        query_influence(encoder, text=text, tokens=12, prompts=1)
     measured = measure(encoder, text=text, **JOB)
     with pytest.raises(
         InvalidValueError, match="measurement: of an encoder given, one of a causal model needed"

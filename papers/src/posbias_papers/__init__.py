@@ -13,7 +13,7 @@ from pathlib import Path
 from posbias.core.arguments import shortened
 from posbias.core.errors import InvalidValueError, nearest
 
-__all__ = ["MODELS", "OURS", "PAPERS", "find_figures"]
+__all__ = ["MODELS", "PAPERS", "find_figures"]
 __version__ = "0.3.0"
 
 MODELS = Path(__file__).with_name("models")
@@ -21,8 +21,6 @@ MODELS = Path(__file__).with_name("models")
 
 PAPERS = ("wu2025", "herasimchyk2026", "kim2026")
 """The papers, by citation key, in the order of all lists."""
-OURS = "ours"
-"""What stands for a paper in the keys of studies that belong to none."""
 
 
 def find_figures(what: str, known: Iterable[str]) -> tuple[str, ...]:

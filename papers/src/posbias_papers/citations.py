@@ -23,7 +23,7 @@ from posbias.theory.positional import POSITIONALS
 from posbias.theory.presets import PRESETS
 from posbias.theory.query_scale import QUERY_SCALES
 from posbias.theory.rope_scaling import ROPE_SCALINGS
-from posbias_papers.registry import OURS, OWN, PAPERS, STUDIES, find_studies
+from posbias_papers.registry import PAPERS, STUDIES, find_studies
 from posbias_papers.study import Study
 from posbias_papers.theorems import Statements
 
@@ -128,9 +128,6 @@ def of_study(study: Study) -> Uses:
     if isinstance(study, Statements):
         yield study.paper, study.title
         return
-    if study.paper == OURS:
-        yield from study.uses
-        return
     yield study.paper, f"{study.title} ({study.key})"
     if study.parts:
         for part in study.made_of:
@@ -183,7 +180,7 @@ def as_dict(citations: Iterable[Citation]) -> dict[str, Any]:
 
 
 def _uses(given: str) -> Uses:
-    if given in STUDIES or given in PAPERS or given in OWN or given == OURS:
+    if given in STUDIES or given in PAPERS:
         for study in find_studies([given]):
             yield from of_study(study)
         for other in versions(given):

@@ -30,7 +30,6 @@ from posbias.core.events import Event, OnEvent
 from posbias.core.files import need_writable
 from posbias.core.lazy import missing as missing_package
 from posbias.core.lazy import need
-from posbias_papers import OURS
 from posbias_papers.costs import Costs
 from posbias_papers.herasimchyk2026.cells import check_models
 from posbias_papers.registry import find_studies
@@ -242,16 +241,12 @@ def _rest(left: Sequence[Study], effort: str | int) -> str:
 
 def _parts(asked: Asked, missing: Iterable[Study]) -> list[list[Study]]:
     """Studies that are made together, from fastest to slowest: those that share what takes long."""
-    papers = (OURS, "kim2026", "herasimchyk2026", "wu2025")
+    papers = ("kim2026", "herasimchyk2026", "wu2025")
     parts: dict[tuple[int, bool, str], list[Study]] = {}
     for study in missing:
         stated = isinstance(study, Statements)
         place = -1 if stated else papers.index(study.paper)
-        alone = (
-            study.key
-            if stated or study.paper in (OURS, "kim2026")
-            else getattr(asked.amount(study), "name", "")
-        )
+        alone = study.key if stated or study.paper == "kim2026" else getattr(asked.amount(study), "name", "")
         parts.setdefault((place, study.key == FURTHER_TEXTS, alone), []).append(study)
     return [parts[part] for part in sorted(parts, key=lambda part: part[:2])]
 
@@ -261,13 +256,11 @@ def _make(asked: Asked, studies: Sequence[Study]) -> tuple[Iterable[Spent], Mapp
     paper, amount = studies[0].paper, asked.amount(studies[0])
     if isinstance(studies[0], Statements):
         return [_try_statements(asked, paper, amount)], {}
-    package = importlib.import_module(f"posbias_papers.{'extensions' if paper == OURS else paper}")
+    package = importlib.import_module(f"posbias_papers.{paper}")
     options: dict[str, Any] = {"out": asked.folder / paper, "on_event": asked.on_event}
     match paper:
         case "kim2026":
-            options["prompts" if studies[0].needs == "models" else "samples"] = amount
-        case "ours":
-            options |= {"effort": amount, "again": asked.again}
+            options["samples"] = amount
         case "wu2025":
             options |= {"effort": amount, "engine": asked.engine, "recorded": not asked.again}
         case _:

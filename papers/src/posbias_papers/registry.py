@@ -5,8 +5,7 @@
     study = STUDIES["wu2025/fig2"]
     print(study.question, study.quick.minutes, study.state("results"))
 
-What a study shows, asks, needs and costs stands in its paper's package (statements: in `theorems`; those of no
-paper: in `ours`, listed apart). Making them is
+What a study shows, asks, needs and costs stands in its paper's package (statements: in `theorems`). Making them is
 `posbias_papers.everything.make_all`. Nothing heavy is imported here.
 """
 
@@ -15,8 +14,7 @@ from types import MappingProxyType
 
 from posbias.core.arguments import shortened
 from posbias.core.errors import InvalidValueError, nearest
-from posbias_papers import OURS, PAPERS, herasimchyk2026, kim2026, wu2025
-from posbias_papers import extensions as ours
+from posbias_papers import PAPERS, herasimchyk2026, kim2026, wu2025
 from posbias_papers.study import Study
 from posbias_papers.theorems import STATED
 
@@ -28,24 +26,19 @@ STUDIES: Mapping[str, Study] = MappingProxyType(
     }
 )
 """Every study, by "PAPER/NAME", paper by paper in the order of the text."""
-OWN: Mapping[str, Study] = MappingProxyType({study.key: study for study in ours.STUDIES.values()})
-"""The studies that belong to no paper, by "ours/NAME"."""
 
 
 def find_studies(names: str | Iterable[str] = ()) -> list[Study]:
     """The studies of these keys, or of whole papers, in the order of the registry; none given: all of the papers.
 
-    Those of no paper are found by their keys, or all by "ours".
-
     Raises `InvalidValueError` naming the nearest.
     """
     asked = [names] if isinstance(names, str) else list(names)
-    choices = [*STUDIES, *PAPERS, *OWN, OURS]
+    choices = [*STUDIES, *PAPERS]
     for name in asked:
         if name not in choices:
             raise InvalidValueError(
                 f"study: {shortened(name)} given, a paper ({', '.join(PAPERS)}) or one of its studies, such as "
                 f"wu2025/fig2, needed{nearest(name, choices)}"
             )
-    known = {**STUDIES, **OWN} if asked else STUDIES
-    return [study for study in known.values() if not asked or {study.key, study.paper} & {*asked}]
+    return [study for study in STUDIES.values() if not asked or {study.key, study.paper} & {*asked}]

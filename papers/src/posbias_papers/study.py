@@ -19,7 +19,7 @@ from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.core.sources import cite
 from posbias.profiles.claims import ELSEWHERE, Claim, Judged, judged, undecided
 from posbias.reports.pages import Table
-from posbias_papers import OURS, find_figures
+from posbias_papers import find_figures
 from posbias_papers.claims import AtHand, LookedAt
 from posbias_papers.results import Recorded, State, best_result, rows_of, state_of
 
@@ -118,8 +118,8 @@ class Study:
 
     @property
     def source(self) -> str:
-        """The paper as a page names it; posbias where it belongs to none."""
-        return "posbias" if self.paper == OURS else cite(self.paper).short
+        """The paper as a page names it."""
+        return cite(self.paper).short
 
     @property
     def name(self) -> str:
@@ -152,8 +152,6 @@ class Study:
     @property
     def command(self) -> str:
         """What makes it."""
-        if self.paper == OURS:
-            return f"posbias paper run {self.key}"
         return f"posbias paper {self.paper} {self.name} {self.options}".rstrip()
 
     @property

@@ -146,6 +146,30 @@ def reproduced(paper: str) -> type[Reproduced]:
     return {"kim2026": PaperKim2026, "wu2025": PaperWu2025, "herasimchyk2026": PaperHerasimchyk2026}[paper]
 
 
+class OwnStudy(Part):
+    """A study of our own: its question, the page that answers it, and minutes on two cores."""
+
+    name: str
+    question: str
+    page: str
+    minutes: float
+
+
+class PaperExtensions(Answer):
+    """Our own studies."""
+
+    schema_name = "paper-extensions/1"
+    extensions: list[OwnStudy]
+
+
+class PaperExtension(Answer):
+    """The files of a study of our own."""
+
+    schema_name = "paper-extension/1"
+    name: str
+    files: Files
+
+
 class PaperEncodings(Answer):
     """Small models that differ in their encoding only."""
 

@@ -17,8 +17,7 @@ class Options:
     ----------
     effort
         Draws of all embeddings in every panel: quick (a million), full (ten million, as in the paper), or a number
-        such as 1e5. Simulations that have more are used as they are. Of trained: 16 prompts, 64, or a number where
-        it is asked for alone.
+        such as 1e5. Simulations that have more are used as they are.
     reading
         The closed form drawn as a line in fig2 and fig7: corrected (the default) or as published. The other is
         dashed.
@@ -49,23 +48,17 @@ def kim2026(*what: str, options: Options = Options()) -> None:
     Parameters
     ----------
     what
-        fig1 to fig7, section3 (the printed probabilities), trained (models of ours with and without positional
-        encoding; needs torch), or all, the default; claims prints the paper's claims with their verdicts. fig2,
-        fig5, fig6 and fig7 show several anisotropies, --alphas.
+        fig1 to fig7, section3 (the printed probabilities), or all, the default; claims prints the paper's claims
+        with their verdicts. fig2, fig5, fig6 and fig7 show several anisotropies, --alphas.
     """
     if claims_alone(what, "kim2026", options.out, options.json):
         return
     from posbias_papers.kim2026.models import EFFORT
-    from posbias_papers.kim2026.trained import EFFORT as PROMPTS
 
     settings: dict[str, Any] = {name: getattr(options, name) for name in ("seed", "threads", "reading")}
     if options.alphas is not None:
         settings["alphas"] = options.alphas
-    if what != ("trained",):
-        settings["samples"] = shared.amount(options.effort, EFFORT)
-    # a number among figures counts draws
-    if what == ("trained",) or not isinstance(options.effort, int):
-        settings["prompts"] = shared.amount(options.effort, PROMPTS)
+    settings["samples"] = shared.amount(options.effort, EFFORT)
     answer_reproduction("kim2026", what or "all", options, _lines, COMPILING, **settings)
 
 
@@ -75,7 +68,7 @@ def _lines(made: Any) -> list[str]:
     from posbias.reports.plots.recency import probability_text
     from posbias_papers.kim2026.models import describe
 
-    simulated = made.simulated
+    simulated = made.results
     depth = max((model.depth for model in simulated), default=0)
     head = ["recency probability", "d", *(f"layer {layer + 1}" for layer in range(depth)), "samples"]
     rows = [

@@ -6,20 +6,19 @@ from posbias.core.text_tables import table
 
 
 def list_(*papers: str, out: shared.Results = shared.RESULTS, json: shared.Json = False) -> None:
-    """List every figure, table and set of statements of the three papers, and our studies: cost and state of each.
+    """List every figure, table and set of statements of the three papers: cost and state of each.
 
     The state is of what was made in --out, or of recorded results, which come along, if these are of more effort.
 
     Parameters
     ----------
     papers
-        wu2025, herasimchyk2026, kim2026 or ours, or single studies such as wu2025/fig2. Default: all.
+        wu2025, herasimchyk2026, kim2026, or single studies such as wu2025/fig2. Default: all.
     """
     from posbias_papers.cli.answers import PaperList, StudyPart
-    from posbias_papers.registry import OWN, find_studies
+    from posbias_papers.registry import find_studies
 
-    shown = [*find_studies(papers), *(() if papers else OWN.values())]
-    studies = [(study, study.state(out)) for study in shown]
+    studies = [(study, study.state(out)) for study in find_studies(papers)]
     records = [StudyPart.of(study, state=state) for study, state in studies]
     head = ["study", "what it shows", "printed", "quick", "full", "effort", f"in {out}"]
     rows = [

@@ -1,84 +1,165 @@
-"""Do measured influence and its predictors go with where a model finds things? The second half of the fair test.
+"""Do measured influence and its predictors go with where a model finds things? Asked like `predictors`.
 
-The protocol is `docs/predictors.md`, committed before the runs. What each cell found is in `behaviour.jsonl`
-(`run_behaviour` made it): here it is corrected for many comparisons, counted and told. A cell decides
-something if the model can do the task and there are more than five places.
+Influence and predictions are of running text of as many tokens as the prompts of the retrieval have; a place has
+the mean over the tokens from where its thing begins to where the next begins. A cell decides something if the
+model can do the task and there are more than five places.
 """
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from posbias.comparison.predictors import PREDICTORS
+import numpy as np
+from jaxtyping import Float, Int
+
+from posbias.comparison.predictors import PREDICTORS, predictions
+from posbias.core.errors import InvalidValueError
+from posbias.core.seeds import stream
+from posbias.profiles.curves import spearman
 from posbias.profiles.evidence import LEVEL
+from posbias.profiles.influence import measured_influence
 from posbias.reports.pages import Table
-from posbias_papers.extensions.behaviour_trials import QUANTITIES
-from posbias_papers.extensions.predictors import Cell, holm
-from posbias_papers.study import Study
+from posbias.retrieval.estimation import retrieval_curve
+from posbias_papers.extensions.extension import Cell, Extension, Found, Results, rounded
+from posbias_papers.extensions.predictors import holm
 
-FILE = Path(__file__).with_name("behaviour.jsonl")
+if TYPE_CHECKING:
+    import xarray as xr
+
+QUANTITIES = ("accuracy", "choice", "margin", "lift")
+RESAMPLES, TRIALS, PROMPTS, SEED, DIGITS = 1000, 200, 64, 1, 5
 FEWEST = 6
 """With fewer places no rank correlation below 1 is significant."""
 NAMES = {"measured": "measured influence", **{one.key: one.label for one in PREDICTORS}}
 
 
-@cache
-def cells() -> tuple[Cell, ...]:
-    """What each cell found, in the order of the runs."""
-    return tuple(json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines())
+@dataclass(frozen=True)
+class BehaviourCell(Cell):
+    """A model, the wording of the list and the number of places."""
+
+    model: str
+    wording: str
+    places: int
+
+    kind = "behaviour_cell"
+
+    def compute(self) -> Found:
+        """Ask 200 trials, and measure 64 prompts as long."""
+        from posbias.measurement import load_model, measure
+        from posbias.retrieval.local import retrieval_job, retrieve
+
+        loaded = load_model(self.model)
+        asked: dict[str, Any] = {"pairs": self.places, "positions": self.places, "wording": self.wording}
+        try:
+            found = retrieve(loaded, retrieval_job("keys", prompts=TRIALS, seed=SEED, **asked))
+        except InvalidValueError as error:
+            return {"refused": str(error)}
+        length = round(float(found["tokens"].mean()))
+        measurement = measure(loaded, tokens=length, prompts=PROMPTS, seed=SEED)
+        return {"checksum": measurement.attrs["checksum"]} | behaviour_trial(found, measurement, SEED)
 
 
-def decides(cell: Cell) -> bool:
-    """Whether the model can do the task, and there are places enough to tell."""
-    return bool(cell.get("able")) and cell["places"] >= FEWEST
+CELLS = tuple(
+    BehaviourCell(model, wording, places)
+    for model, counts in (("tiny-nope", (5,)), ("smollm2-135m", (5, 10, 20)))
+    for places in counts
+    for wording in ("json", "list")
+)
 
 
-def adjusted(name: str, quantity: str, among: Sequence[Cell]) -> dict[int, float]:
-    """p of a correlation in each cell that decides, by the cell's place, after Holm over these."""
-    found = {
-        place: one["correlations"][name][quantity]
-        for place, one in enumerate(among)
-        if decides(one) and one["correlations"][name][quantity] is not None
+def behaviour_trial(retrieval: "xr.Dataset", measurement: "xr.Dataset", seed: int = 0) -> dict[str, Any]:
+    """Rank correlations over places of influence, and of every prediction, with each of `QUANTITIES`.
+
+    Each is [Spearman, low, high, p]: the ends hold 95 % of resamples of the retrieval's trials (`RESAMPLES`), p is
+    the share of as many permutations of the places that correlate as much or more (one-sided, the one seen
+    counted). None where a side is constant. `able` says whether the model can do the task at all.
+    """
+    profiles = {"measured": measured_influence(measurement), **predictions(measurement)}
+    starts = np.rint(retrieval["token"].values.mean(axis=0)).astype(int)
+    places = {name: at_places(one.mass, starts) for name, one in profiles.items()}
+    by_trial = {name: retrieval[name].values for name in QUANTITIES[:3]}
+    by_trial["lift"] = retrieval["margin_mean"].values - retrieval["control_margin_mean"].values
+    curve = retrieval_curve(retrieval)
+    return {
+        "able": bool(curve.able),
+        "places": len(starts),
+        "trials": retrieval.sizes["prompt"],
+        "length": measurement.sizes["position"],
+        "by_place": {name: rounded(one.mean(axis=0), DIGITS) for name, one in by_trial.items()},
+        "influence": {name: rounded(one, DIGITS) for name, one in places.items()},
+        "correlations": {
+            name: {what: correlation(one, rows, seed) for what, rows in by_trial.items()}
+            for name, one in places.items()
+        },
     }
-    return dict(zip(found, holm([told[3] for told in found.values()]), strict=True))
 
 
-def _tables(results: Any) -> Iterator[Table]:
-    among = cells()
+def at_places(
+    mass: Float[np.ndarray, "position"], starts: Int[np.ndarray, "place"]
+) -> Float[np.ndarray, "place"]:
+    """The mean of a profile over the tokens of each place; the last is as long as those before it on average."""
+    length = max(1, round(float(np.diff(starts).mean())))
+    ends = [*starts[1:], min(starts[-1] + length, mass.size)]
+    return np.array([mass[a:b].mean() for a, b in zip(starts, ends, strict=True)])
+
+
+def correlation(
+    influence: Float[np.ndarray, "place"], by_trial: Float[np.ndarray, "trial place"], seed: int
+) -> list[float] | None:
+    """[Spearman, low, high, p] of influence and the mean over trials; None where a side is constant."""
+    value = float(spearman(influence, by_trial.mean(axis=0)))
+    if not np.isfinite(value):
+        return None
+    random = stream(seed, "behaviour")
+    trials = len(by_trial)
+    drawn = by_trial[random.integers(trials, size=(RESAMPLES, trials))].mean(axis=1)
+    low, high = np.nanpercentile(spearman(influence, drawn), [2.5, 97.5])
+    mixed = random.permuted(np.tile(influence, (RESAMPLES, 1)), axis=1)
+    beyond = (spearman(mixed, by_trial.mean(axis=0)) >= value - 1e-12).sum()
+    return rounded([value, low, high, (1 + beyond) / (1 + RESAMPLES)], DIGITS)
+
+
+def decides(found: Found, places: int) -> bool:
+    """Whether the model can do the task, and there are places enough to tell."""
+    return bool(found.get("able")) and places >= FEWEST
+
+
+def adjusted(name: str, quantity: str, results: Results) -> dict[BehaviourCell, float]:
+    """p of a correlation in each cell that decides, after Holm over these."""
+    found = {
+        cell: one["correlations"][name][quantity]
+        for cell, one in results.items()
+        if decides(one, cell.places) and one["correlations"][name][quantity] is not None
+    }
+    return dict(zip(found, holm([one[3] for one in found.values()]), strict=True))
+
+
+def _tables(results: Results) -> Iterator[Table]:
     rows = []
     for name, label in NAMES.items():
-        found = [adjusted(name, quantity, among) for quantity in QUANTITIES]
+        found = [adjusted(name, quantity, results) for quantity in QUANTITIES]
         rows.append([label, *(f"{sum(p < LEVEL for p in one.values())} of {len(one)}" for one in found)])
     yield Table(
         "Cells in which it goes with retrieval by place, after Holm's correction", ("", *QUANTITIES), rows
     )
     for quantity in QUANTITIES:
-        corrected = {name: adjusted(name, quantity, among) for name in NAMES}
+        corrected = {name: adjusted(name, quantity, results) for name in NAMES}
+        rows = []
+        for cell, one in results.items():
+            if "correlations" in one:
+                where = [cell.model, cell.wording, str(cell.places), str(one["length"])]
+                each = [
+                    _words(one["correlations"][name][quantity], corrected[name].get(cell)) for name in NAMES
+                ]
+                rows.append([*where, "yes" if one["able"] else "no", *each])
         yield Table(
             f"{quantity.capitalize()} by place: Spearman (95 %), p after Holm's correction",
             ("model", "wording", "places", "tokens", "can do the task", *NAMES.values()),
-            [
-                [
-                    *_where(one),
-                    *(
-                        _told(one["correlations"][name][quantity], corrected[name].get(place))
-                        for name in NAMES
-                    ),
-                ]
-                for place, one in enumerate(among)
-                if "correlations" in one
-            ],
+            rows,
         )
 
 
-def _where(one: Cell) -> list[str]:
-    able = "yes" if one["able"] else "no"
-    return [one["model"], one["wording"], str(one["places"]), str(one["length"]), able]
-
-
-def _told(found: Sequence[float] | None, p: float | None) -> str:
+def _words(found: list[float] | None, p: float | None) -> str:
     if found is None:
         return "–"
     value, low, high, _ = found
@@ -86,26 +167,11 @@ def _told(found: Sequence[float] | None, p: float | None) -> str:
     return text if p is None else f"{text}, p = {p:.3f}"
 
 
-def basis() -> str:
-    """'6 cells, of which 2 decide something'."""
-    return f"{len(cells())} cells, of which {sum(map(decides, cells()))} decide something"
-
-
-def _data(results: Any) -> Mapping[str, Any]:
-    return {"cells": [*cells()]}
-
-
-STUDY = Study(
-    "ours/behaviour",
-    "influence and behaviour",
+EXTENSION = Extension(
+    "behaviour",
     "Do measured influence and its predictors go with where a model finds things?",
-    (),
-    (),
-    {"quick": 2, "full": 2},
-    "runs",
-    {"quick": 0.05, "full": 0.05},
+    "docs/predictors.md",
+    CELLS,
     _tables,
-    _data,
-    lambda results: f"{basis()}; the protocol was written before the runs, in docs/predictors.md",
+    minutes=240.0,
 )
-"""The test as a study without cells of its own: nothing is measured for it anew."""

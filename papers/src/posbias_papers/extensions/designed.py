@@ -10,27 +10,21 @@ networks turn.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise, product
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.evidence import Above, Evidence, Near, mean
 from posbias.reports.pages import Table
-from posbias_papers.claims import claims_of, quantity
-from posbias_papers.extensions.cells import Found, OwnCell, of_cells, rounded
-from posbias_papers.study import Results, Study
+from posbias_papers.extensions.extension import Cell, Extension, Found, Results, rounded
 
-DEPTH, ITERATIONS, SEQUENCES, TOKENS = 2, 2500, 2000, 17
+DEPTH, ITERATIONS, SEQUENCES, TOKENS, NETWORKS = 2, 2500, 2000, 17, 10
 PAIR = "first-last"
-SMALL = 0.05
-"""A gap of at most this counts as small."""
 
 
 @dataclass(frozen=True)
-class DesignedCell(OwnCell):
+class DesignedCell(Cell):
     """Networks under a window of so many tokens (all 17: a causal mask) with a decay mask of this rate."""
 
     window: int
@@ -38,14 +32,14 @@ class DesignedCell(OwnCell):
 
     kind = "designed_cell"
 
-    def run(self, effort: int) -> Found:
+    def compute(self, networks: int = NETWORKS) -> Found:
         """Train so many networks, test them, and predict the gap between the first item and the last."""
         from posbias.theory.masks import SlidingWindow
         from posbias.theory.positional import DecayBias
         from posbias.training import Experiment, Network, evaluate, train, trained_rollout
 
         network = Network(DEPTH, mask=SlidingWindow(self.window), positional=DecayBias(self.decay))
-        experiment = Experiment(network=network, seeds=tuple(range(effort)), iterations=ITERATIONS)
+        experiment = Experiment(network=network, seeds=tuple(range(networks)), iterations=ITERATIONS)
         trained = train(experiment, threads=1)
         tested, rollout = evaluate(trained, SEQUENCES), trained_rollout(trained, SEQUENCES)
         gap = tested.gaps[PAIR]
@@ -68,54 +62,6 @@ NAMES = {CAUSAL: "control", FLAT: "design", NARROW: "design", DECAY: "control"} 
 
 def _gaps(results: Results, cell: DesignedCell) -> np.ndarray:
     return np.array(results[cell]["gaps"])
-
-
-@quantity
-def _order(results: Results) -> Iterator[Evidence]:
-    """Gaps of neighbours in the predicted order of the four, the larger less the smaller, on the same networks."""
-    there = [cell for cell in (*DESIGNS, *CONTROLS) if cell in results]
-    for less, more in pairwise(sorted(there, key=lambda cell: results[cell]["predicted"])):
-        where = f"{more.where} less {less.where}"
-        yield mean(where, _gaps(results, more) - _gaps(results, less), draws="networks")
-
-
-@quantity
-def _smaller(results: Results, control: DesignedCell) -> Iterator[Evidence]:
-    """A control's gap in the direction it is predicted, less the design's, and plus it: both are positive where
-    the design's is the smaller, whatever its sign."""
-    for cell, sign in product(DESIGNS, (-1, 1)):
-        if cell in results and control in results:
-            own = np.sign(results[control]["predicted"]) * _gaps(results, control)
-            where = f"{control.where}, {'less' if sign < 0 else 'plus'} {cell.where}"
-            yield mean(where, own + sign * _gaps(results, cell), draws="networks")
-
-
-@quantity
-def _of_designs(results: Results) -> Iterator[Evidence]:
-    """The gaps of the designs."""
-    for cell in DESIGNS:
-        if cell in results:
-            yield mean(cell.where, _gaps(results, cell), draws="networks")
-
-
-_claim = claims_of(
-    "ours/designed",
-    "check of posbias design",
-    provenance="ours",
-    scope="two layers, no residual, eight items in 17 tokens; window and one decay rate for all heads",
-    effort="10 networks of each architecture, 2,500 iterations, 2,000 test sequences each",
-)
-CLAIMS = (
-    _claim(1, "Gaps between the first and the last item stand in the predicted order", _order(), Above()),
-    _claim(
-        2,
-        "Flat designs have a smaller gap than the causal mask without an encoding",
-        _smaller(CAUSAL),
-        Above(),
-    ),
-    _claim(3, "Flat designs have a smaller gap than the decay of Wu et al. 2025", _smaller(DECAY), Above()),
-    _claim(4, f"The gap of flat designs is within ± {SMALL:g}", _of_designs(), Near(0.0, SMALL)),
-)
 
 
 def _tables(results: Results) -> Iterator[Table]:
@@ -158,18 +104,12 @@ def _draw(results: Results) -> Any:
     return figure
 
 
-STUDY = Study(
-    "ours/designed",
-    "designs, trained",
+EXTENSION = Extension(
+    "designed",
     "Are networks of architectures designed to be flat less biased, and are gaps ordered as predicted?",
+    "docs/design.md",
     CELLS,
-    claims=CLAIMS,
-    effort={"quick": 10, "full": 20},
-    unit="networks",
-    minutes={"quick": 9.0, "full": 18.0},
-    tables=_tables,
-    draw=_draw,
-    data=of_cells,
-    needs="torch",
-    uses=(("wu2025", "task, network and training"),),
+    _tables,
+    _draw,
+    minutes=9.0,
 )

@@ -17,12 +17,9 @@ from posbias.core.seeds import stream
 from posbias.ordering import STRATEGIES, Ordering, order
 from posbias.ordering.known import of_places
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.evidence import Above, Evidence, Near
 from posbias.profiles.profile import Profile
 from posbias.reports.pages import Table
-from posbias_papers.claims import claims_of, quantity
-from posbias_papers.extensions.cells import Found, OwnCell, rounded
-from posbias_papers.study import Results, Study
+from posbias_papers.extensions.extension import Cell, Extension, Found, Results, rounded
 from posbias_papers.wu2025.observed import MODELS
 
 PLACES = 10
@@ -30,13 +27,13 @@ STEEPNESS = {"flat": 0.5, "Zipf": 1.0, "steep": 2.0}
 """By name: s of scores that fall as rank^−s."""
 SEEN, HELD_OUT = 0, 1
 """The seeds of the trials that a profile is made of, and of those it is judged on."""
-PROMPTS = 64
+TRIALS, PROMPTS = 200, 64
 BASES = ("retrieval", "influence", "energy")
 """What an order is found by: retrieval by place, the measured gradient influence, the energy rollout."""
 
 
 @dataclass(frozen=True)
-class OrderCell(OwnCell):
+class OrderCell(Cell):
     """Retrieval from ten places, and what influence there is at that length."""
 
     model: str
@@ -44,8 +41,8 @@ class OrderCell(OwnCell):
 
     kind = "order_cell"
 
-    def run(self, effort: int) -> Found:
-        """Ask so many trials: hits by trial and place; influence of running text as long as the prompts."""
+    def compute(self) -> Found:
+        """Ask 200 trials: hits by trial and place; influence of running text as long as the prompts."""
         from posbias.comparison.predictors import predictions
         from posbias.measurement import load_model, measure
         from posbias.profiles.influence import measured_influence
@@ -53,7 +50,7 @@ class OrderCell(OwnCell):
         from posbias.retrieval.local import retrieval_job, retrieve
 
         loaded = load_model(self.model)
-        job = retrieval_job("keys", pairs=PLACES, positions=PLACES, prompts=effort, seed=self.seed)
+        job = retrieval_job("keys", pairs=PLACES, positions=PLACES, prompts=TRIALS, seed=self.seed)
         asked = retrieve(loaded, job)
         length = round(float(asked["tokens"].mean()))
         found = measure(loaded, tokens=length, prompts=PROMPTS, seed=self.seed)
@@ -116,64 +113,6 @@ def gains(results: Results, basis: str = "retrieval") -> Iterator[tuple[str, str
 ABLE = MODELS[0]
 
 
-@quantity
-def _gain(results: Results, strategy: str, basis: str = "retrieval") -> Iterator[Evidence]:
-    """Measured gains over one strategy, of the model that can do the task."""
-    for model, shape, other, _, found in gains(results, basis):
-        if model == ABLE and other == strategy:
-            yield Evidence(f"{model}, {shape} scores", found)
-
-
-@quantity
-def _surprise(results: Results) -> Iterator[Evidence]:
-    """Measured less predicted gain."""
-    for model, shape, strategy, told, found in gains(results):
-        if model == ABLE and told.known and found.known:
-            yield Evidence(f"{model}, {shape} scores, over {strategy}", found - told)
-
-
-@quantity
-def _unable(results: Results) -> Iterator[Evidence]:
-    for model, shape, strategy, _, found in gains(results):
-        if model != ABLE:
-            yield Evidence(f"{model}, {shape} scores, over {strategy}", found)
-
-
-_claim = claims_of(
-    "ours/ordering",
-    "docs/order.md",
-    provenance="ours",
-    scope="ten values by key in prompts of some 72 tokens; SmolLM2-135M-Instruct, and five small decoders of ours",
-    effort="200 trials to predict from, 200 others to judge on",
-)
-CLAIMS = (
-    _claim(
-        1,
-        "In SmolLM2 the order found gains over the best first, on trials it was not found on",
-        _gain("best first"),
-        Above(),
-    ),
-    _claim(2, "It gains over the best last", _gain("best last"), Above()),
-    _claim(3, "It gains over the best at both ends", _gain("both ends"), Above()),
-    _claim(4, "What is gained is what was predicted, to .05 of accuracy", _surprise(), Near(0.0, 0.05)),
-    _claim(
-        5,
-        "An order by the measured gradient influence gains over the best first",
-        _gain("best first", "influence"),
-        Above(),
-    ),
-    _claim(
-        6, "An order by the energy rollout gains over the best first", _gain("best first", "energy"), Above()
-    ),
-    _claim(
-        7,
-        "In the small decoders, which cannot do the task, no order gains as much as .01",
-        _unable(),
-        Near(0.0, 0.01),
-    ),
-)
-
-
 def _tables(results: Results) -> Iterator[Table]:
     yield Table(
         "Gain in accuracy of the order found, over the usual ones",
@@ -229,25 +168,12 @@ def _draw(results: Results) -> Any:
     return figure
 
 
-def _data(results: Results) -> Any:
-    return {"cells": [cell.specification | dict(found) for cell, found in results.items()]}
-
-
-STUDY = Study(
-    "ours/ordering",
-    "orders of documents",
+EXTENSION = Extension(
+    "ordering",
     "Does the order that a profile calls best gain what is predicted, on trials it was not found on?",
+    "docs/order.md",
     CELLS,
-    note=lambda results: (
-        "The documents are short and as long as each other, and one holds what is asked for. Longer ones, and "
-        "answers that need several, were not tried."
-    ),
-    data=_data,
-    claims=CLAIMS,
-    effort={"quick": 200, "full": 1000},
-    unit="trials",
-    minutes={"quick": 25.0, "full": 120.0},
-    tables=_tables,
-    draw=_draw,
-    needs="torch",
+    _tables,
+    _draw,
+    minutes=25.0,
 )

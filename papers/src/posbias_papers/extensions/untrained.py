@@ -1,45 +1,80 @@
 """Untrained decoders: is the U there before training, with and without positions? After Chowdhury 2026.
 
-GPT-2 and Qwen2 from their configurations, random weights, at their depth, at a quarter of their width
-(`posbias_papers.measurement.untrained`). What is measured is the gradient influence on the last token; it is held
-against `posbias_papers.closed_forms.causal_averaging`: evenly spread attention of weight α in every layer.
+GPT-2 and Qwen2 from their configurations, random weights, at their depth and a quarter of their width. The
+gradient influence on the last token is held against evenly spread attention of weight α in every layer
+(`posbias_papers.closed_forms.causal_averaging`). The paper's text was not at hand: this is no verdict on it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from posbias.profiles.evidence import Above, Below, Evidence, mean
+from posbias.core.arguments import one_of
+from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import spearman, wasserstein
 from posbias.reports.pages import Table
-from posbias_papers.claims import Quantity, quantity
 from posbias_papers.closed_forms.causal_averaging import hops_of, nearest_mixing, profile_of_averages
-from posbias_papers.extensions.cells import Found, OwnCell, claims_after, each, own_study
-from posbias_papers.study import Results
+from posbias_papers.extensions.extension import Cell, Extension, Found, Results
 
-TOKENS, PROMPTS, NARROWER = 128, 2, 4
-SEEDS = 2
-"""The networks of the seeds below served to set the bounds of the claims."""
-FAMILIES = ("gpt2", "qwen2")
-NAMES = (
-    "alpha",
-    "spearman",
-    "fitted",
-    "others",
-    "half",
-    "of_lambda",
-    "first",
-    "middle",
-    "before_last",
-    "last",
-)
+TOKENS, PROMPTS, NARROWER, VOCABULARY = 128, 2, 4, 2048
+SEEDS = range(2, 6)
+CONFIGS: dict[str, dict[str, int]] = {
+    "gpt2": {"n_layer": 12, "n_head": 12, "n_embd": 768, "n_inner": 3072},
+    "qwen2": {
+        "num_hidden_layers": 24,
+        "num_attention_heads": 14,
+        "num_key_value_heads": 2,
+        "hidden_size": 896,
+        "intermediate_size": 4864,
+    },
+}
+"""The shapes of GPT-2 (124M) and Qwen2 (0.5B)."""
+_WIDTHS = ("n_embd", "n_inner", "hidden_size", "intermediate_size")
+NAMES = {
+    "alpha": "α fitted",
+    "spearman": "Spearman",
+    "fitted": "W, α fitted",
+    "others": "W, the other networks",
+    "half": "W, α = ½",
+    "of_lambda": "W, λ measured",
+    "first": "first 5 %",
+    "middle": "middle tenth",
+    "before_last": "tenth before the last",
+    "last": "last token",
+}
 """Numbers of each network: fitted to the others, Wasserstein distances, and influence (even spread = 1)."""
 
 
+def untrained(family: str, narrower: int, context: int, seed: int, *, positions: bool = True) -> Any:
+    """A network of a family of `CONFIGS`, `narrower` times as narrow, in evaluation mode and float32.
+
+    Matrices are drawn wider by the root of that factor and embeddings are not, so that every update relative to
+    the stream is as large as at the full width. Without `positions` learned ones, or rotary frequencies, are zero;
+    the same seed gives the same other weights. Raises `InvalidValueError` for another family.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    shape, wide = CONFIGS[one_of("family", family, tuple(CONFIGS))], narrower**0.5
+    sizes = {name: size // narrower if name in _WIDTHS else size for name, size in shape.items()}
+    sizes |= {"vocab_size": VOCABULARY, "bos_token_id": 0, "eos_token_id": 0}
+    options = {"initializer_range": 0.02 * wide, "tie_word_embeddings": True}
+    config = AutoConfig.for_model(family, **sizes, max_position_embeddings=context, **options)
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(seed)
+        model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+        model.get_input_embeddings().weight.div_(wide)
+        if family == "gpt2":
+            model.transformer.wpe.weight.mul_(positions / wide)
+        elif not positions:
+            model.model.rotary_emb.inv_freq.zero_()
+    return model
+
+
 @dataclass(frozen=True)
-class UntrainedCell(OwnCell):
+class UntrainedCell(Cell):
     """A family, and whether its encoding of positions is left in."""
 
     family: str
@@ -48,104 +83,64 @@ class UntrainedCell(OwnCell):
     kind = "untrained_cell"
 
     @property
-    def where(self) -> str:
+    def label(self) -> str:
         """'gpt2 without positions'."""
         return f"{self.family} {'with' if self.positions else 'without'} positions"
 
-    def run(self, effort: int) -> Found:
-        """Measure so many networks, each with a seed, on two prompts."""
+    def compute(self, seeds: Sequence[int] = SEEDS) -> Found:
+        """Measure a network of each seed on two prompts."""
         from posbias.core.plugins import bundled
         from posbias.measurement import measure
-        from posbias_papers.measurement.untrained import untrained
 
         rows, mixing = [], []
-        for seed in range(SEEDS, SEEDS + effort):
+        for seed in seeds:
             network = untrained(self.family, NARROWER, TOKENS, seed, positions=self.positions)
             given: dict[str, Any] = {"tokens": TOKENS, "prompts": PROMPTS, "seed": seed}
             data = measure(network, tokenizer=bundled()["tiny-alibi"], **given)
             influence = data["influence"].values.mean(axis=0)
             rows.append((influence / influence.sum()).tolist())
             mixing.append(data["mixing"].values.mean(axis=0).tolist())
-        return {"influence": rows, "mixing": mixing} | _agreement(np.array(rows), np.array(mixing))
+        return {"influence": rows} | _agreement(np.array(rows), np.array(mixing))
 
 
-def _even(alpha: float, depth: int) -> np.ndarray:
+def even(alpha: float, depth: int) -> np.ndarray:
+    """The influence of even attention of weight α."""
     return profile_of_averages(TOKENS, hops_of([alpha] * depth))
 
 
 def _agreement(influence: np.ndarray, mixing: np.ndarray) -> dict[str, list[float]]:
-    """Each network's scores: α fitted to the others, their mean, α = ½, λ measured; and its influence by part."""
+    """Each network's numbers, by `NAMES`."""
     rows, depth = [], mixing.shape[1]
     for number, own in enumerate(influence):
         others = np.delete(influence, number, axis=0).mean(axis=0)
         alpha = nearest_mixing(others, depth)
-        fitted, half = _even(alpha, depth), _even(0.5, depth)
+        fitted, half = even(alpha, depth), even(0.5, depth)
         of_lambda = profile_of_averages(TOKENS, hops_of(mixing[number]))
-        scores = [
-            alpha,
-            spearman(fitted, own),
-            *(wasserstein(one, own) for one in (fitted, others, half, of_lambda)),
-        ]
-        parts = (own[:6], own[58:70], own[-13:-1], own[-1:])
-        rows.append([*scores, *(TOKENS * part.mean() for part in parts)])
+        distances = [wasserstein(one, own) for one in (fitted, others, half, of_lambda)]
+        parts = [TOKENS * part.mean() for part in (own[:6], own[58:70], own[-13:-1], own[-1:])]
+        rows.append([alpha, spearman(fitted, own), *distances, *parts])
     return dict(zip(NAMES, np.transpose(rows).tolist(), strict=True))
 
 
-CELLS = tuple(UntrainedCell(family, positions) for family in FAMILIES for positions in (True, False))
-
-
-@quantity
-def _apart(results: Results) -> Iterator[Evidence]:
-    """Wasserstein distance of each network with positions and the same without."""
-    for family in FAMILIES:
-        pair = [np.array(results[UntrainedCell(family, one)]["influence"]) for one in (True, False)]
-        yield mean(family, np.array([*map(wasserstein, *pair)]), draws="networks")
-
-
-def _less(more: str, less: str) -> Quantity:
-    """By how much the influence of one part is above that of another, in units of an even spread."""
-    return each(CELLS, lambda found: np.subtract(found[more], found[less]).tolist())
-
-
-def _score(name: str) -> Quantity:
-    return each(CELLS, lambda found: found[name])
-
-
-CLAIMS = claims_after(
-    "untrained",
-    "2603.10123",
-    f"GPT-2 and Qwen2 of random weights at their depth, a quarter of their width, {TOKENS} tokens",
-    f"networks of other seeds, {PROMPTS} prompts each",
-    {
-        1: ("The first 5 % of tokens have more than the middle tenth", _less("first", "middle"), Above()),
-        2: ("The last token has more than a token of the middle tenth", _less("last", "middle"), Above()),
-        3: (
-            "Tokens just before the last have less than middle ones",
-            _less("middle", "before_last"),
-            Above(),
-        ),
-        4: ("Even attention ranks positions alike: Spearman above .9", _score("spearman"), Above(0.9, 0.0)),
-        5: ("α fitted to other networks is within .1 (Wasserstein)", _score("fitted"), Below(0.1, 0.0)),
-        6: ("α = ½ is off by more than .2 (Wasserstein)", _score("half"), Above(0.2, 0.0)),
-        7: ("Positions change less than .02 (Wasserstein, same weights)", _apart(), Below(0.02, 0.0)),
-    },
-)
+CELLS = tuple(UntrainedCell(family, positions) for family in CONFIGS for positions in (True, False))
 
 
 def _tables(results: Results) -> Iterator[Table]:
-    from posbias.profiles.estimate import Estimate
-
-    head = (
-        "network",
-        "α fitted",
-        "Spearman",
-        *(f"W, {one}" for one in ("α fitted", "others", "α = ½", "λ measured")),
-    )
-    head += ("first 5 %", "middle tenth", "tenth before the last", "last token")
-    rows = [[cell.where, *(str(Estimate.of_mean(results[cell][name])) for name in NAMES)] for cell in CELLS]
+    rows = [[cell.label, *(_mean(results[cell][name]) for name in NAMES)] for cell in CELLS]
     yield Table(
-        "Agreement with even attention (W: Wasserstein), and influence in units of an even spread", head, rows
+        "Agreement with even attention (W: Wasserstein distance), and influence in units of an even spread",
+        ["network", *NAMES.values()],
+        rows,
     )
+    rows = []
+    for family in CONFIGS:
+        pair = (np.array(results[UntrainedCell(family, one)]["influence"]) for one in (True, False))
+        rows.append([family, _mean(list(map(wasserstein, *pair)))])
+    yield Table("The same weights with and without positions (Wasserstein)", ["family", "apart by"], rows)
+
+
+def _mean(values: Sequence[Any]) -> str:
+    return str(Estimate.of_mean(np.array(values)))
 
 
 def _draw(results: Results) -> Any:
@@ -153,30 +148,26 @@ def _draw(results: Results) -> Any:
     from posbias_papers.plots.position_curves import draw_position_curves
 
     figure, places = new_figure(7.2, 2.8), (np.arange(TOKENS) + 0.5) / TOKENS
-    for ax, family in zip(figure.subplots(1, 2, sharey=True), FAMILIES, strict=True):
+    depths = {"gpt2": 12, "qwen2": 24}
+    for ax, family in zip(figure.subplots(1, 2, sharey=True), CONFIGS, strict=True):
         found = {cell: results[cell] for cell in CELLS if cell.family == family}
-        depth = len(next(iter(found.values()))["mixing"][0])
         alphas = (float(np.mean([one["alpha"] for one in found.values()])), 0.5)
-        curves = {f"even attention, α = {alpha:.2g}": _even(alpha, depth) * TOKENS for alpha in alphas}
-        curves |= {cell.where: np.mean(one["influence"], axis=0) * TOKENS for cell, one in found.items()}
+        curves = {
+            f"even attention, α = {alpha:.2g}": even(alpha, depths[family]) * TOKENS for alpha in alphas
+        }
+        curves |= {cell.label: np.mean(one["influence"], axis=0) * TOKENS for cell, one in found.items()}
         draw_position_curves(ax, places, curves)
         direct_label(ax, family, "black")
         ax.set_ylim(0.05, 30)
     return figure
 
 
-STUDY = own_study(
+EXTENSION = Extension(
     "untrained",
-    "decoders before training",
     "Is the U there before training, is it that of even attention, and do positions matter?",
+    "docs/theory-since.md",
     CELLS,
-    "2603.10123",
-    claims=CLAIMS,
-    effort={"quick": 4, "full": 16},
-    unit="networks",
-    minutes={"quick": 1.0, "full": 4.0},
-    tables=_tables,
-    draw=_draw,
-    needs="torch",
-    uses=(("chowdhury2026", "the question"), ("radford2019", "the architecture of GPT-2")),
+    _tables,
+    _draw,
+    minutes=1.0,
 )

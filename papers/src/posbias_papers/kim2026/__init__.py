@@ -5,9 +5,8 @@
     made = reproduce(["fig1", "section3"], out="results/kim2026")
     print(*made.claims["fig1"], sep="\n")
 
-Every figure is one of `studies`; `section3`, the recency probabilities that the text prints, and `trained`, what
-is measured of trained models, have no picture. Simulations are kept in OUT/cells, where all figures find those
-they share; models are measured anew.
+Every figure is one of `studies`; `section3`, the recency probabilities that the text prints, has no picture.
+Simulations are kept in OUT/cells, where all figures find those they share.
 """
 
 import csv
@@ -15,13 +14,13 @@ import io
 import logging
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from posbias.core.arguments import whole
-from posbias.core.errors import InvalidValueError, MissingPackageError
+from posbias.core.errors import InvalidValueError
 from posbias.core.events import Event, OnEvent
 from posbias.core.files import clear_leftovers, need_writable, write_text
 from posbias.core.running import Task, run
@@ -34,9 +33,7 @@ from posbias.theory.closed_forms.layernorm import ReadingName, log_key_factors
 from posbias_papers import reproduction
 from posbias_papers.kim2026.heat_maps import data
 from posbias_papers.kim2026.models import describe, effort_of
-from posbias_papers.kim2026.studies import SIMULATED, STUDIES, with_alphas
-from posbias_papers.kim2026.trained import CELLS, measured, words_of
-from posbias_papers.kim2026.trained import EFFORT as PROMPTS
+from posbias_papers.kim2026.studies import STUDIES, with_alphas
 from posbias_papers.reproduction import write
 from posbias_papers.study import Results, Studies, Study
 
@@ -45,8 +42,6 @@ TARGETS = tuple(STUDIES)
 """What can be made, by name."""
 CLOSED_FORMS = ("fig2", "fig7")
 """The figures that draw a closed form."""
-TRAINED = "trained"
-"""The study of measured models, counted in prompts."""
 LEAST_SAMPLES = 3
 """Fewer have no standard error once a slope is fitted."""
 
@@ -57,14 +52,9 @@ class Reproduction(reproduction.Reproduction):
 
     table: Path
 
-    @property
-    def simulated(self) -> Results:
-        """The simulations among the results."""
-        return {cell: result for cell, result in self.results.items() if isinstance(cell, RecencyModel)}
-
     def as_dict(self) -> dict[str, Any]:
         """Everything but the pictures themselves, for JSON."""
-        numbers = data(self.simulated)
+        numbers = data(self.results)
         return {
             "figures": [str(path) for path in self.figures],
             "files": [str(path) for path in self.files],
@@ -79,7 +69,6 @@ def reproduce(
     *,
     out: str | os.PathLike[str],
     samples: int = 1_000_000,
-    prompts: int | None = None,
     seed: int = 0,
     threads: int | None = None,
     reading: ReadingName | None = None,
@@ -89,16 +78,14 @@ def reproduce(
 ) -> Reproduction:
     """Make some of `TARGETS`, or all, in the folder `out`: pictures, pages, JSON, and table.csv and table.json.
 
-    `samples` are drawn of every simulated model, `prompts` are given to every trained one (None: 16 where
-    `trained` is asked for by name; among "all" it is then left out, as it is where torch is missing). The tables
+    `samples` are drawn of every model. The tables
     hold every cell of `out` with this seed, those of other figures too. `reading` is the closed form drawn as a
     line in Figures 2 and 7 (default: corrected); `alphas` are the anisotropies of Figures 2, 5, 6 and 7, 0 first
     and rising; `again` draws all samples anew. Raises `InvalidValueError` for an unknown name, fewer than 3
-    samples or 2 prompts, a seed that is no integer ≥ 0, threads < 1, alphas that cannot be shown, or a reading
+    samples, a seed that is no integer ≥ 0, threads < 1, alphas that cannot be shown, or a reading
     that is none or where no closed form is drawn; `OutputFileError`, before any work if `out` cannot be written;
-    `MissingPackageError` without matplotlib, or without torch where `trained` is asked for by name;
-    KeyboardInterrupt on Ctrl-C, saying what is kept; and as `simulate_recency` and
-    `posbias_papers.measurement.nearness.nearness`.
+    `MissingPackageError` without matplotlib;
+    KeyboardInterrupt on Ctrl-C, saying what is kept; and as `simulate_recency`.
     """
     from posbias.reports.plots.style import new_figure
     from posbias.theory.rollout.dispatch import cores
@@ -107,9 +94,6 @@ def reproduce(
     wanted = [what] if isinstance(what, str) else [*what]
     names = asked.find(wanted)
     whole("samples", samples, LEAST_SAMPLES)
-    whole("prompts", 2 if prompts is None else prompts, 2)
-    if prompts is None and TRAINED not in wanted:
-        names = [name for name in names if name != TRAINED]
     if reading is not None and not set(names) & set(CLOSED_FORMS):
         raise InvalidValueError(
             f"reading: given with {', '.join(names)}, which shows no closed form; fig2, fig7 or all needed"
@@ -123,18 +107,12 @@ def reproduce(
     store = Store(folder / "cells")
     store.clear_leftovers()
     clear_leftovers(folder)
-    models = dict.fromkeys(model for name in names if name != TRAINED for model in asked[name].cells)
-    results, new = _simulated(models, store, samples, seed, threads, again, on_event) if models else ({}, [])
-    trained, left_out = {}, {}
-    if TRAINED in names:
-        options = {"seed": seed, "threads": threads, "on_event": on_event}
-        trained, left_out = _measured(prompts or PROMPTS["quick"], TRAINED in wanted, options)
-    made = {name: _drawn(asked[name], results, reading, folder) for name in names if name != TRAINED}
-    if TRAINED in names and TRAINED not in left_out:
-        made[TRAINED] = write(asked[TRAINED], trained, words_of(prompts or PROMPTS["quick"]), folder)
-    table = _write_table(store, seed, folder, (SIMULATED, asked))
-    costs, seconds = dict.fromkeys((*new, *trained), 1.0), time.monotonic() - began
-    return Reproduction(made, results | trained, costs, seconds, table, left_out=left_out)
+    models = dict.fromkeys(model for name in names for model in asked[name].cells)
+    results, new = _simulated(models, store, samples, seed, threads, again, on_event)
+    made = {name: _drawn(asked[name], results, reading, folder) for name in names}
+    table = _write_table(store, seed, folder, (STUDIES, asked))
+    costs, seconds = dict.fromkeys(new, 1.0), time.monotonic() - began
+    return Reproduction(made, results, costs, seconds, table)
 
 
 def _drawn(study: Study, results: Results, reading: ReadingName | None, folder: Path) -> Any:
@@ -142,17 +120,6 @@ def _drawn(study: Study, results: Results, reading: ReadingName | None, folder: 
     options = {"reading": reading or "corrected"} if study.name in CLOSED_FORMS else {}
     least = min(results[model].samples for model in study.cells)
     return write(study, results, effort_of(least), folder, **options)
-
-
-def _measured(prompts: int, named: bool, options: Mapping[str, Any]) -> tuple[dict[Any, Any], dict[str, str]]:
-    """What `trained` is made of, or why it is left out: without torch, unless it was `named`."""
-    try:
-        return measured(CELLS, prompts, **options), {}
-    except MissingPackageError as missing:
-        if named:
-            raise
-        log.warning("%s: left out, %s", TRAINED, missing)
-        return {}, {TRAINED: str(missing)}
 
 
 def _simulated(
@@ -197,8 +164,7 @@ def _write_table(store: Store, seed: int, folder: Path, of: Iterable[Studies]) -
     from posbias_papers.simulation.cell import RecencyCell
 
     cells = dict.fromkeys(cell for each in of for study in each.values() for cell in study.cells)
-    known = [cell for cell in cells if isinstance(cell, RecencyModel)]
-    stored = {model: store.find(RecencyCell(model, seed)) for model in known}
+    stored = {model: store.find(RecencyCell(model, seed)) for model in cells}
     numbers = data({model: one.result for model, one in stored.items() if one is not None})
     about = {"source": cite("kim2026").short, "version": VERSION}
     about |= {"note": "anisotropies other than 0 and 0.5 are ours"}

@@ -26,7 +26,6 @@ from posbias_papers.kim2026.models import (
     probabilities,
     where_of,
 )
-from posbias_papers.kim2026.trained import STUDY as TRAINED
 from posbias_papers.study import Results, Studies, Study
 
 BARE, ISOTROPIC, ANISOTROPIC, RESIDUAL = (models(row) for row in FOUR)
@@ -301,7 +300,7 @@ def _the_four() -> Iterator[Study]:
 
 
 def with_alphas(alphas: Sequence[float] | None = None) -> Studies:
-    """Figures 1 to 7, Section 3 and trained models, those by anisotropy with these. Raises as `check_alphas`."""
+    """Figures 1 to 7 and Section 3, those by anisotropy with these. Raises as `check_alphas`."""
     alphas = check_alphas(ALPHAS if alphas is None else alphas)
     rows, residual_rows = (_rows(alphas, residual=residual) for residual in (False, True))
     one, three, four, section = _the_four()
@@ -340,12 +339,9 @@ def with_alphas(alphas: Sequence[float] | None = None) -> Studies:
             residual=True,
         ),
         section,
-        TRAINED,
     ]
     return Studies(made)
 
 
 STUDIES = with_alphas()
-"""Figures 1 to 7, the probabilities that the text prints, and trained models beside them."""
-SIMULATED = Studies(study for study in STUDIES.values() if study is not TRAINED)
-"""Those whose cells are simulated models."""
+"""Figures 1 to 7, and the probabilities that the text prints."""

@@ -1,0 +1,140 @@
+"""A study of our own: cells that are computed once, tables and a figure of what they found.
+
+A cell is a frozen dataclass of plain fields with a method `compute`; what it finds is kept in OUT/cells. Cells of
+language models and of training are in `records.jsonl` too, as they take long: these are used unless `rerun`.
+"""
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posbias.core.events import OnEvent
+from posbias.core.files import need_writable, write_text
+from posbias.core.running import Engine, Task, run
+from posbias.core.store import Header, JsonCodec, Store
+from posbias.reports.pages import Page, Table
+from posbias_papers.records import Records
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Found = Mapping[str, Any]
+"""What a cell found, in JSON's terms."""
+Results = Mapping[Any, Found]
+"""What the cells of an extension found, by cell."""
+RECORDS = Records(Path(__file__).with_name("records.jsonl"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One computation; `kind` is the word in its files, another for each class."""
+
+    kind = ""
+    schema = 1
+    codec = JsonCodec()
+
+    @property
+    def specification(self) -> dict[str, Any]:
+        """Its fields, which decide the result."""
+        return dataclasses.asdict(self)
+
+    @property
+    def name(self) -> str:
+        """Its kind and its fields, such as birth_cell-depth12."""
+        return "-".join([self.kind, *(f"{key}{value}" for key, value in self.specification.items())])
+
+    @property
+    def label(self) -> str:
+        """The same in words."""
+        return ", ".join(f"{key} {value}" for key, value in self.specification.items())
+
+    def compute(self) -> Found:
+        """Compute it."""
+        raise NotImplementedError
+
+    def to_content(self, result: Found) -> Found:
+        """What was found."""
+        return result
+
+    def from_content(self, header: Header, content: Found) -> Found:
+        """The same."""
+        return content
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Extension:
+    """A question, its cells, what is shown of them, the page of what was found, and minutes on two cores."""
+
+    name: str
+    question: str
+    page: str
+    cells: tuple[Cell, ...]
+    tables: Callable[[Results], Iterable[Table]]
+    draw: "Callable[[Results], Figure] | None" = None
+    minutes: float = 1.0
+
+    def make(
+        self,
+        out: str | os.PathLike[str],
+        *,
+        rerun: bool = False,
+        engine: Engine | None = None,
+        on_event: OnEvent | None = None,
+    ) -> tuple[Path, ...]:
+        """Write NAME.md, and NAME.svg and NAME.png where there is a figure, to the folder `out`; return the files.
+
+        Cells on record or in OUT/cells are used unless `rerun`. Raises `OutputFileError` before any work if `out`
+        cannot be written, `MissingPackageError` without matplotlib or torch where it needs them,
+        KeyboardInterrupt on Ctrl-C (finished cells are kept).
+        """
+        folder = Path(out)
+        need_writable(folder / f"{self.name}.md")
+        results = self._results(Store(folder / "cells"), rerun, engine, on_event)
+        page = Page(self.question, f"See {self.page}", tuple(self.tables(results)))
+        return (write_text(folder / f"{self.name}.md", page.markdown()), *self._drawn(results, folder))
+
+    def recorded(self) -> Results:
+        """What is on record of its cells."""
+        found = {cell: RECORDS.find(cell) for cell in self.cells}
+        return {cell: one.result for cell, one in found.items() if one is not None}
+
+    def _results(
+        self, store: Store, rerun: bool, engine: Engine | None, on_event: OnEvent | None
+    ) -> dict[Cell, Found]:
+        results: dict[Cell, Found] = {} if rerun else dict(self.recorded())
+        for cell in () if rerun else self.cells:
+            if cell not in results and (stored := store.find(cell)) is not None:
+                results[cell] = stored.result
+
+        def keep(cell: Cell, found: Found) -> None:
+            results[cell] = store.save(cell, found).result
+
+        failed = run(
+            {cell: Task(_compute, {"cell": cell}, cell.label) for cell in self.cells if cell not in results},
+            keep,
+            engine=engine,
+            on_event=on_event,
+            kept=lambda: f"{len(results)} of {len(self.cells)} cells are kept in {store.folder}",
+        )
+        for one in failed.values():
+            raise one.error()
+        return {cell: results[cell] for cell in self.cells}
+
+    def _drawn(self, results: Results, folder: Path) -> Iterator[Path]:
+        from posbias.reports.plots.style import save_figure
+
+        if self.draw is not None:
+            figure = self.draw(results)
+            for kind in ("svg", "png"):
+                yield save_figure(figure, folder / f"{self.name}.{kind}")
+
+
+def _compute(cell: Cell, on_event: OnEvent) -> Found:
+    return cell.compute()
+
+
+def rounded(values: Iterable[float], digits: int = 4) -> list[float]:
+    """The same to so many significant digits, which is what records keep."""
+    return [float(f"{one:.{digits}g}") for one in values]
