@@ -75,13 +75,14 @@ def computed_once(
     from posbias.measurement import discard_checkpoint
 
     file, finished = processes.exchange(files.find(place, fingerprint, rerun))[0]
+    checkpoint = file.with_name(f".{file.stem}-{fingerprint[:12]}.partial.safetensors")
     if finished:
         if not processes.first:
             return None
+        discard_checkpoint(checkpoint)  # of a run that was killed when it had written the file
         log.info("already %s: %s (--rerun %s anew)", files.done, file, files.does)
         return files.load(file), file
     clear_leftovers(file.parent)
-    checkpoint = file.with_name(f".{file.stem}-{fingerprint[:12]}.partial.safetensors")
     with resumable(prompts) as on_event:
         dataset = compute(checkpoint=checkpoint, on_event=on_event)
     if processes.first:

@@ -120,6 +120,7 @@ def answer_reproduction(
     **settings: Any,
 ) -> None:
     """Make some of a paper with a bar, and answer with what was made; `settings` as of its `reproduce`."""
+    from posbias.core.store import dump_json
     from posbias_papers.cli.answers import reproduced
 
     need("matplotlib", work="drawing", extra="report")
@@ -128,7 +129,7 @@ def answer_reproduction(
         made = reproduce(what, out=options.out, again=options.rerun, on_event=on_event, **settings)
     if made.stand_in:
         log.info(made.stand_in)
-    answer_with(reproduced(paper)(**made.as_dict()), lambda: lines(made), options.json)
+    answer_with(reproduced(paper).model_validate_json(dump_json(made.as_dict())), lambda: lines(made), options.json)
 
 
 def claim_lines(made: Any, files: Iterable[str]) -> list[str]:
