@@ -14,7 +14,7 @@ from posbias_papers.costs import Costs
 from posbias_papers.everything import make_all
 from posbias_papers.herasimchyk2026.cells import EFFORTS
 from posbias_papers.herasimchyk2026.cells import Effort as Prompts
-from posbias_papers.kim2026.models import EFFORT
+from posbias_papers.kim2026.figures import EFFORT
 from posbias_papers.records import Records
 from posbias_papers.registry import STUDIES
 from posbias_papers.reproduction import Made, Reproduction, Spent
@@ -53,7 +53,7 @@ def on_record(folder):
 def test_what_is_asked_for_is_made_from_fastest_to_slowest(folder, first):
     assert first.made == SOME
     assert (first.found, first.failed, first.left_out) == ((), {}, {})
-    assert all(STUDIES[key].state(folder).made for key in SOME)
+    assert all(STUDIES[key].file(folder).exists() for key in SOME)
 
 
 def test_what_it_took_is_on_record(folder, first):

@@ -1,6 +1,7 @@
 """Kim et al.'s figures: laid out as in the paper, drawn from cells that are kept, checked against its numbers."""
 
 import csv
+import dataclasses
 import json
 import math
 import re
@@ -12,7 +13,6 @@ import pytest
 from answers import plain
 from cyclopts import App, UnknownCommandError
 
-from posbias import __version__
 from posbias.core.errors import InvalidValueError, OutputFileError
 from posbias.core.events import Event
 from posbias.core.store import JsonCodec, Store
@@ -20,9 +20,8 @@ from posbias.simulation import InterruptedSimulation, RecencyModel, simulate_rec
 from posbias.theory.closed_forms.layernorm import key_factors, log_key_factors
 from posbias_papers import find_figures, kim2026
 from posbias_papers.cli import paper
-from posbias_papers.kim2026.closed_forms import key_factor_ratios
-from posbias_papers.kim2026.models import ALPHAS, FOUR, PRINTED
-from posbias_papers.kim2026.quantities import printed
+from posbias_papers.kim2026.figures import ALPHAS, FOUR, models, printed_numbers
+from posbias_papers.kim2026.table import table
 from posbias_papers.simulation.cell import RecencyCell
 
 SAMPLES = 20_000
@@ -66,6 +65,11 @@ def command(*words):
 # --- figures -----------------------------------------------------------------------------------------------
 
 
+def draw(results, name, **options):
+    study = kim2026.STUDIES[name]
+    return study.draw(table({model: results[model] for model in study.cells}), **options)
+
+
 @pytest.mark.parametrize(
     ("name", "rows", "heads"),
     [
@@ -79,7 +83,7 @@ def command(*words):
 def test_a_heat_map_shows_the_scores_of_its_model_under_their_probability(results, name, rows, heads):
     by_anisotropy = [{"anisotropy": alpha, "residual": name == "fig6"} for alpha in ALPHAS]
     rows_shown = by_anisotropy if rows == 5 else FOUR
-    axes = kim2026.STUDIES[name].draw(results).axes
+    axes = draw(results, name).axes
     assert len(axes) == 4 * rows
     assert [ax.texts[0].get_text() for ax in axes[:4]] == heads
     for place, ax in enumerate(axes):
@@ -97,7 +101,7 @@ def test_a_heat_map_shows_the_scores_of_its_model_under_their_probability(result
 
 
 def test_rows_are_named_after_their_models(results):
-    axes = kim2026.STUDIES["fig1"].draw(results).axes
+    axes = draw(results, "fig1").axes
     names = [axes[4 * row].texts[-1].get_text() for row in range(4)]
     assert names == [
         "no LayerNorm, α = 0",
@@ -110,7 +114,7 @@ def test_rows_are_named_after_their_models(results):
 @pytest.mark.parametrize("reading", ["corrected", "published"])
 @pytest.mark.parametrize(("name", "residual"), [("fig2", False), ("fig7", True)])
 def test_key_factors_are_drawn_in_both_readings(results, name, residual, reading):
-    axes = kim2026.STUDIES[name].draw(results, reading=reading).axes
+    axes = draw(results, name, reading=reading).axes
     assert [ax.get_title() for ax in axes] == ["d = 16", "d = 64", "", ""]
     assert [ax.get_ylabel() for ax in axes] == ["h(j)"] * 2 + ["h(j) / h(0)"] * 2
     for ax, d in zip(axes[:2], (16, 64), strict=True):
@@ -136,13 +140,13 @@ def test_anisotropies_can_be_chosen(tmp_path):
     made = kim2026.reproduce(["fig2", "fig6"], out=tmp_path, samples=2000, threads=1, alphas=chosen)
     assert {model.anisotropy for model in made.results} == {*chosen}
     assert len(made.results) == 2 * 2 * 3
+    rows = list(csv.DictReader((tmp_path / "fig2.csv").read_text().splitlines()))
+    assert {float(row["anisotropy"]) for row in rows} == {*chosen}
+    for row in rows:
+        if row["key"] == "0" and row["published_factor"]:
+            assert float(row["published_factor"]) == pytest.approx(1 / math.sqrt(float(row["dimension"])))
     told = json.loads((tmp_path / "fig2.json").read_text())
-    assert {row["anisotropy"] for row in told["closed_forms"]} == {*chosen}
-    first = [row for row in told["closed_forms"] if row["quantity"] == "h(0)"]
-    for row in first:
-        assert row["published"] == pytest.approx(1 / math.sqrt(row["dimension"]))
-    assert {claim["id"] for claim in told["claims"]} >= {f"kim2026/fig2/{k}" for k in (1, 2, 3, 4, 5, 10)}
-    assert len(list(csv.DictReader(made.table.read_text().splitlines()))) == 4 * 12
+    assert {claim["id"] for claim in told["claims"]} >= {f"kim2026/fig2/{k}" for k in (1, 10)}
 
 
 @pytest.mark.parametrize("alphas", [(), (0.0,), (0.2, 0.5), (0.0, 0.5, 0.5), (0.0, 0.5, 0.4), (0.0, 1.0)])
@@ -151,20 +155,26 @@ def test_anisotropies_that_cannot_be_shown_are_refused(alphas, tmp_path, no_draw
         kim2026.reproduce("fig5", out=tmp_path, alphas=alphas)
 
 
+def ratios_of(result):
+    """S(9, j)/S(9, 0) of layer 2 and the standard error, by key."""
+    rows = table({result.model: result}).xs((2, 9.0), level=["layer", "query"])
+    return rows["ratio"].to_numpy(), rows["ratio_se"].to_numpy()
+
+
 def test_ratios_are_those_of_mean_scores(results):
     result = results[RecencyModel(dimension=16, anisotropy=0.75)]
-    ratios, scores = key_factor_ratios(result), result.mean_scores.value[1, -1]
-    np.testing.assert_allclose(ratios.value[:-1], (scores / scores[0])[:-1], atol=0.006)
-    assert ratios.value[0] == 1.0
-    assert ratios.se[0] == 0.0
-    assert np.isnan(ratios.value[-1])
+    (ratios, errors), scores = ratios_of(result), result.mean_scores.value[1, -1]
+    np.testing.assert_allclose(ratios[:-1], (scores / scores[0])[:-1], atol=0.006)
+    assert ratios[0] == 1.0
+    assert errors[0] == 0.0
+    assert np.isnan(ratios[-1])
 
 
 def test_errors_of_ratios_are_no_smaller_than_their_spread():
     model = RecencyModel(dimension=16, anisotropy=0.25)
-    made = [key_factor_ratios(simulate_recency(model, 2048, seed=s, threads=1)) for s in range(60)]
-    spread = np.std([ratios.value[1:-1] for ratios in made], axis=0, ddof=1)
-    said = np.mean([ratios.se[1:-1] for ratios in made], axis=0)
+    made = [ratios_of(simulate_recency(model, 2048, seed=s, threads=1)) for s in range(60)]
+    spread = np.std([ratios[1:-1] for ratios, _ in made], axis=0, ddof=1)
+    said = np.mean([errors[1:-1] for _, errors in made], axis=0)
     # 60 draws know a spread to 9 %; the bound is within a small factor of it
     assert (said > 0.75 * spread).all()
     assert (said < 6.0 * spread).all()
@@ -175,51 +185,42 @@ def test_a_figure_is_written_with_its_tables(results, folder, no_draws):
     assert [path.name for path in made.figures] == ["fig2.svg", "fig2.png"]
     assert all(path.stat().st_size > 10_000 for path in made.figures)
     assert list(made.results) == list(kim2026.STUDIES["fig2"].cells)
-    rows = list(csv.DictReader(made.table.read_text().splitlines()))
-    assert len(rows) == 4 * len(results) == 4 * 30
-    by_layer = {
-        (
-            row["norm"],
-            float(row["anisotropy"]),
-            int(row["dimension"]),
-            row["residual"],
-            int(row["layer"]),
-        ): row
-        for row in rows
-    }
-    assert len(by_layer) == len(rows)
-    for model, result in results.items():
-        for layer, p in enumerate(result.recency_probability, start=1):
-            fields = (model.norm, model.anisotropy, model.dimension, str(model.residual), layer)
-            assert float(by_layer[fields]["recency_probability"]) == p.value
-            assert float(by_layer[fields]["se"]) == p.se
-    saved = json.loads((folder / "table.json").read_text())
-    assert [cell["model"]["dimension"] for cell in saved["cells"]] == [m.dimension for m in results]
-    assert saved["version"] == __version__
-    assert "2509.21042" in saved["source"]
+    assert [path.name for path in made.files] == ["fig2.md", "fig2.json", "fig2.csv"]
+    rows = list(csv.DictReader((folder / "fig2.csv").read_text().splitlines()))
+    layers = [row for row in rows if row["recency"]]
+    assert len(layers) == 4 * len(made.results)
+    for row in layers:
+        fields = {
+            "norm": row["norm"],
+            "anisotropy": float(row["anisotropy"]),
+            "residual": row["residual"] == "True",
+        }
+        result = results[RecencyModel(dimension=int(row["dimension"]), **fields)]
+        expected = result.recency_probability[int(row["layer"]) - 1]
+        assert float(row["recency"]) == pytest.approx(expected.value, rel=1e-8)
+        assert float(row["recency_se"]) == pytest.approx(expected.se, rel=1e-8)
 
 
 # --- printed numbers ---------------------------------------------------------------------------------------
 
 
 def test_the_printed_numbers_hold():
-    for number, model in PRINTED:
-        (piece,) = printed(number, model)({model: simulate_recency(model, 300_000, seed=5, threads=1)})
-        assert piece.test.agrees(piece.estimate), (number, model)
-        # sharp enough to notice the models below
-        assert math.hypot(piece.estimate.se, piece.test.number.se) < 0.0002
-    numbers = [0.5015, 0.5000, 0.6382, 0.5544, 0.5931, 0.5457]
-    assert [float(number) for number, _ in PRINTED] == numbers
+    found = {model: simulate_recency(model, 300_000, seed=5, threads=1) for model in models(FOUR)}
+    numbers = [*printed_numbers(table(found))]
+    assert [one["printed"] for one in numbers] == [0.5015, 0.5000, 0.6382, 0.5544, 0.5931, 0.5457]
+    assert all(one["holds"] for one in numbers)
+    # sharp enough to notice the models below
+    assert max(one["se"] for one in numbers) < 0.0002
 
 
 @pytest.mark.parametrize(
     "wrong", [{"norm": "rmsnorm"}, {"anisotropy": 0.505}, {"residual": True}, {"dimension": 17}]
 )
 def test_a_wrong_model_is_noticed(wrong):
-    number, right = PRINTED[2]
-    model = RecencyModel(**{"dimension": 16, "anisotropy": 0.5} | wrong)
-    (piece,) = printed(number, right)({right: simulate_recency(model, 300_000, threads=1)})
-    assert not piece.test.agrees(piece.estimate)
+    right = RecencyModel(dimension=16, anisotropy=0.5)
+    drawn = simulate_recency(dataclasses.replace(right, **wrong), 300_000, threads=1)
+    (one,) = printed_numbers(table({right: dataclasses.replace(drawn, model=right)}))
+    assert (one["printed"], one["holds"]) == (0.6382, False)
 
 
 # --- cells -------------------------------------------------------------------------------------------------
@@ -367,8 +368,10 @@ def test_several_figures_are_made_at_once(results, folder, no_draws, capsys):
     assert [path.rsplit("/", 1)[1] for path in answer["files"]] == [
         "fig2.md",
         "fig2.json",
+        "fig2.csv",
         "section3.md",
         "section3.json",
+        "section3.csv",
     ]
 
 

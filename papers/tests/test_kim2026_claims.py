@@ -1,4 +1,4 @@
-"""What is claimed of Kim et al.'s figures: every kind of effect can hold and fail, and pages carry the numbers."""
+"""The table of Kim et al.'s figures against simulations and closed forms, and what is claimed of it."""
 
 import json
 import math
@@ -9,11 +9,8 @@ import pytest
 
 from posbias import __version__
 from posbias.core.store import Store
-from posbias.profiles.claims import Claim, judge, judged
-from posbias.profiles.estimate import Estimate
-from posbias.profiles.evidence import Above, Below, Near
-from posbias.reports.pages import Page
-from posbias.simulation import Averages, RecencyModel
+from posbias.profiles.claims import judge
+from posbias.simulation import RecencyModel
 from posbias.theory.closed_forms.layernorm import (
     log_key_factors,
     scores_without_layernorm,
@@ -21,10 +18,8 @@ from posbias.theory.closed_forms.layernorm import (
 )
 from posbias_papers import kim2026
 from posbias_papers.explaining import explanations
-from posbias_papers.kim2026 import closed_forms as forms
-from posbias_papers.kim2026 import quantities as q
-from posbias_papers.kim2026.closed_forms import GOOD, key_factor_ratios, key_factor_rows, score_row
-from posbias_papers.kim2026.models import PRINTED, by_anisotropy, effort_of
+from posbias_papers.kim2026.figures import CLAIMS, effort_of, printed_numbers
+from posbias_papers.kim2026.table import setting, table
 from posbias_papers.reproduction import write
 
 SAMPLES = 20_000
@@ -33,272 +28,193 @@ BARE, RECENT = (
     RecencyModel(dimension=16, anisotropy=0.5),
 )
 RESIDUAL = replace(RECENT, residual=True)
-INF = math.inf
 RISE = "Eq. 42 gives the rise to the last key but one within 10 % at d"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("kim2026_claims")
-
-
-@pytest.fixture(scope="module")
-def results(folder):
+def results(tmp_path_factory):
     """The simulations behind all figures."""
     models = dict.fromkeys(model for study in kim2026.STUDIES.values() for model in study.cells)
+    folder = tmp_path_factory.mktemp("kim2026_claims")
     return kim2026._simulated(models, Store(folder / "cells"), SAMPLES, 0, 1, False, None)[0]
+
+
+def shown(results, name):
+    return {model: results[model] for model in kim2026.STUDIES[name].cells}
 
 
 @pytest.fixture(scope="module")
 def claims(results):
-    return {
-        name: [judge(claim, results) for claim in study.claims] for name, study in kim2026.STUDIES.items()
-    }
+    return {name: study.judged(table(shown(results, name))) for name, study in kim2026.STUDIES.items()}
 
 
-def verdict(quantity, results, test=None) -> str:
-    return judged(Claim("", "", "it is so", test=test or Above()), quantity(results)).verdict
+def at(frame, model, layer, column):
+    """A column of a layer's scores as a matrix, NaN where there is none."""
+    rows = frame.xs((*setting(model).values(), layer), level=[*setting(model), "layer"])[column]
+    matrix = np.full((model.tokens, model.tokens), np.nan)
+    for (query, key), value in rows.items():
+        if query == query:
+            matrix[int(query), int(key)] = value
+    return matrix
 
 
-# --- evidence ----------------------------------------------------------------------------------------------
+# --- the table ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("quantity", "test", "holds", "fails"),
-    [
-        (q.probability, q.RECENT, (RECENT, 2), (BARE, 3)),
-        (q.probability, Below(0.5, q.DIGIT), (BARE, 3), (RECENT, 2)),
-        (q.probability, Near(0.5, q.CLOSE), (BARE, 2), (BARE, 3)),
-        (q.rising, Above(), (RECENT, 2), (BARE, 3)),
-    ],
-)
-def test_what_is_said_of_one_layer_holds_and_fails(results, quantity, test, holds, fails):
-    assert verdict(quantity([holds[0]], holds[1]), results, test) == "holds"
-    assert verdict(quantity([fails[0]], fails[1]), results, test) == "fails"
+def test_the_table_has_what_was_simulated(results):
+    model, result = RECENT, results[RECENT]
+    frame = table({model: result})
+    for layer in range(1, model.depth + 1):
+        row = frame.loc[(*setting(model).values(), layer)].dropna(subset=["recency"]).iloc[0]
+        probability, plain = (
+            one[layer - 1] for one in (result.recency_probability, result.plain_recency_probability)
+        )
+        assert (row["recency"], row["recency_se"]) == (probability.value, probability.se)
+        assert row["printed_se"] == pytest.approx(plain.se * math.sqrt(SAMPLES / 1e7))
+        scores, steps = result.mean_scores.value[layer - 1], result.steps.value[layer - 1]
+        below, strictly = np.tril_indices(10), np.tril_indices(10, -1)
+        assert np.array_equal(at(frame, model, layer, "score")[below], scores[below])
+        assert np.array_equal(at(frame, model, layer, "step")[strictly], steps[strictly])
+        share = at(frame, model, layer, "rise_share")
+        for i in range(2, 10):
+            for j in range(1, i):
+                level = scores[i, :i].mean()
+                assert share[i, j] == pytest.approx(result.rises.value[layer - 1][i, j] / level)
+        beyond = at(frame, model, layer, "beyond_first")
+        for away in range(1, 8):
+            assert beyond[9, 9 - away] == pytest.approx(scores[9, 9 - away] - scores[away, 0])
 
 
-def test_rows_are_even_only_without_layernorm(results):
-    assert verdict(q.even_rows([BARE], 2), results) == "holds"
-    (uneven,) = q.even_rows([RECENT], 2)(results)
-    assert uneven.verdict() == "fails"
-    scores = results[RECENT].mean_scores.value[1]
-    spread = max(
-        (scores[i, j] - scores[i, 0]) / scores[i, :i].mean() for i in range(2, 10) for j in range(1, i)
-    )
-    assert uneven.estimate.value <= spread + 0.01
-    assert uneven.estimate.value > 0.05
-
-
-def test_differences_have_a_direction(results):
-    assert verdict(q.excess([RECENT], [RESIDUAL], 2), results, q.MORE) == "holds"
-    assert verdict(q.excess([RESIDUAL], [RECENT], 2), results, q.MORE) == "fails"
-    (growth,) = q.growth([RECENT], 2)(results)
-    p = results[RECENT].recency_probability
-    assert growth.estimate.value == p[2].value - p[1].value
-    assert growth.estimate.se == pytest.approx(math.hypot(p[2].se, p[1].se))
-    (wide,) = q.narrow_excess([RECENT], [replace(RECENT, dimension=64)])(results)
-    assert wide.estimate.value > 0.05
-    assert verdict(q.higher_scores([RECENT], [RESIDUAL], 2), results) == "holds"
-    assert verdict(q.higher_scores([RESIDUAL], [RECENT], 2), results) == "fails"
-    assert verdict(q.beyond_distance([RECENT], 2), results) == "holds"
-    assert verdict(q.beyond_distance([BARE], 2), results) == "fails"
-
-
-def test_what_draws_cannot_tell_is_told_in_closed_form(results):
+def test_what_draws_cannot_tell_is_in_closed_form(results):
     flat = replace(RECENT, anisotropy=0.0, dimension=64)
-    (told,) = forms.rising([flat])(results)
-    assert told.verdict() == "holds"
-    assert "closed form (20,000 samples know a rise to" in told.where
-    assert told.estimate == Estimate(forms.least_rise(flat))
-    assert [*forms.rising([RECENT])(results)] == [*q.rising([RECENT], 2)(results)]
-    bare = replace(flat, dimension=16)
-    for model in (bare, replace(bare, anisotropy=0.5), replace(bare, anisotropy=0.5, residual=True)):
-        scores = second_layer_scores(10, 16, model.anisotropy, residual=model.residual)
-        steps = [scores[i, j + 1] - scores[i, j] for i in range(2, 10) for j in range(i - 1)]
-        assert forms.least_rise(model) == pytest.approx(min(steps), rel=1e-9)
-    assert 0.0 < forms.least_rise(replace(flat, dimension=1024)) < 1e-25
+    frame = table({flat: results[flat], RECENT: results[RECENT]})
+    scores = second_layer_scores(10, 64, 0.0)
+    known, errors = (at(frame, flat, 2, name) for name in ("known_step", "known_step_se"))
+    for i in range(2, 10):
+        for j in range(i - 1):
+            assert known[i, j] == pytest.approx(scores[i, j + 1] - scores[i, j], rel=1e-9)
+            assert errors[i, j] == 0.0
+    assert np.array_equal(at(frame, RECENT, 2, "known_step"), at(frame, RECENT, 2, "step"), equal_nan=True)
 
 
-def test_scores_factor_in_layer_2_alone(results):
-    steep = RecencyModel(dimension=16, anisotropy=0.75)
-    assert verdict(q.factored([steep], key_factor_ratios), results) == "holds"
-
-    def by_distance(result, query=-1):
-        # scores of distance alone are no product
-        tokens = result.model.tokens
-        last = tokens - 1 if query == -1 else query
-        distance = np.abs(last - np.arange(tokens))
-        ratio = np.where(np.arange(tokens) < last, (1.0 + last) / (1.0 + distance), np.nan)
-        return Averages(ratio, np.full(tokens, 1e-4))
-
-    assert verdict(q.factored([steep], by_distance), results) == "fails"
-
-
-def test_a_printed_number_is_that_of_as_many_samples_as_the_paper_drew(results):
-    (piece,) = q.printed("0.6382", RECENT)(results)
-    assert piece.verdict() == "holds"
-    assert replace(piece, estimate=Estimate(0.6382, 6e-4, SAMPLES)).verdict() == "undecided"
-    plain = results[RECENT].plain_recency_probability[1]
-    assert piece.test.number.se == pytest.approx(plain.se * math.sqrt(SAMPLES / 1e7))
-    assert piece.estimate == results[RECENT].recency_probability[1]
-    assert verdict(q.printed("0.6482", RECENT), results) == "fails"
+def test_closed_forms_stand_beside_what_is_simulated(results):
+    model = RecencyModel(dimension=64, anisotropy=0.5, residual=True)
+    frame = table({model: results[model], BARE: results[BARE]})
+    ratio = at(frame, model, 2, "ratio")[9]
+    # as errata has it
+    assert ratio[8] == pytest.approx(1.060, abs=0.002)
+    assert at(frame, model, 2, "published_ratio")[9, 8] == pytest.approx(1.032, abs=0.0005)
+    assert at(frame, model, 2, "corrected_ratio")[9, 8] == pytest.approx(1.063, abs=0.0005)
+    for reading in ("published", "corrected"):
+        forms = np.exp(log_key_factors(10, 64, 0.5, residual=True, reading=reading))
+        assert at(frame, model, 2, f"{reading}_ratio")[9] == pytest.approx(forms, rel=1e-14)
+        off = (forms[8] - 1.0) / (ratio[8] - 1.0) - 1.0
+        assert at(frame, model, 2, f"{reading}_ratio_off")[9, 8] == pytest.approx(off)
+        form, score = (
+            scores_without_layernorm(10, 16, reading=reading)[9, 8],
+            results[BARE].mean_scores.value[1, 9, 8],
+        )
+        assert at(frame, BARE, 2, f"{reading}_score")[9, 8] == form
+        assert at(frame, BARE, 2, f"{reading}_score_off")[9, 8] == pytest.approx(form / score - 1.0)
 
 
 # --- claims ------------------------------------------------------------------------------------------------
 
 
-def test_there_is_a_claim_for_everything_that_is_said(claims):
-    assert {name: len(found) for name, found in claims.items()} == {
-        "fig1": 12, "fig2": 10, "fig3": 7, "fig4": 6, "fig5": 4, "fig6": 5, "fig7": 11, "section3": 14
-    }  # fmt: skip
-    sentences = [claim.sentence for found in claims.values() for claim in found]
-    assert all(
-        not sentence.startswith("…") and claim for sentence, claim in zip(sentences, sentences, strict=True)
-    )
-    for found in claims.values():
-        assert len({claim.sentence for claim in found}) == len(found)
-        assert all(claim.evidence for claim in found)
+def test_every_claim_has_evidence_of_its_own_figure(claims):
+    assert {name: [one.id for one in found] for name, found in claims.items()} == {
+        name: [claim.id for claim in found] for name, found in CLAIMS.items()
+    }
+    papers = [one for found in claims.values() for one in found if one.claim.provenance == "paper"]
+    assert len(papers) == 34
+    assert not [one.id for one in papers if one.verdict == "fails"]
+    assert not [one.id for one in papers if "within 10 %" in one.sentence]
+    for one in (one for found in claims.values() for one in found):
+        assert all((one.claim.place, one.claim.strength, one.claim.scope, one.claim.effort)), one.id
 
 
-def test_every_printed_number_is_a_claim_of_its_own(claims, results):
-    printed = [
-        claim for claim in claims["section3"] if claim.sentence.startswith("The recency probability of")
+def test_every_printed_number_is_beside_that_of_its_model(results):
+    numbers = [*printed_numbers(table(shown(results, "section3")))]
+    assert [one["printed"] for one in numbers] == [0.5015, 0.5, 0.6382, 0.5544, 0.5931, 0.5457]
+    models = [
+        RecencyModel(dimension=d, anisotropy=alpha, residual=residual)
+        for alpha, residual in ((0.0, False), (0.5, False), (0.5, True))
+        for d in (16, 64)
     ]
-    assert [claim.sentence.rsplit(" ", 1)[1] for claim in printed] == [number for number, _ in PRINTED]
-    for claim, (_, model) in zip(printed, PRINTED, strict=True):
-        assert claim.estimate.value == pytest.approx(results[model].recency_probability[1].value, abs=1e-12)
-        assert claim.verdict == "holds"
+    for one, model in zip(numbers, models, strict=True):
+        assert one["value"] == results[model].recency_probability[1].value
+        assert one["holds"]
 
 
 @pytest.mark.parametrize(
-    ("name", "sentence", "verdict"),
+    ("name", "number", "verdict"),
     [
-        ("fig1", "At α = 0.5 mean scores of layer 2 strictly increase", "holds"),
-        ("fig1", "LayerNorm makes mean scores of layer 2 rise along every row at α = 0, in 64", "holds"),
-        ("fig1", "(closed form, as printed)", "fails"),
-        ("fig2", "(closed form, as printed) h rises", "holds"),
-        ("fig2", "(closed form, as printed) From the first key to the last but one", "fails"),
-        ("fig2", f"(closed form, corrected) {RISE} = 64", "holds"),
-        ("fig3", "Without LayerNorm the recency probability of layers 3 and 4 is close", "fails"),
-        ("fig3", "Attention layers alone lead to a bias toward earlier tokens", "holds"),
-        ("fig2", "(closed form, as printed) At α = 0 h(j) grows slowly", "holds"),
-        ("fig4", "With LayerNorm isotropic embeddings prefer recent keys", "holds"),
-        ("fig4", "With anisotropic embeddings 1,024 dimensions", "fails"),
-        ("fig5", "The more anisotropic the embeddings", "holds"),
-        ("fig6", "A residual connection weakens recency", "holds"),
-        ("fig7", f"(closed form, as printed) {RISE} = 64", "fails"),
-        ("fig7", "(closed form, as printed) At α = 0 h(j) grows slowly", "holds"),
-        ("section3", "Without LayerNorm the recency probability remains close", "holds"),
+        *(("fig1", number, "holds") for number in (2, 4, 5, 7)),
+        ("fig1", 9, "fails"),
+        *(("fig2", number, "holds") for number in (1, 9, 10)),
+        ("fig3", 2, "holds"),
+        *(("fig4", number, "holds") for number in (2, 3)),
+        ("fig5", 3, "holds"),
+        ("fig7", 7, "fails"),
+        ("fig7", 11, "holds"),
+        *(("section3", number, "holds") for number in (7, 11, 12)),
     ],
 )
-def test_verdicts_that_few_samples_reach(claims, name, sentence, verdict):
-    (claim,) = (claim for claim in claims[name] if claim.sentence.startswith(sentence))
+def test_verdicts_that_few_samples_reach(claims, name, number, verdict):
+    (claim,) = (claim for claim in claims[name] if claim.id == f"kim2026/{name}/{number}")
     assert claim.verdict == verdict, str(claim)
 
 
-def test_the_paper_is_not_held_to_what_it_does_not_say(claims):
-    everything = {one.claim.id: one for found in claims.values() for one in found}
-    papers = {id: one for id, one in everything.items() if one.claim.provenance == "paper"}
-    assert len(papers) == 34
-    assert not [id for id, one in papers.items() if one.verdict == "fails"]
-    assert not [id for id, one in papers.items() if "within 10 %" in one.sentence]
-    for one in everything.values():
-        assert all((one.claim.place, one.claim.strength, one.claim.scope, one.claim.effort)), one.claim.id
-        assert (
-            not one.claim.alias_of or everything[one.claim.alias_of].claim.provenance == one.claim.provenance
-        )
+@pytest.mark.parametrize(
+    ("name", "number", "column", "wrong"),
+    [
+        ("fig1", 2, "rise_share", lambda values: values + 0.1),
+        ("fig1", 4, "known_step", lambda values: -values),
+        ("fig1", 5, "step", lambda values: -values),
+        ("fig1", 7, "score", lambda values: -values),
+        ("fig1", 8, "beyond_first", lambda values: -values),
+        ("fig1", 11, "recency", lambda values: values + 0.02),
+        ("fig2", 1, "published_ratio_step", lambda values: -values),
+        ("fig2", 10, "published_ratio", lambda values: 1 / values),
+        ("fig3", 2, "recency", lambda values: 1 - values),
+        ("section3", 3, "recency", lambda values: values + 0.01),
+        ("section3", 12, "recency", lambda values: 1 - values),
+    ],
+)
+def test_a_claim_fails_where_its_column_is_wrong(results, name, number, column, wrong):
+    (claim,) = (one for one in CLAIMS[name] if one.id == f"kim2026/{name}/{number}")
+    frame = table(shown(results, name))
+    assert judge(claim, frame).verdict != "fails"
+    frame[column] = wrong(frame[column])
+    assert judge(claim, frame).verdict == "fails"
 
 
-def test_what_fails_is_explained_and_nothing_else_is(claims):
-    ids = {one.claim.id for found in claims.values() for one in found}
-    assert ids == {f"kim2026/{name}/{k}" for name, found in claims.items() for k in range(1, len(found) + 1)}
+def test_what_fails_is_explained(claims):
+    ids = {one.id for found in claims.values() for one in found}
     explained = {key for key in explanations() if key.startswith("kim2026/")}
     assert explained <= ids
-    failing = {one.claim.id for found in claims.values() for one in found if one.verdict == "fails"}
-    assert failing <= explained
-
-
-# --- closed forms ------------------------------------------------------------------------------------------
-
-
-def test_closed_forms_stand_beside_what_is_simulated(results):
-    shown = by_anisotropy(residual=True)
-    rows = {(row.model, row.key): row for row in key_factor_rows(shown, results)}
-    assert len(rows) == 2 * 5 * 9  # h(0) itself too
-    model = RecencyModel(dimension=64, anisotropy=0.5, residual=True)
-    about = rows[model, 8].as_dict()
-    for reading in ("published", "corrected"):
-        expected = math.exp(log_key_factors(10, 64, 0.5, residual=True, reading=reading)[8])
-        assert about[reading] == pytest.approx(expected, rel=1e-14)
-        assert about[f"{reading}_less_simulated"] == about[reading] - about["simulated"]
-    # as errata has it
-    assert about["simulated"] == pytest.approx(1.060, abs=0.002)
-    assert about["published"] == pytest.approx(1.032, abs=0.0005)
-    assert about["corrected"] == pytest.approx(1.063, abs=0.0005)
-    assert about["simulated"] == key_factor_ratios(results[model]).value[8]
-
-
-def test_a_score_is_held_against_its_equation(results):
-    row = score_row(results[BARE])
-    assert (row.quantity, row.key) == ("S(9, 8), Eq. 19", 8)
-    assert row.forms["published"] == scores_without_layernorm(10, 16, reading="published")[9, 8]
-    assert row.forms["published"] == pytest.approx(4 * row.forms["corrected"])
-    assert row.simulated.value == results[BARE].mean_scores.value[1, 9, 8]
-    within = Near(0.0, GOOD)
-    assert row.evidence("corrected").tested(within).verdict() == "holds"
-    assert row.evidence("published").tested(within).verdict() == "fails"
-    off = replace(row, forms={"published": row.simulated.value * (1.0 + 2 * GOOD)})
-    assert off.evidence("published").estimate.value == pytest.approx(2 * GOOD)
-
-
-def test_a_number_that_is_not_known_decides_nothing(results):
-    row = replace(score_row(results[BARE]), simulated=Estimate(0.01, 0.005, SAMPLES))
-    assert row.evidence("published").flaw
-    assert replace(row, simulated=Estimate(math.nan)).evidence("published").flaw
+    assert {one.id for found in claims.values() for one in found if one.verdict == "fails"} <= explained
 
 
 # --- pages -------------------------------------------------------------------------------------------------
 
 
-def page(name, results, amount=SAMPLES):
-    study = kim2026.STUDIES[name]
-    shown = {model: results[model] for model in study.cells}
-    return study, shown, [judge(claim, shown) for claim in study.claims]
-
-
 def test_a_page_has_the_numbers_and_the_claims(results, claims, tmp_path):
-    study, shown, _ = page("fig2", results)
-    made = write(study, shown, effort_of(SAMPLES), tmp_path)
-    text, data = (path.read_text() for path in made.files)
+    made = write(kim2026.STUDIES["fig2"], results, effort_of(SAMPLES), tmp_path)
+    text, data, frame = (path.read_text() for path in made.files)
     about = json.loads(data)
     assert (about["name"], about["version"], about["samples"]) == ("fig2", __version__, SAMPLES)
     assert about["effort"] == "20,000 samples"
-    assert [claim["id"] for claim in about["claims"]] == [f"kim2026/fig2/{k}" for k in range(1, 11)]
-    assert [claim["claim"] for claim in about["claims"]] == [claim.sentence for claim in claims["fig2"]]
-    assert all({"claim", "number", "se", "verdict", "why"} <= set(claim) for claim in about["claims"])
+    assert [claim["id"] for claim in about["claims"]] == [one.id for one in CLAIMS["fig2"]]
     assert len(about["cells"]) == 10
-    assert len(about["closed_forms"]) == 90
     assert text.startswith("# Kim et al. 2026")
     for claim in claims["fig2"]:
         assert f"- **{claim.mark}**: {claim.sentence} (" in text
-    assert "| LayerNorm, α = 0.5 | 16 | h(8)/h(0) | " in text
-    assert "| LayerNorm, α = 0 | 64 | h(8)/h(0) | – | 1.00268 | – |" in text
+    assert frame.startswith("norm,anisotropy,residual,dimension,layer,query,key,n,recency,recency_se,")
+    assert len(frame.splitlines()) == 1 + 10 * 4 * (1 + 55)
 
 
 def test_the_effort_is_what_every_cell_drew():
     assert effort_of(10**7) == "full"
     assert effort_of(10**7 - 1) == "quick"
     assert effort_of(20_000) == "20,000 samples"
-
-
-def test_the_six_numbers_have_a_page_of_their_own(results):
-    study, shown, _ = page("section3", results)
-    assert len(study.data(shown)["published"]) == 6
-    text = Page(tables=tuple(study.tables(shown))).markdown()
-    assert "| LayerNorm, α = 0.5, residual, d = 64, layer 2 | 0.5457 | 0.5" in text
-
-
-def test_what_a_figure_is_judged_against_is_simulated_with_it():
-    cells = kim2026.STUDIES["fig6"].cells
-    assert {model.residual for model in cells} == {True, False}
-    assert set(kim2026.STUDIES["fig5"].cells) < set(cells)

@@ -34,7 +34,7 @@ from posbias_papers.costs import Costs
 from posbias_papers.herasimchyk2026.cells import check_models
 from posbias_papers.registry import find_studies
 from posbias_papers.reproduction import Spent
-from posbias_papers.results import Basis, Recorded
+from posbias_papers.results import Basis, Recorded, state_of
 from posbias_papers.study import Study, minutes_text
 from posbias_papers.theorems import STATEMENTS, Statements, statements_of, tried_already, try_statements
 
@@ -88,7 +88,7 @@ class Asked:
 
     def recorded(self, study: Study) -> Recorded | None:
         """What is on record of all of a study's cells, unless all is to be made again."""
-        recorded = None if self.again else study.recorded(study)
+        recorded = None if self.again or not study.shared_out else study.recorded(study)
         return recorded if recorded is not None and recorded.whole else None
 
     @property
@@ -188,7 +188,8 @@ def _finished(study: Study, asked: Asked, costs: Costs) -> bool:
             return tried_already(asked.folder, study.paper, asked.amount(study)) is not None
         except InputFileError:
             return False  # trying them says what is wrong
-    state = study.state(asked.folder)
+    file = study.file(asked.folder)
+    state = study.state(asked.folder) if study.shared_out else state_of(file, study.name)
     enough = ("full", asked.effort, getattr(asked.amount(study), "name", ""))
     if not state.made or isinstance(asked.effort, int) or state.effort not in enough:
         return False

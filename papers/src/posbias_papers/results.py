@@ -22,7 +22,7 @@ LONG = 16
 
 @dataclass(frozen=True, order=True)
 class Basis:
-    """What trained results rest on: iterations, networks and test sequences that every cell has at least.
+    """What results rest on: iterations, networks and test sequences, or samples, that every cell has at least.
 
     They are of `cells`, of which `recorded` are recorded results. That of more effort is the greater one.
     """
@@ -32,6 +32,7 @@ class Basis:
     sequences: int = 0
     cells: int = field(default=0, compare=False)
     recorded: int = field(default=0, compare=False)
+    samples: int = 0
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> "Basis":
@@ -45,8 +46,9 @@ class Basis:
             (self.iterations, "iterations"),
             (self.networks, "networks"),
             (self.sequences, "test sequences"),
+            (self.samples, "samples"),
         )
-        return " × ".join(f"{count:,} {unit}" for count, unit in parts)
+        return " × ".join(f"{count:,} {unit}" for count, unit in parts if count)
 
     @property
     def source(self) -> str:
@@ -193,7 +195,8 @@ def state_of(path: Path, name: str, recorded: Recorded | None = None) -> State:
             return State(recorded=str(recorded))
         verdicts = [one["verdict"] for one in recorded.data()["claims"]]
         claims = {kind: verdicts.count(kind) for kind in VERDICTS}
-        return State(False, recorded.effort.name, recorded.when, claims, recorded=str(recorded))
+        effort = getattr(recorded.effort, "name", "full")
+        return State(False, effort, recorded.when, claims, recorded=str(recorded))
     if made is None:
         return State()
     return State.of(str(made.get("effort", "")), path, [one["verdict"] for one in made["claims"]])

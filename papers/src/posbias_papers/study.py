@@ -72,10 +72,11 @@ class Study:
     A claim without evidence in some results is left out there, and `missing` says why there is nothing to show at
     all ("" if there is). Where cells are asked for at each run,
     `cells` are none, all results are the study's, and `counts` says how many there are at each effort by default;
-    `options` are those of its command. `expected` are the numbers that the paper prints of it, and `row_claims`
-    claims about what it prints that are judged on the study's JSON, made or not (then an empty one). `recorded`
-    says what is on record of its cells, which comes with posbias; None where nothing is. `of_number` is what is
-    spent on each cell where the effort is a number.
+    `options` are those of its command. Where `table` makes the tidy table of results, all the rest are functions
+    of that, and it is written as NAME.csv. `expected` are the numbers that the paper prints of it,
+    and `row_claims` claims about what it prints that are judged on the study's JSON, made or not (then an empty
+    one). `recorded` says what is on record of its cells, which comes with posbias; None where nothing is.
+    `of_number` is what is spent on each cell where the effort is a number.
 
     `withholds` says, of a claim and the cells it is about, why these results decide nothing of it ("" if they do).
     Where `stand_in` names models in place of the paper's, results are `parted` into what is of the paper's models
@@ -103,6 +104,7 @@ class Study:
     counts: Mapping[str, int] | None = None
     options: str = ""
     expected: tuple[Expected, ...] = ()
+    table: Callable[[Any], Any] | None = None
     row_claims: tuple[Claim, ...] = ()
     recorded: "Callable[[Study], Recorded | None]" = lambda study: None
     of_number: Callable[[int], Any] = lambda number: number

@@ -36,6 +36,8 @@ STRENGTHS: Mapping[Strength, str] = {
 """How strong a claim is, in words."""
 ELSEWHERE = "/elsewhere"
 """What the id of a claim ends with where it is judged of other models than the paper speaks of."""
+SHOWN = 24
+"""Of more pieces of evidence, the least sure so many are listed."""
 NAMED = 3
 """Up to so many pieces of evidence, the reason names those that hold and those that do not."""
 
@@ -102,6 +104,13 @@ class Judged:
         return self.claim.sentence
 
     @property
+    def shown(self) -> Sequence[Evidence]:
+        """The evidence; of more than `SHOWN` pieces the least sure."""
+        if len(self.evidence) <= SHOWN:
+            return self.evidence
+        return sorted(self.evidence, key=_surety(len(self.evidence)))[:SHOWN]
+
+    @property
     def deciding(self) -> Evidence:
         """The evidence that the verdict hangs on: the piece that fails, else the least sure."""
         return _deciding(self.evidence)
@@ -141,7 +150,7 @@ class Judged:
             told |= {"seen": self.seen} | {name: getattr(self.claim, name) for name in ABOUT}
         told |= {"study": self.study} if self.study else {}
         if not self.study:
-            told["effects"] = [_effect(piece, len(self.evidence)) for piece in self.evidence]
+            told["effects"] = [_effect(piece, len(self.evidence)) for piece in self.shown]
         return told | dict(self.more)
 
     @classmethod
@@ -181,12 +190,21 @@ def judged(claim: Claim, evidence: Iterable[Evidence]) -> Judged:
 
 
 def _deciding(pieces: Sequence[Evidence]) -> Evidence:
+    return min(pieces, key=_surety(len(pieces)))
+
+
+def _surety(pieces: int) -> Callable[[Evidence], tuple[float, ...]]:
+    """How surely one of so many pieces holds, as a key to sort by: what fails comes first."""
     order = {"fails": 0, "undecided": 1, "holds": 2}
 
-    def place(piece: Evidence) -> tuple[int, float]:
-        return order[piece.verdict(len(pieces))], -math.inf if piece.flaw else -piece.p
+    def place(piece: Evidence) -> tuple[float, ...]:
+        of_verdict = order[piece.verdict(pieces)]
+        if piece.flaw:
+            return of_verdict, -math.inf
+        # where p-values are all 0, the least sure; of exact numbers the nearest to the bound
+        return of_verdict, -piece.p, piece.sureness, piece.room
 
-    return min(pieces, key=place)
+    return place
 
 
 def _shares(pieces: Sequence[Evidence], verdicts: Sequence[Verdict]) -> str:

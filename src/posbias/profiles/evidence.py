@@ -162,19 +162,25 @@ class Evidence:
         return self._test.against(self.estimate) if self.opposite is None else self.opposite
 
     @property
-    def sureness(self) -> float:
-        """How far the estimate is on the claim's side, in standard errors: p-values of the surest are all 0."""
-        value, se = self.estimate.value, self.estimate.se
+    def room(self) -> float:
+        """How far the estimate is on the claim's side; of a printed number in standard errors."""
+        value = self.estimate.value
         match self._test:
             case Above(bound):
-                room = value - bound
+                return value - bound
             case Below(bound):
-                room = bound - value
+                return bound - value
             case Near(target, tolerance):
-                room = tolerance - abs(value - target)
+                return tolerance - abs(value - target)
             case Printed() as printed:
                 return printed.errors - abs(printed.deviation(self.estimate))
-        return room / se if se > 0.0 else math.inf
+
+    @property
+    def sureness(self) -> float:
+        """The same in standard errors: p-values of the surest are all 0."""
+        if isinstance(self._test, Printed):
+            return self.room
+        return self.room / self.estimate.se if self.estimate.se > 0.0 else math.inf
 
     def verdict(self, pieces: int = 1) -> Verdict:
         """What this estimate says, as one of so many pieces of evidence."""
@@ -196,14 +202,14 @@ class Evidence:
 
     def __str__(self) -> str:
         if self.flaw:
-            return f"{self.where}: {self.flaw}"
+            return f"{self.where}: {self.flaw}".removeprefix(": ")
         size = (_coarse if self.test in _COARSE else _fine)(self).replace(" ", "\xa0")
         if isinstance(self.test, Printed):
             printed = f"{self.test.number.value:.{self.test.digits}f}".replace("-", "−")
-            told = f"{self.where} {size}, printed {printed}"
+            told = f"{self.where} {size}, printed {printed}".lstrip()
             vague = self.estimate.se > self.test.known
             return f"{told}; ± {self.test.known:g} needed" if vague else told
-        told = f"{self.where} {size}, {p_text(self.p)}"
+        told = f"{self.where} {size}, {p_text(self.p)}".lstrip()
         least = getattr(self.test, "least", 0.0)
         if least and self.verdict() == "fails" and self.sureness > -math.inf:
             return f"{told}; surely less than the {least:g} that counts"

@@ -67,7 +67,7 @@ class Page:
             whose = "ours" if claim.claim.provenance == "ours" else claim.claim.place
             lines += [
                 f"- **{claim.mark}**: {_safe(claim.sentence)} ({whose or 'of the paper'})",
-                *(f"  - {_safe(str(piece))}" for piece in claim.evidence),
+                *(f"  - {_safe(str(piece))}" for piece in claim.shown),
             ]
         return "\n".join(lines) + "\n"
 

@@ -129,7 +129,9 @@ def answer_reproduction(
         made = reproduce(what, out=options.out, again=options.rerun, on_event=on_event, **settings)
     if made.stand_in:
         log.info(made.stand_in)
-    answer_with(reproduced(paper).model_validate_json(dump_json(made.as_dict())), lambda: lines(made), options.json)
+    answer_with(
+        reproduced(paper).model_validate_json(dump_json(made.as_dict())), lambda: lines(made), options.json
+    )
 
 
 def claim_lines(made: Any, files: Iterable[str]) -> list[str]:

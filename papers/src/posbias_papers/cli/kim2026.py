@@ -41,9 +41,8 @@ class Options:
 def kim2026(*what: str, options: Options = Options()) -> None:
     """Draw the figures of Kim et al. 2026, every number with its error, and judge what the paper says of them.
 
-    Figures are written as SVG and PNG with a page (.md) and JSON: numbers, closed forms, claims; beside them
-    table.csv and table.json. Finished simulations are kept, and used by every figure that needs them; after Ctrl-C
-    the same command goes on from there.
+    Figures are written as SVG and PNG, each with its tidy table (.csv), a page (.md) and JSON. Finished
+    simulations are kept, and used by every figure that needs them; after Ctrl-C the same command goes on.
 
     Parameters
     ----------
@@ -53,7 +52,7 @@ def kim2026(*what: str, options: Options = Options()) -> None:
     """
     if claims_alone(what, "kim2026", options.out, options.json):
         return
-    from posbias_papers.kim2026.models import EFFORT
+    from posbias_papers.kim2026.figures import EFFORT
 
     settings: dict[str, Any] = {name: getattr(options, name) for name in ("seed", "threads", "reading")}
     if options.alphas is not None:
@@ -66,7 +65,7 @@ def _lines(made: Any) -> list[str]:
     """The recency probabilities behind the figures, the printed numbers beside ours, the claims, and the files."""
     from posbias.profiles.estimate import Estimate
     from posbias.reports.plots.recency import probability_text
-    from posbias_papers.kim2026.models import describe
+    from posbias_papers.kim2026.figures import describe
 
     simulated = made.results
     depth = max((model.depth for model in simulated), default=0)
@@ -95,4 +94,4 @@ def _lines(made: Any) -> list[str]:
         ]
         lines += ["", *table(head, rows)]
     files = [f"figure: {path}" for path in made.figures] + [f"page: {path}" for path in made.files]
-    return [*lines, *claim_lines(made, [*files, f"table: {made.table}"])]
+    return [*lines, *claim_lines(made, files)]

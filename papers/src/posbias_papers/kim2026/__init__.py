@@ -5,12 +5,11 @@
     made = reproduce(["fig1", "section3"], out="results/kim2026")
     print(*made.claims["fig1"], sep="\n")
 
-Every figure is one of `studies`; `section3`, the recency probabilities that the text prints, has no picture.
-Simulations are kept in OUT/cells, where all figures find those they share.
+Every figure is one of `figures`, drawn from its tidy table (`table`), which `claims.csv` is put to; `section3`,
+the recency probabilities that the text prints, has no picture. Simulations are kept in OUT/cells, where all
+figures find those they share.
 """
 
-import csv
-import io
 import logging
 import os
 import time
@@ -22,20 +21,17 @@ from typing import Any
 from posbias.core.arguments import whole
 from posbias.core.errors import InvalidValueError
 from posbias.core.events import Event, OnEvent
-from posbias.core.files import clear_leftovers, need_writable, write_text
+from posbias.core.files import clear_leftovers, need_writable
 from posbias.core.running import Task, run
 from posbias.core.seeds import sequence
-from posbias.core.sources import cite
-from posbias.core.store import Store, save_json
-from posbias.core.store.header import VERSION
+from posbias.core.store import Store
 from posbias.simulation import RecencyModel, RecencyResult
 from posbias.theory.closed_forms.layernorm import ReadingName, log_key_factors
 from posbias_papers import reproduction
-from posbias_papers.kim2026.heat_maps import data
-from posbias_papers.kim2026.models import describe, effort_of
-from posbias_papers.kim2026.studies import STUDIES, with_alphas
+from posbias_papers.kim2026.figures import STUDIES, data, describe, effort_of, with_alphas
+from posbias_papers.kim2026.table import table
 from posbias_papers.reproduction import write
-from posbias_papers.study import Results, Studies, Study
+from posbias_papers.study import Results, Study
 
 log = logging.getLogger("posbias.papers")
 TARGETS = tuple(STUDIES)
@@ -48,13 +44,11 @@ LEAST_SAMPLES = 3
 
 @dataclass(frozen=True, eq=False)
 class Reproduction(reproduction.Reproduction):
-    """What was made: studies by name, the simulations behind them, and the table of all."""
-
-    table: Path
+    """What was made: studies by name, and the simulations behind them."""
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the pictures themselves, for JSON."""
-        numbers = data(self.results)
+        numbers = data(table(self.results))
         return {
             "figures": [str(path) for path in self.figures],
             "files": [str(path) for path in self.files],
@@ -76,10 +70,9 @@ def reproduce(
     again: bool = False,
     on_event: OnEvent | None = None,
 ) -> Reproduction:
-    """Make some of `TARGETS`, or all, in the folder `out`: pictures, pages, JSON, and table.csv and table.json.
+    """Make some of `TARGETS`, or all, in the folder `out`: pictures, pages, tables (CSV) and JSON.
 
-    `samples` are drawn of every model. The tables
-    hold every cell of `out` with this seed, those of other figures too. `reading` is the closed form drawn as a
+    `samples` are drawn of every model. `reading` is the closed form drawn as a
     line in Figures 2 and 7 (default: corrected); `alphas` are the anisotropies of Figures 2, 5, 6 and 7, 0 first
     and rising; `again` draws all samples anew. Raises `InvalidValueError` for an unknown name, fewer than 3
     samples, a seed that is no integer ≥ 0, threads < 1, alphas that cannot be shown, or a reading
@@ -110,9 +103,8 @@ def reproduce(
     models = dict.fromkeys(model for name in names for model in asked[name].cells)
     results, new = _simulated(models, store, samples, seed, threads, again, on_event)
     made = {name: _drawn(asked[name], results, reading, folder) for name in names}
-    table = _write_table(store, seed, folder, (STUDIES, asked))
     costs, seconds = dict.fromkeys(new, 1.0), time.monotonic() - began
-    return Reproduction(made, results, costs, seconds, table)
+    return Reproduction(made, results, costs, seconds)
 
 
 def _drawn(study: Study, results: Results, reading: ReadingName | None, folder: Path) -> Any:
@@ -157,25 +149,3 @@ def _simulated(
     for one in failed.values():
         raise one.error()
     return {model: stored.result for model, stored in kept.items() if stored is not None}, missing
-
-
-def _write_table(store: Store, seed: int, folder: Path, of: Iterable[Studies]) -> Path:
-    """Write the recency probability of every layer of every cell of some studies to table.csv and table.json."""
-    from posbias_papers.simulation.cell import RecencyCell
-
-    cells = dict.fromkeys(cell for each in of for study in each.values() for cell in study.cells)
-    stored = {model: store.find(RecencyCell(model, seed)) for model in cells}
-    numbers = data({model: one.result for model, one in stored.items() if one is not None})
-    about = {"source": cite("kim2026").short, "version": VERSION}
-    about |= {"note": "anisotropies other than 0 and 0.5 are ours"}
-    save_json(about | {"cells": numbers["cells"], "published": numbers["published"]}, folder / "table.json")
-    text, fields = io.StringIO(), ("norm", "anisotropy", "dimension", "residual")
-    lines = csv.writer(text, lineterminator="\n")
-    lines.writerow([*fields, "layer", "recency_probability", "se", "plain", "plain_se", "samples", "seed"])
-    for cell in numbers["cells"]:
-        for p in cell["recency_probability"]:
-            values = [p["layer"], p["value"], p["se"], p["plain"]["value"], p["plain"]["se"]]
-            lines.writerow(
-                [*(cell["model"][name] for name in fields), *values, cell["samples"], cell["seed"]]
-            )
-    return write_text(folder / "table.csv", text.getvalue())

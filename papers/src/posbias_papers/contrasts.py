@@ -1,0 +1,345 @@
+"""Claims as rows of a paper's `claims.csv`, put to the tidy table of a figure.
+
+A figure's table has a row for each combination of settings, which are the levels of its index, and, where it was
+repeated, for each `network` or `prompt` (`UNITS`). A quantity is a column, or an expression of columns; a column
+that is an estimate has its standard error beside it as COLUMN_se, and its number of draws as `n`. A row of
+`claims.csv` says which rows are meant (`where`, a query of pandas), which `quantity`, by which `contrast`, and the
+`test`. Every combination that is left is a piece of evidence.
+
+    contrast                                   a piece of evidence is
+    each                                       the quantity itself
+    depth: 6 - 2                               its value at depth 6 less that at depth 2, all else equal
+    depth: next - this                         from each depth to the next
+    positional: none - each                    that without encoding less that with each other one
+    depth: next - this; positional: each - each    how far such differences differ between two encodings
+    turns depth                                the surest rise, and the surest fall, along one series
+    any CONTRAST                               the surest of all, Bonferroni over their number
+    share CONTRAST                             the share of all that pass the test
+
+    test                      passes
+    > 0 by 0.02               surely above 0 (fails: surely not by 0.02 above)
+    < 0.5                     surely below
+    = 0.5 within 0.01         surely within
+    != 0 by 0.02              surely on either side
+    printed 0.5015            agrees with a printed number, whose standard error is the column `printed_se`
+"""
+
+import ast
+import csv
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from posbias.core.errors import InputFileError
+from posbias.profiles.claims import Claim
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.evidence import Above, Below, Evidence, Near, Printed, Test, share
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+UNITS = ("network", "prompt")
+FIELDS = (
+    "id",
+    "provenance",
+    "place",
+    "strength",
+    "scope",
+    "effort",
+    "alias_of",
+    "sentence",
+    "figure",
+    "quantity",
+    "where",
+    "contrast",
+    "test",
+)
+Function = Callable[["pd.DataFrame"], Iterable[Evidence]]
+"""What a contrast cannot say: evidence from a figure's table."""
+Setting = tuple[Any, ...]
+
+
+def read_claims(path: Path, functions: Mapping[str, Function] | None = None) -> dict[str, list[Claim]]:
+    """The claims of a paper by figure; a quantity is of the figure's table.
+
+    `functions` are those that a row names in the column `quantity`, with parentheses. Raises `InputFileError` for
+    a row that cannot be read, naming it.
+    """
+    found: dict[str, list[Claim]] = {}
+    with path.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            try:
+                if tuple(row) != FIELDS:
+                    raise ValueError(f"columns: expected {', '.join(FIELDS)}, got {', '.join(row)}")
+                found.setdefault(row["figure"], []).append(_claim(row, functions or {}))
+            except (KeyError, ValueError) as error:
+                raise InputFileError(f"{path}: {row.get('id')}: {error}") from None
+    return found
+
+
+def _claim(row: Mapping[str, str], functions: Mapping[str, Function]) -> Claim:
+    about: dict[str, Any] = {name: row[name] for name in FIELDS[: FIELDS.index("figure")]}
+    if row["quantity"].endswith("()"):
+        named = functions[row["quantity"].removesuffix("()")]
+        selected = row["where"]
+        return Claim(
+            **about, quantity=lambda table: named(_selected(table, selected)), test=read_test(row["test"])
+        )
+    contrast = Contrast(row["quantity"], row["where"], row["contrast"] or "each", row["test"])
+    return Claim(**about, quantity=contrast, test=read_test(row["test"]))
+
+
+def _selected(table: "pd.DataFrame", where: str) -> "pd.DataFrame":
+    return table.query(where, engine="python") if where else table
+
+
+# --- tests -------------------------------------------------------------------------------------------------
+
+_NUMBER = r"(-?[\d.]+(?:e-?\d+)?)"
+_TEST = re.compile(rf"(>|<|=|!=|printed) {_NUMBER}(?: (by|within) {_NUMBER})?")
+KNOWN = 5e-4
+"""A number whose standard error is larger does not confirm a printed one."""
+
+
+def read_test(text: str) -> Test:
+    """The test that a row names. Raises ValueError for none."""
+    match = _TEST.fullmatch(text)
+    if not match:
+        kinds = "'> 0 by 0.02', '= 0.5 within 0.01', 'printed 0.5015'"
+        raise ValueError(f"test: expected one of {kinds}, got {text!r}")
+
+    kind, number, _, margin = match.groups()
+    bound, by = float(number), float(margin or 0.0)
+    match kind:
+        case ">" | "!=":
+            return Above(bound, by)
+        case "<":
+            return Below(bound, by)
+        case "=":
+            return Near(bound, by)
+    return Printed(Estimate(bound, 0.0, 1), len(number.partition(".")[2]), known=KNOWN)
+
+
+# --- contrasts ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """The evidence for a row: a function of a figure's table."""
+
+    quantity: str
+    where: str
+    contrast: str
+    test: str
+
+    def __call__(self, table: "pd.DataFrame") -> list[Evidence]:
+        """Every piece; none where the table has no such rows."""
+        numbers = estimates(_selected(table, self.where), self.quantity)
+        told, levels = _varied(numbers, table), _levels(table)
+        kind, _, rest = self.contrast.partition(" ")
+        if kind == "turns":
+            return _turns(numbers, levels.index(rest), told, read_test(self.test))
+        contrast = rest if kind in ("any", "share") else self.contrast
+        pieces = [
+            Evidence(where, number) if isinstance(number, Estimate) else Evidence(where, flaw=number)
+            for where, number in _pieces(numbers, contrast, levels, told)
+        ]
+        if self.test.startswith("!="):
+            pieces = [_either_side(piece) for piece in pieces]
+        if self.test.startswith("printed"):
+            pieces = [*self._printed(table, pieces)]
+        if kind == "any":
+            return [_surest([piece.tested(read_test(self.test)) for piece in pieces])] if pieces else []
+        if kind == "share":
+            return (
+                [share("cases", [piece.tested(read_test(self.test)) for piece in pieces])] if pieces else []
+            )
+        return pieces
+
+    def _printed(self, table: "pd.DataFrame", pieces: Sequence[Evidence]) -> Iterator[Evidence]:
+        errors = _selected(table, self.where)["printed_se"].dropna()
+        for piece, error in zip(pieces, errors, strict=True):
+            printed = read_test(self.test)
+            assert isinstance(printed, Printed)
+            yield replace(
+                piece, test=replace(printed, number=Estimate(printed.number.value, float(error), 1))
+            )
+
+
+def estimates(rows: "pd.DataFrame", quantity: str) -> dict[Setting, Estimate | str]:
+    """The estimate of a quantity by setting; in words why there is none."""
+    levels, unit = _levels(rows), [name for name in rows.index.names if name in UNITS]
+    values = rows.eval(quantity).dropna()
+    if unit:
+        found: dict[Setting, Estimate | str] = {}
+        for setting, drawn in values.groupby(level=levels, sort=False, dropna=False):
+            several = drawn.to_numpy(dtype=np.float64)
+            few = f"{unit[0]}s: {several.size}, two needed"
+            found[_tuple(setting)] = Estimate.of_mean(several) if several.size > 1 else few
+        return found
+    errors = rows.loc[values.index].get(f"{quantity}_se")
+    draws = rows.loc[values.index].get("n")
+    if errors is None:
+        return {_tuple(setting): Estimate(float(value)) for setting, value in values.items()}
+    assert draws is not None
+    return {
+        _tuple(setting): Estimate(float(value), float(error), int(n)) if error else Estimate(float(value))
+        for (setting, value), error, n in zip(values.items(), errors, draws, strict=True)
+    }
+
+
+def _tuple(setting: Any) -> Setting:
+    return setting if isinstance(setting, tuple) else (setting,)
+
+
+def _levels(table: "pd.DataFrame") -> list[str]:
+    return [str(name) for name in table.index.names if name not in UNITS]
+
+
+def _varied(numbers: Iterable[Setting], table: "pd.DataFrame") -> list[int]:
+    """The places of levels that are not the same everywhere."""
+    columns = list(zip(*numbers, strict=True))
+    return [place for place, column in enumerate(columns) if len({str(one) for one in column}) > 1]
+
+
+def _named(setting: Setting, levels: Sequence[str], places: Iterable[int]) -> str:
+    given = [(levels[place], setting[place]) for place in places if setting[place] == setting[place]]
+    words = [f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in given]
+    return ", ".join(words)
+
+
+Pieces = Iterator[tuple[str, Estimate | str]]
+
+
+def _pieces(
+    numbers: Mapping[Setting, Estimate | str], contrast: str, levels: Sequence[str], told: Sequence[int]
+) -> Pieces:
+    if contrast == "each":
+        for setting, number in numbers.items():
+            yield _named(setting, levels, told), number
+        return
+    first, _, second = contrast.partition("; ")
+    steps = list(_pairs(numbers, first, levels))
+    if not second:
+        place = levels.index(first.partition(":")[0])
+        for one, other in steps:
+            rest = _named(one, levels, [level for level in told if level != place])
+            words = [*([rest] if rest else []), f"{levels[place]} {one[place]} less {other[place]}"]
+            yield ", ".join(words), _less(numbers[one], numbers[other])
+        return
+    place = levels.index(second.partition(":")[0])
+    by_step: dict[Setting, list[tuple[Setting, Setting]]] = {}
+    for one, other in steps:
+        by_step.setdefault(_without(one, place) + _without(other, place), []).append((one, other))
+    for several in by_step.values():
+        for (one, other), (third, fourth) in itertools.combinations(several, 2):
+            change, again = (_less(numbers[a], numbers[b]) for a, b in ((one, other), (third, fourth)))
+            where = f"{_named(one, levels, told)} less {levels[place]} {third[place]}"
+            yield where, _less(change, again)
+
+
+def _less(one: Estimate | str, other: Estimate | str) -> Estimate | str:
+    if isinstance(one, str) or isinstance(other, str):
+        return one if isinstance(one, str) else str(other)
+    return one - other
+
+
+def _without(setting: Setting, place: int) -> Setting:
+    return setting[:place] + setting[place + 1 :]
+
+
+def _pairs(
+    numbers: Iterable[Setting], contrast: str, levels: Sequence[str]
+) -> Iterator[tuple[Setting, Setting]]:
+    """The settings that a contrast of one level compares, all other levels being equal."""
+    name, _, sides = contrast.partition(": ")
+    one, _, other = sides.partition(" - ")
+    place = levels.index(name)
+    alike: dict[str, dict[Any, Setting]] = {}
+    for setting in numbers:
+        alike.setdefault(str(_without(setting, place)), {})[setting[place]] = setting
+    for by_value in alike.values():
+        if (one, other) == ("next", "this"):
+            order = sorted(by_value)
+            yield from ((by_value[b], by_value[a]) for a, b in itertools.pairwise(order))
+            continue
+        for more, less in itertools.product(_chosen(one, by_value), _chosen(other, by_value)):
+            if more != less:
+                yield by_value[more], by_value[less]
+
+
+def _chosen(word: str, by_value: Mapping[Any, Setting]) -> list[Any]:
+    if word == "each":
+        return list(by_value)
+    try:
+        value = ast.literal_eval(word)
+    except (ValueError, SyntaxError):
+        value = word
+    return [value] if value in by_value else []
+
+
+# --- of several, one ---------------------------------------------------------------------------------------
+
+
+def _either_side(piece: Evidence) -> Evidence:
+    """The same, whichever its sign: the p-value is that of the sign found, twice."""
+    if piece.flaw:
+        return piece
+    size = piece.estimate if piece.estimate.value >= 0 else -piece.estimate
+    return replace(piece, estimate=size, picked=2)
+
+
+def _surest(pieces: Sequence[Evidence], tests: int | None = None, whole: bool | None = None) -> Evidence:
+    """The surest of pieces of which one at least is claimed, its p-value times their number; it fails where each
+    of them does, and one that decides nothing might be the one."""
+    sound = [piece for piece in pieces if not piece.flaw]
+    if not sound:
+        return pieces[0]
+    whole = len(sound) == len(pieces) if whole is None else whole
+    opposite = max(piece.against for piece in sound) if whole else 1.0
+    surest = min(sound, key=lambda piece: piece.p)
+    return replace(surest, picked=surest.picked * (tests or len(sound)), opposite=opposite)
+
+
+def _turns(
+    numbers: Mapping[Setting, Estimate | str], place: int, told: Sequence[int], test: Test
+) -> list[Evidence]:
+    """The surest rise and the surest fall of the series along a level where both are surest.
+
+    It fails only if every series surely lacks a rise, or a fall, at each of its steps.
+    """
+    series: dict[Setting, list[Setting]] = {}
+    for setting in numbers:
+        series.setdefault(_without(setting, place), []).append(setting)
+    looked_at = []
+    for rest, settings in series.items():
+        steps = []
+        for a, b in itertools.pairwise(sorted(settings, key=lambda one: one[place])):
+            change = _less(numbers[b], numbers[a])
+            where = ", ".join(str(one) for at, one in enumerate(rest) if at + (at >= place) in told)
+            where = f"{where}, {a[place]} to {b[place]}"
+            steps.append(
+                Evidence(where, change) if isinstance(change, Estimate) else Evidence(where, flaw=change)
+            )
+        looked_at.append(steps)
+    whole = not any(step.flaw for steps in looked_at for step in steps)
+    sound = [[step for step in steps if not step.flaw] for steps in looked_at]
+    tests = sum(map(len, sound))
+    least = getattr(test, "least", 0.0)
+    both = [
+        tuple(
+            _surest([step.tested(one) for step in steps], tests, whole)
+            for one in (Above(least=least), Below(least=least))
+        )
+        for steps in sound
+        if len(steps) > 1
+    ]
+    if not both:
+        return [Evidence("steps", flaw="fewer than two steps between cells that learnt")]
+    left = [ends for ends in both if all(end.verdict(len(ends)) != "fails" for end in ends)] or both
+    return list(min(left, key=lambda ends: max(end.p for end in ends)))
