@@ -1,11 +1,14 @@
 """Does depth add to the bias? Curves and tables of docs/depth.md, from the cells of Figure 2 on record."""
 
+from posbias.profiles.claims import judge
+from posbias.profiles.estimate import Estimate
 from posbias.reports.plots import save_figure
-from posbias_papers.wu2025 import quantities
 from posbias_papers.wu2025.drawing import draw_curves
 from posbias_papers.wu2025.outcomes import outcome_of
 from posbias_papers.wu2025.recorded import records
 from posbias_papers.wu2025.settings import RELATIVE, Setting, effort_of
+from posbias_papers.wu2025.studies import CLAIMS
+from posbias_papers.wu2025.table import table
 
 DEPTHS = 2, 4, 6
 KINDS = [(word, residual) for residual in (False, True) for word in RELATIVE]
@@ -17,7 +20,7 @@ def named(word, residual):
 
 
 def gap(outcome):
-    found = quantities.signed("", outcome.gaps, "first-last").estimate
+    found = Estimate.of_mean(outcome.gaps.of("first-last"))
     return f"{found} ({outcome.gaps.accuracy.mean():.2f}, {len(outcome.gaps.of('first-last'))})"
 
 
@@ -44,20 +47,17 @@ for word, residual in KINDS:
         *(gap(known[Setting(d, residual, positional=word)]) for d in DEPTHS),
         sep=" | ",
     )
-print("\ndepth 6 minus depth 2: as it is, relative to accuracy, at equal accuracy, at equal loss")
-for word, residual in KINDS:
-    shallow, *_, deep = (known[Setting(depth, residual, positional=word)] for depth in DEPTHS)
-    found = (
-        quantities.rises("", deep.gaps, shallow.gaps),
-        quantities.relative("", deep.gaps, shallow.gaps),
-        quantities.equally_accurate("", deep.trained, shallow.trained),
-        quantities.equally_low("", deep.trained, shallow.trained),
-    )
-    print(named(word, residual), *map(within, found), sep="\n    ")
-print("\ndepth 2 after 25,000 and 100,000 iterations, and how much the gap changed over the last third")
+print(
+    "\ndepth 6 less 2: as it is, relative to accuracy, at equal accuracy, at equal loss; and whether settled"
+)
+asked = {"fig2": (2, 16, 17), "curves": (1, 2, 3, 4, 5, 6)}
+for name, numbers in asked.items():
+    for claim in CLAIMS[name]:
+        if int(claim.id.rpartition("/")[2]) in numbers:
+            print(claim.sentence, *map(within, judge(claim, table(known, CELLS)).evidence), sep="\n    ")
+print("\ndepth 2 after 25,000 and 100,000 iterations")
 for cell, outcome in longer.items():
-    settled = within(quantities.settled("", outcome.trained, "first-last"))
-    print(f"{named(cell.positional, cell.residual):24}", gap(known[cell]), gap(outcome), settled, sep=" | ")
+    print(f"{named(cell.positional, cell.residual):24}", gap(known[cell]), gap(outcome), sep=" | ")
 print(
     "\nsink metric (tau .2) of the first token: trained, even attention, untrained; the token with the largest"
 )

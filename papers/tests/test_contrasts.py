@@ -44,7 +44,7 @@ HUMP = by_network(
 
 
 def verdict(table, contrast, test, where="", quantity="gap"):
-    row = Contrast(quantity, where, contrast, test)
+    row = Contrast(where, quantity, contrast, test)
     pieces = [piece.tested(read_test(test)) for piece in row(table)]
     verdicts = [piece.verdict(len(pieces)) for piece in pieces]
     return "fails" if "fails" in verdicts else "undecided" if "undecided" in verdicts else "holds"
@@ -83,38 +83,93 @@ def test_a_contrast_holds_and_fails(contrast, test, where, holds, fails):
     assert verdict(flat, contrast, test, where) == "fails"
 
 
+def wrongly(table_of, contrast: str, kind: str, runs: int = 300) -> float:
+    """How much more often than in 5 % a verdict is of a kind, beyond chance."""
+    test = "!= 0 by 0.02" if "any" in contrast else "> 0 by 0.02"
+    found = [verdict(table_of(run), contrast, test) for run in range(runs)]
+    return found.count(kind) / runs - 0.05 - 4 * np.sqrt(0.05 * 0.95 / runs)
+
+
+def noisy(run: int, words: tuple[str, ...], depths: int) -> pd.DataFrame:
+    """Three networks of each setting whose gaps have one mean, and much noise."""
+    table = by_network({(word, depth): 0.0 for word in words for depth in range(depths)})
+    return table.assign(gap=np.random.default_rng(run).normal(0.1, 0.02, len(table)))
+
+
+def test_what_is_picked_is_taken_for_there_no_more_often_than_the_level():
+    assert wrongly(lambda run: noisy(run, ("a",), 5), "turns depth", "holds") < 0
+    changes = "any depth: next - this; positional: each - each"
+    assert wrongly(lambda run: noisy(run, ("a", "b", "c"), 3), changes, "holds") < 0
+    assert (
+        wrongly(
+            lambda run: noisy(run, ("a", "b"), 2).assign(gap=lambda t: t["gap"] - 0.1), "any each", "holds"
+        )
+        < 0
+    )
+
+
+def test_a_series_that_turns_is_not_failed_for_another_or_for_one_that_has_not_learnt():
+    flat = {("flat", depth): 0.0 for depth in (2, 4, 6)}
+    both = by_network({("none", 2): 0.1, ("none", 4): 0.5, ("none", 6): 0.2} | flat)
+    assert verdict(both, "turns depth", "> 0 by 0.02") == "holds"
+    assert verdict(by_network(flat), "turns depth", "> 0 by 0.02") == "fails"
+    idle = by_network(flat)
+    idle.loc[("flat", 4), "gap"] = np.nan
+    assert verdict(idle, "turns depth", "> 0 by 0.02") == "undecided"
+
+
+def test_networks_that_are_left_out_are_counted():
+    table = RISING.copy()
+    table.loc[("none", 4, 0), "gap"] = np.nan
+    where = [piece.where for piece in Contrast("positional == 'none'", "gap", "each", "> 0")(table)]
+    assert where == ["depth 2", "depth 4 (2 of 3 networks)", "depth 6"]
+
+
 def test_networks_are_compared_by_welchs_test_and_estimates_by_their_errors():
-    (piece,) = Contrast("gap", "positional == 'none'", "depth: 6 - 2", "> 0")(RISING)
+    (piece,) = Contrast("positional == 'none'", "gap", "depth: 6 - 2", "> 0")(RISING)
     ends = [RISING.xs(("none", depth))["gap"].to_numpy() for depth in (6, 2)]
     assert piece.estimate == Estimate.of_mean(ends[0]) - Estimate.of_mean(ends[1])
     assert piece.where == "depth 6 less 2"
-    (piece,) = Contrast("p", "", "depth: 2 - 1", "> 0")(estimated({1: (0.5, 3e-5), 2: (0.6, 4e-5)}))
+    (piece,) = Contrast("", "p", "depth: 2 - 1", "> 0")(estimated({1: (0.5, 3e-5), 2: (0.6, 4e-5)}))
     assert piece.estimate.value == pytest.approx(0.1)
     assert piece.estimate.se == pytest.approx(5e-5)
 
 
-def test_a_quantity_may_be_an_expression_and_rows_without_it_are_left_out():
+def test_a_quantity_may_be_an_expression_and_networks_without_it_are_left_out():
     table = RISING.assign(gap=RISING["gap"].where(RISING.index.get_level_values("depth") != 4))
-    pieces = Contrast("gap - loss", "positional == 'none'", "each", "> 0")(table)
-    assert [piece.where for piece in pieces] == ["depth 2", "depth 6"]
+    pieces = Contrast("positional == 'none'", "gap - loss", "each", "> 0")(table)
+    assert [(piece.where, piece.flaw) for piece in pieces] == [
+        ("depth 2", ""),
+        ("depth 4", "networks: 0 of 3, two needed"),
+        ("depth 6", ""),
+    ]
     values = (RISING["gap"] - RISING["loss"]).xs(("none", 2)).to_numpy()
     assert pieces[0].estimate == mean("", values).estimate
 
 
+def test_several_quantities_have_tests_of_their_own():
+    row = Contrast("positional == 'none'", "gap ; loss < 1.5 ; loss", "each", "> 0 by 0.02")
+    pieces = row(RISING)
+    assert [piece.where for piece in pieces[::3]] == ["depth 2 gap", "depth 2 loss", "depth 2 loss"]
+    assert [piece.test for piece in pieces[::3]] == [Above(0.0, 0.02), Below(1.5, 0.0), Above(0.0, 0.02)]
+
+
 def test_a_single_network_decides_nothing():
     table = RISING.xs(0, level="network", drop_level=False)
-    assert {piece.flaw for piece in Contrast("gap", "", "each", "> 0")(table)} == {"networks: 1, two needed"}
-    assert not Contrast("gap", "depth == 9", "each", "> 0")(table)
+    assert {piece.flaw for piece in Contrast("", "gap", "each", "> 0")(table)} == {
+        "networks: 1 of 1, two needed"
+    }
+    assert not Contrast("depth == 9", "gap", "each", "> 0")(table)
 
 
 def test_a_printed_number_has_the_error_of_its_own_samples():
     table = estimated({1: (0.50149, 1e-5)})
-    (piece,) = Contrast("p", "", "each", "printed 0.5015")(table)
+    (piece,) = Contrast("", "p", "each", "printed 0.5015")(table)
     assert piece.test == Printed(Estimate(0.5015, 1e-5, 1), 4, known=5e-4)
     assert piece.verdict() == "holds"
-    (far,) = Contrast("p", "", "each", "printed 0.5025")(table)
+    (far,) = Contrast("", "p", "each", "printed 0.5025")(table)
     assert far.verdict() == "fails"
-    (vague,) = Contrast("p", "", "each", "printed 0.5015")(estimated({1: (0.5015, 6e-4)}))
+    (vague,) = Contrast("", "p", "each", "printed 0.5015")(estimated({1: (0.5015, 6e-4)}))
     assert vague.verdict() == "undecided"
 
 

@@ -74,7 +74,6 @@ def pair_of(pair):
 @pytest.mark.parametrize("accuracy", [0.0, 0.3], ids=["all learnt", "none learnt"])
 def test_claims_tables_and_figures_are_those_of_the_cells(folder, monkeypatch, accuracy):
     monkeypatch.setattr("posbias_papers.wu2025.outcomes.LEARNT", accuracy)
-    monkeypatch.setattr("posbias_papers.wu2025.quantities.LEARNT", accuracy)
     experiments = {setting: BRIEF.experiment(setting) for setting in SETTINGS}
     trained = {setting: outcome_of(find_cell(folder, one)) for setting, one in experiments.items()}
     recorded = {

@@ -70,13 +70,13 @@ def test_claims_of_a_fresh_folder_are_judged_on_recorded_results(trained, record
 def test_a_list_says_what_is_on_record(records, tmp_path, capsys):
     main(["paper", "list", "wu2025/fig10", "wu2025/fig2", "--out", str(tmp_path)])
     shown = capsys.readouterr().out
-    assert f"2 of 2 cells recorded, {BASIS}, 2 undecided" in shown
+    assert f"2 of 2 cells recorded, {BASIS}, 1 undecided" in shown
     assert f"not made, 2 of 18 cells recorded, {BASIS}" in shown
     main(["paper", "list", "wu2025/fig10", "--out", str(tmp_path), "--json"])
     answer = json.loads(capsys.readouterr().out)
     assert not faults(answer)
     (one,) = answer["studies"]
-    assert (one["state"]["made"], one["state"]["claims"]["undecided"]) == (False, 2)
+    assert (one["state"]["made"], one["state"]["claims"]["undecided"]) == (False, 1)
     assert one["state"]["effort"] == EFFORT.name
 
 
@@ -99,7 +99,7 @@ def test_what_was_made_with_more_effort_counts_and_with_less_does_not(trained, r
 
 def test_a_study_that_is_recorded_in_part_is_pending_and_says_how_much(records, tmp_path):
     records.path.write_text(records.path.read_text().splitlines()[0] + "\n")
-    one, _ = judged(tmp_path)
+    (one,) = judged(tmp_path)
     assert (one.verdict, one.seen) == ("undecided", None)
     assert f"not made here; 1 of 2 cells recorded, {BASIS}; `posbias paper wu2025 fig10` makes it" in one.why
     with pytest.raises(InputFileError, match=r"not made; 1 of 2 cells recorded, .* makes it"):

@@ -1,6 +1,6 @@
 """What the claims of a study are made with."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
@@ -57,24 +57,3 @@ class AtHand:
 
     def __call__(self, results: Any = None) -> Iterable[Evidence]:
         return self.evidence() if self.measured is None or results is None else self.measured(results)
-
-
-class LookedAt(Mapping[Any, Any]):
-    """Results by cell that remember in `seen` which of them a quantity asked for."""
-
-    def __init__(self, results: Mapping[Any, Any]):
-        self._results = results
-        self.seen: dict[Any, Any] = {}
-
-    def __getitem__(self, cell: Any) -> Any:
-        self.seen[cell] = self._results[cell]
-        return self.seen[cell]
-
-    def __contains__(self, cell: object) -> bool:
-        return cell in self._results
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._results)
-
-    def __len__(self) -> int:
-        return len(self._results)

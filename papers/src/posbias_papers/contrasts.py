@@ -4,7 +4,8 @@ A figure's table has a row for each combination of settings, which are the level
 repeated, for each `network` or `prompt` (`UNITS`). A quantity is a column, or an expression of columns; a column
 that is an estimate has its standard error beside it as COLUMN_se, and its number of draws as `n`. A row of
 `claims.csv` says which rows are meant (`where`, a query of pandas), which `quantity`, by which `contrast`, and the
-`test`. Every combination that is left is a piece of evidence.
+`test`. Every combination that is left is a piece of evidence; several quantities stand
+with " ; " between them, each with its own test behind it if that is another.
 
     contrast                                   a piece of evidence is
     each                                       the quantity itself
@@ -29,7 +30,7 @@ import csv
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,16 +87,9 @@ def _claim(row: Mapping[str, str], functions: Mapping[str, Function]) -> Claim:
     about: dict[str, Any] = {name: row[name] for name in FIELDS[: FIELDS.index("figure")]}
     if row["quantity"].endswith("()"):
         named = functions[row["quantity"].removesuffix("()")]
-        selected = row["where"]
-        return Claim(
-            **about, quantity=lambda table: named(_selected(table, selected)), test=read_test(row["test"])
-        )
-    contrast = Contrast(row["quantity"], row["where"], row["contrast"] or "each", row["test"])
+        return Claim(**about, quantity=Named(row["where"], function=named), test=read_test(row["test"]))
+    contrast = Contrast(row["where"], row["quantity"], row["contrast"] or "each", row["test"])
     return Claim(**about, quantity=contrast, test=read_test(row["test"]))
-
-
-def _selected(table: "pd.DataFrame", where: str) -> "pd.DataFrame":
-    return table.query(where, engine="python") if where else table
 
 
 # --- tests -------------------------------------------------------------------------------------------------
@@ -129,25 +123,54 @@ def read_test(text: str) -> Test:
 
 
 @dataclass(frozen=True)
-class Contrast:
+class Rows:
+    """Some rows of a figure's table, by a query of pandas ("": all)."""
+
+    where: str
+
+    def rows(self, table: "pd.DataFrame") -> "pd.DataFrame":
+        """Those of a table."""
+        return table.query(self.where, engine="python") if self.where else table
+
+
+@dataclass(frozen=True)
+class Named(Rows):
+    """The evidence of a function that a row names."""
+
+    where: str = ""
+    function: Function = field(kw_only=True)
+
+    def __call__(self, table: "pd.DataFrame") -> Iterable[Evidence]:
+        """What the function finds in the rows."""
+        return self.function(self.rows(table))
+
+
+@dataclass(frozen=True)
+class Contrast(Rows):
     """The evidence for a row: a function of a figure's table."""
 
     quantity: str
-    where: str
     contrast: str
     test: str
 
     def __call__(self, table: "pd.DataFrame") -> list[Evidence]:
         """Every piece; none where the table has no such rows."""
-        numbers = estimates(_selected(table, self.where), self.quantity)
+        several = self.quantity.split(" ; ")
+        if len(several) > 1:
+            return [piece for one in several for piece in self._of(one, table)]
+        numbers = estimates(self.rows(table), self.quantity)
         told, levels = _varied(numbers, table), _levels(table)
         kind, _, rest = self.contrast.partition(" ")
         if kind == "turns":
             return _turns(numbers, levels.index(rest), told, read_test(self.test))
         contrast = rest if kind in ("any", "share") else self.contrast
+        few = left_out(self.rows(table), self.quantity)
         pieces = [
-            Evidence(where, number) if isinstance(number, Estimate) else Evidence(where, flaw=number)
-            for where, number in _pieces(numbers, contrast, levels, told)
+            Evidence(f"{where}{note}", number)
+            if isinstance(number, Estimate)
+            else Evidence(where, flaw=number)
+            for where, number, settings in _pieces(numbers, contrast, levels, told)
+            for note in ["".join(dict.fromkeys(few.get(one, "") for one in settings))]
         ]
         if self.test.startswith("!="):
             pieces = [_either_side(piece) for piece in pieces]
@@ -161,8 +184,16 @@ class Contrast:
             )
         return pieces
 
+    def _of(self, part: str, table: "pd.DataFrame") -> Iterator[Evidence]:
+        """The evidence of one quantity of several, with its own test if it has one."""
+        own = re.fullmatch(rf"(.+?) ({_TEST.pattern})", part)
+        quantity, test = (own[1], own[2]) if own else (part, self.test)
+        for piece in replace(self, quantity=quantity, test=test)(table):
+            where = f"{piece.where} {quantity}".lstrip()
+            yield replace(piece, where=where).tested(read_test(test))
+
     def _printed(self, table: "pd.DataFrame", pieces: Sequence[Evidence]) -> Iterator[Evidence]:
-        errors = _selected(table, self.where)["printed_se"].dropna()
+        errors = self.rows(table)["printed_se"].dropna()
         for piece, error in zip(pieces, errors, strict=True):
             printed = read_test(self.test)
             assert isinstance(printed, Printed)
@@ -174,14 +205,17 @@ class Contrast:
 def estimates(rows: "pd.DataFrame", quantity: str) -> dict[Setting, Estimate | str]:
     """The estimate of a quantity by setting; in words why there is none."""
     levels, unit = _levels(rows), [name for name in rows.index.names if name in UNITS]
-    values = rows.eval(quantity).dropna()
+    if rows.empty:
+        return {}
+    values = rows.eval(quantity)
     if unit:
         found: dict[Setting, Estimate | str] = {}
         for setting, drawn in values.groupby(level=levels, sort=False, dropna=False):
-            several = drawn.to_numpy(dtype=np.float64)
-            few = f"{unit[0]}s: {several.size}, two needed"
+            several = drawn.dropna().to_numpy(dtype=np.float64)
+            few = f"{unit[0]}s: {several.size} of {len(drawn)}, two needed"
             found[_tuple(setting)] = Estimate.of_mean(several) if several.size > 1 else few
         return found
+    values = values.dropna()
     errors = rows.loc[values.index].get(f"{quantity}_se")
     draws = rows.loc[values.index].get("n")
     if errors is None:
@@ -190,6 +224,19 @@ def estimates(rows: "pd.DataFrame", quantity: str) -> dict[Setting, Estimate | s
     return {
         _tuple(setting): Estimate(float(value), float(error), int(n)) if error else Estimate(float(value))
         for (setting, value), error, n in zip(values.items(), errors, draws, strict=True)
+    }
+
+
+def left_out(rows: "pd.DataFrame", quantity: str) -> dict[Setting, str]:
+    """' (2 of 3 networks)', by setting of which some have no such quantity."""
+    levels, unit = _levels(rows), [name for name in rows.index.names if name in UNITS]
+    if not unit or rows.empty:
+        return {}
+    counts = rows.eval(quantity).groupby(level=levels, sort=False, dropna=False).agg(["count", "size"])
+    return {
+        _tuple(setting): f" ({there} of {size} {unit[0]}s)"
+        for setting, there, size in counts.itertuples()
+        if there < size
     }
 
 
@@ -213,7 +260,7 @@ def _named(setting: Setting, levels: Sequence[str], places: Iterable[int]) -> st
     return ", ".join(words)
 
 
-Pieces = Iterator[tuple[str, Estimate | str]]
+Pieces = Iterator[tuple[str, Estimate | str, tuple[Setting, ...]]]
 
 
 def _pieces(
@@ -221,7 +268,7 @@ def _pieces(
 ) -> Pieces:
     if contrast == "each":
         for setting, number in numbers.items():
-            yield _named(setting, levels, told), number
+            yield _named(setting, levels, told), number, (setting,)
         return
     first, _, second = contrast.partition("; ")
     steps = list(_pairs(numbers, first, levels))
@@ -230,7 +277,7 @@ def _pieces(
         for one, other in steps:
             rest = _named(one, levels, [level for level in told if level != place])
             words = [*([rest] if rest else []), f"{levels[place]} {one[place]} less {other[place]}"]
-            yield ", ".join(words), _less(numbers[one], numbers[other])
+            yield ", ".join(words), _less(numbers[one], numbers[other]), (one, other)
         return
     place = levels.index(second.partition(":")[0])
     by_step: dict[Setting, list[tuple[Setting, Setting]]] = {}
@@ -240,7 +287,7 @@ def _pieces(
         for (one, other), (third, fourth) in itertools.combinations(several, 2):
             change, again = (_less(numbers[a], numbers[b]) for a, b in ((one, other), (third, fourth)))
             where = f"{_named(one, levels, told)} less {levels[place]} {third[place]}"
-            yield where, _less(change, again)
+            yield where, _less(change, again), (one, other, third, fourth)
 
 
 def _less(one: Estimate | str, other: Estimate | str) -> Estimate | str:

@@ -34,7 +34,7 @@ from posbias_papers.costs import Costs
 from posbias_papers.herasimchyk2026.cells import check_models
 from posbias_papers.registry import find_studies
 from posbias_papers.reproduction import Spent
-from posbias_papers.results import Basis, Recorded, state_of
+from posbias_papers.results import Basis, Recorded
 from posbias_papers.study import Study, minutes_text
 from posbias_papers.theorems import STATEMENTS, Statements, statements_of, tried_already, try_statements
 
@@ -188,8 +188,7 @@ def _finished(study: Study, asked: Asked, costs: Costs) -> bool:
             return tried_already(asked.folder, study.paper, asked.amount(study)) is not None
         except InputFileError:
             return False  # trying them says what is wrong
-    file = study.file(asked.folder)
-    state = study.state(asked.folder) if study.shared_out else state_of(file, study.name)
+    state = study.state(asked.folder)
     enough = ("full", asked.effort, getattr(asked.amount(study), "name", ""))
     if not state.made or isinstance(asked.effort, int) or state.effort not in enough:
         return False

@@ -119,7 +119,7 @@ def write(study: Study, results: Any, effort: str, folder: Path, **options: Any)
     began = time.monotonic()
     log.info("drawing %s …", study.name)
     shown = _shown(study, results)
-    judged = study.judged(shown if study.table else results)
+    judged = study.judged(shown if study.tidy else results)
     figures = _draw(study, shown, folder, options)
     page = _page(study, shown, judged)
     files = (
@@ -127,7 +127,8 @@ def write(study: Study, results: Any, effort: str, folder: Path, **options: Any)
         save_json(_about(study, shown, page, effort), folder / f"{study.name}.json"),
     )
     if study.table:
-        text = shown.to_csv(float_format="%.9g")
+        frame = shown if study.tidy else study.table(results)
+        text = frame.select_dtypes(exclude="object").to_csv(float_format="%.9g")
         files = (*files, write_text(folder / f"{study.name}.csv", text))
     return Made(study, shown, page, figures, files, time.monotonic() - began)
 
@@ -135,12 +136,12 @@ def write(study: Study, results: Any, effort: str, folder: Path, **options: Any)
 def _shown(study: Study, results: Any) -> Any:
     """The results of a study's own cells, or the tidy table of these."""
     shown = {cell: results[cell] for cell in study.cells} or results
-    return study.table(shown) if study.table else shown
+    return study.table(shown) if study.table and study.tidy else shown
 
 
 def told(study: Study, results: Any, effort: str) -> dict[str, Any]:
     """What the study's JSON would hold of results, or of its tidy table; arguments as of `write`."""
-    shown = results if study.table else {cell: results[cell] for cell in study.cells} or results
+    shown = results if study.tidy else {cell: results[cell] for cell in study.cells} or results
     page = _page(study, shown, study.judged(results))
     return json.loads(dump_json(_about(study, shown, page, effort)))
 

@@ -20,7 +20,8 @@ from posbias.core.sources import cite
 from posbias.profiles.claims import ELSEWHERE, Claim, Judged, judged, undecided
 from posbias.reports.pages import Table
 from posbias_papers import find_figures
-from posbias_papers.claims import AtHand, LookedAt
+from posbias_papers.claims import AtHand
+from posbias_papers.contrasts import Rows
 from posbias_papers.results import Recorded, State, best_result, rows_of, state_of
 
 MACHINE = "2 cores, x86-64"
@@ -72,13 +73,14 @@ class Study:
     A claim without evidence in some results is left out there, and `missing` says why there is nothing to show at
     all ("" if there is). Where cells are asked for at each run,
     `cells` are none, all results are the study's, and `counts` says how many there are at each effort by default;
-    `options` are those of its command. Where `table` makes the tidy table of results, all the rest are functions
-    of that, and it is written as NAME.csv. `expected` are the numbers that the paper prints of it,
-    and `row_claims` claims about what it prints that are judged on the study's JSON, made or not (then an empty
-    one). `recorded` says what is on record of its cells, which comes with posbias; None where nothing is.
-    `of_number` is what is spent on each cell where the effort is a number.
+    `options` are those of its command. `table` makes the tidy table of results, which claims are put to and which
+    is written as NAME.csv; of a `tidy` study all the rest are functions of it too. `expected` are the numbers that
+    the paper prints of it, and `row_claims` claims about what it prints that are judged on the study's JSON, made
+    or not (then an empty one). `recorded` says what is on record of its cells; None where nothing is. `of_number`
+    is what is spent on each cell where the effort is a number.
 
-    `withholds` says, of a claim and the cells it is about, why these results decide nothing of it ("" if they do).
+    `withholds` says, of a claim and the rows of the table it is about, why these results decide nothing of it (""
+    if they do).
     Where `stand_in` names models in place of the paper's, results are `parted` into what is of the paper's models
     (None: nothing) and what is not: a claim is judged on the first, else stays open, and on the second as one of
     ours. `decided_by` says what would decide such claims.
@@ -105,10 +107,11 @@ class Study:
     options: str = ""
     expected: tuple[Expected, ...] = ()
     table: Callable[[Any], Any] | None = None
+    tidy: bool = False
     row_claims: tuple[Claim, ...] = ()
     recorded: "Callable[[Study], Recorded | None]" = lambda study: None
     of_number: Callable[[int], Any] = lambda number: number
-    withholds: Callable[[Claim, Results], str] = lambda claim, looked_at: ""
+    withholds: Callable[[Claim, Any], str] = lambda claim, rows: ""
     stand_in: Callable[[Any], str] = lambda results: ""
     parted: Callable[[Any], tuple[Any, Any]] = lambda results: (None, results)
     decided_by: str = ""
@@ -178,7 +181,10 @@ class Study:
         """
         if self.parts:
             return State.joined([part.state(folder, at) for part in self.made_of])
-        return state_of(self.file(folder, at), self.name, self.recorded(self))
+        file = self.file(folder, at)
+        # what is simulated in a minute counts as made, whatever is on record
+        record = self.recorded(self) if self.shared_out or not file.exists() else None
+        return state_of(file, self.name, record)
 
     def rows(self, folder: str | Path, at: Places | None = None) -> list[dict[str, Any]]:
         """Its numbers as a table, ready for CSV: a row for each cell, a column for each quantity.
@@ -207,6 +213,7 @@ class Study:
     def judged(self, results: Any) -> tuple[Judged, ...]:
         """Its claims that have evidence in these results, judged."""
         stand_in = self.stand_in(results)
+        results = self.table(results) if self.table and not self.tidy else results
         verdicts: list[Judged] = []
         for claim in self.claims:
             if stand_in and _extends(claim):
@@ -217,10 +224,10 @@ class Study:
 
     def _verdict(self, claim: Claim, results: Any) -> Iterator[Judged]:
         """A claim judged, if there is evidence."""
-        looked_at = LookedAt(results) if isinstance(results, Mapping) else results
-        if claim.quantity and (evidence := tuple(claim.quantity(looked_at))):
+        if claim.quantity and (evidence := tuple(claim.quantity(results))):
             verdict = judged(claim, evidence)
-            reason = self.withholds(claim, looked_at.seen) if isinstance(looked_at, LookedAt) else ""
+            rows = claim.quantity.rows(results) if isinstance(claim.quantity, Rows) else None
+            reason = "" if rows is None else self.withholds(claim, rows)
             yield verdict.withheld(reason and f"{reason}; {self.decided_by}")
 
     def _extended(self, claim: Claim, stand_in: str, own: Any, others: Any) -> Iterator[Judged]:

@@ -272,6 +272,7 @@ def _study(
         draw,
         expected=_expected() if printed else (),
         table=table,
+        tidy=True,
         recorded=_recorded,
     )
 

@@ -122,31 +122,6 @@ def draw_sinks(results: Results, caption: str = "") -> "Figure":
     return settle(figure)
 
 
-def draw_mitigations(results: Results, caption: str = "") -> "Figure":
-    """Gaps with and without a means against them: a row without and with residual connections."""
-    sizes = {"sliding_window": "sliding window of w tokens", "prefix": "prefix of K tokens"}
-    by_depth = len({cell.positional for cell in results}) > 1
-    by_rows = len({cell.normaliser for cell in results}) > 1
-
-    def words(cell: Setting) -> tuple[str, str, str]:
-        if by_depth:
-            return cell.row, f"depth {cell.depth}", RELATIVE[cell.positional]
-        if by_rows:
-            return cell.row, f"{cell.masked} mask, by normaliser", cell.normaliser.replace("_", " ")
-        size = cell.masked.rpartition(" ")[2]
-        letter = {"sliding_window": "w", "prefix": "K"}.get(cell.mask.kind)
-        return (
-            cell.row,
-            sizes.get(cell.mask.kind, f"{cell.masked} mask"),
-            f"{letter} = {size}" if letter else "",
-        )
-
-    rows = _panels(results, words)
-    figure, part = captioned_figure(WIDTH, 2.9 * len(rows), caption)
-    _draw_gap_rows(part, rows)
-    return settle(figure)
-
-
 def draw_maps(results: Results, caption: str = "") -> "Figure":
     """Attention maps of the first seed: a panel per layer, means over sequences above, one sequence below.
 

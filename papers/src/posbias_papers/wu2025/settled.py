@@ -6,8 +6,7 @@ paper's at least, three networks at least, and the 95 % intervals of the changes
 accuracy over the last third of training lie within ± `LEAST`.
 """
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +17,8 @@ from posbias_papers.wu2025.outcomes import PAIRS
 from posbias_papers.wu2025.settings import FULL
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from posbias.training.loop import Trained
 
 WHOLE = FULL.iterations[2]
@@ -43,21 +44,37 @@ def change(trained: "Trained", curve: str) -> Estimate | None:
     )
 
 
+def learning_curve_changes(trained: "Trained") -> dict[str, np.ndarray]:
+    """By how much each network's gap first–last and in-context accuracy change over the last third of training.
+
+    NaN of a stopped network, and where the curves begin later.
+    """
+    from posbias.training.trials import running
+
+    steps, kept = np.asarray(trained.curves["iteration"], dtype=np.float64), running(trained)
+    late = steps.size < 2 or steps[0] > THIRDS * steps[-1]
+    found = {}
+    for curve, name in (("first-last", "change_first_last"), ("in_context_accuracy", "change_accuracy")):
+        lines = np.asarray(trained.curves[curve], dtype=np.float64)
+        found[name] = np.full(len(lines), np.nan)
+        for n in () if late else np.flatnonzero(kept):
+            found[name][n] = lines[n, -1] - np.interp(THIRDS * steps[-1], steps, lines[n])
+    return found
+
+
 def has_settled(trained: "Trained") -> bool:
     """Whether the 95 % intervals of all changes lie within ± `LEAST`."""
     changes = [change(trained, curve) for curve in CURVES]
     return all(one is not None and one.known and max(map(abs, one.interval)) <= LEAST for one in changes)
 
 
-def withholds(claim: Claim, looked_at: Mapping[Any, Any], curved: bool = True) -> str:
-    """Why the cells that a claim is about decide nothing of it; "" if they do.
+def withholds(claim: Claim, rows: "pd.DataFrame", curved: bool = True) -> str:
+    """Why the networks that a claim is about decide nothing of it; "" if they do.
 
-    `curved` says whether what it is about has learning curves: the sink metric has none.
+    `rows` are theirs in the table of a figure; `curved` says whether what is claimed has learning curves: the sink
+    metric has none.
     """
-    trained = {setting: outcome.trained for setting, outcome in looked_at.items()}
-    if claim.effort == AS_TRAINED or not trained:
-        return ""
-    return _lacks(trained, curved)
+    return "" if claim.effort == AS_TRAINED or rows.empty else _lacks(rows, curved)
 
 
 def decided_by(study: str, minutes: str, curved: bool) -> str:
@@ -69,10 +86,10 @@ def decided_by(study: str, minutes: str, curved: bool) -> str:
     )
 
 
-def _lacks(trained: "Mapping[Any, Trained]", curved: bool) -> str:
-    networks = min(len(one.experiment.seeds) for one in trained.values())
-    iterations = sorted({one.experiment.iterations for one in trained.values()})
-    least, most = iterations[0], iterations[-1]
+def _lacks(rows: "pd.DataFrame", curved: bool) -> str:
+    networks = int(rows["networks"].to_numpy().min())
+    spent = rows["iterations"].to_numpy()
+    least, most = int(spent.min()), int(spent.max())
     if networks < LEAST_NETWORKS:
         return f"{networks} networks, {LEAST_NETWORKS} needed"
     if least >= WHOLE:
@@ -83,7 +100,11 @@ def _lacks(trained: "Mapping[Any, Trained]", curved: bool) -> str:
         return f"{least:,} of the paper's {WHOLE:,} iterations: a stage of training"
     if not curved:
         return f"{least:,} of the paper's {WHOLE:,} iterations, and the sink metric has no learning curve"
-    moving = [str(setting) for setting, one in trained.items() if not has_settled(one)]
-    if not moving:
-        return ""
-    return f"{least:,} iterations, after which {len(moving)} of {len(trained)} cells had not settled ({moving[0]})"
+    cells = rows["settled"].droplevel("network")
+    settled = cells.to_numpy(dtype=bool)[~cells.index.duplicated()]
+    moving = settled.size - int(settled.sum())
+    return (
+        f"{least:,} iterations, after which {moving} of {settled.size} cells had not settled"
+        if moving
+        else ""
+    )

@@ -1,44 +1,46 @@
-"""Table 1 and Figures 1 to 24 as studies: which networks are trained, what is claimed of them, how it is drawn.
+"""Table 1 and Figures 1 to 24 as studies: which networks are trained for each, and how they are drawn.
 
-Figures 13 to 18 and 20 to 23 repeat others with a fixed vocabulary; 19 and 24 are captions of these.
+Figures 13 to 18 and 20 to 23 repeat others with a fixed vocabulary; 19 and 24 are captions of these. Beside them
+stand the learning curves of Figure 2, windows and normalisers of which Section 4.1 speaks, and the gap by the
+strength λ of the direction that a vocabulary shares (Appendix L); no figure shows these, and how strong shared
+directions are beside the paper's λ = .75 and 0 is ours. What is claimed of each stands in `claims.csv`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, get_args
 
 from posbias.profiles.claims import Claim
 from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
-from posbias_papers.claims import Maker, claims_of
+from posbias_papers.contrasts import read_claims
 from posbias_papers.study import Studies, Study, minutes_text
-from posbias_papers.wu2025 import depth, mitigations, sinks
-from posbias_papers.wu2025 import quantities as q
-from posbias_papers.wu2025.anisotropy import by_strength
-from posbias_papers.wu2025.biased_training import training_claims
+from posbias_papers.wu2025 import functions
 from posbias_papers.wu2025.drawing import (
     draw_biased_training,
     draw_curves,
     draw_depths,
+    draw_groups,
     draw_maps,
     draw_sinks,
 )
 from posbias_papers.wu2025.masks import FIGURE
 from posbias_papers.wu2025.observed import STUDY as OBSERVED
-from posbias_papers.wu2025.power import what_depth_does
 from posbias_papers.wu2025.recorded import recorded
 from posbias_papers.wu2025.settings import (
     ABSOLUTE,
     DEEP,
     DEPTHS,
     EFFORT,
-    FULL,
+    NORMALISERS,
     RELATIVE,
     Inputs,
     Setting,
     effort_of,
 )
 from posbias_papers.wu2025.settled import decided_by, withholds
+from posbias_papers.wu2025.table import table
 from posbias_papers.wu2025.table1 import TABLE
 from posbias_papers.wu2025.tables import data, note, tables
 
@@ -52,20 +54,74 @@ ANSWERS = (
     (8, 18, ("last",), "the last item"),
 )
 """Figures on biased training, those that repeat them, and the items that training asks for."""
-PLACES = {2: "Section 5.1", 3: "Section 5.2", 4: "Appendix K.1", 5: "Appendix K.2"}
-PLACES |= dict.fromkeys((6, 7, 8), "Appendix K.3") | dict.fromkeys((9, 10, 11, 12), "Appendix K.4")
-"""Where the paper speaks of a figure; of all others in Appendix L."""
-REPEATED = (13, 15, 16, 17, 18)
-"""Figures with a fixed vocabulary of whose findings the text says that most hold."""
-SAID_BEFORE: Mapping[int, Mapping[int, str]] = {
-    4: {place: f"fig2/{place}" for place in range(1, 11)} | {11: "fig2/15", 12: "fig2/16"},
-    9: {1: "fig10/1", 2: "fig10/2"},
-    14: {6: "fig13/13"},
-    20: {1: "fig21/1", 2: "fig21/2"},
-}
-"""Claims that stand in another figure too, by number: Figure 4 is half of Figure 2, and so on."""
-TRAINING = f"{FULL.iterations[2]:,} iterations, {len(FULL.seeds)} networks, {FULL.sequences:,} test sequences"
-"""What the paper's numbers rest on."""
+WINDOWS, PREFIXES = tuple(map(SlidingWindow, (5, 9, 13))), tuple(map(Prefix, (2, 4, 6)))
+"""The masks of Figures 11 and 12."""
+STRENGTHS = (0.0, 0.5, 0.75, 1.0)
+"""λ of the vocabularies that are compared."""
+
+
+def _main_text() -> list[Claim]:
+    """The findings of the main text that Figures 13 and 15 repeat: those of Figures 4 and 3."""
+    wanted = {"fig4": range(1, 10), "fig3": range(2, 7)}
+    return [claim for name, numbers in wanted.items() for claim in CLAIMS[name] if _number(claim) in numbers]
+
+
+def _number(claim: Claim) -> int:
+    return int(claim.id.rpartition("/")[2])
+
+
+CLAIMS = read_claims(
+    Path(__file__).with_name("claims.csv"),
+    {
+        "spared": functions.spared,
+        "equally_accurate": functions.equally_accurate,
+        "equally_low": functions.equally_low,
+        "harder_to_train": functions.harder_to_train,
+        "learnt_less": functions.learnt_less,
+        "most_of_main_text": functions.most_of(_main_text),
+    },
+)
+
+
+def _study(
+    name: str,
+    title: str,
+    question: str,
+    cells: Iterable[Setting],
+    draw: Callable[..., Any],
+    minutes: tuple[float, float],
+    *,
+    curved: bool = True,
+    beside: Sequence[Setting] = (),
+) -> Study:
+    """A study of trained networks; `curved` says whether what is claimed has learning curves (sinks have none).
+
+    Claims may look at networks `beside` its own.
+    """
+    cells = tuple(dict.fromkeys(cells))
+    sinks = ("xiao2024", "attention sinks"), ("gu2025", "the metric of attention sinks")
+    return Study(
+        f"wu2025/{name}",
+        title,
+        question,
+        cells,
+        tuple(CLAIMS.get(name, ())),
+        EFFORT,
+        "iterations",
+        dict(zip(EFFORT, minutes, strict=True)),
+        tables,
+        data,
+        note,
+        draw,
+        captioned=True,
+        needs="torch",
+        uses=(("liu2024", "the middle that gets lost"),) if curved else sinks[:1],
+        table=lambda results: table(results, (*cells, *beside)),
+        recorded=recorded,
+        of_number=effort_of,
+        withholds=partial(withholds, curved=curved),
+        decided_by=decided_by(name, minutes_text(minutes[1]), curved),
+    )
 
 
 def _depths() -> Iterator[Study]:
@@ -77,7 +133,6 @@ def _depths() -> Iterator[Study]:
         quick={2: 11},
         full=1039,
         cells=[*ALONE, *(cell for cell in RESIDUAL if cell.depth in DEPTHS)],
-        claims=depth.both_kinds,
         draw=draw_depths,
     )
     yield from _figures(
@@ -87,7 +142,6 @@ def _depths() -> Iterator[Study]:
         quick={4: 5.1, 13: 2.8},
         full=461,
         cells=ALONE,
-        claims=depth.pure_attention,
         draw=draw_depths,
     )
     yield from _figures(
@@ -97,9 +151,14 @@ def _depths() -> Iterator[Study]:
         quick={5: 12, 14: 6.9},
         full=1625,
         cells=RESIDUAL,
-        claims=depth.with_residuals,
         draw=draw_depths,
     )
+
+
+def _biased(answers: tuple[str, ...]) -> list[Setting]:
+    """The networks of a figure on biased training."""
+    encodings = [(mask, word) for mask in (Full(), Causal()) for word in ABSOLUTE]
+    return [Setting(mask=mask, positional=word, answers=answers) for mask, word in encodings]
 
 
 def _answers() -> Iterator[Study]:
@@ -108,15 +167,13 @@ def _answers() -> Iterator[Study]:
         if asked == "both ends":
             question = "Does the causal mask let a network learn a preference for either end, "
             question += "and does the middle get lost?"
-        encodings = [(mask, word) for mask in (Full(), Causal()) for word in ABSOLUTE]
         yield from _figures(
             f"Gap after training that asks for the {' and the '.join(answers)} item",
             question,
             f"Is a preference for {asked} learnt with a fixed vocabulary too?",
             quick={number: 2.4, again: 0.9},
             full=158,
-            cells=[Setting(mask=mask, positional=word, answers=answers) for mask, word in encodings],
-            claims=training_claims,
+            cells=_biased(answers),
             draw=draw_biased_training,
         )
 
@@ -129,7 +186,6 @@ def _sinks() -> Iterator[Study]:
         quick={9: 0.7, 20: 0.3},
         full=45,
         cells=_two_layers(Causal()),
-        claims=sinks.causal,
         draw=draw_maps,
     )
     yield from _figures(
@@ -139,7 +195,6 @@ def _sinks() -> Iterator[Study]:
         quick={10: 0.7, 21: 0.3},
         full=45,
         cells=_two_layers(Causal()),
-        claims=sinks.causal,
         draw=draw_sinks,
     )
     yield from _figures(
@@ -148,8 +203,7 @@ def _sinks() -> Iterator[Study]:
         "Is the first token more of a sink under wider windows with a fixed vocabulary too?",
         quick={11: 1.8, 22: 0.7},
         full=123,
-        cells=_two_layers(*map(SlidingWindow, (5, 9, 13))),
-        claims=sinks.windows,
+        cells=_two_layers(*WINDOWS),
         draw=draw_sinks,
     )
     yield from _figures(
@@ -158,8 +212,7 @@ def _sinks() -> Iterator[Study]:
         "Are all tokens of a prefix sinks with a fixed vocabulary too?",
         quick={12: 1.7, 23: 0.7},
         full=115,
-        cells=_two_layers(*map(Prefix, (2, 4, 6))),
-        claims=sinks.prefixes,
+        cells=_two_layers(*PREFIXES),
         draw=draw_sinks,
     )
 
@@ -177,103 +230,68 @@ def _figures(
     quick: Mapping[int, float],
     full: float,
     cells: Sequence[Setting],
-    claims: Callable[[Maker, Sequence[Setting]], Iterable[Claim]],
     draw: Callable[..., Any],
 ) -> Iterator[Study]:
     """A figure and, with the question `repeated`, the one that repeats it with a fixed vocabulary.
 
     `quick` are their minutes by number; those of the effort `full` are reckoned from the rates of quick runs.
     """
-    uses = ("liu2024", "the middle that gets lost")
-    if draw in (draw_maps, draw_sinks):
-        uses = ("xiao2024", "attention sinks")
     titles = title, f"Figure {next(iter(quick))}, fixed vocabulary"
-    told = zip(titles, (question, repeated), get_args(Inputs), strict=True)
-    findings: list[Claim] = []
-    curved = draw not in (draw_maps, draw_sinks)
-    for (number, minutes), (title, question, kind) in zip(quick.items(), told, strict=False):
-        own = tuple(replace(cell, inputs=kind) for cell in cells)
-        claim = _maker(number, own)
-        stated = [*claims(claim, own)]
-        if number in REPEATED:
-            stated.append(_most(claim, next(iter(quick)), stated, findings))
-        findings = stated
-        yield Study(
-            f"wu2025/fig{number}",
+    kinds = zip(titles, (question, repeated), get_args(Inputs), strict=True)
+    for (number, minutes), (title, question, kind) in zip(quick.items(), kinds, strict=False):
+        own = [replace(cell, inputs=kind) for cell in cells]
+        # what Appendix L says of the main text's findings together is judged with Figure 13
+        both_ends = [replace(cell, inputs=kind) for cell in _biased(("first", "last"))]
+        yield _study(
+            f"fig{number}",
             title,
             question,
             own,
-            tuple(_once(number, stated)),
-            EFFORT,
-            "iterations",
-            {"quick": minutes, "full": full},
-            tables,
-            data,
-            note,
             draw,
-            captioned=True,
-            needs="torch",
-            uses=(uses,),
-            recorded=recorded,
-            of_number=effort_of,
-            withholds=partial(withholds, curved=curved),
-            decided_by=decided_by(f"fig{number}", minutes_text(full), curved),
+            (minutes, full),
+            curved=draw not in (draw_maps, draw_sinks),
+            beside=both_ends if number == 13 else (),
         )
 
 
-def _most(claim: Maker, figure: int, repeated: Sequence[Claim], findings: Sequence[Claim]) -> Claim:
-    """That most of the paper's findings on a figure continue to hold."""
-    twins = zip(repeated, findings, strict=False)
-    own = [twin for twin, finding in twins if finding.provenance == "paper"]
-    sentence = f"With a fixed vocabulary most findings of Figure {figure} continue to hold"
-    return claim(len(repeated) + 1, sentence, q.most(own), strength="hedged")
-
-
-def _most_of_main_text(known: Mapping[str, Study]) -> Study:
-    """Figure 13 with what the text says of the main text's findings together: those of Figures 13 and 15."""
-    figures = [known["fig13"], known["fig15"]]
-    mine = [
-        f"wu2025/fig{n}/{place}" for n, places in ((13, range(1, 10)), (15, range(2, 7))) for place in places
+def _beyond_figures() -> Iterator[Study]:
+    masks = [
+        Setting(residual=kind, mask=mask)
+        for kind in (False, True)
+        for mask in (Causal(), *WINDOWS, *PREFIXES)
     ]
-    findings = [claim for figure in figures for claim in figure.claims if claim.id in mine]
-    first = figures[0]
-    told = {
-        "place": "Appendix L",
-        "provenance": "paper",
-        "strength": "hedged",
-        "scope": "the retrieval task with a fixed vocabulary: what Figures 13 and 15 show",
-    }
-    sentence = "With a fixed vocabulary most of the findings of the main text continue to hold"
-    quantity = q.most(findings, figures[1].cells)
-    claim = replace(first.claims[0], id=f"{first.key}/15", sentence=sentence, quantity=quantity, **told)
-    return replace(first, claims=(*first.claims, claim))
-
-
-def _once(number: int, stated: Sequence[Claim]) -> Iterator[Claim]:
-    """The claims of a figure; those that stand in another one too name it."""
-    for claim in stated:
-        place = int(claim.id.rpartition("/")[2])
-        other = SAID_BEFORE.get(number, {}).get(place, "")
-        yield replace(claim, alias_of=other and f"wu2025/{other}")
-
-
-EMBEDDED = "embeddings of variance 1/d as in the text (the authors' code: of standard deviation 1/d)"
-
-
-def _scope(layers: str, inputs: str) -> str:
-    return f"attention-only networks of {layers} on the retrieval task with {inputs}, {EMBEDDED}"
-
-
-def _maker(number: int, cells: Sequence[Setting]) -> Maker:
-    """What makes the claims of a figure: of the networks it shows, at the paper's effort."""
-    depths = sorted({cell.depth for cell in cells})
-    layers = f"{', '.join(map(str, depths))} layers" if max(depths) <= DEPTHS[-1] else "2 layers and more"
-    inputs = "a fixed vocabulary" if cells[0].inputs == "fixed_vocabulary" else "the Gaussian mixture"
-    scope = _scope(layers, inputs)
-    place = f"{PLACES.get(number, 'Appendix L')}, Figure {number}"
-    # of single findings with a fixed vocabulary the text says only that most hold, but for what it names
-    whose: dict[str, Any] = {} if number in PLACES else {"provenance": "ours"}
-    return claims_of(f"wu2025/fig{number}", place, scope=scope, effort=TRAINING, **whose)
+    yield _study(
+        "masks",
+        "What windows and prefixes do to the gap",
+        "How much of the gap do windows and prefixes take away, the narrower the more, and at what accuracy?",
+        masks,
+        partial(draw_groups, groups={cell: cell.masked for cell in masks}),
+        (4.2, 283),
+    )
+    rows = [Setting(residual=False, normaliser=name) for name in NORMALISERS]
+    yield _study(
+        "normalisers",
+        "Gap and sinks by what makes rows of attention",
+        "Does attention without a softmax, or with a sink beside it, favour earlier items less, and gather less "
+        "on the first token?",
+        rows,
+        partial(draw_groups, groups={cell: cell.normaliser.replace("_", " ") for cell in rows}),
+        (2.4, 98),
+    )
+    names: dict[Setting, str] = {}
+    for residual in (False, True):
+        names[Setting(residual=residual)] = "mixture"
+        for strength in STRENGTHS:
+            cell = Setting(residual=residual, inputs="fixed_vocabulary", shared_direction=strength)
+            names[cell] = f"λ = {strength:g}"
+    yield _study(
+        "anisotropy",
+        "Gap by the strength λ of the direction that a vocabulary shares, beside the Gaussian mixture",
+        "Do networks with λ = 0 resemble those with the Gaussian mixture, and what does λ do to the gap?",
+        names,
+        partial(draw_groups, groups=names),
+        (1.9, 225),
+    )
 
 
 def _caption(number: int, question: str, minutes: tuple[float, float], *parts: Study) -> Study:
@@ -292,38 +310,25 @@ def _caption(number: int, question: str, minutes: tuple[float, float], *parts: S
     )
 
 
-def _along_training(figure: Study) -> Study:
-    """A study of our own on the networks of Figure 2: does what is said of them depend on when they are asked?"""
-    key = "wu2025/curves"
-    about = {"scope": figure.claims[0].scope, "effort": TRAINING, "provenance": "ours"}
-    claim = claims_of(key, "Section 5.1, Figure 2", **about)
-    return replace(
-        figure,
-        key=key,
-        title="Learning curves of the networks of Figure 2",
-        question="Are gaps settled, and does depth add to them relative to accuracy, and at equal loss?",
-        claims=(
-            *depth.along_training(claim, figure.cells),
-            *what_depth_does(claim, 7, figure.cells),
-        ),
-        draw=draw_curves,
-    )
-
-
 def _all() -> Iterator[Study]:
     known = {study.name: study for study in (*_depths(), *_answers(), *_sinks())}
-    known["fig13"] = _most_of_main_text(known)
     question = "Do networks with a fixed vocabulary learn the preferences of their training data?"
     known["fig19"] = _caption(19, question, (3.8, 631), *(known[f"fig{part}"] for part in range(15, 19)))
     question = "Are there sinks with a fixed vocabulary, under each of the three masks?"
     known["fig24"] = _caption(24, question, (1.7, 283), *(known[f"fig{part}"] for part in range(21, 24)))
     yield from (TABLE, FIGURE)
     yield from (known[f"fig{number}"] for number in range(2, 25))
-    yield _along_training(known["fig2"])
+    yield _study(
+        "curves",
+        "Learning curves of the networks of Figure 2",
+        "Are gaps settled, and does depth add to them relative to accuracy, and at equal loss?",
+        known["fig2"].cells,
+        draw_curves,
+        (11, 1039),
+    )
     yield OBSERVED
-    yield from mitigations.STUDIES
-    yield by_strength(known["fig11"], _scope("2 layers", "either kind of inputs"), TRAINING)
+    yield from _beyond_figures()
 
 
 STUDIES = Studies(_all())
-"""Table 1, every figure from 1 to 24, the learning curves of Figure 2, what mitigates gaps, and gaps by λ."""
+"""Table 1, every figure from 1 to 24, the learning curves of Figure 2, and what Section 4.1 and Appendix L add."""
