@@ -21,7 +21,7 @@ from posbias.theory.closed_forms.layernorm import key_factors, log_key_factors
 from posbias_papers import find_figures, kim2026
 from posbias_papers.cli import paper
 from posbias_papers.kim2026.figures import ALPHAS, FOUR, models, printed_numbers
-from posbias_papers.kim2026.table import table
+from posbias_papers.kim2026.table import recorded, table
 from posbias_papers.simulation.cell import RecencyCell
 
 SAMPLES = 20_000
@@ -349,7 +349,8 @@ def test_the_command_prints_the_table_and_the_printed_numbers(results, folder, n
 
 
 @pytest.mark.parametrize(
-    ("words", "samples"), [([], 1_000_000), (["--effort", "quick"], 1_000_000), (["--effort", "full"], 10**7)]
+    ("words", "samples"),
+    [([], 1_000_000), (["--effort", "quick"], 1_000_000), (["--effort", "full", "--rerun"], 10**7)],
 )
 def test_an_effort_is_so_many_samples(words, samples, folder, monkeypatch):
     def stop(models, store, samples, *_):
@@ -358,6 +359,29 @@ def test_an_effort_is_so_many_samples(words, samples, folder, monkeypatch):
     monkeypatch.setattr(kim2026, "_simulated", stop)
     with pytest.raises(InvalidValueError, match=f"^{samples} samples"):
         command("kim2026", "section3", *words, "--out", folder)
+
+
+def test_the_papers_effort_is_drawn_from_what_is_on_record(tmp_path, no_draws, capsys):
+    command("kim2026", "section3", "--effort", "full", "--out", tmp_path, "--json")
+    answer = json.loads(capsys.readouterr().out)
+    assert {cell["samples"] for cell in answer["cells"]} == {10**7}
+    assert all(one["holds"] for one in answer["published"])
+    kept = {claim["id"]: claim["verdict"] for claim in answer["claims"]["section3"]}
+    assert len(kept) == 13
+    assert set(kept.values()) == {"holds"}
+    assert not (tmp_path / "cells").exists()
+
+
+@pytest.mark.slow
+def test_what_is_on_record_is_what_is_simulated():
+    """The first columns of one model again, with fewer samples: within five standard errors."""
+    model = models(FOUR[2])[0]
+    kept, again = recorded([model]), table({model: simulate_recency(model, 300_000, seed=1, threads=1)})
+    for column in ("recency", "score", "step"):
+        one = kept[[column, f"{column}_se"]].dropna().to_numpy()
+        other = again.loc[kept.index][[column, f"{column}_se"]].dropna().to_numpy()
+        off, error = np.abs(one[:, 0] - other[:, 0]), np.hypot(one[:, 1], other[:, 1])
+        assert (off <= 5 * error + 1e-9).all(), column
 
 
 def test_several_figures_are_made_at_once(results, folder, no_draws, capsys):

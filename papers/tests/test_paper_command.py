@@ -83,11 +83,6 @@ def test_list_names_what_cannot_be_used(capsys, tmp_path):
     assert "fig3.json: holds no list of claims; `posbias paper wu2025 fig3` makes it" in shown[-1]
 
 
-def test_statements_are_shown_with_their_folder(capsys, results):
-    main(["paper", "show", "kim2026/statements", "--out", str(results), "--json"])
-    assert json.loads(capsys.readouterr().out)["files"] == [str(results / "statements")]
-
-
 def test_list_of_an_unknown_paper_is_refused(capsys):
     assert "did you mean 'wu2025'?" in refused(capsys, "list", "wu25")
 

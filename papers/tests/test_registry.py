@@ -17,7 +17,7 @@ from posbias.profiles.evidence import Evidence
 from posbias_papers.cli.answers import StudyPart
 from posbias_papers.records import Records
 from posbias_papers.registry import PAPERS, STUDIES, find_studies
-from posbias_papers.results import State, read_result, rows_of
+from posbias_papers.results import State, read_result
 from posbias_papers.study import Cost, minutes_text
 from posbias_papers.wu2025 import recorded
 
@@ -194,34 +194,6 @@ def test_a_group_is_made_when_its_parts_are(tmp_path):
         assert not group.state(tmp_path).made
         result(part.file(tmp_path), part.name, rows=[{"gap": 1.0}])
     assert group.state(tmp_path).claims == {"holds": 3, "fails": 0, "undecided": 3}
-    assert [row["study"] for row in group.rows(tmp_path)] == [part.key for part in group.parts]
-
-
-@pytest.mark.usefixtures("nothing_recorded")
-def test_rows_are_flat(tmp_path):
-    study = STUDIES["wu2025/fig2"]
-    cells = [
-        {"setting": "causal", "gap": {"value": 0.1, "se": None}, "every_gap": [0.1, 0.2]},
-        {"setting": "full"},
-    ]
-    result(study.file(tmp_path), cells=cells)
-    assert study.rows(tmp_path) == [
-        {"setting": "causal", "gap.value": 0.1, "gap.se": None, "every_gap.0": 0.1, "every_gap.1": 0.2},
-        {"setting": "full"},
-    ]
-    with pytest.raises(InputFileError, match="not made; `posbias paper wu2025 fig3` makes it"):
-        STUDIES["wu2025/fig3"].rows(tmp_path)
-
-
-def test_curves_become_a_row_for_every_position():
-    curve = [float(position) for position in range(20)]
-    rows = rows_of(
-        {"curves": [{"model": "m", "levels": {"a": curve, "b": curve[:18]}}], "shapes": [{"x": 1}]}
-    )
-    assert len(rows) == 21
-    assert rows[3] == {"table": "curves", "model": "m", "position": 3, "levels.a": 3.0, "levels.b": 3.0}
-    assert "levels.b" not in rows[19]
-    assert rows[20] == {"table": "shapes", "x": 1}
 
 
 def test_a_study_as_json_is_json():

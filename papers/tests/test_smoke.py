@@ -64,7 +64,7 @@ def test_a_printed_number_and_the_right_one():
 
 
 def test_missing_cells_and_time_before_a_long_run(answered):
-    state = answered("paper", "run", "wu2025/fig2", "--dry-run")
+    (state,) = answered("paper", "list", "wu2025/fig2")["studies"]
     assert state["full"]["cells"] == 18
     assert state["full"]["minutes"] > state["quick"]["minutes"] > 0
 

@@ -134,7 +134,9 @@ def write(study: Study, results: Any, effort: str, folder: Path, **options: Any)
 
 
 def _shown(study: Study, results: Any) -> Any:
-    """The results of a study's own cells, or the tidy table of these."""
+    """The results of a study's own cells, or the tidy table of these; a tidy table as it is."""
+    if study.tidy and not isinstance(results, Mapping):
+        return results
     shown = {cell: results[cell] for cell in study.cells} or results
     return study.table(shown) if study.table and study.tidy else shown
 

@@ -3,7 +3,7 @@
 import datetime
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,6 @@ from posbias.profiles.claims import TOLD
 from posbias.profiles.evidence import VERDICTS
 
 log = logging.getLogger("posbias.papers")
-LONG = 16
-"""Lists longer than this are curves, of which every position is a row."""
 
 
 @dataclass(frozen=True, order=True)
@@ -200,53 +198,3 @@ def state_of(path: Path, name: str, recorded: Recorded | None = None) -> State:
     if made is None:
         return State()
     return State.of(str(made.get("effort", "")), path, [one["verdict"] for one in made["claims"]])
-
-
-def rows_of(data: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The records of a study's JSON as flat rows; column "table" says which list one is of, if there are more."""
-    lists = {
-        key: [one for one in held if isinstance(one, dict)]
-        for key, held in data.items()
-        if key not in ("claims", "effects", "tables") and isinstance(held, list)
-    }
-    lists = {key: records for key, records in lists.items() if records}
-    several = len(lists) > 1
-    return [
-        ({"table": key} if several else {}) | row
-        for key, records in lists.items()
-        for record in records
-        for row in _rows(record)
-    ]
-
-
-def _rows(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A record as one row, or, if it holds curves, one for every position."""
-    flat: dict[str, Any] = {}
-    curves: dict[str, list[Any]] = {}
-    for key, value in _leaves(record, ""):
-        (curves if isinstance(value, list) else flat)[key] = value
-    if not curves:
-        yield flat
-        return
-    for position in range(max(map(len, curves.values()))):
-        here = {key: curve[position] for key, curve in curves.items() if position < len(curve)}
-        yield flat | {"position": position} | here
-
-
-def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """Names with dots and plain values; a long list of numbers stays whole."""
-    if (
-        isinstance(value, list)
-        and len(value) > LONG
-        and not any(isinstance(one, list | dict) for one in value)
-    ):
-        yield name, value
-        return
-    inner = (
-        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
-    )
-    if inner is None:
-        yield name, value
-        return
-    for key, one in inner:
-        yield from _leaves(one, f"{name}.{key}" if name else str(key))

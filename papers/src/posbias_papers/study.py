@@ -6,8 +6,7 @@
     print(study.question, study.quick, study.state("results"), sep="\n")
 
 The paper's package computes the cells; `posbias_papers.reproduction` judges, draws and writes what they found. A
-study knows its files under a folder of results: `state` says whether they are there, `rows` what they hold as a
-table.
+study knows its files under a folder of results: `state` says whether they are there.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,14 +14,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from posbias.core.errors import InputFileError, InvalidValueError
+from posbias.core.errors import InvalidValueError
 from posbias.core.sources import cite
 from posbias.profiles.claims import ELSEWHERE, Claim, Judged, judged, undecided
 from posbias.reports.pages import Table
 from posbias_papers import find_figures
 from posbias_papers.claims import AtHand
 from posbias_papers.contrasts import Rows
-from posbias_papers.results import Recorded, State, best_result, rows_of, state_of
+from posbias_papers.results import Recorded, State, best_result, state_of
 
 MACHINE = "2 cores, x86-64"
 """What costs are of."""
@@ -185,23 +184,6 @@ class Study:
         # what is simulated in a minute counts as made, whatever is on record
         record = self.recorded(self) if self.shared_out or not file.exists() else None
         return state_of(file, self.name, record)
-
-    def rows(self, folder: str | Path, at: Places | None = None) -> list[dict[str, Any]]:
-        """Its numbers as a table, ready for CSV: a row for each cell, a column for each quantity.
-
-        Quantities are numbers, words or None; nested ones are spelt with dots ("gap.value"), short lists with
-        their place ("every_gap.0"), and of curves every position is a row (column "position"). Raises
-        `InputFileError` when it is not made, damaged or of another version.
-        """
-        if self.parts:
-            return [{"study": part.key} | row for part in self.made_of for row in part.rows(folder, at)]
-        try:
-            return self._read_rows(self.file(folder, at))
-        except InputFileError as error:
-            raise InputFileError(f"{error}; {self.made_by}") from None
-
-    def _read_rows(self, path: Path) -> list[dict[str, Any]]:
-        return rows_of(best_result(path, self.name, self.recorded(self)))
 
     def told(self, folder: str | Path, at: Places | None = None) -> Mapping[str, Any]:
         """Its JSON: what was made in a folder of results, or, of more effort, what is on record.

@@ -76,12 +76,6 @@ class Statements(Study):
         newest = max((stored.path for stored in tried), key=lambda path: path.stat().st_mtime)
         return State.of(f"{amount:,} {self.unit}", newest, [row["verdict"] for row in _rows(tried)])
 
-    def _read_rows(self, path: Path) -> list[dict[str, Any]]:
-        tried = tried_already(path.parent, self.paper)
-        if tried is None:
-            raise InputFileError(f"{path}: not made")
-        return list(_rows(tried))
-
 
 def _stated(paper: str, title: str, count: int, quick: float, full: float) -> Statements:
     """The statements of a paper in words, their number, and the minutes that trying them takes."""

@@ -64,14 +64,11 @@ def test_a_number_is_refused_where_there_are_several_units(words, capsys):
     assert "effort: 5 given, quick or full needed: there are several units (" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", ["paper kim2026 section3", "paper run kim2026/section3"])
-def test_a_number_is_in_the_study_s_own_unit(words, tmp_path, monkeypatch, capsys):
+def test_a_number_is_in_the_study_s_own_unit(tmp_path, monkeypatch, capsys):
     """`paper list` names the unit."""
     monkeypatch.chdir(tmp_path)
-    main([*words.split(), "--effort", "1e3", "--json", "-q"])
-    answer = json.loads(capsys.readouterr().out)
-    if words.startswith("paper run"):
-        assert (answer["study"], answer["state"]["made"]) == ("kim2026/section3", True)
+    main(["paper", "kim2026", "section3", "--effort", "1e3", "-q"])
+    capsys.readouterr()
     held = json.loads(Path("results/kim2026/section3.json").read_text())
     assert {cell["samples"] for cell in held["cells"]} == {1000}
     main(["paper", "list", "kim2026/section3", "--json"])
@@ -79,35 +76,8 @@ def test_a_number_is_in_the_study_s_own_unit(words, tmp_path, monkeypatch, capsy
     assert (listed["unit"], listed["state"]["made"]) == ("draws", True)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (
-            "paper run kim2026/fig3 --workers 2",
-            "workers: 2 given with kim2026/fig3, which one process computes",
-        ),
-        (
-            "paper run kim2026/fig3 --effort 3000 --workers 2 --ray local",
-            "workers: 2 given with kim2026/fig3",
-        ),
-        (
-            "paper run herasimchyk2026/fig2 --effort 4 --ray local",
-            "ray: local given with herasimchyk2026/fig2",
-        ),
-    ],
-)
-def test_what_a_number_would_leave_without_effect_is_refused(words, message, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as ended:
-        main(words.split())
-    assert ended.value.code == 2
-    assert capsys.readouterr().err.startswith(f"posbias: {message}")
-    assert not Path("results").exists()
-
-
-@pytest.mark.parametrize("command", ["paper all", "paper run"])
-def test_rerun_says_that_a_paper_is_made_of_kept_cells(command, capsys):
-    page = " ".join(page_of(capsys, command.split()).replace("│", " ").split())
+def test_rerun_says_that_papers_are_made_of_kept_cells(capsys):
+    page = " ".join(page_of(capsys, ["paper", "all"]).replace("│", " ").split())
     assert "of the cells that are kept." in page
 
 

@@ -9,6 +9,4 @@ for name in ("all", "list"):
     paper.command(f"posbias_papers.cli.{name}:{name}_", name=name)
 for name in ("claims", "encodings", "extensions", "herasimchyk2026", "kim2026", "wu2025"):
     paper.command(f"posbias_papers.cli.{name}:{name}", name=name)
-for name in ("run", "show", "export"):
-    paper.command(f"posbias_papers.cli.studies:{name}", name=name)
 paper.command("posbias_papers.cli.variants:variants", name="variants")

@@ -34,20 +34,6 @@ class StudyPart(Part):
         return super().of(result, parts=[part.key for part in result.parts], **more)
 
 
-class PaperStudyState(StudyPart, Answer):
-    """A paper's study, and whether it is made."""
-
-    schema_name = "paper-study-state/1"
-
-
-class PaperStudy(StudyPart, Answer):
-    """A paper's study with its numbers."""
-
-    schema_name = "paper-study/1"
-    rows: Rows = entry("columns by name")
-    files: Files
-
-
 class PaperList(Answer):
     """The studies of the papers."""
 

@@ -28,10 +28,10 @@ from posbias.core.store import Store
 from posbias.simulation import RecencyModel, RecencyResult
 from posbias.theory.closed_forms.layernorm import ReadingName, log_key_factors
 from posbias_papers import reproduction
-from posbias_papers.kim2026.figures import STUDIES, data, describe, effort_of, with_alphas
-from posbias_papers.kim2026.table import table
+from posbias_papers.kim2026.figures import EFFORT, STUDIES, data, describe, effort_of, with_alphas
+from posbias_papers.kim2026.table import recorded
 from posbias_papers.reproduction import write
-from posbias_papers.study import Results, Study
+from posbias_papers.study import Study
 
 log = logging.getLogger("posbias.papers")
 TARGETS = tuple(STUDIES)
@@ -48,7 +48,10 @@ class Reproduction(reproduction.Reproduction):
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the pictures themselves, for JSON."""
-        numbers = data(table(self.results))
+        import pandas as pd
+
+        frame = pd.concat([made.results for made in self.made.values()])
+        numbers = data(frame.loc[~frame.index.duplicated()])
         return {
             "figures": [str(path) for path in self.figures],
             "files": [str(path) for path in self.files],
@@ -72,13 +75,13 @@ def reproduce(
 ) -> Reproduction:
     """Make some of `TARGETS`, or all, in the folder `out`: pictures, pages, tables (CSV) and JSON.
 
-    `samples` are drawn of every model. `reading` is the closed form drawn as a
-    line in Figures 2 and 7 (default: corrected); `alphas` are the anisotropies of Figures 2, 5, 6 and 7, 0 first
-    and rising; `again` draws all samples anew. Raises `InvalidValueError` for an unknown name, fewer than 3
-    samples, a seed that is no integer ≥ 0, threads < 1, alphas that cannot be shown, or a reading
-    that is none or where no closed form is drawn; `OutputFileError`, before any work if `out` cannot be written;
-    `MissingPackageError` without matplotlib;
-    KeyboardInterrupt on Ctrl-C, saying what is kept; and as `simulate_recency`.
+    `samples` are drawn of every model, but for the paper's ten million by seed 0, which are on record. `reading`
+    is the closed form drawn as a line in Figures 2 and 7 (default: corrected); `alphas` are the anisotropies of
+    Figures 2, 5, 6 and 7, 0 first and rising; `again` draws all samples anew. Raises `InvalidValueError` for an
+    unknown name, fewer than 3 samples, a seed that is no integer ≥ 0, threads < 1, alphas that cannot be shown, or
+    a reading that is none or where no closed form is drawn; `OutputFileError`, before any work if `out` cannot be
+    written; `MissingPackageError` without matplotlib; KeyboardInterrupt on Ctrl-C, saying what is kept; and as
+    `simulate_recency`.
     """
     from posbias.reports.plots.style import new_figure
     from posbias.theory.rollout.dispatch import cores
@@ -100,18 +103,23 @@ def reproduce(
     store = Store(folder / "cells")
     store.clear_leftovers()
     clear_leftovers(folder)
+    if (samples, seed, alphas, again) == (EFFORT["full"], 0, None, False):
+        log.info("drawn from the simulations on record, %s samples; --rerun draws them anew", f"{samples:,}")
+        frames = {name: recorded(asked[name].cells) for name in names}
+        made = {name: _drawn(asked[name], frame, samples, reading, folder) for name, frame in frames.items()}
+        return Reproduction(made, {}, {}, time.monotonic() - began)
     models = dict.fromkeys(model for name in names for model in asked[name].cells)
     results, new = _simulated(models, store, samples, seed, threads, again, on_event)
-    made = {name: _drawn(asked[name], results, reading, folder) for name in names}
+    least = {name: min(results[model].samples for model in asked[name].cells) for name in names}
+    made = {name: _drawn(asked[name], results, least[name], reading, folder) for name in names}
     costs, seconds = dict.fromkeys(new, 1.0), time.monotonic() - began
     return Reproduction(made, results, costs, seconds)
 
 
-def _drawn(study: Study, results: Results, reading: ReadingName | None, folder: Path) -> Any:
-    """A study of simulations, written at the least effort of its cells."""
+def _drawn(study: Study, results: Any, samples: int, reading: ReadingName | None, folder: Path) -> Any:
+    """A study of simulations, or of its tidy table, written; `samples` are those of the least sampled model."""
     options = {"reading": reading or "corrected"} if study.name in CLOSED_FORMS else {}
-    least = min(results[model].samples for model in study.cells)
-    return write(study, results, effort_of(least), folder, **options)
+    return write(study, results, effort_of(samples), folder, **options)
 
 
 def _simulated(

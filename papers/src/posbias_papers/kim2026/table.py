@@ -7,6 +7,7 @@ from the first key, and what closed forms say of them. COLUMN_se are standard er
 with one seed share part of their draws: the error of a difference is taken as if they did not, which is too large.
 """
 
+import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -64,12 +65,18 @@ def recorded(models: Iterable[RecencyModel]) -> "pd.DataFrame":
     """The table of what is on record of some models."""
     import pandas as pd
 
-    rows = pd.read_csv(RECORDS).set_index(list(LEVELS)).sort_index()
-    levels = list(LEVELS[:4])
+    levels, rows = list(LEVELS[:4]), _records()
     some = [rows.xs(tuple(setting(one).values()), level=levels, drop_level=False) for one in models]
-    frame = completed(pd.concat(some).sort_index())
+    frame = pd.concat(some).sort_index()
     frame.attrs["recorded"] = True
     return frame
+
+
+@functools.cache
+def _records() -> "pd.DataFrame":
+    import pandas as pd
+
+    return completed(pd.read_csv(RECORDS).set_index(list(LEVELS)).sort_index())
 
 
 def simulated(results: Mapping[RecencyModel, RecencyResult]) -> "pd.DataFrame":

@@ -5,7 +5,8 @@ there is none, and the mixture is of `strength` 0. Columns: the three gaps (firs
 last) of networks that have learnt to retrieve, and `size_` of each, with the sign of its mean over networks;
 in-context accuracy and loss; by how much gap and accuracy change over the last third of training; the sink
 metric of the first tokens (as many as a prefix has, else one), with what even attention and untrained networks
-give them; and how long all was trained (`iterations`, `networks`, `settled`).
+give them; and how long all was trained (`iterations`, `networks`, `settled`). `outcome` is the
+`Outcome`, `mixture` that of the same setting with the Gaussian mixture (None: not there).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,8 +38,6 @@ LEVELS = (
 )
 TOKENS = 17
 """Of a prompt of the retrieval task."""
-COMPARED = ("outcome", "mixture")
-"""Columns of objects: the `Outcome`, and that of the same setting with the Gaussian mixture (None: not there)."""
 Columns = Mapping[str, Float[np.ndarray, "network"]]
 
 
