@@ -240,19 +240,19 @@ def test_agreement_claims_hold_where_b_is_right_and_fail_where_it_is_not():
     right = of_scores(
         Curves("m", "t", {"a": rollout(wrong), "b": rollout(truth), "c": rollout(near)}, shaped(truth))
     )
-    assert verdicts("table2", right) == ["holds"] * 3
+    assert verdicts("table4", right)[:3] == ["holds"] * 3
     # (c) is further off than (b), and (a), flat but upside down, no further than an even spread by a margin
-    assert verdicts("table3", right)[1] == "fails"
+    assert verdicts("table5", right)[1] == "fails"
     swapped = of_scores(
         Curves("m", "t", {"a": rollout(truth), "b": rollout(wrong), "c": rollout(truth)}, shaped(truth))
     )
-    assert verdicts("table2", swapped) == ["fails"] * 3
-    assert verdicts("table3", swapped) == ["fails", "holds", "fails"]
+    assert verdicts("table4", swapped)[:3] == ["fails"] * 3
+    assert verdicts("table5", swapped)[:3] == ["fails", "holds", "fails"]
 
 
 def test_one_prompt_decides_nothing():
     one = Curves("m", "t", dict.fromkeys("abc", rollout(u(1, 1))), shaped(u(1, 1), prompts=1))
-    assert verdicts("table2", of_scores(one)) == ["undecided"] * 3
+    assert verdicts("table4", of_scores(one))[:3] == ["undecided"] * 3
 
 
 def of_mixings(mixings):
@@ -581,7 +581,7 @@ def test_every_table_is_a_page_with_its_claims_and_the_printed_numbers(made):
         assert all(claim.sentence in text[f"{name}.md"] for claim in claims)
         own = [claim.id for claim in claims if not claim.id.endswith(ELSEWHERE)]
         assert own == [f"herasimchyk2026/{name}/{place + 1}" for place in range(len(own))]
-        assert name == "table1" or claims
+        assert name in ("table1", "table2", "table3") or claims
     assert "| bloom-176b | −0.57".replace("−", "-") in text["table2.md"]
     assert "FineWeb-Edu (c)" in text["table4.md"]
     assert f"| bloom-176b | {TABLE6['bloom-176b'][0][0]:.2f} ± 0.13" in text["table6.md"]
@@ -892,7 +892,6 @@ def test_the_command_makes_what_is_asked(files, tmp_path, capsys):
     common = ["--models", ",".join(files), "--tokens", str(TOKENS), "--out", str(tmp_path)]
     shown = run("table3", "table1", *common)
     assert "Printed in the paper" in shown.out
-    assert "holds (ours): (a) is further off than an even spread" in shown.out
     assert "file: " in shown.out
     answer = json.loads(run("table3", *common, "--json").out)
     assert set(answer["tables"]) == {"table3"}

@@ -2,10 +2,9 @@
 
 A figure's table has a row for each combination of settings, which are the levels of its index, and, where it was
 repeated, for each `network` or `prompt` (`UNITS`). A quantity is a column, or an expression of columns; a column
-that is an estimate has its standard error beside it as COLUMN_se, and its number of draws as `n`. A row of
-`claims.csv` says which rows are meant (`where`, a query of pandas), which `quantity`, by which `contrast`, and the
-`test`. Every combination that is left is a piece of evidence; several quantities stand
-with " ; " between them, each with its own test behind it if that is another.
+that is an estimate has its standard error in COLUMN_se, and its number of draws in `n`. A row of `claims.csv` says
+which rows are meant (`where`, a query of pandas), which `quantity`, by which `contrast`, and the `test`; several
+quantities stand with " ; " between them, each followed by its own test if that is another.
 
     contrast                                   a piece of evidence is
     each                                       the quantity itself
@@ -106,7 +105,6 @@ def read_test(text: str) -> Test:
     if not match:
         kinds = "'> 0 by 0.02', '= 0.5 within 0.01', 'printed 0.5015'"
         raise ValueError(f"test: expected one of {kinds}, got {text!r}")
-
     kind, number, _, margin = match.groups()
     bound, by = float(number), float(margin or 0.0)
     match kind:

@@ -47,7 +47,7 @@ def _study(name: str, score: str, title: str, question: str) -> Study:
         name,
         title,
         question,
-        _claims(name, score, shown),
+        () if name in FEATURED else _claims(name, score, shown),
         lambda results: [
             *_tables(name, score, shown(results), results.from_files),
             *([] if name in FEATURED else head_weights.tables(results, score)),
@@ -70,10 +70,6 @@ def _claims(name: str, score: str, shown: Callable[[Measurements], list[Curves]]
     """What is said of the scores: of those measured here, claims of ours, and of the printed ones."""
     claim = claims_of(f"herasimchyk2026/{name}", "Section 6.3", **OURS)
 
-    def about(number: int, *words: Any, **options: Any) -> Claim:
-        alias = f"herasimchyk2026/{FEATURED[name]}/{number}" if name in FEATURED else ""
-        return claim(number, *words, alias_of=alias, **options)
-
     def each(of: Callable[[Curves], Evidence]) -> Callable[[Measurements], list[Evidence]]:
         return lambda results: [of(curves) for curves in shown(results)]
 
@@ -88,19 +84,18 @@ def _claims(name: str, score: str, shown: Callable[[Measurements], list[Curves]]
         return lambda curves: curves.difference(curves.name, score, more, less)
 
     if score == "spearman":
-        yield about(1, "(b) has a higher Spearman correlation than (a)", each(apart("b", "a")))
+        yield claim(1, "(b) has a higher Spearman correlation than (a)", each(apart("b", "a")))
         often_highest = "(b) often has the highest: above (c) in more than half of the cells"
-        yield about(2, often_highest, often("b", "c"), strength="hedged")
+        yield claim(2, often_highest, often("b", "c"), strength="hedged")
         negative = "(a) orders positions the wrong way round: its Spearman correlation is negative"
-        yield about(3, negative, each(_correlation), test=Below())
+        yield claim(3, negative, each(_correlation), test=Below())
     else:
-        yield about(1, "(b) is nearer than (a), by Wasserstein distance", each(apart("a", "b")))
+        yield claim(1, "(b) is nearer than (a), by Wasserstein distance", each(apart("a", "b")))
         nearer = "(c) is typically nearer than (b): in more than half of the cells"
-        yield about(2, nearer, often("b", "c"), strength="hedged")
-        yield about(3, "(a) is further off than an even spread", each(_beyond_even))
-    if name not in FEATURED:
-        yield from printed_claims(name, score)
-        yield from head_weights.claims(name, score, 12)
+        yield claim(2, nearer, often("b", "c"), strength="hedged")
+        yield claim(3, "(a) is further off than an even spread", each(_beyond_even))
+    yield from printed_claims(name, score)
+    yield from head_weights.claims(name, score, 12)
 
 
 def _correlation(curves: Curves) -> Evidence:
