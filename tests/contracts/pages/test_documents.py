@@ -10,7 +10,11 @@ from posbias.cli import app
 
 LINES = [
     (page.relative_to(ROOT).as_posix(), re.split(r" [#|] ", match[1])[0].strip())
-    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+    for page in (
+        ROOT / "README.md",
+        *sorted((ROOT / "docs").rglob("*.md")),
+        *(ROOT / "papers/src").rglob("README.md"),
+    )
     for block in re.findall(r"^```\w*\n(.*?)^```$", page.read_text(encoding="utf-8"), re.S | re.M)
     for match in re.finditer(r"^(?:\$ )?(?:\.venv/bin/)?posbias (.*)$", block, re.M)
 ]
