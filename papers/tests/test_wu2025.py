@@ -517,7 +517,7 @@ def towards_first(even: np.ndarray, share: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", ["fig9", "fig10", "fig11", "fig12"])
-def test_sinks_are_judged_beside_both_nulls(name):
+def test_sinks_that_grow_hold_and_none_fails(name):
     study = STUDIES[name]
     grows = sink_outcomes(study, lambda s: 0.3 + 0.04 * getattr(s.mask, "width", 5))
     assert set(verdicts(study, grows).values()) == {"holds"}

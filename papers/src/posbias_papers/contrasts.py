@@ -153,51 +153,45 @@ class Contrast(Rows):
 
     def __call__(self, table: "pd.DataFrame") -> list[Evidence]:
         """Every piece; none where the table has no such rows."""
-        several = self.quantity.split(" ; ")
-        if len(several) > 1:
-            return [piece for one in several for piece in self._of(one, table)]
-        numbers = estimates(self.rows(table), self.quantity)
-        told, levels = _varied(numbers, table), _levels(table)
+        rows, parts = self.rows(table), self.quantity.split(" ; ")
+        return [piece for part in parts for piece in self._of(part, rows, several=len(parts) > 1)]
+
+    def _of(self, part: str, rows: "pd.DataFrame", *, several: bool) -> list[Evidence]:
+        """The evidence of one quantity, with its own test if it has one; of several, each is named."""
+        own = re.fullmatch(rf"(.+?) ({_TEST.pattern})", part)
+        quantity, words = (own[1], own[2]) if own else (part, self.test)
+        numbers, levels, test = estimates(rows, quantity), _levels(rows), read_test(words)
+        varied = _varied(numbers)
         kind, _, rest = self.contrast.partition(" ")
         if kind == "turns":
-            return _turns(numbers, levels.index(rest), told, read_test(self.test))
-        contrast = rest if kind in ("any", "share") else self.contrast
-        few = left_out(self.rows(table), self.quantity)
-        pieces = [
-            Evidence(f"{where}{note}", number)
-            if isinstance(number, Estimate)
-            else Evidence(where, flaw=number)
-            for where, number, settings in _pieces(numbers, contrast, levels, told)
-            for note in ["".join(dict.fromkeys(few.get(one, "") for one in settings))]
-        ]
-        if self.test.startswith("!="):
+            return _turns(numbers, levels.index(rest), varied, test)
+        few = left_out(rows, quantity)
+        pieces = []
+        for where, number, settings in _pieces(numbers, self._pairing, levels, varied):
+            note = "".join(dict.fromkeys(few.get(one, "") for one in settings))
+            where = f"{where} {quantity}".lstrip() if several else where
+            if isinstance(number, Estimate):
+                pieces.append(Evidence(f"{where}{note}", number, test=test))
+            else:
+                pieces.append(Evidence(where, flaw=number, test=test))
+        if words.startswith("!="):
             pieces = [_either_side(piece) for piece in pieces]
-        if self.test.startswith("printed"):
-            pieces = [*self._printed(table, pieces)]
-        if kind == "any":
-            return [_surest([piece.tested(read_test(self.test)) for piece in pieces])] if pieces else []
-        if kind == "share":
-            return (
-                [share("cases", [piece.tested(read_test(self.test)) for piece in pieces])] if pieces else []
-            )
+        if isinstance(test, Printed):
+            errors = rows["printed_se"].dropna()
+            pieces = [_printed(piece, test, error) for piece, error in zip(pieces, errors, strict=True)]
+        if pieces and kind in ("any", "share"):
+            return [_surest(pieces) if kind == "any" else share("cases", pieces)]
         return pieces
 
-    def _of(self, part: str, table: "pd.DataFrame") -> Iterator[Evidence]:
-        """The evidence of one quantity of several, with its own test if it has one."""
-        own = re.fullmatch(rf"(.+?) ({_TEST.pattern})", part)
-        quantity, test = (own[1], own[2]) if own else (part, self.test)
-        for piece in replace(self, quantity=quantity, test=test)(table):
-            where = f"{piece.where} {quantity}".lstrip()
-            yield replace(piece, where=where).tested(read_test(test))
+    @property
+    def _pairing(self) -> str:
+        """The contrast without `any` and `share`."""
+        return self.contrast.removeprefix("any ").removeprefix("share ")
 
-    def _printed(self, table: "pd.DataFrame", pieces: Sequence[Evidence]) -> Iterator[Evidence]:
-        errors = self.rows(table)["printed_se"].dropna()
-        for piece, error in zip(pieces, errors, strict=True):
-            printed = read_test(self.test)
-            assert isinstance(printed, Printed)
-            yield replace(
-                piece, test=replace(printed, number=Estimate(printed.number.value, float(error), 1))
-            )
+
+def _printed(piece: Evidence, test: Printed, error: float) -> Evidence:
+    """The same, held against a printed number of this standard error."""
+    return replace(piece, test=replace(test, number=Estimate(test.number.value, float(error), 1)))
 
 
 def estimates(rows: "pd.DataFrame", quantity: str) -> dict[Setting, Estimate | str]:
@@ -246,7 +240,7 @@ def _levels(table: "pd.DataFrame") -> list[str]:
     return [str(name) for name in table.index.names if name not in UNITS]
 
 
-def _varied(numbers: Iterable[Setting], table: "pd.DataFrame") -> list[int]:
+def _varied(numbers: Iterable[Setting]) -> list[int]:
     """The places of levels that are not the same everywhere."""
     columns = list(zip(*numbers, strict=True))
     return [place for place, column in enumerate(columns) if len({str(one) for one in column}) > 1]
@@ -262,18 +256,18 @@ Pieces = Iterator[tuple[str, Estimate | str, tuple[Setting, ...]]]
 
 
 def _pieces(
-    numbers: Mapping[Setting, Estimate | str], contrast: str, levels: Sequence[str], told: Sequence[int]
+    numbers: Mapping[Setting, Estimate | str], contrast: str, levels: Sequence[str], varied: Sequence[int]
 ) -> Pieces:
     if contrast == "each":
         for setting, number in numbers.items():
-            yield _named(setting, levels, told), number, (setting,)
+            yield _named(setting, levels, varied), number, (setting,)
         return
     first, _, second = contrast.partition("; ")
     steps = list(_pairs(numbers, first, levels))
     if not second:
         place = levels.index(first.partition(":")[0])
         for one, other in steps:
-            rest = _named(one, levels, [level for level in told if level != place])
+            rest = _named(one, levels, [level for level in varied if level != place])
             words = [*([rest] if rest else []), f"{levels[place]} {one[place]} less {other[place]}"]
             yield ", ".join(words), _less(numbers[one], numbers[other]), (one, other)
         return
@@ -284,7 +278,7 @@ def _pieces(
     for several in by_step.values():
         for (one, other), (third, fourth) in itertools.combinations(several, 2):
             change, again = (_less(numbers[a], numbers[b]) for a, b in ((one, other), (third, fourth)))
-            where = f"{_named(one, levels, told)} less {levels[place]} {third[place]}"
+            where = f"{_named(one, levels, varied)} less {levels[place]} {third[place]}"
             yield where, _less(change, again), (one, other, third, fourth)
 
 
@@ -352,7 +346,7 @@ def _surest(pieces: Sequence[Evidence], tests: int | None = None, whole: bool | 
 
 
 def _turns(
-    numbers: Mapping[Setting, Estimate | str], place: int, told: Sequence[int], test: Test
+    numbers: Mapping[Setting, Estimate | str], place: int, varied: Sequence[int], test: Test
 ) -> list[Evidence]:
     """The surest rise and the surest fall of the series along a level where both are surest.
 
@@ -366,7 +360,7 @@ def _turns(
         steps = []
         for a, b in itertools.pairwise(sorted(settings, key=lambda one: one[place])):
             change = _less(numbers[b], numbers[a])
-            where = ", ".join(str(one) for at, one in enumerate(rest) if at + (at >= place) in told)
+            where = ", ".join(str(one) for at, one in enumerate(rest) if at + (at >= place) in varied)
             where = f"{where}, {a[place]} to {b[place]}"
             steps.append(
                 Evidence(where, change) if isinstance(change, Estimate) else Evidence(where, flaw=change)

@@ -141,7 +141,7 @@ def _shown(study: Study, results: Any) -> Any:
     return study.table(shown) if study.table and study.tidy else shown
 
 
-def told(study: Study, results: Any, effort: str) -> dict[str, Any]:
+def content_of(study: Study, results: Any, effort: str) -> dict[str, Any]:
     """What the study's JSON would hold of results, or of its tidy table; arguments as of `write`."""
     shown = results if study.tidy else {cell: results[cell] for cell in study.cells} or results
     page = _page(study, shown, study.judged(results))

@@ -138,20 +138,20 @@ class Judged:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, where a number that is not there is null."""
-        told: dict[str, Any] = {"id": self.id} if self.id else {}
-        told |= {"paper": self.paper} if self.study else {}
-        told |= {
+        keys: dict[str, Any] = {"id": self.id} if self.id else {}
+        keys |= {"paper": self.paper} if self.study else {}
+        keys |= {
             "claim": self.sentence,
             "number": _finite(self.estimate.value),
             "se": _finite(self.estimate.se),
         }
-        told |= {"verdict": self.verdict, "why": self.why}
+        keys |= {"verdict": self.verdict, "why": self.why}
         if self.id:
-            told |= {"seen": self.seen} | {name: getattr(self.claim, name) for name in ABOUT}
-        told |= {"study": self.study} if self.study else {}
+            keys |= {"seen": self.seen} | {name: getattr(self.claim, name) for name in ABOUT}
+        keys |= {"study": self.study} if self.study else {}
         if not self.study:
-            told["effects"] = [_effect(piece, len(self.evidence)) for piece in self.shown]
-        return told | dict(self.more)
+            keys["effects"] = [_effect(piece, len(self.evidence)) for piece in self.shown]
+        return keys | dict(self.more)
 
     @classmethod
     def read(cls, told: Mapping[str, Any], id: str, study: str) -> Self:

@@ -206,14 +206,14 @@ class Evidence:
         size = (_coarse if self.test in _COARSE else _fine)(self).replace(" ", "\xa0")
         if isinstance(self.test, Printed):
             printed = f"{self.test.number.value:.{self.test.digits}f}".replace("-", "−")
-            told = f"{self.where} {size}, printed {printed}".lstrip()
+            text = f"{self.where} {size}, printed {printed}".lstrip()
             vague = self.estimate.se > self.test.known
-            return f"{told}; ± {self.test.known:g} needed" if vague else told
-        told = f"{self.where} {size}, {p_text(self.p)}".lstrip()
+            return f"{text}; ± {self.test.known:g} needed" if vague else text
+        text = f"{self.where} {size}, {p_text(self.p)}".lstrip()
         least = getattr(self.test, "least", 0.0)
         if least and self.verdict() == "fails" and self.sureness > -math.inf:
-            return f"{told}; surely less than the {least:g} that counts"
-        return told
+            return f"{text}; surely less than the {least:g} that counts"
+        return text
 
 
 def mean(

@@ -1,4 +1,4 @@
-"""Our own studies, beside the papers': a module each, and a page of the documents that says what was found.
+"""Our own studies, which belong to no paper: a module each, and a page of the documents that says what was found.
 
     from posbias_papers.extensions import EXTENSIONS
 

@@ -131,7 +131,7 @@ def _recency(of_layer: "pd.DataFrame") -> Estimate:
 def draw_key_factor_figure(
     frame: "pd.DataFrame", *, residual: bool, alphas: Sequence[float], reading: ReadingName = "corrected"
 ) -> "Figure":
-    """Draw h(j) against j for several anisotropies, and below h(j)/h(0) beside what a simulation gives.
+    """Draw h(j) against j for several anisotropies, and below h(j)/h(0) with what a simulation gives.
 
     One panel per dimension; `reading` is the closed form drawn as a line, the other is dashed.
     """
@@ -194,7 +194,7 @@ def _tables(frame: "pd.DataFrame", shown: Sequence[int], printed: bool) -> Itera
         rows.append([one["where"], f"{one['printed']:.4f}", ours, deviation, holds])
     if rows:
         head = ["printed in Section 3", "printed", "here", "standard errors of the difference", ""]
-        yield Table("Beside the printed numbers", head, rows)
+        yield Table("Printed numbers and ours", head, rows)
 
 
 def _text(layers: "pd.DataFrame", layer: int) -> str:
@@ -203,13 +203,13 @@ def _text(layers: "pd.DataFrame", layer: int) -> str:
 
 
 def printed_numbers(frame: "pd.DataFrame") -> Iterator[dict[str, Any]]:
-    """The probabilities that Section 3 prints beside ours; `deviation` in standard errors of the difference."""
+    """The probabilities that Section 3 prints, and ours; `deviation` in standard errors of the difference."""
     for claim in CLAIMS["section3"]:
         for piece in claim.quantity(frame) if isinstance(claim.test, Printed) and claim.quantity else ():
-            yield _beside(claim.sentence, piece)
+            yield _compared(claim.sentence, piece)
 
 
-def _beside(sentence: str, piece: Evidence) -> dict[str, Any]:
+def _compared(sentence: str, piece: Evidence) -> dict[str, Any]:
     test, ours = piece.test, piece.estimate
     assert isinstance(test, Printed)
     where = sentence.removeprefix("The recency probability of ").rpartition(", is ")[0]
@@ -223,7 +223,7 @@ def _beside(sentence: str, piece: Evidence) -> dict[str, Any]:
 
 
 def data(frame: "pd.DataFrame") -> dict[str, Any]:
-    """The recency probability of every model by layer, for JSON, with the printed numbers beside ours."""
+    """The recency probability of every model by layer, for JSON, with the printed numbers and ours."""
     cells = [
         {
             "model": setting(model),
@@ -253,8 +253,8 @@ def _study(
     title: str,
     question: str,
     cells: Sequence[RecencyModel],
-    draw: "Callable[..., Figure] | None" = None,
-    layers: Sequence[int] = (1, 2),
+    draw: "Callable[..., Figure] | None",
+    layers: Sequence[int],
 ) -> Study:
     printed = name in ("fig1", "section3")
     return Study(
@@ -278,10 +278,10 @@ def _study(
 
 
 def _recorded(study: Study) -> Recorded:
-    from posbias_papers.reproduction import told
+    from posbias_papers.reproduction import content_of
 
     basis = Basis(samples=EFFORT["full"], cells=len(study.cells), recorded=len(study.cells))
-    return Recorded(EFFORT["full"], basis, WHEN, lambda: told(study, recorded(study.cells), "full"))
+    return Recorded(EFFORT["full"], basis, WHEN, lambda: content_of(study, recorded(study.cells), "full"))
 
 
 def _expected() -> tuple[Expected, ...]:
@@ -297,76 +297,61 @@ def _expected() -> tuple[Expected, ...]:
     )
 
 
+TITLES = {
+    "fig1": (
+        "Mean scores of four models, layers 1 and 2, d = 16 and 64",
+        "Does LayerNorm turn random embeddings towards recent keys, and a residual connection less so?",
+    ),
+    "fig2": (
+        "Key factor h(j) by anisotropy",
+        "Does the closed form rise with the key, and faster for anisotropic embeddings?",
+    ),
+    "fig3": (
+        "Mean scores of the four models, layers 3 and 4",
+        "Does the preference for recent keys persist in further layers?",
+    ),
+    "fig4": (
+        "Mean scores of the four models, d = 256 and 1,024",
+        "Does the preference for recent keys persist in wide models?",
+    ),
+    "fig5": (
+        "Mean scores by anisotropy",
+        "How does recency depend on the angle between embeddings?",
+    ),
+    "fig6": (
+        "Mean scores by anisotropy, with a residual connection",
+        "How does recency depend on the angle between embeddings under a residual connection?",
+    ),
+    "fig7": (
+        "Key factor h(j) by anisotropy, with a residual connection",
+        "Does the closed form rise with the key under a residual connection?",
+    ),
+    "section3": (
+        "The recency probabilities printed in Section 3",
+        "Are the printed recency probabilities those of the model they are said to be of?",
+    ),
+}
+"""What each shows, and the question it answers."""
+
+
 def with_alphas(alphas: Sequence[float] | None = None) -> Studies:
     """Figures 1 to 7 and Section 3, those by anisotropy with these. Raises as `check_alphas`."""
     alphas = check_alphas(ALPHAS if alphas is None else alphas)
-    without, residual = (
+    plain, residual = (
         [{"anisotropy": alpha, "residual": kind} for alpha in alphas] for kind in (False, True)
     )
-    four, wide = models(FOUR), (256, 1024)
-    heat_maps, factors = draw_heat_maps, partial(draw_key_factor_figure, alphas=alphas)
-    return Studies(
-        [
-            _study(
-                "fig1",
-                "Mean scores of four models, layers 1 and 2, d = 16 and 64",
-                "Does LayerNorm turn random embeddings towards recent keys, and a residual connection less so?",
-                four,
-                partial(heat_maps, rows=FOUR),
-            ),
-            _study(
-                "fig2",
-                "Key factor h(j) by anisotropy",
-                "Does the closed form rise with the key, and faster for anisotropic embeddings?",
-                models(without),
-                partial(factors, residual=False),
-                layers=(2,),
-            ),
-            _study(
-                "fig3",
-                "Mean scores of the four models, layers 3 and 4",
-                "Does the preference for recent keys persist in further layers?",
-                four,
-                partial(heat_maps, rows=FOUR, layers=(3, 4)),
-                layers=(3, 4),
-            ),
-            _study(
-                "fig4",
-                "Mean scores of the four models, d = 256 and 1,024",
-                "Does the preference for recent keys persist in wide models?",
-                models(FOUR, wide),
-                partial(heat_maps, rows=FOUR, dimensions=wide),
-            ),
-            _study(
-                "fig5",
-                "Mean scores by anisotropy",
-                "How does recency depend on the angle between embeddings?",
-                models(without),
-                partial(heat_maps, rows=without),
-            ),
-            _study(
-                "fig6",
-                "Mean scores by anisotropy, with a residual connection",
-                "How does recency depend on the angle between embeddings under a residual connection?",
-                models(residual),
-                partial(heat_maps, rows=residual),
-            ),
-            _study(
-                "fig7",
-                "Key factor h(j) by anisotropy, with a residual connection",
-                "Does the closed form rise with the key under a residual connection?",
-                models(residual),
-                partial(factors, residual=True),
-                layers=(2,),
-            ),
-            _study(
-                "section3",
-                "The recency probabilities printed in Section 3",
-                "Are the printed recency probabilities those of the model they are said to be of?",
-                four,
-            ),
-        ]
-    )
+    four, wide, factors = models(FOUR), (256, 1024), partial(draw_key_factor_figure, alphas=alphas)
+    shown: dict[str, tuple[Sequence[RecencyModel], Any, Sequence[int]]] = {
+        "fig1": (four, partial(draw_heat_maps, rows=FOUR), (1, 2)),
+        "fig2": (models(plain), partial(factors, residual=False), (2,)),
+        "fig3": (four, partial(draw_heat_maps, rows=FOUR, layers=(3, 4)), (3, 4)),
+        "fig4": (models(FOUR, wide), partial(draw_heat_maps, rows=FOUR, dimensions=wide), (1, 2)),
+        "fig5": (models(plain), partial(draw_heat_maps, rows=plain), (1, 2)),
+        "fig6": (models(residual), partial(draw_heat_maps, rows=residual), (1, 2)),
+        "fig7": (models(residual), partial(factors, residual=True), (2,)),
+        "section3": (four, None, (1, 2)),
+    }
+    return Studies(_study(name, *TITLES[name], *what) for name, what in shown.items())
 
 
 STUDIES = with_alphas()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from posbias.core.spec import fingerprint
 from posbias_papers.records import Records
-from posbias_papers.reproduction import told
+from posbias_papers.reproduction import content_of
 from posbias_papers.results import Basis, Recorded
 from posbias_papers.study import Study
 from posbias_papers.wu2025.outcomes import Outcome, outcome_of
@@ -128,4 +128,4 @@ def _at(study: Study, effort: Effort, known: Mapping[str, Entry]) -> Recorded:
 def _data(study: Study, effort: Effort) -> dict[str, Any]:
     """What the study's JSON would hold."""
     results = {setting: outcome_of(record.cell) for setting, record in records(effort, study.cells).items()}
-    return told(study, results | beside(effort, study.cells), effort.name)
+    return content_of(study, results | beside(effort, study.cells), effort.name)

@@ -9,6 +9,7 @@ accuracy over the last third of training lie within ± `LEAST`.
 from typing import TYPE_CHECKING
 
 import numpy as np
+from jaxtyping import Float
 
 from posbias.profiles.claims import Claim
 from posbias.profiles.estimate import Estimate
@@ -31,41 +32,28 @@ THIRDS = 2 / 3
 """From this part of training on curves are to change little."""
 
 
-def change(trained: "Trained", curve: str) -> Estimate | None:
-    """By how much a learning curve changes over the last third of training; None where it begins later."""
+def changes(trained: "Trained", curve: str) -> "Float[np.ndarray, 'network']":
+    """By how much each network's curve changes over the last third of training; NaN where it begins later, and of
+    a network that was stopped."""
     from posbias.training.trials import running
 
     steps = np.asarray(trained.curves["iteration"], dtype=np.float64)
-    curves = np.asarray(trained.curves[curve], dtype=np.float64)[running(trained)]
-    if steps.size < 2 or steps[0] > THIRDS * steps[-1] or not len(curves):
-        return None
-    return Estimate.of_mean(
-        np.array([line[-1] - np.interp(THIRDS * steps[-1], steps, line) for line in curves])
-    )
-
-
-def learning_curve_changes(trained: "Trained") -> dict[str, np.ndarray]:
-    """By how much each network's gap first–last and in-context accuracy change over the last third of training.
-
-    NaN of a stopped network, and where the curves begin later.
-    """
-    from posbias.training.trials import running
-
-    steps, kept = np.asarray(trained.curves["iteration"], dtype=np.float64), running(trained)
-    late = steps.size < 2 or steps[0] > THIRDS * steps[-1]
-    found = {}
-    for curve, name in (("first-last", "change_first_last"), ("in_context_accuracy", "change_accuracy")):
-        lines = np.asarray(trained.curves[curve], dtype=np.float64)
-        found[name] = np.full(len(lines), np.nan)
-        for n in () if late else np.flatnonzero(kept):
-            found[name][n] = lines[n, -1] - np.interp(THIRDS * steps[-1], steps, lines[n])
-    return found
+    lines = np.asarray(trained.curves[curve], dtype=np.float64)
+    if steps.size < 2 or steps[0] > THIRDS * steps[-1]:
+        return np.full(len(lines), np.nan)
+    changed = np.array([line[-1] - np.interp(THIRDS * steps[-1], steps, line) for line in lines])
+    return np.where(running(trained), changed, np.nan)
 
 
 def has_settled(trained: "Trained") -> bool:
     """Whether the 95 % intervals of all changes lie within ± `LEAST`."""
-    changes = [change(trained, curve) for curve in CURVES]
-    return all(one is not None and one.known and max(map(abs, one.interval)) <= LEAST for one in changes)
+    for curve in CURVES:
+        changed = changes(trained, curve)
+        changed = changed[~np.isnan(changed)]
+        estimate = Estimate.of_mean(changed) if changed.size else None
+        if estimate is None or not estimate.known or max(map(abs, estimate.interval)) > LEAST:
+            return False
+    return True
 
 
 def withholds(claim: Claim, rows: "pd.DataFrame", curved: bool = True) -> str:

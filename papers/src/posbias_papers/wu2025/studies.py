@@ -1,9 +1,9 @@
 """Table 1 and Figures 1 to 24 as studies: which networks are trained for each, and how they are drawn.
 
-Figures 13 to 18 and 20 to 23 repeat others with a fixed vocabulary; 19 and 24 are captions of these. Beside them
-stand the learning curves of Figure 2, windows and normalisers of which Section 4.1 speaks, and the gap by the
+Figures 13 to 18 and 20 to 23 repeat others with a fixed vocabulary; 19 and 24 are captions of these. Added are
+the learning curves of Figure 2, windows and normalisers of which Section 4.1 speaks, and the gap by the
 strength λ of the direction that a vocabulary shares (Appendix L); no figure shows these, and how strong shared
-directions are beside the paper's λ = .75 and 0 is ours. What is claimed of each stands in `claims.csv`.
+directions are, other than the paper's λ = .75 and 0, is ours. What is claimed of each stands in `claims.csv`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -92,11 +92,11 @@ def _study(
     minutes: tuple[float, float],
     *,
     curved: bool = True,
-    beside: Sequence[Setting] = (),
+    compared: Sequence[Setting] = (),
 ) -> Study:
     """A study of trained networks; `curved` says whether what is claimed has learning curves (sinks have none).
 
-    Claims may look at networks `beside` its own.
+    Claims may look at further networks, `compared`.
     """
     cells = tuple(dict.fromkeys(cells))
     sinks = ("xiao2024", "attention sinks"), ("gu2025", "the metric of attention sinks")
@@ -116,7 +116,7 @@ def _study(
         captioned=True,
         needs="torch",
         uses=(("liu2024", "the middle that gets lost"),) if curved else sinks[:1],
-        table=lambda results: table(results, (*cells, *beside)),
+        table=lambda results: table(results, (*cells, *compared)),
         recorded=recorded,
         of_number=effort_of,
         withholds=partial(withholds, curved=curved),
@@ -250,7 +250,7 @@ def _figures(
             draw,
             (minutes, full),
             curved=draw not in (draw_maps, draw_sinks),
-            beside=both_ends if number == 13 else (),
+            compared=both_ends if number == 13 else (),
         )
 
 
@@ -272,7 +272,7 @@ def _beyond_figures() -> Iterator[Study]:
     yield _study(
         "normalisers",
         "Gap and sinks by what makes rows of attention",
-        "Does attention without a softmax, or with a sink beside it, favour earlier items less, and gather less "
+        "Does attention without a softmax, or with a sink added to it, favour earlier items less, and gather less "
         "on the first token?",
         rows,
         partial(draw_groups, groups={cell: cell.normaliser.replace("_", " ") for cell in rows}),
@@ -286,7 +286,7 @@ def _beyond_figures() -> Iterator[Study]:
             names[cell] = f"λ = {strength:g}"
     yield _study(
         "anisotropy",
-        "Gap by the strength λ of the direction that a vocabulary shares, beside the Gaussian mixture",
+        "Gap by the strength λ of the direction that a vocabulary shares, and with the Gaussian mixture",
         "Do networks with λ = 0 resemble those with the Gaussian mixture, and what does λ do to the gap?",
         names,
         partial(draw_groups, groups=names),

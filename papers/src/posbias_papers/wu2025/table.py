@@ -19,7 +19,7 @@ from jaxtyping import Float
 from posbias.core.spec import encode
 from posbias_papers.wu2025.outcomes import PAIRS, Outcome
 from posbias_papers.wu2025.settings import Setting
-from posbias_papers.wu2025.settled import has_settled, learning_curve_changes
+from posbias_papers.wu2025.settled import changes, has_settled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +36,8 @@ LEVELS = (
     "strength",
     "network",
 )
+CHANGED = {"first-last": "first_last", "in_context_accuracy": "accuracy"}
+"""Learning curves, and what columns call them."""
 TOKENS = 17
 """Of a prompt of the retrieval task."""
 Columns = Mapping[str, Float[np.ndarray, "network"]]
@@ -90,7 +92,7 @@ def _parts(cell: Setting, outcome: Outcome) -> Iterator[Columns]:
         name = pair.replace("-", "_")
         mean = gap[learnt].mean() if learnt.any() else np.nan
         yield {name: gap, f"size_{name}": np.sign(mean) * gap}
-    yield learning_curve_changes(outcome.trained)
+    yield {f"change_{name}": changes(outcome.trained, curve) for curve, name in CHANGED.items()}
     yield _sinks(cell, outcome, finite)
     if cell.mask.kind == "sliding_window":
         attention = np.where(learnt[:, None, None, None], outcome.attention, np.nan)
