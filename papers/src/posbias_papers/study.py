@@ -110,7 +110,7 @@ class Study:
     row_claims: tuple[Claim, ...] = ()
     recorded: "Callable[[Study], Recorded | None]" = lambda study: None
     of_number: Callable[[int], Any] = lambda number: number
-    withholds: Callable[[Claim, Any], str] = lambda claim, rows: ""
+    withholds: Callable[[Claim, Any], str] | None = None
     stand_in: Callable[[Any], str] = lambda results: ""
     parted: Callable[[Any], tuple[Any, Any]] = lambda results: (None, results)
     decided_by: str = ""
@@ -208,8 +208,9 @@ class Study:
         """A claim judged, if there is evidence."""
         if claim.quantity and (evidence := tuple(claim.quantity(results))):
             verdict = judged(claim, evidence)
-            rows = claim.quantity.rows(results) if isinstance(claim.quantity, Rows) else None
-            reason = "" if rows is None else self.withholds(claim, rows)
+            reason = ""
+            if self.withholds and isinstance(claim.quantity, Rows):
+                reason = self.withholds(claim, claim.quantity.rows(results))
             yield verdict.withheld(reason and f"{reason}; {self.decided_by}")
 
     def _extended(self, claim: Claim, stand_in: str, own: Any, others: Any) -> Iterator[Judged]:

@@ -222,7 +222,7 @@ def _compared(sentence: str, piece: Evidence) -> dict[str, Any]:
     return numbers | {"deviation": test.deviation(ours), "holds": test.agrees(ours)}
 
 
-def data(frame: "pd.DataFrame") -> dict[str, Any]:
+def data(frame: "pd.DataFrame", *, printed: bool = True) -> dict[str, Any]:
     """The recency probability of every model by layer, for JSON, with the printed numbers and ours."""
     cells = [
         {
@@ -240,7 +240,7 @@ def data(frame: "pd.DataFrame") -> dict[str, Any]:
     return {
         "samples": samples,
         "cells": cells,
-        "published": [*printed_numbers(frame)],
+        "published": [*printed_numbers(frame)] if printed else [],
         "rests_on": basis | {"recorded": len(cells) * bool(frame.attrs.get("recorded"))},
     }
 
@@ -267,7 +267,7 @@ def _study(
         "draws",
         {"quick": round(0.024 * len(cells), 2), "full": round(0.24 * len(cells), 1)},
         partial(_tables, shown=layers, printed=printed),
-        data,
+        partial(data, printed=printed),
         lambda frame: f"Ten tokens, {samples_text(frame)} of every model.",
         draw,
         expected=_expected() if printed else (),
