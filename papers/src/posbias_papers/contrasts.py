@@ -160,12 +160,11 @@ class Contrast(Rows):
         """The evidence of one quantity, with its own test if it has one; of several, each is named."""
         own = re.fullmatch(rf"(.+?) ({_TEST.pattern})", part)
         quantity, words = (own[1], own[2]) if own else (part, self.test)
-        numbers, levels, test = estimates(rows, quantity), _levels(rows), read_test(words)
-        varied = _varied(numbers)
+        numbers, few = estimates(rows, quantity)
+        varied, levels, test = _varied(numbers), _levels(rows), read_test(words)
         kind, _, rest = self.contrast.partition(" ")
         if kind == "turns":
             return _turns(numbers, levels.index(rest), varied, test)
-        few = left_out(rows, quantity)
         pieces = []
         for where, number, settings in _pieces(numbers, self._pairing, levels, varied):
             note = "".join(dict.fromkeys(few.get(one, "") for one in settings))
@@ -194,42 +193,37 @@ def _printed(piece: Evidence, test: Printed, error: float) -> Evidence:
     return replace(piece, test=replace(test, number=Estimate(test.number.value, float(error), 1)))
 
 
-def estimates(rows: "pd.DataFrame", quantity: str) -> dict[Setting, Estimate | str]:
-    """The estimate of a quantity by setting; in words why there is none."""
-    levels, unit = _levels(rows), [name for name in rows.index.names if name in UNITS]
+Numbers = dict[Setting, Estimate | str]
+
+
+def estimates(rows: "pd.DataFrame", quantity: str) -> tuple[Numbers, dict[Setting, str]]:
+    """The estimate of a quantity by setting, or why there is none; and ' (2 of 3 networks)' where some lack it."""
     if rows.empty:
-        return {}
+        return {}, {}
+    levels, unit = _levels(rows), next((name for name in rows.index.names if name in UNITS), "")
     values = rows.eval(quantity)
+    numbers: Numbers = {}
+    few: dict[Setting, str] = {}
     if unit:
-        found: dict[Setting, Estimate | str] = {}
         for setting, drawn in values.groupby(level=levels, sort=False, dropna=False):
-            several = drawn.dropna().to_numpy(dtype=np.float64)
-            few = f"{unit[0]}s: {several.size} of {len(drawn)}, two needed"
-            found[_tuple(setting)] = Estimate.of_mean(several) if several.size > 1 else few
-        return found
+            place, units = _tuple(setting), drawn.to_numpy(dtype=np.float64)
+            several = units[~np.isnan(units)]
+            counted = f"{several.size} of {units.size}"
+            numbers[place] = (
+                Estimate.of_mean(several) if several.size > 1 else f"{unit}s: {counted}, two needed"
+            )
+            few |= {place: f" ({counted} {unit}s)"} if several.size < units.size else {}
+        return numbers, few
     values = values.dropna()
     errors = rows.loc[values.index].get(f"{quantity}_se")
     draws = rows.loc[values.index].get("n")
     if errors is None:
-        return {_tuple(setting): Estimate(float(value)) for setting, value in values.items()}
+        return {_tuple(setting): Estimate(float(value)) for setting, value in values.items()}, few
     assert draws is not None
-    return {
-        _tuple(setting): Estimate(float(value), float(error), int(n)) if error else Estimate(float(value))
-        for (setting, value), error, n in zip(values.items(), errors, draws, strict=True)
-    }
-
-
-def left_out(rows: "pd.DataFrame", quantity: str) -> dict[Setting, str]:
-    """' (2 of 3 networks)', by setting of which some have no such quantity."""
-    levels, unit = _levels(rows), [name for name in rows.index.names if name in UNITS]
-    if not unit or rows.empty:
-        return {}
-    counts = rows.eval(quantity).groupby(level=levels, sort=False, dropna=False).agg(["count", "size"])
-    return {
-        _tuple(setting): f" ({there} of {size} {unit[0]}s)"
-        for setting, there, size in counts.itertuples()
-        if there < size
-    }
+    for (setting, value), error, n in zip(values.items(), errors, draws, strict=True):
+        exact = Estimate(float(value))
+        numbers[_tuple(setting)] = Estimate(float(value), float(error), int(n)) if error else exact
+    return numbers, few
 
 
 def _tuple(setting: Any) -> Setting:
