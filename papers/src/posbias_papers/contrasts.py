@@ -201,7 +201,7 @@ def estimates(rows: "pd.DataFrame", quantity: str) -> tuple[Numbers, dict[Settin
     if rows.empty:
         return {}, {}
     levels, unit = _levels(rows), next((name for name in rows.index.names if name in UNITS), "")
-    values = rows.eval(quantity)
+    values = rows[quantity] if quantity in rows else rows.eval(quantity)  # eval copies every column
     numbers: Numbers = {}
     few: dict[Setting, str] = {}
     if unit:
