@@ -214,8 +214,8 @@ def test_another_version_of_a_module_is_another_specification(folder):
         (CustomMask("brought:table"), r"float64 of shape \(2, 9, 9\) given, booleans \[query, key\]"),
         (CustomMask(lambda i, j: j - i), "rule: int64 given, booleans needed"),
         (CustomMask(lambda i, j: j <= i and i - j < 5), "whole arrays: np.where in place of if"),
-        (CustomMask(lambda i, j: np.ones((2, 2, 2), dtype=bool)), "rule: values of shape"),
-        (CustomMask(lambda i, j: j < i), "rule: query 0 may attend to no key"),
+        (CustomMask(lambda i, j: np.ones((2, 2, 2), dtype=bool)), "rule: expected shape"),
+        (CustomMask(lambda i, j: j < i), "rule: .*got none for 0"),
         (CustomMask(np.tri(4, dtype=bool)), "rule: 4 tokens given, at least 9 needed"),
     ],
 )  # fmt: skip

@@ -25,7 +25,7 @@ from posbias.core.errors import InvalidValueError
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.huggingface_families import FAMILIES
 from posbias.theory.huggingface_layers import is_attention
-from posbias.theory.masks.visible import bounds
+from posbias.theory.masks import bounds
 
 DATA = json.loads(Path(__file__).with_name("published_configurations.json").read_text(encoding="utf-8"))
 ROWS = DATA["rows"]

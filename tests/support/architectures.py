@@ -26,6 +26,7 @@ from posbias.theory.encodings import (
 )
 from posbias.theory.masks import (
     MASKS,
+    Banded,
     BlockSparse,
     Causal,
     Chunked,
@@ -35,8 +36,8 @@ from posbias.theory.masks import (
     Full,
     Prefix,
     SlidingWindow,
+    Split,
 )
-from posbias.theory.masks.visible import Banded, Split
 from posbias.theory.mixing import (
     MIXINGS,
     AbnarZuidema,

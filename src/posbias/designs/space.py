@@ -14,8 +14,7 @@ from itertools import pairwise, product
 from posbias.core.arguments import one_of, shortened
 from posbias.core.errors import InvalidValueError
 from posbias.theory.architecture import Architecture
-from posbias.theory.masks import Mask
-from posbias.theory.masks.visible import Banded, Split
+from posbias.theory.masks import Banded, Mask, Split
 from posbias.theory.quantities import QUANTITIES
 
 Point = tuple[int, ...]

@@ -21,8 +21,7 @@ from posbias.theory.any_length import OfLength
 from posbias.theory.content import Content, NoContent
 from posbias.theory.distance import DenseLogits, DistanceFunction, Tabulated, spread
 from posbias.theory.hyper_connections import HyperConnections
-from posbias.theory.masks import Causal, Mask, SlidingWindow
-from posbias.theory.masks.visible import lookahead
+from posbias.theory.masks import Causal, Mask, SlidingWindow, lookahead
 from posbias.theory.mixing import REACH, MeasuredMixing, Mixing, TrainedMedian
 from posbias.theory.normalisers import Normaliser, Softmax
 from posbias.theory.positional import NeedsMeasurement, NoPE, Positional

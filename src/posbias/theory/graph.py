@@ -25,8 +25,7 @@ from posbias.core.arguments import position, shortened, whole
 from posbias.core.errors import InvalidValueError, MissingPackageError
 from posbias.core.spec import MOST_LAYERS
 from posbias.theory.architecture import Architecture
-from posbias.theory.masks import MASKS, Mask
-from posbias.theory.masks.visible import bounds
+from posbias.theory.masks import MASKS, Mask, bounds
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

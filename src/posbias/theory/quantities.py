@@ -12,8 +12,7 @@ from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.content import ConstantDiagonal, NoContent
 from posbias.theory.gates import gated
 from posbias.theory.huggingface_layers import is_attention
-from posbias.theory.masks import MASKS, Causal, Full, Prefix, SlidingWindow
-from posbias.theory.masks.visible import LooksBack
+from posbias.theory.masks import MASKS, Causal, Full, LooksBack, Prefix, SlidingWindow
 from posbias.theory.mixing import ConstantMixing, PerLayer, PowerDecay
 from posbias.theory.positional import ALiBi, DecayBias, KerpleLog, KerplePower, NoPE, RoPE
 from posbias.theory.query_scale import ScalableSoftmax, StepScale

@@ -16,7 +16,7 @@ from posbias.core.arguments import one_of, shortened
 from posbias.core.errors import InvalidValueError, nearest
 from posbias.core.spec import decode, encode, fingerprint
 from posbias.core.sweeps import leaves
-from posbias.theory.mask_words import file_word, mask_of
+from posbias.theory.masks import file_word, mask_of
 from posbias.training.network import ENCODINGS, Encoding
 from posbias.training.normalisers import NORMALISERS, Normaliser
 from posbias.training.specification import Experiment

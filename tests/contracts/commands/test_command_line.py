@@ -191,7 +191,7 @@ def test_predict_draws(architecture, tmp_path, suffix):
         (["predict", "blom-176b"], "no preset; did you mean 'bloom-176b'"),
         (["verify", "wu-4.1", "--out", "small.toml/x"], "small.toml is no folder"),
         (["verify", "wu-4.9"], "statement: 'wu-4.9' is not one of them; did you mean"),
-        (["predict", "prefix.toml"], "length: a prefix of 300 tokens given, at most the text's 256 needed"),
+        (["predict", "prefix.toml"], "length: expected a prefix of at most the text's 256 tokens, got 300"),
         (["predict", "table.toml"], "table: 2 distances given, at least 256 needed"),
         (["predict", "overflow.toml"], "positional: its logits overflow"),
         (["predict", "cold.toml"], "temperature: 1e-300 given; logits divided by it overflow"),

@@ -153,7 +153,7 @@ WRONG = [
     ("--mask window=18", "mask.width: 18 given, at most the sequence's 17 tokens needed"),
     ("--mask prefix=18", "mask.length: 18 given, at most the sequence's 17 tokens needed"),
     ("--mask prefx=3", "did you mean 'prefix'"),
-    ("--mask window=wide", "an integer after window= needed"),
+    ("--mask window=wide", "mask: expected window=WIDTH[:SINKS] with integers, got 'window=wide'"),
     ("--positional rotary", "one of none, sinusoidal, rope, decay needed"),
     ("--depth 0", "depth: 0 given, a number ≥ 1 needed"),
     ("--depth 1.5", "'1.5' given, an integer needed"),

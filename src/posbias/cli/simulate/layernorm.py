@@ -95,7 +95,7 @@ def layernorm(*, model: Model = Model(), options: Options = Options()) -> None:
         raise InvalidValueError(f"tokens: {model.tokens} given, at least 3 needed for a recency probability")
     from posbias.reports.answers.experiments import SimulateLayernorm
     from posbias.simulation import RecencyModel
-    from posbias.theory.mask_words import mask_of
+    from posbias.theory.masks import mask_of
 
     fields: dict[str, Any] = {**vars(model), "mask": mask_of(model.mask)}
     result, interrupted = _simulated(RecencyModel(**fields), options)

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from posbias.core.errors import InvalidValueError
 from posbias.theory.architecture import Architecture, HeadLogits, Layer
-from posbias.theory.masks.visible import Banded, Split, lookahead
+from posbias.theory.masks import Banded, Split, lookahead
 from posbias.theory.normalisers import Softmax
 from posbias.theory.positional import DenseLogits
 from posbias.theory.rollout.dispatch import engines

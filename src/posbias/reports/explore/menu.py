@@ -21,8 +21,7 @@ from posbias.reports.explore.kernel import MOST_DENSE, OTHER_KEYS, exported_span
 from posbias.theory.architecture import Layer
 from posbias.theory.content import ConstantDiagonal, NoContent
 from posbias.theory.distance import T5, KerpleLog, KerplePower, RoPE
-from posbias.theory.masks import MASKS, Causal
-from posbias.theory.masks.visible import Banded, Split
+from posbias.theory.masks import MASKS, Banded, Causal, Split
 from posbias.theory.mixing import (
     DEFINITION,
     MIXINGS,

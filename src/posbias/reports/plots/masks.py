@@ -11,7 +11,7 @@ from posbias.core.errors import InvalidValueError
 from posbias.reports.plots.style import ACCENT, INK, MUTED, PAPER, RULE, SMALL, THIN, dress, new_figure
 from posbias.theory.architecture import Architecture
 from posbias.theory.graph import Pattern, centre_nodes, graph, masks_of, walks
-from posbias.theory.masks.visible import LooksBack
+from posbias.theory.masks import LooksBack
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

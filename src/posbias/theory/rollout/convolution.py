@@ -25,8 +25,8 @@ import numpy as np
 import scipy.fft
 from jaxtyping import Float
 
+from posbias.theory import masks
 from posbias.theory.architecture import Layer
-from posbias.theory.masks import visible
 from posbias.theory.positional import DenseLogits
 from posbias.theory.rollout import stream
 from posbias.theory.rollout.blocks import (
@@ -117,7 +117,7 @@ def _push(layer: Layer, mixing: float, row: Row) -> tuple[Row, float, Accuracy]:
 
 def _fits(layer: Layer) -> bool:
     mask = layer.mask
-    if isinstance(layer.positional, DenseLogits) or not isinstance(mask, visible.Banded):
+    if isinstance(layer.positional, DenseLogits) or not isinstance(mask, masks.Banded):
         return False
     return mask.band().looks_back
 
@@ -187,8 +187,8 @@ def _kept(layer: Layer, tokens: int) -> Prepared | None:
 
 
 def _prepare(layer: Layer, tokens: int, keep: bool) -> Prepared | None:
-    tables, bounds = stream.tables(layer, tokens), visible.bounds(layer.mask, tokens)
-    if tables is None or bounds is None or not isinstance(layer.mask, visible.Banded):
+    tables, bounds = stream.tables(layer, tokens), masks.bounds(layer.mask, tokens)
+    if tables is None or bounds is None or not isinstance(layer.mask, masks.Banded):
         return None
     low, high, always = bounds
     weights = layer.head_logits().weights

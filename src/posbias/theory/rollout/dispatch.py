@@ -24,7 +24,7 @@ from posbias.core.errors import InvalidValueError
 from posbias.core.events import Event, OnEvent
 from posbias.profiles.profile import Profile
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.masks.visible import Banded, Split
+from posbias.theory.masks import Banded, Split
 from posbias.theory.mixing import PerLayer
 from posbias.theory.normalisers import Softmax
 from posbias.theory.positional import DenseLogits

@@ -13,8 +13,7 @@ from jaxtyping import Float
 
 from posbias.theory.architecture import Layer
 from posbias.theory.content import ConstantDiagonal
-from posbias.theory.masks import Causal
-from posbias.theory.masks.visible import Split, is_causal
+from posbias.theory.masks import Causal, Split, is_causal
 from posbias.theory.rollout.kernel import Row
 from posbias.theory.rollout.plan import plan
 from posbias.theory.rollout.sweep import sweep

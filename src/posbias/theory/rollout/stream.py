@@ -15,9 +15,9 @@ from jaxtyping import Float, Int
 from posbias.core import memory
 from posbias.core.compiling import compiled
 from posbias.core.errors import InvalidValueError
+from posbias.theory import masks
 from posbias.theory.architecture import Layer
-from posbias.theory.masks import visible
-from posbias.theory.masks.visible import lookahead
+from posbias.theory.masks import lookahead
 from posbias.theory.normalisers import Softmax
 from posbias.theory.positional import DenseLogits
 from posbias.theory.rollout.kernel import Row, through
@@ -54,7 +54,7 @@ def push(layer: Layer, mixing: float, row: Row) -> tuple[Row, float]:
     """
     by_distance = isinstance(layer.normaliser, Softmax) and not isinstance(layer.positional, DenseLogits)
     by_distance = by_distance and layer.query_scale is None
-    bounds = visible.bounds(layer.mask, len(row)) if by_distance else None
+    bounds = masks.bounds(layer.mask, len(row)) if by_distance else None
     merged = tables(layer, len(row)) if bounds is not None else None
     if bounds is None or merged is None:
         drawn, lost = _by_query(layer, row)
@@ -79,7 +79,7 @@ def tables(layer: Layer, tokens: int) -> Tables | None:
     # what the first query and every later one see at the least
     start = np.maximum(here + fixed.first, fixed.sinks)
     later = np.maximum(here, fixed.sinks)
-    if isinstance(layer.mask, visible.Banded):
+    if isinstance(layer.mask, masks.Banded):
         later = np.maximum(later, bias[:, min(behind + 1, bias.shape[1] - 1)])
     close = (largest - np.minimum(start, later) <= NEAR) & (np.abs(fixed.first) <= NEAR)
     if not ((largest - least <= RANGE) | close).all():
@@ -209,7 +209,7 @@ def _keys_of(layer: Layer, tokens: int) -> Callable[[int], Int[np.ndarray, "key"
     by_query = getattr(layer.mask, "keys", None)
     if by_query is not None:
         return lambda query: by_query(query, tokens)
-    bounds = visible.bounds(layer.mask, tokens)
+    bounds = masks.bounds(layer.mask, tokens)
     if bounds is None:
         memory.require(9 * tokens**2, "tokens", tokens)
         allowed = layer.mask.allowed(tokens)

@@ -19,7 +19,7 @@ from jaxtyping import Float
 
 from posbias.core.errors import InvalidValueError
 from posbias.theory.architecture import HeadLogits, Layer
-from posbias.theory.masks.visible import Band, Banded
+from posbias.theory.masks import Band, Banded
 from posbias.theory.positional import DecayBias
 from posbias.theory.rollout import stream
 from posbias.theory.rollout.kernel import Row
