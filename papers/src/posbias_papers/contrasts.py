@@ -201,7 +201,7 @@ def estimates(rows: "pd.DataFrame", quantity: str) -> tuple[Numbers, dict[Settin
     if rows.empty:
         return {}, {}
     levels, unit = _levels(rows), next((name for name in rows.index.names if name in UNITS), "")
-    values = rows[quantity] if quantity in rows else rows.eval(quantity)  # eval copies every column
+    values: Any = rows[quantity] if quantity in rows else rows.eval(quantity)  # eval copies every column
     numbers: Numbers = {}
     few: dict[Setting, str] = {}
     if unit:
@@ -215,8 +215,8 @@ def estimates(rows: "pd.DataFrame", quantity: str) -> tuple[Numbers, dict[Settin
             few |= {place: f" ({counted} {unit}s)"} if several.size < units.size else {}
         return numbers, few
     values = values.dropna()
-    errors = rows.loc[values.index].get(f"{quantity}_se")
-    draws = rows.loc[values.index].get("n")
+    errors: Any = rows.loc[values.index].get(f"{quantity}_se")
+    draws: Any = rows.loc[values.index].get("n")
     if errors is None:
         return {_tuple(setting): Estimate(float(value)) for setting, value in values.items()}, few
     assert draws is not None

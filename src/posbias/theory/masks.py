@@ -508,9 +508,10 @@ def mask_of(word: str) -> Mask:
 
 def file_word(mask: Mask) -> str:
     """A mask in a file's name: causal, window9, window9+sinks2."""
-    if not getattr(mask, "word", ""):
+    word = getattr(mask, "word", "")
+    if not word:
         return mask.kind
     values = [(field.name, getattr(mask, field.name), field.default) for field in numbers_of(type(mask))]
     first = "".join(str(given) for _, given, _ in values[:1])
     others = "".join(f"+{name}{given}" for name, given, default in values[1:] if given != default)
-    return f"{mask.word}{first}{others}"
+    return f"{word}{first}{others}"
