@@ -23,9 +23,9 @@ from posbias_papers.herasimchyk2026.standing import stand_in
 from posbias_papers.records import Records
 from posbias_papers.registry import STUDIES
 from posbias_papers.statements import STATEMENTS
-from posbias_papers.statements.run import plain
+from posbias_papers.statements.run import cell_of, plain
 from posbias_papers.study import ELSEWHERE
-from posbias_papers.theorems import slug, tried_already, try_one, try_statements
+from posbias_papers.theorems import slug, tried_already, try_statements
 from posbias_papers.wu2025 import recorded
 
 FEW = {"instances": 2, "engine": InProcess()}
@@ -169,9 +169,8 @@ def test_a_statement_tried_in_a_worker_is_the_same(folder):
     afar = try_statements(folder, ["kim2026"], instances=2, engine=Processes(1))
     assert len(afar) == KIM
     for key, finding in afar.items():
-        told = try_one(key, 2)
-        assert told["as_printed"] == finding.as_printed.as_dict()
-        assert told["corrected"] == (finding.corrected and finding.corrected.as_dict())
+        cell = cell_of(key, 0, 2)
+        assert cell.to_content(cell.compute(print)) == cell.to_content(finding)
 
 
 def test_a_counterexample_is_kept(folder):
@@ -222,7 +221,7 @@ def test_statements_that_cannot_be_used_are_named_and_tried_anew(folder, spoil, 
 
 
 def test_statements_of_another_version_are_named_and_tried_anew(folder, caplog, monkeypatch):
-    monkeypatch.setattr("posbias.core.store.store.VERSION", "9.9.9")
+    monkeypatch.setattr("posbias.core.store.cells.VERSION", "9.9.9")
     told = []
     try_statements(folder, ["kim2026"], **FEW, on_event=told.append)
     assert told[-1].total == KIM

@@ -61,6 +61,6 @@ def test_the_document_has_the_numbers_on_record():
 def test_what_is_on_record_is_trained_again():
     """Two networks of ten: float32 on another machine may have other last bits, which 2,500 steps make larger."""
     stored = EXTENSIONS["designed"].recorded()[NARROW]
-    again = DesignedCell(NARROW.window, NARROW.decay).compute(2)
+    again = DesignedCell(NARROW.window, NARROW.decay).compute(networks=2)
     assert again["predicted"] == pytest.approx(stored["predicted"], abs=1e-12)
     assert again["gaps"] == pytest.approx(stored["gaps"][:2], abs=0.03)

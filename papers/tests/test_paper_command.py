@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,12 @@ from posbias.core.store import save_json
 from posbias.profiles.claims import Claim, judged
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import Evidence
-from posbias_papers import theorems
 from posbias_papers.registry import STUDIES
 from posbias_papers.reproduction import Spent
-from posbias_papers.theorems import try_statements
+from posbias_papers.statements import StatementCell
+from posbias_papers.theorems import STATEMENTS, try_statements
 
-TRY_ONE = theorems.try_one
+COMPUTE = StatementCell.compute
 POSBIAS = Path(sys.executable).with_name("posbias")
 
 
@@ -32,7 +33,9 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("command") / "results"
     with pytest.MonkeyPatch.context() as patch:
         # as if on as many instances as the commands ask for
-        patch.setattr(theorems, "try_one", lambda key, instances, **more: TRY_ONE(key, 2, **more))
+        patch.setattr(
+            StatementCell, "compute", lambda cell, on_event: COMPUTE(replace(cell, amount=2), on_event)
+        )
         try_statements(folder, instances=1000, engine=InProcess())
     claims = [
         judged(Claim("wu2025/fig3/1", "", "It rises"), (Evidence("here", Estimate(0.2, 0.01, 10)),)),
@@ -121,7 +124,7 @@ def test_a_paper_s_own_command_prints_its_claims(capsys, results, tmp_path):
     elsewhere = tmp_path / "mine"
     elsewhere.mkdir()
     shutil.copy(results / "wu2025" / "fig3.json", elsewhere)
-    shutil.copytree(results / theorems.STATEMENTS, tmp_path / theorems.STATEMENTS)
+    shutil.copytree(results / STATEMENTS, tmp_path / STATEMENTS)
     told = json.loads(answer(capsys, "wu2025", "claims", "--out", elsewhere, "--json"))
     assert {one["paper"] for one in told["claims"]} == {"wu2025"}
     assert "wu2025/fig3/1" in {one["id"] for one in told["claims"]}

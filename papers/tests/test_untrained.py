@@ -46,7 +46,7 @@ def test_another_family_is_refused_by_name():
 
 @pytest.mark.slow
 def test_an_untrained_network_ranks_positions_as_even_attention_does():
-    found = UntrainedCell("gpt2", True).compute(range(2, 4))
+    found = UntrainedCell("gpt2", True).compute(seeds=range(2, 4))
     assert np.shape(found["influence"]) == (2, 128)
     assert np.sum(found["influence"], axis=1) == pytest.approx(1.0)
     assert min(found["spearman"]) > 0.85

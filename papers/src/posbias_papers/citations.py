@@ -13,7 +13,7 @@ from typing import Any
 from posbias.core.errors import InvalidValueError, nearest
 from posbias.core.sources import BIBLIOGRAPHY, Source, cite, software, versions
 from posbias.core.spec import encode
-from posbias.core.store.header import VERSION
+from posbias.core.store import VERSION
 from posbias.theory.content import CONTENTS
 from posbias.theory.distance import RoPE
 from posbias.theory.masks import MASKS

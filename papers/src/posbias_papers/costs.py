@@ -15,8 +15,7 @@ from typing import Any
 
 from posbias.core.errors import DamagedError
 from posbias.core.memory import cores
-from posbias.core.store import save_json, undamaged
-from posbias.core.store.header import VERSION
+from posbias.core.store import VERSION, save_json, undamaged
 from posbias_papers.reproduction import Spent
 
 log = logging.getLogger("posbias.papers")

@@ -7,11 +7,7 @@ from typing import Any
 
 from posbias.core.errors import InputFileError
 from posbias.core.files import write_text
-from posbias.core.spec import fingerprint
-from posbias.core.store import Header, JsonCodec, Stored
-from posbias.core.store.header import check
-from posbias.core.store.json_files import verified
-from posbias.core.store.store import StoredCell, stored_of
+from posbias.core.store import Cell, Header, JsonCodec, Stored
 
 
 class Records:
@@ -20,24 +16,23 @@ class Records:
     def __init__(self, path: Path):
         self.path = Path(path)
 
-    def find(self, cell: StoredCell, at_least: int | None = None) -> Stored | None:
+    def find(self, cell: Cell, at_least: int | None = None) -> Stored | None:
         """What is on record of a cell, with an amount of `at_least` if that is given; None if nothing is.
 
         Raises `SchemaError` for another schema, `DamagedError` for a line that is not whole.
         """
-        line = self._lines.get((cell.kind, fingerprint(cell.specification)))
+        line = self._lines.get((cell.kind, cell.fingerprint))
         if line is None:
             return None
-        check(line, self.path, cell.kind, cell.schema)
-        header, content = verified(line, self.path)
+        header, content = _verified(line, self.path, cell.kind, cell.schema)
         if at_least is not None and (header.amount or 0) < at_least:
             return None
-        return stored_of(cell, header, content, self.path)
+        return cell.restored(header, content, self.path)
 
     def put(self, header: Header, content: Any) -> None:
         """Put a result on record, in place of an earlier one of the same cell. Raises `OutputFileError`."""
         lines = {key: json.dumps(line, ensure_ascii=False) for key, line in self._lines.items()}
-        lines[header.kind, header.fingerprint] = JsonCodec().text(header, content)[1]
+        lines[header.kind, header.fingerprint] = JsonCodec().line(header, content)
         write_text(self.path, "".join(f"{line}\n" for _, line in sorted(lines.items())))
 
     def headers(self) -> tuple[Header, ...]:
@@ -55,7 +50,14 @@ class Records:
 
 @functools.lru_cache(maxsize=8)
 def _headers(path: Path, written: int | None) -> tuple[Header, ...]:
-    return tuple(verified(line, path)[0] for line in _read(path, written).values())
+    lines = _read(path, written).values()
+    return tuple(_verified(line, path, line["posbias_kind"], line.get("schema"))[0] for line in lines)
+
+
+def _verified(line: dict[str, Any], path: Path, kind: str, schema: Any) -> tuple[Header, Any]:
+    """Header and content of a line. Raises as `JsonCodec.read`."""
+    keys = {name: held for name, held in line.items() if name != "content"}
+    return JsonCodec().verified(keys, line.get("content"), path, kind, schema)
 
 
 @functools.lru_cache(maxsize=8)

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from posbias.core.files import write_text
-from posbias.core.store import dump_json, save_json
-from posbias.core.store.header import VERSION
+from posbias.core.store import VERSION, dump_json, save_json
 from posbias.profiles.claims import Judged
 from posbias.reports.pages import Page
 from posbias_papers.sections import label

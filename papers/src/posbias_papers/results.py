@@ -10,8 +10,7 @@ from typing import Any
 
 from posbias.core.errors import InputFileError
 from posbias.core.input_files import read_mapping
-from posbias.core.store import undamaged
-from posbias.core.store.header import VERSION
+from posbias.core.store import VERSION, undamaged
 from posbias.profiles.claims import TOLD
 from posbias.profiles.evidence import VERDICTS
 

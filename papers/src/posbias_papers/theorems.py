@@ -16,10 +16,8 @@ from posbias.core.arguments import whole
 from posbias.core.errors import InputFileError
 from posbias.core.events import OnEvent
 from posbias.core.memory import cores
-from posbias.core.running import Engine, InProcess, Processes, Task, run
-from posbias.core.store import Store
-from posbias.core.store.header import Header
-from posbias.core.store.store import Stored
+from posbias.core.running import Engine, Processes
+from posbias.core.store import Store, Stored, compute
 from posbias.profiles.claims import Claim, Judged, judged, undecided
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import Above, Evidence, margin_text
@@ -125,40 +123,17 @@ def try_statements(
     `OutputFileError` when they cannot be kept.
     """
     whole("instances", instances, 1)
-    store, cells = Store(folder / STATEMENTS), _cells(papers, seed)
-    kept = {key: store.find(cell, at_least=instances) for key, cell in cells.items()}
-    missing = [key for key, stored in kept.items() if stored is None]
-
-    def keep(key: str, content: Any) -> None:
-        cell = cells[key]
-        kept[key] = store.save(
-            cell, cell.from_content(Header(cell.kind, cell.schema), content), amount=instances
-        )
-
-    def said() -> str:
-        held = sum(stored is not None for stored in kept.values())
-        return f"{held} of {len(kept)} statements are kept in {store.folder}"
-
-    options = {"instances": instances, "seed": seed}
-    tasks = {key: Task(try_one, {"key": key, **options}, key) for key in missing}
-    engine = engine or _engine(len(tasks))
-    run(tasks, keep, engine=engine, unit="statement", on_event=on_event, kept=said)
-    return {key: stored.result for key, stored in kept.items() if stored is not None}
-
-
-def try_one(key: str, instances: int, seed: int = 0, on_event: OnEvent | None = None) -> dict[str, Any]:
-    """Try one statement, as a task of an engine: the content of its cell. Raises as `verify`."""
-    from posbias_papers.statements import StatementCell, select, verify
-
-    (statement,) = select(statements_of(), [key])
-    (finding,) = verify([statement], instances=instances, seed=seed)
-    return StatementCell(statement, seed).to_content(finding)
+    cells = _cells(papers, seed, instances)
+    if engine is None and cores() > 1 and len(cells) > FEW:
+        engine = Processes(cores())
+    done = compute(cells, Store(folder / STATEMENTS), engine=engine, on_event=on_event)
+    return {cell.statement.key: stored.result for cell, stored in done.stored.items()}
 
 
 def tried_already(folder: Path, paper: str, instances: int | None = None) -> list[Stored] | None:
     """The statements of a paper as `folder` has them, tried on so many instances; None unless it has all."""
     store = Store(folder / STATEMENTS)
-    cells = _cells([paper], 0).values() if store.folder.is_dir() else ()
+    cells = _cells([paper], 0) if store.folder.is_dir() else ()
     stored = [store.find(cell, at_least=instances) for cell in cells]
     return [one for one in stored if one] if stored and all(stored) else None
 
@@ -234,15 +209,10 @@ def slug(name: str) -> str:
     return "-".join("".join(sign if sign.isalnum() or sign == "." else " " for sign in words).split())
 
 
-def _cells(papers: Sequence[str], seed: int) -> "dict[str, StatementCell]":
+def _cells(papers: Sequence[str], seed: int, amount: int | None = None) -> "list[StatementCell]":
     from posbias_papers.statements import StatementCell
 
-    return {statement.key: StatementCell(statement, seed) for statement in statements_of(papers)}
-
-
-def _engine(tasks: int) -> Engine:
-    """The cores here, unless a process each costs more than it saves."""
-    return Processes(min(cores(), tasks)) if cores() > 1 and tasks > FEW else InProcess()
+    return [StatementCell(statement, seed, amount) for statement in statements_of(papers)]
 
 
 def _why(finding: "Finding") -> str:

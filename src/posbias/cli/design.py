@@ -114,7 +114,7 @@ def _words(architecture: str, target: str) -> str:
 
 def _held(file: Path) -> dict[str, Any]:
     """What a file of an answer holds."""
-    from posbias.core.store.json_files import parse_json, undamaged
+    from posbias.core.store import parse_json, undamaged
 
     return undamaged(parse_json(file), file)
 

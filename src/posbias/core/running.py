@@ -2,9 +2,10 @@
 
 A piece (`Task`) is a function of a module with its arguments. An engine performs pieces and passes on `Event`s
 while they run, and in the end a `Result` or `Failed`; a piece that fails stops no other. What they log is logged
-again here, under the task's label.
+again here, under the task's label. Cells of a folder are computed by `posbias.core.store.compute`, which rests
+on this.
 
-    run({cell: Task(perform, {"spec": cell.spec}) for cell in missing}, save, engine=Processes(2))
+    run({key: Task(train, {"job": job}) for key, job in jobs.items()}, save, engine=Processes(2), kept=words)
 """
 
 import contextlib
@@ -19,10 +20,8 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
-from multiprocessing.connection import wait as readable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol, TypeVar
 
 from posbias.core import errors
@@ -33,7 +32,7 @@ from posbias.core.interruption import KEPT, Deferred, Pace
 from posbias.core.logs import labelled
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
-"""The environment variables that say how many threads numerical libraries use."""
+"""The environment variables that set the number of threads of numerical libraries."""
 PATIENCE = 60.0
 """Seconds that a process is given to end when it is asked to."""
 PAUSE = 0.1
@@ -82,6 +81,13 @@ class Failed:
     kind: str
     traceback: str = ""
 
+    @classmethod
+    def of(cls, error: Exception) -> "Failed":
+        """From an error that is being handled."""
+        kind, words = type(error).__name__, " ".join(str(error).split())
+        message = words if isinstance(error, PosbiasError) else f"{kind}: {words}"
+        return cls(message, kind, traceback.format_exc())
+
     def error(self) -> Exception:
         """As an error to raise: a `PosbiasError` or `MemoryError` as itself, anything else as `RuntimeError`."""
         kind = MemoryError if self.kind == "MemoryError" else getattr(errors, self.kind, RuntimeError)
@@ -95,9 +101,9 @@ class Failed:
 
 Last = Result | Failed
 """What comes last of a task, and once."""
+Message = Event | LogLine | Last
 OnMessage = Callable[[int, Event | Last], None]
 """Called, in the thread of `Engine.run`, with a task's number and its message."""
-Send = Callable[[Event | LogLine], None]
 
 
 class Engine(Protocol):
@@ -141,7 +147,7 @@ class InProcess:
 
 
 class Processes:
-    """An engine of so many processes on this machine, of one thread each.
+    """An engine of `workers` processes on this machine, of one thread each.
 
     Two processes finish two tasks in the time of one where a second thread would gain little. A process that dies
     is replaced and its task tried again `retries` times; then it fails with `WorkerError`. Raises
@@ -157,23 +163,24 @@ class Processes:
         """As `Engine` says. Raises what pickle does for a task that cannot travel, before anything runs."""
         pickle.dumps([*tasks])
         waiting = deque((number, 1) for number in range(len(tasks)))
-        workers = [_Worker() for _ in range(min(self.workers, len(tasks)))]
+        workers: list[_Worker] = []
         try:
-            while waiting or any(worker.task for worker in workers):
-                for worker in workers:
-                    if waiting and worker.task is None:
-                        worker.begin(tasks, *waiting.popleft())
-                busy = {worker.reader: worker for worker in workers if worker.task and worker.reader}
-                for ready in readable([*busy]):
+            while waiting or any(worker.busy for worker in workers):
+                workers = [worker for worker in workers if worker.busy or worker.process.is_alive()]
+                while waiting and sum(worker.busy for worker in workers) < self.workers:
+                    worker = next((worker for worker in workers if not worker.busy), None)
+                    if worker is None:
+                        workers.append(worker := _Worker())
+                    worker.begin(tasks, *waiting.popleft())
+                busy = {worker.connection: worker for worker in workers if worker.busy}
+                for ready in wait([*busy]):
                     worker = busy[ready]  # type: ignore[index]
-                    number, attempt = worker.number, worker.attempt
-                    try:
-                        for message in worker.read():
-                            deliver(tasks, on_message, number, message)
-                    except BrokenExecutor:
-                        if attempt <= self.retries:
-                            waiting.appendleft((number, attempt + 1))
-                        deliver(tasks, on_message, number, _lost(attempt, self.retries))
+                    message = worker.read()
+                    if message is None:
+                        message = _lost(worker.attempt, self.retries)
+                        if worker.attempt <= self.retries:
+                            waiting.appendleft((worker.number, worker.attempt + 1))
+                    deliver(tasks, on_message, worker.number, message)
         finally:
             _end(workers)
 
@@ -190,10 +197,10 @@ def run(
 ) -> dict[Key, Failed]:
     """Perform tasks on an engine (default: here), `keep` each result as it comes, and return those that failed.
 
-    One that fails is logged and stops no other. `on_event` hears of all of them together, in `unit`: one each, or
-    their `sizes`. A task is not done before its result is kept. Whatever stops it, what was kept stays. Raises
-    KeyboardInterrupt on Ctrl-C, saying what is `kept` and how long the rest takes, and what `keep` and the engine
-    raise.
+    One that fails is logged and stops no other. `on_event` is called with the progress of all of them together, in
+    `unit`: one each, or their `sizes`. A task is not done before its result is kept. Whatever stops it, what was
+    kept stays. Raises KeyboardInterrupt on Ctrl-C, saying what is `kept` and how long the rest takes, and what
+    `keep` and the engine raise.
     """
     keys = [*tasks]
     size = [1.0 if sizes is None else sizes[key] for key in keys]
@@ -211,15 +218,15 @@ def run(
         # what a checkpoint had is no work of this run
         first.setdefault(number, shares[number] if begun else 0.0)
         if on_event:
-            done = sum(one * share for one, share in zip(size, shares, strict=True))
+            done = sum(each * share for each, share in zip(size, shares, strict=True))
             on_event(Event(round(done, 2), sum(size), unit))
 
     try:
         (engine or InProcess()).run([*tasks.values()], on_message)
     except KeyboardInterrupt:
         parts = [*zip(size, (first.get(number, 0.0) for number in range(len(keys))), shares, strict=True)]
-        done = sum(one * (share - begun) for one, begun, share in parts)
-        left = sum(one * (1 - share) for one, _, share in parts)
+        done = sum(each * (share - begun) for each, begun, share in parts)
+        left = sum(each * (1 - share) for each, _, share in parts)
         raise KeyboardInterrupt(pace.goes_on(kept(), done, left)) from None
     return failed
 
@@ -229,12 +236,10 @@ def perform(task: Task, on_event: Callable[[Event], None]) -> Last:
     try:
         return Result(task.call(**task.arguments, on_event=on_event))
     except Exception as error:
-        kind, said = type(error).__name__, " ".join(str(error).split())
-        message = said if isinstance(error, PosbiasError) else f"{kind}: {said}"
-        return Failed(message, kind, traceback.format_exc())
+        return Failed.of(error)
 
 
-def perform_remotely(task: Task, level: int, send: Send, pause: float) -> Last:
+def perform_remotely(task: Task, level: int, send: Callable[[Event | LogLine], None], pause: float) -> Last:
     """`perform` in another process than the caller's: sends what is logged too, events every `pause` seconds."""
     last = -pause
 
@@ -254,10 +259,8 @@ def perform_remotely(task: Task, level: int, send: Send, pause: float) -> Last:
         _LOG.removeHandler(handler)
 
 
-def deliver(
-    tasks: Sequence[Task], on_message: OnMessage, number: int, message: Event | LogLine | Last
-) -> None:
-    """Log a task's words as if they were said here; anything else is for `on_message`."""
+def deliver(tasks: Sequence[Task], on_message: OnMessage, number: int, message: Message) -> None:
+    """Log a task's log records as if they were made here; anything else is for `on_message`."""
     if isinstance(message, LogLine):
         with labelled(tasks[number].label):
             logging.getLogger(message.logger).log(message.level, "%s", message.text)
@@ -277,96 +280,48 @@ def _lost(attempt: int, retries: int) -> LogLine | Failed:
 
 
 class _Worker:
-    """A pool of one process, so that one that is killed takes no other with it; messages come through a pipe."""
+    """A process that performs one task at a time; tasks and messages go through a pipe, which ends with it."""
 
     def __init__(self) -> None:
-        self.reader: Connection | None = None
-        self.task: Future[Last] | None = None
-        self.number, self.attempt = -1, 0
-        self._pool: ProcessPoolExecutor | None = None
-        self._process = 0
+        self.busy, self.number, self.attempt = False, -1, 0
+        self.connection, theirs = _SPAWN.Pipe()
+        self.process = _SPAWN.Process(target=_serve, args=(theirs,))
+        with _without_script():
+            self.process.start()
+        theirs.close()  # the process has its own: when it ends, so does what can be read
 
     def begin(self, tasks: Sequence[Task], number: int, attempt: int) -> None:
-        """Hand a task over, to a new process where there is none."""
-        self.number, self.attempt, writer = number, attempt, None
-        if self._pool is None:
-            self.reader, writer = _SPAWN.Pipe(duplex=False)
-            self._pool = ProcessPoolExecutor(1, _SPAWN, _prepare, (writer,))
+        """Send a task; a process that has just ended is noticed when its messages are read."""
+        self.busy, self.number, self.attempt = True, number, attempt
+        with contextlib.suppress(OSError):
+            self.connection.send((tasks[number], _LOG.getEffectiveLevel()))
+
+    def read(self) -> Message | None:
+        """The next message, None when the process has ended."""
         try:
-            with _without_script():
-                self.task = self._pool.submit(_work, tasks[number], _LOG.getEffectiveLevel())
-        except BrokenExecutor:  # it was ended between two tasks
-            self.close()
-            self.begin(tasks, number, attempt)
-            return
-        if writer is not None:
-            writer.close()  # the process has its own: when that ends, so does what can be read
-
-    def read(self) -> Iterator[Event | LogLine | Last]:
-        """What has come since. Raises `BrokenExecutor` when the process has ended."""
-        assert self.reader is not None
-        assert self.task is not None
-        message = None
-        with contextlib.suppress(EOFError):
-            message = self.reader.recv()
-        if isinstance(message, int):
-            self._process = message
-        elif message is not None:
-            yield message
-        else:
-            task, self.task = self.task, None
-            try:
-                result = task.result()
-            except BrokenExecutor:
-                self.close()
-                raise
-            except Exception as error:  # what cannot travel back
-                result = Failed(f"{type(error).__name__}: {error}", type(error).__name__)
-            yield result
-
-    def stop(self) -> None:
-        """Ask the process to end what it does."""
-        if self.task is not None and not self.task.done():
-            if not self._process and self.reader is not None and self.reader.poll(PATIENCE):
-                self._process = self.reader.recv()
-            self._signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """End the process whatever it does."""
-        if self.task is not None and not self.task.done():
-            self._signal(signal.SIGKILL)
-        self.close()
-
-    def close(self) -> None:
-        """Wait for the process to end, and forget it."""
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-        if self.reader is not None:
-            self.reader.close()
-        self._pool, self.reader, self._process = None, None, 0
-
-    def _signal(self, number: int) -> None:
-        if self._process:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._process, number)
+            message = self.connection.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            message = None
+        except Exception as error:  # a result that cannot be unpickled here
+            message = Failed.of(error)
+        self.busy = isinstance(message, Event | LogLine)
+        return message
 
 
 def _end(workers: Sequence[_Worker]) -> None:
-    """End workers, with time for what they want to keep; without it at a second Ctrl-C."""
+    """End workers, with time to save their state; without it at a second Ctrl-C."""
     try:
         for worker in workers:
-            with contextlib.suppress(EOFError, OSError):
-                worker.stop()
-        deadline, left = time.monotonic() + PATIENCE, [one.task for one in workers if one.task is not None]
-        while left and time.monotonic() < deadline:
-            for worker in workers:  # a process that cannot tell what it has to say does not end
-                with contextlib.suppress(Exception):  # whatever is in the pipe of one that was interrupted
-                    while worker.task in left and worker.reader is not None and worker.reader.poll():
-                        worker.reader.recv()
-            left = [*wait(left, PAUSE).not_done]
+            worker.process.terminate()
+            worker.connection.close()  # what it still sends goes nowhere, and does not hold it up
+        deadline = time.monotonic() + PATIENCE
+        for worker in workers:
+            worker.process.join(max(0.0, deadline - time.monotonic()))
     finally:
         for worker in workers:
-            worker.kill()
+            worker.process.kill()
+            worker.process.join()
 
 
 @contextlib.contextmanager
@@ -384,61 +339,41 @@ def _without_script() -> Iterator[None]:
 # --- the process's side ---------------------------------------------------------------------------------------
 
 
-@dataclass
-class _WorkerState:
-    """What a worker process knows of itself."""
-
-    writer: Connection | None = None
-    busy: bool = False
-    stopped: bool = False
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def stop(self, *_: Any) -> None:
-        self.stopped = True
-        if self.busy:
-            raise KeyboardInterrupt
-
-    def send(self, message: Any) -> None:
-        assert self.writer is not None
-        with self.lock, contextlib.suppress(OSError):  # a caller that is gone hears nothing
-            self.writer.send(message)
-
-
-_STATE = _WorkerState()
-
-
-def _prepare(writer: Connection) -> None:
-    """Begin a worker's life: one thread, deaf to Ctrl-C, which is the caller's; it ends with its caller."""
+def _serve(connection: Connection) -> None:
+    """Perform tasks until there are no more: with one thread, deaf to Ctrl-C, which is the caller's."""
     os.environ.update(dict.fromkeys(THREADS, "1"))
     os.dup2(2, 1)  # stdout is the answer's
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _STATE.stop)
-    _STATE.writer = writer
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     threading.Thread(target=_end_with_the_caller, daemon=True).start()
-    _STATE.send(os.getpid())
+    lock = threading.Lock()
+
+    def send(message: Message) -> None:
+        with lock, contextlib.suppress(OSError):  # the caller is gone
+            connection.send(message)
+
+    try:
+        while True:
+            try:
+                task, level = connection.recv()
+                last = perform_remotely(task, level, send, PAUSE)
+            except EOFError:
+                return
+            except Exception as error:  # a task that cannot be unpickled here
+                last = Failed.of(error)
+            try:
+                send(last)
+            except Exception as error:  # a result that cannot be pickled
+                send(Failed.of(error))
+    except KeyboardInterrupt:
+        os._exit(1)
 
 
 def _end_with_the_caller() -> None:
+    """Stop the task, with time to save its state, when the process that asked for it has ended."""
     caller = multiprocessing.parent_process()
     assert caller is not None
     caller.join()
-    if _STATE.busy:
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
-    deadline = time.monotonic() + PATIENCE
-    while _STATE.busy and time.monotonic() < deadline:
-        time.sleep(PAUSE)
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+    time.sleep(PATIENCE)
     os._exit(1)
-
-
-def _work(task: Task, level: int) -> Last:
-    """Perform a task in a worker process; None comes last through the pipe."""
-    _STATE.busy = True
-    try:
-        if _STATE.stopped:
-            raise KeyboardInterrupt
-        return perform_remotely(task, level, _STATE.send, PAUSE)
-    except KeyboardInterrupt:
-        os._exit(1)
-    finally:
-        _STATE.busy = False
-        _STATE.send(None)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from posbias.core.errors import InputFileError
-from posbias.core.store.json_files import parse_json, save_json, undamaged
+from posbias.core.store import parse_json, save_json, undamaged
 from posbias.designs.evolution import Costs
 from posbias.designs.space import Point
 

@@ -12,7 +12,7 @@ from posbias.core import memory
 from posbias.core.arguments import shortened
 from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.core.input_files import read_text
-from posbias.core.store.json_files import undamaged
+from posbias.core.store import undamaged
 from posbias.profiles.influence import measured_influence
 from posbias.profiles.measurements import load_measurement
 from posbias.profiles.profile import Profile

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posbias.core.errors import DamagedError
-from posbias.core.store.header import Header
-from posbias.core.store.netcdf_files import NetCDFCodec
+from posbias.core.store import Header, NetCDFCodec
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -6,17 +6,14 @@
     for claim in judge(outcome):
         print(claim)
 
-`value` says what a study is, `verbs` what its cells do, `records` how results are kept; `docs/studies.md`
+`value` says what a study is, `verbs` what its cells do, `running` computes and judges; `docs/studies.md`
 explains.
 """
 
 from posbias.profiles.claims import Judged
-from posbias.study.claimed import StatedClaim
-from posbias.study.judging import judge
-from posbias.study.records import Record, load_record
-from posbias.study.running import Outcome, StudyError, run_study, status
+from posbias.study.running import Outcome, StudyError, judge, run_study, status
 from posbias.study.tables import csv_text, rows
-from posbias.study.value import Cell, Study, read_study, study
+from posbias.study.value import Cell, StatedClaim, Study, read_study, study
 from posbias.study.verbs import VERBS, Measure, Predict, Simulate, Train
 
 __all__ = [
@@ -26,7 +23,6 @@ __all__ = [
     "Measure",
     "Outcome",
     "Predict",
-    "Record",
     "Simulate",
     "StatedClaim",
     "Study",
@@ -34,7 +30,6 @@ __all__ = [
     "Train",
     "csv_text",
     "judge",
-    "load_record",
     "read_study",
     "rows",
     "run_study",

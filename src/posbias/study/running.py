@@ -1,28 +1,41 @@
-"""Running a study: what is there is taken, the rest is given to an engine, and every result written as it comes.
+"""Running a study and judging its claims on the cells that are finished.
 
-Whatever stops a run, finished cells stay: the same call goes on from there, and loses at most what was being
-computed. A cell that fails stops no other; it is named when all the others are finished.
+    OUT/study.json                                        the study as it was last run here
+    OUT/cells/simulate-dimension16-seed0-1f0c….json       a cell
+
+What is there is taken, the rest is given to an engine, and every result written as it comes. Whatever stops a run,
+finished cells stay: the same call resumes it, and loses at most what was being computed. A cell that fails stops
+no other; it is named when all the others are finished.
+
+With two seeds or more, a number is the mean over seeds, and its error says how much it varies between them (but is
+no less than what their own errors leave of it): seeds are independent, whatever cells with the same seed share. A
+difference is taken seed by seed, for that reason. With one seed it has the error that the cell itself gives it; an
+exact number holds or fails. A claim holds where every number is surely beyond its bound (Student's t at 5 %),
+fails where one is surely on the other side, and is undecided otherwise: what a study calls too little to count is
+in its bound.
 """
 
-import logging
+import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from posbias.core.errors import PosbiasError
+import numpy as np
+
+from posbias.core.errors import InvalidValueError, PosbiasError
 from posbias.core.events import OnEvent
-from posbias.core.files import need_writable
-from posbias.core.lazy import need
-from posbias.core.running import Engine, InProcess, Task, run
-from posbias.core.store import Store
-from posbias.study.performing import perform
-from posbias.study.records import Record, check_folder, clear, save_manifest, store_of
-from posbias.study.value import Cell, Study
-from posbias.study.verbs import gpus_of
+from posbias.core.files import clear_leftovers, need_writable
+from posbias.core.running import Engine
+from posbias.core.store import Store, Stored, compute, save_json
+from posbias.core.sweeps import words_of
+from posbias.profiles.claims import Claim, Judged, judged
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.evidence import Evidence
+from posbias.study.value import Cell, StatedClaim, Study, as_dict
+from posbias.study.verbs import estimate_at
 
-log = logging.getLogger(__name__)
+MANIFEST, CELLS = "study.json", "cells"
 _NAMED = 3
 
 
@@ -34,12 +47,12 @@ class StudyError(PosbiasError):
 class Outcome:
     """A study with the records of its cells in their order, None for a cell that has none.
 
-    `computed` is how many of them this run made.
+    A record's `result` has "quantities" and "about"; `computed` is how many of them this run made.
     """
 
     study: Study
     folder: Path
-    records: tuple[Record | None, ...]
+    records: tuple[Stored | None, ...]
     computed: int = 0
 
     @property
@@ -55,12 +68,17 @@ class Outcome:
     @property
     def cost(self) -> dict[str, float]:
         """Seconds of all finished cells, of their cores, and the most bytes that any took."""
-        costs = [record.cost for record in self.records if record is not None]
+        costs = [record.header.cost for record in self.records if record is not None]
         return {
             "seconds": sum(one["seconds"] for one in costs),
             "cpu_seconds": sum(one["cpu_seconds"] for one in costs),
             "peak_memory": max((one["peak_memory"] for one in costs), default=0),
         }
+
+    def seeds(self, combination: int) -> tuple[Stored | None, ...]:
+        """The records of a combination, seed by seed."""
+        count = len(self.study.seeds)
+        return self.records[combination * count : (combination + 1) * count]
 
 
 def run_study(
@@ -73,73 +91,123 @@ def run_study(
 ) -> Outcome:
     """Compute the cells of a study that `folder` does not have, and return all of them.
 
-    `engine` does the work (default: here, one cell after another); what it does not decide is the results. `again`
-    computes every cell anew and writes beside what is there. `on_event` counts cells, in fractions. Damaged
-    files are named to the log.
+    `engine` does the work (default: here, one cell after another); it does not change the results. `again`
+    computes every cell anew in new files. `on_event` counts cells, in fractions. Damaged files are logged.
 
-    Raises `StudyError` when all others are finished, naming the cells that failed; `InputFileError` for a folder
+    Raises `StudyError` when all others are finished, naming the cells that failed; `SchemaError` for a cell's file
     of another schema version, `OutputFileError` when a result cannot be written, `MissingPackageError` before any
     cell, KeyboardInterrupt on Ctrl-C, saying what is kept; and what the engine raises.
     """
     folder = Path(folder)
-    engine = engine or InProcess()
     need_writable(folder)
-    check_folder(folder)
-    clear(folder)
-    store = store_of(folder)
-    found = _found(study, store)
-    cells = study.cells()
-    wanted = [number for number, one in enumerate(found) if again or one is None]
-    if engine.shares_disk:
-        # what is installed is installed for each of its processes
-        packages = dict.fromkeys(package for number in wanted for package in cells[number].spec.packages)
-        need(*packages, work="a cell of the study")
-    save_manifest(study, folder)
-
-    def keep(number: int, made: Mapping[str, Any]) -> None:
-        cost = made["cost"] | {"engine": type(engine).__name__}
-        stored = store.save(cells[number], made["result"], cost, versions=made["versions"])
-        found[number] = Record(**vars(stored))
-
-    failed = run(
-        {number: _task(study, cells[number]) for number in wanted},
-        keep,
-        engine=engine,
-        on_event=on_event,
-        kept=lambda: f"{sum(one is not None for one in found)} of {len(cells)} cells are kept in {folder}",
-    )
-    if failed:
-        labelled = {cells[number].label: one.message for number, one in failed.items()}
-        raise StudyError(_failures(labelled, len(cells), folder))
-    return Outcome(study, folder, tuple(found), len(wanted))
+    clear_leftovers(folder)
+    store, cells = Store(folder / CELLS), study.cells()
+    store.clear_leftovers()
+    save_json(as_dict(study), folder / MANIFEST)
+    done = compute(cells, store, engine=engine, again=again, on_event=on_event)
+    if done.failed:
+        words = [f"{cell.label}: {failed.message}" for cell, failed in done.failed.items()]
+        more = f"; and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
+        raise StudyError(
+            f"{len(words)} of {len(cells)} cells failed, the other {len(done.stored)} are kept in {folder}; "
+            f"{'; '.join(words[:_NAMED])}{more}"
+        )
+    return Outcome(study, folder, tuple(done.stored[cell] for cell in cells), len(done.new))
 
 
 def status(study: Study, folder: str | os.PathLike[str]) -> Outcome:
-    """What there is of a study in a folder; changes nothing. Damaged files are named to the log.
+    """The cells of a study that are finished in a folder; changes nothing. Damaged files are logged.
 
-    Raises `SchemaError` for a folder of another schema version.
+    Raises `SchemaError` for a cell's file of another schema version.
     """
-    folder = Path(folder)
-    check_folder(folder)
-    return Outcome(study, folder, tuple(_found(study, store_of(folder))))
+    store = Store(Path(folder) / CELLS)
+    return Outcome(study, Path(folder), tuple(store.find(cell) for cell in study.cells()))
 
 
-def _found(study: Study, store: Store) -> list[Record | None]:
-    """The record of every cell."""
-    found = [store.find(cell) for cell in study.cells()]
-    return [None if stored is None else Record(**vars(stored)) for stored in found]
+def judge(outcome: Outcome) -> list[Judged]:
+    """The study's claims on the cells that are finished; a claim about one that is not is undecided.
+
+    What a claim is about and its bound are in `Judged.more`.
+    """
+    return [_judged(claim, outcome) for claim in outcome.study.claims]
 
 
-def _task(study: Study, cell: Cell) -> Task:
-    arguments = {"spec": cell.mapping, "seed": cell.seed, "cores": study.cores}
-    gpus = gpus_of(cell.spec) if study.gpus is None else study.gpus
-    return Task(perform, arguments, cell.label, study.cores, gpus)
+def _judged(stated: StatedClaim, outcome: Outcome) -> Judged:
+    evidence = [
+        Evidence(_where(outcome, one, other), number, flaw)
+        for one, other in stated.pairs(outcome.study.combinations)
+        for number, flaw in _numbers(stated.quantity, outcome, one, other)
+    ]
+    claim = Claim("", outcome.study.name, stated.claim, test=stated.test, provenance="ours")
+    verdict = judged(claim, evidence)
+    more = {"quantity": stated.quantity, "bound": list(stated.bound)}
+    return replace(verdict, why=_why(stated, verdict), more=more)
 
 
-def _failures(failed: Mapping[str, str], count: int, folder: Path) -> str:
-    named = [f"{label}: {message}" for label, message in list(failed.items())[:_NAMED]]
-    more = f"; and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
-    rest = (
-        f"the other {count - len(failed)} are kept in {folder}" if count > len(failed) else "none is finished"
-    )
-    return f"{len(failed)} of {count} cells failed, {rest}; {'; '.join(named)}{more}"
+def _why(stated: StatedClaim, claim: Judged) -> str:
+    """'0.6312 ± 0.0004 where model.dimension = 16, above 0.5 claimed'."""
+    deciding, count = claim.deciding, len(claim.evidence)
+    if deciding.flaw:
+        return f"{deciding.where}: {deciding.flaw}"
+    kind, bound = stated.bound
+    tolerance = f" within {stated.tolerance:g}" if stated.tolerance else ""
+    held = sum(piece.verdict(count) == "holds" for piece in claim.evidence)
+    shares = f"{held} of {count} hold; " if count > 1 else ""
+    return f"{shares}{claim.estimate} where {deciding.where}, {kind} {bound:g}{tolerance} claimed"
+
+
+def combined(values: Sequence[Estimate]) -> Estimate:
+    """One number from those of all seeds: their mean with its error; of one seed, that seed's own.
+
+    The error is that between seeds, but no less than their own errors make it: a few seeds may agree by chance.
+    An exact number that is the same for all is exact.
+    """
+    numbers = np.array([one.value for one in values])
+    if len(values) == 1 or (all(one.exact for one in values) and (numbers == numbers[0]).all()):
+        return values[0]
+    estimate = Estimate.of_mean(numbers)
+    own = math.sqrt(sum(one.se**2 for one in values if math.isfinite(one.se))) / len(values)
+    return Estimate(estimate.value, max(estimate.se, own), estimate.n)
+
+
+def _numbers(quantity: str, outcome: Outcome, one: int, other: int | None) -> list[tuple[Estimate, str]]:
+    """The number of a combination, or the difference of two, and why it decides nothing.
+
+    Exact numbers that differ from seed to seed are one each: a single counterexample refutes.
+    """
+    records = [outcome.seeds(place) for place in (one, other) if place is not None]
+    if any(record is None for seeds in records for record in seeds):
+        return [(Estimate(math.nan), "not finished")]
+    try:
+        mine, *theirs = [
+            [estimate_at(record.result["quantities"], quantity) for record in seeds if record is not None]
+            for seeds in records
+        ]
+    except InvalidValueError as error:
+        return [(Estimate(math.nan), str(error))]
+    if theirs:
+        mine = [_difference(a, b) for a, b in zip(mine, *theirs, strict=True)]
+    apart = len({number.value for number in mine}) > 1 and all(number.exact for number in mine)
+    return [(number, _flaw(number)) for number in (mine if apart else [combined(mine)])]
+
+
+def _flaw(number: Estimate) -> str:
+    if not math.isfinite(number.value):
+        return "not defined there"
+    return "" if number.known else "its error is not known with one seed, two needed"
+
+
+def _difference(a: Estimate, b: Estimate) -> Estimate:
+    """The difference of two numbers of one seed, on the fewer draws."""
+    drawn = [number.n for number in (a, b) if number.n is not None]
+    return Estimate(a.value - b.value, math.hypot(a.se, b.se), min(drawn) if drawn else None)
+
+
+def _where(outcome: Outcome, one: int, other: int | None) -> str:
+    combinations: Sequence[tuple[Mapping[str, object], object]] = outcome.study.combinations
+    chosen = combinations[one][0]
+    words = words_of(chosen) or outcome.study.name
+    if other is None:
+        return words
+    differs = {path: given for path, given in combinations[other][0].items() if chosen.get(path) != given}
+    return f"{words} minus {words_of(differs)}"

@@ -9,12 +9,11 @@ from posbias.core.errors import InvalidValueError
 from posbias.core.store import dump_json
 from posbias.core.sweeps import words_of
 from posbias.profiles.estimate import Estimate
-from posbias.study.judging import combined, records_of
-from posbias.study.quantities import SINGLE, check_place, estimate_at, estimates_of
-from posbias.study.running import Outcome
+from posbias.study.running import Outcome, combined
+from posbias.study.verbs import SINGLE, check_place, estimate_at, estimates_of
 
 WIDEST = 8
-"""The most quantities that a table of cells shows, beside those that claims are about."""
+"""The most quantities that a table of cells shows, apart from those that claims are about."""
 
 
 @dataclass(frozen=True)
@@ -37,39 +36,30 @@ def rows(outcome: Outcome) -> list[dict[str, Any]]:
             continue
         about = {"fingerprint": cell.fingerprint, "kind": cell.spec.kind}
         about |= {path: cell.chosen.get(path) for path in outcome.study.axes} | {"seed": cell.seed}
-        for name, quantity in record.quantities.items():
+        for name, quantity in record.result["quantities"].items():
             listed = isinstance(quantity["value"], list)
             for index, number in enumerate(estimates_of(quantity)):
                 place = {"quantity": name, "index": index if listed else None}
-                found = {
-                    "value": _known(number.value),
-                    "se": None if number.exact else _known(number.se),
-                    "n": quantity["n"],
-                }
-                made.append(about | place | found)
+                se = None if number.exact or not math.isfinite(number.se) else number.se
+                found = {"value": number.value if math.isfinite(number.value) else None, "se": se}
+                made.append(about | place | found | {"n": quantity["n"]})
     return made
 
 
 def csv_text(outcome: Outcome) -> str:
     """`rows` as CSV with a head; numbers in full, lists and tables as JSON, what is missing empty."""
-    columns = ["fingerprint", "kind", *outcome.study.axes, *("seed", "quantity", "index", "value", "se", "n")]
-    return as_csv(rows(outcome), columns)
-
-
-def as_csv(records: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
-    """Records as CSV with a head, by default of every key; lists and tables as JSON, what is missing empty."""
     import pandas as pd
 
+    columns = ["fingerprint", "kind", *outcome.study.axes, *("seed", "quantity", "index", "value", "se", "n")]
     plain = [
         {
-            name: dump_json(held) if isinstance(held, list | tuple | Mapping) else held
-            for name, held in row.items()
+            key: dump_json(held) if isinstance(held, list | tuple | Mapping) else held
+            for key, held in row.items()
         }
-        for row in records
+        for row in rows(outcome)
     ]
-    return pd.DataFrame(plain, columns=pd.Index(columns) if columns else None, dtype=object).to_csv(
-        index=False, lineterminator="\n"
-    )
+    table = pd.DataFrame(plain, columns=pd.Index(columns), dtype=object)
+    return table.to_csv(index=False, lineterminator="\n")
 
 
 def columns(outcome: Outcome, wanted: Sequence[str] = ()) -> list[str]:
@@ -97,10 +87,11 @@ def summary(outcome: Outcome, wanted: Sequence[str] = ()) -> tuple[list[str], li
     shown = columns(outcome, wanted)
     axes, table = outcome.study.axes, []
     for place, (chosen, _) in enumerate(outcome.study.combinations):
-        records = records_of(outcome, place)
+        records = outcome.seeds(place)
         done = sum(record is not None for record in records)
-        told = [_told(outcome, place, name) for name in shown]
-        table.append([*(_word(chosen.get(path)) for path in axes), f"{done} of {len(records)}", *told])
+        numbers = [_combined(outcome, place, name) for name in shown]
+        cells = ["–" if number is None else str(number) for number in numbers]
+        table.append([*(_word(chosen.get(path)) for path in axes), f"{done} of {len(records)}", *cells])
     return [*axes, "cells", *shown], table
 
 
@@ -114,7 +105,7 @@ def lines(outcome: Outcome, quantity: str) -> tuple[str, list[Line]]:
     _check(quantity, [verb for _, verb in study.combinations])
     axis = next((path for path in study.axes if _numeric(outcome, path)), None)
     if axis is None:
-        raise InvalidValueError("plot: no axis of the sweep has numbers, one needed to draw over")
+        raise InvalidValueError("plot: expected an axis of numbers to draw over, got none")
     points: dict[str, list[tuple[float, Estimate]]] = {}
     for place, (chosen, _) in enumerate(study.combinations):
         number = _combined(outcome, place, quantity)
@@ -123,7 +114,7 @@ def lines(outcome: Outcome, quantity: str) -> tuple[str, list[Line]]:
         label = words_of({path: given for path, given in chosen.items() if path != axis})
         points.setdefault(label, []).append((float(chosen[axis]), number))
     if not points:
-        raise InvalidValueError(f"plot: no finished cell has {quantity}, at least one needed")
+        raise InvalidValueError(f"plot: expected a finished cell that has {quantity}, got none")
     made = []
     for label, those in points.items():
         x, numbers = zip(*sorted(those, key=lambda one: one[0]), strict=True)
@@ -147,18 +138,13 @@ def _check(place: str, verbs: Sequence[Any]) -> None:
 def _combined(outcome: Outcome, combination: int, quantity: str) -> Estimate | None:
     """A combination's number over its finished cells."""
     found = []
-    for record in records_of(outcome, combination):
+    for record in outcome.seeds(combination):
         if record is not None:
             try:
-                found.append(estimate_at(record.quantities, quantity))
+                found.append(estimate_at(record.result["quantities"], quantity))
             except InvalidValueError:
                 return None
     return combined(found) if found else None
-
-
-def _told(outcome: Outcome, combination: int, quantity: str) -> str:
-    number = _combined(outcome, combination, quantity)
-    return "–" if number is None else str(number)
 
 
 def _numeric(outcome: Outcome, path: str) -> bool:
@@ -170,7 +156,3 @@ def _word(given: Any) -> str:
     if isinstance(given, Mapping):
         return str(given.get("kind", "")) or dump_json(given)
     return "–" if given is None else str(given)
-
-
-def _known(number: float) -> float | None:
-    return number if math.isfinite(number) else None

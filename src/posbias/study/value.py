@@ -6,56 +6,170 @@
     [sweep]
     model.dimension = [16, 64, 256]
     [[claims]]
-    claim = "At d = 16 the second layer favours recent keys"
+    claim = "The second layer's recency is weaker at d = 64 than at d = 16"
     quantity = "recency_probability.1"
     of = {"model.dimension" = 16}
-    above = 0.5
+    than = {"model.dimension" = 64}
+    above = 0.0
 
-A cell is one combination of the sweep with one seed. What it is called is decided by what it does alone: neither
-the study's name nor its claims nor the other cells change its fingerprint.
+A cell is one combination of the sweep with one seed; neither the study's name nor its claims nor the other cells
+change its fingerprint. A claim is about the combinations that have the values `of`, and holds if it holds for
+each. With `than` it is about differences: each combination of `of` minus the one of `than` that agrees with it in
+everything that neither names.
 """
 
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, FiniteFloat
 
-from posbias.core import sweeps
-from posbias.core.errors import InvalidValueError, PosbiasError
-from posbias.core.spec import Count, NaturalNumber, NonNegative, decode, encode, fingerprint, value
-from posbias.core.store import Header, JsonCodec
-from posbias.study.claimed import StatedClaim
-from posbias.study.verbs import class_of, decode_verb, known_paths
+from posbias.core import store, sweeps
+from posbias.core.errors import InvalidValueError, PosbiasError, nearest
+from posbias.core.events import OnEvent
+from posbias.core.spec import Count, NaturalNumber, NonNegative, decode, encode, value
+from posbias.core.store import Header
+from posbias.profiles.evidence import Above, Below, Near, Test
+from posbias.study.verbs import check_place, class_of, decode_verb, known_paths
 
-Seeds = Annotated[
-    tuple[NaturalNumber, ...],
-    Field(min_length=1),
-    BeforeValidator(lambda given: tuple(given) if isinstance(given, list) else given),
-]
-Tables = Annotated[
-    tuple[Mapping[str, Any], ...],
-    BeforeValidator(lambda given: tuple(given) if isinstance(given, list) else given),
-]
+BOUNDS = ("above", "below", "equals")
+Combinations = Sequence[tuple[Mapping[str, Any], Any]]
+"""What each combination of a study chooses, and the verb that it makes."""
+_AS_TUPLE = BeforeValidator(lambda given: tuple(given) if isinstance(given, list) else given)
+_ROUNDING = 1e-12
 _LONGEST = 60
 
 
+@value
+class StatedClaim:
+    """A sentence about a `quantity` ("name", or "name.0" for one of a list) of some cells, and its bound.
+
+    Exactly one of `above`, `below` (both strict) and `equals` is given, the last up to `tolerance`. Raises
+    `InvalidValueError` otherwise.
+    """
+
+    claim: str
+    quantity: str
+    of: Mapping[str, Any] = Field(default_factory=dict)
+    than: Mapping[str, Any] | None = None
+    above: FiniteFloat | None = None
+    below: FiniteFloat | None = None
+    equals: FiniteFloat | None = None
+    tolerance: NonNegative | None = None
+
+    def __post_init__(self):
+        given = [name for name in BOUNDS if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise InvalidValueError(
+                f"{self.claim!r}: expected one of {', '.join(BOUNDS)}, got {' and '.join(given) or 'none'}"
+            )
+        if self.tolerance is not None and self.equals is None:
+            raise InvalidValueError(f"tolerance: expected with equals alone, got it with {given[0]}")
+
+    @property
+    def bound(self) -> tuple[str, float]:
+        """'above', 'below' or 'equals', and the number."""
+        return next((name, float(getattr(self, name))) for name in BOUNDS if getattr(self, name) is not None)
+
+    @property
+    def test(self) -> Test:
+        """The same as a test. A study's bound is its own: on its wrong side is wrong, whatever the unit."""
+        kind, bound = self.bound
+        if kind == "equals":
+            return Near(bound, (self.tolerance or 0.0) + _ROUNDING * max(1.0, abs(bound)))
+        return Above(bound, least=0.0) if kind == "above" else Below(bound, least=0.0)
+
+    def check(self, combinations: Combinations) -> None:
+        """Raise `InvalidValueError` if there are no such cells, or its cells no such quantity."""
+        try:
+            for number in {
+                number for pair in self.pairs(combinations) for number in pair if number is not None
+            }:
+                check_place(combinations[number][1].lengths, self.quantity)
+        except InvalidValueError as error:
+            raise InvalidValueError(f"claim {self.claim!r}: {error}") from None
+
+    def pairs(self, combinations: Combinations) -> list[tuple[int, int | None]]:
+        """Numbers of the combinations that the claim is about, each with that of the one to subtract, or None.
+
+        Raises `InvalidValueError` for none.
+        """
+        ones = _selected(combinations, self.of, "of")
+        if self.than is None:
+            return [(one, None) for one in ones]
+        others = _selected(combinations, self.than, "than")
+        named = {path for path, _ in (*sweeps.leaves(self.of), *sweeps.leaves(self.than))}
+        rest = [
+            {path: json.dumps(held, default=str) for path, held in chosen.items() if path not in named}
+            for chosen, _ in combinations
+        ]
+        found: list[tuple[int, int | None]] = [
+            (one, other) for one in ones for other in others if one != other and rest[one] == rest[other]
+        ]
+        if not found:
+            raise InvalidValueError(
+                f"than: expected cells that agree with those of {dict(self.of)!r} in all else, "
+                f"got {dict(self.than)!r}"
+            )
+        return found
+
+
+def _selected(combinations: Combinations, wanted: Mapping[str, Any], key: str) -> list[int]:
+    """The numbers of the combinations that have some values. Raises `InvalidValueError` for none."""
+    found = list(range(len(combinations)))
+    for path, given in sweeps.leaves(wanted):
+        held = {number: _values(combinations[number], path) for number in range(len(combinations))}
+        # as JSON has it: 16 is 16.0, but true is not 1
+        found = [
+            number
+            for number in found
+            if any(one == given and isinstance(one, bool) == isinstance(given, bool) for one in held[number])
+        ]
+        if not found:
+            there = ", ".join(dict.fromkeys(repr(one) for values in held.values() for one in values))
+            axes = {axis for chosen, _ in combinations for axis in chosen}
+            raise InvalidValueError(
+                f"{key}.{path}: expected one of {there}, got {given!r}"
+                if there
+                else f"{key}: expected a path of the cells, got {path!r}{nearest(path, axes)}"
+            )
+    return found
+
+
+def _values(combination: tuple[Mapping[str, Any], Any], path: str) -> list[Any]:
+    """What a combination chose at a path, and what its verb has there."""
+    chosen, verb = combination
+    return ([chosen[path]] if path in chosen else []) + sweeps.values_at(encode(verb), path)
+
+
 @dataclass(frozen=True, eq=False)
-class Cell:
-    """One combination of a study with one seed: the verb it performs, and what the sweep chose for it."""
+class Cell(store.Cell):
+    """One combination of a study with one seed: the verb it performs, and what the sweep chose for it.
+
+    Its result has "quantities" and "about" (`posbias.study.verbs`).
+    """
 
     spec: Any
     seed: int
     chosen: Mapping[str, Any]
+    cores: int = 1
+    gpus: float = 0.0
 
     kind = "study_cell"
     schema = 2
-    codec = JsonCodec()
+
+    def __reduce__(self) -> Any:  # as a file has it: a verb may name code
+        return _cell, (self.mapping, self.seed, dict(self.chosen), self.cores, self.gpus)
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Those of its verb."""
+        return self.spec.packages
 
     @cached_property
     def mapping(self) -> dict[str, Any]:
@@ -66,11 +180,6 @@ class Cell:
     def specification(self) -> dict[str, Any]:
         """What decides the result: the spec and the seed."""
         return {"spec": self.mapping, "seed": self.seed}
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Sixteen hexadecimal digits of the specification, equal for equal ones in any order of keys."""
-        return fingerprint(self.specification)
 
     @property
     def label(self) -> str:
@@ -85,13 +194,26 @@ class Cell:
         text = re.sub(r"[^A-Za-z0-9.+=_-]+", "", "-".join([*words, f"seed{self.seed}"]))
         return text[:_LONGEST].rstrip(".-")
 
-    def to_content(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What was found, as `performing.perform` returns it: "quantities" and "about"."""
-        return result
+    def compute(self, on_event: OnEvent) -> dict[str, Any]:
+        """Perform the verb. Raises what its own functions raise."""
+        quantities, about = self.spec.perform(self.seed, self.cores, on_event)
+        return {"quantities": quantities, "about": about}
 
     def from_content(self, header: Header, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The same. Raises KeyError where one is missing."""
+        """The result. Raises KeyError where a part is missing."""
         return {name: content[name] for name in ("quantities", "about")}
+
+
+def _cell(mapping: Mapping[str, Any], *rest: Any) -> Cell:
+    return Cell(decode_verb(mapping), *rest)
+
+
+def _short(given: Any) -> str:
+    if isinstance(given, Mapping):
+        return str(given.get("kind", ""))
+    if isinstance(given, str):
+        return f"={Path(given).name}"
+    return f"{given:g}" if isinstance(given, float) else str(given)
 
 
 @value
@@ -108,21 +230,27 @@ class Study:
     question: str
     base: Mapping[str, Any]
     sweep: Mapping[str, Any] = Field(default_factory=dict)
-    seeds: Seeds = (0,)
+    seeds: Annotated[tuple[NaturalNumber, ...], Field(min_length=1), _AS_TUPLE] = (0,)
     claims: tuple[StatedClaim, ...] = ()
-    explicit: Tables = ()
+    explicit: Annotated[tuple[Mapping[str, Any], ...], _AS_TUPLE] = ()
     name: str = "study"
     cores: Count = 1
     gpus: NonNegative | None = None
 
     def __post_init__(self):
         if not self.question.strip():
-            raise InvalidValueError("question: '' given, a sentence needed")
+            raise InvalidValueError("question: expected a sentence, got ''")
         if len(set(self.seeds)) < len(self.seeds):
-            raise InvalidValueError(f"seeds: {list(self.seeds)} given, different ones needed")
+            raise InvalidValueError(f"seeds: expected different ones, got {list(self.seeds)}")
         if self.sweep and self.explicit:
-            raise InvalidValueError("cells: given beside a sweep, one of the two needed")
-        self.cells()
+            raise InvalidValueError("cells: expected either cells or a sweep, got both")
+        for chosen, verb in self.combinations:
+            if not verb.draws and len(self.seeds) > 1:
+                where = f" (where {sweeps.words_of(chosen)})" if chosen and self.explicit else ""
+                count = len(self.seeds)
+                raise InvalidValueError(
+                    f"seeds: expected one, as {verb.kind} draws nothing, got {count}{where}"
+                )
         for claim in self.claims:
             claim.check(self.combinations)
 
@@ -131,8 +259,7 @@ class Study:
         """What each combination chooses, and the verb that it makes. Raises as the study does."""
         if self.explicit:
             chosen = [dict(sweeps.leaves(table)) for table in self.explicit]
-            listed = [(one, sweeps.with_values(self.base, one)) for one in chosen]
-            where = "cells"
+            listed, where = [(one, sweeps.with_values(self.base, one)) for one in chosen], "cells"
         else:
             known = known_paths(class_of(self.base))
             listed, where = sweeps.expand(self.base, self.sweep, known), "sweep"
@@ -144,13 +271,11 @@ class Study:
 
     @cached_property
     def _cells(self) -> tuple[Cell, ...]:
-        for chosen, verb in self.combinations:
-            if not verb.draws and len(self.seeds) > 1:
-                where = f" (where {sweeps.words_of(chosen)})" if chosen and self.explicit else ""
-                raise InvalidValueError(
-                    f"seeds: {len(self.seeds)} given, one needed: {verb.kind} draws nothing{where}"
-                )
-        return tuple(Cell(verb, seed, chosen) for chosen, verb in self.combinations for seed in self.seeds)
+        return tuple(
+            Cell(verb, seed, chosen, self.cores, _gpus(verb) if self.gpus is None else self.gpus)
+            for chosen, verb in self.combinations
+            for seed in self.seeds
+        )
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -187,7 +312,7 @@ def study_of(data: Mapping[str, Any], name: str = "study") -> Study:
         raise InvalidValueError("unknown key 'explicit'; did you mean 'cells'?")
     keys = {"name": name} | {("explicit" if key == "cells" else key): given for key, given in data.items()}
     if isinstance(keys.get("sweep"), list):
-        raise InvalidValueError(f"sweep: {keys['sweep']!r} given, a table of paths with lists needed")
+        raise InvalidValueError(f"sweep: expected a table of paths with lists, got {keys['sweep']!r}")
     return decode(Study, keys)
 
 
@@ -197,16 +322,13 @@ def as_dict(given: Study) -> dict[str, Any]:
     return {key: held for key, held in data.items() if held not in (None, {}, [])}
 
 
+def _gpus(verb: Any) -> float:
+    """How many GPUs a cell takes: one for what runs on CUDA."""
+    return float(getattr(verb, "device", "cpu").startswith("cuda"))
+
+
 def _key(verb: Any) -> str:
     return json.dumps(encode(verb), sort_keys=True)
-
-
-def _short(given: Any) -> str:
-    if isinstance(given, Mapping):
-        return str(given.get("kind", ""))
-    if isinstance(given, str):
-        return f"={Path(given).name}"
-    return f"{given:g}" if isinstance(given, float) else str(given)
 
 
 def _without(data: Any, steps: list[str]) -> Any:

@@ -1,44 +1,139 @@
-"""What a cell of a study does: one value class per verb, told apart by `kind`.
+"""What a cell of a study does: one value class per verb, told apart by `kind`; and what it finds, as quantities.
 
     Simulate(RecencyModel(dimension=16), samples=200_000)
     decode_verb({"kind": "simulate", "model": {"dimension": 16}})        # as a file has it
 
-A verb says which quantities it finds before it is performed (`lengths`); `performing` finds them from a seed.
-Nothing heavy is loaded for making one, but that a training is checked by torch's own side. A further verb is a
-class like these with a method `perform(seed, cores, on_event)`, named by an entry point `posbias.verbs`.
+A quantity is a number or a list of numbers with standard errors, in JSON's terms:
+
+    {"lost": {"value": 0.0, "se": null, "n": null},                              a number, exact
+     "recency_probability": {"value": [0.5, 0.63], "se": [1e-4, 2e-4], "n": 1000000}}    a list, by layer
+
+`se` is null where nothing is drawn, or where one draw says nothing about its error; `n` is the number of
+independent draws, null where the numbers are exact. A value that is not defined is null.
+
+A verb says which quantities it finds before it is performed (`lengths`); `perform` finds them from a seed, on as
+many threads as its study gives every cell, so that results do not depend on where they are computed, beyond what
+torch's own kernels do. Nothing heavy is loaded for making a verb, but that a training is checked by torch's own
+side. Another package brings a class like these by an entry point `posbias.verbs`.
 """
 
 import dataclasses
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
 from pydantic import BeforeValidator, Field
 
 from posbias.core import plugins
-from posbias.core.arguments import shortened
+from posbias.core.arguments import position, shortened
 from posbias.core.errors import InvalidValueError, nearest
+from posbias.core.events import OnEvent
 from posbias.core.spec import Count, decode, encode, tag, value
 from posbias.core.sweeps import paths
+from posbias.core.threads import torch_threads
+from posbias.profiles.estimate import Estimate
 from posbias.simulation.model import RecencyModel
-from posbias.study.quantities import SINGLE, Lengths, Quantities
 from posbias.theory.architecture import Architecture
 from posbias.theory.mixing import Mixing
 
+if TYPE_CHECKING:
+    from posbias.profiles.profile import Profile
+
+Quantity = dict[str, Any]
+Quantities = dict[str, Quantity]
 Found = tuple[Quantities, dict[str, Any]]
 """Quantities, and what else is worth keeping: words, checksums, a counterexample."""
-
-SHAPE = (
-    *("first_mass", "last_mass", "trough", "trough_depth", "ratio_first", "ratio_middle", "ratio_last"),
-    *("effective_range", "entropy", "favours_first", "favours_last"),
-)
+Lengths = Mapping[str, int | None]
+"""Name → how many numbers a quantity lists, `SINGLE` for one that is no list, None where that is not known yet."""
+SINGLE = -1
+_PLACE = re.compile(r"(?P<name>\w+)(\.(?P<index>-?\d+))?")
+_SUMMARY = ("first_mass", "last_mass", "trough", "trough_depth", "effective_range", "entropy")
+_RATIOS = ("ratio_first", "ratio_middle", "ratio_last")
+SHAPE = (*_SUMMARY, *_RATIOS, "favours_first", "favours_last")
 """The statistics of a profile (`Summary`) that are quantities, and whether an end is favoured."""
 
 
-def _texts(given: Any) -> Any:
-    if isinstance(given, str):
-        return (given,)
-    return tuple(given) if isinstance(given, list) else given
+def quantity(value: Any, se: Any = None, n: int | None = None) -> Quantity:
+    """A quantity from a number or an array of them; what is not finite becomes null."""
+    return {"value": _plain(value), "se": None if se is None else _plain(se), "n": n}
+
+
+def estimated(estimates: Estimate | Sequence[Estimate]) -> Quantity:
+    """A quantity from an estimate, or a list from several of equally many draws."""
+    if isinstance(estimates, Estimate):
+        return quantity(estimates.value, estimates.se, estimates.n)
+    return quantity([one.value for one in estimates], [one.se for one in estimates], estimates[0].n)
+
+
+def estimates_of(held: Quantity) -> list[Estimate]:
+    """A quantity's numbers, one for a quantity that is no list; a value that is not defined is NaN."""
+    values, errors, draws = held["value"], held["se"], held["n"] or None
+    values = values if isinstance(values, list) else [values]
+    errors = errors if isinstance(errors, list) else [errors] * len(values)
+    return [
+        Estimate(_number(value), 0.0 if draws is None else _number(se), draws)
+        for value, se in zip(values, errors, strict=True)
+    ]
+
+
+def estimate_at(quantities: Quantities, place: str) -> Estimate:
+    """The number called `name` or `name.index` (from 0; negative from the end). Raises as `check_place`."""
+    values = {name: held["value"] for name, held in quantities.items()}
+    lengths = {name: len(held) if isinstance(held, list) else SINGLE for name, held in values.items()}
+    name, index = check_place(lengths, place)
+    return estimates_of(quantities[name])[index or 0]
+
+
+def check_place(lengths: Lengths, place: str) -> tuple[str, int | None]:
+    """A quantity's name and index from 'name' or 'name.index'.
+
+    Raises `InvalidValueError` for a name that is not there (naming the nearest), and for an index that is missing,
+    too many, or out of range.
+    """
+    found = _PLACE.fullmatch(place)
+    name = found["name"] if found else place
+    if found is None or name not in lengths:
+        names = ", ".join(lengths)
+        raise InvalidValueError(
+            f"quantity: expected one of {names}, got {shortened(place)}{nearest(name, lengths)}"
+        )
+    length, index = lengths[name], None if found["index"] is None else int(found["index"])
+    expected = ""
+    if length == SINGLE and index is not None:
+        expected = f"{name} without an index, as it is one number"
+    elif length != SINGLE and index is None:
+        expected = f"an index, such as {name}.0, as it is a list"
+    elif length not in (SINGLE, None) and not -length <= (index or 0) < length:
+        expected = f"an index from {-length} to {length - 1}"
+    if expected:
+        raise InvalidValueError(f"quantity: expected {expected}, got {shortened(place)}")
+    return name, index
+
+
+def _number(given: float | None) -> float:
+    return math.nan if given is None else float(given)
+
+
+def _plain(given: Any) -> Any:
+    if hasattr(given, "tolist"):
+        given = given.tolist()
+    if isinstance(given, list | tuple):
+        return [_plain(one) for one in given]
+    return float(given) if math.isfinite(given) else None
+
+
+def shape(profile: "Profile") -> Quantities:
+    """The statistics of a profile, as exact numbers."""
+    summary = profile.summary
+    numbers = {name: getattr(summary, name) for name in _SUMMARY}
+    numbers |= dict(zip(_RATIOS, summary.ratio, strict=True))
+    for end, alone in (("first", "primacy"), ("last", "recency")):
+        numbers[f"favours_{end}"] = math.nan if summary.verdict is None else summary.verdict in ("U", alone)
+    return {name: quantity(number) for name, number in numbers.items()}
 
 
 @value
@@ -60,11 +155,7 @@ class Predict:
     draws = False
 
     def __post_init__(self):
-        if not -self.tokens <= self.query < self.tokens:
-            raise InvalidValueError(
-                f"query: {self.query} given, a position from {-self.tokens} to {self.tokens - 1} needed for "
-                f"{self.tokens} tokens"
-            )
+        position("query", self.query, self.tokens)
         if self.mixing is not None:
             self.mixing.values(self.architecture.depth)
 
@@ -72,6 +163,18 @@ class Predict:
     def lengths(self) -> Lengths:
         """The profile by position, and its statistics."""
         return dict.fromkeys((*SHAPE, "lost"), SINGLE) | {"profile": self.tokens}
+
+    def perform(self, seed: int, cores: int, on_event: OnEvent) -> Found:
+        """The predicted profile and its statistics; nothing is drawn."""
+        from posbias.theory.rollout.dispatch import influence
+
+        architecture = self.architecture
+        if self.mixing is not None:
+            architecture = replace(architecture, mixing=self.mixing)
+        profile = influence(architecture, self.tokens, self.query, threads=cores)
+        found = shape(profile) | {"lost": quantity(profile.missing_mass), "profile": quantity(profile.mass)}
+        about = {name: profile.attrs[name] for name in ("assumptions", "exact", "method")}
+        return found, {"verdict": profile.summary.verdict} | about
 
 
 @value
@@ -92,17 +195,34 @@ class Simulate:
     def __post_init__(self):
         if self.model.tokens < 3:
             raise InvalidValueError(
-                f"model.tokens: {self.model.tokens} given, at least 3 needed for a recency probability"
+                f"model.tokens: expected at least 3 for a recency probability, got {self.model.tokens}"
             )
 
     @property
     def lengths(self) -> Lengths:
         """Probabilities by layer, what the last layer does by distance and by key."""
-        layers = dict.fromkeys(
-            ("recency_probability", "plain_recency_probability", "least_step"), self.model.depth
-        )
-        keys = dict.fromkeys(("last_scores", "last_attention"), self.model.tokens)
-        return {**layers, "recency_by_distance": self.model.tokens - 2, **keys}
+        depth, tokens = self.model.depth, self.model.tokens
+        layers = dict.fromkeys(("recency_probability", "plain_recency_probability", "least_step"), depth)
+        keys = dict.fromkeys(("last_scores", "last_attention"), tokens)
+        return {**layers, "recency_by_distance": tokens - 2, **keys}
+
+    def perform(self, seed: int, cores: int, on_event: OnEvent) -> Found:
+        """Recency probabilities by layer, and the mean scores and attention of the last layer's last query."""
+        from posbias.simulation import simulate_recency
+
+        result = simulate_recency(self.model, self.samples, seed=seed, threads=cores, on_event=on_event)
+        recency = result.exhibits_recency()
+        last, count = self.model.tokens - 1, result.samples
+        distance, scores, attention = result.by_distance, result.mean_scores, result.mean_attention
+        found = {
+            "recency_probability": estimated(result.recency_probability),
+            "plain_recency_probability": estimated(result.plain_recency_probability),
+            "least_step": estimated([one.least for one in recency]),
+            "recency_by_distance": quantity(distance.value[-1, 1:last], distance.se[-1, 1:last], count),
+            "last_scores": quantity(scores.value[-1, last], scores.se[-1, last], count),
+            "last_attention": quantity(attention.value[-1, last], attention.se[-1, last], count),
+        }
+        return found, {"definition_1": [one.verdict for one in recency]}
 
 
 @value
@@ -142,9 +262,8 @@ class Train:
         """The `posbias.training.Experiment` with this one seed."""
         from posbias.training.shorthand import experiment_of
 
-        own = ("sequences", "device", "kind")
-        names = [field.name for field in dataclasses.fields(self)]
-        keys = {name: getattr(self, name) for name in names if name not in own}
+        names = {field.name for field in dataclasses.fields(self)} - {"sequences", "device", "kind"}
+        keys = {name: getattr(self, name) for name in names}
         tables = {name: dict(keys[name]) for name in ("task", "network")}
         return experiment_of(keys | tables | {"seeds": [seed]})
 
@@ -156,6 +275,38 @@ class Train:
         single = (*gaps, "in_context_accuracy", "loss", "sink", "sink_untrained", "sink_uniform")
         items = dict.fromkeys(("accuracy_by_position", "accuracy_alone"), self.task["items"])
         return dict.fromkeys(single, SINGLE) | items
+
+    def perform(self, seed: int, cores: int, on_event: OnEvent) -> Found:
+        """What one trained network favours; errors are over its test sequences."""
+        from posbias.training import evaluate, train
+        from posbias.training.sinks import sinks
+
+        count = self.sequences
+        with torch_threads(1):
+            trained = train(self.experiment(seed), device=self.device, threads=1, on_event=on_event)
+            evaluation, drawn = evaluate(trained, count), sinks(trained, count)
+        found: Quantities = {}
+        for name, gap in evaluation.gaps.items():
+            pair = name.replace("-", "_")
+            found[f"gap_{pair}"] = estimated(gap.over_all.over_sequences)
+            found[f"informative_gap_{pair}"] = estimated(gap.over_informative.over_sequences)
+        for name in ("in_context_accuracy", "loss"):
+            found[name] = estimated(getattr(evaluation, name).over_sequences)
+        for name in ("accuracy_by_position", "accuracy_alone"):
+            share = getattr(evaluation, name)[0]
+            # a share of 0 or 1 is not certain: one success and one failure more, for the error alone
+            likely = (share * count + 1) / (count + 2)
+            found[name] = quantity(share, np.sqrt(likely * (1 - likely) / (count - 1)), count)
+        shares = {"sink": drawn.metric(), "sink_untrained": drawn.metric_untrained()}
+        found |= {name: quantity(share[0, 0], math.nan, count) for name, share in shares.items()}
+        found["sink_uniform"] = quantity(drawn.metric_uniform()[0])
+        return found, {"stopped": {str(one): at for one, at in trained.stopped.items()}}
+
+
+def _texts(given: Any) -> Any:
+    if isinstance(given, str):
+        return (given,)
+    return tuple(given) if isinstance(given, list) else given
 
 
 @value
@@ -190,6 +341,48 @@ class Measure:
         single = dict.fromkeys((*SHAPE, "loss", "sink_share", *scores), SINGLE)
         return single | {"profile": self.tokens, "mixing": None}
 
+    def perform(self, seed: int, cores: int, on_event: OnEvent) -> Found:
+        """Measured influence, mixing and sinks, and how well every predictor fits."""
+        from posbias.comparison.predictors import predictions
+        from posbias.comparison.scores import compare_all
+        from posbias.measurement import for_length, load_model, measure
+        from posbias.profiles.influence import measured_influence
+
+        with torch_threads(cores):
+            loaded = for_length(load_model(self.model, dtype=self.dtype, device=self.device), self.tokens)
+            options = {name: getattr(self, name) for name in ("text", "tokens", "prompts", "scramble")}
+            data = measure(loaded, **options, seed=seed, threads=cores, on_event=on_event)
+        profile, prompts = measured_influence(data), data.sizes["prompt"]
+        found = shape(profile) | _ends(profile, prompts)
+        found["profile"] = quantity(profile.mass, profile.se, prompts)
+        for name in ("mixing", "loss"):
+            values = data[name].values
+            spread = values.std(axis=0, ddof=1) if prompts > 1 else np.full(values.shape[1:], math.nan)
+            found[name] = quantity(values.mean(axis=0), spread / math.sqrt(prompts), prompts)
+        found["sink_share"] = quantity(float(data["sink_share"].mean()), math.nan, prompts)
+        compared = compare_all(predictions(data), profile, seed=seed)
+        for name, agreement in (compared.agreements | compared.baselines).items():
+            for score in ("spearman", "wasserstein"):
+                given = getattr(agreement, score)
+                found[f"{score}_{name}"] = quantity(given.value, given.se, prompts)
+        kept = ("checksum", "text_sha256", "attention", "dtype", "fingerprint")
+        about = {name: data.attrs[name] for name in kept if name in data.attrs}
+        return found, about | {"verdict": profile.summary.verdict}
+
+
+def _ends(profile: "Profile", prompts: int) -> Quantities:
+    """What a measured profile's ends and trough hold, with their errors over prompts."""
+    ends, tokens = profile.summary.ends, profile.tokens
+    first, last, trough = profile.share(0, ends), profile.share(tokens - ends, tokens), profile.trough_share
+    scale = tokens / ends
+    return {
+        "first_mass": estimated(first),
+        "last_mass": estimated(last),
+        "ratio_first": quantity(first.value * scale, first.se * scale, prompts),
+        "ratio_last": quantity(last.value * scale, last.se * scale, prompts),
+        "trough_depth": quantity(1 - trough.value * scale, trough.se * scale, prompts),
+    }
+
 
 VERBS: dict[str, type] = {cls.kind: cls for cls in (Predict, Simulate, Train, Measure)}
 """The verbs by their `kind`; other packages bring further ones (entry points `posbias.verbs`)."""
@@ -211,24 +404,11 @@ def decode_verb(data: Mapping[str, Any]) -> Any:
 
 def class_of(data: Mapping[str, Any]) -> type:
     """The verb class that `kind` names. Raises `InvalidValueError` for a missing or unknown one."""
-    if "kind" not in data:
-        raise InvalidValueError(
-            f"kind: missing, one of {', '.join(_known())} needed; it says what every cell does"
-        )
-    kind = data["kind"]
-    if kind in tuple(VERBS):
-        return VERBS[kind]
-    known = _known()
+    kind, known = data.get("kind"), [*VERBS, *plugins.names(GROUP)]
     if kind not in known:
-        raise InvalidValueError(
-            f"kind: {shortened(kind)} given, one of {', '.join(known)} needed{nearest(str(kind), known)}"
-        )
-    return plugins.load(GROUP, kind)
-
-
-def _known() -> list[str]:
-    """The verbs by name, those of other packages too."""
-    return [*VERBS, *plugins.names(GROUP)]
+        hint = f"{shortened(kind)}{nearest(str(kind), known)}" if "kind" in data else "no kind"
+        raise InvalidValueError(f"kind: expected what every cell does ({', '.join(known)}), got {hint}")
+    return VERBS.get(str(kind)) or plugins.load(GROUP, str(kind))
 
 
 def known_paths(cls: type) -> list[str]:
@@ -239,8 +419,3 @@ def known_paths(cls: type) -> list[str]:
 
         found += [path for path in paths(Experiment) if path != "seeds"]
     return list(dict.fromkeys(found))
-
-
-def gpus_of(verb: Any) -> float:
-    """How many GPUs a cell takes: one for what runs on CUDA."""
-    return float(getattr(verb, "device", "cpu").startswith("cuda"))

@@ -16,8 +16,16 @@ from jaxtyping import Float
 
 from posbias.core.errors import DamagedError, InvalidValueError
 from posbias.core.spec import encode
-from posbias.core.store import Header, NetCDFCodec, SafetensorsCodec, Store, Tensors, versions_here
-from posbias.core.store.tensor_files import digest_of_arrays
+from posbias.core.store import Cell as StoredCell
+from posbias.core.store import (
+    Header,
+    NetCDFCodec,
+    SafetensorsCodec,
+    Store,
+    Tensors,
+    digest_of_arrays,
+    versions_here,
+)
 from posbias.training.arrays import as_dataset, evaluation_of, rollout_of, sinks_of, tensors_of, trained_of
 from posbias.training.kernels import Rollout, trained_rollout
 from posbias.training.loop import Trained
@@ -88,7 +96,7 @@ class CellCodec:
 
 
 @dataclass(frozen=True)
-class OfExperiment:
+class OfExperiment(StoredCell):
     """What the files of an experiment are found by, with weights or without."""
 
     experiment: Experiment

@@ -15,8 +15,8 @@ from answers import plain as fields
 from command import called
 
 from posbias.core.files import replacing_folder
+from posbias.core.store import JsonCodec
 from posbias.profiles.measurements import load_measurement
-from posbias.study.records import load_record
 from posbias.training import Experiment, Network, RetrievalTask
 from posbias.training.loop import train
 from posbias.training.results import load_cell, measure_cell, save_beside
@@ -38,7 +38,10 @@ LINES = {
 LEFT = {
     "train": ({".nc": 1, ".safetensors": 1}, load_cell),
     "measure": ({".nc": 1}, load_measurement),
-    "study": ({".json": 4}, lambda path: path.name == "study.json" or load_record(path)),
+    "study": (
+        {".json": 4},
+        lambda path: path.name == "study.json" or JsonCodec().read(path, "study_cell", 2),
+    ),
 }
 """How many files of a kind are left, hidden ones too, and what reads one of them."""
 

@@ -13,9 +13,9 @@ from study_values import small
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.estimate import Estimate
 from posbias.study import judge, status
-from posbias.study.quantities import check_place, estimate_at, estimates_of, quantity
 from posbias.study.running import Outcome
 from posbias.study.tables import columns, csv_text, lines, rows, summary
+from posbias.study.verbs import check_place, estimate_at, estimates_of, quantity
 
 
 def outcome(numbers, seeds=(0, 1, 2, 3), **changes):
@@ -30,8 +30,7 @@ def outcome(numbers, seeds=(0, 1, 2, 3), **changes):
         value, se, n = given
         made = {"value": [0.5, value], "se": None if se is None else [0.0, se], "n": n}
         quantities = {"recency_probability": made, "least_step": quantity(math.nan, math.nan, 5)}
-        data = {"result": {"quantities": quantities}}
-        records.append(SimpleNamespace(data=data, quantities=quantities, cost={}))
+        records.append(SimpleNamespace(result={"quantities": quantities}))
     return Outcome(study, "nowhere", tuple(records))
 
 
@@ -146,14 +145,8 @@ def test_places_of_quantities():
     assert check_place(lengths, "one") == ("one", None)
     assert check_place(lengths, "many.-3") == ("many", -3)
     assert check_place(lengths, "some.900") == ("some", 900)
-    for place, words in (
-        ("won", "did you mean 'one'"),
-        ("one.0", "without an index needed"),
-        ("many", "an index needed, it is a list: 'many.0'"),
-        ("many.3", "an index from -3 to 2 needed"),
-        ("many.1.2", "one of one, many, some needed"),
-    ):
-        with pytest.raises(InvalidValueError, match=words):
+    for place in ("won", "one.0", "many", "many.3", "many.1.2"):
+        with pytest.raises(InvalidValueError, match="quantity: expected"):
             check_place(lengths, place)
     given = {"many": quantity([1.0, math.inf], [0.5, math.nan], 4)}
     assert given["many"] == {"value": [1.0, None], "se": [0.5, None], "n": 4}
@@ -187,7 +180,7 @@ def test_tables_hold_every_number_and_say_what_is_missing():
 def test_lines_are_over_the_first_axis_of_numbers():
     study = small(seeds=[0], sweep={"model.residual": [True, False], "model.dimension": [64, 16]})
     quantities = [{"recency_probability": quantity([0.5, one], [0.0, 0.01], 9)} for one in (1.0, 2.0, 3.0)]
-    records = tuple(SimpleNamespace(quantities=one) for one in quantities)
+    records = tuple(SimpleNamespace(result={"quantities": one}) for one in quantities)
     axis, found = lines(Outcome(study, "nowhere", (*records, None)), "recency_probability.1")
     assert axis == "model.dimension"
     assert [(line.label, line.x, line.value) for line in found] == [
@@ -196,11 +189,11 @@ def test_lines_are_over_the_first_axis_of_numbers():
     ]
     # nine samples: t has eight degrees of freedom
     assert [line.reach for line in found] == [pytest.approx((0.02306,) * n, abs=1e-6) for n in (2, 1)]
-    with pytest.raises(InvalidValueError, match="no axis of the sweep has numbers"):
+    with pytest.raises(InvalidValueError, match="axis of numbers"):
         lines(
             Outcome(small(sweep={"model.residual": [True]}), "nowhere", (None, None)), "recency_probability.1"
         )
-    with pytest.raises(InvalidValueError, match=r"no finished cell has recency_probability\.1"):
+    with pytest.raises(InvalidValueError, match="finished cell"):
         lines(Outcome(study, "nowhere", (None,) * 4), "recency_probability.1")
 
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from posbias.core.store import dump_json
+from posbias.core.store.cells import perform_cell
 from posbias.profiles.estimate import Estimate
 from posbias.simulation import RecencyModel, simulate_recency
 from posbias.study import VERBS, Predict, Simulate
-from posbias.study.performing import perform
-from posbias.study.quantities import SINGLE, estimate_at, estimates_of
-from posbias.study.verbs import class_of, decode_verb
+from posbias.study.value import Cell
+from posbias.study.verbs import SINGLE, class_of, decode_verb, estimate_at, estimates_of
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.encodings import ALiBi
 from posbias.theory.mixing import ConstantMixing
@@ -28,6 +28,12 @@ SPECS = {
     "measure": {"model": "tiny-alibi", "prompts": 4, "tokens": 32},
     "verify": {"statement": "wu-4.1", "instances": 6},
 }  # fmt: skip
+
+
+def perform(spec, seed, on_event=None):
+    """What a cell finds, what it costs, and the versions that computed it."""
+    result, cost, versions = perform_cell(Cell(decode_verb(spec), seed, {}), on_event)
+    return {"result": result, "cost": cost, "versions": versions}
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,7 @@ class KineticCell(Cell):
         """s."""
         return self.multiple * averages.smallness_bound(self.decay)
 
-    def compute(self) -> Found:
+    def compute(self, on_event: Any = None) -> Found:
         """Roll 400 layers out: where the profile turns, and how far it is from the closed form."""
         from posbias.theory.rollout.dispatch import influence
 
@@ -69,7 +69,7 @@ class EvenCell(Cell):
 
     kind = "even_cell"
 
-    def compute(self) -> Found:
+    def compute(self, on_event: Any = None) -> Found:
         """Roll the layers out: the lowest point, and how far it is from the closed form."""
         from posbias.theory.rollout.dispatch import influence
 

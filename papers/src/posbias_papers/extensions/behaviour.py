@@ -43,7 +43,7 @@ class BehaviourCell(Cell):
 
     kind = "behaviour_cell"
 
-    def compute(self) -> Found:
+    def compute(self, on_event: Any = None) -> Found:
         """Ask 200 trials, and measure 64 prompts as long."""
         from posbias.measurement import load_model, measure
         from posbias.retrieval.local import retrieval_job, retrieve

@@ -32,7 +32,7 @@ class DesignedCell(Cell):
 
     kind = "designed_cell"
 
-    def compute(self, networks: int = NETWORKS) -> Found:
+    def compute(self, on_event: Any = None, networks: int = NETWORKS) -> Found:
         """Train so many networks, test them, and predict the gap between the first item and the last."""
         from posbias.theory.masks import SlidingWindow
         from posbias.theory.positional import DecayBias

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posbias.core import store
 from posbias.core.events import OnEvent
 from posbias.core.files import need_writable, write_text
-from posbias.core.running import Engine, Task, run
-from posbias.core.store import Header, JsonCodec, Store
+from posbias.core.running import Engine
 from posbias.reports.pages import Page, Table
 from posbias_papers.records import Records
 
@@ -28,12 +28,8 @@ RECORDS = Records(Path(__file__).with_name("records.jsonl"))
 
 
 @dataclasses.dataclass(frozen=True)
-class Cell:
+class Cell(store.Cell):
     """One computation; `kind` is the word in its files, another for each class."""
-
-    kind = ""
-    schema = 1
-    codec = JsonCodec()
 
     @property
     def specification(self) -> dict[str, Any]:
@@ -49,18 +45,6 @@ class Cell:
     def label(self) -> str:
         """The same in words."""
         return ", ".join(f"{key} {value}" for key, value in self.specification.items())
-
-    def compute(self) -> Found:
-        """Compute it."""
-        raise NotImplementedError
-
-    def to_content(self, result: Found) -> Found:
-        """What was found."""
-        return result
-
-    def from_content(self, header: Header, content: Found) -> Found:
-        """The same."""
-        return content
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -91,7 +75,7 @@ class Extension:
         """
         folder = Path(out)
         need_writable(folder / f"{self.name}.md")
-        results = self._results(Store(folder / "cells"), rerun, engine, on_event)
+        results = self._results(store.Store(folder / "cells"), rerun, engine, on_event)
         page = Page(self.question, f"See {self.page}", tuple(self.tables(results)))
         return (write_text(folder / f"{self.name}.md", page.markdown()), *self._drawn(results, folder))
 
@@ -101,25 +85,12 @@ class Extension:
         return {cell: one.result for cell, one in found.items() if one is not None}
 
     def _results(
-        self, store: Store, rerun: bool, engine: Engine | None, on_event: OnEvent | None
+        self, kept: store.Store, rerun: bool, engine: Engine | None, on_event: OnEvent | None
     ) -> dict[Cell, Found]:
         results: dict[Cell, Found] = {} if rerun else dict(self.recorded())
-        for cell in () if rerun else self.cells:
-            if cell not in results and (stored := store.find(cell)) is not None:
-                results[cell] = stored.result
-
-        def keep(cell: Cell, found: Found) -> None:
-            results[cell] = store.save(cell, found).result
-
-        failed = run(
-            {cell: Task(_compute, {"cell": cell}, cell.label) for cell in self.cells if cell not in results},
-            keep,
-            engine=engine,
-            on_event=on_event,
-            kept=lambda: f"{len(results)} of {len(self.cells)} cells are kept in {store.folder}",
-        )
-        for one in failed.values():
-            raise one.error()
+        missing = [cell for cell in self.cells if cell not in results]
+        done = store.compute(missing, kept, engine=engine, again=rerun, on_event=on_event)
+        results |= done.results()
         return {cell: results[cell] for cell in self.cells}
 
     def _drawn(self, results: Results, folder: Path) -> Iterator[Path]:
@@ -129,10 +100,6 @@ class Extension:
             figure = self.draw(results)
             for kind in ("svg", "png"):
                 yield save_figure(figure, folder / f"{self.name}.{kind}")
-
-
-def _compute(cell: Cell, on_event: OnEvent) -> Found:
-    return cell.compute()
 
 
 def rounded(values: Iterable[float], digits: int = 4) -> list[float]:

@@ -41,7 +41,7 @@ class OrderCell(Cell):
 
     kind = "order_cell"
 
-    def compute(self) -> Found:
+    def compute(self, on_event: Any = None) -> Found:
         """Ask 200 trials: hits by trial and place; influence of running text as long as the prompts."""
         from posbias.comparison.predictors import predictions
         from posbias.measurement import load_model, measure

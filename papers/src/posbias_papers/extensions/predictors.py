@@ -162,7 +162,7 @@ class PredictorCell(Cell):
 
     kind = "predictor_cell"
 
-    def compute(self) -> Found:
+    def compute(self, on_event: Any = None) -> Found:
         """Measure 64 prompts (32 of 1,024 tokens), and score every predictor."""
         from posbias.measurement import measure
 

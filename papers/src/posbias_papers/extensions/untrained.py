@@ -87,7 +87,7 @@ class UntrainedCell(Cell):
         """'gpt2 without positions'."""
         return f"{self.family} {'with' if self.positions else 'without'} positions"
 
-    def compute(self, seeds: Sequence[int] = SEEDS) -> Found:
+    def compute(self, on_event: Any = None, seeds: Sequence[int] = SEEDS) -> Found:
         """Measure a network of each seed on two prompts."""
         from posbias.core.plugins import bundled
         from posbias.measurement import measure

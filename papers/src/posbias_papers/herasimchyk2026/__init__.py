@@ -24,7 +24,7 @@ from posbias.core.arguments import shortened, whole
 from posbias.core.errors import InvalidValueError
 from posbias.core.events import OnEvent
 from posbias.core.files import need_writable
-from posbias.core.store.header import VERSION
+from posbias.core.store import VERSION
 from posbias.reports.plots.style import new_figure
 from posbias_papers import reproduction
 from posbias_papers.herasimchyk2026 import fig5, profiles, schedules, scores, section4, table1, table6

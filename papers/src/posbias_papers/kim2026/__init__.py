@@ -20,15 +20,14 @@ from typing import Any
 
 from posbias.core.arguments import whole
 from posbias.core.errors import InvalidValueError
-from posbias.core.events import Event, OnEvent
+from posbias.core.events import OnEvent
 from posbias.core.files import clear_leftovers, need_writable
-from posbias.core.running import Task, run
 from posbias.core.seeds import sequence
-from posbias.core.store import Store
+from posbias.core.store import Store, compute
 from posbias.simulation import RecencyModel, RecencyResult
 from posbias.theory.closed_forms.layernorm import ReadingName, log_key_factors
 from posbias_papers import reproduction
-from posbias_papers.kim2026.figures import EFFORT, STUDIES, data, describe, effort_of, with_alphas
+from posbias_papers.kim2026.figures import EFFORT, STUDIES, data, effort_of, with_alphas
 from posbias_papers.kim2026.table import recorded
 from posbias_papers.reproduction import write
 from posbias_papers.study import Study
@@ -132,28 +131,8 @@ def _simulated(
     on_event: OnEvent | None,
 ) -> tuple[dict[RecencyModel, RecencyResult], list[RecencyModel]]:
     """The simulation of every model with at least `samples` samples, and which were drawn: the store had none."""
-    from posbias.simulation import simulate_recency
     from posbias_papers.simulation.cell import RecencyCell
 
-    wanted = {model: RecencyCell(model, seed) for model in models}
-    kept = {model: None if again else store.find(cell, at_least=samples) for model, cell in wanted.items()}
-    missing = [model for model, stored in kept.items() if stored is None]
-    how = {"samples": samples, "seed": seed, "threads": threads}
-    tasks = {model: Task(simulate_recency, {"model": model, **how}, describe(model)) for model in missing}
-
-    def keep(model: RecencyModel, result: RecencyResult) -> None:
-        kept[model] = store.save(wanted[model], result, amount=result.samples)
-
-    if on_event and not missing:
-        on_event(Event(0, 0, "sample"))
-    failed = run(
-        tasks,
-        keep,
-        sizes=dict.fromkeys(missing, float(samples)),
-        unit="sample",
-        on_event=on_event,
-        kept=lambda: f"{sum(map(bool, kept.values()))} of {len(wanted)} cells are kept in {store.folder}",
-    )
-    for one in failed.values():
-        raise one.error()
-    return {model: stored.result for model, stored in kept.items() if stored is not None}, missing
+    cells = [RecencyCell(model, seed, samples, threads) for model in models]
+    done = compute(cells, store, again=again, on_event=on_event)
+    return {cell.model: result for cell, result in done.results().items()}, [cell.model for cell in done.new]

@@ -4,12 +4,13 @@ Its file holds what `RecencyResult` is made of (engine, samples and the moments 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from posbias.core.store import Header, JsonCodec
+from posbias.core.events import OnEvent
+from posbias.core.store import Cell, Header
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.result import RecencyResult
 from posbias.simulation.tally import Layout, Tally
@@ -18,15 +19,22 @@ MOMENTS = ("mean", "squares", "products")
 
 
 @dataclass(frozen=True)
-class RecencyCell:
+class RecencyCell(Cell):
     """The samples of a model that a seed draws; `amount` in the store is how many of them were counted."""
 
     model: RecencyModel
     seed: int = 0
+    amount: int | None = field(default=None, compare=False)
+    threads: int | None = field(default=None, compare=False)
 
     kind = "recency_cell"
     schema = 2
-    codec = JsonCodec()
+    unit = "sample"
+
+    @property
+    def size(self) -> float:
+        """How many samples."""
+        return float(self.amount or 0)
 
     @property
     def specification(self) -> Mapping[str, Any]:
@@ -39,6 +47,13 @@ class RecencyCell:
         residual = "-residual" if self.model.residual else ""
         words = f"{self.model.norm}{residual}-d{self.model.dimension}-alpha{self.model.anisotropy:g}"
         return f"{words}-seed{self.seed}"
+
+    def compute(self, on_event: OnEvent) -> RecencyResult:
+        """Draw the samples."""
+        from posbias.simulation import simulate_recency
+
+        samples = self.amount or 0
+        return simulate_recency(self.model, samples, seed=self.seed, threads=self.threads, on_event=on_event)
 
     def to_content(self, result: RecencyResult) -> dict[str, Any]:
         """Engine, samples and moments."""

@@ -15,8 +15,7 @@ from posbias.core.errors import InvalidValueError, nearest
 from posbias.core.events import Event, OnEvent
 from posbias.core.files import write_text
 from posbias.core.seeds import stream
-from posbias.core.store.header import Header
-from posbias.core.store.json_files import JsonCodec
+from posbias.core.store import Cell, Header
 from posbias.profiles.claims import AMENDED
 from posbias_papers.statements.margins import Compared, compared_in
 from posbias_papers.statements.statement import Instance, Reading, Statement
@@ -122,19 +121,21 @@ class Finding:
         }
 
 
-@dataclass(frozen=True)
-class StatementCell:
-    """A statement tried on instances drawn from a seed, as the store keeps it; their number is its amount.
+@dataclass(frozen=True, eq=False)
+class StatementCell(Cell):
+    """A statement tried on `amount` instances drawn from a seed.
 
     Other words or another tolerance make another cell.
     """
 
     statement: Statement
     seed: int = 0
+    amount: int | None = None
 
-    kind = "statement"
-    schema = 1
-    codec = JsonCodec()
+    kind = unit = "statement"
+
+    def __reduce__(self) -> Any:
+        return cell_of, (self.statement.key, self.seed, self.amount)
 
     @property
     def specification(self) -> dict[str, Any]:
@@ -154,6 +155,11 @@ class StatementCell:
         """The statement's key."""
         return self.statement.key
 
+    def compute(self, on_event: OnEvent) -> Finding:
+        """Try it. Raises as `verify`."""
+        (finding,) = verify([self.statement], instances=self.amount or 0, seed=self.seed)
+        return finding
+
     def to_content(self, result: Finding) -> dict[str, Any]:
         """Both trials in JSON's terms."""
         return {
@@ -165,6 +171,14 @@ class StatementCell:
         """The finding again."""
         corrected = content["corrected"]
         return Finding(self.statement, Trial.read(content["as_printed"]), corrected and Trial.read(corrected))
+
+
+def cell_of(key: str, seed: int, amount: int | None) -> StatementCell:
+    """The cell of a statement by its key, as another process finds it."""
+    from posbias_papers.statements import STATEMENTS, select
+
+    (statement,) = select(STATEMENTS, [key])
+    return StatementCell(statement, seed, amount)
 
 
 def check(reading: Reading, instances: int, seed: int, name: str, witness: Instance | None = None) -> Trial:

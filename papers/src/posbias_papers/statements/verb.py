@@ -7,8 +7,7 @@ from posbias.core.arguments import shortened
 from posbias.core.errors import InvalidValueError, nearest
 from posbias.core.events import OnEvent
 from posbias.core.spec import Count, tag, value
-from posbias.study.quantities import SINGLE, Lengths, Quantities, quantity
-from posbias.study.verbs import Found
+from posbias.study.verbs import SINGLE, Found, Lengths, Quantities, quantity
 
 if TYPE_CHECKING:
     from posbias_papers.statements import Trial

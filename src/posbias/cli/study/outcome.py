@@ -106,14 +106,17 @@ def _cell(cell: Any, record: Any) -> Any:
     """A cell with its quantities, cost and file; null for what is not finished."""
     from posbias.reports.answers.experiments import StudyCell
 
-    held = {name: getattr(record, name, None) for name in ("quantities", "about", "cost")}
-    return StudyCell.of(cell, file=record and record.path, **held)
+    result, cost = (record.result, record.header.cost) if record else ({}, None)
+    held = {name: result.get(name) for name in ("quantities", "about")}
+    return StudyCell.of(cell, file=record and record.path, cost=cost, **held)
 
 
 def _cell_lines(outcome: "Outcome") -> list[str]:
     found = []
     for cell, record in zip(outcome.study.cells(), outcome.records, strict=True):
-        name, cost = ("–", "–") if record is None else (record.path.name, f"{record.cost['seconds']:.1f} s")
+        name, cost = (
+            ("–", "–") if record is None else (record.path.name, f"{record.header.cost['seconds']:.1f} s")
+        )
         found.append([cell.label, cost, name])
     return table(["cell", "cost", "file"], found)
 

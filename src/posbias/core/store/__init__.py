@@ -1,27 +1,43 @@
-"""Everything finished, and what is begun, on disk: each file says what it is and is verified when read.
+"""Finished computations, and one that is begun, on disk: each file says what it is and is verified when read.
 
-`Header` is what a file says of itself, a codec (`JsonCodec`, `NetCDFCodec`, `SafetensorsCodec`) how it is written
-and read, `Store` a folder of finished cells, `Checkpoint` one unfinished computation.
+`formats` has the kinds of files, `cells` what is kept in a folder and computed where it is missing, `checkpoint`
+the state of one unfinished computation.
 """
 
+from posbias.core.store.cells import Cell, Computed, Store, Stored, compute
 from posbias.core.store.checkpoint import Checkpoint
-from posbias.core.store.header import Header, versions_here
-from posbias.core.store.json_files import JsonCodec, dump_json, parse_json, save_json, undamaged
-from posbias.core.store.netcdf_files import NetCDFCodec, need_xarray, open_netcdf
-from posbias.core.store.store import Codec, Store, Stored, StoredCell
-from posbias.core.store.tensor_files import SafetensorsCodec, Tensors, open_tensors
+from posbias.core.store.formats import (
+    VERSION,
+    Header,
+    JsonCodec,
+    NetCDFCodec,
+    SafetensorsCodec,
+    Tensors,
+    digest_of_arrays,
+    dump_json,
+    need_xarray,
+    open_netcdf,
+    open_tensors,
+    parse_json,
+    save_json,
+    undamaged,
+    versions_here,
+)
 
 __all__ = [
+    "VERSION",
+    "Cell",
     "Checkpoint",
-    "Codec",
+    "Computed",
     "Header",
     "JsonCodec",
     "NetCDFCodec",
     "SafetensorsCodec",
     "Store",
     "Stored",
-    "StoredCell",
     "Tensors",
+    "compute",
+    "digest_of_arrays",
     "dump_json",
     "need_xarray",
     "open_netcdf",

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from posbias.core.errors import DamagedError, InputFileError, PosbiasError, SchemaError
-from posbias.core.store.header import Header
-from posbias.core.store.tensor_files import SafetensorsCodec, Tensors
+from posbias.core.store.formats import Header, SafetensorsCodec, Tensors
 
 log = logging.getLogger(__name__)
 KIND, SCHEMA = "checkpoint", 2
