@@ -57,7 +57,7 @@ def test_a_cell_that_fails_is_named(tmp_path):
     class Broken(Cell):
         kind = "broken_cell"
 
-        def compute(self):
+        def compute(self, on_event=None):
             raise InvalidValueError("depth: expected an integer >= 1, got 0")
 
     broken = Extension("broken", "Why?", "docs/none.md", (Broken(),), lambda results: ())

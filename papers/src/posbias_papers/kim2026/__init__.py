@@ -20,7 +20,7 @@ from typing import Any
 
 from posbias.core.arguments import whole
 from posbias.core.errors import InvalidValueError
-from posbias.core.events import OnEvent
+from posbias.core.events import Event, OnEvent
 from posbias.core.files import clear_leftovers, need_writable
 from posbias.core.seeds import sequence
 from posbias.core.store import Store, compute
@@ -135,4 +135,6 @@ def _simulated(
 
     cells = [RecencyCell(model, seed, samples, threads) for model in models]
     done = compute(cells, store, again=again, on_event=on_event)
+    if on_event and not done.new:
+        on_event(Event(0, 0, "sample"))
     return {cell.model: result for cell, result in done.results().items()}, [cell.model for cell in done.new]

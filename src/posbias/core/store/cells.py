@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from posbias.core import files, spec
 from posbias.core.errors import DamagedError, InputFileError, SchemaError
-from posbias.core.events import Event, OnEvent
+from posbias.core.events import OnEvent
 from posbias.core.lazy import need
 from posbias.core.running import Engine, Failed, InProcess, Task, run
 from posbias.core.store.formats import VERSION, Header, JsonCodec, versions_here
@@ -256,8 +256,6 @@ def compute(
         cost["engine"] = type(engine).__name__
         stored[cell] = store.save(cell, result, cost, versions=versions, amount=cell.amount)
 
-    if on_event and not missing:
-        on_event(Event(0, 0, unit))
     failed = run(
         {cell: Task(perform_cell, {"cell": cell}, cell.label, cell.cores, cell.gpus) for cell in missing},
         keep,
