@@ -1,7 +1,6 @@
 """The residual-aware theory: its order against definitions, its bounds against oracles, its statements tried."""
 
 import itertools
-import json
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -22,14 +21,13 @@ from posbias.theory.encodings import ALiBi, DecayBias, NoPE
 from posbias.theory.masks import Causal, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, ConstantMixing, PerLayer, PowerDecay, PreNormInit
 from posbias.theory.rollout.kernel import layer_kernel, push
-from posbias_papers.statements.herasimchyk import HERASIMCHYK, draws
-from posbias_papers.statements.herasimchyk.forces import draw_encoding
-from posbias_papers.statements.herasimchyk.induction import prefix_at, prefix_covariance
-from posbias_papers.statements.herasimchyk.infinite import deep_rollouts
-from posbias_papers.statements.herasimchyk.network import growing, run_network
+from posbias_papers.statements import STATEMENTS, check, draws
+from posbias_papers.statements.herasimchyk2026_depth import deep_rollouts, growing, run_network
+from posbias_papers.statements.herasimchyk2026_order import draw_encoding, prefix_at, prefix_covariance
 from posbias_papers.statements.margins import rollout_row
-from posbias_papers.statements.run import check, plain, verify
-from posbias_papers.statements.statement import fields
+from posbias_papers.statements.record import fields
+
+BY_KEY = {one.key.removeprefix("herasimchyk-"): one for one in STATEMENTS}
 
 PARTS = 64
 """Masses in 64ths: their sums are exact in float64, so that counts and margins can be compared with ==."""
@@ -306,46 +304,6 @@ def test_bad_input_of_the_bounds_is_refused(call, words):
 
 # --- the statements ----------------------------------------------------------------------------------------
 
-BY_KEY = {statement.key.removeprefix("herasimchyk-"): statement for statement in HERASIMCHYK}
-AMENDED = {key for key, statement in BY_KEY.items() if statement.corrected}
-
-
-def readings():
-    for key, statement in BY_KEY.items():
-        yield pytest.param(statement.as_printed, id=f"{key}-published")
-        if statement.corrected is not None:
-            yield pytest.param(statement.corrected, id=f"{key}-amended")
-
-
-@pytest.mark.parametrize("key", BY_KEY)
-def test_each_statement_has_the_verdict_that_its_note_gives(key):
-    (finding,) = verify([BY_KEY[key]], instances=100, seed=7)
-    assert (finding.verdict, finding.corrected_verdict) == (
-        ("fails", "holds") if key in AMENDED else ("holds", None)
-    )
-    assert finding.statement.note or finding.verdict == "holds"
-
-
-@pytest.mark.parametrize("key", sorted(AMENDED))
-def test_each_witness_fails_by_far_after_a_round_trip_through_json(key):
-    published = BY_KEY[key].as_printed
-    witness = json.loads(json.dumps(plain(BY_KEY[key].witness), allow_nan=False))
-    assert published.slack(witness) < -0.1 < -published.tolerance
-
-
-@pytest.mark.parametrize("key", sorted(AMENDED))
-def test_random_instances_find_the_failures_without_the_witness(key):
-    assert check(BY_KEY[key].as_printed, 1500, 1, "search").counterexample is not None
-
-
-@pytest.mark.parametrize("reading", list(readings()))
-def test_instances_survive_json(reading):
-    rng = np.random.default_rng(11)
-    for edge in (False, True) * 6:
-        instance = reading.draw(rng, edge)
-        again = json.loads(json.dumps(plain(instance), allow_nan=False))
-        assert reading.slack(again) == reading.slack(instance)
-
 
 @given(st.integers(0, 2**32), st.booleans(), st.booleans())
 @examples(300)
@@ -401,46 +359,6 @@ def test_the_theory_of_this_package_drifts_as_the_propositions_say(tokens, depth
 
 
 # --- mistakes that must be noticed -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("key", "name", "factor"),
-    [
-        ("5.3-i", "hidden_state_bound", 0.99),
-        ("5.3-ii", "softmax_floor", 1.01),
-        ("5.4-i", "self_bound", 1.01),
-        ("5.4-ii", "exponential_bound", 0.99),
-        ("5.4-ii-attention-only", "exponential_bound", 0.99),
-        ("5.4-ii-attention-only", "suffix_bound", 1.01),
-        ("5.4-ii-window", "window_bound", 0.99),
-        ("5.1-values", "hidden_state_bound", 0.99),
-    ],
-)
-def test_a_bound_one_per_cent_too_tight_is_caught(key, name, factor, monkeypatch):
-    bound = getattr(residual_bounds, name)
-    monkeypatch.setattr(residual_bounds, name, lambda *given: factor * bound(*given))
-    statement = BY_KEY[key]
-    found = check(statement.corrected or statement.as_printed, 200, 0, "too tight")
-    assert found.counterexample is not None
-
-
-@pytest.mark.parametrize("key", ["A.2", "A.4", "4.2", "4.3", "4.4", "4.5", "4.5-layerwise", "A.1.2"])
-def test_dominance_the_wrong_way_round_is_caught(key, monkeypatch):
-    forwards = stochastic_order.dominance
-    monkeypatch.setattr(stochastic_order, "dominance", lambda later, earlier: forwards(earlier, later))
-    statement = BY_KEY[key]
-    assert check(statement.corrected or statement.as_printed, 200, 0, "reversed").counterexample is not None
-
-
-@pytest.mark.parametrize("key", ["A.2", "A.3", "A.5", "4.2", "4.3", "4.4", "4.5", "5.1"])
-def test_without_monotone_kernels_the_statements_fail(key, monkeypatch):
-    def any_kernel(rng, tokens, width, edge, ahead=False):
-        last = np.full(tokens, tokens) if ahead else np.arange(1, tokens + 1)
-        first = np.zeros(tokens, dtype=int) if ahead else np.maximum(0, last - width)
-        return np.eye(tokens)[rng.integers(first, last)]
-
-    monkeypatch.setattr(draws, "monotone", any_kernel)
-    assert check(BY_KEY[key].as_printed, 200, 0, "any kernel").counterexample is not None
 
 
 def test_one_depth_too_few_or_a_rate_too_fast_is_caught():

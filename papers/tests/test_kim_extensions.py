@@ -12,10 +12,7 @@ from scipy.stats import beta
 from posbias.core.seeds import stream
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.token_space import embeddings, hidden_states, layer_scores, normalised
-from posbias_papers.statements.kim import extensions
-from posbias_papers.statements.run import check
-
-STATEMENTS = {statement.key: statement for statement in extensions.EXTENSIONS}
+from posbias_papers.statements import kim2026_variants as extensions
 
 
 @given(st.integers(4, 4096))
@@ -68,29 +65,3 @@ def test_scores_are_inner_products_of_the_hidden_states(norm, residual, order, s
             mixed = np.einsum("sij,sjd->sid", attention[layer], y) + residual * state
             mixed = normalised(model, mixed) if order == "post" else mixed
             np.testing.assert_allclose(states[layer + 1], mixed, rtol=1e-10, atol=1e-12)
-
-
-def survives(key):
-    return check(STATEMENTS[key].as_printed, 40, 0, key).survived
-
-
-def test_another_norm_is_caught(monkeypatch):
-    monkeypatch.setattr(extensions, "normalised", lambda model, x: 1.1 * normalised(model, x))
-    assert not survives("kim-2.2-layernorm")
-
-
-def test_entries_with_an_offset_are_caught(monkeypatch):
-    monkeypatch.setattr(extensions, "embeddings", lambda *a: embeddings(*a) + 0.05)
-    assert not survives("kim-2.2-layernorm")
-    assert not survives("kim-3-cosine")
-
-
-def test_a_residual_that_is_taken_out_is_caught(monkeypatch):
-    def without(model, x):
-        states = hidden_states(model, x)
-        if model.residual:  # what attention adds to the stream alone
-            states[1] -= states[0]
-        return states
-
-    monkeypatch.setattr(extensions, "hidden_states", without)
-    assert not survives("kim-3-shared")

@@ -15,34 +15,23 @@ from posbias.core.errors import InputFileError
 from posbias.core.files import between_marks
 from posbias.profiles.claims import AMENDED
 from posbias_papers.cli.verify import findings_table
-from posbias_papers.errata import links
 from posbias_papers.statements import STATEMENTS, Reading, Statement, save_counterexamples, select, verify
 from posbias_papers.statements.margins import compared_in
-from posbias_papers.statements.page import BEGIN, END, first_sentence, theorems_table, update_page
+from posbias_papers.statements.pages import ERRATA_MARKS, MARKS, errata_text, theorems_table, update_pages
 from posbias_papers.statements.run import plain
 from posbias_papers.theorems import judge_statements
 
-PAGE = ROOT / "docs" / "theorems.md"
-REGENERATE = (
-    ".venv/bin/python -c 'from posbias_papers.errata import links; "
-    "from posbias_papers.statements.page import update_page; "
-    """update_page("docs/theorems.md", elsewhere=links())'"""
-)
+DOCS = ROOT / "docs"
 
 
 def page():
-    return PAGE.read_text(encoding="utf-8")
+    return (DOCS / "theorems.md").read_text(encoding="utf-8")
 
 
-def page_table():
-    """What stands between the two marks of the page."""
-    return between_marks(page(), BEGIN, END)[1]
-
-
-def cells(row):
-    """The cells of a row of the table, their text as it is read."""
-    parts = re.split(r"(?<!\\)\|", row)[1:-1]
-    return [re.sub(r"\\(.)", r"\1", part).strip() for part in parts]
+def rows_of(table):
+    """The cells of the table's rows below its head, their text as it is read."""
+    parts = [re.split(r"(?<!\\)\|", line)[1:-1] for line in table.splitlines() if line.startswith("| `")]
+    return [[re.sub(r"\\(.)", r"\1", part).strip() for part in row] for row in parts]
 
 
 def at_least(bound):
@@ -58,14 +47,12 @@ def findings():
 
 
 def test_the_table_is_that_of_the_statements(findings):
-    assert REGENERATE in page()
-    assert page_table() == theorems_table(findings, links())
+    assert between_marks(page(), *MARKS)[1] == theorems_table(findings)
 
 
 def test_a_statement_has_one_verdict_wherever_it_is_printed(findings):
     """On the page, in `posbias verify` and in `posbias paper claims`: what it asserts, and what is printed."""
-    rows = [cells(line) for line in page_table().splitlines() if line.startswith("| `")]
-    on_page = {row[0]: row[2] for row in rows}
+    on_page = {row[0]: row[2] for row in rows_of(theorems_table(findings))}
     expected, lines = {}, findings_table(findings)
     for one in STATEMENTS:
         name = f"{one.name}, proof" if one.asserts else one.name
@@ -73,8 +60,7 @@ def test_a_statement_has_one_verdict_wherever_it_is_printed(findings):
         expected[f"`{one.key}` {name}"] = AMENDED if one.corrected else "holds"
     assert on_page == expected
     tried = {finding.statement.key: finding for finding in findings}
-    judged = judge_statements(["wu2025", "herasimchyk2026", "kim2026"], tried)
-    for claim in list(judged):
+    for claim in judge_statements(["wu2025", "herasimchyk2026", "kim2026"], tried):
         key, name = claim.more["statement"], claim.claim.place
         source = tried[key].statement.source
         assert on_page[f"`{key}` {name}"] == claim.mark
@@ -95,32 +81,13 @@ def test_what_fails_shows_the_numbers_that_refute_it(findings):
     assert decay.compared.value == pytest.approx(1)
     assert decay.compared.bound == pytest.approx(1 - kept)
     np.testing.assert_allclose(decay.compared.matrix, [[1, 0], [kept, 1 - kept]])
-    text = findings_table([decay])
-    assert text[-3:] == [
-        "  counterexample: true value 1, printed bound 0.7311, in",
-        "        1      0",
-        "    0.269  0.731",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("note", "first"),
-    [
-        ("", ""),
-        ("Holds.", ""),
-        ("Holds; by Eq. (1) it is .25 at most. Not more.", "By Eq. (1) it is .25 at most"),
-        ("Holds, κ at every depth.", "κ at every depth"),
-        ("Says nothing of d = 2. (Nor of d = 3.)", "Says nothing of d = 2"),
-    ],
-)
-def test_of_a_note_the_first_sentence_stands_on_the_page(note, first):
-    assert first_sentence(note) == first
+    assert [line.split() for line in findings_table([decay])[-2:]] == [["1", "0"], ["0.269", "0.731"]]
 
 
 def test_links_lead_to_the_entry_that_names_the_statement():
-    entries = re.split(r"^### ", (PAGE.parent / "errata.md").read_text(encoding="utf-8"), flags=re.M)[1:]
+    entries = re.split(r"^### ", (DOCS / "errata.md").read_text(encoding="utf-8"), flags=re.M)[1:]
     headings = [re.sub(r"[^\w -]", "", entry.splitlines()[0]).lower().replace(" ", "-") for entry in entries]
-    found = re.findall(r"`(\S+)` .*\[errata\]\(errata\.md#([^)]+)\)", page_table())
+    found = re.findall(r"`(\S+)` .*\[errata\]\(errata\.md#([^)]+)\)", page())
     assert len(found) > 15
     for key, anchor in found:
         (entry,) = [one for one, heading in zip(entries, headings, strict=True) if heading == anchor]
@@ -133,36 +100,27 @@ def test_every_verdict_is_told_apart():
         Statement("a", "One", "s", holds),
         Statement("b", "Two*", "s", holds, corrected=below, witness={"x": -0.5}, note="a < b"),
         Statement("c", "Three", "s", above, corrected=above),
-        Statement("d", "Four", "s", above),
     ]
-    head, rule, *rows, blank, counts = theorems_table(verify(tried, instances=5)).splitlines()
-    assert (len(cells(head)), cells(rule), blank) == (4, ["---"] * 4, "")
-    assert [cells(row) for row in rows] == [
+    table = theorems_table(verify(tried, instances=5))
+    assert rows_of(table) == [
         ["`a` One", "x |≥| 0.0", "holds", ""],
         ["`b` Two*", "x |≥| -1.0", AMENDED, "a < b"],
         ["`c` Three", "x |≥| 2.0", "fails", ""],
-        ["`d` Four", "x |≥| 2.0", "fails", ""],
     ]
-    assert counts == f"4 statements: 1 holds, 1 {AMENDED}, 2 fails."
-    told = theorems_table(verify(tried, instances=5), dict.fromkeys("abcd", "[there](x.md)")).splitlines()
-    assert [cells(row)[3] for row in told[2:6]] == ["", "[there](x.md)", "", ""]
 
 
-def test_an_update_leaves_the_words_alone(tmp_path):
-    path = tmp_path / "page.md"
-    path.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
-    table = update_page(path, 5, [Statement("a", "One", "s", at_least(0.0))])
-    assert path.read_text(encoding="utf-8") == f"before\n{BEGIN}\n{table}\n{END}\nafter\n"
-    assert "`a` One" in table
-
-
-@pytest.mark.parametrize("text", ["none", BEGIN, f"{END}{BEGIN}", f"{BEGIN}{END}{BEGIN}"])
-def test_a_page_without_its_marks_is_refused(tmp_path, text):
-    path = tmp_path / "page.md"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(InputFileError, match="one each in this order needed"):
-        update_page(path, 5, [])
-    assert path.read_text(encoding="utf-8") == text
+def test_the_pages_are_written_between_their_marks(tmp_path, monkeypatch):
+    monkeypatch.setattr("posbias_papers.statements.pages.STATEMENTS", select(STATEMENTS, ["wu-4.5"]))
+    for name, marks in (("theorems.md", MARKS), ("errata.md", ERRATA_MARKS)):
+        (tmp_path / name).write_text(f"before\n{marks[0]}\nold\n{marks[1]}\nafter\n", encoding="utf-8")
+    update_pages(tmp_path, 5)
+    table, errata = ((tmp_path / name).read_text(encoding="utf-8") for name in ("theorems.md", "errata.md"))
+    assert all(text.startswith("before") and text.endswith("after\n") for text in (table, errata))
+    assert "`wu-4.5` Theorem 4.5" in table
+    assert errata_text() in errata
+    (tmp_path / "theorems.md").write_text("no marks", encoding="utf-8")
+    with pytest.raises(InputFileError):
+        update_pages(tmp_path, 5)
 
 
 def test_the_counterexample_can_be_tried_again_as_the_page_says(tmp_path, monkeypatch):

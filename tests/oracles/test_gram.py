@@ -20,7 +20,7 @@ from posbias.core.errors import InvalidValueError
 from posbias.core.seeds import sequence, stream
 from posbias.simulation import RecencyModel, compiled, gram, token_space
 from posbias.simulation.tally import Layout, Tally
-from posbias_papers.statements.kim.simulations import simulated_scores
+from posbias_papers.statements.kim2026_layernorm import simulated_scores
 
 MARGIN = 30
 """How many times the rounding seen between two references the engines may differ by."""

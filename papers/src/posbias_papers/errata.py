@@ -1,16 +1,13 @@
-"""Where the papers, their code and the truth disagree, as data: `errata.toml`, and the page made of it.
+"""Where the papers, their code and the truth disagree, as data: `errata.toml`.
 
-    from posbias_papers.errata import ERRATA, update_page
-
-    update_page("docs/errata.md")
+    from posbias_papers.errata import ERRATA
 
 An entry says what is printed or coded, what holds, and what posbias does, in Markdown. It has readings in
 `posbias_papers.readings`, which compute the difference it makes, or says why there is no number (`no_number`). The
-numbers that it quotes are named with the reading they come from (`quotes`), so that a test can compare them.
+numbers that it quotes are named with the reading they come from (`quotes`), so that a test can compare them. The
+record of a numbered statement names its erratum (`posbias_papers.statements`).
 """
 
-import os
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,11 +16,6 @@ from types import MappingProxyType
 
 from posbias.core.arguments import shortened
 from posbias.core.errors import InvalidValueError, nearest
-from posbias.core.files import write_between
-from posbias.core.sources import cite
-
-BEGIN, END = "<!-- errata -->", "<!-- end of errata -->"
-"""The marks on the page before and after what is made from the data."""
 
 
 @dataclass(frozen=True)
@@ -84,52 +76,6 @@ def find_erratum(key: str) -> Erratum:
     """The entry of this key. Raises `InvalidValueError` naming the nearest."""
     if key not in _BY_KEY:
         raise InvalidValueError(
-            f"erratum: {shortened(key)} given, a key of errata.toml needed{nearest(key, _BY_KEY)}"
+            f"erratum: expected a key of errata.toml, got {shortened(key)}{nearest(key, _BY_KEY)}"
         )
     return _BY_KEY[key]
-
-
-def page_text() -> str:
-    """All entries as Markdown: a section for each paper and a heading for each entry."""
-    lines = []
-    for paper in dict.fromkeys(one.paper for one in ERRATA):
-        source = cite(paper)
-        lines += [f"## {source.short.split(' (')[0]}, *{source.title}*", ""]
-        lines += [REMARKS[paper], ""] if paper in REMARKS else []
-        for erratum in ERRATA:
-            lines += _entry(erratum) if erratum.paper == paper else []
-    return "\n".join(lines).rstrip()
-
-
-def update_page(path: str | os.PathLike[str]) -> str:
-    """Write the entries into the page at `path`, between its two marks; returns them.
-
-    Raises `InputFileError` for a page without the two marks, `OutputFileError` if it cannot be written.
-    """
-    text = page_text()
-    write_between(path, BEGIN, END, text)
-    return text
-
-
-def links(page: str = "errata.md") -> dict[str, str]:
-    """By key, a link to its entry on the page for each statement that an entry names."""
-    found: dict[str, str] = {}
-    seen: dict[str, int] = {}
-    for erratum in ERRATA:
-        # as viewers of Markdown name headings: one that comes again is numbered
-        anchor = re.sub(r"[^\w\- ]", "", erratum.where.lower()).replace(" ", "-")
-        again = seen[anchor] = seen.get(anchor, -1) + 1
-        link = f"[errata]({page}#{anchor}{f'-{again}' if again else ''})"
-        for key in re.findall(r"\b(?:wu|herasimchyk|kim)-[\w.-]*\w", erratum.posbias):
-            found.setdefault(key, link)
-    return found
-
-
-def _entry(erratum: Erratum) -> list[str]:
-    """A heading with the entry's place, and what is to be said of it as a list."""
-    parts = {
-        "printed": erratum.printed,
-        "holds": erratum.holds,
-        f"posbias, `{erratum.key}`": erratum.posbias,
-    }
-    return [f"### {erratum.where}", "", *(f"- *{name}*: {text}" for name, text in parts.items()), ""]

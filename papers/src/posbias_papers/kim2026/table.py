@@ -160,7 +160,7 @@ def _known_steps(model: RecencyModel, known: Matrices, samples: int) -> Matrices
 
     At α = 0 means rise by some e^−2√d, and rare inputs make much of that: where the least rise is not `SURE`
     standard errors, draws say nothing. The closed form is that of many dimensions, of which Theorem 1 and the
-    propositions speak; simulations agree with it where they see the rise (`posbias_papers.statements.kim`).
+    propositions speak; simulations agree with it where they see the rise (`posbias_papers.statements`).
     """
     place = np.tril_indices(model.tokens, -1)
     names = [str(one) for one in zip(*place, strict=True)]

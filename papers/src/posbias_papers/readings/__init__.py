@@ -14,7 +14,6 @@ measured on the bundled ALiBi model.
 import logging
 import os
 import re
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -23,8 +22,17 @@ from posbias.core.errors import InvalidValueError, MissingPackageError, nearest
 from posbias.core.events import Event, OnEvent
 from posbias_papers.errata import ERRATA, find_erratum
 from posbias_papers.herasimchyk2026.configs import config_curves
-from posbias_papers.readings import experiments, herasimchyk2026, kim2026, measured, models, recency, wu2025
-from posbias_papers.readings.reading import Answer, Comparison, Material, Reading, UnavailableError, told
+from posbias_papers.readings import herasimchyk2026, kim2026, measured, models, wu2025
+from posbias_papers.readings.reading import (
+    Answer,
+    Comparison,
+    Material,
+    Reading,
+    UnavailableError,
+    of_witness,
+    told,
+)
+from posbias_papers.statements import STATEMENTS
 
 __all__ = [
     "ERRATA",
@@ -40,13 +48,22 @@ __all__ = [
 ]
 
 log = logging.getLogger("posbias.papers")
+_ORDER = [one.key for one in ERRATA]
 READINGS: tuple[Reading, ...] = tuple(
-    one
-    for module in (wu2025, experiments, herasimchyk2026, models, measured, kim2026, recency)
-    for one in vars(module).values()
-    if isinstance(one, Reading)
+    sorted(
+        (
+            *(of_witness(one) for one in STATEMENTS if one.shows),
+            *(
+                one
+                for topic in (wu2025, herasimchyk2026, models, measured, kim2026)
+                for one in vars(topic).values()
+                if isinstance(one, Reading)
+            ),
+        ),
+        key=lambda one: _ORDER.index(one.about),
+    )
 )
-"""Every reading, paper by paper; the models' of Herasimchyk et al. 2026 come after its statements'."""
+"""Every reading, in the order of the errata."""
 
 
 def find_readings(names: str | Iterable[str] | None = None) -> list[Reading]:
@@ -54,17 +71,15 @@ def find_readings(names: str | Iterable[str] | None = None) -> list[Reading]:
 
     Raises `InvalidValueError` naming the nearest.
     """
-    asked = [names] if isinstance(names, str) else list(names or ())
+    asked = {names} if isinstance(names, str) else {*(names or ())}
     known = {one: {one.key, one.about, one.paper} for one in READINGS}
     choices = sorted(set().union(*known.values()))
-    for name in asked:
-        if name not in choices:
-            raise InvalidValueError(
-                f"reading: {shortened(name)} given, "
-                "a paper (wu2025, herasimchyk2026, kim2026) or one of its readings, "
-                f"such as kim2026/eq-42, needed{nearest(name, choices)}"
-            )
-    return [one for one, called in known.items() if not asked or called & {*asked}]
+    for name in sorted(asked - {*choices}):
+        raise InvalidValueError(
+            f"reading: expected a paper or one of its readings, such as kim2026/eq-42, got {shortened(name)}"
+            f"{nearest(name, choices)}"
+        )
+    return [one for one, called in known.items() if not asked or called & asked]
 
 
 def compare_readings(
@@ -90,39 +105,37 @@ def compare_readings(
     material = Material(
         None if results is None else Path(results), None if configs is None else Path(configs), threads
     )
-    made: list[Comparison] = []
+    hear = on_event or (lambda event: None)
+    comparisons: list[Comparison] = []
     left: list[str] = []
     for done, one in enumerate(wanted):
-        if on_event is not None:
-            on_event(Event(done, len(wanted), "reading"))
+        hear(Event(done, len(wanted), "reading"))
         try:
-            made.append(_compare(one, material))
+            comparisons.append(_compare(one, material))
         except (UnavailableError, MissingPackageError) as error:
             left.append(f"{one.key}: left out, {error}")
-    if on_event is not None:
-        on_event(Event(len(wanted), len(wanted), "reading"))
-    if names and not made:
+    hear(Event(len(wanted), len(wanted), "reading"))
+    if names and not comparisons:
         raise UnavailableError(left[0])
     for line in left:
         log.warning(line)
-    return made
+    return comparisons
 
 
 def _compare(one: Reading, material: Material) -> Comparison:
-    began = time.perf_counter()
     found = one.compute(material)
-    seconds = time.perf_counter() - began
     others = "; ".join(f"{name} {told(number)}" for name, number in found.others.items())
+    note = " ".join(filter(None, (found.note, others and f"Also: {others}.")))
+    where = re.sub(r"[`*\\]", "", find_erratum(one.about).where)
     return Comparison(
-        key=one.key,
-        paper=one.paper,
-        where=re.sub(r"[`*\\]", "", find_erratum(one.about).where),
-        quantity=one.quantity,
-        published=found.published,
-        corrected=found.corrected,
-        difference=found.difference or found.corrected - found.published,
-        note=" ".join(part for part in (found.note, f"Also: {others}." if others else "") if part),
-        seconds=seconds,
-        erratum=one.about,
-        others=found.others,
+        found.published,
+        found.corrected,
+        found.difference,
+        note,
+        found.others,
+        one.key,
+        one.paper,
+        where,
+        one.quantity,
+        one.about,
     )

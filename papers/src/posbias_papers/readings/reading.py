@@ -1,9 +1,9 @@
 """What a reading is: a quantity computed as published and as corrected, and what computing it may need.
 
 A `Reading` belongs to an erratum and has a function from `Material` to an `Answer`, which `reading` decorates;
-`compare_readings` makes a `Comparison` of it. `Material` holds what readings share (simulations, integrals,
-measurements) and raises `UnavailableError` for what is not there: the authors' rollout files, a measurement of a
-model that is not bundled.
+`compare_readings` makes a `Comparison` of it. A statement with a counterexample is its own reading
+(`of_witness`). `Material` holds what readings share (simulations, integrals, measurements) and raises
+`UnavailableError` for what is not there: the authors' rollout files, a measurement of a model that is not bundled.
 """
 
 import functools
@@ -17,6 +17,8 @@ from posbias.core.errors import InputFileError, PosbiasError
 from posbias.profiles.estimate import Estimate
 from posbias.simulation.model import RecencyModel
 from posbias_papers.closed_forms.recency import exact_scores, recency_excess
+from posbias_papers.statements.margins import compared_in
+from posbias_papers.statements.record import Statement
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -40,41 +42,13 @@ class UnavailableError(PosbiasError):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a reading computes: both numbers, what else there is to be said, and other numbers by name.
+    """What a reading computes: both numbers, corrected − published, a note, and other numbers by name."""
 
-    `difference` is corrected − published, of independent numbers, unless given.
-    """
-
-    published: Estimate
-    corrected: Estimate
-    note: str = ""
-    others: Mapping[str, Estimate] = field(default_factory=dict)
-    difference: Estimate | None = None
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A quantity in both readings: `difference` is corrected − published, `others` further numbers by name.
-
-    `where` says what stands in the paper, in plain text; `note` is Markdown and tells the others too.
-    """
-
-    key: str
-    paper: str
-    where: str
-    quantity: str
     published: Estimate
     corrected: Estimate
     difference: Estimate
-    note: str
-    seconds: float
-    erratum: str = ""
+    note: str = ""
     others: Mapping[str, Estimate] = field(default_factory=dict)
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        numbers = {name: _spelt(getattr(self, name)) for name in ("published", "corrected", "difference")}
-        return {**vars(self), **numbers, "others": {name: _spelt(one) for name, one in self.others.items()}}
 
 
 @dataclass(frozen=True)
@@ -97,24 +71,22 @@ class Reading:
         return self.erratum or self.key
 
 
+@dataclass(frozen=True)
+class Comparison(Answer):
+    """A quantity in both readings; `where` says what stands in the paper, and the note tells the others too."""
+
+    key: str = ""
+    paper: str = ""
+    where: str = ""
+    quantity: str = ""
+    erratum: str = ""
+
+
 def reading(
     key: str, quantity: str, erratum: str = ""
 ) -> "Callable[[Callable[[Material], Answer]], Reading]":
     """A decorator: the function as a `Reading`."""
     return lambda compute: Reading(key, quantity, compute, erratum)
-
-
-def told(number: Estimate) -> str:
-    """A number in words, with a real minus sign."""
-    return str(number).replace("-", "−")
-
-
-def _spelt(number: Estimate) -> dict[str, float | None]:
-    return {"value": number.value, "se": None if number.exact else number.se}
-
-
-def _estimate(number: float | Estimate) -> Estimate:
-    return number if isinstance(number, Estimate) else Estimate(float(number))
 
 
 def answer(
@@ -123,11 +95,34 @@ def answer(
     note: str = "",
     *,
     difference: Estimate | None = None,
-    **others: float | Estimate,
+    **others: Any,
 ) -> Answer:
-    """An `Answer` of plain numbers; names of `others` are spelt with _ for a space."""
-    named = {name.replace("_", " "): _estimate(one) for name, one in others.items()}
-    return Answer(_estimate(published), _estimate(corrected), note, named, difference)
+    """An `Answer` of plain numbers, the two independent unless `difference` is given; names have _ for a space."""
+    one, other = _estimate(published), _estimate(corrected)
+    named = {name.replace("_", " "): _estimate(number) for name, number in others.items()}
+    return Answer(one, other, difference or other - one, note, named)
+
+
+def of_witness(statement: Statement) -> Reading:
+    """The reading of a statement's erratum on its counterexample: the bound as printed, and the true value."""
+
+    def compute(material: Material) -> Answer:
+        found = compared_in(statement.as_printed.slack, statement.witness)
+        assert found is not None
+        smaller, larger = sorted(map(abs, (found.bound, found.value)))
+        ratio: dict[str, Any] = {"larger_over_smaller": larger / smaller} if smaller else {}
+        return answer(found.bound, found.value, **ratio)
+
+    return Reading(statement.erratum, f"{statement.shows}: printed bound, true", compute)
+
+
+def told(number: Estimate) -> str:
+    """A number in words, with a real minus sign."""
+    return str(number).replace("-", "−")
+
+
+def _estimate(number: float | Estimate) -> Estimate:
+    return number if isinstance(number, Estimate) else Estimate(float(number))
 
 
 class Material:

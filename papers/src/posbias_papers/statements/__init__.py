@@ -6,8 +6,15 @@ for finding in verify(STATEMENTS, instances=50):
     print(finding.statement.name, finding.verdict, finding.as_printed.slack)
 """
 
-from posbias_papers.statements.herasimchyk import HERASIMCHYK
-from posbias_papers.statements.kim import KIM
+from posbias_papers.statements import (
+    herasimchyk2026_depth,
+    herasimchyk2026_order,
+    kim2026_layernorm,
+    kim2026_variants,
+    wu2025_encodings,
+    wu2025_masks,
+)
+from posbias_papers.statements.record import Instance, Reading, Statement
 from posbias_papers.statements.run import (
     Finding,
     StatementCell,
@@ -17,11 +24,21 @@ from posbias_papers.statements.run import (
     select,
     verify,
 )
-from posbias_papers.statements.statement import Instance, Reading, Statement
-from posbias_papers.statements.wu import WU
 
-STATEMENTS: tuple[Statement, ...] = (*WU, *HERASIMCHYK, *KIM)
-"""All statements, paper by paper, in the order of the text."""
+STATEMENTS: tuple[Statement, ...] = tuple(
+    one
+    for topic in (
+        wu2025_masks,
+        wu2025_encodings,
+        herasimchyk2026_order,
+        herasimchyk2026_depth,
+        kim2026_layernorm,
+        kim2026_variants,
+    )
+    for one in vars(topic).values()
+    if isinstance(one, Statement)
+)
+"""All statements, paper by paper and topic by topic."""
 
 __all__ = [
     "STATEMENTS",

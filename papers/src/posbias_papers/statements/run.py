@@ -18,7 +18,7 @@ from posbias.core.seeds import stream
 from posbias.core.store import Cell, Header
 from posbias.profiles.claims import AMENDED
 from posbias_papers.statements.margins import Compared, compared_in
-from posbias_papers.statements.statement import Instance, Reading, Statement
+from posbias_papers.statements.record import Instance, Reading, Statement
 
 EDGE_EVERY = 4
 """Every fourth instance is drawn at the edge of the hypotheses."""

@@ -1,0 +1,265 @@
+"""Every numbered statement: verdicts both ways, counterexamples, instances as files, mistakes that are caught."""
+
+import json
+
+import numpy as np
+import pytest
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posbias.core.errors import InvalidValueError
+from posbias.profiles import stochastic_order
+from posbias.theory.closed_forms import collapse_bounds, critical_distances, layernorm, residual_bounds
+from posbias.theory.masks import Causal, Full
+from posbias_papers.simulation.variants import Variant
+from posbias_papers.statements import STATEMENTS, check, draws, save_counterexamples, select, verify
+from posbias_papers.statements import kim2026_layernorm as kim
+from posbias_papers.statements import kim2026_variants as variants
+from posbias_papers.statements.run import plain
+
+BY_KEY = {statement.key: statement for statement in STATEMENTS}
+QUICK = [one for one in STATEMENTS if one.source != "kim2026"]
+FAILING = [one for one in STATEMENTS if one.corrected]
+
+
+def keys(statements):
+    return [one.key for one in statements]
+
+
+def standing(key):
+    return BY_KEY[key].corrected or BY_KEY[key].as_printed
+
+
+def caught(key, instances):
+    """Whether the reading that stands fails on instances drawn, the theory it rests on being wrong."""
+    return check(standing(key), instances, 0, f"wrong/{key}").counterexample is not None
+
+
+def test_every_statement_has_a_key_and_a_claim():
+    assert len(BY_KEY) == len(STATEMENTS) == 72
+    assert all(one.name and one.as_printed.claim for one in STATEMENTS)
+    assert all(one.corrected.claim and one.note and one.witness is not None for one in FAILING)
+
+
+@pytest.mark.parametrize("statement", STATEMENTS, ids=keys(STATEMENTS))
+def test_a_statement_has_its_verdict_as_printed_and_as_corrected(statement, tmp_path):
+    (finding,) = verify([statement], instances=24 if statement.source == "kim2026" else 100, seed=7)
+    fails = statement.corrected is not None
+    assert (finding.verdict, finding.corrected_verdict) == (("fails", "holds") if fails else ("holds", None))
+    paths = save_counterexamples([finding], tmp_path)
+    assert len(paths) == fails
+    for path in paths:
+        saved = json.loads(path.read_text())
+        assert (
+            statement.as_printed.slack(saved["instance"]) == saved["slack"] < -statement.as_printed.tolerance
+        )
+
+
+@pytest.mark.parametrize("statement", FAILING, ids=keys(FAILING))
+def test_a_witness_fails_as_printed_and_not_as_corrected(statement):
+    printed, corrected = statement.as_printed, statement.corrected
+    witness = json.loads(json.dumps(plain(statement.witness), allow_nan=False))
+    assert printed.slack(witness) < -0.01
+    if printed.draw is corrected.draw:  # else it need not satisfy the hypotheses of what is corrected
+        assert corrected.slack(witness) >= -corrected.tolerance
+
+
+@pytest.mark.parametrize("statement", QUICK, ids=keys(QUICK))
+@given(seed=st.integers(0, 2**32 - 1), edge=st.booleans())
+@examples(60)
+def test_the_standing_reading_holds_whatever_the_seed(statement, seed, edge):
+    reading = standing(statement.key)
+    assert reading.slack(reading.draw(np.random.default_rng(seed), edge)) >= -reading.tolerance
+
+
+@pytest.mark.parametrize("key", [key for key in keys(FAILING) if key.startswith("herasimchyk")])
+def test_random_instances_find_the_failures_without_the_witness(key):
+    assert check(BY_KEY[key].as_printed, 1500, 1, "search").counterexample is not None
+
+
+@pytest.mark.parametrize("statement", STATEMENTS, ids=keys(STATEMENTS))
+def test_instances_survive_a_file(statement):
+    rng = np.random.default_rng(11)
+    for reading in filter(None, (statement.as_printed, statement.corrected)):
+        for edge in (False, True, False, True):
+            instance = reading.draw(rng, edge)
+            again = json.loads(json.dumps(plain(instance), allow_nan=False))
+            assert plain(instance) == again
+            assert statement not in QUICK or reading.slack(again) == reading.slack(instance)
+
+
+def test_statements_are_found_by_key_and_by_paper():
+    assert select(STATEMENTS, ["wu-4.1", "wu-4.1"]) == [BY_KEY["wu-4.1"]]
+    assert select(STATEMENTS, ["kim2026"]) == [one for one in STATEMENTS if one.source == "kim2026"]
+    with pytest.raises(InvalidValueError, match=r"wu-4\.1"):
+        select(STATEMENTS, ["wu-4-1"])
+
+
+# --- mistakes that must be caught ------------------------------------------------------------------------------
+
+
+def scaled_envelope(lower=1.0, upper=1.0):
+    def change(original):
+        def envelope(*args):
+            one = original(*args)
+            rates = lower * one.lower_rate, upper * one.upper_rate
+            return collapse_bounds.Envelope(one.log_lower, one.log_upper, *rates, one.power)
+
+        return envelope
+
+    return change
+
+
+def times(factor):
+    return lambda original: lambda *given, **more: factor * original(*given, **more)
+
+
+def plus(more):
+    return lambda original: lambda *given: original(*given) + more
+
+
+@pytest.mark.parametrize(
+    ("key", "module", "name", "change"),
+    [
+        ("herasimchyk-5.3-i", residual_bounds, "hidden_state_bound", times(0.99)),
+        ("herasimchyk-5.3-ii", residual_bounds, "softmax_floor", times(1.01)),
+        ("herasimchyk-5.4-i", residual_bounds, "self_bound", times(1.01)),
+        ("herasimchyk-5.4-ii", residual_bounds, "exponential_bound", times(0.99)),
+        ("herasimchyk-5.4-ii-attention-only", residual_bounds, "exponential_bound", times(0.99)),
+        ("herasimchyk-5.4-ii-attention-only", residual_bounds, "suffix_bound", times(1.01)),
+        ("herasimchyk-5.4-ii-window", residual_bounds, "window_bound", times(0.99)),
+        ("herasimchyk-5.1-values", residual_bounds, "hidden_state_bound", times(0.99)),
+        ("wu-A.1", collapse_bounds, "log_attention_floor", plus(1e-6)),
+        (
+            "wu-4.1",
+            collapse_bounds,
+            "log_collapse_bound",
+            lambda f: lambda e, j: f(np.minimum(1.001 * e, 1), j),
+        ),
+        ("wu-4.2", collapse_bounds, "log_window_bound", lambda f: lambda *a: 1.001 * f(*a) - 1e-6),
+        ("wu-4.3", collapse_bounds, "log_collapse_bound", times(1.001)),
+        ("wu-4.3", collapse_bounds, "prefix_share", times(1.001)),
+        ("wu-B.1", collapse_bounds, "hops", lambda f: lambda *a: max(f(*a) - 1, 0)),
+        ("wu-B.2", collapse_bounds, "hops", lambda f: lambda *a: max(f(*a) - 1, 1)),
+        ("wu-4.4", collapse_bounds, "decay_envelope", scaled_envelope(lower=0.999)),
+        ("wu-4.5", collapse_bounds, "decay_envelope", scaled_envelope(upper=1.001)),
+        ("wu-4.5", collapse_bounds, "log_walks", lambda f: lambda depth, d: f(max(depth - 1, 1), d)),
+        ("wu-4.5-distance", critical_distances, "modal_distance", plus(1)),
+        ("wu-4.5-distance", critical_distances, "critical_distance", plus(0.6)),
+        ("wu-4.6", collapse_bounds, "rope_envelope", scaled_envelope(upper=6.0)),
+        ("wu-I.1", collapse_bounds, "rope_envelope", scaled_envelope(upper=6.0)),
+        ("wu-4.7", collapse_bounds, "rope_envelope", scaled_envelope(lower=0.1)),
+        ("wu-I.2", collapse_bounds, "rope_envelope", scaled_envelope(upper=6.0)),
+        ("wu-4.7-distance", critical_distances, "rope_critical_distance", times(1.001)),
+        ("wu-4.7-distance", critical_distances, "rope_modal_distance", plus(1)),
+    ],
+)
+def test_a_bound_slightly_too_tight_is_caught(key, module, name, change, monkeypatch):
+    monkeypatch.setattr(module, name, change(getattr(module, name)))
+    assert caught(key, 200)
+
+
+@pytest.mark.parametrize("key", ["A.2", "A.4", "4.2", "4.3", "4.4", "4.5", "4.5-layerwise", "A.1.2"])
+def test_dominance_the_wrong_way_round_is_caught(key, monkeypatch):
+    forwards = stochastic_order.dominance
+    monkeypatch.setattr(stochastic_order, "dominance", lambda later, earlier: forwards(earlier, later))
+    assert caught(f"herasimchyk-{key}", 200)
+
+
+@pytest.mark.parametrize("key", ["A.2", "A.3", "A.5", "4.2", "4.3", "4.4", "4.5", "5.1"])
+def test_without_monotone_kernels_the_statements_fail(key, monkeypatch):
+    def any_kernel(rng, tokens, width, edge, ahead=False):
+        last = np.full(tokens, tokens) if ahead else np.arange(1, tokens + 1)
+        first = np.zeros(tokens, dtype=int) if ahead else np.maximum(0, last - width)
+        return np.eye(tokens)[rng.integers(first, last)]
+
+    monkeypatch.setattr(draws, "monotone", any_kernel)
+    assert caught(f"herasimchyk-{key}", 200)
+
+
+def published(name):
+    """A closed form whose printed reading stands in for the corrected one."""
+    right = getattr(layernorm, name)
+    return lambda original: lambda *given, reading="corrected": right(*given, reading="published")
+
+
+def keys_of_means(original):
+    def keys(tokens, dimension, anisotropy, *, residual, reading):
+        means = layernorm.limit_scores(2, tokens, dimension, anisotropy, residual=residual)[1, -1]
+        return np.log(means / means[0])
+
+    return keys
+
+
+def tilted(original):
+    def scores(*given, **more):
+        right = original(*given, **more)
+        return right + 1e-9 * np.abs(np.diagonal(right, axis1=1, axis2=2)).max() * np.arange(right.shape[-1])
+
+    return scores
+
+
+def without_stream(original):
+    def states(model, x):
+        right = original(model, x)
+        if model.residual:  # what attention adds to the stream alone
+            right[1] -= right[0]
+        return right
+
+    return states
+
+
+def reversed_shares(original):
+    return lambda scores: 1.0 - original(scores)
+
+
+def first_for_second(original):
+    return lambda variant, *sizes: [[layers[0], layers[0]] for layers in original(variant, *sizes)]
+
+
+def by_place(original):
+    def layers(variant, *sizes):
+        scores, content = original(variant, *sizes)
+        return [scores[0] + np.arange(variant.model.tokens)[:, None], scores[1]], content
+
+    return layers
+
+
+@pytest.mark.parametrize(
+    ("key", "module", "name", "change"),
+    [
+        *(
+            (f"kim-{key}", kim, "log_key_factors", times(factor))
+            for key in ("theorem-1", "proposition-2", "proposition-3")
+            for factor in (-1.0, 0.0)
+        ),
+        ("kim-theorem-1-draws", kim, "isotropic_scores", published("isotropic_scores")),
+        ("kim-theorem-1-draws", kim, "first_order", times(-1.0)),
+        ("kim-equation-19", kim, "scores_without_layernorm", published("scores_without_layernorm")),
+        ("kim-equation-42", kim, "log_key_factors", keys_of_means),
+        ("kim-figure-2", kim, "cross_weight", times(0.5)),
+        ("kim-proposition-1", kim, "limit_scores", tilted),
+        ("kim-section-3", kim, "limit_scores", tilted),
+        ("kim-2.2-layernorm", variants, "normalised", times(1.1)),
+        ("kim-2.2-layernorm", variants, "embeddings", plus(0.05)),
+        ("kim-3-cosine", variants, "embeddings", plus(0.05)),
+        ("kim-3-shared", variants, "hidden_states", without_stream),
+        ("kim-4-heads", variants, "recency_share", reversed_shares),
+        ("kim-limitations-encodings", variants, "recency_share", reversed_shares),
+        ("kim-limitations-parts", variants, "recency_share", reversed_shares),
+        ("kim-4-length", variants, "recency_shares", reversed_shares),
+        *(
+            (f"kim-{key}", variants, "second_layer", first_for_second)
+            for key in ("4-heads", "4-relative", "limitations-encodings", "limitations-parts")
+        ),
+        ("kim-4-head-dimension", variants, "second_layer", lambda f: lambda v, *n: f(Variant(v.model), *n)),
+        ("kim-4-relative", variants, "second_layer", by_place),
+        ("kim-4-masks", variants, "SlidingWindow", lambda f: lambda width: Causal()),
+        ("kim-4-masks", variants, "Full", lambda f: Causal),
+        ("kim-4-masks", variants, "Causal", lambda f: Full),
+    ],
+)
+def test_a_wrong_model_of_layernorm_is_caught(key, module, name, change, monkeypatch):
+    monkeypatch.setattr(module, name, change(getattr(module, name)))
+    assert caught(key, 40)
