@@ -14,7 +14,6 @@ _CHECKED = [
     "posbias.comparison.paired_scores",
     "posbias.theory.rollout.kernel",
     "posbias.theory.rollout.dispatch",
-    "posbias.theory.closed_forms.residual_bounds",
     *(
         f"posbias.measurement.{name}"
         for name in (

@@ -5,8 +5,8 @@ Lines: three tokens, integrated. Points: ten tokens, simulated; from d = 2,048 o
 
 from posbias.reports.plots import new_figure, save_figure
 from posbias.simulation import RecencyModel, simulate_recency
-from posbias.theory.closed_forms.layernorm import READINGS
 from posbias_papers.closed_forms.deviation import deviation_curve
+from posbias_papers.closed_forms.layernorm import READINGS
 from posbias_papers.closed_forms.recency import exact_scores
 from posbias_papers.plots.closed_forms import draw_deviation, draw_reading_key
 

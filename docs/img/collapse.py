@@ -1,8 +1,9 @@
 """Depth against the residual stream: attention alone collapses on the first token, below its bound."""
 
 from posbias import Architecture, AttentionOnly, ConstantMixing, DecayBias, Layer, PowerDecay
-from posbias.reports.plots import draw_collapse, new_figure, save_figure
-from posbias.theory.closed_forms.critical_distances import collapse
+from posbias.reports.plots import new_figure, save_figure
+from posbias_papers.closed_forms.collapse_bounds import collapse
+from posbias_papers.plots.closed_forms import draw_collapse
 
 layer = Layer(positional=DecayBias(0.1))
 mixings = {

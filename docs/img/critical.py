@@ -2,7 +2,7 @@
 
 from posbias import DecayBias, RoPE
 from posbias.reports.plots import draw_critical_distance, new_figure, save_figure
-from posbias.theory.closed_forms.critical_distances import distance_curve
+from posbias.theory.critical_distances import distance_curve
 
 depths = range(1, 41, 3)
 figure = new_figure(9.0, 3.8)

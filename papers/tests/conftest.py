@@ -4,4 +4,9 @@ from setting import logging_as_found, pytest_collection_modifyitems  # noqa: F40
 from llama_fixtures import build, folder, ids, text, tiny  # noqa: F401
 from shapes import check_shapes
 
-check_shapes([f"posbias_papers.herasimchyk2026.{name}" for name in ("levels", "curves", "fig5", "table6")])
+check_shapes(
+    [
+        "posbias_papers.closed_forms.residual_bounds",
+        *(f"posbias_papers.herasimchyk2026.{name}" for name in ("levels", "curves", "fig5", "table6")),
+    ]
+)

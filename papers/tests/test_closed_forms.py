@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from posbias.core.errors import InvalidValueError
 from posbias.simulation import RecencyModel, simulate_recency
-from posbias.theory.closed_forms import layernorm
+from posbias_papers.closed_forms import layernorm
 from posbias_papers.closed_forms.deviation import NOISIEST, closed_form, deviation_curve
 from posbias_papers.closed_forms.recency import exact_scores
 

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from posbias.core.errors import InvalidValueError
 from posbias.profiles import stochastic_order
 from posbias.theory.architecture import Layer
-from posbias.theory.closed_forms import residual_bounds
-from posbias.theory.closed_forms.collapse_bounds import log_collapse_bound
 from posbias.theory.encodings import ALiBi, DecayBias, NoPE
 from posbias.theory.masks import Causal, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, ConstantMixing, PerLayer, PowerDecay, PreNormInit
 from posbias.theory.rollout.kernel import layer_kernel, push
+from posbias_papers.closed_forms import residual_bounds
+from posbias_papers.closed_forms.collapse_bounds import log_collapse_bound
 from posbias_papers.statements import STATEMENTS, check, draws
 from posbias_papers.statements.herasimchyk2026_depth import deep_rollouts, growing, run_network
 from posbias_papers.statements.herasimchyk2026_order import draw_encoding, prefix_at, prefix_covariance

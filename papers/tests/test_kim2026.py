@@ -17,9 +17,9 @@ from posbias.core.errors import InvalidValueError, OutputFileError
 from posbias.core.events import Event
 from posbias.core.store import JsonCodec, Store
 from posbias.simulation import InterruptedSimulation, RecencyModel, simulate_recency
-from posbias.theory.closed_forms.layernorm import key_factors, log_key_factors
 from posbias_papers import find_figures, kim2026
 from posbias_papers.cli import paper
+from posbias_papers.closed_forms.layernorm import key_factors, log_key_factors
 from posbias_papers.kim2026.figures import ALPHAS, FOUR, models, printed_numbers
 from posbias_papers.kim2026.table import recorded, table
 from posbias_papers.simulation.cell import RecencyCell

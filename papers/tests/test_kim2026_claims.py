@@ -11,12 +11,12 @@ from posbias import __version__
 from posbias.core.store import Store
 from posbias.profiles.claims import judge
 from posbias.simulation import RecencyModel
-from posbias.theory.closed_forms.layernorm import (
+from posbias_papers import kim2026
+from posbias_papers.closed_forms.layernorm import (
     log_key_factors,
     scores_without_layernorm,
     second_layer_scores,
 )
-from posbias_papers import kim2026
 from posbias_papers.explaining import explanations
 from posbias_papers.kim2026.figures import CLAIMS, effort_of, printed_numbers
 from posbias_papers.kim2026.table import setting, table

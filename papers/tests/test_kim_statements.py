@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from posbias.core.errors import InvalidValueError
 from posbias.core.seeds import stream
-from posbias.theory.closed_forms import layernorm
+from posbias_papers.closed_forms import layernorm
 from posbias_papers.statements import STATEMENTS, verify
 from posbias_papers.statements import kim2026_layernorm as simulations
 from posbias_papers.statements.kim2026_layernorm import simulated_scores

@@ -13,8 +13,8 @@ from scipy.special import gammaln
 
 from posbias.core.errors import InvalidValueError
 from posbias.simulation import RecencyModel, simulate_recency
-from posbias.theory.closed_forms.layernorm import correlation_rule, limit_scores
 from posbias_papers.closed_forms import quadrature, recency
+from posbias_papers.closed_forms.layernorm import correlation_rule, limit_scores
 from posbias_papers.closed_forms.recency import exact_scores, recency_excess
 
 NORMS = ("layernorm", "rmsnorm", "none")

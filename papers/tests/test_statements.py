@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from posbias.core.errors import InvalidValueError
 from posbias.profiles import stochastic_order
-from posbias.theory.closed_forms import collapse_bounds, critical_distances, layernorm, residual_bounds
+from posbias.theory import critical_distances
 from posbias.theory.masks import Causal, Full
+from posbias_papers.closed_forms import collapse_bounds, layernorm, residual_bounds
 from posbias_papers.simulation.variants import Variant
 from posbias_papers.statements import STATEMENTS, check, draws, save_counterexamples, select, verify
 from posbias_papers.statements import kim2026_layernorm as kim

@@ -12,16 +12,18 @@ from hypothesis import strategies as st
 
 from posbias.core.errors import InvalidValueError
 from posbias.reports.plots import new_figure
-from posbias.reports.plots.limits import draw_collapse, draw_critical_distance
+from posbias.reports.plots.limits import draw_critical_distance
+from posbias.theory import critical_distances
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.closed_forms import collapse_bounds, critical_distances
-from posbias.theory.closed_forms.residual_bounds import smallest_admitted, suffix_bound, window_bound
 from posbias.theory.distance import RoPE
 from posbias.theory.encodings import ALiBi, DecayBias
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, ConstantMixing
 from posbias.theory.rollout.dispatch import influence
 from posbias.theory.rollout.kernel import masked_softmax
+from posbias_papers.closed_forms import collapse_bounds
+from posbias_papers.closed_forms.residual_bounds import smallest_admitted, suffix_bound, window_bound
+from posbias_papers.plots.closed_forms import draw_collapse
 from posbias_papers.statements import STATEMENTS
 from posbias_papers.statements.margins import log_softmax
 from posbias_papers.statements.wu2025_encodings import decays
@@ -263,7 +265,7 @@ def test_rope_distance_by_brute_force_and_mpmath(depth, angle, rate):
 
 @pytest.mark.parametrize(("depth", "angle", "rate"), [(5.0, 0.1, 1.0), (2.0, 1e-4, 1.0), (80.0, 0.3, 25.0)])
 def test_slopes_of_the_rope_distance(depth, angle, rate):
-    by_depth, by_angle = critical_distances.critical_distance_slopes(depth, angle, rate)
+    by_depth, by_angle = collapse_bounds.critical_distance_slopes(depth, angle, rate)
 
     def x(d, a):
         t = d - 1
@@ -310,7 +312,7 @@ def test_a_decay_rollout_peaks_at_the_modal_distance_and_rope_at_its_drift():
 def test_figures_show_their_data():
     layers = (Layer(heads=2, positional=ALiBi()),)
     curves = {
-        name: critical_distances.collapse(Architecture(6, layers, mixing), 12, 3)
+        name: collapse_bounds.collapse(Architecture(6, layers, mixing), 12, 3)
         for name, mixing in (("attention only", AttentionOnly()), ("residual", ConstantMixing(0.3)))
     }
     for name, mixing in (("attention only", AttentionOnly()), ("residual", ConstantMixing(0.3))):
@@ -352,12 +354,12 @@ def test_figures_show_their_data():
         (lambda: critical_distances.modal_distance(3, 0.0), "rate: 0.0 given"),
         (lambda: critical_distances.rope_critical_distance(3, 0.0), "angle: 0.0 given"),
         (lambda: critical_distances.rope_critical_distance(3, 1e-170), "rate·angle²: 0.0 given"),
-        (lambda: critical_distances.critical_distance_slopes(1, 0.1), "depth − 1: 0.0 given"),
+        (lambda: collapse_bounds.critical_distance_slopes(1, 0.1), "depth − 1: 0.0 given"),
         (lambda: critical_distances.drift_distance(np.zeros(1), 3), "logits: shape"),
         (lambda: critical_distances.distance_curve(ALiBi(), [2], 5), "positional: "),  # type: ignore[arg-type]
         (lambda: critical_distances.distance_curve(DecayBias(1.0), [], 5), "depths: none given"),
-        (lambda: critical_distances.collapse(Architecture(1, (Layer(mask=Full()),)), 5, 1), "layers: another"),
-        (lambda: critical_distances.collapse(Architecture(1), 5, 5), "position: 5 given"),
+        (lambda: collapse_bounds.collapse(Architecture(1, (Layer(mask=Full()),)), 5, 1), "layers: another"),
+        (lambda: collapse_bounds.collapse(Architecture(1), 5, 5), "position: 5 given"),
     ],
 )  # fmt: skip
 def test_refusals_name_the_argument(call, message):

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from posbias.core.errors import InvalidValueError
 from posbias.core.spec import decode, encode, fingerprint
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.closed_forms.critical_distances import collapse
 from posbias.theory.encodings import ALiBi, KerpleLog
 from posbias.theory.hyper_connections import Connection, HyperConnections
 from posbias.theory.masks import Chunked, SlidingWindow
@@ -157,10 +156,6 @@ def test_it_is_written_only_where_there_are_streams():
         (
             lambda: Architecture(3, streams=HyperConnections((THREE, THREE), (1.0, 0.0, 0.0))),
             "connections: 2 given, one or 3",
-        ),
-        (
-            lambda: collapse(Architecture(1, streams=HyperConnections((THREE,), (1.0, 0.0, 0.0))), 8, 0),
-            "streams: hyper-connections given, one residual needed",
         ),
     ],
 )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from posbias.core.errors import InvalidValueError
 from posbias.core.spec import decode, encode, fingerprint
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.closed_forms.critical_distances import distance_curve, rope_critical_distance
+from posbias.theory.critical_distances import distance_curve, rope_critical_distance
 from posbias.theory.encodings import RoPE
 from posbias.theory.huggingface_rope import rope_of
 from posbias.theory.mixing import AttentionOnly, ConstantMixing

@@ -10,7 +10,7 @@ from posbias.core.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from posbias.theory.architecture import Architecture
-    from posbias.theory.closed_forms.critical_distances import DistanceCurve
+    from posbias.theory.critical_distances import DistanceCurve
 
 VARIED = ("decay", "rope_angle")
 """What the curves may be drawn for several values of."""
@@ -49,7 +49,7 @@ def critical_distances(
 def _curves(architecture: "Architecture", tokens: int, varied: Sequence[str]) -> "list[DistanceCurve]":
     import numpy as np
 
-    from posbias.theory.closed_forms.critical_distances import distance_curve
+    from posbias.theory.critical_distances import distance_curve
     from posbias.theory.quantities import QUANTITIES
     from posbias.theory.variation import values_of
 

@@ -14,8 +14,6 @@ from tabs import Opened
 from posbias.reports.explore.kernel import exported, not_expressed
 from posbias.reports.explore.page import page
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.closed_forms.collapse_bounds import decay_envelope, log_collapse_bound
-from posbias.theory.closed_forms.residual_bounds import self_bound, window_bound
 from posbias.theory.content import ConstantDiagonal
 from posbias.theory.distance import KerpleLog
 from posbias.theory.encodings import ALiBi
@@ -23,6 +21,8 @@ from posbias.theory.masks import Causal, Prefix, SlidingWindow
 from posbias.theory.mixing import ConstantMixing
 from posbias.theory.rollout import influence
 from posbias.theory.rollout.kernel import layer_kernel
+from posbias_papers.closed_forms.collapse_bounds import decay_envelope, log_collapse_bound
+from posbias_papers.closed_forms.residual_bounds import self_bound, window_bound
 
 TOLERANCE = 1e-9
 

@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 
 from posbias.core.arguments import one_of, whole
 from posbias.core.errors import InvalidValueError
-from posbias.theory.closed_forms.layernorm import (
+from posbias_papers.closed_forms.layernorm import (
     ReadingName,
     isotropic_scores,
     log_key_factors,

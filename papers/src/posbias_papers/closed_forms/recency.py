@@ -9,7 +9,7 @@ Whether S_21 > S_20 jumps, so of that chance one number is taken analytically: t
 which S_21 − S_20 rises, is normal, and where the difference is zero is found by bisection.
 
 More tokens have no such answer here (four would need ten numbers): they are left to `posbias.simulation`. The
-closed forms for large dimensions, at any number of tokens, are in `posbias.theory.closed_forms.layernorm`.
+closed forms for large dimensions, at any number of tokens, are in `posbias_papers.closed_forms.layernorm`.
 
     exact_scores(3, 16, 0.5).rises.value[1]          # S_21 − S_20 of the second layer: 0.12159262
     recency_excess(16, 0.5).value[1]                 # recency probability − ½: 0.0734968
@@ -30,7 +30,7 @@ from scipy.special import ndtr
 from posbias.core import memory
 from posbias.core.arguments import one_of, whole
 from posbias.core.errors import InvalidValueError
-from posbias.theory.closed_forms.layernorm import NODES, correlation_rule
+from posbias_papers.closed_forms.layernorm import NODES, correlation_rule
 from posbias_papers.closed_forms.quadrature import Column, angles, blocks, lengths
 
 NormName = Literal["layernorm", "rmsnorm", "none"]

@@ -25,8 +25,8 @@ from posbias.core.files import clear_leftovers, need_writable
 from posbias.core.seeds import sequence
 from posbias.core.store import Store, compute
 from posbias.simulation import RecencyModel, RecencyResult
-from posbias.theory.closed_forms.layernorm import ReadingName, log_key_factors
 from posbias_papers import reproduction
+from posbias_papers.closed_forms.layernorm import ReadingName, log_key_factors
 from posbias_papers.kim2026.figures import EFFORT, STUDIES, data, effort_of, with_alphas
 from posbias_papers.kim2026.table import recorded
 from posbias_papers.reproduction import write

@@ -19,7 +19,7 @@ from posbias.reports.pages import Table
 from posbias.reports.plots.recency import LEAST_SPAN, draw_key_factors, draw_scores, probability_text
 from posbias.reports.plots.style import INK, MUTED, SMALL, TEXT, new_figure
 from posbias.simulation import Averages, RecencyModel
-from posbias.theory.closed_forms.layernorm import ReadingName
+from posbias_papers.closed_forms.layernorm import ReadingName
 from posbias_papers.contrasts import read_claims
 from posbias_papers.kim2026.table import LEVELS, SURE, model_of, recorded, setting, table
 from posbias_papers.results import Basis, Recorded

@@ -17,7 +17,7 @@ import numpy as np
 
 from posbias.profiles.evidence import Above, every
 from posbias.simulation import RecencyModel, RecencyResult
-from posbias.theory.closed_forms.layernorm import (
+from posbias_papers.closed_forms.layernorm import (
     ReadingName,
     isotropic_scores,
     key_factors,

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+from jaxtyping import Float
 
 from posbias.profiles.estimate import NORMAL_95
+from posbias.reports.plots.limits import DASHED, PALETTE
 from posbias.reports.plots.style import (
     ACCENT,
     COLOURS,
@@ -16,14 +18,16 @@ from posbias.reports.plots.style import (
     SMALL,
     THIN,
     dress,
+    key,
     plain_numbers,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from posbias.theory.closed_forms.layernorm import ReadingName
+    from posbias_papers.closed_forms.collapse_bounds import Collapse
     from posbias_papers.closed_forms.deviation import DeviationCurve
+    from posbias_papers.closed_forms.layernorm import ReadingName
 
 READINGS: "Mapping[ReadingName, tuple[str, str, object]]" = {
     "published": ("as printed", COLOURS["measured_kernels"], "-"),
@@ -31,6 +35,7 @@ READINGS: "Mapping[ReadingName, tuple[str, str, object]]" = {
     "corrected": ("corrected, with κ", ACCENT, "-"),
 }
 """Name, colour and line of each reading of the closed forms."""
+DOTTED = (0, (1, 2))
 
 
 def draw_deviation(
@@ -94,3 +99,37 @@ def _guide(ax: "Axes", curve: "DeviationCurve", slope: float) -> None:
     ax.plot([first, last], [start, end], color=MUTED, linewidth=THIN, linestyle=(0, (1, 2)))
     words = {-0.5: "∝ 1/√d", -1.0: "∝ 1/d", -1.5: "∝ 1/d√d"}.get(slope, f"∝ d^{slope:g}")
     ax.annotate(words, (first, start), (0, 2), textcoords="offset points", fontsize=SMALL, color=MUTED)
+
+
+def draw_collapse(ax: "Axes", curves: Mapping[str, "Collapse"], faintest: float = 1e-12) -> "Axes":
+    """Draw what a query draws from a position against depth, by name, on a logarithmic scale.
+
+    Solid: the position and all later ones together; dotted: the position alone; dashed: the bound, which
+    neither exceeds (Wu et al. 2025, Theorem 4.1; with λ < 1 the residual-aware one). Nothing below `faintest`.
+    """
+    dress(ax, "layers", "share of the query's mass")
+    least, deepest = 1.0, 1
+    for place, (name, curve) in enumerate(curves.items()):
+        layers, colour = np.arange(curve.mass.size), PALETTE[place % len(PALETTE)]
+        bound = np.exp(curve.log_bound)
+        ax.plot(layers, _positive(curve.later), color=colour, linewidth=LINE, label=name)
+        ax.plot(layers, _positive(curve.mass), color=colour, linewidth=LINE, linestyle=DOTTED)
+        ax.plot(layers, _positive(bound), color=colour, linewidth=THIN, linestyle=DASHED)
+        shown = np.concatenate([curve.later, bound])
+        least = min(least, float(shown[shown > 0].min(initial=1.0)))
+        deepest = max(deepest, curve.mass.size - 1)
+    positions = sorted({curve.position for curve in curves.values()})
+    named = positions[0] if len(positions) == 1 else "j"
+    ax.plot([], [], color=INK, linewidth=LINE, label=f"positions ≥ {named}")
+    ax.plot([], [], color=INK, linewidth=LINE, linestyle=DOTTED, label=f"position {named} alone")
+    ax.plot([], [], color=INK, linewidth=THIN, linestyle=DASHED, label=f"bound on ≥ {named}")
+    ax.set_yscale("log")
+    ax.set_ylim(max(faintest, least / 2), 1.5)
+    ax.set_xlim(0, deepest)
+    key(ax, columns=2)
+    return ax
+
+
+def _positive(values: Float[np.ndarray, "step"]) -> Float[np.ndarray, "step"]:
+    """Zeros, which a logarithmic scale has no place for, as gaps."""
+    return np.where(values > 0, values, np.nan)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from posbias.theory.closed_forms import residual_bounds
 from posbias.theory.mixing import PowerDecay
+from posbias_papers.closed_forms import residual_bounds
 from posbias_papers.readings.reading import Answer, Material, answer, reading
 from posbias_papers.statements.herasimchyk2026_depth import deep_rollouts, window
 from posbias_papers.statements.record import fields

@@ -1,6 +1,6 @@
 """Kim et al. 2026 in both readings: printed equations beside corrected forms, integrals and simulations.
 
-Published and corrected are the readings of `posbias.theory.closed_forms.layernorm`; two or three tokens are
+Published and corrected are the readings of `posbias_papers.closed_forms.layernorm`; two or three tokens are
 integrated (`posbias_papers.closed_forms.recency`), more are simulated (200,000 samples, with their error). Layers
 and positions count as in the paper, from 1.
 """
@@ -13,7 +13,8 @@ import numpy as np
 from posbias.core.seeds import stream
 from posbias.profiles.estimate import Estimate
 from posbias.simulation.model import RecencyModel
-from posbias.theory.closed_forms.layernorm import (
+from posbias_papers.closed_forms.deviation import closed_form
+from posbias_papers.closed_forms.layernorm import (
     cross_weight,
     isotropic_scores,
     log_key_factors,
@@ -21,7 +22,6 @@ from posbias.theory.closed_forms.layernorm import (
     scores_without_layernorm,
     second_layer_scores,
 )
-from posbias_papers.closed_forms.deviation import closed_form
 from posbias_papers.readings.reading import BOTH, Answer, Material, answer, reading
 
 D, ALPHA = 64, 0.5

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from posbias.theory import critical_distances
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.closed_forms import critical_distances
 from posbias.theory.distance import RoPE
 from posbias.theory.mixing import AttentionOnly, Mixing, PreNormInit
 from posbias.theory.positional import DecayBias, NoPE

@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import Float
 from numpy.random import Generator
 
-from posbias.theory.closed_forms import residual_bounds
 from posbias.theory.mixing import PowerDecay
 from posbias.theory.rollout.kernel import masked_softmax
+from posbias_papers.closed_forms import residual_bounds
 from posbias_papers.statements import draws
 from posbias_papers.statements.margins import (
     Matrix,

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.random import Generator
 
 from posbias.profiles import stochastic_order
-from posbias.theory.closed_forms import residual_bounds
 from posbias.theory.rollout.kernel import masked_softmax
+from posbias_papers.closed_forms import residual_bounds
 from posbias_papers.statements import draws
 from posbias_papers.statements.margins import (
     Matrix,

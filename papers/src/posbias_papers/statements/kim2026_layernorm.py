@@ -1,7 +1,7 @@
 """Kim et al. 2026, the theorem, the propositions and the printed equations: recency that LayerNorm induces.
 
 The theorem and the propositions, which are about means in many dimensions, are tried as predicates (Definition 1)
-on the closed forms of `posbias.theory.closed_forms.layernorm`: below the diagonal through ln h(j), where no
+on the closed forms of `posbias_papers.closed_forms.layernorm`: below the diagonal through ln h(j), where no
 margin is lost to rounding, on it through the scores. What they say about drawn inputs, and so the printed
 equations, is tried against small simulations in token space. Two kinds of noise are taken out exactly: the score
 of the first layer, which has the same mean for all pairs, and, where the effect is of second order in e^−√d, the
@@ -20,7 +20,7 @@ from numpy.random import Generator
 from posbias.core.seeds import stream
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.token_space import embeddings, layer_scores
-from posbias.theory.closed_forms.layernorm import (
+from posbias_papers.closed_forms.layernorm import (
     ReadingName,
     cross_weight,
     isotropic_scores,

@@ -1,7 +1,7 @@
 """Wu et al. 2025, what an encoding does: envelopes of weights and rollouts under decays and RoPE, their peaks.
 
 Any two positive numbers are Θ of each other, so constants are tried: those that the proofs print, and those of
-`posbias.theory.closed_forms.collapse_bounds`. Under a bias −b(i − j) with b convex or concave and b(0) = 0, steps
+`posbias_papers.closed_forms.collapse_bounds`. Under a bias −b(i − j) with b convex or concave and b(0) = 0, steps
 over a distance d in T layers cost between b(d) and T·b(d/T). A cosine lies between 1 − x²/2 and 1 − 2x²/π² up to
 half a turn, which is where queries and keys of RoPE are drawn, at the edge exactly there. Beyond a quarter turn
 it is negative: that is what the printed constants miss. L(x) is the log of the count of walks times the envelope;
@@ -18,9 +18,10 @@ from jaxtyping import Float
 from numpy.random import Generator
 from scipy.special import loggamma
 
-from posbias.theory.closed_forms import collapse_bounds, critical_distances
-from posbias.theory.closed_forms.collapse_bounds import Envelope
+from posbias.theory import critical_distances
 from posbias.theory.distance import KerpleLog, KerplePower
+from posbias_papers.closed_forms import collapse_bounds
+from posbias_papers.closed_forms.collapse_bounds import Envelope
 from posbias_papers.statements import draws
 from posbias_papers.statements.margins import Stack, distances, inside, least, log_rollouts, log_softmax
 from posbias_papers.statements.record import OURS, Draw, Instance, statement
@@ -527,7 +528,7 @@ def _rope_distance_amended(depth: int, angle: float) -> float:
     x, best = critical(depth, angle), critical_distances.rope_modal_distance(depth, angle)
     rise = math.log1p((depth - 1) / x)
     heights = _heights(depth, lambda x: (angle * x) ** 2, best + 4 + best // 4)
-    by_depth, by_angle = critical_distances.critical_distance_slopes(depth, angle)
+    by_depth, by_angle = collapse_bounds.critical_distance_slopes(depth, angle)
     root = -abs(1 - 2 * angle**2 * x / rise)
     peak = min(float(heights[best] - heights.max()), best - (x - 1), x + 0.5 - best)
     moves = min(

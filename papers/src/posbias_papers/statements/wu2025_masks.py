@@ -13,11 +13,11 @@ import numpy as np
 from jaxtyping import Bool
 from numpy.random import Generator
 
-from posbias.theory.closed_forms import collapse_bounds
-from posbias.theory.closed_forms.residual_bounds import smallest_admitted
 from posbias.theory.masks import Causal, Prefix, SlidingWindow
 from posbias.theory.normalisers import ReLU
 from posbias.theory.rollout.kernel import masked_softmax
+from posbias_papers.closed_forms import collapse_bounds
+from posbias_papers.closed_forms.residual_bounds import smallest_admitted
 from posbias_papers.statements import draws
 from posbias_papers.statements.margins import (
     Stack,

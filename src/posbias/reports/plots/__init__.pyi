@@ -10,7 +10,6 @@ from .layers import draw_kernels as draw_kernels
 from .layers import draw_mixing as draw_mixing
 from .layers import draw_norms as draw_norms
 from .layers import draw_sinks as draw_sinks
-from .limits import draw_collapse as draw_collapse
 from .limits import draw_critical_distance as draw_critical_distance
 from .masks import draw_graph as draw_graph
 from .masks import draw_mask as draw_mask

@@ -1,7 +1,7 @@
-"""Critical distances: where depth and decay balance, and the curves against depth that figures draw.
+"""Critical distances: where depth and decay balance, against depth.
 
 A walk of depth layers over a distance d can be stepped in C(t+d, d) ways, t = depth − 1: the count grows
-with depth. The envelope of its weight falls with distance (`collapse_bounds`). Their product is
+with depth. The envelope of its weight falls with distance. Their product is
 highest at a distance x*, t/(e^m − 1) for a decay mask (Wu et al. 2025, Theorem 4.5) and the root of ln(1 +
 t/x) = 2cθ²x for RoPE (Theorem 4.7, Appendix H). That is the peak of the rollout itself for the former only:
 a RoPE rollout drifts by the mean attended distance per layer (`drift_distance`).
@@ -17,20 +17,13 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.optimize import brentq
 
-from posbias.core import memory
 from posbias.core.arguments import non_negative, positive, whole
 from posbias.core.errors import InvalidValueError
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.closed_forms.collapse_bounds import log_collapse_bound
-from posbias.theory.closed_forms.residual_bounds import smallest_admitted
 from posbias.theory.distance import RoPE
-from posbias.theory.masks import Causal
 from posbias.theory.mixing import AttentionOnly
 from posbias.theory.positional import DecayBias
 from posbias.theory.rollout.dispatch import trajectory
-from posbias.theory.rollout.kernel import layer_kernel
-
-# --- Theorems 4.5 and 4.7, Appendix H: critical distances --------------------------------------------------
 
 
 def critical_distance(depth: float, rate: float) -> float:
@@ -96,18 +89,6 @@ def rope_modal_distance(depth: int, angle: float, rate: float = 1.0) -> int:
     return found
 
 
-def critical_distance_slopes(depth: float, angle: float, rate: float = 1.0) -> tuple[float, float]:
-    """∂x*/∂t > 0 and ∂x*/∂θ < 0 of `rope_critical_distance` for depth > 1: Appendix H with 2cθ² for its 2θ.
-
-    1/(2cθ²(x + t) + t/x) and −4cθx/(2cθ² + t/(x(x + t))). Raises `InvalidValueError` as there, and for
-    depth 1.
-    """
-    before = positive("depth − 1", _layers_before(depth))
-    x, strength = rope_critical_distance(depth, angle, rate), 2 * rate * angle**2
-    by_depth = 1.0 / (strength * (x + before) + before / x)
-    return by_depth, -4 * rate * angle * x / (strength + before / (x * (x + before)))
-
-
 def drift_distance(logits: Float[np.ndarray, "distance"], depth: int) -> float:
     """Where the rollout of one logit per distance peaks far from the first token, to second order.
 
@@ -124,49 +105,6 @@ def drift_distance(logits: Float[np.ndarray, "distance"], depth: int) -> float:
     mean = float(share @ step)
     second, third = (float(share @ (step - mean) ** order) for order in (2, 3))
     return whole("depth", depth, 1) * mean - third / (2 * second)
-
-
-# --- what the figures show ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Collapse:
-    """What a query draws from `position` j, and from j and all `later` ones, after 0, 1, … layers.
-
-    `log_bound` is `log_collapse_bound` there, 0 before the first layer: no query draws more from j and later.
-    """
-
-    position: int
-    mass: Float[np.ndarray, "step"]
-    later: Float[np.ndarray, "step"]
-    log_bound: Float[np.ndarray, "step"]
-
-
-def collapse(architecture: Architecture, tokens: int, position: int, query: int = -1) -> Collapse:
-    """Mass of a position against depth with its bound, ε read off each layer's dense kernel.
-
-    Raises `InvalidValueError` for a mask that is not causal, hyper-connections, a position or query outside the
-    text.
-    """
-    if not all(isinstance(layer.mask, Causal) for layer in architecture.layers):
-        raise InvalidValueError(
-            "layers: another mask than the causal one given, Causal() needed for the bound"
-        )
-    if architecture.streams is not None:
-        raise InvalidValueError("streams: hyper-connections given, one residual needed for the bound")
-    memory.length("tokens", tokens, each=24, squared=True)
-    if not 0 <= position < tokens:
-        raise InvalidValueError(f"position: {position} given, one from 0 to {tokens - 1} needed")
-    floors = {
-        layer: smallest_admitted(layer_kernel(layer, tokens), layer.mask.allowed(tokens))
-        for layer in set(architecture.layers)
-    }
-    bound = log_collapse_bound(
-        np.array([floors[layer] for layer in architecture.stack]), position, architecture.coefficients
-    )
-    masses = np.stack([profile.mass for profile in trajectory(architecture, tokens, query)])
-    later = masses[:, position:].sum(axis=1)
-    return Collapse(position, masses[:, position], later, np.concatenate([[0.0], bound]))
 
 
 @dataclass(frozen=True, eq=False)

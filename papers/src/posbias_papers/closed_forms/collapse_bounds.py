@@ -5,7 +5,7 @@ mask. Two facts carry everything here. Where every admitted weight is at least �
 query after position j sends at least jε before it in each layer: later positions lose their mass
 geometrically. And where a layer's weights lie between envelopes C·e^(−rate·dᵖ) in the distance d
 (`Envelope`), a walk of T steps over a distance d does too, and there are C(t+d, d) walks. Where the two
-balance is in `posbias.theory.closed_forms.critical_distances`.
+balance is in `posbias.theory.critical_distances`.
 
 Stated are the forms that survive checking (`wu` tries the printed ones). Bounds are natural
 logarithms, for they under- and overflow. Positions count from 0, so the paper's j − 1 is j here; `depth` is
@@ -20,9 +20,15 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from posbias.core import memory
-from posbias.core.arguments import non_negative, whole
+from posbias.core.arguments import non_negative, positive, whole
 from posbias.core.errors import InvalidValueError
+from posbias.theory import critical_distances
+from posbias.theory.architecture import Architecture
+from posbias.theory.masks import Causal
 from posbias.theory.mixing import Layers
+from posbias.theory.rollout.dispatch import trajectory
+from posbias.theory.rollout.kernel import layer_kernel
+from posbias_papers.closed_forms.residual_bounds import smallest_admitted
 
 Distances = Int[np.ndarray, "*distance"]
 Logarithms = Float[np.ndarray, "*distance"]
@@ -220,6 +226,61 @@ def rope_envelope(
         upper_rate=rate / math.pi**2,
         power=2,
     )
+
+
+# --- what a network does beside its bounds -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Collapse:
+    """What a query draws from `position` j, and from j and all `later` ones, after 0, 1, … layers.
+
+    `log_bound` is `log_collapse_bound` there, 0 before the first layer: no query draws more from j and later.
+    """
+
+    position: int
+    mass: Float[np.ndarray, "step"]
+    later: Float[np.ndarray, "step"]
+    log_bound: Float[np.ndarray, "step"]
+
+
+def collapse(architecture: Architecture, tokens: int, position: int, query: int = -1) -> Collapse:
+    """Mass of a position against depth with its bound, ε read off each layer's dense kernel.
+
+    Raises `InvalidValueError` for a mask that is not causal, hyper-connections, a position or query outside the
+    text.
+    """
+    if not all(isinstance(layer.mask, Causal) for layer in architecture.layers):
+        raise InvalidValueError(
+            "layers: another mask than the causal one given, Causal() needed for the bound"
+        )
+    if architecture.streams is not None:
+        raise InvalidValueError("streams: hyper-connections given, one residual needed for the bound")
+    memory.length("tokens", tokens, each=24, squared=True)
+    if not 0 <= position < tokens:
+        raise InvalidValueError(f"position: {position} given, one from 0 to {tokens - 1} needed")
+    floors = {
+        layer: smallest_admitted(layer_kernel(layer, tokens), layer.mask.allowed(tokens))
+        for layer in set(architecture.layers)
+    }
+    bound = log_collapse_bound(
+        np.array([floors[layer] for layer in architecture.stack]), position, architecture.coefficients
+    )
+    masses = np.stack([profile.mass for profile in trajectory(architecture, tokens, query)])
+    later = masses[:, position:].sum(axis=1)
+    return Collapse(position, masses[:, position], later, np.concatenate([[0.0], bound]))
+
+
+def critical_distance_slopes(depth: float, angle: float, rate: float = 1.0) -> tuple[float, float]:
+    """∂x*/∂t > 0 and ∂x*/∂θ < 0 of `rope_critical_distance` for depth > 1: Appendix H with 2cθ² for its 2θ.
+
+    1/(2cθ²(x + t) + t/x) and −4cθx/(2cθ² + t/(x(x + t))). Raises `InvalidValueError` as there, and for
+    depth 1.
+    """
+    before = positive("depth − 1", depth - 1.0)
+    x, strength = critical_distances.rope_critical_distance(depth, angle, rate), 2 * rate * angle**2
+    by_depth = 1.0 / (strength * (x + before) + before / x)
+    return by_depth, -4 * rate * angle * x / (strength + before / (x * (x + before)))
 
 
 def _shares(name: str, given: Layers | Sequence[float]) -> Layers:

@@ -1,1 +1,0 @@
-"""The papers' theorems as functions: bounds, distances, scores and integrals."""
