@@ -13,7 +13,6 @@ from posbias.theory.encodings import ALiBi
 from posbias.theory.mixing import PerLayer
 from posbias.theory.rollout import influence, sweep
 from posbias.theory.rollout.kernel import dense_influence
-from posbias.theory.rollout.plan import plan
 
 DEPTH, HEADS = 70, 112
 
@@ -32,7 +31,7 @@ def bloom(content: bool = True) -> Architecture:
 def swept(architecture: Architecture, tokens: int, threads: int = 1) -> np.ndarray:
     row = np.zeros(tokens)
     row[-1] = 1.0
-    return sweep.sweep(plan(architecture.stack, architecture.coefficients, tokens), row, threads)[0]
+    return sweep.sweep(sweep.plan(architecture.stack, architecture.coefficients, tokens), row, threads)[0]
 
 
 def rounds(tokens: int) -> int:

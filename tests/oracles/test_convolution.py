@@ -234,9 +234,8 @@ def test_what_the_transform_cannot_do_is_added_directly():
     assert np.abs(raw / expected - 1).max() > 100 * convolution.TOLERANCE
     how = convolution.accuracy(layer, 1.0, row)
     assert how.engine == "fft"
-    assert how.doubt > convolution.TOLERANCE >= how.error
+    assert how.error <= convolution.TOLERANCE
     assert 0 < how.recomputed < 1
-    assert 0 < how.work <= 0.5
     agree(layer, 1.0, row)
 
 

@@ -13,8 +13,8 @@ from posbias.theory.encodings import ALiBi, KerpleLog
 from posbias.theory.masks import Causal, Chunked, SlidingWindow
 from posbias.theory.mixing import ConstantMixing, PerLayer
 from posbias.theory.rollout import convolution, dispatch, influence, windows
+from posbias.theory.rollout.dispatch import push_pieces, sweep_pieces
 from posbias.theory.rollout.kernel import dense_influence, layer_kernel
-from posbias.theory.rollout.pieces import push_pieces, sweep_pieces
 
 chunks = st.builds(Chunked, st.one_of(st.integers(1, 9), st.integers(100, 400)))
 

@@ -17,7 +17,6 @@ from posbias.theory.encodings import ALiBi, DecayBias, KerpleLog, NeedsMeasureme
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.theory.rollout import sweep, windows
 from posbias.theory.rollout.kernel import layer_kernel
-from posbias.theory.rollout.plan import plan
 
 diagonals = st.one_of(st.just(0.0), st.floats(-30, 30), st.sampled_from([-1000.0, 1000.0]))
 bounded = st.one_of(st.just(0.0), st.floats(-5, 5), st.floats(-50, 50), st.sampled_from([-50.0, 50.0]))
@@ -149,7 +148,7 @@ def test_a_window_of_the_whole_text_is_causal(case, lam, seed, more):
     wide = dataclasses.replace(layer, mask=SlidingWindow(tokens + more))
     if tokens > 1:
         np.testing.assert_allclose(windows.push(wide, lam, row)[0], out, rtol=1e-13, atol=1e-260)
-    swept, taken = sweep.sweep(plan((causal,), np.array([lam]), tokens), row)
+    swept, taken = sweep.sweep(sweep.plan((causal,), np.array([lam]), tokens), row)
     np.testing.assert_allclose(out, swept, rtol=1e-12, atol=1e-250)
     np.testing.assert_allclose(lost, taken, rtol=1e-10, atol=1e-13 * row.sum())
 

@@ -16,7 +16,7 @@ from posbias.theory.masks import Banded, Split, lookahead
 from posbias.theory.normalisers import Softmax
 from posbias.theory.positional import DenseLogits
 from posbias.theory.rollout.dispatch import engines
-from posbias.theory.rollout.plan import merge
+from posbias.theory.rollout.sweep import merge
 
 MOST_DENSE = 2_048
 """Tokens at most where a layer's kernel is kept whole: 34 MB for each kind of layer."""

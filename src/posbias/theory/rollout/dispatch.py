@@ -7,16 +7,21 @@ from the top layer to the bottom, each layer by the fastest engine that is exact
   `windows` under windows, prefixes and full masks, chunk by chunk where the mask cuts the text (`pieces`);
 - `fft`: any other logits by distance under causal, window and chunked masks, O(tokens · log² tokens · heads);
 - `stream`: everything, O(tokens² · heads) time and O(tokens) memory.
+
+A mask may cut the text into causal texts of its own. A query then sees the keys of its own piece alone, so each
+piece goes through the layer by itself; the first token of the text stands in the first piece only, and in others
+there is no first column. Layers that are cut alike (not at all, if they are causal) are swept in one go.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from itertools import groupby
+from itertools import groupby, pairwise
 
 import numpy as np
+from jaxtyping import Float
 
 from posbias.core import memory
 from posbias.core.arguments import counted, one_of, position, shortened, whole
@@ -24,14 +29,15 @@ from posbias.core.errors import InvalidValueError
 from posbias.core.events import Event, OnEvent
 from posbias.profiles.profile import Profile
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.masks import Banded, Split
+from posbias.theory.content import ConstantDiagonal
+from posbias.theory.masks import Banded, Causal, Split, is_causal
 from posbias.theory.mixing import PerLayer
 from posbias.theory.normalisers import Softmax
 from posbias.theory.positional import DenseLogits
 from posbias.theory.rollout.kernel import Kernel, Row
-from posbias.theory.rollout.pieces import push_pieces, starts, sweep_pieces
-from posbias.theory.rollout.plan import plan_bytes
+from posbias.theory.rollout.sweep import plan, plan_bytes, sweep
 
+Push = Callable[[Layer, float, Row], tuple[Row, float]]
 METHODS = ("auto", "sweep", "fft", "stream")
 FEW = 2048
 """Up to this many tokens the stream is about as fast as the transforms."""
@@ -177,67 +183,58 @@ def _row(
     on_event: OnEvent | None = None,
 ) -> tuple[Row, float, dict[str, int]]:
     """Mass over positions, mass lost to learned sinks, and how many layers each engine took."""
-
-    def tell(done: int) -> None:
-        if on_event is not None and tokens > FEW and not at_once:
-            on_event(Event(done, architecture.depth, "layers"))
-
     reach = _reach(architecture, tokens, place)
     architecture = _at_length(architecture, tokens)
     # what no token that matters can see plays no part
     row = np.zeros(reach + 1)
     row[place] = 1.0
     chosen = [_choose(layer, reach + 1, method) for layer in architecture.layers]
+    names = [chosen[t % len(chosen)] for t in range(architecture.depth)]
     if architecture.streams is not None:
-        row, lost, used = _through_streams(architecture, chosen, row)
-        mass = np.zeros(tokens)
-        mass[: reach + 1] = row
-        return mass, lost, used
-    # where layers of a causal mask, or of pieces cut alike, begin their texts: those are swept in one go
-    cut = [
-        starts(layer, reach + 1) if name == "sweep" else None
-        for layer, name in zip(architecture.layers, chosen, strict=True)
-    ]
-    at_once = None not in cut and len(set(cut)) == 1
-    tell(0)
-    period, places = len(chosen), range(architecture.depth)
-    repeated, cuts = [chosen[t % period] for t in places], [cut[t % period] for t in places]
-    layers = list(zip(architecture.stack, repeated, architecture.coefficients, cuts, strict=True))[::-1]
-    lost, done = 0.0, 0
-    for fused, group in groupby(layers, key=lambda one: one[3]):
-        together = list(group)
-        if fused is not None:
-            stack, _, mixing, _ = zip(*together[::-1], strict=True)
-            row, taken = sweep_pieces(stack, np.array(mixing), row, fused, threads)
-            lost += taken
-            done += len(together)
-            tell(done)
-            continue
-        for layer, name, lam, _ in together:
-            row, taken = _pushed(name, layer, float(lam), row)
-            lost += taken
-            done += 1
-            tell(done)
+        row, lost = _through_streams(architecture, names, row)
+    else:
+        row, lost = _through_layers(architecture, names, row, threads, on_event if tokens > FEW else None)
     mass = np.zeros(tokens)
     mass[: reach + 1] = row
-    return mass, lost, dict(Counter(repeated))
+    return mass, lost, dict(Counter(names))
 
 
-def _through_streams(
-    architecture: Architecture, chosen: Sequence[str], row: Row
-) -> tuple[Row, float, dict[str, int]]:
+def _through_layers(
+    architecture: Architecture, names: Sequence[str], row: Row, threads: int, on_event: OnEvent | None
+) -> tuple[Row, float]:
+    """A row through all layers, and what their sinks take; those that are cut alike are swept in one go."""
+    cuts = [
+        starts(layer, len(row)) if name == "sweep" else None
+        for layer, name in zip(architecture.stack, names, strict=True)
+    ]
+    layers = list(zip(architecture.stack, architecture.coefficients.tolist(), names, cuts, strict=True))[::-1]
+    groups = [list(group) for _, group in groupby(layers, key=lambda one: one[3])]
+    parts = [part for group in groups for part in ([group] if group[0][3] else [[one] for one in group])]
+    lost, done = 0.0, 0
+    for part in parts:
+        if on_event is not None and len(parts) > 1:
+            on_event(Event(done, len(layers), "layers"))
+        stack, mixing, (name, *_), (cut, *_) = zip(*part[::-1], strict=True)
+        if cut is not None:
+            row, taken = sweep_pieces(stack, np.array(mixing), row, cut, threads)
+        else:
+            row, taken = _pushed(name, stack[0], mixing[0], row)
+        lost, done = lost + taken, done + len(part)
+    if on_event is not None and len(parts) > 1:
+        on_event(Event(done, done, "layers"))
+    return row, lost
+
+
+def _through_streams(architecture: Architecture, names: Sequence[str], row: Row) -> tuple[Row, float]:
     """A row through all layers of hyper-connected streams: attention by the layer's engine, once per layer."""
     assert architecture.streams is not None
-    depth = architecture.depth
-    names = [chosen[t % len(chosen)] for t in range(depth)]
     states, lost = architecture.streams.begin(row), 0.0
-    parts = zip(
-        architecture.stack, names, architecture.coefficients, architecture.streams.of(depth), strict=True
-    )
+    connections = architecture.streams.of(architecture.depth)
+    parts = zip(architecture.stack, names, architecture.coefficients, connections, strict=True)
     for layer, name, lam, connection in list(parts)[::-1]:
         states, taken = connection.push(float(lam), states, partial(_pushed, name, layer, 1.0))
         lost += taken
-    return states.sum(axis=0), lost, dict(Counter(names))
+    return states.sum(axis=0), lost
 
 
 def _at_length(architecture: Architecture, tokens: int) -> Architecture:
@@ -275,6 +272,58 @@ def _choose(layer: Layer, tokens: int, method: str) -> str:
             f"{type(layer.positional).__name__} under {type(layer.mask).__name__}"
         )
     return method
+
+
+# --- masks that cut the text -----------------------------------------------------------------------------------
+
+
+def starts(layer: Layer, tokens: int) -> tuple[int, ...] | None:
+    """Where the causal texts begin that a layer's mask makes of one: (0,) where it is causal; None of others."""
+    if isinstance(layer.mask, Split):
+        return layer.mask.pieces(tokens)
+    return (0,) if is_causal(layer.mask, tokens) else None
+
+
+def push_pieces(push: Push, layer: Layer, mixing: float, row: Row) -> tuple[Row, float]:
+    """row · R of one layer whose mask cuts the text, each piece by the engine `push`; and what its sink takes."""
+    out, lost = np.zeros(len(row)), 0.0
+    first, others = alone(layer, True), alone(layer, False)
+    for start, stop in _pieces(starts(layer, len(row)) or (0,), row):
+        out[start:stop], taken = push(first if start == 0 else others, mixing, row[start:stop])
+        lost += taken
+    return out, lost
+
+
+def sweep_pieces(
+    stack: Sequence[Layer], mixing: Float[np.ndarray, "layer"], row: Row, cuts: Sequence[int], threads: int
+) -> tuple[Row, float]:
+    """row · R_T ⋯ R_1 of layers that all cut the text at `cuts`, by the fused sweep; and what their sinks take."""
+    if len(cuts) == 1:
+        return sweep(plan(stack, mixing, len(row)), row, threads)
+    out, lost, plans = np.zeros(len(row)), 0.0, {}
+    for start, stop in _pieces(cuts, row):
+        kind = (stop - start, start == 0)
+        if kind not in plans:
+            plans[kind] = plan([alone(layer, start == 0) for layer in stack], mixing, stop - start)
+        out[start:stop], taken = sweep(plans[kind], row[start:stop], threads)
+        lost += taken
+    return out, lost
+
+
+def alone(layer: Layer, first: bool) -> Layer:
+    """A layer as a piece of the text sees it: causal, and with the first column in the first piece alone."""
+    if first or not layer.head_logits().first.any():
+        return replace(layer, mask=Causal())
+    diagonal = layer.content.diagonal_of(layer.heads, layer.groups)
+    constant = getattr(layer.content, "constant", (0.0,))
+    return replace(layer, mask=Causal(), content=ConstantDiagonal(tuple(diagonal.tolist()), constant))
+
+
+def _pieces(cuts: Sequence[int], row: Row) -> Iterator[tuple[int, int]]:
+    """The pieces (start, stop) of a row that are not empty of influence."""
+    for start, stop in pairwise([*cuts, len(row)]):
+        if row[start:stop].any():
+            yield start, stop
 
 
 def cores(threads: int | None) -> int:

@@ -16,6 +16,8 @@ from posbias.theory.normalisers import Softmax
 Row = Float[np.ndarray, "key"]
 """What one query draws from every key."""
 Kernel = Float[np.ndarray, "query key"]
+FLOOR = 1e-290
+"""Entries and sums below this are taken as zero; entries above 1e-250 are not affected at 1e-12 relative."""
 
 
 def masked_softmax(

@@ -20,7 +20,7 @@ from posbias.theory.architecture import Layer
 from posbias.theory.masks import lookahead
 from posbias.theory.normalisers import Softmax
 from posbias.theory.positional import DenseLogits
-from posbias.theory.rollout.kernel import Row, through
+from posbias.theory.rollout.kernel import FLOOR, Row, through
 
 RANGE = 600.0
 """Logits of a head that span no more than this may stand in any order: their exponentials all fit a double."""
@@ -29,8 +29,6 @@ NEAR = 40.0
 underflow is below 1e-280 of its weight."""
 LEAST = -690.0
 """Logits this far below the largest of their head weigh nothing; this keeps denormals away."""
-FLOOR = 1e-290
-"""Smaller entries of a row are taken as zero."""
 
 
 class Tables(NamedTuple):

@@ -1,4 +1,4 @@
-"""The compiled sweep: a row vector through all layers in O(tokens · heads · depth), additions only.
+"""The compiled sweep of causal layers: a row through all of them in O(tokens · heads · depth), additions only.
 
 With logits δ·1[i = j] − m·(i − j), the product (p·A)_j needs, per head, one running sum taken from the last
 token to the first:
@@ -21,19 +21,188 @@ The rounding of γ itself would grow with distance; each block multiplies its ru
 1 + ε·length, with ε the relative error of the rounded γ.
 """
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Semaphore
+from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 
 from posbias.core.compiling import SUMS, compiled
-from posbias.theory.rollout.kernel import Row
-from posbias.theory.rollout.plan import BLOCK, FLOOR, Plan
+from posbias.core.errors import InvalidValueError
+from posbias.theory.architecture import HeadLogits, Layer
+from posbias.theory.rollout.kernel import FLOOR, Row
 
+BLOCK = 128
+"""Tokens that pass through all layers together."""
+VANISHED = 41.5
+"""exp(−41.5) is less than half a rounding of 1."""
 TINY = 1e-300
 """Keeps the first token's 0/0 away when its own weight underflows; its true row is set right after."""
 CHUNK = 32
 """Blocks that one thread hands to the next at a time."""
+
+
+class Weights(NamedTuple):
+    """exp of the logits that a query sees, by head (or by layer and head), and the weights of the heads.
+
+    Of the token itself, of the one before, of the one after and of the sink (0 where there is none), divided by
+    the largest of them. `first` multiplies those of the first column and is not divided.
+    """
+
+    here: Float[np.ndarray, "*layer head"]
+    there: Float[np.ndarray, "*layer head"]
+    after: Float[np.ndarray, "*layer head"]
+    sinks: Float[np.ndarray, "*layer head"]
+    first: Float[np.ndarray, "*layer head"]
+    heads: Float[np.ndarray, "*layer head"]
+
+
+class Plan(NamedTuple):
+    """What the sweep needs of a stack of layers for a number of tokens, layer 0 at the bottom.
+
+    `keep` is 1 − λ, `slack` the relative error of `gamma`. Layers have as many heads each, padded with heads of
+    weight zero. `same` numbers layers with equal logits alike; `sums` says which table of sums a layer uses; from
+    token `saturated` on, Z has its limit. The first token sees only itself and the sink: it keeps `alone` and
+    loses `gone`. Tables hold (1 − γ^k)/(1 − γ) up to a block (`start`) and inside one, and γ^k likewise.
+    """
+
+    mixing: Float[np.ndarray, "layer"]
+    keep: Float[np.ndarray, "layer"]
+    gamma: Float[np.ndarray, "layer head"]
+    slack: Float[np.ndarray, "layer head"]
+    weights: Weights
+    same: Int[np.ndarray, "layer"]
+    sums: Int[np.ndarray, "layer"]
+    saturated: Int[np.ndarray, "layer"]
+    column: Bool[np.ndarray, "layer"]
+    alone: Float[np.ndarray, "layer"]
+    gone: Float[np.ndarray, "layer"]
+    limit: Float[np.ndarray, "table head"]
+    start: Float[np.ndarray, "table block head"]
+    whole: Float[np.ndarray, "table block head"]
+    inside: Float[np.ndarray, "table offset head"]
+    powers: Float[np.ndarray, "table offset head"]
+
+
+def plan(stack: Sequence[Layer], mixing: Float[np.ndarray, "layer"], tokens: int) -> Plan:
+    """Prepare the sweep over `tokens` tokens of causal layers with exponential logits, bottom first."""
+    distinct: dict[Layer, int] = {}
+    same = np.array([distinct.setdefault(layer, len(distinct)) for layer in stack], dtype=np.int64)
+    heads = _stacked([exponential(layer, tokens) for layer in distinct])
+    assert heads.slopes is not None
+    margin = heads.diagonal + heads.first - heads.sinks
+    column = (heads.first != 0.0).any(axis=1)
+    tables, table_of = np.unique(heads.slopes, axis=0, return_inverse=True)
+    with np.errstate(divide="ignore"):
+        lifted = VANISHED + np.maximum(heads.first, 0.0).max(axis=1)
+        saturated = np.minimum(np.ceil(lifted / heads.slopes.min(axis=1)) + column, tokens).astype(np.int64)
+        limit = -1.0 / np.expm1(-tables)
+    gamma, slack = rounded_power(heads.slopes, 1)
+    blocks = np.arange(-(-int(saturated.max()) // BLOCK), dtype=np.float64)[:, None] * BLOCK
+    offsets = np.arange(BLOCK, dtype=np.float64)[:, None]
+    return Plan(
+        mixing=np.array(mixing, dtype=np.float64),
+        keep=1.0 - np.array(mixing, dtype=np.float64),
+        gamma=gamma[same],
+        slack=slack[same],
+        weights=Weights(*(part[same] for part in weights_of(heads))),
+        same=same,
+        sums=table_of.reshape(-1)[same].astype(np.int64),
+        saturated=saturated[same],
+        column=column[same],
+        alone=(heads.weights * np.exp(-np.logaddexp(0, -margin))).sum(axis=1)[same],
+        gone=(heads.weights * np.exp(-np.logaddexp(0, margin))).sum(axis=1)[same],
+        limit=np.where(np.isfinite(limit), limit, 0.0),
+        start=geometric(tables[:, None], blocks),
+        whole=np.exp(-tables[:, None] * (blocks if column.any() else blocks[:0])),
+        inside=geometric(tables[:, None], offsets),
+        powers=np.exp(-tables[:, None] * offsets),
+    )
+
+
+def plan_bytes(stack: Sequence[Layer], tokens: int) -> int:
+    """Bytes that a sweep over `tokens` tokens will take at most: the row, its copy, tables and their making."""
+    layers = set(stack)
+    heads = max(layer.heads for layer in layers)
+    slopes = [layer.head_logits().slopes for layer in layers]
+    least = min((float(one.min()) for one in slopes if one is not None), default=1.0)
+    reach = tokens if least * tokens <= VANISHED else VANISHED / least
+    tables = 3 * len(layers) * heads * (reach / BLOCK + 3 * BLOCK)
+    return int(8 * (3 * tokens + tables + 10 * len(stack) * heads))
+
+
+# --- logits of an exponential family, here and under windows ------------------------------------------------
+
+
+def exponential(layer: Layer, tokens: int) -> HeadLogits:
+    """The logits of a layer, heads merged, for a text of `tokens` tokens.
+
+    Raises `InvalidValueError` for other encodings.
+    """
+    logits = merge(layer.head_logits())
+    assert logits.slopes is not None
+    # a slope that cannot move 1 by half a rounding over the whole text is no slope
+    return replace(logits, slopes=np.where(logits.slopes * tokens < 1e-18, 0.0, logits.slopes))
+
+
+def merge(logits: HeadLogits) -> HeadLogits:
+    """The same layer with heads of equal logits made one, their weights added. Raises as `exponential`."""
+    if logits.slopes is None:
+        raise InvalidValueError("positional: expected an exponential family for the sweep, got another")
+    rows = np.stack([logits.slopes, logits.diagonal, logits.first, logits.sinks], axis=1)
+    places: dict[bytes, int] = {}
+    place_of = [places.setdefault(row.tobytes(), len(places)) for row in rows]
+    if len(places) == len(rows):
+        return logits
+    kept = np.unique(place_of, return_index=True)[1]
+    return HeadLogits(*rows[kept].T, weights=np.bincount(place_of, weights=logits.weights))
+
+
+def _stacked(layers: Sequence[HeadLogits]) -> HeadLogits:
+    """The logits of several layers, layer by head, with as many heads in each, padded with heads of no weight."""
+    shape = len(layers), max(len(one.weights) for one in layers)
+    none = {"slopes": 1.0, "diagonal": 0.0, "first": 0.0, "sinks": -np.inf, "weights": 0.0}
+    rows = {name: np.full(shape, number) for name, number in none.items()}
+    for name, numbers in rows.items():
+        for row, one in zip(numbers, layers, strict=True):
+            row[: len(one.weights)] = getattr(one, name)
+    return HeadLogits(**rows)
+
+
+def weights_of(logits: HeadLogits, later: float | Float[np.ndarray, "head"] = np.inf) -> Weights:
+    """The weights of queries that see a key before them and, where `later` is finite, one after at −`later`."""
+    assert logits.slopes is not None
+    ahead = -later + np.zeros_like(logits.slopes)
+    largest = np.maximum.reduce([logits.diagonal, -logits.slopes, ahead, logits.sinks])
+    return Weights(
+        here=np.exp(logits.diagonal - largest),
+        there=np.exp(-logits.slopes - largest),
+        after=np.exp(ahead - largest),
+        sinks=np.exp(logits.sinks - largest),
+        first=np.exp(logits.first),
+        heads=logits.weights.copy(),
+    )
+
+
+def geometric(slopes: Float[np.ndarray, "*table head"], terms: Float[np.ndarray, "offset 1"]) -> np.ndarray:
+    """(1 − γ^k)/(1 − γ) for each number of terms k, without cancellation; k itself where γ = 1."""
+    with np.errstate(invalid="ignore"):
+        return np.where(slopes > 0, np.expm1(-slopes * terms) / np.expm1(-slopes), terms)
+
+
+def rounded_power(slopes: Float[np.ndarray, "*layer head"], tokens: int) -> tuple[np.ndarray, np.ndarray]:
+    """γ^tokens in double precision, without denormals, and its relative error."""
+    exact = np.exp(-slopes.astype(np.longdouble) * tokens)
+    power = exact.astype(np.float64)
+    power[power < FLOOR] = 0.0
+    error = np.zeros_like(power)
+    return power, np.divide(exact - power, power, out=error, where=power > 0, casting="same_kind")
+
+
+# --- the sweep ----------------------------------------------------------------------------------------------
 
 
 def sweep(plan: Plan, row: Row, threads: int = 1) -> tuple[Row, float]:
@@ -43,9 +212,8 @@ def sweep(plan: Plan, row: Row, threads: int = 1) -> tuple[Row, float]:
     state, lost = np.zeros_like(plan.gamma), np.zeros(depth)
     spans = _spans(tokens)
     stages = [(int(top), int(bottom)) for bottom, top in _parts(depth, min(threads, depth, len(spans)))]
-    arrays = tuple(getattr(plan, name) for name in Plan.__dataclass_fields__)
     if len(stages) == 1:
-        _sweep_span(row, 0, tokens, depth, 0, state, lost, *arrays)
+        _sweep_span(row, 0, tokens, depth, 0, state, lost, plan)
         return row, float(lost.sum())
     ready = [Semaphore(0) for _ in stages]
     ready[0].release(len(spans))
@@ -54,7 +222,7 @@ def sweep(plan: Plan, row: Row, threads: int = 1) -> tuple[Row, float]:
         try:
             for low, high in spans:
                 ready[stage].acquire()
-                _sweep_span(row, low, high, *stages[stage], state, lost, *arrays)
+                _sweep_span(row, low, high, *stages[stage], state, lost, plan)
                 if stage + 1 < len(stages):
                     ready[stage + 1].release()
         finally:
@@ -81,56 +249,65 @@ def _parts(depth: int, stages: int) -> list[tuple[int, int]]:
 
 
 @compiled(*SUMS)
-def _sweep_span(row, low, high, top, bottom, state, lost, mixing, keep, gamma, slack, here, there, first, sinks,
-                weights, same, sums, saturated, column, alone, gone, limit, start, whole, inside,
-                powers):  # fmt: skip
+def _sweep_span(row, low, high, top, bottom, state, lost, plan):
     """Take tokens low … high − 1 of `row`, in place, through layers top − 1 down to bottom."""
-    heads = gamma.shape[1]
-    tile = np.empty((BLOCK, heads))
+    heads = plan.gamma.shape[1]
+    tile, partial = np.empty((BLOCK, heads)), np.empty(heads)
     own, taken = np.empty(BLOCK), np.empty(BLOCK)
-    partial = np.empty(heads)
     for block in range((high - 1) // BLOCK, low // BLOCK - 1, -1):
         origin = block * BLOCK
         length = min(high, origin + BLOCK) - origin
         filled = -1
         for layer in range(top - 1, bottom - 1, -1):
-            flat = origin >= saturated[layer]
-            if same[layer] != filled:
-                filled = same[layer]
-                table = sums[layer]
-                for k in range(1 if flat else length):
-                    if flat:
-                        for h in range(heads):
-                            partial[h] = limit[table, h]
-                    elif column[layer] and origin + k > 0:
-                        # all keys but the first, then the first with its own logit
-                        q, r = (origin + k - 1) // BLOCK, (origin + k - 1) % BLOCK
-                        for h in range(heads):
-                            most = inside[table, r, h] + powers[table, r, h] * start[table, q, h]
-                            partial[h] = most + first[layer, h] * powers[table, r, h] * whole[table, q, h]
-                    else:
-                        for h in range(heads):
-                            partial[h] = inside[table, k, h] + powers[table, k, h] * start[table, block, h]
-                    own[k], taken[k] = _weigh(
-                        tile[k], partial, here[layer], there[layer], sinks[layer], weights[layer]
-                    )
-                if origin == 0:
-                    tile[0, :] = 0.0
-                    own[0], taken[0] = alone[layer], gone[layer]
+            flat = origin >= plan.saturated[layer]
+            if plan.same[layer] != filled:
+                filled = plan.same[layer]
+                _fill(plan, layer, block, 1 if flat else length, flat, partial, tile, own, taken)
             drawn = 0.0
             for k in range(length):
                 drawn += row[origin + k] * taken[0 if flat else k]
-            lost[layer] += mixing[layer] * drawn
-            lam, rest, factor, held = mixing[layer], keep[layer], gamma[layer], state[layer]
+            lost[layer] += plan.mixing[layer] * drawn
+            lam, rest, factor, held = plan.mixing[layer], plan.keep[layer], plan.gamma[layer], state[layer]
             stop = 1 if origin == 0 else 0
             _sweep_block(row, origin, stop, length, lam, rest, factor, held, tile, own, flat)
             if origin == 0:
                 for h in range(heads):
-                    state[layer, h] *= first[layer, h]
+                    state[layer, h] *= plan.weights.first[layer, h]
                 _sweep_block(row, 0, 0, 1, lam, rest, factor, held, tile, own, False)
             for h in range(heads):
-                s = state[layer, h] * (1.0 + slack[layer, h] * length)
+                s = state[layer, h] * (1.0 + plan.slack[layer, h] * length)
                 state[layer, h] = s if s > FLOOR else 0.0
+
+
+@compiled(*SUMS, inlined=True, error_model="numpy")
+def _fill(plan, layer, block, length, flat, partial, tile, own, taken):
+    """Fill in each head's share g/Z for the tokens of a block, and Σ e/Z kept and Σ sink/Z lost of each token."""
+    weights, table, origin = plan.weights, plan.sums[layer], block * BLOCK
+    inside, powers = plan.inside[table], plan.powers[table]
+    for k in range(length):
+        if flat:
+            for h in range(len(partial)):
+                partial[h] = plan.limit[table, h]
+        elif plan.column[layer] and origin + k > 0:
+            # all keys but the first, then the first with its own logit
+            q, r = (origin + k - 1) // BLOCK, (origin + k - 1) % BLOCK
+            for h in range(len(partial)):
+                most = inside[r, h] + powers[r, h] * plan.start[table, q, h]
+                partial[h] = most + weights.first[layer, h] * powers[r, h] * plan.whole[table, q, h]
+        else:
+            for h in range(len(partial)):
+                partial[h] = inside[k, h] + powers[k, h] * plan.start[table, block, h]
+        here, there, sinks = weights.here[layer], weights.there[layer], weights.sinks[layer]
+        kept, lost = 0.0, 0.0
+        for h in range(len(partial)):
+            share = weights.heads[layer, h] / (here[h] + there[h] * partial[h] + sinks[h] + TINY)
+            tile[k, h] = share * there[h]
+            kept += share * here[h]
+            lost += share * sinks[h]
+        own[k], taken[k] = kept, lost
+    if origin == 0:
+        tile[0, :] = 0.0
+        own[0], taken[0] = plan.alone[layer], plan.gone[layer]
 
 
 @compiled(*SUMS, inlined=True)
@@ -170,18 +347,6 @@ def _sweep_block(row, first, stop, length, lam, keep, gamma, state, tile, own, f
             state[h] = s if s > FLOOR else 0.0
         row[first + k] = _mixed(p0, a0, own[step * k], lam, keep)
         k -= 1
-
-
-@compiled(*SUMS, inlined=True, error_model="numpy")
-def _weigh(there_row, partial, here, there, sinks, weights):
-    """Fill `there_row` with each head's share g/Z for later tokens; return Σ e/Z kept and Σ sink/Z lost."""
-    kept, lost = 0.0, 0.0
-    for h in range(partial.shape[0]):
-        weight = weights[h] / (here[h] + there[h] * partial[h] + sinks[h] + TINY)
-        there_row[h] = weight * there[h]
-        kept += weight * here[h]
-        lost += weight * sinks[h]
-    return kept, lost
 
 
 @compiled(*SUMS, inlined=True)
