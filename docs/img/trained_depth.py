@@ -4,10 +4,9 @@ from posbias.profiles.claims import judge
 from posbias.profiles.estimate import Estimate
 from posbias.reports.plots import save_figure
 from posbias_papers.wu2025.drawing import draw_curves
-from posbias_papers.wu2025.outcomes import outcome_of
+from posbias_papers.wu2025.figures import CLAIMS
 from posbias_papers.wu2025.recorded import records
 from posbias_papers.wu2025.settings import RELATIVE, Setting, effort_of
-from posbias_papers.wu2025.studies import CLAIMS
 from posbias_papers.wu2025.table import table
 
 DEPTHS = 2, 4, 6
@@ -33,13 +32,11 @@ def within(evidence):
 
 
 def outcomes(iterations):
-    return {
-        cell: outcome_of(record.cell) for cell, record in records(effort_of(iterations, 3, 0), CELLS).items()
-    }
+    return records(effort_of(iterations, 3, 0), CELLS)
 
 
 known, longer = outcomes(25_000), outcomes(100_000)
-save_figure(draw_curves(known), "trained_depth.png")
+save_figure(draw_curves(table(known, known), ""), "trained_depth.png")
 print("gap first-last (accuracy, networks) by depth")
 for word, residual in KINDS:
     print(

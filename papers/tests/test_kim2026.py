@@ -67,7 +67,7 @@ def command(*words):
 
 def draw(results, name, **options):
     study = kim2026.STUDIES[name]
-    return study.draw(table({model: results[model] for model in study.cells}), **options)
+    return study.draw(table({model: results[model] for model in study.cells}), "caption", **options)
 
 
 @pytest.mark.parametrize(

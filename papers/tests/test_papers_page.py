@@ -104,49 +104,6 @@ def test_every_claim_study_reading_and_erratum_is_there_with_a_target(page):
     assert "1.0603 ± 0.0002" in text or "1.06030 ± 0.00020" in text
 
 
-def test_counts_and_verdicts_are_words_beside_their_colours(page):
-    text = plain(read(page))
-    assert "7 claims" in text
-    assert "✓ 4 hold" in text
-    assert "✗ 1 fails" in text
-    assert "? 2 undecided" in text
-    assert "Figure 2 · quick · 18 cells · 14 minutes" in text
-    assert "2 cores, x86_64" in text
-
-
-def test_failing_claims_are_open_and_others_folded(page):
-    text = page.read_text(encoding="utf-8")
-    for claim in CLAIMS:
-        found = re.search(rf'<li id="{re.escape(claim.id)}" class="claim \w+">\n<details( open)?>', text)
-        assert found is not None
-        assert bool(found[1]) == (claim.verdict == "fails")
-
-
-def test_numbers_have_errors_minus_signs_and_dashes(page):
-    text = plain(read(page))
-    assert "−0.108 ± 0.015" in text
-    assert "0.6380 ± 0.0021" in text
-    assert "margin 0" in text
-    assert not re.search(r"\b(nan|None|inf)\b", text)
-
-
-def test_pages_of_results_come_without_their_claims(page):
-    text = plain(read(page))
-    assert "3 networks per cell." in text
-    assert "−0.105 ± 0.007" in text
-    assert "Afterwards:" in text
-    assert "a claim that the page says itself" not in text
-    assert "Then more." in text
-
-
-@pytest.mark.parametrize("tables", [3, ["x"], [{"caption": "c", "head": ["a"], "rows": [["1", "2"]]}]])
-def test_tables_that_are_none_are_said(results, tmp_path, tables):
-    (results / "wu2025" / "fig2.json").write_text(json.dumps(PAGE | {"tables": tables}))
-    path = write(results, tmp_path / "papers.html")
-    check_structure(path)
-    assert "fig2.json holds no tables; make it again" in plain(read(path))
-
-
 def test_what_was_not_made_is_said_with_the_command(page):
     text = plain(read(page))
     assert "Not made here: posbias paper wu2025 fig3 makes it, with 3 cells, 2 minutes" in text
@@ -161,11 +118,6 @@ def test_an_empty_folder_still_makes_a_page(tmp_path):
     assert "posbias paper all" in plain(reader)
     path = write(tmp_path / "nothing", tmp_path / "papers.html")
     assert "figure" not in check_structure(path).tags
-
-
-def test_equal_input_gives_equal_bytes(results, tmp_path):
-    first = write(results, tmp_path / "a.html").read_bytes()
-    assert write(results, tmp_path / "b.html").read_bytes() == first
 
 
 HOSTILE = "<script>alert(1)</script> & \"quoted\" '<img src=x onerror=alert(2)>'"
@@ -203,15 +155,6 @@ def test_figures_are_files_where_they_were_drawn(results, tmp_path):
     assert beside.stat().st_size < 40_000
 
 
-def test_numbers_of_a_figure_are_a_file_where_there_is_one(results, tmp_path):
-    assert "Afterwards:" in plain(read(write(results, tmp_path / "papers.html")))
-    (results / "wu2025" / "fig2.md").write_text("all numbers")
-    path = write(results, tmp_path / "papers.html")
-    check_structure(path)
-    assert '<a href="results/wu2025/fig2.md">All numbers of Figure 2</a>' in path.read_text("utf-8")
-    assert "Afterwards:" not in plain(read(path))
-
-
 def test_a_picture_that_cannot_be_read_gives_way_to_the_next_and_then_to_a_note(results, tmp_path):
     place = results / "wu2025"
     (place / "fig2.svg").write_text("<svg")
@@ -234,26 +177,6 @@ def test_a_claim_that_is_said_again_leads_to_where_it_stands(tmp_path):
     assert plain(check_structure(path)).count("since it does") == 1
     assert '<a href="#wu2025/fig2/1">as wu2025/fig2/1, where it is counted</a>' in path.read_text("utf-8")
     assert plain(check_structure(write(tmp_path, path, claims=[again]))).count("since it does") == 1
-
-
-def test_what_claims_have_in_common_is_said_once(tmp_path):
-    def told(number, verdict, why, scope):
-        claim = judged(f"wu2025/fig2/{number}", verdict, why=why)
-        return replace(claim, claim=replace(claim.claim, scope=scope))
-
-    claims = [
-        told(1, "undecided", "one thing; too few networks", "small networks"),
-        told(2, "undecided", "another; too few networks", "small networks"),
-        told(3, "undecided", "too few networks", "small networks"),
-        told(4, "holds", "too few networks", "large networks"),
-    ]
-    text = plain(check_structure(write(tmp_path, tmp_path / "p.html", claims=claims)))
-    assert "All that are undecided: too few networks." in text
-    # that which holds says it of itself, since others that held might not
-    assert text.count("too few networks") == 2
-    assert "Unless a claim says otherwise: observation; of small networks; judged on what is printed." in text
-    assert text.count("small networks") == 1
-    assert "wu2025/fig2/4 · of large networks" in text
 
 
 def test_the_document_counts_what_the_records_say():

@@ -5,14 +5,14 @@
     for claim in collect("results"):
         print(claim.verdict, claim.paper, claim.sentence, claim.why)
 
-A numbered statement holds when no random or adversarial instance is a counterexample to it as printed; the number
-is its slack (`theorems`). A claim of a figure or table is taken from its JSON. A row of a printed table is held
-against the same row here, where the model was measured. What has not been made is undecided, as is what can not be
-read; either says what to do. `why` is the reason computed and, after it, the explanation that somebody wrote for
-that claim (`explanations`).
-"""
+A numbered statement holds when no random or adversarial instance is a counterexample to it as printed; the
+number is its slack (`theorems`). A claim of a figure or table is taken from its JSON, made here or from recorded
+results. What has not been made is undecided, as is what cannot be read; either says what to do. `why` is the
+reason computed and, after it, the explanation that somebody wrote for that claim."""
 
+import functools
 import logging
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,10 +23,8 @@ from posbias.core.events import OnEvent
 from posbias.core.running import Engine
 from posbias.profiles.claims import Claim, Judged, judge, undecided
 from posbias_papers.claims import AtHand
-from posbias_papers.explaining import explanation_of
 from posbias_papers.registry import find_studies
-from posbias_papers.results import Basis
-from posbias_papers.study import Study
+from posbias_papers.study import Basis, Study
 from posbias_papers.theorems import INSTANCES, Statements, judge_statements, try_statements
 
 log = logging.getLogger("posbias.papers")
@@ -65,27 +63,24 @@ def collect(
 
 def _claims_of(study: Study, folder: Path, at: Mapping[str, Path] | None) -> Iterator[Judged]:
     """The claims of a figure or table, from its JSON or from what is on record of it."""
-    data: Mapping[str, Any] | None = None
+    data: Mapping[str, Any] = {}
     trouble = ""
     try:
         data = study.told(folder, at)
     except InputFileError as error:
-        if study.file(folder, at).exists():
-            trouble = f"{error}; {study.made_by}"
+        record = study.recorded(study)
+        made = study.file(folder, at).exists()
+        trouble = str(error) if made else f"not made here{f'; {record}' if record else ''}"
+        trouble += f"; {study.made_by}"
+        if made:
             log.warning("%s; not used", error)
-        else:
-            some = study.recorded(study)
-            trouble = f"not made here; {f'{some}; ' if some else ''}{study.made_by}"
-    if data is None:
         yield from (_unmade(claim, trouble, study) for claim in study.claims)
-    else:
-        known = {claim.id: claim for claim in study.claims}
-        for place, told in enumerate(data["claims"], start=1):
-            # those of 0.1 are numbered by their place
-            id = str(told.get("id") or f"{study.key}/{place}")
-            quantity = getattr(known.get(id), "quantity", None)
-            yield _explained(_read(told, id, study, known.get(id)), study, data, quantity)
-    yield from _rows_of(study, data, trouble)
+    known = {claim.id: claim for claim in study.claims}
+    for told in data.get("claims", ()):
+        claim = known.get(told["id"].removesuffix("/elsewhere"))
+        yield _explained(Judged.read(told, told["id"], study.key), study, data, claim)
+    for claim in study.row_claims:
+        yield _row(claim, study, data, trouble)
 
 
 def _unmade(claim: Claim, trouble: str, study: Study) -> Judged:
@@ -96,47 +91,42 @@ def _unmade(claim: Claim, trouble: str, study: Study) -> Judged:
     return undecided(claim, f"{trouble}{by}", study.key, {"effort": NOTHING})
 
 
-def _read(told: Mapping[str, Any], id: str, study: Study, known: Claim | None) -> Judged:
-    """A claim from a study's JSON; of one that an older version judged, what is said of it today."""
-    claim = Judged.read(told, id, study.key)
-    if "provenance" in told or known is None:
-        return claim
-    if isinstance(known.quantity, AtHand):
-        return replace(judge(known, None), study=study.key)
-    today = replace(claim, claim=replace(known, sentence=claim.sentence, quantity=None))
-    return today.withheld(f"judged by an older version; `{study.command}` judges it again")
+def _row(claim: Claim, study: Study, data: Mapping[str, Any], trouble: str) -> Judged:
+    """A claim about a row that the paper prints; `data` is the study's JSON, empty where `trouble` says why."""
+    row = judge(claim, data)
+    why = row.deciding.flaw or row.why
+    if row.deciding.flaw and trouble:
+        why = f"{why}; {trouble}"
+    at_hand = claim.quantity.basis if isinstance(claim.quantity, AtHand) else ""
+    more = {"model": claim.id.rpartition("/")[2], "effort": at_hand or str(data.get("effort", NOTHING))}
+    return replace(row, why=why, study=study.key, more=more)
 
 
-def _rows_of(study: Study, data: Mapping[str, Any] | None, trouble: str) -> Iterator[Judged]:
-    """The claims about rows that the paper prints; `data` is the study's JSON, None where `trouble` says why."""
-    for claim in study.row_claims:
-        row = judge(claim, data or {})
-        why = row.deciding.flaw or row.why
-        if row.deciding.flaw and data is None:
-            why = f"{why}; {trouble}"
-        at_hand = claim.quantity.basis if isinstance(claim.quantity, AtHand) else ""
-        effort = at_hand or str((data or {}).get("effort", NOTHING))
-        more = {"model": claim.id.rpartition("/")[2], "effort": effort}
-        yield replace(row, why=why, study=study.key, more=more)
-
-
-def _explained(claim: Judged, study: Study, data: Mapping[str, Any], quantity: object) -> Judged:
+def _explained(judged: Judged, study: Study, data: Mapping[str, Any], claim: Claim | None) -> Judged:
     """A claim with what its effort, its model and whoever looked into it have to say."""
-    at_hand = quantity.basis if isinstance(quantity, AtHand) else ""
-    effort, basis, why = str(data.get("effort", "")), Basis.of(data), claim.why
-    spent = f"{effort}: {basis}" if basis.cells else at_hand or effort
-    more = {"explanation": "", **claim.more, "effort": spent or NOTHING}
-    if basis.cells:
+    at_hand = claim.quantity.basis if claim and isinstance(claim.quantity, AtHand) else ""
+    effort, basis, why = str(data.get("effort", "")), Basis.of(data), judged.why
+    spent = f"{effort}: {basis}" if str(basis) else at_hand or effort
+    more = {"explanation": "", **judged.more, "effort": spent or NOTHING}
+    if str(basis):
         why = f"{why}; {basis.source}: {basis}"
-    others = claim.claim.provenance == "paper" and data.get("stand_in")
-    if claim.verdict == "undecided" and effort == "quick" and not (basis.cells or at_hand or others):
+    others = judged.claim.provenance == "paper" and data.get("stand_in")
+    if judged.verdict == "undecided" and effort == "quick" and not (str(basis) or at_hand or others):
         why = f"{why}; quick effort; `{study.command} --effort full` gives it more"
-    # what was found out of networks at the quick effort says nothing of others
-    known = not basis.cells or effort.startswith("quick")
-    if (
-        known
-        and claim.verdict != "holds"
-        and (written := explanation_of(claim.id, study.key, claim.sentence))
-    ):
+    if judged.verdict != "holds" and (written := _explanation(judged, claim)):
         why, more["explanation"] = f"{why}. {written}", written
-    return replace(claim, why=why, more=more)
+    return replace(judged, why=why, more=more)
+
+
+def _explanation(judged: Judged, claim: Claim | None) -> str:
+    """Why a claim comes out as it does, as far as somebody found out."""
+    known = explanations(judged.paper)
+    text = known.get(judged.id) or known.get(f"{judged.paper}: {judged.sentence}", "")
+    return " ".join(text.split()) or (claim.explanation if claim else "")
+
+
+@functools.cache
+def explanations(paper: str) -> dict[str, str]:
+    """The explanations of a paper whose claims are not rows of its claims.csv yet, by id or paper and sentence."""
+    path = Path(__file__).parent / paper / "explanations.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

@@ -59,6 +59,7 @@ FIELDS = (
     "contrast",
     "test",
 )
+"""The columns of claims.csv; `explanation`, of claims that do not hold, may follow."""
 Function = Callable[["pd.DataFrame"], Iterable[Evidence]]
 """What a contrast cannot say: evidence from a figure's table."""
 Setting = tuple[Any, ...]
@@ -74,7 +75,7 @@ def read_claims(path: Path, functions: Mapping[str, Function] | None = None) -> 
     with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             try:
-                if tuple(row) != FIELDS:
+                if tuple(row)[: len(FIELDS)] != FIELDS:
                     raise ValueError(f"columns: expected {', '.join(FIELDS)}, got {', '.join(row)}")
                 found.setdefault(row["figure"], []).append(_claim(row, functions or {}))
             except (KeyError, ValueError) as error:
@@ -84,6 +85,7 @@ def read_claims(path: Path, functions: Mapping[str, Function] | None = None) -> 
 
 def _claim(row: Mapping[str, str], functions: Mapping[str, Function]) -> Claim:
     about: dict[str, Any] = {name: row[name] for name in FIELDS[: FIELDS.index("figure")]}
+    about["explanation"] = row.get("explanation", "")
     if row["quantity"].endswith("()"):
         named = functions[row["quantity"].removesuffix("()")]
         return Claim(**about, quantity=Named(row["where"], function=named), test=read_test(row["test"]))

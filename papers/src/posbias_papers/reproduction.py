@@ -1,9 +1,10 @@
-"""What is made of a paper's studies: judged, drawn, written as pages and JSON; and what each of them took."""
+"""What is made of a paper's studies: judged, drawn, written as pages, tables and JSON; and what each of them
+took."""
 
 import json
 import logging
 import time
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,21 @@ from posbias_papers.study import PICTURES, Study
 log = logging.getLogger("posbias.papers")
 
 
+@dataclass(frozen=True, eq=False)
+class Made:
+    """A study with its table, its page, the files that were written, and the seconds all this took."""
+
+    study: Study
+    table: Any
+    page: Page
+    figures: tuple[Path, ...]
+    files: tuple[Path, ...]
+    seconds: float
+
+
 @dataclass(frozen=True)
 class Spent:
-    """What a study took: seconds, cells made for it, cells that were there."""
+    """What a study took: seconds, cells computed for it, cells that were there."""
 
     name: str
     seconds: float
@@ -29,53 +42,33 @@ class Spent:
 
 
 @dataclass(frozen=True, eq=False)
-class Made:
-    """A study with its results, its page, the files that were written, and the seconds all this took."""
-
-    study: Study
-    results: Any
-    page: Page
-    figures: tuple[Path, ...]
-    files: tuple[Path, ...]
-    seconds: float
-
-    @property
-    def judged(self) -> tuple[Judged, ...]:
-        """Its claims."""
-        return self.page.claims
-
-
-@dataclass(frozen=True, eq=False)
 class Reproduction:
     """What was made: studies by name, and what the cells behind them found.
 
-    `new` are the cells that were computed for it, with what each took, in any unit; `seconds` is what all took.
-    `left_out` says why others of the studies were.
+    `new` are the cells that were computed for it; `seconds` is what all took. `left_out` says why others of the
+    studies were.
     """
 
     made: Mapping[str, Made]
     results: Any
-    new: Mapping[Any, float]
+    new: Collection[Any]
     seconds: float
     left_out: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
-    def cells_of(self, name: str) -> Iterable[Hashable]:
+    def cells_of(self, name: str) -> Iterable[Any]:
         """The cells behind a study."""
         return self.made[name].study.cells
 
     @property
     def spent(self) -> Iterator[Spent]:
-        """What each study took.
-
-        A new cell is counted to the first study that needs it, with a share of the seconds that none took alone.
-        """
-        left, whole = dict(self.new), sum(self.new.values()) or 1.0
+        """What each study took; a new cell is counted to the first study that needs it."""
+        left, many = {*self.new}, max(1, len(self.new))
         common = self.seconds - sum(made.seconds for made in self.made.values())
         for name, made in self.made.items():
             cells = {*self.cells_of(name)}
-            first = {cell: left.pop(cell) for cell in cells & left.keys()}
-            share = common * sum(first.values()) / whole
-            yield Spent(name, made.seconds + share, len(first), len(cells) - len(first))
+            first = len(cells & left)
+            left -= cells
+            yield Spent(name, made.seconds + common * first / many, first, len(cells) - first)
 
     @property
     def stand_in(self) -> str:
@@ -84,13 +77,13 @@ class Reproduction:
 
     @property
     def pages(self) -> dict[str, Page]:
-        """Pages by figure."""
+        """Pages by study."""
         return {name: made.page for name, made in self.made.items()}
 
     @property
     def claims(self) -> dict[str, Sequence[Judged]]:
-        """Claims by figure."""
-        return {name: made.judged for name, made in self.made.items()}
+        """Claims by study."""
+        return {name: made.page.claims for name, made in self.made.items()}
 
     @property
     def figures(self) -> tuple[Path, ...]:
@@ -99,7 +92,7 @@ class Reproduction:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The pages, as text and as JSON."""
+        """Pages, JSON and tables."""
         return tuple(path for made in self.made.values() for path in made.files)
 
     @property
@@ -107,66 +100,47 @@ class Reproduction:
         """All files, study by study."""
         return tuple(path for made in self.made.values() for path in (*made.figures, *made.files))
 
+    def as_dict(self) -> dict[str, Any]:
+        """Files and claims, for JSON."""
+        claims = {name: [claim.as_dict() for claim in claims] for name, claims in self.claims.items()}
+        return {"files": [str(path) for path in self.written], "claims": claims, "seconds": self.seconds}
 
-def write(study: Study, results: Any, effort: str, folder: Path, **options: Any) -> Made:
-    """Judge a study on its results, draw it and write its page: NAME.svg, .png, .md and .json in `folder`.
 
-    `results` may hold cells of other studies: claims may compare with them, all else is about those of this one.
+def write(study: Study, table: Any, effort: str, folder: Path, **options: Any) -> Made:
+    """Judge a study on its table, draw it and write its page: NAME.svg, .png, .md and .json in `folder`, and .csv.
+
     `effort` is what every cell was made with at least, `options` are those of the study's `draw`. Raises
     `OutputFileError`.
     """
-    began = time.monotonic()
-    log.info("drawing %s …", study.name)
-    shown = _shown(study, results)
-    judged = study.judged(shown if study.tidy else results)
-    figures = _draw(study, shown, folder, options)
-    page = _page(study, shown, judged)
-    files = (
-        write_text(folder / f"{study.name}.md", page.markdown()),
-        save_json(_about(study, shown, page, effort), folder / f"{study.name}.json"),
-    )
-    if study.table:
-        frame = shown if study.tidy else study.table(results)
-        text = frame.select_dtypes(exclude="object").to_csv(float_format="%.9g")
-        files = (*files, write_text(folder / f"{study.name}.csv", text))
-    return Made(study, shown, page, figures, files, time.monotonic() - began)
-
-
-def _shown(study: Study, results: Any) -> Any:
-    """The results of a study's own cells, or the tidy table of these; a tidy table as it is."""
-    if study.tidy and not isinstance(results, Mapping):
-        return results
-    shown = {cell: results[cell] for cell in study.cells} or results
-    return study.table(shown) if study.table and study.tidy else shown
-
-
-def content_of(study: Study, results: Any, effort: str) -> dict[str, Any]:
-    """What the study's JSON would hold of results, or of its tidy table; arguments as of `write`."""
-    shown = results if study.tidy else {cell: results[cell] for cell in study.cells} or results
-    page = _page(study, shown, study.judged(results))
-    return json.loads(dump_json(_about(study, shown, page, effort)))
-
-
-def _page(study: Study, shown: Any, judged: Sequence[Judged]) -> Page:
-    title = f"{study.source}, {_title(study)}"
-    return Page(title, study.note(shown), tuple(study.tables(shown)), tuple(judged))
-
-
-def _about(study: Study, shown: Any, page: Page, effort: str) -> dict[str, Any]:
-    about = {"name": study.name, "title": _title(study), "source": study.source}
-    about |= {"version": VERSION, "effort": effort}
-    return about | page.as_dict() | dict(study.data(shown))
-
-
-def _title(study: Study) -> str:
-    return f"{label(study.name)}: {study.title}"
-
-
-def _draw(study: Study, results: Any, folder: Path, options: Mapping[str, Any]) -> tuple[Path, ...]:
     from posbias.reports.plots.style import save_figure
 
-    if study.draw is None:
-        return ()
-    caption = {"caption": study.note(results)} if study.captioned else {}
-    figure = study.draw(results, **caption, **options)
-    return tuple(save_figure(figure, folder / f"{study.name}.{kind}") for kind in PICTURES)
+    began = time.monotonic()
+    log.info("drawing %s …", study.name)
+    page = _page(study, table)
+    figures = ()
+    if study.draw is not None:
+        figure = study.draw(table, page.note, **options)
+        figures = tuple(save_figure(figure, folder / f"{study.name}.{kind}") for kind in PICTURES)
+    files = [
+        write_text(folder / f"{study.name}.md", page.markdown()),
+        save_json(_about(study, table, page, effort), folder / f"{study.name}.json"),
+    ]
+    if hasattr(table, "to_csv"):
+        text = table.select_dtypes(exclude="object").to_csv(float_format="%.9g")
+        files.append(write_text(folder / f"{study.name}.csv", text))
+    return Made(study, table, page, figures, tuple(files), time.monotonic() - began)
+
+
+def content_of(study: Study, table: Any, effort: str) -> dict[str, Any]:
+    """What the study's JSON would hold of its table; `effort` as of `write`."""
+    return json.loads(dump_json(_about(study, table, _page(study, table), effort)))
+
+
+def _page(study: Study, table: Any) -> Page:
+    title = f"{study.source}, {label(study.name)}: {study.title}"
+    return Page(title, study.note(table), tuple(study.tables(table)), study.judged(table))
+
+
+def _about(study: Study, table: Any, page: Page, effort: str) -> dict[str, Any]:
+    about = {"name": study.name, "title": f"{label(study.name)}: {study.title}", "source": study.source}
+    return about | {"version": VERSION, "effort": effort} | page.as_dict() | dict(study.data(table))

@@ -1,35 +1,36 @@
-"""A figure, table or section of a paper as a study: cells computed once, claims judged, a drawing, a page.
+"""A figure, table or section of a paper: what it is made of, how it is drawn and judged, and what is known of it.
 
     from posbias_papers.registry import STUDIES
 
     study = STUDIES["wu2025/fig2"]
     print(study.question, study.quick, study.state("results"), sep="\n")
 
-The paper's package computes the cells; `posbias_papers.reproduction` judges, draws and writes what they found. A
-study knows its files under a folder of results: `state` says whether they are there.
+The paper's package computes the cells and makes their tidy table; everything else about a study is a function of
+that table. `posbias_papers.run` judges, draws and writes it: NAME.json holds its claims, which `State` counts.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+import datetime
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.core.sources import cite
-from posbias.profiles.claims import ELSEWHERE, Claim, Judged, judged, undecided
+from posbias.core.store import VERSION, parse_json, undamaged
+from posbias.profiles.claims import ELSEWHERE, TOLD, Claim, Judged, judged
+from posbias.profiles.evidence import VERDICTS
 from posbias.reports.pages import Table
 from posbias_papers import find_figures
-from posbias_papers.claims import AtHand
-from posbias_papers.contrasts import Rows
-from posbias_papers.results import Recorded, State, best_result, state_of
 
+log = logging.getLogger("posbias.papers")
+__all__ = ["ELSEWHERE", "HERE", "Basis", "Cost", "Expected", "Recorded", "State", "Studies", "Study"]
 MACHINE = "2 cores, x86-64"
 """What costs are of."""
 HERE = "the models and texts measured here, which are not the paper's"
 """The scope of what is judged of them."""
 PICTURES = ("svg", "png")
-Results = Mapping[Any, Any]
-"""What the cells of a study found, by cell. A study without cells of its own may have results of another type."""
 Places = Mapping[str, Path]
 """Folders of papers that lie elsewhere than in the folder of results."""
 
@@ -56,33 +57,133 @@ class Cost:
         return f"{self.cells} cells, {minutes_text(self.minutes)}"
 
 
+@dataclass(frozen=True, order=True)
+class Basis:
+    """What results rest on: iterations, networks and test sequences, or samples, that every cell has at least.
+
+    They are of `cells`, of which `recorded` are recorded results. That of more effort is the greater one.
+    """
+
+    iterations: int = 0
+    networks: int = 0
+    sequences: int = 0
+    cells: int = field(default=0, compare=False)
+    recorded: int = field(default=0, compare=False)
+    samples: int = 0
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> "Basis":
+        """What a study's JSON says of it; nothing where it says nothing."""
+        return cls(**data.get("rests_on", {}))
+
+    def __str__(self) -> str:
+        """'25,000 iterations × 3 networks × 10,000 test sequences'."""
+        units = {"iterations": "iterations", "networks": "networks", "sequences": "test sequences"}
+        counts = ((getattr(self, name), unit) for name, unit in (units | {"samples": "samples"}).items())
+        return " × ".join(f"{count:,} {unit}" for count, unit in counts if count)
+
+    @property
+    def source(self) -> str:
+        """'recorded', 'made here', or '7 of 18 cells recorded'."""
+        if 0 < self.recorded < self.cells:
+            return f"{self.recorded} of {self.cells} cells recorded"
+        return "recorded" if self.recorded else "made here"
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """What is on record of a study's cells, at the greatest effort that all have, else at that which most have.
+
+    `basis` says at what effort, how many cells the study has and how many are on record; `effort` is what a
+    paper's `reproduce` takes; `data` makes what the study's JSON would hold, if all cells are there.
+    """
+
+    effort: Any
+    basis: Basis
+    when: str
+    data: Callable[[], Mapping[str, Any]]
+
+    @property
+    def whole(self) -> bool:
+        """Whether all cells are on record."""
+        return self.basis.recorded == self.basis.cells
+
+    def __str__(self) -> str:
+        if not self.basis.cells:
+            return "nothing to compute"
+        return f"{self.basis.recorded} of {self.basis.cells} cells recorded, {self.basis}"
+
+
+@dataclass(frozen=True)
+class State:
+    """Whether a study is made: its effort and time (ISO 8601) if so, its claims by verdict, or what is wrong.
+
+    `recorded` says what is on record where that is of more effort than what was made.
+    """
+
+    made: bool = False
+    effort: str = ""
+    when: str = ""
+    claims: Mapping[str, int] = field(default_factory=dict)
+    damaged: str = ""
+    recorded: str = ""
+
+    @classmethod
+    def of(cls, effort: str, path: Path, verdicts: Sequence[str], recorded: str = "") -> "State":
+        """The state of what `path` was written last for."""
+        when = datetime.datetime.fromtimestamp(path.stat().st_mtime).isoformat(timespec="seconds")
+        counts = {kind: verdicts.count(kind) for kind in VERDICTS}
+        return cls(True, effort, when, counts, recorded=recorded)
+
+    @classmethod
+    def joined(cls, states: "Sequence[State]") -> "State":
+        """The state of parts as that of a whole, which is made when all of them are."""
+        damaged = "; ".join(one.damaged for one in states if one.damaged)
+        recorded = "; ".join(dict.fromkeys(one.recorded for one in states if one.recorded))
+        if not all(one.made for one in states):
+            return cls(damaged=damaged, recorded=recorded)
+        efforts = {one.effort for one in states}
+        claims = {kind: sum(one.claims[kind] for one in states) for kind in VERDICTS}
+        effort = efforts.pop() if len(efforts) == 1 else ""
+        return cls(True, effort, max(one.when for one in states), claims, recorded=recorded)
+
+    def __str__(self) -> str:
+        if self.damaged:
+            return f"cannot be used: {self.damaged}"
+        counts = [f"{count} {kind}" for kind, count in self.claims.items() if count]
+        words = (
+            [f"made {self.when[:16]}", self.effort, *counts]
+            if self.made
+            else []
+            if self.recorded
+            else ["not made"]
+        )
+        return ", ".join(word for word in (*words, self.recorded) if word)
+
+
+def judge_each(claims: Iterable[Claim], table: Any) -> Iterator[Judged]:
+    """Those claims that have evidence in a study's table, judged."""
+    for claim in claims:
+        if claim.quantity and (evidence := tuple(claim.quantity(table))):
+            yield judged(claim, evidence)
+
+
 @dataclass(frozen=True, eq=False)
 class Study:
     """A question about some cells, and what a paper says of the answer.
 
-    `key` is PAPER/NAME; `effort` what is spent on each cell at the efforts quick and full, counted in `unit` (a
-    number as effort is one of these, where it is one alone), and `minutes` what that takes on two cores; `tables`
-    are those of the page and `data` the numbers of its JSON, from results, and `note` says what these rest on.
-    `draw` makes the figure of results, if there is one; where it is `captioned` it takes the note as a `caption`
-    beneath it. `needs` is "" (nothing beyond posbias[report]), "torch"
-    or "models" (a language model; those of the paper that cannot be had are read from the authors' rollout files,
-    or stood in for). `parts` are the studies of a number that is the caption of others; `uses` are sources beyond
-    the paper and those of its cells, each with what is used of it.
+    `key` is PAPER/NAME; `effort` what is spent on each cell at the efforts quick and full, counted in `unit`
+    (`of_number` gives what is spent where the effort is a number of these), and `minutes` what that takes on two
+    cores. `table` makes the tidy table of what the cells found; the rest are functions of it: `tables` and
+    `note` of the page, `data` of the JSON, `judge` the verdicts, and `draw(table, caption)` the figure, if there
+    is one. `needs` is "" (nothing beyond posbias[report]), "torch" or "models" (a language model). `parts` are
+    the studies of a number that is the caption of others; `uses` are sources beyond the paper and those of its
+    cells, each with what is used of it. `recorded` says what is on record of the cells; None where nothing is.
 
-    A claim without evidence in some results is left out there, and `missing` says why there is nothing to show at
-    all ("" if there is). Where cells are asked for at each run,
-    `cells` are none, all results are the study's, and `counts` says how many there are at each effort by default;
-    `options` are those of its command. `table` makes the tidy table of results, which claims are put to and which
-    is written as NAME.csv; of a `tidy` study all the rest are functions of it too. `expected` are the numbers that
-    the paper prints of it, and `row_claims` claims about what it prints that are judged on the study's JSON, made
-    or not (then an empty one). `recorded` says what is on record of its cells; None where nothing is. `of_number`
-    is what is spent on each cell where the effort is a number.
-
-    `withholds` says, of a claim and the rows of the table it is about, why these results decide nothing of it (""
-    if they do).
-    Where `stand_in` names models in place of the paper's, results are `parted` into what is of the paper's models
-    (None: nothing) and what is not: a claim is judged on the first, else stays open, and on the second as one of
-    ours. `decided_by` says what would decide such claims.
+    Where cells are asked for at each run `cells` are none, and `counts` says how many there are at each effort
+    by default; `options` are those of its command, and `missing` says why there is nothing to show. `expected`
+    are the numbers that the paper prints of it, and `row_claims` claims about these that are judged on the
+    study's JSON, made or not (then an empty one). `decided_by` says what would decide claims that are left open.
     """
 
     key: str
@@ -93,26 +194,22 @@ class Study:
     effort: Mapping[str, Any]
     unit: str
     minutes: Mapping[str, float]
-    tables: Callable[[Any], Iterable[Table]] = lambda results: ()
-    data: Callable[[Any], Mapping[str, Any]] = lambda results: {}
-    note: Callable[[Any], str] = lambda results: ""
+    tables: Callable[[Any], Iterable[Table]] = lambda table: ()
+    data: Callable[[Any], Mapping[str, Any]] = lambda table: {}
+    note: Callable[[Any], str] = lambda table: ""
     draw: Callable[..., Any] | None = None
-    captioned: bool = False
     needs: str = ""
     parts: "tuple[Study, ...]" = ()
     uses: tuple[tuple[str, str], ...] = ()
-    missing: Callable[[Any], str] = lambda results: ""
-    counts: Mapping[str, int] | None = None
-    options: str = ""
-    expected: tuple[Expected, ...] = ()
-    table: Callable[[Any], Any] | None = None
-    tidy: bool = False
-    row_claims: tuple[Claim, ...] = ()
+    table: Callable[[Any], Any] = lambda results: results
+    judge: "Callable[[Study, Any], Iterable[Judged]]" = lambda study, table: judge_each(study.claims, table)
     recorded: "Callable[[Study], Recorded | None]" = lambda study: None
     of_number: Callable[[int], Any] = lambda number: number
-    withholds: Callable[[Claim, Any], str] | None = None
-    stand_in: Callable[[Any], str] = lambda results: ""
-    parted: Callable[[Any], tuple[Any, Any]] = lambda results: (None, results)
+    counts: Mapping[str, int] | None = None
+    options: str = ""
+    missing: Callable[[Any], str] = lambda results: ""
+    expected: tuple[Expected, ...] = ()
+    row_claims: tuple[Claim, ...] = ()
     decided_by: str = ""
 
     @property
@@ -149,11 +246,6 @@ class Study:
         return self.parts or (self,)
 
     @property
-    def shared_out(self) -> bool:
-        """Whether its cells are a matter of an engine: processes here or a cluster may share them."""
-        return self.needs == "torch"
-
-    @property
     def command(self) -> str:
         """What makes it."""
         return f"posbias paper {self.paper} {self.name} {self.options}".rstrip()
@@ -169,69 +261,66 @@ class Study:
         kinds = () if self.parts else (*(PICTURES if self.draw else ()), "md", "json")
         return tuple(f"{self.name}.{kind}" for kind in kinds)
 
+    def judged(self, table: Any) -> tuple[Judged, ...]:
+        """Its claims on a table, those without evidence there left out."""
+        return tuple(self.judge(self, table))
+
     def file(self, folder: str | Path, at: Places | None = None) -> Path:
         """Its JSON in a folder of results, or in that of its paper where `at` has one."""
         return (at or {}).get(self.paper, Path(folder) / self.paper) / f"{self.name}.json"
 
-    def state(self, folder: str | Path, at: Places | None = None) -> State:
+    def state(self, folder: str | Path) -> State:
         """Whether it is made in a folder of results, with which effort, when, and its claims by verdict.
 
         Never raises for a file that cannot be used: that is what `State.damaged` is for.
         """
         if self.parts:
-            return State.joined([part.state(folder, at) for part in self.made_of])
-        file = self.file(folder, at)
-        # what is simulated in a minute counts as made, whatever is on record
-        record = self.recorded(self) if self.shared_out or not file.exists() else None
-        return state_of(file, self.name, record)
+            return State.joined([part.state(folder) for part in self.made_of])
+        file, record = self.file(folder), self.recorded(self)
+        try:
+            made = read_result(file, self.name) if file.exists() else None
+        except InputFileError as error:
+            return State(damaged=str(error))
+        more = record is not None and (made is None or (record.whole and record.basis > Basis.of(made)))
+        recorded = str(record) if more else ""
+        if made is None:
+            known = record if record is not None and record.whole else None
+            effort, when = (getattr(known.effort, "name", "full"), known.when) if known else ("", "")
+            return State(effort=effort, when=when, recorded=recorded)
+        return State.of(str(made["effort"]), file, [one["verdict"] for one in made["claims"]], recorded)
 
     def told(self, folder: str | Path, at: Places | None = None) -> Mapping[str, Any]:
         """Its JSON: what was made in a folder of results, or, of more effort, what is on record.
 
-        Raises `InputFileError` when neither is there, or what was made is damaged or of another version.
+        A made one that cannot be used is named to the log where there is a record. Raises `InputFileError` when
+        neither is there, or what was made is damaged or of another version.
         """
-        return best_result(self.file(folder, at), self.name, self.recorded(self))
-
-    def judged(self, results: Any) -> tuple[Judged, ...]:
-        """Its claims that have evidence in these results, judged."""
-        stand_in = self.stand_in(results)
-        results = self.table(results) if self.table and not self.tidy else results
-        verdicts: list[Judged] = []
-        for claim in self.claims:
-            if stand_in and _extends(claim):
-                verdicts += self._extended(claim, stand_in, *self.parted(results))
-            else:
-                verdicts += self._verdict(claim, results)
-        return tuple(verdicts)
-
-    def _verdict(self, claim: Claim, results: Any) -> Iterator[Judged]:
-        """A claim judged, if there is evidence."""
-        if claim.quantity and (evidence := tuple(claim.quantity(results))):
-            verdict = judged(claim, evidence)
-            reason = ""
-            if self.withholds and isinstance(claim.quantity, Rows):
-                reason = self.withholds(claim, claim.quantity.rows(results))
-            yield verdict.withheld(reason and f"{reason}; {self.decided_by}")
-
-    def _extended(self, claim: Claim, stand_in: str, own: Any, others: Any) -> Iterator[Judged]:
-        """A claim judged on what is of the paper's models, or left open, and on other models as one of ours."""
-        ours = replace(claim, id=f"{claim.id}{ELSEWHERE}", provenance="ours", scope=HERE, alias_of="")
-        extended = [*self._verdict(ours, others)]
-        decided = [] if own is None else [*self._verdict(claim, own)]
-        told = [stand_in, *([f"measured on these, see {ours.id}"] if extended else []), self.decided_by]
-        reason = "; ".join(part for part in told if part)
-        if extended and not decided:
-            decided = [undecided(claim, reason, "")]
-        for verdict in decided:
-            left_open = verdict.evidence and verdict.verdict == "undecided"
-            yield replace(verdict, why=f"{verdict.why}; {reason}") if left_open else verdict
-        yield from extended
+        path, record = self.file(folder, at), self.recorded(self)
+        whole = record if record is not None and record.whole else None
+        try:
+            made = read_result(path, self.name)
+        except InputFileError as error:
+            if whole is None:
+                raise
+            if path.exists():
+                log.warning("%s; not used", error)
+            return whole.data()
+        return made if whole is None or Basis.of(made) >= whole.basis else whole.data()
 
 
-def _extends(claim: Claim) -> bool:
-    """Whether a claim is about the paper's models, so that others extend it."""
-    told = claim.strength == "printed" or isinstance(claim.quantity, AtHand)
-    return claim.provenance == "paper" and not told
+def read_result(path: Path, name: str) -> dict[str, Any]:
+    """The JSON of the study `name`.
+
+    Raises `InputFileError` when it is missing, damaged, of another study or another version of posbias.
+    """
+    data = undamaged(parse_json(path), path)
+    for key, wanted in (("name", name), ("version", VERSION)):
+        if data.get(key) != wanted:
+            raise InputFileError(f"{path}: {key}: expected {wanted}, got {data.get(key)!r}")
+    claims = data.get("claims")
+    if not isinstance(claims, list) or not all({"id", *TOLD} <= {*one} for one in claims):
+        raise InputFileError(f"{path}: claims: expected a list of judged claims, got {str(claims)[:60]!r}")
+    return data
 
 
 def minutes_text(minutes: float) -> str:
@@ -256,7 +345,7 @@ class Studies(dict[str, Study]):
         """
         asked = [what] if isinstance(what, str) else list(what)
         if not asked:
-            raise InvalidValueError(f"what: nothing given, some of {', '.join(self)} or all needed")
+            raise InvalidValueError(f"what: expected some of {', '.join(self)} or all, got nothing")
         chosen = {name for target in asked for name in find_figures(target, self)}
         made = {part.name for name in chosen for part in self[name].made_of}
         return [name for name in self if name in made]

@@ -21,8 +21,7 @@ from posbias.core.store import Store, Stored, compute
 from posbias.profiles.claims import Claim, Judged, judged, undecided
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import Above, Evidence, margin_text
-from posbias_papers.results import State
-from posbias_papers.study import Places, Study
+from posbias_papers.study import State, Study
 
 if TYPE_CHECKING:
     from posbias_papers.statements import Finding, Statement, StatementCell, Trial
@@ -44,11 +43,6 @@ class Statements(Study):
     """The numbered statements of a paper as a study, whose cells, statements tried, lie in OUT/statements."""
 
     @property
-    def shared_out(self) -> bool:
-        """Always."""
-        return True
-
-    @property
     def command(self) -> str:
         """What tries them."""
         return f"posbias paper claims --paper {self.paper}"
@@ -58,11 +52,7 @@ class Statements(Study):
         """The folder of all papers' statements."""
         return (f"{STATEMENTS}/",)
 
-    def file(self, folder: str | Path, at: Places | None = None) -> Path:
-        """That folder."""
-        return Path(folder) / STATEMENTS
-
-    def state(self, folder: str | Path, at: Places | None = None) -> State:
+    def state(self, folder: str | Path) -> State:
         """As of `Study`: made when all statements of the paper have been tried."""
         try:
             tried = tried_already(Path(folder), self.paper)

@@ -50,7 +50,8 @@ class Claim:
     `quantity` makes the evidence from a study's results. `provenance` tells the paper's claims from ours (nulls,
     other comparisons, corrected formulas, other models); where a `hedged` observation says often, typically, most
     or tend to, the share of cases is judged. `scope` says what the text speaks of, `effort` what its numbers rest
-    on there. The claim is the same as that of id `alias_of`, said again, and counted there.
+    on there. The claim is the same as that of id `alias_of`, said again, and counted there. `explanation` says why
+    it does not hold, as far as somebody found out.
     """
 
     id: str
@@ -63,6 +64,7 @@ class Claim:
     scope: str = ""
     effort: str = ""
     alias_of: str = ""
+    explanation: str = ""
 
 
 AMENDED = "fails as printed, holds as amended"

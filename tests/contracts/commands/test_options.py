@@ -61,7 +61,7 @@ def test_o_is_out(tmp_path, monkeypatch):
 def test_a_number_is_refused_where_there_are_several_units(words, capsys):
     with pytest.raises(SystemExit):
         main(words.split())
-    assert "effort: 5 given, quick or full needed: there are several units (" in capsys.readouterr().err
+    assert "effort: expected quick or full, got 5" in capsys.readouterr().err
 
 
 def test_a_number_is_in_the_study_s_own_unit(tmp_path, monkeypatch, capsys):

@@ -5,8 +5,7 @@ from typing import Any, Literal, Self
 
 from posbias.core.answers import Answer, Number, Part, Texts, entry
 from posbias.reports.answers.numbers import Claim, Effect, JudgedClaim, Value
-from posbias_papers.results import State
-from posbias_papers.study import Cost, Expected
+from posbias_papers.study import Cost, Expected, State
 
 Files = list[Path]
 Rows = list[dict[str, Any]]

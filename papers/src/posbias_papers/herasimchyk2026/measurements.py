@@ -4,7 +4,7 @@ Everything that claims, tables and drawing share (levels, fits, counts) is compu
 """
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -12,14 +12,15 @@ from typing import Any, TypeVar
 import numpy as np
 from jaxtyping import Float
 
-from posbias.profiles.claims import Claim
+from posbias.profiles.claims import Claim, Judged, undecided
 from posbias.reports.pages import Table
+from posbias_papers.claims import AtHand
 from posbias_papers.herasimchyk2026.cells import EFFORTS, Cells, Key, names
 from posbias_papers.herasimchyk2026.curves import Curves
 from posbias_papers.herasimchyk2026.levels import curves_of
 from posbias_papers.herasimchyk2026.printed import BINS, TOKENS, Reading
 from posbias_papers.herasimchyk2026.standing import corpus_of, decided_by, model_of, stand_in
-from posbias_papers.study import Study
+from posbias_papers.study import ELSEWHERE, HERE, Study, judge_each
 
 PAPER = "herasimchyk2026"
 SOURCES = (
@@ -132,11 +133,29 @@ def once(compute: Callable[[Measurements], Found]) -> Callable[[Measurements], F
     return kept
 
 
-def _stand_in(results: Measurements) -> str:
-    """Which models stand in, or that there is more than the paper's models on its texts."""
-    return results.stand_in or (
-        "other models or texts than the paper's too" if results.parted[1].cells else ""
-    )
+def judge_extended(study: Study, results: Measurements) -> Iterator[Judged]:
+    """The claims of a study judged on what is of the paper's models; on other models, as claims of ours.
+
+    A claim of the paper of which only the second is known is left open, saying so.
+    """
+    own, others = results.parted
+    stand_in = results.stand_in or ("other models or texts than the paper's too" if others.cells else "")
+    for claim in study.claims:
+        about_models = claim.strength != "printed" and not isinstance(claim.quantity, AtHand)
+        if not stand_in or claim.provenance == "ours" or not about_models:
+            yield from judge_each([claim], results)
+            continue
+        ours = replace(claim, id=f"{claim.id}{ELSEWHERE}", provenance="ours", scope=HERE, alias_of="")
+        extended = [*judge_each([ours], others)]
+        decided = [*judge_each([claim], own)]
+        seen = [f"measured on these, see {ours.id}"] if extended else []
+        reason = "; ".join([stand_in, *seen, study.decided_by])
+        if extended and not decided:
+            decided = [undecided(claim, reason, "")]
+        for verdict in decided:
+            left_open = verdict.evidence and verdict.verdict == "undecided"
+            yield replace(verdict, why=f"{verdict.why}; {reason}") if left_open else verdict
+        yield from extended
 
 
 def study_of(
@@ -173,10 +192,8 @@ def study_of(
         tables=tables,
         data=whole,
         note=told,
-        captioned="draw" in options,
         needs="models",
         uses=(*SOURCES, *uses),
-        stand_in=_stand_in,
-        parted=lambda results: results.parted,
+        judge=judge_extended,
         **options,
     )

@@ -29,7 +29,7 @@ from posbias_papers import reproduction
 from posbias_papers.closed_forms.layernorm import ReadingName, log_key_factors
 from posbias_papers.kim2026.figures import EFFORT, STUDIES, data, effort_of, with_alphas
 from posbias_papers.kim2026.table import recorded
-from posbias_papers.reproduction import write
+from posbias_papers.reproduction import Made, write
 from posbias_papers.study import Study
 
 log = logging.getLogger("posbias.papers")
@@ -49,15 +49,11 @@ class Reproduction(reproduction.Reproduction):
         """Everything but the pictures themselves, for JSON."""
         import pandas as pd
 
-        frame = pd.concat([made.results for made in self.made.values()])
+        frame = pd.concat([made.table for made in self.made.values()])
         numbers = data(frame.loc[~frame.index.duplicated()])
-        return {
-            "figures": [str(path) for path in self.figures],
-            "files": [str(path) for path in self.files],
-            "claims": {name: [one.as_dict() for one in judged] for name, judged in self.claims.items()},
-            "cells": numbers["cells"],
-            "published": numbers["published"],
-        }
+        figures, files = ([str(path) for path in paths] for paths in (self.figures, self.files))
+        numbers = {name: numbers[name] for name in ("cells", "published")}
+        return {"figures": figures, "files": files, "claims": super().as_dict()["claims"]} | numbers
 
 
 def reproduce(
@@ -106,19 +102,21 @@ def reproduce(
         log.info("drawn from the simulations on record, %s samples; --rerun draws them anew", f"{samples:,}")
         frames = {name: recorded(asked[name].cells) for name in names}
         made = {name: _drawn(asked[name], frame, samples, reading, folder) for name, frame in frames.items()}
-        return Reproduction(made, {}, {}, time.monotonic() - began)
+        return Reproduction(made, {}, (), time.monotonic() - began)
     models = dict.fromkeys(model for name in names for model in asked[name].cells)
     results, new = _simulated(models, store, samples, seed, threads, again, on_event)
-    least = {name: min(results[model].samples for model in asked[name].cells) for name in names}
-    made = {name: _drawn(asked[name], results, least[name], reading, folder) for name in names}
-    costs, seconds = dict.fromkeys(new, 1.0), time.monotonic() - began
-    return Reproduction(made, results, costs, seconds)
+    made: dict[str, Made] = {}
+    for name in names:
+        own = {model: results[model] for model in asked[name].cells}
+        least = min(result.samples for result in own.values())
+        made[name] = _drawn(asked[name], asked[name].table(own), least, reading, folder)
+    return Reproduction(made, results, new, time.monotonic() - began)
 
 
-def _drawn(study: Study, results: Any, samples: int, reading: ReadingName | None, folder: Path) -> Any:
-    """A study of simulations, or of its tidy table, written; `samples` are those of the least sampled model."""
+def _drawn(study: Study, table: Any, samples: int, reading: ReadingName | None, folder: Path) -> Made:
+    """A study written from its tidy table; `samples` are those of the least sampled model."""
     options = {"reading": reading or "corrected"} if study.name in CLOSED_FORMS else {}
-    return write(study, results, effort_of(samples), folder, **options)
+    return write(study, table, effort_of(samples), folder, **options)
 
 
 def _simulated(

@@ -17,13 +17,13 @@ from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import Evidence, Printed
 from posbias.reports.pages import Table
 from posbias.reports.plots.recency import LEAST_SPAN, draw_key_factors, draw_scores, probability_text
-from posbias.reports.plots.style import INK, MUTED, SMALL, TEXT, new_figure
+from posbias.reports.plots.style import INK, SMALL, TEXT
 from posbias.simulation import Averages, RecencyModel
 from posbias_papers.closed_forms.layernorm import ReadingName
 from posbias_papers.contrasts import read_claims
 from posbias_papers.kim2026.table import LEVELS, SURE, model_of, recorded, setting, table
-from posbias_papers.results import Basis, Recorded
-from posbias_papers.study import Expected, Studies, Study
+from posbias_papers.plots.captions import captioned_figure, settle
+from posbias_papers.study import Basis, Expected, Recorded, Studies, Study
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,6 +47,15 @@ FOUR_ERRORS = 0.0002
 WHEN = "2026-11-27"
 """When what is on record was simulated."""
 READINGS: tuple[ReadingName, ReadingName] = ("corrected", "published")
+SCALES = (
+    f"; grey: masked diagonal; every panel has its own colours, over at least {LEAST_SPAN:g} standard errors"
+)
+"""What the notes of heat maps say of their colours."""
+NOTES = {"section3": ""} | dict.fromkeys(
+    ("fig2", "fig7"),
+    f"; dots: S(9, j)/S(9, 0) of layer 2, where S(9, 0) is at least {SURE:g} standard errors",
+)
+"""What other notes say instead."""
 
 
 def models(rows: Fields | Sequence[Fields], dimensions: Sequence[int] = (16, 64)) -> tuple[RecencyModel, ...]:
@@ -89,20 +98,21 @@ def _rows(frame: "pd.DataFrame", model: RecencyModel, layer: int) -> "pd.DataFra
 
 def draw_heat_maps(
     frame: "pd.DataFrame",
+    caption: str,
     rows: Sequence[Fields],
     *,
     dimensions: Sequence[int] = (16, 64),
     layers: Sequence[int] = (1, 2),
 ) -> "Figure":
     """Draw the mean scores of a row's model in two layers at two dimensions, row by row."""
-    figure = new_figure(8.0, 0.75 + 1.55 * len(rows))
-    grid = figure.add_gridspec(len(rows), 5, width_ratios=(1, 1, 0.06, 1, 1))
+    figure, part = captioned_figure(8.0, 0.6 + 1.55 * len(rows), caption)
+    grid = part.add_gridspec(len(rows), 5, width_ratios=(1, 1, 0.06, 1, 1))
     columns = [(d, layer) for d in dimensions for layer in layers]
     words = {"ha": "center", "va": "center", "fontsize": TEXT, "color": INK, "textcoords": "offset points"}
     for row, fields in enumerate(rows):
         for place, (dimension, layer) in zip((0, 1, 3, 4), columns, strict=True):
             model = RecencyModel(dimension=dimension, **fields)
-            ax, of_layer = figure.add_subplot(grid[row, place]), _rows(frame, model, layer)
+            ax, of_layer = part.add_subplot(grid[row, place]), _rows(frame, model, layer)
             scores, se = (of_layer[name].dropna().unstack("key").to_numpy() for name in ("score", "score_se"))
             draw_scores(ax, scores, se, diagonal=model.norm == "none")
             ax.set_title(f"RP = {probability_text(_recency(of_layer))}", fontsize=SMALL, color=INK, pad=3)
@@ -115,12 +125,7 @@ def draw_heat_maps(
                 ax.set_ylabel("query", fontsize=SMALL, color=INK, labelpad=2)
                 name = describe(model).replace(", residual", "\nresidual")
                 ax.annotate(name, (0, 0.5), (-38, 0), "axes fraction", rotation=90, **words)
-    masked = "grey: masked diagonal; " if any(fields.get("norm") != "none" for fields in rows) else ""
-    own = f"every panel has colours of its own, over at least {LEAST_SPAN:g} standard errors"
-    figure.suptitle(
-        f"mean attention scores, {samples_text(frame)}; {masked}{own}", fontsize=SMALL, color=MUTED
-    )
-    return figure
+    return settle(figure)
 
 
 def _recency(of_layer: "pd.DataFrame") -> Estimate:
@@ -129,16 +134,21 @@ def _recency(of_layer: "pd.DataFrame") -> Estimate:
 
 
 def draw_key_factor_figure(
-    frame: "pd.DataFrame", *, residual: bool, alphas: Sequence[float], reading: ReadingName = "corrected"
+    frame: "pd.DataFrame",
+    caption: str,
+    *,
+    residual: bool,
+    alphas: Sequence[float],
+    reading: ReadingName = "corrected",
 ) -> "Figure":
     """Draw h(j) against j for several anisotropies, and below h(j)/h(0) with what a simulation gives.
 
     One panel per dimension; `reading` is the closed form drawn as a line, the other is dashed.
     """
-    figure = new_figure(8.0, 6.4)
+    figure, part = captioned_figure(8.0, 6.2, caption)
     readings = (reading, *(one for one in READINGS if one != reading))
     names = (f"closed form, {readings[0]}", f"closed form, {readings[1]}")
-    for (top, bottom), d in zip(figure.subplots(2, 2).T, (16, 64), strict=True):
+    for (top, bottom), d in zip(part.subplots(2, 2).T, (16, 64), strict=True):
         of = {}
         for alpha in alphas:
             model = RecencyModel(dimension=d, anisotropy=alpha, residual=residual)
@@ -154,11 +164,7 @@ def draw_key_factor_figure(
             points = simulated if ax is bottom else None
             draw_key_factors(ax, curves, others=others, simulated=points, names=names, label=label)
         top.set_title(f"d = {d}", fontsize=TEXT, color=INK)
-    kind = "with" if residual else "without"
-    words = f"{kind} residual connection; simulated: S(9, j)/S(9, 0) of layer 2, {samples_text(frame)}"
-    words += f", where S(9, 0) is at least {SURE:g} standard errors"
-    figure.suptitle(words, fontsize=SMALL, color=MUTED)
-    return figure
+    return settle(figure)
 
 
 # --- what a page says --------------------------------------------------------------------------------------
@@ -268,11 +274,10 @@ def _study(
         {"quick": round(0.024 * len(cells), 2), "full": round(0.24 * len(cells), 1)},
         partial(_tables, shown=layers, printed=printed),
         partial(data, printed=printed),
-        lambda frame: f"Ten tokens, {samples_text(frame)} of every model.",
+        lambda frame: f"Ten tokens, {samples_text(frame)} of every model{NOTES.get(name, SCALES)}.",
         draw,
         expected=_expected() if printed else (),
         table=table,
-        tidy=True,
         recorded=_recorded,
     )
 

@@ -64,6 +64,10 @@ class Finding:
     as_printed: Trial
     corrected: Trial | None
 
+    def __reduce__(self) -> Any:
+        # draws and margins may be functions within functions, which another process cannot send
+        return finding_of, (self.statement.key, StatementCell(self.statement).to_content(self))
+
     @property
     def verdict(self) -> Verdict:
         """fails: a counterexample to the printed claim was found."""
@@ -179,6 +183,11 @@ def cell_of(key: str, seed: int, amount: int | None) -> StatementCell:
 
     (statement,) = select(STATEMENTS, [key])
     return StatementCell(statement, seed, amount)
+
+
+def finding_of(key: str, content: Mapping[str, Any]) -> Finding:
+    """The finding of a statement by its key, as another process sends it."""
+    return cell_of(key, 0, None).from_content(Header("", 0), content)
 
 
 def check(reading: Reading, instances: int, seed: int, name: str, witness: Instance | None = None) -> Trial:

@@ -5,11 +5,11 @@
     made = reproduce(["fig2", "fig3"], out="results/wu2025", effort=QUICK)
     print(*made.claims["fig2"], sep="\n")
 
-Every figure is one of `studies`; 19 and 24 are captions of others. Each is written as SVG and
-PNG with its claims beneath, as a page (the gap of every cell with loss and in-context accuracy, what rollouts
-predict of the gaps, the claims) and as JSON. Trained cells are kept in OUT/cells, where every figure finds those
-it shares with others; an interrupted run goes on from there. `settings` says what is trained, `recorded` what
-comes along trained; `depth`, `biased_training` and `sinks` say what is claimed.
+Every figure is one of `figures`; 19 and 24 are captions of others. Each is written as SVG and PNG, as a page
+(the gap of every cell with loss and in-context accuracy, what rollouts predict of the gaps, the claims), as JSON
+and as its tidy table (`table`), which `claims.csv` is put to. Trained cells are kept in OUT/cells, where every
+figure finds those it shares with others; an interrupted run goes on from there. `settings` says what is trained,
+`recorded` what comes along trained.
 """
 
 import logging
@@ -25,16 +25,15 @@ from posbias.core.files import need_writable
 from posbias.core.running import Engine
 from posbias_papers import reproduction
 from posbias_papers.reproduction import write
+from posbias_papers.wu2025 import pages
+from posbias_papers.wu2025.figures import STUDIES
 from posbias_papers.wu2025.outcomes import outcome_of
 from posbias_papers.wu2025.recorded import beside, records
 from posbias_papers.wu2025.settings import FULL, QUICK, Effort, Setting, effort_of
-from posbias_papers.wu2025.studies import STUDIES
-from posbias_papers.wu2025.tables import data, tables
 
 if TYPE_CHECKING:
-    from posbias.training.results import Cell
     from posbias.training.specification import Experiment
-    from posbias_papers.wu2025.trained_records import Record
+    from posbias_papers.wu2025.outcomes import Outcome
 
 log = logging.getLogger("posbias.papers")
 __all__ = [
@@ -58,17 +57,12 @@ class Reproduction(reproduction.Reproduction):
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Head and rows of the gaps of all cells, in words; where nothing is trained, of the first table."""
         own = (table for page in self.pages.values() for table in page.tables)
-        first = next(tables(self.results) if self.results else own, None)
+        first = pages.gaps_table(self.results) if self.results else next(own, None)
         return ([*first.head], [[*row] for row in first.rows]) if first else ([], [])
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the pictures themselves, for JSON."""
-        return {
-            "files": [str(path) for path in self.written],
-            "claims": {name: [claim.as_dict() for claim in claims] for name, claims in self.claims.items()},
-            "cells": data(self.results)["cells"] if self.results else [],
-            "seconds": self.seconds,
-        }
+        return super().as_dict() | {"cells": pages.cells(self.results)}
 
 
 def reproduce(
@@ -97,15 +91,16 @@ def reproduce(
     need_writable(folder / "cells" / "cell.nc")
     new_figure()  # is matplotlib there?
     experiments = _experiments(names, effort)
-    settings = [*experiments]
-    missing = _missing(experiments, folder / "cells", again)
-    known = _known(effort, missing) if recorded and not again else {}
-    missing = [setting for setting in missing if setting not in known]
-    trained = [setting for setting in settings if setting not in known]
-    cells: Sequence[Cell] = ()
-    if settings:  # nothing is trained for Figure 1, and torch need not be there
+    results: dict[Setting, Outcome] = {}
+    missing: list[Setting] = []
+    others: dict[Setting, Outcome] = {}
+    if experiments:  # nothing is trained for Figure 1, and torch need not be there
         from posbias.training.cells import run_cells
 
+        missing = _missing(experiments, folder / "cells", again)
+        known = _known(effort, missing) if recorded and not again else {}
+        missing = [setting for setting in missing if setting not in known]
+        trained = [setting for setting in experiments if setting not in known]
         cells = run_cells(
             [experiments[setting] for setting in trained],
             folder / "cells",
@@ -117,12 +112,14 @@ def reproduce(
             gpus_per_cell=gpus_per_cell,
             on_event=on_event,
         )
-    kept = dict(zip(trained, cells, strict=True)) | {setting: one.cell for setting, one in known.items()}
-    results = {setting: outcome_of(kept[setting]) for setting in settings}
-    others = beside(effort, settings) if known else {}
-    made = {name: write(STUDIES[name], others | results, effort.name, folder) for name in names}
-    new = {setting: results[setting].trained.cost.get("seconds", 1.0) for setting in missing}
-    return Reproduction(made, results, new, time.monotonic() - began)
+        made = {setting: outcome_of(cell) for setting, cell in zip(trained, cells, strict=True)} | known
+        results = {setting: made[setting] for setting in experiments}
+        others = beside(effort, results) if known else {}
+    written = {}
+    for name in names:
+        frame = STUDIES[name].table(others | results)
+        written[name] = write(STUDIES[name], frame, effort.name, folder)
+    return Reproduction(written, results, missing, time.monotonic() - began)
 
 
 def train(
@@ -150,21 +147,15 @@ def _experiments(names: Iterable[str], effort: Effort) -> "dict[Setting, Experim
 
 def _missing(experiments: "Mapping[Setting, Experiment]", folder: Path, again: bool) -> list[Setting]:
     """The settings that a folder has no cell of; with `again` all."""
-    if not experiments:
-        return []
     from posbias.training.cells import find_cell
 
-    return [
-        setting
-        for setting, experiment in experiments.items()
-        if again or find_cell(folder, experiment) is None
-    ]
+    return [setting for setting, one in experiments.items() if again or find_cell(folder, one) is None]
 
 
-def _known(effort: Effort, missing: Sequence[Setting]) -> "dict[Setting, Record]":
+def _known(effort: Effort, missing: Sequence[Setting]) -> "dict[Setting, Outcome]":
     """Those of the missing settings that are on record at an effort, said to the log."""
     known = records(effort, missing)
     if known:
-        told = "%d of %d cells are taken from recorded results (%s), not trained; --rerun trains them"
-        log.info(told, len(known), len(missing), effort.name)
+        words = "%d of %d cells are taken from recorded results (%s), not trained; --rerun trains them"
+        log.info(words, len(known), len(missing), effort.name)
     return known

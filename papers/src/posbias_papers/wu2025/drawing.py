@@ -1,6 +1,6 @@
 """Figures 2 to 24 drawn: panels in the paper's layout, under each group what its networks can do.
 
-Each function draws the outcomes of a figure's settings, by setting; `caption` stands beneath.
+Each function draws the outcomes of a figure's own settings, from its table; `caption` stands beneath.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,11 +20,12 @@ from posbias_papers.plots.retrieval import (
     gap_key,
     panel_key,
 )
-from posbias_papers.study import Results
 from posbias_papers.wu2025.outcomes import PAIRS, Gaps, Outcome
 from posbias_papers.wu2025.settings import ABSOLUTE, RELATIVE, Setting
+from posbias_papers.wu2025.table import outcomes_of
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
@@ -35,12 +36,12 @@ Panels = Mapping[str, Mapping[str, Mapping[str, Outcome]]]
 """Outcomes by row, panel and group of bars."""
 
 
-def draw_depths(results: Results, caption: str = "") -> "Figure":
+def draw_depths(frame: "pd.DataFrame", caption: str) -> "Figure":
     """Gaps against depth: a panel per encoding, a row without and with residual connections.
 
     Beneath the bars stands the gap first–last along training against in-context accuracy.
     """
-    rows = _panels(results, lambda cell: (cell.row, RELATIVE[cell.positional], f"depth {cell.depth}"))
+    rows = _by_depth(frame)
     figure, part = captioned_figure(WIDTH, 3.9 * len(rows), caption)
     grid = part.add_gridspec(2, 1, height_ratios=(1.2, 1))
     bars, lines = part.add_subfigure(grid[0]), part.add_subfigure(grid[1])
@@ -54,9 +55,9 @@ def draw_depths(results: Results, caption: str = "") -> "Figure":
     return settle(figure)
 
 
-def draw_curves(results: Results, caption: str = "") -> "Figure":
+def draw_curves(frame: "pd.DataFrame", caption: str) -> "Figure":
     """Learning curves: the gap first–last and in-context accuracy by iteration, a panel per encoding."""
-    rows = _panels(results, lambda cell: (cell.row, RELATIVE[cell.positional], f"depth {cell.depth}"))
+    rows = _by_depth(frame)
     figure, part = captioned_figure(WIDTH, 3.4 * len(rows), caption)
     grid = part.add_gridspec(2, 1)
     parts = [part.add_subfigure(grid[row]) for row in range(2)]
@@ -72,13 +73,13 @@ def draw_curves(results: Results, caption: str = "") -> "Figure":
     return settle(figure)
 
 
-def draw_biased_training(results: Results, caption: str = "") -> "Figure":
+def draw_biased_training(frame: "pd.DataFrame", caption: str) -> "Figure":
     """After training that asks for certain items: a panel per mask, gaps above, below accuracy by position.
 
     A group or a line per encoding; lines are of the networks that have learnt.
     """
     titles = {"full": "no mask", "causal": "causal mask"}
-    rows = _panels(results, lambda cell: ("", titles[cell.mask.kind], ABSOLUTE[cell.positional]))
+    rows = _panels(frame, lambda cell: ("", titles[cell.mask.kind], ABSOLUTE[cell.positional]))
     figure, part = captioned_figure(WIDTH, 4.9, caption)
     grid = part.add_gridspec(2, 1, height_ratios=(1.3, 1))
     bars, lines = part.add_subfigure(grid[0]), part.add_subfigure(grid[1])
@@ -91,25 +92,25 @@ def draw_biased_training(results: Results, caption: str = "") -> "Figure":
     return settle(figure)
 
 
-def draw_groups(results: Results, caption: str = "", *, groups: Mapping[Setting, str]) -> "Figure":
+def draw_groups(frame: "pd.DataFrame", caption: str, *, groups: Mapping[Setting, str]) -> "Figure":
     """Gaps by what a study compares: a panel without and with residual connections, a group of bars each."""
-    rows = _panels(results, lambda cell: ("", cell.row, groups[cell]))
+    rows = _panels(frame, lambda cell: ("", cell.row, groups[cell]))
     figure, part = captioned_figure(WIDTH, 2.9, caption)
     _draw_gap_rows(part, rows)
     return settle(figure)
 
 
-def draw_sinks(results: Results, caption: str = "") -> "Figure":
+def draw_sinks(frame: "pd.DataFrame", caption: str) -> "Figure":
     """The sink metric by token: a panel per mask, a row without and with residual connections.
 
     Where there is one mask its rows stand side by side.
     """
-    masks = len({cell.mask for cell in results})
+    masks = len({cell.mask for cell in outcomes_of(frame)})
 
     def words(cell: Setting) -> tuple[str, str, str]:
         return (cell.row, cell.masked, "") if masks > 1 else ("", cell.row, "")
 
-    rows = _panels(results, words)
+    rows = _panels(frame, words)
     figure, part = captioned_figure(WIDTH, 2.6 if masks == 1 else 4.2, caption)
     for ax, title, groups, _ in _axes(part, rows, "sink metric (τ = .2)", "token (even: items, odd: labels)"):
         gaps, sinks = groups[""].gaps, groups[""].sinks
@@ -122,22 +123,23 @@ def draw_sinks(results: Results, caption: str = "") -> "Figure":
     return settle(figure)
 
 
-def draw_maps(results: Results, caption: str = "") -> "Figure":
+def draw_maps(frame: "pd.DataFrame", caption: str) -> "Figure":
     """Attention maps of the first seed: a panel per layer, means over sequences above, one sequence below.
 
     Networks on record have no weights, so that nothing is drawn below where all are.
     """
+    results = outcomes_of(frame)
     examples = {setting: outcome.example for setting, outcome in results.items()}
     means = {setting: outcome.attention[0] for setting, outcome in results.items()}
-    rows = {"mean": means} | (
-        {"one sequence": examples} if any(one is not None for one in examples.values()) else {}
-    )
+    maps = {"mean": means}
+    if any(one is not None for one in examples.values()):
+        maps["one sequence"] = examples
     layers = [(setting, t) for setting, mean in means.items() for t in range(len(mean))]
-    figure, part = captioned_figure(WIDTH, 2.2 * len(rows) + 0.4, caption)
-    axes = part.subplots(len(rows), len(layers), squeeze=False)
-    for row, (name, maps) in zip(axes, rows.items(), strict=True):
+    figure, part = captioned_figure(WIDTH, 2.2 * len(maps) + 0.4, caption)
+    axes = part.subplots(len(maps), len(layers), squeeze=False)
+    for row, (name, shown) in zip(axes, maps.items(), strict=True):
         for ax, (setting, t) in zip(row, layers, strict=True):
-            one = maps[setting]
+            one = shown[setting]
             if one is None:
                 ax.axis("off")
                 ax.set_title("no weights on record", fontsize=SMALL, color=INK, pad=4)
@@ -156,10 +158,15 @@ def note_of(gaps: Gaps) -> str:
     return f"acc {accuracy:.2f}\nloss {loss:.2f}{few}"
 
 
-def _panels(results: Results, words: Callable[[Setting], tuple[str, str, str]]) -> Panels:
+def _by_depth(frame: "pd.DataFrame") -> Panels:
+    """Outcomes by residual connections, encoding and depth."""
+    return _panels(frame, lambda cell: (cell.row, RELATIVE[cell.positional], f"depth {cell.depth}"))
+
+
+def _panels(frame: "pd.DataFrame", words: Callable[[Setting], tuple[str, str, str]]) -> Panels:
     """Outcomes by the `words` of their settings: row, panel and group."""
     rows: dict[str, dict[str, dict[str, Outcome]]] = {}
-    for setting, outcome in results.items():
+    for setting, outcome in outcomes_of(frame).items():
         row, title, group = words(setting)
         rows.setdefault(row, {}).setdefault(title, {})[group] = outcome
     return rows

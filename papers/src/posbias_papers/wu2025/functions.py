@@ -1,10 +1,17 @@
-"""What no contrast says of trained networks: evidence from the rows of a table, by functions that rows name."""
+"""What no contrast says of trained networks: evidence from the rows of a table, by functions that rows name.
+
+Gaps drift with the stage of training: of two networks after the same iterations, the one that learns faster is
+further along. Ensembles are therefore compared when they can do equally much too: each network's curve is read
+where its in-context accuracy (or loss) first reaches a level, linearly between the evaluations around that
+moment.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from posbias.profiles.claims import Claim, judged
 from posbias.profiles.estimate import Estimate
@@ -16,7 +23,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from posbias.training.loop import Trained
-    from posbias_papers.wu2025.matching import Matched
 
 LEARNT_LOSS = 2.4
 """Loss of training, in nats, by which networks of depth 2 have reached an in-context accuracy of `LEARNT`."""
@@ -54,7 +60,68 @@ def spared(rows: "pd.DataFrame") -> Iterator[Evidence]:
         yield Evidence(lacks, lacking, test=Above(), picked=2, opposite=opposite)
 
 
-# --- compared when they can do as much ---------------------------------------------------------------------
+# --- compared when they can do as much, or after as many iterations ----------------------------------------
+
+
+class Matched(NamedTuple):
+    """A curve of two ensembles at the same points of accuracy, loss or iteration; none where they have none."""
+
+    points: Float[np.ndarray, "point"]
+    one: Float[np.ndarray, "member point"]
+    other: Float[np.ndarray, "partner point"]
+
+
+def at_equal(by: str, one: "Trained", other: "Trained", levels: Sequence[float]) -> Matched:
+    """The gap first − last of two ensembles where a curve (`in_context_accuracy` or `loss`) first meets levels.
+
+    Levels that not every network of both meets are left out.
+    """
+    # levels are met from below, so the loss is looked at upside down
+    sign = -1.0 if by == "loss" else 1.0
+    curves = [(sign * _curve(trained, by), _curve(trained, "first-last")) for trained in (one, other)]
+    wanted = sign * np.asarray(levels, dtype=np.float64)
+    if all(len(curve) for curve, _ in curves):
+        low = max(float(curve[:, 0].max()) for curve, _ in curves)
+        high = min(float(curve.max(axis=1).min()) for curve, _ in curves)
+        points = wanted[(low <= wanted) & (wanted <= high)] if low < high else wanted[:0]
+    else:
+        points = wanted[:0]
+    return Matched(sign * points, *(_first_reached(*both, points) for both in curves))
+
+
+def at_equal_iterations(one: "Trained", other: "Trained", name: str) -> Matched:
+    """A curve of two ensembles at those iterations of `one` that `other` covers, interpolated there."""
+    steps = [np.asarray(trained.curves["iteration"], dtype=np.float64) for trained in (one, other)]
+    points = steps[0][(steps[1][0] <= steps[0]) & (steps[0] <= steps[1][-1])]
+    sides = [
+        np.array([np.interp(points, step, row) for row in _curve(trained, name)]).reshape(-1, len(points))
+        for trained, step in zip((one, other), steps, strict=True)
+    ]
+    return Matched(points, *sides)
+
+
+def _curve(trained: "Trained", name: str) -> Float[np.ndarray, "member step"]:
+    """A learning curve of the networks that trained to the end."""
+    from posbias.training.trials import running
+
+    return np.asarray(trained.curves[name], dtype=np.float64)[running(trained)]
+
+
+def _first_reached(
+    rising: Float[np.ndarray, "member step"],
+    gap: Float[np.ndarray, "member step"],
+    levels: Float[np.ndarray, "point"],
+) -> Float[np.ndarray, "member point"]:
+    """Each network's gap at the moment its curve first reaches each level (all within its range)."""
+    read = np.empty((len(rising), len(levels)))
+    for m, (curve, values) in enumerate(zip(rising, gap, strict=True)):
+        for p, level in enumerate(levels):
+            after = int(np.argmax(curve >= level))
+            before = max(after - 1, 0)
+            rise = curve[after] - curve[before]
+            share = (level - curve[before]) / rise if rise > 0 else 1.0
+            read[m, p] = values[before] + share * (values[after] - values[before])
+    return read
 
 
 def _ends(rows: "pd.DataFrame") -> "Iterator[tuple[str, Trained, Trained]]":
@@ -72,29 +139,25 @@ def _ends(rows: "pd.DataFrame") -> "Iterator[tuple[str, Trained, Trained]]":
 
 def equally_accurate(rows: "pd.DataFrame") -> Iterator[Evidence]:
     """That the gap first–last is larger in the deepest networks, averaged over the accuracies that both reach."""
-    from posbias_papers.wu2025.matching import at_equal_accuracy
-
     levels = np.arange(LEARNT, 1.0, 0.02).tolist()
-    for where, deep, shallow in _ends(rows):
-        both = at_equal_accuracy(deep, shallow, "first-last", levels)
-        yield _matched(where, both, f"no common accuracy from {LEARNT} on", ".2f")
+    return _matched(rows, "in_context_accuracy", levels, f"no common accuracy from {LEARNT} on")
 
 
 def equally_low(rows: "pd.DataFrame") -> Iterator[Evidence]:
     """The same at equal loss of training."""
-    from posbias_papers.wu2025.matching import at_equal_loss
-
     levels = np.arange(LEARNT_LOSS, 0.0, -0.1).tolist()
+    return _matched(rows, "loss", levels, f"no common loss from {LEARNT_LOSS} down")
+
+
+def _matched(rows: "pd.DataFrame", by: str, levels: Sequence[float], flaw: str) -> Iterator[Evidence]:
     for where, deep, shallow in _ends(rows):
-        both = at_equal_loss(deep, shallow, "first-last", levels)
-        yield _matched(where, both, f"no common loss from {LEARNT_LOSS} down", ".1f")
-
-
-def _matched(where: str, both: "Matched", flaw: str, digits: str) -> Evidence:
-    if not both.points.size:
-        return Evidence(where, flaw=flaw)
-    at = f"{where} at {both.by} {both.points[0]:{digits}} to {both.points[-1]:{digits}}"
-    return difference(at, both.one.mean(axis=1), both.other.mean(axis=1), draws=NETWORKS)
+        both = at_equal(by, deep, shallow, levels)
+        if not both.points.size:
+            yield Evidence(where, flaw=flaw)
+            continue
+        word, digits = ("loss", ".1f") if by == "loss" else ("accuracy", ".2f")
+        at = f"{where} at {word} {both.points[0]:{digits}} to {both.points[-1]:{digits}}"
+        yield difference(at, both.one.mean(axis=1), both.other.mean(axis=1), draws=NETWORKS)
 
 
 def harder_to_train(rows: "pd.DataFrame") -> Iterator[Evidence]:
@@ -119,11 +182,9 @@ def learnt_less(rows: "pd.DataFrame") -> Iterator[Evidence]:
 
 
 def _after_as_many(where: str, one: "Trained", other: "Trained", curve: str, sign: int) -> Evidence:
-    from posbias_papers.wu2025.matching import at_equal_iterations
-
     both = at_equal_iterations(one, other, curve)
     if not both.points.size:
-        return Evidence(where, flaw=both.remark)
+        return Evidence(where, flaw="no iteration at which both were looked at")
     at = f"{where} after {both.points[-1]:,.0f} iterations"
     return difference(at, sign * both.one[:, -1], sign * both.other[:, -1], draws="networks")
 
@@ -150,3 +211,8 @@ def most_of(findings: Callable[[], Sequence[Claim]]) -> "Callable[[pd.DataFrame]
         )
 
     return most
+
+
+def not_measured(rows: "pd.DataFrame") -> Iterator[Evidence]:
+    """That no model at hand is of the kind that a claim speaks of."""
+    yield Evidence("language models", flaw="not measured: pretrained models of this kind needed")

@@ -7,9 +7,10 @@ its residual networks have beyond 6, nor which networks its sinks are measured o
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from posbias.core.arguments import whole
+from posbias.core.spec import decode
 from posbias.theory.masks import Causal, Mask, Prefix, SlidingWindow
 
 if TYPE_CHECKING:
@@ -94,6 +95,23 @@ class Setting:
         words += ["fixed vocabulary"] * (self.inputs == "fixed_vocabulary")
         usual = self.shared_direction == SHARED
         return ", ".join(words if usual else [*words, f"λ = {self.shared_direction:g}"])
+
+
+def setting_of(specification: Mapping[str, Any]) -> Setting:
+    """The setting of an experiment by its specification, as a record has it; torch need not be there."""
+    network, task = specification["network"], specification["task"]
+    rows, encoding = network.get("normaliser", {"kind": "softmax"}), network["positional"]["kind"]
+    sink = "learned_sink" if rows.get("learned") else "off_by_one"
+    return Setting(
+        network["depth"],
+        network["residual"],
+        decode(Mask, network["mask"]),  # type: ignore[arg-type]
+        str({"nope": "none", "rotary": "rope"}.get(encoding, encoding)),
+        tuple({0: "first", 4: "middle", 7: "last"}[item] for item in task["answers"] or ()),
+        task["inputs"],
+        sink if rows["kind"] == "sink_softmax" else rows["kind"],
+        task["shared_direction"],
+    )
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,15 @@ there is none, and the mixture is of `strength` 0. Columns: the three gaps (firs
 last) of networks that have learnt to retrieve, and `size_` of each, with the sign of its mean over networks;
 in-context accuracy and loss; by how much gap and accuracy change over the last third of training; the sink
 metric of the first tokens (as many as a prefix has, else one), with what even attention and untrained networks
-give them; and how long all was trained (`iterations`, `networks`, `settled`). `outcome` is the
-`Outcome`, `mixture` that of the same setting with the Gaussian mixture (None: not there).
+give them; and how long all was trained (`iterations`, `networks`, `settled`). `setting` and `outcome` are what a
+row is of, `mixture` the outcome of the same setting with the Gaussian mixture (None: not there); `own` says
+whether it is a cell of the figure, which is drawn.
+
+Networks decide what is said of them at the paper's own effort, or once they have settled: what networks favour
+drifts by factors while they learn, so that a gap after a fortieth of the paper's training is about that stage
+and no other. Settled means: all that is compared had equally many iterations, a quarter of the paper's at least,
+three networks at least, and the 95 % intervals of the changes of every gap and of in-context accuracy over the
+last third of training lie within ± `LEAST`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,12 +24,18 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.core.spec import encode
+from posbias.profiles.claims import Judged
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.evidence import LEAST
+from posbias_papers.contrasts import Rows
+from posbias_papers.study import Study, judge_each
 from posbias_papers.wu2025.outcomes import PAIRS, Outcome
-from posbias_papers.wu2025.settings import Setting
-from posbias_papers.wu2025.settled import changes, has_settled
+from posbias_papers.wu2025.settings import FULL, Setting
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from posbias.training.loop import Trained
 
 LEVELS = (
     "residual",
@@ -40,36 +53,52 @@ CHANGED = {"first-last": "first_last", "in_context_accuracy": "accuracy"}
 """Learning curves, and what columns call them."""
 TOKENS = 17
 """Of a prompt of the retrieval task."""
+WHOLE = FULL.iterations[2]
+"""The paper's iterations."""
+LEAST_ITERATIONS, LEAST_NETWORKS = WHOLE // 4, 3
+CURVES = (*PAIRS, "in_context_accuracy")
+AS_TRAINED = "as trained"
+"""The effort of claims that are about the training itself, at whatever effort."""
+THIRDS = 2 / 3
+"""From this part of training on curves are to change little."""
 Columns = Mapping[str, Float[np.ndarray, "network"]]
+Outcomes = Mapping[Setting, Outcome]
 
 
-def table(results: Mapping[Setting, Outcome], cells: Iterable[Setting]) -> "pd.DataFrame":
-    """The table of some cells, as far as there are results of them."""
+def table(results: Outcomes, cells: Iterable[Setting], compared: Iterable[Setting] = ()) -> "pd.DataFrame":
+    """The table of a figure's cells, and of what they are compared with, as far as there are results of them."""
     import pandas as pd
 
     rows: list[dict[str, Any]] = []
-    for cell in dict.fromkeys(cells):
+    own = {*cells}
+    for cell in dict.fromkeys((*cells, *compared)):
         if cell in results:
-            columns = {name: column for part in _parts(cell, results[cell]) for name, column in part.items()}
-            about = _about(cell) | _spent(results[cell]) | {"outcome": results[cell]}
+            outcome = results[cell]
+            columns = {name: column for part in _parts(cell, outcome) for name, column in part.items()}
+            about = _about(cell) | _spent(outcome)
+            about |= {"setting": cell, "outcome": outcome, "own": cell in own}
             about["mixture"] = results.get(replace(cell, inputs="gaussian_mixture"))
-            networks = len(columns["loss"])
             rows += [
                 about | {"network": n} | {name: float(column[n]) for name, column in columns.items()}
-                for n in range(networks)
+                for n in range(len(columns["loss"]))
             ]
     return pd.DataFrame(rows).set_index(list(LEVELS))
 
 
+def outcomes_of(frame: "pd.DataFrame") -> dict[Setting, Outcome]:
+    """The outcomes of a figure's own cells, by setting."""
+    own = frame[frame["own"].to_numpy(dtype=bool)]
+    return dict(zip(own["setting"], own["outcome"], strict=True))
+
+
 def _about(cell: Setting) -> dict[str, Any]:
     mask = encode(cell.mask)
-    size = mask.get("width", mask.get("length", TOKENS))
     return {
         "residual": cell.residual,
         "depth": cell.depth,
         "positional": cell.positional,
         "mask": "causal" if "width" in mask else mask["kind"],
-        "size": size,
+        "size": mask.get("width", mask.get("length", TOKENS)),
         "answers": ",".join(cell.answers),
         "inputs": cell.inputs,
         "normaliser": cell.normaliser,
@@ -131,3 +160,74 @@ def _above_even(
     queries = np.arange(width, attention.shape[-1]) if where == "within" else np.arange(1, width)
     keys = np.maximum(queries - width + 1, 0)
     return (attention[:, :, queries, keys] - 1.0 / (queries - keys + 1)).mean(axis=(1, 2))
+
+
+# --- when networks decide ----------------------------------------------------------------------------------
+
+
+def changes(trained: "Trained", curve: str) -> Float[np.ndarray, "network"]:
+    """By how much each network's curve changes over the last third of training; NaN where it begins later, and of
+    a network that was stopped."""
+    from posbias.training.trials import running
+
+    steps = np.asarray(trained.curves["iteration"], dtype=np.float64)
+    lines = np.asarray(trained.curves[curve], dtype=np.float64)
+    if steps.size < 2 or steps[0] > THIRDS * steps[-1]:
+        return np.full(len(lines), np.nan)
+    changed = np.array([line[-1] - np.interp(THIRDS * steps[-1], steps, line) for line in lines])
+    return np.where(running(trained), changed, np.nan)
+
+
+def has_settled(trained: "Trained") -> bool:
+    """Whether the 95 % intervals of all changes lie within ± `LEAST`."""
+    for curve in CURVES:
+        changed = changes(trained, curve)
+        changed = changed[~np.isnan(changed)]
+        estimate = Estimate.of_mean(changed) if changed.size else None
+        if estimate is None or not estimate.known or max(map(abs, estimate.interval)) > LEAST:
+            return False
+    return True
+
+
+def judge(study: Study, frame: "pd.DataFrame", curved: bool = True) -> Iterator[Judged]:
+    """The claims of a figure, left open where its networks were not trained long enough to decide them.
+
+    `curved` says whether what is claimed has learning curves: the sink metric has none.
+    """
+    claims = {claim.id: claim for claim in study.claims}
+    for judged in judge_each(study.claims, frame):
+        quantity = claims[judged.id].quantity
+        rows = quantity.rows(frame) if isinstance(quantity, Rows) else frame
+        lacks = "" if judged.claim.effort == AS_TRAINED or rows.empty else _lacks(rows, curved)
+        yield judged.withheld(lacks and f"{lacks}; {study.decided_by}")
+
+
+def decided_by(study: str, minutes: str, curved: bool) -> str:
+    """What decides claims on networks that were not trained so long; `minutes` is what that takes, in words."""
+    less = f", or {LEAST_ITERATIONS:,} × {LEAST_NETWORKS} where curves settle" if curved else ""
+    return (
+        f"decided by {WHOLE:,} iterations × {LEAST_NETWORKS} networks or more (`posbias paper wu2025 {study} "
+        f"--effort full`, {minutes} on two cores){less}"
+    )
+
+
+def _lacks(rows: "pd.DataFrame", curved: bool) -> str:
+    """Why the networks of some rows decide nothing; "" if they do."""
+    networks = int(rows["networks"].to_numpy().min())
+    spent = rows["iterations"].to_numpy()
+    least, most = int(spent.min()), int(spent.max())
+    if networks < LEAST_NETWORKS:
+        return f"{networks} networks, {LEAST_NETWORKS} needed"
+    if least >= WHOLE:
+        return ""
+    if least != most:
+        return f"{least:,} to {most:,} iterations, equally many needed for all that is compared"
+    if least < LEAST_ITERATIONS:
+        return f"{least:,} of the paper's {WHOLE:,} iterations: a stage of training"
+    if not curved:
+        return f"{least:,} of the paper's {WHOLE:,} iterations, and the sink metric has no learning curve"
+    cells = rows["settled"].droplevel("network")
+    settled = cells.to_numpy(dtype=bool)[~cells.index.duplicated()]
+    moving = settled.size - int(settled.sum())
+    words = f"{least:,} iterations, after which {moving} of {settled.size} cells had not settled"
+    return words if moving else ""

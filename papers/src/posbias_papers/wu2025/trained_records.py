@@ -79,14 +79,9 @@ def record_cells(folder: Path, records: Records) -> list[Experiment]:
             log.warning("%s: kept, of %s test sequences; %s is of fewer", records.path, kept, fewer)
             continue
         header = replace(stored.header, kind=RECORD, schema=RECORD_SCHEMA, companion="", digest="")
-        records.put(header, recorded.to_content(record_of(stored.result)))
+        records.put(header, recorded.to_content(Record(stored.result, weights_digest(stored.result.trained))))
         written.append(recorded.experiment)
     return written
-
-
-def record_of(cell: Cell) -> Record:
-    """What is to be put on record of a cell with weights."""
-    return Record(cell, weights_digest(cell.trained))
 
 
 def find_record(records: Records, experiment: Experiment, at_least: int | None = None) -> Record | None:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,12 +10,14 @@ from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import signed_text
 from posbias.reports.answers.experiments import GapAgreement
 from posbias.reports.pages import Table
-from posbias_papers.results import Basis
-from posbias_papers.study import Results
+from posbias_papers.study import Basis
 from posbias_papers.wu2025.outcomes import LEARNT, PAIRS, Gaps
 from posbias_papers.wu2025.settings import Setting
+from posbias_papers.wu2025.table import Outcomes, outcomes_of
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from posbias.training.kernels import Agreement
 
 HEAD = ("setting", *(pair.replace("-", "–") for pair in PAIRS), "accuracy", "loss", "learnt")
@@ -32,8 +33,9 @@ _PREDICTED = (
 )
 
 
-def note(results: Results) -> str:
+def note(frame: "pd.DataFrame") -> str:
     """In a line, what was trained and how it was tested, and how many cells are recorded results if any is."""
+    results = outcomes_of(frame)
     trained = [(setting.depth, outcome.trained.experiment) for setting, outcome in results.items()]
     spent = sorted({(depth, experiment.iterations) for depth, experiment in trained})
     steps = sorted({f"{count:,}" for _, count in spent})
@@ -47,8 +49,9 @@ def note(results: Results) -> str:
     return f"{words}; {recorded} of {len(results)} cells are recorded results" if recorded else words
 
 
-def data(results: Results) -> dict[str, Any]:
+def data(frame: "pd.DataFrame") -> dict[str, Any]:
     """The gaps of every cell, what is predicted of them, and what went into it, for JSON."""
+    results = outcomes_of(frame)
     predicted = {
         str(setting): {
             profile: GapAgreement.of(agreement).model_dump(mode="json")
@@ -56,44 +59,50 @@ def data(results: Results) -> dict[str, Any]:
         }
         for setting, outcome in results.items()
     }
-    rows = (_records(setting, outcome.gaps) for setting, outcome in results.items())
-    return {"cells": [*chain.from_iterable(rows)], "predicted": predicted, "rests_on": vars(basis(results))}
-
-
-def basis(results: Results) -> Basis:
-    """What the results rest on: what every cell has at least."""
-    outcomes = results.values()
-    return Basis(
-        min(outcome.trained.experiment.iterations for outcome in outcomes),
-        min(len(outcome.trained.experiment.seeds) for outcome in outcomes),
-        min(outcome.sequences for outcome in outcomes),
+    # what every cell has at least
+    basis = Basis(
+        min(outcome.trained.experiment.iterations for outcome in results.values()),
+        min(len(outcome.trained.experiment.seeds) for outcome in results.values()),
+        min(outcome.sequences for outcome in results.values()),
         len(results),
-        sum(outcome.recorded for outcome in outcomes),
+        sum(outcome.recorded for outcome in results.values()),
     )
+    return {"cells": cells(results), "predicted": predicted, "rests_on": vars(basis)}
 
 
-def tables(results: Results) -> Iterator[Table]:
+def cells(results: Outcomes) -> list[dict[str, Any]]:
+    """The gaps of some cells as rows for JSON: of the networks that have learnt, and of every one."""
+    return [row for setting, outcome in results.items() for row in _records(setting, outcome.gaps)]
+
+
+def gaps_table(results: Outcomes) -> Table:
+    """The gaps of some cells in words."""
+    return Table(_GAPS, HEAD, [_row(setting, outcome.gaps) for setting, outcome in results.items()])
+
+
+def tables(frame: "pd.DataFrame") -> Iterator[Table]:
     """The gaps, and what rollouts predict of them, each with its verdict."""
-    yield Table(_GAPS, HEAD, [_row(setting, outcome.gaps) for setting, outcome in results.items()])
+    results = outcomes_of(frame)
+    yield gaps_table(results)
     by_profile: dict[str, list[tuple[Setting, Agreement]]] = {}
     for setting, outcome in results.items():
         for agreement in outcome.agreements.values():
             by_profile.setdefault(agreement.label, []).append((setting, agreement))
     opening = _PREDICTED
-    for profile, cells in by_profile.items():
-        signs = [sign for _, agreement in cells for sign in agreement.signs.values()]
+    for profile, some in by_profile.items():
+        signs = [sign for _, agreement in some for sign in agreement.signs.values()]
         right, wrong = signs.count("holds"), signs.count("fails")
         decided = f"{right} of {right + wrong} decided signs right, {signs.count('undecided')} undecided"
         rows = [
             [str(setting), *(_predicted(agreement, pair) for pair in PAIRS), agreement.order]
-            for setting, agreement in cells
+            for setting, agreement in some
         ]
         yield Table(f"{opening}**{profile}**: {decided}", [*HEAD[: len(PAIRS) + 1], "order"], rows)
         opening = ""
 
 
 def _records(setting: Setting, gaps: Gaps) -> Iterator[dict[str, Any]]:
-    """A cell's gaps, one row for each pair, for JSON: of the networks that have learnt, and of every one."""
+    """A cell's gaps, one row for each pair."""
     for pair in PAIRS:
         learnt = gaps.of(pair)
         estimate = Estimate.of_mean(learnt) if learnt.size else None

@@ -1,0 +1,475 @@
+"""Table 1 and Figures 1 to 24 as studies: which networks are trained for each, and how they are drawn.
+
+Figures 13 to 18 and 20 to 23 repeat others with a fixed vocabulary; 19 and 24 are captions of these. Nothing is
+trained for Table 1, Figure 1 and the sinks of language models. Added are the learning curves of Figure 2,
+windows and normalisers of which Section 4.1 speaks, and the gap by the strength λ of the direction that a
+vocabulary shares (Appendix L); no figure shows these, and how strong shared directions are, other than the
+paper's λ = .75 and 0, is ours. What is claimed of each stands in `claims.csv`.
+"""
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from posbias.profiles.claims import Claim
+from posbias.reports.pages import Table
+from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
+from posbias_papers.contrasts import read_claims
+from posbias_papers.study import Basis, Recorded, Studies, Study, minutes_text
+from posbias_papers.wu2025 import functions, observed
+from posbias_papers.wu2025.drawing import (
+    draw_biased_training,
+    draw_curves,
+    draw_depths,
+    draw_groups,
+    draw_maps,
+    draw_sinks,
+)
+from posbias_papers.wu2025.pages import data, note, tables
+from posbias_papers.wu2025.recorded import recorded
+from posbias_papers.wu2025.settings import (
+    ABSOLUTE,
+    DEEP,
+    DEPTHS,
+    EFFORT,
+    NORMALISERS,
+    QUICK,
+    RELATIVE,
+    Setting,
+    effort_of,
+)
+from posbias_papers.wu2025.table import decided_by, judge, table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ALONE = [Setting(layers, False, positional=word) for word in RELATIVE for layers in DEPTHS]
+RESIDUAL = [Setting(layers, True, positional=word) for word in RELATIVE for layers in DEEP]
+"""Causal networks by encoding and depth, without and with residual connections."""
+WINDOWS, PREFIXES = tuple(map(SlidingWindow, (5, 9, 13))), tuple(map(Prefix, (2, 4, 6)))
+"""The masks of Figures 11 and 12."""
+STRENGTHS = (0.0, 0.5, 0.75, 1.0)
+"""λ of the vocabularies that are compared."""
+SINKS = ("xiao2024", "attention sinks"), ("gu2025", "the metric of attention sinks")
+MIDDLE = ("liu2024", "the middle that gets lost")
+
+
+def _main_text() -> list[Claim]:
+    """The findings of the main text that Figures 13 and 15 repeat: those of Figures 4 and 3."""
+    wanted = {"fig4": range(1, 10), "fig3": range(2, 7)}
+    return [
+        claim
+        for name, numbers in wanted.items()
+        for claim in CLAIMS[name]
+        if int(claim.id.rpartition("/")[2]) in numbers
+    ]
+
+
+NAMED = (
+    functions.spared,
+    functions.equally_accurate,
+    functions.equally_low,
+    functions.harder_to_train,
+    functions.learnt_less,
+    functions.not_measured,
+)
+"""The functions that rows of `claims.csv` name."""
+CLAIMS = read_claims(
+    Path(__file__).with_name("claims.csv"),
+    {one.__name__: one for one in NAMED} | {"most_of_main_text": functions.most_of(_main_text)},
+)
+
+
+# --- trained networks --------------------------------------------------------------------------------------
+
+
+def _study(
+    name: str,
+    title: str,
+    question: str,
+    cells: Iterable[Setting],
+    draw: Callable[..., Any],
+    minutes: tuple[float, float],
+    compared: Sequence[Setting] = (),
+) -> Study:
+    """A study of trained networks; claims may look at further networks, `compared`."""
+    cells, curved = tuple(dict.fromkeys(cells)), draw not in (draw_maps, draw_sinks)
+    return Study(
+        f"wu2025/{name}",
+        title,
+        question,
+        cells,
+        tuple(CLAIMS.get(name, ())),
+        EFFORT,
+        "iterations",
+        dict(zip(EFFORT, minutes, strict=True)),
+        tables,
+        data,
+        note,
+        draw,
+        needs="torch",
+        uses=(MIDDLE,) if curved else SINKS[:1],
+        table=partial(table, cells=cells, compared=compared),
+        judge=partial(judge, curved=curved),
+        recorded=recorded,
+        of_number=effort_of,
+        decided_by=decided_by(name, minutes_text(minutes[1]), curved),
+    )
+
+
+class Drawn(NamedTuple):
+    """A figure and, if it has a second number, the one that repeats it with a fixed vocabulary.
+
+    `quick` are their minutes by number; `full` those of the paper's effort, reckoned from the rates of quick runs.
+    """
+
+    quick: Mapping[int, float]
+    full: float
+    cells: Sequence[Setting]
+    draw: Callable[..., Any]
+    title: str
+    question: str
+    repeated: str = ""
+
+    def studies(self) -> Iterator[Study]:
+        """One or two."""
+        first, *again = self.quick
+        yield _study(
+            f"fig{first}", self.title, self.question, self.cells, self.draw, (self.quick[first], self.full)
+        )
+        for number in again:
+            cells, both_ends = (_vocabulary(some) for some in (self.cells, _biased("first", "last")))
+            title, minutes = f"Figure {first}, fixed vocabulary", (self.quick[number], self.full)
+            # what Appendix L says of the main text's findings together is judged with Figure 13
+            compared = both_ends if number == 13 else ()
+            yield _study(f"fig{number}", title, self.repeated, cells, self.draw, minutes, compared)
+
+
+def _vocabulary(cells: Iterable[Setting]) -> list[Setting]:
+    return [replace(cell, inputs="fixed_vocabulary") for cell in cells]
+
+
+def _biased(*answers: str) -> list[Setting]:
+    """The networks of a figure on training that asks for certain items."""
+    encodings = [(mask, word) for mask in (Full(), Causal()) for word in ABSOLUTE]
+    return [Setting(mask=mask, positional=word, answers=answers) for mask, word in encodings]
+
+
+def _two_layers(*masks: Mask) -> list[Setting]:
+    """The networks whose sinks are looked at, without and with residual connections."""
+    return [Setting(residual=residual, mask=mask) for residual in (False, True) for mask in masks]
+
+
+DRAWN = (
+    Drawn(
+        {2: 11},
+        1039,
+        [*ALONE, *(cell for cell in RESIDUAL if cell.depth in DEPTHS)],
+        draw_depths,
+        "Gap by depth, without and with residual connections",
+        "Does depth turn a network without any bias in its data towards earlier items, and do decay and rotary "
+        "encodings work against it?",
+    ),
+    Drawn(
+        {4: 5.1, 13: 2.8},
+        461,
+        ALONE,
+        draw_depths,
+        "Gap by depth, attention layers alone",
+        "Does each further layer without residual connections favour earlier items more?",
+        "Does depth favour earlier items when inputs are a fixed set of correlated vectors?",
+    ),
+    Drawn(
+        {5: 12, 14: 6.9},
+        1625,
+        RESIDUAL,
+        draw_depths,
+        "Gap by depth up to ten layers, with residual connections",
+        "With residual connections, does the bias still grow with depth, or rise and fall?",
+        "With residual connections and a fixed vocabulary, does every pair of layers add to the bias?",
+    ),
+    Drawn(
+        {3: 2.4, 15: 0.9},
+        158,
+        _biased("first", "last"),
+        draw_biased_training,
+        "Gap after training that asks for the first and the last item",
+        "Does the causal mask let a network learn a preference for either end, and does the middle get lost?",
+        "Is a preference for both ends learnt with a fixed vocabulary too?",
+    ),
+    *(
+        Drawn(
+            {number: 2.4, number + 10: 0.9},
+            158,
+            _biased(item),
+            draw_biased_training,
+            f"Gap after training that asks for the {item} item",
+            f"Which masks and encodings learn a preference for the {item} item?",
+            f"Is a preference for the {item} item learnt with a fixed vocabulary too?",
+        )
+        for number, item in ((6, "first"), (7, "middle"), (8, "last"))
+    ),
+    Drawn(
+        {9: 0.7, 20: 0.3},
+        45,
+        _two_layers(Causal()),
+        draw_maps,
+        "Attention maps of two-layer causal networks",
+        "Does attention gather on the first token when nothing in the data prefers it?",
+        "Does attention gather on the first token with a fixed vocabulary too?",
+    ),
+    Drawn(
+        {10: 0.7, 21: 0.3},
+        45,
+        _two_layers(Causal()),
+        draw_sinks,
+        "Sink metric under the causal mask",
+        "Is the first token a sink, beyond what even attention and untrained networks give it?",
+        "Is the first token a sink with a fixed vocabulary too?",
+    ),
+    Drawn(
+        {11: 1.8, 22: 0.7},
+        123,
+        _two_layers(*WINDOWS),
+        draw_sinks,
+        "Sink metric under sliding windows of 5, 9 and 13 tokens",
+        "Is the first token more of a sink the wider the window?",
+        "Is the first token more of a sink under wider windows with a fixed vocabulary too?",
+    ),
+    Drawn(
+        {12: 1.7, 23: 0.7},
+        115,
+        _two_layers(*PREFIXES),
+        draw_sinks,
+        "Sink metric under prefix masks of 2, 4 and 6 tokens",
+        "Are all tokens of the prefix sinks, and not the first alone?",
+        "Are all tokens of a prefix sinks with a fixed vocabulary too?",
+    ),
+)
+
+
+def _beyond_figures() -> Iterator[Study]:
+    masks = _two_layers(Causal(), *WINDOWS, *PREFIXES)
+    yield _study(
+        "masks",
+        "What windows and prefixes do to the gap",
+        "How much of the gap do windows and prefixes take away, the narrower the more, and at what accuracy?",
+        masks,
+        partial(draw_groups, groups={cell: cell.masked for cell in masks}),
+        (4.2, 283),
+    )
+    rows = [Setting(residual=False, normaliser=name) for name in NORMALISERS]
+    yield _study(
+        "normalisers",
+        "Gap and sinks by what makes rows of attention",
+        "Does attention without a softmax, or with a sink added to it, favour earlier items less, and gather less "
+        "on the first token?",
+        rows,
+        partial(draw_groups, groups={cell: cell.normaliser.replace("_", " ") for cell in rows}),
+        (2.4, 98),
+    )
+    names: dict[Setting, str] = {}
+    for residual in (False, True):
+        names[Setting(residual=residual)] = "mixture"
+        for strength in STRENGTHS:
+            cell = Setting(residual=residual, inputs="fixed_vocabulary", shared_direction=strength)
+            names[cell] = f"λ = {strength:g}"
+    yield _study(
+        "anisotropy",
+        "Gap by the strength λ of the direction that a vocabulary shares, and with the Gaussian mixture",
+        "Do networks with λ = 0 resemble those with the Gaussian mixture, and what does λ do to the gap?",
+        names,
+        partial(draw_groups, groups=names),
+        (1.9, 225),
+    )
+
+
+def _caption(number: int, question: str, minutes: tuple[float, float], parts: Sequence[Study]) -> Study:
+    """A number that is the caption of other figures, which stand for it."""
+    first, last = (part.name.removeprefix("fig") for part in (parts[0], parts[-1]))
+    return replace(
+        parts[0],
+        key=f"wu2025/fig{number}",
+        title=f"Caption of Figures {first} to {last}",
+        question=question,
+        cells=tuple(dict.fromkeys(cell for part in parts for cell in part.cells)),
+        claims=(),
+        minutes=dict(zip(EFFORT, minutes, strict=True)),
+        draw=None,
+        parts=tuple(parts),
+    )
+
+
+# --- nothing is trained for these --------------------------------------------------------------------------
+
+
+def _at_hand(name: str, title: str, question: str, basis: str, minutes: float, **options: Any) -> Study:
+    """A study whose table needs nothing computed before; `basis` says in words what its claims rest on."""
+    from posbias_papers.reproduction import content_of
+
+    def known(study: Study) -> Recorded:
+        return Recorded(QUICK, Basis(), "", lambda: content_of(study, study.table({}), basis))
+
+    costs, claims = dict.fromkeys(EFFORT, minutes), tuple(CLAIMS.get(name, ()))
+    key = f"wu2025/{name}"
+    return Study(key, title, question, (), claims, EFFORT, "iterations", costs, recorded=known, **options)
+
+
+SHOWN: tuple[Mask, ...] = (Causal(), SlidingWindow(3), Prefix(2))
+"""The masks of Figure 1, on five tokens and two layers: these sizes are ours, enough for the first token to reach
+the last under each of them."""
+LONGEST = 32
+"""The tokens up to which centre nodes are looked for, under every window and prefix."""
+
+
+def centres_table(results: Any = None) -> "pd.DataFrame":
+    """How many `masks` of a kind there are up to `LONGEST` tokens.
+
+    `others` is how many of them have other centre nodes than the first token, or than the prefix.
+    """
+    import pandas as pd
+
+    from posbias.theory.graph import centre_nodes
+
+    lengths = range(2, LONGEST + 1)
+    cases: dict[str, list[tuple[Mask, int]]] = {
+        "causal": [(Causal(), n) for n in lengths],
+        "sliding window": [(SlidingWindow(w), n) for n in lengths for w in range(2, n + 1)],
+        "prefix": [(Prefix(k), n) for n in lengths for k in range(1, n + 1)],
+    }
+    rows = []
+    for name, masks in cases.items():
+        own = [[*range(mask.length if isinstance(mask, Prefix) else 1)] for mask, _ in masks]
+        others = sum(
+            centre_nodes(mask, n).tolist() != first for (mask, n), first in zip(masks, own, strict=True)
+        )
+        rows.append({"masks of a kind": name, "masks": len(masks), "others": others})
+    return pd.DataFrame(rows).set_index("masks of a kind")
+
+
+def draw_masks(frame: "pd.DataFrame", caption: str) -> Any:
+    """Figure 1: masks as graphs, their centre nodes, and the walks that information takes; no caption."""
+    from posbias.reports.plots.masks import mask_figure
+
+    return mask_figure(SHOWN, 5, 2)
+
+
+OBSERVATIONS = (
+    (
+        "positional information that the causal mask brings",
+        "Barbero et al. 2024, Kazemnejad et al. 2023, Wang et al. 2024",
+        ("Theorem 4.1", "Section 5.2"),
+    ),
+    ("decay by relative encodings", "Su et al. 2023", ("Lemma 4.4", "Lemma 4.6", "Section 5.1")),
+    (
+        "causal mask and relative encodings against each other",
+        "Wang et al. 2024",
+        ("Theorem 4.5", "Theorem 4.7", "Section 5.1"),
+    ),
+    (
+        "attention sinks",
+        "Gu et al. 2025, Xiao et al. 2024",
+        ("Theorem 4.1", "Theorem 4.2", "Theorem 4.3", "Appendix K.4"),
+    ),
+    ("the middle that gets lost", "Guo & Vosoughi 2024, Liu et al. 2024", ("Section 5.2",)),
+)
+"""Table 1: the observation, who made it, and where the paper's results on it stand."""
+
+
+@cache
+def _items() -> list[tuple[set[str], list[str]]]:
+    """The places of the paper's inventory, each with the claims that judge what stands there."""
+    with Path(__file__).with_name("items.csv").open(encoding="utf-8", newline="") as file:
+        return [({*row["place"].split(", ")}, row["claims"].split()) for row in csv.DictReader(file)]
+
+
+def observations(_: Any = None) -> list[dict[str, Any]]:
+    """The rows of Table 1, with the ids of the claims that judge the results on each."""
+    rows: list[dict[str, Any]] = []
+    for observation, observed_by, results in OBSERVATIONS:
+        held = [claims for places, claims in _items() if places & {*results}]
+        claims = [*dict.fromkeys(claim for own in held for claim in own)]
+        rows.append(
+            {"observation": observation, "observed_by": observed_by, "results": results, "claims": claims}
+        )
+    return rows
+
+
+def _observations_table(rows: list[dict[str, Any]]) -> Iterator[Table]:
+    words = [[row["observation"], row["observed_by"], ", ".join(row["results"])] for row in rows]
+    judged = [", ".join(claim.removeprefix("wu2025/") for claim in row["claims"]) for row in rows]
+    yield Table(
+        "Observations on position bias, and the claims that judge the paper's results on each",
+        ("observation", "observed by", "results", "claims"),
+        [[*row, claims] for row, claims in zip(words, judged, strict=True)],
+    )
+
+
+# --- all ---------------------------------------------------------------------------------------------------
+
+
+def _all() -> Iterator[Study]:
+    known = {study.name: study for drawn in DRAWN for study in drawn.studies()}
+    question = "Do networks with a fixed vocabulary learn the preferences of their training data?"
+    known["fig19"] = _caption(19, question, (3.8, 631), [known[f"fig{part}"] for part in range(15, 19)])
+    question = "Are there sinks with a fixed vocabulary, under each of the three masks?"
+    known["fig24"] = _caption(24, question, (1.7, 283), [known[f"fig{part}"] for part in range(21, 24)])
+    yield _at_hand(
+        "table1",
+        "Observations on position bias, and the results that bear on them",
+        "Which claims judge the paper's results on each observation?",
+        "what is printed",
+        0.02,
+        tables=_observations_table,
+        data=lambda rows: {"rows": rows},
+        note=lambda rows: "`posbias paper wu2025 claims` has the verdicts",
+        uses=(
+            ("kazemnejad2023", "the causal mask without encoding"),
+            ("su2024", "decay by rotation"),
+            *reversed(SINKS),
+            MIDDLE,
+        ),
+        table=observations,
+    )
+    yield _at_hand(
+        "fig1",
+        "Three masks as graphs, and walks through layers",
+        "Which tokens are centre nodes, and how do they reach the last one through layers?",
+        "every mask of a kind",
+        0.05,
+        draw=draw_masks,
+        table=centres_table,
+    )
+    yield from (known[f"fig{number}"] for number in range(2, 25))
+    yield _study(
+        "curves",
+        "Learning curves of the networks of Figure 2",
+        "Are gaps settled, and does depth add to them relative to accuracy, and at equal loss?",
+        known["fig2"].cells,
+        draw_curves,
+        (11, 1039),
+    )
+    yield _at_hand(
+        "observed-sinks",
+        "Sinks of language models at hand",
+        "Has a real language model sinks like those of the toy networks, and have small ones?",
+        observed.BASIS,
+        0.05,
+        tables=observed.sinks_tables,
+        data=lambda frame: {"models": dict(observed.observed())},
+        note=lambda frame: (
+            f"{observed.BASIS}, windows of the bundled text without a token that begins a text; tokens counted "
+            "from 0; late tokens are seen by few queries"
+        ),
+        draw=observed.draw_observed,
+        uses=tuple(reversed(SINKS)),
+        table=observed.sinks_table,
+    )
+    yield from _beyond_figures()
+
+
+STUDIES = Studies(_all())
+"""Table 1, every figure from 1 to 24, the learning curves of Figure 2, and what Section 4.1 and Appendix L add."""
