@@ -3,7 +3,8 @@
 import time
 
 from posbias import ALiBi, Architecture, ConstantMixing, KerpleLog, Layer, SlidingWindow, influence
-from posbias.reports.plots import draw_growth, new_figure, save_figure
+from posbias.reports.plots import new_figure, save_figure
+from posbias.reports.plots.style import draw_lines, dress, key
 
 alibi, window = (
     Layer(heads=8, positional=ALiBi()),
@@ -29,5 +30,10 @@ for name, (layer, method, lengths) in cases.items():
     seconds(layer, method, 600)  # compiles
     measured[name] = (lengths, [min(seconds(layer, method, tokens) for _ in range(3)) for tokens in lengths])
 figure = new_figure(5.6, 3.6)
-draw_growth(figure.subplots(), measured)
+ax = figure.subplots()
+dress(ax, "tokens", "seconds")
+draw_lines(ax, measured)
+ax.set_xscale("log", base=2)
+ax.set_yscale("log")
+key(ax, columns=2)
 save_figure(figure, "growth.png")

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posbias.core.errors import InvalidValueError
-from posbias.reports.plots import new_figure
-from posbias.reports.plots.limits import draw_critical_distance
+from posbias.reports.plots import draw_critical_distance, new_figure
 from posbias.theory import critical_distances
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.distance import RoPE

@@ -304,10 +304,8 @@ def test_given_mixing_has_a_verdict_and_no_band():
 def test_the_first_line_says_what_is_left_out_and_what_settles_it():
     layer = Layer(heads=2, positional=NeedsMeasurement("rotary"))
     first, *others = describe(predict(Architecture(4, (layer,)), 64))
-    assert first == (
-        "no verdict: rotary positions and λ not known, this is mask and residual only, λ assumed; "
-        "a measurement tells more: --calibrate FILE.nc"
-    )
+    assert first.startswith("no verdict: rotary positions and λ not known")
+    assert "--calibrate FILE.nc" in first
     assert any("with λ of each of 5 pretrained models" in line for line in others)
     assert not any("verdict" in line for line in others)
 
@@ -323,7 +321,7 @@ def test_a_measurement_is_advised_only_where_the_model_can_be_measured(family, m
     }
     read = from_huggingface({"model_type": family, **sizes, **more.get(family, {})})
     first, *_ = describe(predict(read, 64))
-    assert ("a measurement tells more: --calibrate FILE.nc" in first) == measured
+    assert ("--calibrate FILE.nc" in first) == measured
     assert first.endswith("such layers cannot be measured, the gradient influence alone can") != measured
 
 
@@ -337,7 +335,7 @@ def test_no_rotary_preset_has_a_verdict_whatever_its_mixing():
 
 def test_a_measurement_settles_what_no_configuration_holds(tmp_path):
     first, *_ = describe(predict(posbias.preset("smollm2-135m"), 64))
-    assert first.endswith("mask and residual only; a measurement tells more: --calibrate smollm2-135m")
+    assert "--calibrate smollm2-135m" in first
     told = answered(
         "smollm2-135m", "--calibrate", "smollm2-135m", "--tokens", "1k", "-o", str(tmp_path / "p.json")
     )

@@ -38,12 +38,12 @@ def test_all_prompts_tell_the_shape_of_the_bundled_measurement(measured):
     assert (profile.summary.verdict, profile.doubts) == ("U", [])
     few = Profile.from_samples(measured[:6])
     lines = "\n".join(describe(profile))
-    assert f"{len(measured)} prompts tell of both ends whether they are favoured (95 % intervals)" in lines
+    assert f"{len(measured)} prompts decide for both ends" in lines
     ends, last = profile.summary.ends, profile.tokens - profile.summary.ends
     for share in (profile.share(0, ends), profile.share(last, profile.tokens)):
         assert f"{share.value:.2%} ± {share.se:.2%}" in lines
     assert "±" not in "".join(describe(Profile.from_samples(measured[:1])))
-    assert "tell of both ends" not in "".join(describe(few))
+    assert "both ends" not in "".join(describe(few))
     (said,) = few.doubts
     assert said.startswith("6 prompts do not tell whether the first 26 are")
     assert said in repr(few)

@@ -19,10 +19,10 @@ from posbias import __version__
 from posbias.core.arguments import shortened
 from posbias.core.errors import InvalidValueError, nearest
 from posbias.core.files import write_text
+from posbias.core.lazy import need
 from posbias.core.sources import BIBLIOGRAPHY, REPORTED, Source, cite, versions
 from posbias.profiles.claims import tally
 from posbias.profiles.evidence import LEAST, LEVEL, NEAR, VERDICTS, margin_text
-from posbias.reports import require
 
 __all__ = ["TITLE", "write_page"]
 
@@ -47,7 +47,7 @@ def write_page(
     `MissingPackageError` without jinja2 or markdown-it-py, `InvalidValueError` for two claims of one id, an
     unknown verdict or paper, `OutputFileError` if the page cannot be written.
     """
-    require("jinja2", "markdown_it")
+    need("jinja2", "markdown_it", work="the page", extra="report")
     from markupsafe import Markup
 
     from posbias.reports.setting import resource, template

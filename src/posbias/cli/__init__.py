@@ -5,17 +5,23 @@ line on stderr: exit code 2 for input that cannot be right, 130 after Ctrl-C or 
 shows the traceback. A command is imported when it is called or listed, and imports what is heavy when it works.
 """
 
+import codecs
+import io
 import logging
+import os
+import signal
 import sys
 import time
+from pathlib import Path
+from typing import Annotated
 
-from cyclopts import App, CycloptsError, MissingArgumentError
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
 from posbias import __version__
 from posbias.cli.output import COMPILING, without_bars
-from posbias.cli.surroundings import prepared, silence_output
 from posbias.core import plugins
-from posbias.core.errors import PosbiasError
+from posbias.core.arguments import typed_integer
+from posbias.core.errors import InvalidValueError, MissingPackageError, OutputFileError, PosbiasError
 from posbias.core.lazy import missing
 from posbias.core.logs import on_stderr, one_line
 
@@ -23,6 +29,7 @@ __all__ = ["COMPILING", "app", "main"]
 
 log = logging.getLogger(__name__)
 VERBOSE, QUIET = ("-v", "--verbose"), ("-q", "--quiet")
+COMMANDS = "predict measure retrieve compare report order design explore simulate train study presets models"
 
 app = App(
     name="posbias",
@@ -33,25 +40,21 @@ app = App(
     help_epilogue="With any command: -v more words, -q no progress, --debug the traceback of an error.",
     suppress_keyboard_interrupt=False,
 )
-for name in (
-    "predict",
-    "measure",
-    "retrieve",
-    "compare",
-    "report",
-    "order",
-    "design",
-    "explore",
-    "simulate",
-    "train",
-):
-    app.command(f"posbias.cli.{name}:{name}", name=name)
-for name in ("study", "presets", "models"):
+for name in COMMANDS.split():
     app.command(f"posbias.cli.{name}:{name}", name=name)
 for name, where in plugins.addresses("posbias.commands").items():
     app.command(where, name=name)
 if "paper" not in app:
-    app.command("posbias.cli.absent:paper", name="paper")
+
+    @app.command
+    def paper(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> None:
+        """Reproduce the three papers: figures, tables and statements (needs posbias-papers)."""
+        raise MissingPackageError(
+            "posbias-papers: not installed, `posbias paper` needs it; run, where the sources of posbias are: "
+            "pip install ./papers"
+        )
+
+
 app.register_install_completion_command(help="Let the shell complete commands and options.")
 
 
@@ -61,12 +64,12 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in words
     verbose, quiet = (any(word in names for word in words) for names in (VERBOSE, QUIET))
     try:
-        with on_stderr(verbose - quiet), without_bars(quiet), prepared():
+        with on_stderr(verbose - quiet), without_bars(quiet):
+            _prepare()
             _run([word for word in words if word not in ("--debug", *VERBOSE, *QUIET)])
             sys.stdout.flush()
     except BrokenPipeError:
-        # the reader of our output left; there is nobody to tell
-        sys.stderr.close()
+        sys.stderr.close()  # the reader of our output left
         raise SystemExit(141) from None
     except ModuleNotFoundError as error:
         known = missing(error)
@@ -79,21 +82,43 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(error)
 
 
+def _prepare() -> None:
+    """Streams that can be written to, whatever they can spell; pictures that need no screen; SIGTERM as Ctrl-C.
+
+    Raises `OutputFileError` where standard output is closed, `InvalidValueError` for a variable that libraries
+    would stumble over.
+    """
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
+    if sys.stdout is None:
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
+        raise OutputFileError("standard output: expected a file, or /dev/null, got a closed one")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # halves of characters, from names that are no text, are spelt out as JSON spells them
+            whole = codecs.lookup(stream.encoding).name == "utf-8"
+            stream.reconfigure(errors="backslashreplace" if whole else "replace")
+    threads = os.environ.get("NUMBA_NUM_THREADS")
+    if threads is not None and (typed_integer(threads) or 0) < 1:
+        raise InvalidValueError(f"NUMBA_NUM_THREADS: expected an integer >= 1, got {threads!r}")
+    # what `timeout` and schedulers send ends a command as Ctrl-C does, so that nothing finished is lost
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # figures go to files: no backend with a screen, nor one that is not there
+    os.environ["MPLBACKEND"] = "agg"
+
+
 def _run(words: list[str]) -> None:
     began, used = time.monotonic(), time.process_time()
-    _load_listed(words)
-    app(words, exit_on_error=False, print_error=False, help_on_error=False, result_action="return_value")
-    log.debug("%.1f s, %.1f s of them computing", time.monotonic() - began, time.process_time() - used)
-
-
-def _load_listed(words: list[str]) -> None:
-    """Import the commands below the one that is called: a page of help has the first line of each."""
+    # import the commands below the one that is called: a page of help has the first line of each
     called = app
     for word in words:
         if word.startswith("-") or word not in called:
             break
         called = called[word]
     called.resolved_commands()
+    app(words, exit_on_error=False, print_error=False, help_on_error=False, result_action="return_value")
+    log.debug("%.1f s, %.1f s of them computing", time.monotonic() - began, time.process_time() - used)
 
 
 def _missing(error: MissingArgumentError) -> str:
@@ -102,13 +127,11 @@ def _missing(error: MissingArgumentError) -> str:
     for word in error.command_chain or ():
         command = command[word]
     assert error.argument is not None
-    (missing,) = (
-        one
-        for one in command.assemble_argument_collection(parse_docstring=True)
-        if one.names == error.argument.names
-    )
-    help = " ".join((missing.parameter.help or "").split())
-    return f"{missing.field_info.name}: none given, one needed: {help}"
+    for one in command.assemble_argument_collection(parse_docstring=True):
+        if one.names == error.argument.names:
+            help = " ".join((one.parameter.help or "").split())
+            return f"{one.field_info.name}: none given, one needed: {help}"
+    return str(error)
 
 
 def _fail(error: BaseException) -> None:
@@ -125,6 +148,16 @@ def _fail(error: BaseException) -> None:
     elif isinstance(error, OSError):
         where = "standard output" if error.filename is None else error.filename
         message = f"{where}: {error.strerror or error}"
-        silence_output()
+        _silence_output()
     sys.stderr.write(f"posbias: {one_line(message)}\n")
     raise SystemExit(130 if isinstance(error, KeyboardInterrupt) else 2)
+
+
+def _silence_output() -> None:
+    """Send what is left in the buffer of standard output nowhere: it could not be written."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError, AttributeError):  # not a stream of the system
+        pass

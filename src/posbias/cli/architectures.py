@@ -1,51 +1,61 @@
 """What `posbias predict` is given: an architecture by its file or name, and λ by a word, a number or a file."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from posbias.core.arguments import shortened
+from posbias.cli.options import wrong
 from posbias.core.errors import InputFileError, InvalidValueError, nearest
 from posbias.core.plugins import bundled
 
 
 def architecture_from(given: str) -> tuple[Any, int | None]:
-    """An architecture from a file or folder, else from a name, and the length its file names."""
+    """An architecture from a file or folder, else from a name, and the length its file names.
+
+    A file may be the answer of `posbias predict` in JSON.
+    """
+    from posbias.core.input_files import read_mapping
     from posbias.theory.configs import read_architecture
+    from posbias.theory.mixing import known_mixing
     from posbias.theory.presets import PRESETS, preset
 
-    if not Path(given).exists():
-        by_name = _presets()
+    path, by_name = Path(given), _presets()
+    if not path.exists():
         if given.lower() in by_name:
             return preset(by_name[given.lower()]), None
         if given in bundled():
-            return _with_known_mixing(read_architecture(bundled()[given] / "config.json").architecture), None
-        if not Path(given).suffix[1:].isalpha():  # a name, not a file that is not there
+            one = read_architecture(bundled()[given] / "config.json").architecture
+            return replace(one, mixing=known_mixing().get(one.name, one.mixing)), None
+        if not path.suffix[1:].isalpha():  # a name, not a file that is not there
             close = nearest(given.rpartition("/")[2].lower(), [*PRESETS, *bundled()])
-            raise InputFileError(
-                f"{given}: no such file and no preset{close or ', its config.json (or the folder of it) needed'}"
-            )
-    if Path(given).suffix == ".nc":
-        raise InputFileError(
-            f"{given}: a measurement's .nc given, an architecture needed: a file of one, or the name of a preset; "
-            "--calibrate and --mixing take a measurement"
-        )
+            close = close or ", its config.json (or the folder of it) needed"
+            raise InputFileError(f"{given}: no such file and no preset{close}")
+    if path.suffix == ".nc":
+        raise wrong("architecture", "a file or a name (--calibrate and --mixing take a measurement)", given)
+    if path.suffix == ".json" and path.is_file() and "schema" in (answer := read_mapping(path)):
+        from posbias.core.spec import decode
+        from posbias.theory.architecture import Architecture
+
+        if "architecture" not in answer:
+            raise InputFileError(f"{given}: expected an architecture, got an answer {answer['schema']!r}")
+        return decode(Architecture, answer["architecture"]), answer.get("tokens")
     read = read_architecture(given)
     return read.architecture, read.tokens
 
 
 def need_profile(given: Path) -> None:
     """Raise `InputFileError` where an architecture is given and a file with a profile is needed."""
-    name = str(given)
+    name, what = str(given), None
     if not given.exists():
         what = "an architecture's name" if name.lower() in _presets() or name in bundled() else None
     elif given.suffix in (".toml", ".yaml", ".yml") or given.name == "config.json":
         what = "an architecture's file"
-    else:
-        what = "a model's folder" if (given / "config.json").is_file() else None
+    elif (given / "config.json").is_file():
+        what = "a model's folder"
     if what is not None:
         raise InputFileError(
-            f"{name}: {what} given, a file with a profile needed: a measurement's .nc, a list of weights, or the "
-            f"JSON that `posbias predict {name} --tokens N --out FILE` writes"
+            f"{name}: expected a file with a profile (a measurement's .nc, a list of weights, or the JSON that "
+            f"`posbias predict {name} --tokens N --out FILE` writes), got {what}"
         )
 
 
@@ -56,26 +66,14 @@ def _presets() -> dict[str, str]:
     return {one.source.lower(): name for name, one in PRESETS.items()} | {name: name for name in PRESETS}
 
 
-def _with_known_mixing(architecture: Any) -> Any:
-    """An architecture with the λ that was measured of the model of its name, if any was."""
-    import dataclasses
-
-    from posbias.theory.mixing import known_mixing
-
-    mixing = known_mixing().get(architecture.name, architecture.mixing)
-    return dataclasses.replace(architecture, mixing=mixing)
-
-
 def with_mixing(given: str, architecture: Any) -> Any:
     """An architecture with λ from a word, a number, a model's name, or a file that has it.
 
     Measured λ of another depth is taken at the same relative depth, which a remark says.
     """
-    from dataclasses import replace
-
     from posbias.theory.mixing import MeasuredMixing, at_depth
 
-    mixing, depth = _mixing_from(given, architecture), architecture.depth
+    mixing, depth = _mixing_from(given, architecture.name), architecture.depth
     if not isinstance(mixing, MeasuredMixing) or len(mixing.coefficients) == depth:
         return replace(architecture, mixing=mixing)
     layers = len(mixing.coefficients)
@@ -83,7 +81,7 @@ def with_mixing(given: str, architecture: Any) -> Any:
     return replace(architecture, mixing=at_depth(mixing, depth), remarks=(*architecture.remarks, remark))
 
 
-def _mixing_from(given: str, architecture: Any) -> Any:
+def _mixing_from(given: str, name: str) -> Any:
     """A mixing schedule from a word, a number, a model's name, or a file that has one."""
     from posbias.theory.mixing import (
         AbnarZuidema,
@@ -94,46 +92,27 @@ def _mixing_from(given: str, architecture: Any) -> Any:
         known_mixing,
     )
 
-    named: dict[str, Any] = {
-        cls.kind: cls for cls in (AttentionOnly, AbnarZuidema, PreNormInit, TrainedMedian)
-    }
-    named |= {"init": PreNormInit, "published": lambda: _published(architecture)}
-    word = given.replace("-", "_")
-    if word in named:
-        return named[word]()
-    known = known_mixing()
-    if given in known:
-        return known[given]
+    known, word = known_mixing(), given.replace("-", "_")
+    kinds = {cls.kind: cls for cls in (AttentionOnly, AbnarZuidema, PreNormInit, TrainedMedian)}
+    kinds["init"] = PreNormInit
+    if word in kinds:
+        return kinds[word]()
+    if word == "published" and name not in known:
+        raise wrong("mixing", f"a model of published λ ({', '.join(known)})", name or "this architecture")
+    if word == "published" or given in known:
+        return known[name if word == "published" else given]
     if Path(given).suffix == ".nc":
         return _measured(given)
+    if Path(given).exists():
+        from posbias.theory.configs import read_architecture
+
+        return read_architecture(given).architecture.mixing
     try:
-        number = float(given)
-    except ValueError:
-        if Path(given).exists():
-            from posbias.theory.configs import read_architecture
-
-            return read_architecture(given).architecture.mixing
-        raise InvalidValueError(
-            f"mixing: {shortened(given)} given, a number from 0 to 1, a file, one of {', '.join(named)} or a "
-            f"model whose λ is known ({', '.join(known)}) needed{nearest(word, [*named, *known])}"
-        ) from None
-    try:
-        return ConstantMixing(number)
-    except InvalidValueError:
-        raise InvalidValueError(f"mixing: {given} given, a number from 0 to 1 needed") from None
-
-
-def _published(architecture: Any) -> Any:
-    """λ of a model by its name."""
-    from posbias.theory.mixing import known_mixing
-
-    known = known_mixing()
-    if architecture.name not in known:
-        raise InvalidValueError(
-            f"mixing: 'published' given, and no λ of {architecture.name or 'this architecture'} is known, "
-            f"only of {', '.join(known)}"
-        )
-    return known[architecture.name]
+        return ConstantMixing(float(given))
+    except (ValueError, InvalidValueError):
+        words = [*kinds, "published", *known]
+        what = f"a number from 0 to 1, a file, or one of {', '.join(words)}{nearest(word, words)}"
+        raise wrong("mixing", what, given) from None
 
 
 def _measured(path: str) -> Any:

@@ -11,7 +11,6 @@ from posbias.cli.terminal import comparison_table
 from posbias.core.text_tables import table
 
 if TYPE_CHECKING:
-    from posbias.comparison.normalised import Residual
     from posbias.comparison.scores import Comparison
     from posbias.profiles.profile import Profile
 
@@ -21,17 +20,17 @@ def compare(
     q: Path,
     *,
     by_share: shared.Flag = False,
-    plot: Path | None = None,
+    plot: shared.Plot = None,
     tokens: shared.ContextLength = None,
     columns: shared.Columns = None,
     seed: shared.Seed = 0,
     json: shared.Json = False,
 ) -> None:
-    """Compare a profile with a reference: Spearman and 1-Wasserstein, beside baselines and noise.
+    """Compare a profile with a reference: Spearman and 1-Wasserstein, with baselines and the noise ceiling.
 
-    Of two retrievals it tells how much more the first finds than the second, and whether position matters more to
-    one: within trials where these are the same. Of two measurements it tells where they differ: at the first
-    positions, in the middle or at the last, within prompts where both measured the same.
+    Two retrievals: how much more the first finds than the second, and whether position matters more to one, within
+    trials where these are the same. Two measurements: where they differ (at the first positions, in the middle or
+    at the last), within prompts where both measured the same.
 
     Parameters
     ----------
@@ -49,7 +48,6 @@ def compare(
     from posbias.imports import read_one
     from posbias.imports.columns import Choice
     from posbias.reports.answers.measurements import Compare
-    from posbias.reports.answers.retrievals import CurveDifference
 
     shared.check_targets(None, plot, p, q)
     for given in (p, q):
@@ -59,112 +57,106 @@ def compare(
     comparison = compare(profile, reference, by_share=by_share, seed=seed)
     if plot is not None:
         _draw(comparison, p.name, plot)
-    answer = _scores(comparison, profile, reference)
-    notes = _notes(comparison, [(p.name, profile), (q.name, reference)]) + _provenance(
-        p.name, profile, q.name, reference
-    )
     names = (p.name, q.name) if p.name != q.name else (str(p), str(q))
-    if comparison.between is not None:
-        dull = tuple(names["pq".index(one)] for one in comparison.between.dull)
-        between = replace(comparison.between, way=names[0], against=names[1], dull=dull)
-        answer["between"] = CurveDifference.of(between, answer=between.sentences())
-        found = [*between.sentences(), *_by_place(names, profile, reference)]
-    else:
-        more, found = _differences(comparison, (profile, reference), names, p.name)
-        answer |= more
-        found += comparison_table(comparison, {"p": p.name})
-    answer_with(Compare.of(**answer), lambda: [*notes, *found], json)
+    named = dict(zip(names, (profile, reference), strict=True))
+    more, lines = (_rates if comparison.between is not None else _masses)(
+        comparison, names, profile, reference
+    )
+    scores = vars(comparison.agreements["p"])
+    keys = ("prompts", "baselines", "reliability", "leads", "shares", "same_prompts")
+    answer = Compare.of(
+        **{name: score.value for name, score in scores.items()},
+        intervals={name: score.bounds for name, score in scores.items()},
+        **{name: getattr(comparison, name) for name in keys},
+        left_out=[*profile.left_out, *reference.left_out],
+        read_as=read_as({"p": profile, "q": reference}),
+        **more,
+    )
+    answer_with(answer, lambda: [*_notes(comparison, named), *lines], json)
 
 
-def _differences(
-    comparison: "Comparison", profiles: "tuple[Profile, Profile]", names: tuple[str, str], name: str
+def _rates(
+    comparison: "Comparison", names: tuple[str, str], profile: "Profile", reference: "Profile"
 ) -> tuple[dict[str, Any], list[str]]:
-    """Where two profiles differ, and what attributions hold beyond position: for JSON, and in sentences."""
+    """What two curves of rates with trials differ in: for JSON, and in sentences and a table by place."""
+    from posbias.reports.answers.retrievals import CurveDifference
+    from posbias.reports.figures import places_of
+
+    between = comparison.between
+    assert between is not None
+    dull = tuple(names["pq".index(one)] for one in between.dull)
+    between = replace(between, way=names[0], against=names[1], dull=dull)
+    sentences = between.sentences()
+    answer = {"between": CurveDifference.of(between, answer=sentences)}
+    columns = [
+        [
+            f"{value:.2f} [{low:.2f}, {high:.2f}]"
+            for value, low, high in zip(one.mass, *one.limits, strict=True)
+        ]
+        for one in (profile, reference)
+        if one.limits is not None
+    ]
+    if profile.tokens != reference.tokens or len(columns) < 2:
+        return answer, sentences
+    places = [f"{place:g}" for place in places_of(profile)]
+    rows = list(map(list, zip(places, *columns, strict=True)))
+    return answer, [*sentences, "", *table(["place", *names], rows)]
+
+
+def _masses(
+    comparison: "Comparison", names: tuple[str, str], profile: "Profile", reference: "Profile"
+) -> tuple[dict[str, Any], list[str]]:
+    """Where two profiles differ, and what attributions hold beyond position: for JSON, and as lines."""
     from posbias.comparison.influence_differences import influence_differences
+    from posbias.comparison.normalised import prior_normalised, residuals, sentence
+    from posbias.imports.trials import MEASURES
     from posbias.reports.answers.measurements import InfluenceDifferences
 
-    answer, sentences = {}, []
-    differences = influence_differences(*profiles, shares=comparison.shares)
+    answer, sentences, name = {}, [], Path(names[0]).name
+    differences = influence_differences(profile, reference, shares=comparison.shares)
     if differences is not None:
         answer["influence_differences"] = InfluenceDifferences.with_verdict(differences)
         sentences.append(differences.sentence(*names))
     sentences += [f"{name}: {words}" for words in comparison.sentences().values()]
-    if (beyond := _beyond_position(comparison)) is not None:
-        answer["beyond_position"] = beyond[0]
-        sentences.append(f"{name}: {beyond[1]}")
-    return answer, sentences
+    compared, prior = comparison.profiles["p"], comparison.reference
+    if compared.measures == MEASURES and prior.kind == "mass" and (prior.mass > 0).all():
+        normalised = prior_normalised(compared, prior)
+        answer["beyond_position"] = residuals(normalised)
+        sentences.append(f"{name}: {sentence(answer['beyond_position'], normalised)}")
+    return answer, [*sentences, *comparison_table(comparison, {"p": name})]
 
 
-def _scores(comparison: "Comparison", profile: "Profile", reference: "Profile") -> dict[str, Any]:
-    """What is answered of any two profiles."""
-    scores = vars(comparison.agreements["p"])
-    names = ("prompts", "baselines", "reliability", "leads", "shares", "same_prompts")
-    return {
-        **{name: score.value for name, score in scores.items()},
-        "intervals": {name: score.bounds for name, score in scores.items()},
-        **{name: getattr(comparison, name) for name in names},
-        "left_out": [*profile.left_out, *reference.left_out],
-        "read_as": read_as({"p": profile, "q": reference}),
-    }
-
-
-def _notes(comparison: "Comparison", profiles: "list[tuple[str, Profile]]") -> list[str]:
-    """What was left out of the profiles, by the names of their files, and why less than all is compared."""
-    notes = [f"{name}: {one.caveat}" for name, one in profiles if one.left_out]
-    if comparison.between is not None:
-        return notes
-    if comparison.same_prompts is not None:
-        notes.append("the same prompts in both: intervals resample them together, what they share drops out")
-    if comparison.shares is not None:
-        lengths = " and ".join(f"{one.tokens:,}" for _, one in profiles)
-        notes.append(f"{lengths} positions: compared at {comparison.shares:,} equal shares of the context")
-    rank = [name for name, one in profiles if one.kind != "mass"]
-    if rank:
-        notes.append(f"{' and '.join(rank)}: no shares of a whole, so compared by rank alone")
-    return notes
-
-
-def _by_place(names: tuple[str, str], *profiles: "Profile") -> list[str]:
-    """Two curves of rates side by side, with their intervals; nothing where they have unlike numbers of places."""
-    from posbias.reports.numbers import places_of
-
-    if len({one.tokens for one in profiles}) > 1:
-        return []
-    columns = [
-        [f"{value:.2f} [{low:.2f}, {high:.2f}]" for value, low, high in zip(one.mass, *ends, strict=True)]
-        for one in profiles
-        if (ends := one.limits) is not None
-    ]
-    if len(columns) < len(profiles):
-        return []
-    places = [f"{place:g}" for place in places_of(profiles[0])]
-    return ["", *table(["place", *names], list(map(list, zip(places, *columns, strict=True))))]
-
-
-def _beyond_position(comparison: "Comparison") -> "tuple[tuple[Residual, ...], str] | None":
-    """What attributions hold beside the mass they are compared with, and in words; None for other profiles."""
-    from posbias.comparison.normalised import prior_normalised, residuals, sentence
-    from posbias.imports.trials import MEASURES
-
-    profile, prior = comparison.profiles["p"], comparison.reference
-    if profile.measures != MEASURES or prior.kind != "mass" or not (prior.mass > 0).all():
-        return None
-    normalised = prior_normalised(profile, prior)
-    found = residuals(normalised)
-    return found, sentence(found, normalised)
-
-
-def _provenance(p: str, profile: "Profile", q: str, reference: "Profile") -> list[str]:
-    """That the two files are of unlike models, or that one was calibrated by a measurement such as the other."""
-    of = {name: one.attrs.get("model") for name, one in ((p, profile), (q, reference))}
-    if None not in of.values() and len(set(of.values())) == 2:
-        return ["names of models differ: " + ", ".join(f"{name} of {model}" for name, model in of.items())]
-    if profile.kind == reference.kind == "rate" and profile.measures != reference.measures:
+def _notes(comparison: "Comparison", named: "dict[str, Profile]") -> list[str]:
+    """What was left out of the profiles, by the names of their files, and what limits the comparison."""
+    notes = [f"{name}: {one.caveat}" for name, one in named.items() if one.left_out]
+    (p, profile), (q, reference) = named.items() if len(named) > 1 else [*named.items()] * 2
+    if comparison.between is None:
+        if comparison.same_prompts is not None:
+            notes.append(
+                "the same prompts in both: intervals resample them together, what they share drops out"
+            )
+        if comparison.shares is not None:
+            lengths = f"{profile.tokens:,} and {reference.tokens:,}"
+            notes.append(
+                f"{lengths} positions: compared at {comparison.shares:,} equal shares of the context"
+            )
+        if rank := [name for name, one in named.items() if one.kind != "mass"]:
+            notes.append(f"{' and '.join(rank)}: no shares of a whole, so compared by rank alone")
+    models = {name: one.attrs.get("model") for name, one in named.items()}
+    if None not in models.values() and len({*models.values()}) == 2:
+        notes.append(
+            "names of models differ: " + ", ".join(f"{name} of {one}" for name, one in models.items())
+        )
+    elif profile.kind == reference.kind == "rate" and profile.measures != reference.measures:
         what = " and ".join(sorted({profile.measures, reference.measures}))
-        return [f"{what} may not be the same: compared by rank; under one name their difference is told"]
-    if "calibrated_by" in profile.attrs and profile.attrs["calibrated_by"] == of[q]:
-        return [f"{p}: calibrated by a measurement of {of[q]}; if that is {q}, they agree by construction"]
-    return []
+        notes.append(
+            f"{what} may not be the same: compared by rank; under one name their difference is given"
+        )
+    elif "calibrated_by" in profile.attrs and profile.attrs["calibrated_by"] == models[q]:
+        notes.append(
+            f"{p}: calibrated by a measurement of {models[q]}; if that is {q}, they agree by construction"
+        )
+    return notes
 
 
 def _draw(comparison: "Comparison", name: str, path: Path) -> None:

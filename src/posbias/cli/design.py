@@ -1,27 +1,17 @@
 """`posbias design`: architectures whose predicted influence meets a target, against cache and reach."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any
 
 from posbias.cli import options as shared
 from posbias.cli.architectures import architecture_from, with_mixing
-from posbias.cli.jobs import file_of
-from posbias.cli.output import COMPILING, answer_with, progress
-from posbias.core.arguments import shortened
-from posbias.core.errors import InvalidValueError
-from posbias.core.events import Event, OnEvent
-from posbias.core.interruption import Pace
+from posbias.cli.output import COMPILING, answer_with, file_of, need_folder, resumable
 from posbias.core.text_tables import plain, table
 
 if TYPE_CHECKING:
     from posbias.reports.answers.predictions import Design
 
 ANSWER, SHOWN = "design.json", 20
-NEARER = "nearer than the baseline"
 
 
 @shared.options
@@ -52,12 +42,12 @@ class Options:
         Draw the front to this file (.png, .svg or .pdf).
     """
 
-    vary: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
+    vary: shared.Words = ()
     target: str = "flat"
     within: float | None = None
     tokens: shared.Whole | None = None
     mixing: str | None = None
-    evaluations: shared.Many = 2000
+    evaluations: shared.Whole = 2000
     seed: shared.Seed = 0
     threads: shared.Threads = None
     out: shared.Out | None = None
@@ -66,7 +56,7 @@ class Options:
 
 
 def design(architecture: str, *, options: Options = Options()) -> None:
-    """Design an architecture: which windows, slopes, depth and λ come near a wanted profile, by theory alone.
+    """Design architectures whose windows, slopes, depth and λ come near a wanted profile, by theory alone.
 
     Writes the Pareto front of distance to the target against keys in the cache and reach, each design as a TOML
     file that `posbias predict` takes. An interrupted search goes on when the same command is given again.
@@ -82,19 +72,19 @@ def design(architecture: str, *, options: Options = Options()) -> None:
     from posbias.reports.answers.predictions import Design
     from posbias.theory.variation import values_of
 
-    if options.out is not None and options.out.suffix:
-        raise InvalidValueError(f"out: {shortened(str(options.out))} given, a folder needed (several files)")
+    need_folder(options.out)
     base, written_for = architecture_from(architecture)
     if options.mixing is not None:
         base = with_mixing(options.mixing, base)
     varied: dict[str, Any] = {}
     for name, values in map(values_of, options.vary):
         if name in varied:
-            raise InvalidValueError(f"vary: {name} given twice, each quantity once needed")
+            raise shared.wrong("vary", "each quantity once", name)
         varied[name] = values
     tokens = written_for or 256 if options.tokens is None else options.tokens
     target = target_of(options.target, tokens, options.within)
-    place = options.out or shared.RESULTS / "designs" / _words(architecture, options.target)
+    named = Path(options.target).stem if Path(options.target).exists() else options.target
+    place = options.out or shared.RESULTS / "designs" / f"{Path(architecture).stem}-{named}"
     shared.check_targets(place / ANSWER, options.plot, architecture, options.target, options.mixing)
     job = DesignJob(Space(base, varied), target, tokens, options.evaluations, options.seed)
     file, finished = file_of(place, ANSWER, lambda file: _held(file).get("fingerprint"), job.fingerprint)
@@ -106,10 +96,6 @@ def design(architecture: str, *, options: Options = Options()) -> None:
     if options.plot is not None:
         _draw(answer, options.plot)
     answer_with(answer, lambda: _lines(answer, folder), options.json)
-
-
-def _words(architecture: str, target: str) -> str:
-    return f"{Path(architecture).stem}-{Path(target).stem if Path(target).exists() else target}"
 
 
 def _held(file: Path) -> dict[str, Any]:
@@ -130,7 +116,7 @@ def _designed(job: Any, folder: Path, name: str, threads: int | None) -> "Design
 
     clear_leftovers(folder)
     kept = folder / f".design-{job.of_costs}.partial.json"
-    with _resumable(job) as on_event:
+    with resumable(min(job.space.size, job.evaluations), "architectures", COMPILING) as on_event:
         found = job.run(threads, kept, on_event)
     files = [f"design-{number:02}.toml" for number in range(1, len(found.front) + 1)]
     answer = Design.of(found, files=files)
@@ -144,25 +130,6 @@ def _designed(job: Any, folder: Path, name: str, threads: int | None) -> "Design
     return answer
 
 
-@contextmanager
-def _resumable(job: Any) -> Iterator[OnEvent]:
-    """A bar; KeyboardInterrupt says how many architectures are kept."""
-    done, pace = 0.0, Pace()
-    with progress(COMPILING) as show:
-
-        def on_event(event: Event) -> None:
-            nonlocal done
-            done = event.done
-            show(event)
-
-        try:
-            yield on_event
-        except KeyboardInterrupt:
-            total = min(job.space.size, job.evaluations)
-            kept = f"{done:,.0f} of {total:,} architectures are kept"
-            raise KeyboardInterrupt(pace.goes_on(kept, done, total - done)) from None
-
-
 def _draw(answer: "Design", path: Path) -> None:
     from posbias.reports import plots
 
@@ -173,34 +140,29 @@ def _draw(answer: "Design", path: Path) -> None:
 
 def _lines(answer: "Design", folder: Path) -> list[str]:
     """The verdict, the front as a table, what is theory."""
-    names = list(answer.varied)
-    known = any(one.nearer for one in answer.front)
-    rows = [_row("baseline", answer.baseline, names, known)]
-    rows += [_row("1/(distance + 1)", answer.baselines.recency_only, names, known)]
-    rows += [_row(one.file, one, names, known) for one in answer.front[:SHOWN]]
+    names, known = list(answer.varied), any(one.nearer for one in answer.front)
+
+    def row(name: str, one: Any) -> list[str]:
+        nearer, values = getattr(one, "nearer", {}), getattr(one, "values", {})
+        of = [f"{sum(nearer.values())} of {len(nearer)} λ" if values and nearer else ""] * known
+        cells = [f"{one.distance:.4f}", f"{one.cache:,}" if hasattr(one, "cache") else "", f"{one.reach:,}"]
+        varied = [plain(values[key]) if key in values else "" for key in names]
+        return [name, *cells, "yes" if one.meets else "no", *of, *varied]
+
+    rows = [row("baseline", answer.baseline), row("1/(distance + 1)", answer.baselines.recency_only)]
+    rows += [row(one.file, one) for one in answer.front[:SHOWN]]
     more = len(answer.front) - SHOWN
     looked = f"{answer.looked_at:,} of {answer.space:,} architectures at {answer.tokens:,} tokens"
     if answer.impossible:
         looked += f", {answer.impossible:,} combinations impossible"
+    nearer = ["nearer than the baseline"] * known
     return [
         answer.said,
         "",
-        *table(["", "distance", "keys in cache", "reach", "meets", *[NEARER] * known, *names], rows),
+        *table(["", "distance", "keys in cache", "reach", "meets", *nearer, *names], rows),
         *([f"… and {more} more in {ANSWER}"] if more > 0 else []),
         "",
         f"target: {answer.target.name}, within {answer.target.within:g}; {looked}",
         *answer.assumptions,
         f"designs: {folder}",
     ]
-
-
-def _row(name: str, one: Any, names: list[str], known: bool) -> list[str]:
-    nearer, values = getattr(one, "nearer", {}), getattr(one, "values", {})
-    cells = [
-        f"{one.distance:.4f}",
-        f"{one.cache:,}" if hasattr(one, "cache") else "",
-        f"{one.reach:,}",
-        "yes" if one.meets else "no",
-        *[f"{sum(nearer.values())} of {len(nearer)} λ" if values and nearer else ""] * known,
-    ]
-    return [name, *cells, *(plain(values[key]) if key in values else "" for key in names)]

@@ -1,4 +1,4 @@
-"""`posbias explore`: the page on which one turns what the theory is about."""
+"""`posbias explore`: an interactive page on which the parts of an architecture are chosen and the curve moves."""
 
 import logging
 from pathlib import Path
@@ -10,7 +10,7 @@ from posbias.cli import options as shared
 from posbias.cli.architectures import architecture_from
 from posbias.cli.output import answer_with
 from posbias.core.arguments import shortened
-from posbias.core.errors import InputFileError, InvalidValueError, OtherKindError
+from posbias.core.errors import InputFileError, InvalidValueError, OtherKindError, PosbiasError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 SMALL = 300_000
 """Bytes of a page up to which nothing is said of its size."""
+Begin = tuple[Any, int | None, dict[str, Any] | None]
+"""The architecture that a page begins from, its length, and a measured curve, as far as there are any."""
 
 
 @shared.options
@@ -41,93 +43,91 @@ class Options:
 
 
 def explore(given: str | None = None, *, options: Options = Options()) -> None:
-    """Write a page on which depth, mask, encoding and λ are turned and the curve moves, and open it.
+    """Open an interactive page with sliders for depth, mask, encoding and λ.
 
     Parameters
     ----------
     given
-        What to begin from: an architecture (a file or a name, as for `posbias predict`), a measurement (its
-        .nc, or the JSON of `posbias measure --json`) or a retrieval (its file or folder), whose curve is drawn
-        beneath the prediction.
+        What to begin from: an architecture (a file or a name, as for `posbias predict`, or the JSON that it
+        writes), a measurement (its .nc, or the JSON of `posbias measure --json`) or a retrieval (its file or
+        folder), whose curve is drawn beneath the prediction.
     """
     from posbias.core.files import write_text
     from posbias.reports.answers.predictions import Explore
     from posbias.reports.explore.page import page
 
     if options.out.suffix not in (".html", ".htm"):
-        raise InvalidValueError(f"out: {shortened(str(options.out))} given, a file that ends in .html needed")
+        raise shared.wrong("out", "a file that ends in .html", str(options.out))
     shared.check_targets(options.out, None, given)
     architecture, tokens, curve = _begin(given)
+    tokens = tokens if options.tokens is None else options.tokens
     name = "" if given is None else Path(given).name
-    written = write_text(
-        options.out,
-        page(
-            architecture, tokens if options.tokens is None else options.tokens, name, [curve] if curve else []
-        ),
-    )
+    written = write_text(options.out, page(architecture, tokens, name, [curve] if curve else []))
     opened = False
     if not options.no_open:
         import webbrowser
 
         opened = webbrowser.open(written.absolute().as_uri())
-    answer = Explore.of(page=written, opened=opened, begins_from=given)
-    line = f"page: {written}" + (
-        "" if opened or options.no_open else " (no browser was found; open it in one)"
+    line = f"page: {written}" + " (no browser was found; open it in one)" * (
+        not opened and not options.no_open
     )
-    size = written.stat().st_size
-    if size > SMALL:
+    if (size := written.stat().st_size) > SMALL:
         line += f"; {size / 1000:,.0f} kB, since each of its heads has a table of its own"
+    answer = Explore.of(page=written, opened=opened, begins_from=given)
     answer_with(answer, lambda: [line], options.json)
 
 
-def _begin(given: str | None) -> tuple[Any, int | None, dict[str, Any] | None]:
-    """The architecture to begin from, its length, and the curve that was measured, as far as there are any."""
+def write_measured(found: "xr.Dataset", file: Path, out: Path) -> Path | None:
+    """The page that begins from a measurement, whose file is `file`; None for one that the page cannot show."""
+    from posbias.core.files import write_text
+    from posbias.reports.explore.page import page
+
+    architecture, tokens, curve = _of_measurement(found, file)
+    try:
+        html = page(architecture, tokens, file.name, [curve] if curve else [])
+    except InvalidValueError as error:
+        log.info("no interactive page: %s", error)
+        return None
+    return write_text(out, html)
+
+
+def _begin(given: str | None) -> Begin:
     if given is None:
         return None, None, None
-    path = Path(given)
-    if (retrieval := _retrieval_in(path)) is not None:
-        return _of_retrieval(retrieval)
-    if path.suffix == ".nc":
-        from posbias.profiles.measurements import RETRIEVAL, load_measurement
+    from posbias.core.input_files import read_mapping
+    from posbias.imports import asked
+    from posbias.profiles.measurements import RETRIEVAL, load_measurement
 
+    path = Path(given)
+    if path.is_dir() and not (path / "config.json").exists():
+        if (held := asked.file_in(path)) is None:
+            raise InputFileError(
+                f"{path}: expected config.json, retrieval.nc or retrieval.json in it, got none"
+            )
+        return _of_retrieval(held)
+    if path.suffix == ".nc":
         try:
-            return _of_dataset(load_measurement(path, needs=("influence", "mixing")), path)
+            return _of_measurement(load_measurement(path, needs=("influence", "mixing")), path)
         except OtherKindError as error:
             if error.held != RETRIEVAL:
                 raise
             return _of_retrieval(path)
-    if path.suffix == ".json" and path.is_file() and (told := _measure_answer(path)):
-        mass, mixing, about = told["influence"], told["mixing"], {"model": told["model"]}
-    else:
-        return *architecture_from(given), None
-    return _of_curve(path, mass, mixing, about)
+    answer = read_mapping(path) if path.suffix == ".json" and path.is_file() else {}
+    if asked.is_asked(answer):
+        return _of_retrieval(path)
+    if str(answer.get("schema")).startswith("measure/"):
+        mass, mixing = (_shares(path, answer, name) for name in ("influence", "mixing"))
+        return _of_curve(path, mass, mixing, answer)
+    return *architecture_from(given), None
 
 
-def _retrieval_in(path: Path) -> Path | None:
-    """The file of a retrieval that a path is or holds. Raises `InputFileError` for a folder of nothing to show."""
-    from posbias.core.input_files import read_mapping
-    from posbias.imports import asked
-
-    if path.is_dir() and not (path / "config.json").exists():
-        if (held := asked.file_in(path)) is None:
-            raise InputFileError(
-                f"{path}: a folder with neither config.json nor retrieval.nc nor retrieval.json given; an "
-                "architecture (file, folder or name), a measurement or a retrieval needed"
-            )
-        return held
-    if path.suffix == ".json" and path.is_file() and asked.is_asked(read_mapping(path)):
-        return path
-    return None
-
-
-def _of_retrieval(path: Path) -> tuple[Any, None, dict[str, Any]]:
+def _of_retrieval(path: Path) -> Begin:
     """The architecture of a model that was asked, where its name is known, and accuracy by place as shares."""
-    from posbias.core.errors import PosbiasError
     from posbias.imports import read
 
     profile = read(path)
     if not profile.mass.any():
-        raise InputFileError(f"{path}: accuracy 0 at every place given, one above 0 needed to be drawn")
+        raise InputFileError(f"{path}: expected an accuracy above 0 somewhere, got 0 at every place")
     shares = (profile.mass / profile.mass.sum()).tolist()
     title = f"{profile.name}: {profile.measures} by place, as shares"
     curve = {"key": "yours", "title": title, "mass": shares, "about": path.name, "unit": "place"}
@@ -137,76 +137,45 @@ def _of_retrieval(path: Path) -> tuple[Any, None, dict[str, Any]]:
         return None, None, curve
 
 
-def write_beside(found: "xr.Dataset", file: Path, out: Path) -> Path | None:
-    """The page that begins from a measurement, whose file is `file`; None for one that the page cannot show."""
-    from posbias.core.files import write_text
-    from posbias.reports.explore.page import page
-
-    architecture, tokens, curve = _of_dataset(found, file)
-    try:
-        html = page(architecture, tokens, file.name, [curve])
-    except InvalidValueError as error:
-        log.info("no page to turn it on: %s", error)
-        return None
-    return write_text(out, html)
-
-
-def _of_dataset(found: "xr.Dataset", file: Path) -> tuple[Any, int, dict[str, Any]]:
-    """What `_begin` finds in a measurement."""
+def _of_measurement(found: "xr.Dataset", file: Path) -> Begin:
     from posbias.comparison.predictors import measured_mixing
     from posbias.profiles.influence import measured_influence
 
-    mass, mixing = measured_influence(found).mass.tolist(), measured_mixing(found).tolist()
     about = {name: found.attrs[name] for name in ("model", "positional", "heads") if name in found.attrs}
-    return _of_curve(file, mass, mixing, about)
+    return _of_curve(file, measured_influence(found).mass.tolist(), measured_mixing(found).tolist(), about)
 
 
-def _of_curve(
-    file: Path, mass: list[float], mixing: list[float], about: dict[str, Any]
-) -> tuple[Any, int, dict[str, Any]]:
-    """The architecture of a measured model, the length, and the curve."""
-    model = str(about.get("model", file.stem))
-    curve = {"key": "yours", "title": f"{model}: {file.name}", "mass": mass, "about": file.name}
-    return _of_measurement(model, mixing, about, len(mass)), len(mass), curve
+def _shares(path: Path, answer: dict[str, Any], name: str) -> list[float]:
+    """Numbers of an answer of `posbias measure`. Raises `InputFileError` for what are none."""
+    numbers = answer.get(name)
+    if (
+        isinstance(numbers, list)
+        and numbers
+        and all(type(one) in (int, float) and one >= 0 for one in numbers)
+    ):
+        return numbers
+    raise InputFileError(f"{path}: {name}: expected a list of shares, got {shortened(numbers)}")
 
 
-def _measure_answer(path: Path) -> dict[str, Any] | None:
-    """What `posbias measure --json` printed; None of another file. Raises `InputFileError` for a broken one."""
-    from posbias.core.input_files import read_mapping
-
-    told = read_mapping(path)
-    if not str(told.get("schema", "")).startswith("measure/"):
-        return None
-    for name, most in (("influence", float("inf")), ("mixing", 1.0)):
-        numbers = told.get(name)
-        right = isinstance(numbers, list) and numbers and all(
-            isinstance(one, int | float) and not isinstance(one, bool) and 0 <= one <= most for one in numbers
-        )  # fmt: skip
-        if not right:
-            raise InputFileError(f"{path}: {name}: {shortened(numbers)} given, a list of shares needed")
-    return told | {"model": str(told.get("model", path.stem))}
-
-
-def _of_measurement(model: str, mixing: list[float], about: dict[str, Any], tokens: int) -> Any:
-    """The architecture of a measured model with the λ that was measured, by its name where that is known.
+def _of_curve(file: Path, mass: list[float], mixing: list[float], about: dict[str, Any]) -> Begin:
+    """A measured model's curve, and its architecture by its name with the λ that was measured.
 
     Of another model depth and λ are known, and the rest is said to need measurement.
     """
     from dataclasses import replace
 
-    from posbias.core.errors import PosbiasError
     from posbias.theory.architecture import Architecture, Layer
     from posbias.theory.mixing import MeasuredMixing
     from posbias.theory.positional import NeedsMeasurement, NoPE
 
-    measured = MeasuredMixing(tuple(mixing), tokens=tokens, source=model)
+    model = str(about.get("model", file.stem))
+    curve = {"key": "yours", "title": f"{model}: {file.name}", "mass": mass, "about": file.name}
+    measured = MeasuredMixing(tuple(mixing), tokens=len(mass), source=model)
     try:
-        known = architecture_from(model)[0]
-        return replace(known, mixing=measured)
+        architecture = replace(architecture_from(model)[0], mixing=measured)
     except PosbiasError:
         positional = str(about.get("positional", "")) or "its encoding"
-        layer = Layer(
-            heads=int(about.get("heads", 1)),
-            positional=NoPE() if positional == "none" else NeedsMeasurement(positional),
-        )
-        return Architecture(len(mixing), (layer,), measured, model)
+        encoding = NoPE() if positional == "none" else NeedsMeasurement(positional)
+        layer = Layer(heads=int(about.get("heads", 1)), positional=encoding)
+        architecture = Architecture(len(mixing), (layer,), measured, model)
+    return architecture, len(mass), curve

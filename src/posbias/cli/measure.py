@@ -6,11 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from posbias.cli import options as shared
-from posbias.cli.jobs import JobFiles, computed_once
-from posbias.cli.output import answer_with
+from posbias.cli.output import JobFiles, answer_with, computed_once
 from posbias.cli.terminal import describe
-from posbias.core.arguments import shortened
-from posbias.core.errors import InvalidValueError
 from posbias.core.files import need_writable
 
 if TYPE_CHECKING:
@@ -23,7 +20,7 @@ Job = dict[str, Any]
 
 
 class How(Protocol):
-    """Options of a command that measures, beside what is measured."""
+    """Options of a command that measures, apart from what is measured."""
 
     @property
     def loading(self) -> shared.Loading: ...
@@ -46,8 +43,8 @@ class Options:
     prompting
         What the prompts are.
     influences
-        Gradients beside that of the predicted token's probability, with commas: logit, log_probability, target,
-        input (gradient times input), outputs (mean over the predictions at all positions; a pass for each).
+        Gradients in addition to that of the predicted token's probability, with commas: logit, log_probability,
+        target, input (gradient times input), outputs (mean over predictions at all positions; a pass for each).
     target
         The token whose probability the influence "target" is about, as text.
     rollouts
@@ -83,18 +80,14 @@ class Options:
     @property
     def job(self) -> Job:
         """The same as arguments of `measure`, without the target. Raises `InvalidValueError`."""
-        if self.target is None and "target" in self.influences:
-            raise InvalidValueError("target: none given, --target TEXT needed with the influence 'target'")
-        if self.target is not None and "target" not in self.influences:
-            raise InvalidValueError(
-                f"target: {shortened(self.target)} given, --influences target needed with it"
-            )
+        if (self.target is None) == ("target" in self.influences):
+            raise shared.wrong("target", "--target TEXT with --influences target alone", self.target)
         own = ("tokens", "prompts", "seed", "influences", "rollouts", "dense_logits", "head_kernels")
         return {name: getattr(self, name) for name in own} | self.prompting.as_job()
 
 
 def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Options()) -> None:
-    """Measure a real model: mixing, logits, attention, sinks and gradient influence, into one NetCDF file.
+    """Measure mixing, logits, attention, sinks and gradient influence of a real model, into one NetCDF file.
 
     An interrupted measurement goes on from its finished prompts when the same command is given again. Started by
     `torchrun --nproc-per-node N -m posbias measure …`, N processes share the prompts.
@@ -102,7 +95,7 @@ def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Op
     from posbias.reports.answers.measurements import Measure, MeasureCost
 
     if options.out is not None and options.out.suffix != ".nc":
-        raise InvalidValueError(f"out: {shortened(str(options.out))} given, a name ending in .nc needed")
+        raise shared.wrong("out", "a name ending in .nc", str(options.out))
     job = options.job
     if options.dry_run:
         cost = _cost(model, options.loading, job, options.target)
@@ -133,13 +126,9 @@ def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Op
     )
     bos = f"prompts begin with {answer.bos}" if answer.bos else "prompts begin without a BOS token"
     bos += ", as the tokenizer writes them" if options.prompting.bos is None else ""
-    both_ways = ["an encoder: influence on the output at the last position, which sees all"]
-    lines = [
-        *describe(profile),
-        *both_ways * ("encoder" in measurement.attrs),
-        bos,
-        f"measurement: {written}",
-    ]
+    lines = [*describe(profile), bos, f"measurement: {written}"]
+    if "encoder" in measurement.attrs:
+        lines.insert(-2, "an encoder: influence on the output at the last position, which sees all")
     answer_with(answer, lambda: lines, options.json)
 
 
@@ -152,7 +141,7 @@ def results_of(model: str, prompting: shared.Prompting, job: Job) -> Path:
 def measured(
     model: str, place: Path, options: How, job: Job, target: str | None = None
 ) -> "tuple[xr.Dataset, Path] | None":
-    """Measure, or take what is there, and return it with its file.
+    """Measure, or take an existing measurement, and return it with its file.
 
     `place` is the .nc file to write, or the folder to write it in. A finished measurement of the same job is
     used as it is; one of another job stays, and the new one is written beside it (as with `rerun`). What an
@@ -191,7 +180,8 @@ def _check(model: str, job: Job) -> None:
     """Raise for what is wrong whatever the model, the text among it."""
     from posbias.measurement import Request
 
-    shared.need_model(model)
+    if not model:
+        raise shared.wrong("model", "a name, a model folder, a .gguf file or a hub id", model)
     unknown_yet = 0 if "target" in job.get("influences", ()) else None
     _ = Request(**job, target=unknown_yet).source
 
@@ -202,7 +192,5 @@ def _with_target(job: Job, loaded: "LoadedModel", target: str | None) -> Job:
         return job
     ids = loaded.tokenizer(target, add_special_tokens=False)["input_ids"]
     if len(ids) != 1:
-        raise InvalidValueError(
-            f"target: {shortened(target)} given, which is {len(ids)} tokens of this model; text that is one needed"
-        )
+        raise shared.wrong("target", f"text that is one token of this model, not {len(ids)}", target)
     return job | {"target": int(ids[0])}

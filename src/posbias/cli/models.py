@@ -7,7 +7,7 @@ from cyclopts import App
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with
-from posbias.core.errors import InvalidValueError, ModelError
+from posbias.core.errors import ModelError
 from posbias.core.text_tables import table
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ def available(*, fetch: str | None = None, rerun: shared.Rerun = False, json: sh
     from posbias.reports.answers.measurements import Models, ModelsFetch
 
     if rerun and fetch is None:
-        raise InvalidValueError("rerun: given alone, --fetch MODEL needed with it")
+        raise shared.wrong("rerun", "--fetch MODEL with it", None)
     if fetch is not None:
         folder = measuring.fetch(fetch, again=rerun)
         answer_with(ModelsFetch.of(model=fetch, folder=folder), lambda: [f"{fetch}: {folder}"], json)
@@ -63,44 +63,34 @@ def families(*, check: shared.Flag = False, json: shared.Json = False) -> None:
         for row in rows:
             log.info("checking %s", row["model_type"])
             row["checks"] = list(prove_family(row["model_type"]))
-            # what is so now
-            row["checked"] = all(found["passed"] for found in row["checks"])
+            row["checked"] = all(found["passed"] for found in row["checks"])  # now, whatever its row says
     # families of other packages have to pass the check each time, whatever their rows say
     brought = {name: package for name, package in plugins.names().items() if name not in FAMILIES}
-    answer = ModelsFamilies.of(families=rows, brought=brought)
-    told = [f"{name}: brought by {package}" for name, package in sorted(brought.items())]
-    answer_with(answer, lambda: _family_table(rows, check) + told, json)
-    failed = [row["model_type"] for row in rows if not row["checked"]]
-    if failed:
-        raise ModelError(
-            f"model: the check failed for {', '.join(failed)}; the table is not to be trusted there"
-        )
+    head = ["family", "positions", "attention", "also", *["largest deviation"] * check]
+    lines = table(head, [_row(row) for row in rows])
+    lines += [f"{name}: brought by {package}" for name, package in sorted(brought.items())]
+    answer_with(ModelsFamilies.of(families=rows, brought=brought), lambda: lines, json)
+    if failed := [row["model_type"] for row in rows if not row["checked"]]:
+        raise ModelError(f"model: the check failed for {', '.join(failed)}; the table is wrong there")
 
 
-def _family_table(rows: list[dict[str, Any]], check: bool) -> list[str]:
-    head = ["family", "positions", "attention", "also"]
-    lines = [[row["model_type"], row["positional"], " ".join(row["attentions"]), _also(row)] for row in rows]
-    if check:
-        head.append("largest deviation")
-        for line, row in zip(lines, rows, strict=True):
-            line.append(_deviation(row["checks"]))
-    return table(head, lines)
-
-
-def _also(row: dict[str, Any]) -> str:
+def _row(row: dict[str, Any]) -> list[str]:
+    """A family as a line of the table, with how far the capture was off where that was checked."""
     words = {
         "parallel": "parallel blocks",
         "window": "windows",
         "sinks": "learned sinks",
         "soft_cap": "soft cap",
     }
-    said = [word for key, word in words.items() if row[key]] + ([] if row["causal"] else ["not causal"])
-    return ", ".join([*said, *row["defects"]])
-
-
-def _deviation(checks: list[dict[str, Any]]) -> str:
-    wrong = [found["error"] for found in checks if not found["passed"]]
-    if wrong:
-        return f"FAILED: {wrong[0]}"
+    also = [word for key, word in words.items() if row[key]] + ["not causal"] * (not row["causal"])
+    cells = [
+        row["model_type"],
+        row["positional"],
+        " ".join(row["attentions"]),
+        ", ".join(also + row["defects"]),
+    ]
+    checks = row.get("checks", [])
+    wrong = [f"FAILED: {found['error']}" for found in checks if not found["passed"]]
     keys = ("max_deviation", "mixed_deviation", "rotation_deviation")
-    return f"{max(found[key] for found in checks for key in keys):.1e}"
+    off = [found[key] for found in checks for key in keys if found["passed"]]
+    return cells + (wrong[:1] or ([f"{max(off):.1e}"] if off else []))

@@ -1,7 +1,7 @@
 """Options that several commands share, each declared once; a command composes them in a dataclass of its own."""
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, dataclass_transform
@@ -28,6 +28,11 @@ def options(fields: type[T]) -> type[T]:
     return Parameter(name="*")(dataclass(frozen=True)(fields))
 
 
+def wrong(name: str, expected: str, got: object) -> InvalidValueError:
+    """The error of an option, to be raised: its name, what was expected, and what it got."""
+    return InvalidValueError(f"{name}: expected {expected}, got {shortened(got)}")
+
+
 def check_targets(out: Path | None, plot: Path | None, *inputs: str | Path | None) -> None:
     """Say what is known to be wrong with the files to be written before anything is computed.
 
@@ -43,7 +48,7 @@ def check_targets(out: Path | None, plot: Path | None, *inputs: str | Path | Non
     for name, target in (("out", out), ("plot", plot)):
         if target is not None:
             if (what := taken.get(os.path.realpath(target))) is not None:
-                raise InvalidValueError(f"{name}: {str(target)!r} given, which is {what} too; another needed")
+                raise wrong(name, f"a file that is not {what} too", str(target))
             taken[os.path.realpath(target)] = "written"
             need_writable(target)
 
@@ -51,170 +56,100 @@ def check_targets(out: Path | None, plot: Path | None, *inputs: str | Path | Non
 # ── what is typed ──
 
 
-def _whole(type_: Any, tokens: Any) -> int:
+def _integer(type_: Any, tokens: Any, *words: str) -> int:
     """An integer as it was typed, in powers of ten or with k and M: 1e6, 8k; 2.5 is not rounded."""
-    return _integer(tokens[0].value)
-
-
-def _many(type_: Any, tokens: Any) -> int:
-    """The same of a number that is large as a rule."""
-    return _integer(tokens[0].value, " such as 250000 or 1e7")
-
-
-def _integer(word: str, example: str = "") -> int:
+    word = tokens[0].value
     if (number := typed_integer(word)) is None:
-        below = " below 2**63" if word.removeprefix("-").isdecimal() else ""
-        raise ValueError(f"{shortened(word)} given, an integer{below}{example} needed")
+        what = ", ".join((*words, "an integer such as 250000, 1e7 or 8k"))
+        raise ValueError(f"expected {what}, got {shortened(word)}")
     return number
 
 
-def _length(type_: Any, tokens: Any) -> int | str:
-    return "all" if tokens[0].value == "all" else _whole(type_, tokens)
+def _integer_or(*words: str) -> Any:
+    """A converter that takes some words as they are, and else an integer."""
+
+    def convert(type_: Any, tokens: Any) -> str | int:
+        return tokens[0].value if tokens[0].value in words else _integer(type_, tokens, *words)
+
+    return Parameter(converter=convert, n_tokens=1, metavar="|".join((*words, "NUMBER")), show_choices=False)
+
+
+def _listed(one: Callable[[str], Any], what: str) -> Any:
+    """A converter of values with commas between them, one at least."""
+
+    def convert(type_: Any, tokens: Any) -> tuple[Any, ...]:
+        words = [word.strip() for word in tokens[0].value.split(",") if word.strip()]
+        try:
+            values = tuple(map(one, words))
+        except ValueError:
+            values = (None,)
+        if len(tokens) > 1 or not values or None in values:
+            given = shortened(" ".join(token.value for token in tokens))
+            name = f"{tokens[0].keyword}: " * (len(tokens) > 1)
+            raise ValueError(f"{name}expected {what}, or several with commas, got {given}")
+        return values
+
+    return Parameter(converter=convert, n_tokens=1, negative="", show_default=False)
 
 
 def column_names(words: Sequence[str] | None) -> dict[str, str]:
     """Words NAME=COLUMN as a mapping. Raises `InvalidValueError`."""
-    if wrong := [word for word in words or () if "=" not in word]:
-        raise InvalidValueError(f"columns: expected NAME=COLUMN, got {shortened(wrong[0])}")
-    found = dict(word.split("=", 1) for word in words or ())
-    if len(found) < len(words or ()):
-        raise InvalidValueError(f"columns: expected each name once, got {shortened(' '.join(words or ()))}")
-    return found
-
-
-def _effort(type_: Any, tokens: Any) -> str | int:
-    """quick, full or a large integer."""
-    word = tokens[0].value
-    if word in ("quick", "full"):
-        return word
-    try:
-        return _many(type_, tokens)
-    except ValueError as error:
-        raise ValueError(str(error).replace("given, ", "given, quick, full or ")) from None
-
-
-def _words(type_: Any, tokens: Any) -> tuple[str, ...]:
-    """Words with commas between them, one at least."""
-    if len(tokens) > 1:
-        times = f"given {len(tokens)} times, once needed, with commas between several"
-        raise ValueError(f"{tokens[0].keyword}: {times}")
-    words = tuple(word.strip() for word in tokens[0].value.split(",") if word.strip())
-    if not words:
-        raise ValueError(f"{tokens[0].value!r} given, one needed, or several with commas")
-    return words
-
-
-def _lengths(type_: Any, tokens: Any) -> tuple[int, ...]:
-    """Lengths as they were typed, with commas between them."""
-    words = _words(type_, tokens)
-    lengths = tuple(number for word in words if (number := typed_integer(word)) is not None)
-    if len(lengths) < len(words):
-        several = ", or several with commas" if len(words) > 1 else ""
-        raise ValueError(f"{tokens[0].value!r} given, an integer needed{several}")
-    return lengths
-
-
-def _numbers(type_: Any, tokens: Any) -> tuple[float, ...]:
-    """Numbers with commas between them."""
-    words = _words(type_, tokens)
-    try:
-        return tuple(map(float, words))
-    except ValueError:
-        raise ValueError(f"{tokens[0].value!r} given, numbers with commas needed") from None
+    pairs = [word.split("=", 1) for word in words or ()]
+    if any(len(pair) < 2 for pair in pairs) or len({name for name, *_ in pairs}) < len(pairs):
+        raise wrong("columns", "NAME=COLUMN, each name once", " ".join(words or ()))
+    return {pair[0]: pair[1] for pair in pairs}
 
 
 Flag = Annotated[bool, Parameter(negative="")]
-Whole = Annotated[int, Parameter(converter=_whole, n_tokens=1)]
-Many = Annotated[int, Parameter(converter=_many, n_tokens=1)]
-Lengths = Annotated[
-    tuple[int, ...], Parameter(converter=_lengths, n_tokens=1, negative="", show_default=False)
-]
-Numbers = Annotated[
-    tuple[float, ...], Parameter(converter=_numbers, n_tokens=1, negative="", show_default=False)
-]
-Names = Annotated[tuple[str, ...], Parameter(converter=_words, n_tokens=1, negative="", show_default=False)]
+Whole = Annotated[int, Parameter(converter=_integer, n_tokens=1)]
+Lengths = Annotated[tuple[int, ...], _listed(typed_integer, "an integer")]
+Numbers = Annotated[tuple[float, ...], _listed(float, "a number")]
+Names = Annotated[tuple[str, ...], _listed(str, "a name")]
+Words = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
+Plot = Annotated[Path | None, Parameter(name="--plot")]
 
 
-# ── what is asked in the same words everywhere ──
+# ── options that mean the same everywhere ──
 
 Out = Annotated[Path, Parameter(name=["--out", "-o"])]
 Results = Annotated[Out, Parameter(help="The folder of results.")]
 Json = Annotated[Flag, Parameter(name="--json", help="Print JSON on stdout.")]
-Rerun = Annotated[Flag, Parameter(help="Compute even what is there; new files are written beside it.")]
-Seed = Annotated[Whole, Parameter(help="Seed of what is drawn.")]
+Rerun = Annotated[
+    Flag, Parameter(help="Recompute existing results; new files are written next to the old ones.")
+]
+Seed = Annotated[Whole, Parameter(help="Seed of the random numbers.")]
 Threads = Annotated[
     Whole | None, Parameter(help="Cores to use; the result is the same for any number. Default: all.")
 ]
 TorchThreads = Annotated[
     Whole | None, Parameter(name="--threads", help="Threads of torch. Default: the cores but one.")
 ]
-TrainingThreads = Annotated[
-    Whole | None,
-    Parameter(
-        name="--threads",
-        help="Cores to use: cells train side by side, one on each (default: all); a single cell has so many "
-        "threads (default: 1).",
-    ),
-]
+_CELLS = (
+    "Cores to use: cells train one on each (default: all), a single cell with so many threads (default: 1)."
+)
+TrainingThreads = Annotated[Whole | None, Parameter(name="--threads", help=_CELLS)]
 Workers = Annotated[
     Whole | None, Parameter(help="Processes of one thread that share the work. Default: the cores.")
 ]
-Ray = Annotated[
-    str | None,
-    Parameter(
-        help="Share the work out on a Ray cluster instead: auto (the one that is running, else one here), "
-        "HOST:PORT, ray://HOST:PORT or local. Needs posbias[cluster]."
-    ),
-]
+_RAY = """Share the work on a Ray cluster instead: auto (the one that is running, else one here), HOST:PORT,
+ray://HOST:PORT or local. Needs posbias[cluster]."""
+Ray = Annotated[str | None, Parameter(help=_RAY)]
 NoTests = Annotated[
-    Flag,
-    Parameter(help="Train and keep the weights; the same command without it tests them later."),
+    Flag, Parameter(help="Train and keep the weights; the same command without it tests them later.")
 ]
-GpusPerCell = Annotated[
-    float,
-    Parameter(
-        help="With --ray and --device cuda, the GPUs for each cell; 0.25 trains four side by side on one."
-    ),
-]
+_GPUS = "With --ray and --device cuda, the GPUs for each cell; 0.25 trains four side by side on one."
+GpusPerCell = Annotated[float, Parameter(help=_GPUS)]
 Device = Annotated[str, Parameter(help="Where to compute: cpu, cuda, cuda:1 or mps.")]
-Effort = Annotated[
-    Literal["quick", "full"] | int,
-    Parameter(converter=_effort, n_tokens=1, metavar="quick|full|NUMBER", show_choices=False),
-]
-ContextLength = Annotated[
-    int | Literal["all"] | None,
-    Parameter(
-        converter=_length,
-        n_tokens=1,
-        help="Of results at several context lengths take this one, or all: their mean.",
-    ),
-]
-Columns = Annotated[
-    list[str] | None,
-    Parameter(
-        consume_multiple=True,
-        negative="",
-        help="What columns of a table are: place=COLUMN score=COLUMN (also total, trial, length, model, scale).",
-    ),
-]
+Effort = Annotated[Literal["quick", "full"] | int, _integer_or("quick", "full")]
+_CONTEXT = "Of results at several context lengths take this one, or all: their mean."
+ContextLength = Annotated[int | Literal["all"] | None, _integer_or("all"), Parameter(help=_CONTEXT)]
+_COLUMNS = "What columns of a table are: place=COLUMN score=COLUMN (also total, trial, length, model, scale)."
+Columns = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="", help=_COLUMNS)]
 Networks = Annotated[Whole | None, Parameter(help="Networks of each cell, with seeds from 0 on.")]
-Model = Annotated[
-    str,
-    Parameter(
-        help="A name that `posbias models` lists, a model folder, a .gguf file, or the id of a model on a hub."
-    ),
-]
-StudyName = Annotated[str, Parameter(help="The study's file (TOML, YAML or JSON).")]
-StudyOut = Annotated[
-    Out | None,
-    Parameter(help="The folder of results. Default: results/studies/NAME, after the file."),
-]
-Configs = Annotated[
-    Path | None,
-    Parameter(
-        help="A folder of the rollout files of the authors of herasimchyk2026, for the paper's own models."
-    ),
-]
+_MODEL = "A name that `posbias models` lists, a model folder, a .gguf file, or the id of a model on a hub."
+Model = Annotated[str, Parameter(help=_MODEL)]
+_CONFIGS = "A folder of the rollout files of the authors of herasimchyk2026, for the paper's own models."
+Configs = Annotated[Path | None, Parameter(help=_CONFIGS)]
 
 
 def amount(effort: str | int, named: Mapping[str, int]) -> int:
@@ -231,38 +166,26 @@ def check_threads(count: int | None) -> None:
         counted("threads", count)
 
 
-def engine(workers: int | None, ray: str | None = None) -> "Engine | None":
-    """The engine asked for; None where neither is, for what each part takes by itself. Raises as `engine_of`."""
+def engine(workers: int | None, ray: str | None = None, threads: int | None = None) -> "Engine | None":
+    """The engine of some workers or a cluster; None for what each part takes by itself.
+
+    Raises as `engine_of`, and `InvalidValueError` for a cluster together with threads.
+    """
     from posbias.core.cluster import engine_of
 
+    if ray is not None and threads is not None:
+        raise wrong("threads", "none together with --ray", threads)
     return None if workers is None and ray is None else engine_of(workers, ray)
 
 
-def cluster(ray: str | None, threads: int | None) -> "Engine | None":
-    """The cluster at an address, None without one. Raises `InvalidValueError` for threads beside it."""
-    if ray is not None and threads is not None:
-        raise InvalidValueError(f"threads: {threads} given together with --ray, one of the two needed")
-    return engine(None, ray)
-
-
-def refuse_beside_file(options: Any, kept: Collection[str], finished: str) -> None:
+def refuse_with_file(options: Any, kept: Collection[str], finished: str) -> None:
     """Raise `InvalidValueError` for an option that a finished file has decided; those in `kept` still count."""
     default = type(options)()
     for name, given in vars(options).items():
-        if name in kept:
-            continue
-        if is_dataclass(given):
-            refuse_beside_file(given, (), finished)
-        elif given != getattr(default, name):
-            raise InvalidValueError(
-                f"{name}: given with a finished {finished}, which it cannot change; a model needed"
-            )
-
-
-def need_model(model: str) -> None:
-    """Raise `InvalidValueError` for an empty name."""
-    if not model:
-        raise InvalidValueError("model: '' given, a name, a model folder, a .gguf file or a hub id needed")
+        if name not in kept and is_dataclass(given):
+            refuse_with_file(given, (), finished)
+        elif name not in kept and given != getattr(default, name):
+            raise wrong(name, f"none with a finished {finished}", given)
 
 
 # ── how a model is loaded, what its prompts are ──
@@ -327,7 +250,7 @@ class Prompting:
         Begin every prompt with the BOS token (an encoder's [CLS]), or not. Default: as the model's tokenizer does.
     """
 
-    text: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
+    text: Words = ()
     documents: Flag = False
     minimum_tokens: Whole | None = None
     shuffle_tokens: Flag = False

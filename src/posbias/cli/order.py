@@ -1,4 +1,4 @@
-"""`posbias order`: documents in the order that a profile calls best, if that is told to help."""
+"""`posbias order`: documents in the order that a profile calls best, where that is shown to help."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -29,7 +29,7 @@ def order(
     out: shared.Out | None = None,
     json: shared.Json = False,
 ) -> None:
-    """Order documents for a prompt: what is gained over the usual orders, and whether that is told at all.
+    """Order documents for a prompt, with the expected gain over standard orders and whether it is significant.
 
     Parameters
     ----------
@@ -65,12 +65,7 @@ def order(
     found = ordered(len(given.scores), given.scores, given.lengths, profile=worth, **around)
     if out is not None:
         write_text(out, given.text(found.recommended))
-    answer = Order.of(
-        found,
-        instead=found.instead and found.instead[0],
-        lengths_in=given.unit,
-        scores=given.note,
-        read_as=read_as({"profile": worth}),
-    )
-    notes = [_LENGTHS[given.unit], given.note]
-    answer_with(answer, lambda: [*str(found).split("\n"), *filter(None, notes)], json)
+    about = {"lengths_in": given.unit, "scores": given.note, "read_as": read_as({"profile": worth})}
+    answer = Order.of(found, instead=found.instead and found.instead[0], **about)
+    notes = filter(None, [_LENGTHS[given.unit], given.note])
+    answer_with(answer, lambda: [*str(found).split("\n"), *notes], json)

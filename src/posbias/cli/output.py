@@ -1,24 +1,34 @@
-"""What commands print: the answer on stdout, words and progress on stderr."""
+"""What commands print (the answer on stdout, progress on stderr), and jobs whose finished work is kept."""
 
+import itertools
 import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posbias.core.errors import InvalidValueError
 from posbias.core.events import Event, OnEvent
+from posbias.core.files import clear_leftovers
+from posbias.core.interruption import Pace
 from posbias.core.logs import one_line
 from posbias.core.text_tables import fitted
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from posbias.core.answers import Answer
+    from posbias.measurement.sharing import Group
     from posbias.profiles.profile import Profile
 
 log = logging.getLogger(__name__)
 COMPILING = "loading compiled code (compiled on first use, which takes some seconds)"
+DELAY = 0.5
+"""Seconds before a bar is drawn: what is done at once needs none."""
 _BARS: ContextVar[bool] = ContextVar("bars", default=True)
 
 
@@ -34,22 +44,21 @@ def answer_with(
     data = answer.as_json() if json or out is not None else {}
     if out is not None:
         save_json(data, out)
-    sys.stdout.write(
-        (dump_json(data) if json else "\n".join(fitted([_plain(line) for line in lines()]))) + "\n"
-    )
+    text = dump_json(data) if json else "\n".join(fitted([_printable(line) for line in lines()]))
+    sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+def _printable(text: str) -> str:
+    """A line, or several, with nothing in it that a terminal would obey but the ends of lines."""
+    return (
+        "\n".join(one_line(part, None) for part in text.split("\n")) if "\n" in text else one_line(text, None)
+    )
 
 
 def read_as(profiles: "Mapping[str, Profile]") -> dict[str, str]:
     """The key `read_as` of an answer: what files made elsewhere were taken for, by argument."""
     return {name: str(one.attrs["read_as"]) for name, one in profiles.items() if "read_as" in one.attrs}
-
-
-def _plain(text: str) -> str:
-    """A line, or several, with nothing in it that a terminal would obey but the ends of lines."""
-    return (
-        "\n".join(one_line(part, None) for part in text.split("\n")) if "\n" in text else one_line(text, None)
-    )
 
 
 @contextmanager
@@ -62,41 +71,29 @@ def without_bars(quiet: bool = True) -> Iterator[None]:
         _BARS.reset(token)
 
 
-DELAY = 0.5
-"""Seconds before a bar is drawn: what is done at once needs none."""
-
-
 @contextmanager
 def progress(waiting: str | None = None) -> Iterator[OnEvent]:
     """A bar on stderr for each unit, with rate and remaining time; one that is full goes, and may come again.
 
-    A bar begins where its first event is: what was done before counts for no rate. A full one told twice is shown
-    once.
-    The line `waiting` is said if the first event takes more than two seconds to come.
+    A bar begins where its first event is: what was done before counts for no rate. A full one is shown once. The
+    line `waiting` is said if the first event takes more than two seconds to come.
     """
     from tqdm import tqdm
 
     bars: dict[str, Any] = {}
     full: dict[str, Event] = {}
-    with ExitStack() as patience:
+    with ExitStack() as stack:
         if waiting is not None:
-            patience.enter_context(notice(waiting))
+            stack.enter_context(notice(waiting))
 
         def on_event(event: Event) -> None:
-            patience.close()
+            stack.close()
             if not _BARS.get() or full.get(event.unit) == event:
                 return
             if event.unit not in bars:
                 full.pop(event.unit, None)
-                bars[event.unit] = tqdm(
-                    total=event.total,
-                    initial=event.done,
-                    unit=event.unit,
-                    unit_scale=True,
-                    file=sys.stderr,
-                    dynamic_ncols=True,
-                    delay=DELAY,
-                )
+                look = {"unit": event.unit, "unit_scale": True, "dynamic_ncols": True, "delay": DELAY}
+                bars[event.unit] = tqdm(total=event.total, initial=event.done, file=sys.stderr, **look)
             bar = bars[event.unit]
             if bar.total != event.total:
                 bar.total = event.total
@@ -123,3 +120,96 @@ def notice(line: str, after: float = 2.0) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+
+
+@contextmanager
+def resumable(total: int, what: str = "prompts", waiting: str | None = None) -> Iterator[OnEvent]:
+    """Progress on so many pieces of work; KeyboardInterrupt says how many of them are kept."""
+    done, first, pace = 0.0, None, Pace()
+    with progress(waiting) as show:
+
+        def on_event(event: Event) -> None:
+            nonlocal done, first
+            done = event.done
+            first = done if first is None else first
+            show(event)
+
+        try:
+            yield on_event
+        except KeyboardInterrupt:
+            kept = f"{done:,.0f} of {total:,} {what} are kept"
+            raise KeyboardInterrupt(pace.goes_on(kept, done - (first or 0), total - done)) from None
+
+
+def need_folder(out: Path | None) -> None:
+    """Raise `InvalidValueError` for the name of a file where an answer of several files goes."""
+    if out is not None and out.suffix:
+        raise InvalidValueError(f"out: expected a folder (the answer is several files), got {str(out)!r}")
+
+
+def file_of(
+    place: Path, name: str, held: Callable[[Path], object], fingerprint: str, rerun: bool = False
+) -> tuple[Path, bool]:
+    """The file of a job, and whether it is finished: else, or with `rerun`, the first name that is free.
+
+    `place` is a .nc file or the folder of a file `name`; `held` is the fingerprint in a file. Those of other jobs
+    stay.
+    """
+    stem, suffix = (place.stem, ".nc") if place.suffix == ".nc" else (place.name, "")
+    for number in itertools.count(1):
+        # a.nc, a-2.nc, …, or folder, folder-2, …
+        spot = place.with_name(f"{stem}{f'-{number}' if number > 1 else ''}{suffix}")
+        file = spot if suffix else spot / name
+        if not file.exists():
+            return file, False
+        if held(file) == fingerprint and not rerun:
+            return file, True
+    raise AssertionError
+
+
+@dataclass(frozen=True)
+class JobFiles:
+    """How a kind of job is kept: the name of its file in a folder, what reads and writes it, and two verbs."""
+
+    name: str
+    load: "Callable[[Path], xr.Dataset]"
+    save: "Callable[[xr.Dataset, Path], Path]"
+    done: str
+    does: str
+
+
+def computed_once(
+    files: JobFiles,
+    place: Path,
+    fingerprint: str,
+    prompts: int,
+    compute: "Callable[..., xr.Dataset]",
+    rerun: bool,
+    processes: "Group",
+) -> "tuple[xr.Dataset, Path] | None":
+    """A job's dataset and its file: read where it is finished, else computed with a bar and a checkpoint.
+
+    `compute` takes `checkpoint` and `on_event`. Of several processes, all compute and the first one writes; the
+    others get None. KeyboardInterrupt says how many prompts are kept.
+    """
+    from posbias.measurement import discard_checkpoint
+
+    found = file_of(
+        place, files.name, lambda file: files.load(file).attrs.get("fingerprint"), fingerprint, rerun
+    )
+    file, finished = processes.exchange(found)[0]
+    checkpoint = file.with_name(f".{file.stem}-{fingerprint[:12]}.partial.safetensors")
+    if finished:
+        if not processes.first:
+            return None
+        discard_checkpoint(checkpoint)  # of a run that was killed when it had written the file
+        log.info("already %s: %s (--rerun %s anew)", files.done, file, files.does)
+        return files.load(file), file
+    clear_leftovers(file.parent)
+    with resumable(prompts) as on_event:
+        dataset = compute(checkpoint=checkpoint, on_event=on_event)
+    if processes.first:
+        files.save(dataset, file)
+        discard_checkpoint(checkpoint)
+    processes.exchange(None)
+    return (dataset, file) if processes.first else None

@@ -1,22 +1,25 @@
 """`posbias predict`: the influence of every position from an architecture."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any
 
 from posbias.cli import options as shared
 from posbias.cli.architectures import architecture_from, with_mixing
 from posbias.cli.output import COMPILING, answer_with, notice, progress
 from posbias.cli.terminal import describe, describe_map, describe_several, describe_variation, orders
-from posbias.core.arguments import shortened
-from posbias.core.errors import InvalidValueError
+from posbias.core.text_tables import plain, table
+
+if TYPE_CHECKING:
+    from posbias.theory.critical_distances import DistanceCurve
 
 log = logging.getLogger(__name__)
+CRITICAL = ("decay", "rope_angle")
+"""What critical distances may be computed for several values of."""
+ROWS = 24
+"""Depths that a table of critical distances has at most."""
 
 
 @shared.options
@@ -71,7 +74,7 @@ class Options:
     mixing: str | None = None
     calibrate: str | None = None
     rule: str | None = None
-    vary: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
+    vary: shared.Words = ()
     depth_trajectory: shared.Flag = False
     critical_distance: shared.Flag = False
     method: str = "auto"
@@ -98,13 +101,17 @@ def predict(architecture: str, *more: str, options: Options = Options()) -> None
     more
         More of them, for a table with the flattest profile first.
     """
-    if options.vary and options.depth_trajectory:
-        raise InvalidValueError("depth_trajectory: given together with --vary, one of the two needed")
     shared.check_targets(options.out, options.plot, architecture, *more, options.calibrate, options.mixing)
     measurement = _calibration(options)
     cases = [case for given in (architecture, *more) for case in _cases(given, options, measurement)]
+    single = {"critical_distance": options.critical_distance, "depth_trajectory": options.depth_trajectory}
+    asked = [name for name, wanted in {**single, "vary": options.vary}.items() if wanted]
+    if len(cases) > 1 and asked:
+        raise shared.wrong(asked[0], "a single prediction with it", len(cases))
+    if "depth_trajectory" in asked and len(asked) > 1:
+        raise shared.wrong("depth_trajectory", "no --vary and no --critical-distance with it", asked[0])
     if options.critical_distance:
-        _critical(cases, options)
+        _critical(cases[0], options)
     elif len(cases) > 1:
         _several(cases, options, measurement)
     elif len(options.vary) > 1:
@@ -158,93 +165,80 @@ def _cases(given: str, options: Options, measurement: Any) -> list[_Case]:
     return [_Case(name, chosen, tokens) for tokens in options.tokens or (usual,)]
 
 
-def _one(case: _Case, options: Options, measurement: Any) -> None:
-    with notice(COMPILING):
-        profile = case.profile(options, measurement)
-    if options.plot is not None:
-        from posbias.reports import plots
-
-        figure = plots.new_figure()
-        plots.draw_profile(figure.subplots(), profile)
-        plots.save_figure(figure, options.plot)
-    from posbias.reports.answers.predictions import Predict
-
-    answer = case.answer(Predict, profile)
-    _tell([("", answer)])
-    answer_with(answer, lambda: describe(profile), options.json, options.out)
-
-
-def _several(cases: Sequence[_Case], options: Options, measurement: Any) -> None:
-    """Answer with a table of all, the flattest first."""
-    if taken := "vary" if options.vary else "depth_trajectory" if options.depth_trajectory else "":
-        raise InvalidValueError(f"{taken}: given together with several predictions, a single one needed")
-    with notice(COMPILING):
-        found = [(case, case.profile(options, measurement)) for case in cases]
-    found.sort(key=lambda one: one[1].summary.flatness, reverse=True)
-    named = [(f"{case.name}, {case.tokens:,} tokens", profile) for case, profile in found]
-    if options.plot is not None:
-        from posbias.reports import plots
-
-        figure, curves = plots.new_figure(6.4, 3.6), {}
-        for name, profile in named:
-            curves[f"{name} ({len(curves) + 1})" if name in curves else name] = profile
-        plots.draw_profiles(figure.subplots(), curves)
-        plots.save_figure(figure, options.plot)
-    from posbias.reports.answers.predictions import NamedPrediction, PredictSeveral
-
-    answers = [case.answer(NamedPrediction, profile, name=case.name) for case, profile in found]
-    _tell([(one.name, one) for one in answers])
-    answer = PredictSeveral.of(predictions=answers, orders=orders(named))
-    lines = partial(describe_several, named)
-    answer_with(answer, lines, options.json, options.out)
-
-
-def _tell(answers: list[tuple[str, Any]]) -> None:
-    """Let the log hear what predictions assume, each assumption of an architecture once."""
-    lines = [
-        f"assumed{f' of {name}' if name else ''}: {assumption}"
-        for name, one in answers
-        for assumption in one.assumptions
-    ]
-    for line in dict.fromkeys(lines):
-        log.warning("%s", line)  # with -q too: without it an answer says more than is known
-
-
 def _calibration(options: Options) -> Any:
     """The measurement to go on from, or None. Raises `InvalidValueError` for options that do not go with it."""
     if options.calibrate is None:
         if options.rule is not None:
-            raise InvalidValueError(f"rule: {shortened(options.rule)} given without --calibrate, both needed")
+            raise shared.wrong("rule", "--calibrate with it", options.rule)
         return None
-    others = {
-        "vary": options.vary or None,
-        "depth_trajectory": options.depth_trajectory or None,
-        "critical_distance": options.critical_distance or None,
-        "mixing": options.mixing,
-        "query": None if options.query == -1 else options.query,
-    }
-    if taken := [name for name, value in others.items() if value is not None]:
-        raise InvalidValueError(f"{taken[0]}: given together with --calibrate, which has its own")
+    for name in ("vary", "depth_trajectory", "critical_distance", "mixing", "query"):
+        if (given := getattr(options, name)) != getattr(Options(), name):
+            raise shared.wrong(name, "none with --calibrate, which has its own", given)
     from posbias.comparison.extrapolation import BUNDLED
     from posbias.profiles.measurements import load_measurement
 
     named = options.calibrate == BUNDLED.stem
     if not named and not options.calibrate.endswith(".nc"):
-        raise InvalidValueError(
-            f"calibrate: {shortened(options.calibrate)} given, a measurement's .nc or {BUNDLED.stem} needed"
-        )
+        raise shared.wrong("calibrate", f"a measurement's .nc or {BUNDLED.stem}", options.calibrate)
     return load_measurement(BUNDLED if named else options.calibrate)
 
 
-def _critical(cases: Sequence[_Case], options: Options) -> None:
-    """Answer with the critical distances of one architecture."""
-    if len(cases) > 1 or options.depth_trajectory or options.query != -1:
-        taken = "several predictions" if len(cases) > 1 else "--depth-trajectory or --query"
-        raise InvalidValueError(f"critical_distance: given together with {taken}, without them needed")
-    from posbias.cli.critical import critical_distances
+def _answer(
+    answer: Any,
+    lines: Callable[[], list[str]],
+    options: Options,
+    draw: Callable[[Any], Any],
+    named: Any = None,
+) -> None:
+    """Draw, say what is assumed (each assumption of an architecture once), and print.
 
-    case, where = cases[0], {"plot": options.plot, "json": options.json, "out": options.out}
-    critical_distances(case.architecture, case.tokens, options.vary, case.about(), **where)
+    `draw` takes the module of plots and returns a figure; `named` are answers by name, where there are several.
+    """
+    if options.plot is not None:
+        from posbias.reports import plots
+
+        plots.save_figure(draw(plots), options.plot)
+    assumed = [
+        f"assumed{f' of {name}' if name else ''}: {assumption}"
+        for name, one in (named or [("", answer)])
+        for assumption in one.assumptions
+    ]
+    for line in dict.fromkeys(assumed):
+        log.warning("%s", line)  # with -q too: without it an answer says more than is known
+    answer_with(answer, lines, options.json, options.out)
+
+
+def _drawn(plots: Any, draw: str, data: Any, *size: float) -> Any:
+    """A figure of one panel."""
+    figure = plots.new_figure(*size)
+    getattr(plots, draw)(figure.subplots(), data)
+    return figure
+
+
+def _one(case: _Case, options: Options, measurement: Any) -> None:
+    with notice(COMPILING):
+        profile = case.profile(options, measurement)
+    from posbias.reports.answers.predictions import Predict
+
+    draw = lambda plots: _drawn(plots, "draw_profile", profile)  # noqa: E731
+    _answer(case.answer(Predict, profile), lambda: describe(profile), options, draw)
+
+
+def _several(cases: Sequence[_Case], options: Options, measurement: Any) -> None:
+    """Answer with a table of all, the flattest first."""
+    with notice(COMPILING):
+        found = [(case, case.profile(options, measurement)) for case in cases]
+    found.sort(key=lambda one: one[1].summary.flatness, reverse=True)
+    named = [(f"{case.name}, {case.tokens:,} tokens", profile) for case, profile in found]
+    curves: dict[str, Any] = {}
+    for name, profile in named:
+        curves[f"{name} ({len(curves) + 1})" if name in curves else name] = profile
+    from posbias.reports.answers.predictions import NamedPrediction, PredictSeveral
+
+    answers = [case.answer(NamedPrediction, profile, name=case.name) for case, profile in found]
+    answer = PredictSeveral.of(predictions=answers, orders=orders(named))
+    draw = lambda plots: _drawn(plots, "draw_profiles", curves, 6.4, 3.6)  # noqa: E731
+    _answer(answer, lambda: describe_several(named), options, draw, [(one.name, one) for one in answers])
 
 
 def _varied(case: _Case, options: Options) -> None:
@@ -253,28 +247,21 @@ def _varied(case: _Case, options: Options) -> None:
     from posbias.theory import variation
     from posbias.theory.rollout.dispatch import trajectory
 
+    at, how = (case.tokens, options.query), options.how
     with notice(COMPILING):
         if options.depth_trajectory:
-            after = trajectory(case.architecture, case.tokens, options.query, **options.how)
-            quantity, profiles = "layers passed", list(enumerate(after))
+            quantity, found = "layers passed", list(enumerate(trajectory(case.architecture, *at, **how)))
         else:
             quantity, values = variation.values_of(options.vary[0])
-            profiles = variation.vary(
-                case.architecture, quantity, values, case.tokens, options.query, **options.how
-            )
-    if options.plot is not None:
-        from posbias.reports import plots
-
-        plots.save_figure(plots.variation_figure(quantity, profiles), options.plot)
+            found = variation.vary(case.architecture, quantity, values, *at, **how)
     answer = PredictVaried.of(
         varied=quantity,
-        values=[value for value, _ in profiles],
-        profiles=[Profile.of(profile) for _, profile in profiles],
+        values=[value for value, _ in found],
+        profiles=[Profile.of(profile) for _, profile in found],
         **case.about(any_length=quantity == "tokens"),
     )
-    _tell([("", answer)])
-    lines = partial(describe_variation, quantity, profiles)
-    answer_with(answer, lines, options.json, options.out)
+    draw = lambda plots: plots.variation_figure(quantity, found)  # noqa: E731
+    _answer(answer, lambda: describe_variation(quantity, found), options, draw)
 
 
 def _map(case: _Case, options: Options) -> None:
@@ -285,10 +272,6 @@ def _map(case: _Case, options: Options) -> None:
     axes = [variation.values_of(spelling) for spelling in options.vary]
     with notice(COMPILING):
         profiles = variation.vary_two(case.architecture, axes, case.tokens, options.query, **options.how)
-    if options.plot is not None:
-        from posbias.reports import plots
-
-        plots.save_figure(plots.map_figure(axes, profiles), options.plot)
     answer = PredictMap.of(
         varied=[name for name, _ in axes],
         values=[values for _, values in axes],
@@ -296,6 +279,55 @@ def _map(case: _Case, options: Options) -> None:
         left_out=[[profile.left_out for profile in row] for row in profiles],
         **case.about(any_length="tokens" in {name for name, _ in axes}),
     )
-    _tell([("", answer)])
-    lines = partial(describe_map, axes, profiles)
-    answer_with(answer, lines, options.json, options.out)
+    draw = lambda plots: plots.map_figure(axes, profiles)  # noqa: E731
+    _answer(answer, lambda: describe_map(axes, profiles), options, draw)
+
+
+def _critical(case: _Case, options: Options) -> None:
+    """Answer with x* and the peaks of walks × envelope and of the rollout, by depth."""
+    from posbias.reports.answers.predictions import PredictCritical
+
+    if options.query != -1:
+        raise shared.wrong("query", "none with --critical-distance", options.query)
+    curves = _distance_curves(case, options.vary)
+    head = ["encoding", "layers", "x*", "peak of walks × envelope", "peak of the rollout", "its drift"]
+    rows = [
+        [curve.name, str(depth), plain(x), str(modal), str(peak), plain(drift)]
+        for curve in curves
+        for depth, x, modal, peak, drift in zip(
+            curve.depth, curve.predicted, curve.modal, curve.rollout, curve.drift, strict=True
+        )
+    ]
+    said = "distances from the query, in tokens; x*: Wu et al. 2025, Theorems 4.5 and 4.7"
+    answer = PredictCritical.of(tokens=case.tokens, curves=curves, **case.about())
+    named = {curve.name: curve for curve in curves}
+    draw = lambda plots: _drawn(plots, "draw_critical_distance", named)  # noqa: E731
+    _answer(answer, lambda: [*table(head, rows), "", said], options, draw)
+
+
+def _distance_curves(case: Any, varied: Sequence[str]) -> "list[DistanceCurve]":
+    """Critical distances for each value of the varied quantity.
+
+    Raises `InvalidValueError` for an architecture that Theorems 4.5 and 4.7 of Wu et al. 2025 do not speak of.
+    """
+    import numpy as np
+
+    from posbias.theory.architecture import Layer
+    from posbias.theory.critical_distances import distance_curve
+    from posbias.theory.quantities import QUANTITIES
+    from posbias.theory.variation import values_of
+
+    quantities = dict(map(values_of, varied))
+    if len(varied) > 1 or not quantities.keys() <= set(CRITICAL):
+        raise shared.wrong("vary", f"{' or '.join(CRITICAL)}, once, with --critical-distance", varied)
+    variants: list[Any] = [case.architecture]
+    for name, values in quantities.items():
+        variants = [QUANTITIES[name].change(case.architecture, value) for value in values]
+    for one in variants:
+        plain_layers = {Layer(positional=one.layers[0].positional)} == set(one.layers)
+        if not plain_layers or one.streams is not None or (one.coefficients != 1).any():
+            plain = "equal causal layers of one head without content, --mixing attention_only"
+            raise shared.wrong("critical_distance", plain, one.name or "others")
+    depth = case.architecture.depth
+    depths = np.unique(np.linspace(1, depth, min(ROWS, depth)).round().astype(int)).tolist()
+    return [distance_curve(one.layers[0].positional, depths, case.tokens) for one in variants]

@@ -12,12 +12,9 @@ def presets(*, json: shared.Json = False) -> None:
     from posbias.theory.presets import PRESETS
 
     rows, records = [], []
-    for name, known in PRESETS.items():
-        window = f"{known.window:,}" if known.window else "–"
-        mixing = known.mixing
-        at = "–" if mixing is None else f"at {mixing.tokens:,} tokens"
-        about = [name, f"{known.depth}", f"{known.heads}", f"{known.context:,}", window, at, known.exact]
-        rows.append(about)
-        records.append(Preset.of(known, name=name, mixing=None if mixing is None else encode(mixing)))
+    for name, one in PRESETS.items():
+        numbers = f"{one.depth}", f"{one.heads}", f"{one.context:,}", f"{one.window:,}" if one.window else "–"
+        rows.append([name, *numbers, f"at {one.mixing.tokens:,} tokens" if one.mixing else "–", one.exact])
+        records.append(Preset.of(one, name=name, mixing=one.mixing and encode(one.mixing)))
     head = ["preset", "layers", "heads", "context", "window", "λ known", "what its configuration determines"]
     answer_with(Presets.of(presets=records), lambda: table(head, rows), json)

@@ -5,19 +5,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posbias.cli import options as shared
-from posbias.cli.explore import write_beside
+from posbias.cli.explore import write_measured
 from posbias.cli.measure import measured, results_of
-from posbias.cli.output import answer_with
+from posbias.cli.output import answer_with, need_folder
 from posbias.cli.terminal import comparison_table
-from posbias.core.arguments import shortened
-from posbias.core.errors import InvalidValueError, OtherKindError
+from posbias.core.errors import OtherKindError
+from posbias.core.lazy import need
 
 if TYPE_CHECKING:
     import xarray as xr
 
 log = logging.getLogger(__name__)
-TURNED = "the architecture to turn, with this curve beneath"
-"""What a report says of the page of `posbias explore` that lies beside it."""
+EXPLORE = "its architecture with sliders, over this curve"
+"""What a report says of the page of `posbias explore` that lies in its folder."""
 
 
 @shared.options
@@ -36,7 +36,7 @@ class Options:
     loading
         How the model is loaded.
     out
-        The folder to write to. Default: results/NAME, or beside a measurement's file, with its name.
+        The folder to write to. Default: results/NAME, or next to a measurement's file, with its name.
     """
 
     tokens: shared.ContextLength = None
@@ -52,7 +52,7 @@ class Options:
 
 
 def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) -> None:
-    """Measure a model, predict it five ways, compare, and write a report that opens in any browser.
+    """Write a report that opens in any browser: a model measured, predicted five ways, and compared.
 
     Parameters
     ----------
@@ -61,16 +61,12 @@ def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) 
         results made elsewhere (a file or folder), which become a shorter page.
     """
     from posbias.profiles.measurements import RETRIEVAL
-    from posbias.reports import require, write_report
+    from posbias.reports import write_report
     from posbias.reports.answers.measurements import Report
 
     # it is said before the model is measured
-    require("jinja2", "matplotlib")
-
-    if options.out is not None and options.out.suffix == ".nc":
-        raise InvalidValueError(
-            f"out: {shortened(str(options.out))} given, a folder needed (the report is several files)"
-        )
+    need("jinja2", "matplotlib", work="a report", extra="report")
+    need_folder(options.out)
     if _is_made_elsewhere(Path(source)):
         _report_profile(Path(source), options)
         return
@@ -85,14 +81,14 @@ def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) 
         return
     measurement, written, folder = finished
     log.info("comparing and drawing …")
-    turned = write_beside(measurement, written, folder / "explore.html")
-    links = {} if turned is None else {turned.name: TURNED}
+    explored = write_measured(measurement, written, folder / "explore.html")
+    links = {} if explored is None else {explored.name: EXPLORE}
     page = write_report(measurement, folder, seed=options.seed, links=links)
     labels = {key: profile.attrs["predictor"] for key, profile in page.predictions.items()}
     about = {name: getattr(page, name) for name in ("page", "answer", "verdicts")}
-    answer = Report.of(page.comparison, measurement=written, explore=turned, **about)
-    told = [*page.answer, "", *page.verdicts, ""]
-    lines = [*told, *comparison_table(page.comparison, labels), "", f"report: {page.page}"]
+    answer = Report.of(page.comparison, measurement=written, explore=explored, **about)
+    scores = comparison_table(page.comparison, labels)
+    lines = [*page.answer, "", *page.verdicts, "", *scores, "", f"report: {page.page}"]
     answer_with(answer, lambda: lines, options.json)
 
 
@@ -113,9 +109,9 @@ def _report_profile(path: Path, options: Options) -> None:
     from posbias.imports import read_curves
     from posbias.imports.columns import Choice
     from posbias.reports.answers.measurements import ProfilePage, ReportProfile
-    from posbias.reports.made_elsewhere import write_profile_report
+    from posbias.reports.profile_page import write_profile_report
 
-    shared.refuse_beside_file(options, ("out", "json", "tokens", "columns"), "file of results")
+    shared.refuse_with_file(options, ("out", "json", "tokens", "columns"), "file of results")
     curves = read_curves(path, Choice(None, options.tokens, shared.column_names(options.columns)))
     place, answers, lines = options.out or Path("results") / path.stem, [], []
     for length, profile in curves.items():
@@ -135,15 +131,13 @@ def _measurement(source: str, options: Options) -> "tuple[xr.Dataset, Path, Path
     if source.endswith(".nc"):
         from posbias.profiles.measurements import load_measurement
 
-        shared.refuse_beside_file(options, ("seed", "out", "json"), "measurement")
+        shared.refuse_with_file(options, ("seed", "out", "json"), "measurement")
         file = Path(source)
         # `posbias measure` gives each measurement.nc a folder of its own; other files may share theirs
-        beside = file.parent if file.name == "measurement.nc" else file.with_suffix("")
-        return load_measurement(file), file, options.out or beside
+        folder = file.parent if file.name == "measurement.nc" else file.with_suffix("")
+        return load_measurement(file), file, options.out or folder
     if options.tokens == "all" or options.columns:
-        raise InvalidValueError(
-            f"{source}: expected a file of results for tokens 'all' or columns, got a model"
-        )
+        raise shared.wrong("tokens", "a file of results with 'all' and columns, and no model", source)
     job = {
         "tokens": 256 if options.tokens is None else options.tokens,
         "prompts": 32 if options.prompts is None else options.prompts,

@@ -2,15 +2,13 @@
 
 import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from posbias.cli import options as shared
-from posbias.cli.asking import PICTURES, ask_black_box
-from posbias.cli.asking_options import Asking
-from posbias.cli.jobs import JobFiles, computed_once
-from posbias.cli.output import answer_with
-from posbias.core.arguments import positive, shortened
-from posbias.core.errors import InvalidValueError
+from posbias.cli.black_box import PICTURES, BlackBox, ask_black_box
+from posbias.cli.output import JobFiles, answer_with, computed_once, need_folder
+from posbias.cli.terminal import share_text
+from posbias.core.arguments import positive
 from posbias.core.files import need_writable
 from posbias.core.lazy import need
 from posbias.core.text_tables import table
@@ -52,7 +50,7 @@ class Options:
     loading
         How the model is loaded.
     measurement
-        A measurement's .nc of the same model: its influence by position is drawn beside the curve.
+        A measurement's .nc of the same model: its influence by position is drawn next to the curve.
     out
         The folder to write to. Default: results/NAME.
     asking
@@ -71,14 +69,14 @@ class Options:
     loading: shared.Loading = shared.Loading()
     threads: shared.TorchThreads = None
     measurement: Path | None = None
-    asking: Asking = Asking()
+    asking: BlackBox = BlackBox()
     out: shared.Out | None = None
     rerun: shared.Rerun = False
     json: shared.Json = False
 
 
 def retrieve(model: str | None = None, *, options: Options = Options()) -> None:
-    """Ask a model for a fact that stands first, last or in between, and see where it finds it.
+    """Measure retrieval accuracy by position of the fact: first, last or in between.
 
     Writes retrieval.nc and the curve as SVG and PNG. An interrupted run goes on from its finished prompts when
     the same command is given again. With --endpoint, --answers or --write-prompts the model is not opened: a
@@ -87,13 +85,10 @@ def retrieve(model: str | None = None, *, options: Options = Options()) -> None:
     Parameters
     ----------
     model
-        A model (as for `posbias measure`), the .nc of a finished retrieval, which is told and drawn again, or with
+        A model (as for `posbias measure`), the .nc of a finished retrieval, shown and drawn again, or with
         --endpoint a model of that server. Default: smollm2-135m.
     """
-    if options.out is not None and options.out.suffix:
-        raise InvalidValueError(
-            f"out: {shortened(str(options.out))} given, a folder needed (the answer is several files)"
-        )
+    need_folder(options.out)
     if options.equivalence is not None:
         positive("equivalence", options.equivalence)
     if options.asking.wanted:
@@ -108,26 +103,27 @@ def retrieve(model: str | None = None, *, options: Options = Options()) -> None:
     from posbias.reports.answers.retrievals import Retrieve
     from posbias.retrieval.estimation import retrieval_curve
 
-    beside = None if options.measurement is None else load_measurement(options.measurement)
-    retrieval, file, folder = (_finished if finished else _asked)(model, options, beside)
+    measured = None if options.measurement is None else load_measurement(options.measurement)
+    retrieval, file, folder = (_finished if finished else _asked)(model, options, measured)
     curve = retrieval_curve(retrieval, options.equivalence)
-    pictures = _draw(curve, folder, beside)
-    answer = Retrieve.of(curve, file=file, pictures=pictures)
+    answer = Retrieve.of(curve, file=file, pictures=_draw(curve, folder, measured))
     answer_with(answer, lambda: [*_lines(curve), "", f"retrieval: {file}"], options.json)
 
 
-def _finished(source: str, options: Options, beside: "xr.Dataset | None") -> "tuple[xr.Dataset, Path, Path]":
+def _finished(
+    source: str, options: Options, measured: "xr.Dataset | None"
+) -> "tuple[xr.Dataset, Path, Path]":
     """A finished retrieval, its file and the folder for its pictures."""
     from posbias.profiles.measurements import load_retrieval
 
-    shared.refuse_beside_file(options, ("measurement", "out", "json", "equivalence"), "retrieval")
+    shared.refuse_with_file(options, ("measurement", "out", "json", "equivalence"), "retrieval")
     retrieval = load_retrieval(source)
     about = retrieval.attrs
-    _check_beside(beside, options.measurement, str(about.get("checksum")), str(about.get("model")))
+    _check_same_model(measured, options.measurement, str(about.get("checksum")), str(about.get("model")))
     return retrieval, Path(source), options.out or Path(source).parent
 
 
-def _asked(model: str, options: Options, beside: "xr.Dataset | None") -> "tuple[xr.Dataset, Path, Path]":
+def _asked(model: str, options: Options, measured: "xr.Dataset | None") -> "tuple[xr.Dataset, Path, Path]":
     """What a model answers, the file that it is written to or was by an earlier run, and its folder."""
     from posbias.measurement import read_text
     from posbias.measurement.sharing import Group
@@ -138,7 +134,8 @@ def _asked(model: str, options: Options, beside: "xr.Dataset | None") -> "tuple[
 
     names = ("pairs", "length", "wording", "positions", "prompts", "seed")
     job = retrieval_job(options.task, **{name: getattr(options, name) for name in names})
-    shared.need_model(model)
+    if not model:
+        raise shared.wrong("model", "a name, a model folder, a .gguf file or a hub id", "")
     shared.check_threads(options.threads)
     check_text(job.task, options.text)
     place = options.out or _results(model, job, options.text)
@@ -146,7 +143,7 @@ def _asked(model: str, options: Options, beside: "xr.Dataset | None") -> "tuple[
     if job.task == "needle":
         read_text(options.text)
     loaded = options.loading.load(model, job.length or _SHORT)
-    _check_beside(beside, options.measurement, loaded.checksum, loaded.name)
+    _check_same_model(measured, options.measurement, loaded.checksum, loaded.name)
     files = JobFiles("retrieval.nc", load_retrieval, save_retrieval, "asked", "asks")
     fingerprint = retrieval_fingerprint(loaded, job, options.text)
     compute = functools.partial(ask, loaded, job, text=options.text, threads=options.threads)
@@ -155,29 +152,26 @@ def _asked(model: str, options: Options, beside: "xr.Dataset | None") -> "tuple[
     return *asked, asked[1].parent
 
 
-def _check_beside(measurement: "xr.Dataset | None", file: Path | None, checksum: str, model: str) -> None:
+def _check_same_model(measurement: "xr.Dataset | None", file: Path | None, checksum: str, model: str) -> None:
     """Raise `InvalidValueError` for a measurement of another model than the one that was asked."""
     if measurement is not None and measurement.attrs.get("checksum") != checksum:
-        raise InvalidValueError(
-            f"measurement: {file} is of the model {measurement.attrs.get('model')!r} "
-            f"(or other weights of it), one of {model!r} needed"
-        )
+        other = measurement.attrs.get("model")
+        raise shared.wrong("measurement", f"one of {model!r}", f"{file} of {other!r}, or of other weights")
 
 
-def _draw(curve: "RetrievalCurve", folder: Path, beside: "xr.Dataset | None") -> list[Path]:
+def _draw(curve: "RetrievalCurve", folder: Path, measurement: "xr.Dataset | None") -> list[Path]:
     from posbias.reports.plots import save_figure
-    from posbias.reports.plots.behaviour import retrieval_figure
+    from posbias.reports.plots.retrieval import retrieval_figure
 
     measured, others = None, None
-    if beside is not None:
+    if measurement is not None:
         from posbias.profiles.influence import measured_influence
         from posbias.profiles.profile import Profile
 
-        measured = measured_influence(beside)
-        if "rollout_energy" in beside:
-            attrs = {"predictor": "energy rollout"}
-            rollout = beside["rollout_energy"].values
-            others = {"energy": Profile.from_samples(rollout, measures="rollout", attrs=attrs)}
+        measured = measured_influence(measurement)
+        if "rollout_energy" in measurement:
+            rollout = measurement["rollout_energy"].values
+            others = {"energy rollout": Profile.from_samples(rollout, measures="rollout")}
     figure = retrieval_figure(curve, measured, others)
     return [save_figure(figure, folder / name) for name in PICTURES]
 
@@ -185,23 +179,15 @@ def _draw(curve: "RetrievalCurve", folder: Path, beside: "xr.Dataset | None") ->
 def _lines(curve: "RetrievalCurve") -> list[str]:
     """The curve as a table and in words."""
     token = curve.depth if curve.token is None else curve.token
-    rows = [
-        [
-            str(k),
-            f"{curve.depth[k]:.2f}",
-            f"{token[k]:.0f}",
-            *(_share(curve.curves[name][k]) for name in ("accuracy", "choice")),
-            *(str(curve.curves[name][k]) for name in ("margin", "control_margin", "lift")),
-        ]
-        for k in range(len(curve.depth))
-    ]
-    head = ["position", "place", "token", "written", "preferred", "margin", "asked for another", "lift"]
+    names = {"accuracy": "written", "choice": "preferred", "margin": "margin"}
+    names |= {"control_margin": "asked for another", "lift": "lift"}
+    rows = []
+    for k, depth in enumerate(curve.depth):
+        numbers = [(name, curve.curves[name][k]) for name in names]
+        shown = [share_text(one) if name in ("accuracy", "choice") else str(one) for name, one in numbers]
+        rows.append([str(k), f"{depth:.2f}", f"{token[k]:.0f}", *shown])
     what = f"{curve.prompts} prompts of about {curve.tokens:.0f} tokens; chance {curve.chance:.2f}; others in nats"
-    return [*table(head, rows), "", what, *curve.sentences()]
-
-
-def _share(share: Any) -> str:
-    return f"{share.value:.2f} [{share.interval[0]:.2f}, {share.interval[1]:.2f}]"
+    return [*table(["position", "place", "token", *names.values()], rows), "", what, *curve.sentences()]
 
 
 def _results(model: str, job: "RetrievalJob", text: str | None) -> Path:

@@ -1,14 +1,17 @@
 """`posbias train`: the controlled retrieval experiments of Wu et al. 2025."""
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, progress
-from posbias.cli.trained import cell_lines, sweep_lines, tell_untested
-from posbias.core.errors import InvalidValueError
+from posbias.core.text_tables import table
 
 if TYPE_CHECKING:
+    from posbias.profiles.estimate import Estimate
+    from posbias.training import Cell
     from posbias.training import Experiment as Trained
 
 ITERATIONS = {"quick": 2_500, "full": 100_000}
@@ -28,7 +31,7 @@ class Experiment:
     positional
         The positional encoding: none (the default), sinusoidal, rope or decay.
     normaliser
-        What makes rows of attention: softmax (the default), off_by_one (a softmax beside a sink of logit 0),
+        What makes rows of attention: softmax (the default), off_by_one (a softmax with a sink of logit 0),
         learned_sink, relu (rows divided by their sums) or sigmoid (bias −ln n).
     depth
         Number of attention layers. Default: 2.
@@ -111,7 +114,7 @@ class Options:
         The folder to write to. Default: results/train/NAME.
     """
 
-    sequences: shared.Many | None = None
+    sequences: shared.Whole | None = None
     device: shared.Device = "cpu"
     threads: shared.TrainingThreads = None
     ray: shared.Ray = None
@@ -137,12 +140,12 @@ def train(
         A TOML, YAML or JSON file with the experiment's keys instead of the options, and with [sweep] a list of
         values for any of them: one cell for every combination.
     """
-    _check(spec, experiment, options)
-    _train(spec, experiment, options)
-
-
-def _train(spec: Path | None, experiment: Experiment, options: Options) -> None:
-    engine = shared.cluster(options.ray, options.threads)
+    if spec is not None and (given := experiment.given):
+        raise shared.wrong(next(iter(given)), "none with a spec file, which says it", str(spec))
+    if experiment.effort in ("quick", "full") and options.sequences is not None:
+        raise shared.wrong("sequences", f"none with --effort {experiment.effort}", options.sequences)
+    shared.check_threads(options.threads)
+    engine = shared.engine(None, options.ray, options.threads)
     experiments, swept = _experiments(spec, experiment.given)
     from posbias.reports.answers.experiments import Cell, Train, TrainSweep
     from posbias.training import run_cells
@@ -150,42 +153,18 @@ def _train(spec: Path | None, experiment: Experiment, options: Options) -> None:
 
     name = spec.stem if spec is not None else words_of(experiments[0])
     folder = options.out or shared.RESULTS / "train" / name
-    sequences = options.sequences
-    if sequences is None:
-        sequences = SEQUENCES["full" if experiment.effort == "full" else "quick"]
+    sequences = options.sequences or SEQUENCES["full" if experiment.effort == "full" else "quick"]
+    how = {"device": options.device, "workers": options.threads, "gpus_per_cell": options.gpus_per_cell}
+    how |= {"sequences": sequences, "tests": not options.no_tests, "again": options.rerun, "engine": engine}
     with progress() as on_event:
-        cells = run_cells(
-            experiments,
-            folder,
-            sequences=sequences,
-            tests=not options.no_tests,
-            again=options.rerun,
-            device=options.device,
-            workers=options.threads,
-            engine=engine,
-            gpus_per_cell=options.gpus_per_cell,
-            on_event=on_event,
-        )
+        cells = run_cells(experiments, folder, on_event=on_event, **how)
     if options.no_tests:
-        tell_untested(folder, experiments, options.json)
+        answer_untested(folder, experiments, options.json)
     elif swept:
         answer = TrainSweep.of(cells=list(map(Cell.of, cells)))
-        answer_with(answer, lambda: sweep_lines(cells), options.json)
+        answer_with(answer, lambda: _sweep_lines(cells), options.json)
     else:
-        answer_with(Train.of(cells[0]), lambda: cell_lines(cells[0]), options.json)
-
-
-def _check(spec: Path | None, experiment: Experiment, options: Options) -> None:
-    """Refuse options that exclude each other."""
-    if spec is not None and experiment.given:
-        raise InvalidValueError(
-            f"{next(iter(experiment.given))}: given with a spec file, which says it; one of the two needed"
-        )
-    if experiment.effort in ("quick", "full") and options.sequences is not None:
-        raise InvalidValueError(
-            f"sequences: given together with --effort {experiment.effort}, one of the two needed"
-        )
-    shared.check_threads(options.threads)
+        answer_with(Train.of(cells[0]), lambda: _cell_lines(cells[0]), options.json)
 
 
 def _experiments(spec: Path | None, given: dict[str, Any]) -> "tuple[list[Trained], bool]":
@@ -206,8 +185,102 @@ def _experiments(spec: Path | None, given: dict[str, Any]) -> "tuple[list[Traine
     training["iterations"] = shared.amount(given.get("effort", "quick"), ITERATIONS)
     if "networks" in given:
         if not 1 <= given["networks"] <= 10_000:
-            raise InvalidValueError(
-                f"networks: {given['networks']} given, an integer from 1 to 10,000 needed"
-            )
+            raise shared.wrong("networks", "an integer from 1 to 10,000", given["networks"])
         training["seeds"] = tuple(range(given["networks"]))
     return [Experiment(task=RetrievalTask(**task), network=Network(**network), **training)], False
+
+
+def answer_untested(folder: Path, experiments: "Sequence[Trained]", json: bool) -> None:
+    """Answer with what of some experiments is trained and not tested."""
+    from posbias.reports.answers.experiments import TrainUntested
+    from posbias.training.jobs import untested
+
+    paths = [path for path in (untested(folder, one) for one in experiments) if path.exists()]
+    tested = len(experiments) - len(paths)
+    lines = [
+        f"{len(paths)} cells trained, {tested} tested already; without --no-tests the same command tests them"
+    ]
+    lines += [f"weights: {path}" for path in paths]
+    answer_with(TrainUntested.of(folder=folder, untested=paths, tested=tested), lambda: lines, json)
+
+
+def _cell_lines(cell: "Cell") -> list[str]:
+    """One cell: its gaps with what kernels and theory predict, how well it does, and what that means."""
+    from posbias.training import agreement
+    from posbias.training.averages import estimate_members
+
+    tested, agreed = cell.evaluation, agreement(cell.rollout, cell.evaluation)
+    own, theory = agreed["residual" if "residual" in agreed else "attention"], agreed["theory"]
+    rows = [
+        [pair, str(gap.over_all.estimate), str(gap.over_informative.estimate)]
+        + [_predicted(profile.predicted[pair]) for profile in (own, theory)]
+        for pair, gap in tested.gaps.items()
+    ]
+    head = ["gap", "all sequences", "informative", "own kernels say", "theory says"]
+    places = [estimate_members(column).value for column in tested.accuracy_by_position.T]
+    shown = " ".join(f"{value:.2f}" for value in places if math.isfinite(value))
+    return [
+        *table(head, rows),
+        "",
+        f"in-context accuracy {tested.in_context_accuracy.over_members}, loss {tested.loss.over_members}; by "
+        f"position of the answer {shown}",
+        *_words(cell),
+        *(f"theory: {assumption}" for assumption in cell.rollout.assumptions),
+        f"cell: {cell.path}",
+    ]
+
+
+def _predicted(gap: "Estimate") -> str:
+    """A predicted gap; 0 where equal masses differ by rounding."""
+    from posbias.training.averages import ZERO
+
+    return "0" if abs(gap.value) <= ZERO and not gap.se else str(gap)
+
+
+def _sweep_lines(cells: "Sequence[Cell]") -> list[str]:
+    """Many cells: a line for each, on all sequences and on informative ones."""
+    from posbias.training.shorthand import common_words
+
+    named = dict(zip(common_words([cell.experiment for cell in cells]), cells, strict=True))
+    lines: list[str] = []
+    for kind, title in (("all", "gaps on all sequences"), ("informative", "gaps on informative sequences")):
+        rows = [
+            [
+                name,
+                *(str(getattr(gap, kind)) for gap in one.gaps.values()),
+                str(one.in_context_accuracy.over_members),
+                str(one.loss.over_members),
+            ]
+            for name, one in ((name, cell.evaluation) for name, cell in named.items())
+        ]
+        lines += [*table([title, *cells[0].evaluation.gaps, "in-context accuracy", "loss"], rows), ""]
+    lines += [f"{name}: {line}" for name, cell in named.items() for line in _words(cell)]
+    return [*lines, *(f"cell: {cell.path}" for cell in cells)]
+
+
+def _words(cell: "Cell") -> list[str]:
+    """What the gaps on informative sequences say at 95 % (Student's t over networks), and which were stopped."""
+    from posbias.training.averages import sign
+
+    evaluation, task = cell.evaluation, cell.experiment.task
+    copying, guessing = task.burstiness / task.items, 1.0 / task.labels
+    accuracy = evaluation.in_context_accuracy.over_members.value
+    signs = {
+        tuple(pair.split("-")): sign(gap.over_informative.estimate) for pair, gap in evaluation.gaps.items()
+    }
+    favours = [" over ".join(pair[::way]) for pair, way in signs.items() if way]
+    open_ = [" and ".join(pair) for pair, way in signs.items() if not way]
+    said = [f"favours {', '.join(favours)}"] * bool(favours)
+    said += [f"inconclusive between {', '.join(open_)}"] * bool(open_)
+    if accuracy != accuracy:
+        said = ["every network was stopped: there is nothing to say"]
+    elif not accuracy >= (copying + guessing) / 2:
+        said = [
+            f"the networks do not read labels off their context yet ({accuracy:.2f}; guessing is {guessing:.2f}, "
+            f"copying any label {copying:.2f}): their gaps say nothing"
+        ]
+    stopped = [
+        f"stopped: seed {seed} at iteration {at}, its loss was not finite; left out"
+        for seed, at in cell.trained.stopped.items()
+    ]
+    return ["; ".join(said), *stopped]

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posbias.core.arguments import whole
-from posbias.core.errors import InvalidValueError, MissingPackageError
+from posbias.core.errors import InvalidValueError
 from posbias.core.files import write_bytes, write_text
+from posbias.core.lazy import need
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -56,49 +57,27 @@ def write_report(
     """
     whole("seed", seed, 0)
     if measurement.attrs.get("encoder"):
-        raise InvalidValueError(
-            "measurement: of an encoder given, one of a causal model needed; posbias.compare holds its influence "
-            "against a prediction"
-        )
-    require("jinja2", "matplotlib")
+        raise InvalidValueError("measurement: expected one of a causal model, got an encoder's (see compare)")
+    need("jinja2", "matplotlib", work="a report", extra="report")
     from posbias.comparison.held_out import folds
     from posbias.comparison.predictors import predictions
     from posbias.comparison.scores import compare_all
     from posbias.profiles.influence import measured_influence
-    from posbias.reports.answer import answers
-    from posbias.reports.evidence import Findings
     from posbias.reports.figures import illustrations
-    from posbias.reports.page import render
-    from posbias.reports.plots import picture_bytes
-    from posbias.reports.verdicts import verdicts
+    from posbias.reports.findings import Findings
+    from posbias.reports.page import Plate, render
+    from posbias.reports.sentences import answers, verdicts
 
     measured, predicted = measured_influence(measurement), predictions(measurement)
     comparison = compare_all(predicted, measured, held_out=folds(measurement), seed=seed)
     found = Findings(measurement, measured, predicted, comparison, seed)
-    told, judged = answers(found), verdicts(found)
-    plates, written = [], []
-    for one in illustrations(found):
-        pictures = {kind: picture_bytes(one.figure, kind) for kind in ("svg", "png")}
-        plates.append((one, pictures["svg"]))
-        beside = pictures | {"csv": one.numbers.csv().encode()}
-        written += [write_bytes(Path(folder) / f"{one.name}.{kind}", beside[kind]) for kind in beside]
-    page = render(found, told, judged, plates, links or {})
-    place = write_text(Path(folder) / "report.html", page)
-    return Report(place, written, [one.text for one in told], comparison, predicted, judged)
+    answered, judged = answers(found), verdicts(found)
+    plates = [Plate.of(one) for one in illustrations(found)]
+    files = [(name, content) for plate in plates for name, content in plate.files.items()]
+    written = [write_bytes(Path(folder) / name, content) for name, content in files]
+    page = write_text(Path(folder) / "report.html", render(found, answered, judged, plates, links or {}))
+    return Report(page, written, [*answered.values()], comparison, predicted, judged)
 
 
 report = write_report
 """The verb: `posbias.report` and `posbias.write_report` are one function."""
-
-
-def require(*packages: str) -> None:
-    """Raise `MissingPackageError` for the first of `packages`, by import name, that is not installed."""
-    import importlib
-
-    for package in packages:
-        try:
-            importlib.import_module(package)
-        except ModuleNotFoundError:
-            raise MissingPackageError(
-                f"{package}: not installed, needed for a report; run: pip install 'posbias[report]'"
-            ) from None

@@ -1,33 +1,26 @@
-"""The report's figures: what stands on each, and what to see in it."""
+"""The report's figures: what stands on each, what to see in it, and the numbers that it draws as a table."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
-from posbias.comparison.parts import ENDS, LABELS, shares
+from posbias.comparison.parts import ENDS, LABELS, STRETCHES, shares
+from posbias.profiles.curves import wasserstein
+from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
-from posbias.reports import numbers
-from posbias.reports.evidence import Findings
-from posbias.reports.pages import Table
-from posbias.reports.plots import (
-    draw_cumulative,
-    draw_influence,
-    draw_kernels,
-    draw_mixing,
-    draw_norms,
-    draw_sinks,
-    new_figure,
-)
+from posbias.reports import plots
+from posbias.reports.findings import Findings
 from posbias.reports.plots.influence import share_scale
-from posbias.reports.plots.parts import draw_parts
 from posbias.reports.plots.style import LEGEND
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+EVEN, LOW, HIGH = "(even spread = 1)", "95 % low", "95 % high"
 
 
 @dataclass(frozen=True)
@@ -39,7 +32,12 @@ class Illustration:
     title: str
     caption: str
     figure: "Figure"
-    numbers: Table
+    numbers: pd.DataFrame
+
+    @property
+    def csv(self) -> str:
+        """The numbers as comma-separated values, six digits."""
+        return self.numbers.to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
 
 _CAPTIONS = {
@@ -52,16 +50,14 @@ _CAPTIONS = {
     "predictors": (
         "What the predictors expect",
         "One predictor to a panel (colour) over the measured influence (thin line and band as above), on one "
-        "scale; the dot is token 0. Curves that leave the panel at the bottom expect next to nothing "
-        "there. Last panel: all influence up to a position (0 to 1); the mean distance between two curves is "
-        "their Wasserstein distance, the dashed diagonal an even spread. Sources: see the method.",
+        "scale; the dot is token 0. Last panel: all influence up to a position (0 to 1); the mean distance "
+        "between two curves is their Wasserstein distance, the dashed diagonal an even spread.",
     ),
     "parts": (
         "What makes the curve",
         "Influence on the first 5 % of positions, on those between and on the last 5 %: from an even spread "
         "(dashed) each bar adds something that is known, up to the measured share (black). The order is a "
-        "choice: what a part adds depends on what was there before it. Where content gives the first tokens "
-        "much and norms take it away again, a sink draws more attention than it has influence.",
+        "choice: what a part adds depends on what was there before it.",
     ),
     "mixing": (
         "How much attention changes the stream",
@@ -80,12 +76,10 @@ _CAPTIONS = {
     "kernels": (
         "What attends to what",
         "Attention averaged over prompts and heads, A of Eq. (4) in Herasimchyk et al. 2026, in layers from "
-        "bottom to top, on a logarithmic scale. The strip at the left repeats the first column, token 0, "
-        "which is too thin to see; a bright diagonal is attention to near tokens, stripes are single "
-        "tokens of these prompts.",
+        "bottom to top, on a logarithmic scale. The strip at the left repeats the first column, token 0.",
     ),
 }
-"""Title and caption of each figure: what to see, and whose idea it is."""
+"""Title and caption of each figure."""
 
 
 def illustrations(found: Findings) -> list[Illustration]:
@@ -93,31 +87,43 @@ def illustrations(found: Findings) -> list[Illustration]:
     measurement, measured, predictions = found.measurement, found.measured, found.predictions
     depth = measurement.sizes["layer"]
     shown = [round(layer) for layer in np.linspace(0, depth - 1, min(6, depth))]
-    known = {name: one.mass for name, one in found.parts.items()}
+    where, mixing = plots.new_figure(6.6, 3.1), plots.new_figure(6.6, 2.9)
+    plots.draw_influence(where.subplots(), measured)
+    plots.draw_mixing(mixing.subplots(), measurement)
     drawn = {
-        "influence": (_figure(3.1, draw_influence, measured), numbers.influence(measured)),
-        "predictors": (_predictors(measured, predictions), numbers.predicted(measured, predictions)),
-        "parts": (_parts(known), numbers.parts(known)),
-        "mixing": (_figure(2.9, draw_mixing, measurement), numbers.mixing(measurement)),
-        "sinks": (_first_token(measurement), numbers.first_token(measurement)),
-        "kernels": (_kernels(measurement, shown), numbers.kernels(measurement, shown)),
+        "influence": (where, curve(measured, measured.tokens, f"measured {EVEN}")),
+        "predictors": _predictors(measured, predictions),
+        "parts": _parts({name: one.mass for name, one in found.parts.items()}),
+        "mixing": (mixing, _mixing(measurement)),
+        "sinks": _first_token(measurement),
+        "kernels": _kernels(measurement, shown),
     }
     return [Illustration(name, *_CAPTIONS[name], *one) for name, one in drawn.items()]
 
 
-def _figure(height: float, draw: Callable[["Axes", Any], "Axes"], data: Any) -> "Figure":
-    """A figure of one panel, as wide as the page's text."""
-    figure = new_figure(6.6, height)
-    draw(figure.subplots(), data)
-    return figure
+def curve(profile: Profile, scale: float = 1.0, name: str = "") -> pd.DataFrame:
+    """A number for each place, times `scale`, and where it has an error its 95 % interval (`Profile.limits`).
+
+    Places are those of `attrs["places"]`, else positions.
+    """
+    name = name or ("share of the influence" if profile.kind == "mass" else profile.measures)
+    place = "place" if "places" in profile.attrs or profile.kind == "rate" else "position"
+    ends = dict(zip((LOW, HIGH), profile.limits or (), strict=False))
+    numbers = {name: profile.mass, **ends}
+    return pd.DataFrame({place: places_of(profile)} | {key: scale * one for key, one in numbers.items()})
 
 
-def _predictors(measured: Profile, predictions: Mapping[str, Profile]) -> "Figure":
+def places_of(profile: Profile) -> Sequence[float]:
+    """Where its numbers stand: `attrs["places"]`, else positions from 0."""
+    return profile.attrs.get("places", range(profile.tokens))
+
+
+def _predictors(measured: Profile, predictions: Mapping[str, Profile]) -> "tuple[Figure, pd.DataFrame]":
     rows = len(predictions) // 3 + 1
-    figure = new_figure(6.6, 2.05 * rows)
+    figure = plots.new_figure(6.6, 2.05 * rows)
     panels = list(figure.subplots(rows, 3, squeeze=False).flat)
     drawn = [
-        draw_influence(ax, measured, {name: one})
+        plots.draw_influence(ax, measured, {name: one})
         for ax, (name, one) in zip(panels, predictions.items(), strict=False)
     ]
     share_scale(drawn)
@@ -125,32 +131,60 @@ def _predictors(measured: Profile, predictions: Mapping[str, Profile]) -> "Figur
         ax.set_ylabel("influence" if place % 3 == 0 else "")
         ax.tick_params(labelleft=place % 3 == 0)
         ax.set_xlabel("position" if place + 3 >= len(panels) else "")
-    draw_cumulative(panels[len(drawn)], measured, predictions).set(xlabel="position", ylabel="")
+    plots.draw_cumulative(panels[len(drawn)], measured, predictions).set(xlabel="position", ylabel="")
     for ax in panels[len(drawn) + 1 :]:
         ax.set_axis_off()
-    return figure
+    named = {"measured": measured} | {str(one.attrs["predictor"]): one for one in predictions.values()}
+    densities = {f"{name} {EVEN}": one.mass * one.tokens for name, one in named.items()}
+    return figure, pd.DataFrame({"position": range(measured.tokens), **densities})
 
 
-def _parts(known: Mapping[str, np.ndarray]) -> "Figure":
-    figure = new_figure(6.6, 3.0)
-    ax = draw_parts(figure.subplots(), shares(known), [*LABELS.values()], (ENDS, 1.0 - 2.0 * ENDS, ENDS))
+def _parts(known: Mapping[str, np.ndarray]) -> "tuple[Figure, pd.DataFrame]":
+    """With the shares of the stretches, and how far (Wasserstein) each curve is from the measured one."""
+    figure = plots.new_figure(6.6, 3.0)
+    by_stretch, steps = shares(known), [*LABELS.values()]
+    ax = plots.draw_parts(figure.subplots(), by_stretch, steps, (ENDS, 1.0 - 2.0 * ENDS, ENDS))
     figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3, **LEGEND)
-    return figure
+    names = {"known": ["even spread", *steps[:-1], f"{steps[-1]}: as measured"]}
+    apart = {"Wasserstein from measured": [wasserstein(one, known["measured"]) for one in known.values()]}
+    return figure, pd.DataFrame(names | dict(zip(STRETCHES, by_stretch.values(), strict=True)) | apart)
 
 
-def _first_token(measurement: "xr.Dataset") -> "Figure":
-    figure = new_figure(6.6, 2.8)
+def _mixing(measurement: "xr.Dataset") -> pd.DataFrame:
+    """Both weights of attention by layer with their intervals over prompts."""
+    columns = {"layer": range(measurement.sizes["layer"])}
+    for name, label in (("mixing", "norms over the sequence"), ("mixing_token", "mean over tokens")):
+        estimates = [Estimate.of_mean(column) for column in measurement[name].values.T]
+        columns |= {f"λ ({label})": [one.value for one in estimates]}
+        columns |= {f"{LOW} ({label})": [one.interval[0] for one in estimates]}
+        columns |= {f"{HIGH} ({label})": [one.interval[1] for one in estimates]}
+    return pd.DataFrame(columns)
+
+
+def _first_token(measurement: "xr.Dataset") -> "tuple[Figure, pd.DataFrame]":
+    """By layer: attention on token 0 (mean, and every head), and norms of the residual stream that enters."""
+    figure = plots.new_figure(6.6, 2.8)
     left, right = figure.subplots(1, 2)
-    draw_sinks(left, measurement)
-    draw_norms(right, measurement)
-    return figure
+    plots.draw_sinks(left, measurement)
+    plots.draw_norms(right, measurement)
+    shares, norms = measurement["sink_share"].values, measurement["residual_norm"].values
+    others = norms[:, 1:]
+    columns = {"layer": range(len(norms)), "norm of token 0": norms[:, 0]}
+    columns |= {"median norm of others": np.median(others, axis=1), "least": others.min(axis=1)}
+    columns |= {"most": others.max(axis=1), "attention on token 0, mean of heads": shares.mean(axis=1)}
+    return figure, pd.DataFrame(columns | {f"head {k}": column for k, column in enumerate(shares.T)})
 
 
-def _kernels(measurement: "xr.Dataset", layers: Sequence[int]) -> "Figure":
-    rows = -(-len(layers) // 3)
-    figure = new_figure(6.6, 2.05 * rows)
+def _kernels(measurement: "xr.Dataset", layers: Sequence[int]) -> "tuple[Figure, pd.DataFrame]":
+    """A row for each query of a layer, a column for each key."""
+    rows, tokens = -(-len(layers) // 3), measurement.sizes["key"]
+    figure = plots.new_figure(6.6, 2.05 * rows)
     panels = list(figure.subplots(rows, min(len(layers), 3), squeeze=False).flat)
-    draw_kernels(panels[: len(layers)], measurement, layers)
+    plots.draw_kernels(panels[: len(layers)], measurement, layers)
     for ax in panels[len(layers) :]:
         ax.set_axis_off()
-    return figure
+    past = np.tri(tokens, dtype=bool)
+    kernels = [np.where(past, measurement["kernel"].values[layer], np.nan) for layer in layers]
+    index = {"layer": np.repeat(layers, tokens), "query": np.tile(range(tokens), len(layers))}
+    keys = pd.DataFrame(np.concatenate(kernels), columns=[f"key {key}" for key in range(tokens)])
+    return figure, pd.concat([pd.DataFrame(index), keys], axis=1)

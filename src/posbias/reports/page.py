@@ -1,23 +1,26 @@
-"""The page: everything found, set into the template."""
+"""Pages that need no other file, no script and no network: everything found, set into a template."""
 
 import base64
+import csv
+import io
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from markupsafe import Markup, escape
 
 from posbias.comparison.predictors import PREDICTORS
 from posbias.comparison.reliability import SPLITS
 from posbias.core.sources import REPORTED, cite
 from posbias.profiles.claims import Judged
 from posbias.reports import tables
-from posbias.reports.answer import Answer
-from posbias.reports.evidence import Findings
-from posbias.reports.figures import Illustration
-from posbias.reports.pages import Table
-from posbias.reports.scores import MEASURES
+from posbias.reports.findings import MEASURES, Findings
+from posbias.reports.plots import THEMED, picture_bytes
+from posbias.reports.setting import resource, template
 
 if TYPE_CHECKING:
-    from markupsafe import Markup
+    from posbias.reports.figures import Illustration
 
 LARGEST_CSV = 100_000
 """Characters of a figure's numbers up to which the page holds them; longer ones lie beside it alone."""
@@ -27,52 +30,71 @@ MOST_COLUMNS = 16
 
 @dataclass(frozen=True)
 class Plate:
-    """A figure as it goes into a page: its words, its picture, and the numbers that it draws."""
+    """A figure as it goes into a page and beside it: its pictures and numbers as files, its words."""
 
-    name: str
-    title: str
-    caption: str
-    picture: "Markup"
-    numbers: Table
+    about: "Illustration"
+    files: dict[str, bytes]
 
     @classmethod
-    def of(cls, one: Illustration, vector: bytes) -> "Plate":
-        """A figure with its SVG."""
-        from posbias.reports.gallery import inline_svg
+    def of(cls, one: "Illustration") -> "Plate":
+        """A figure, drawn as SVG and PNG, with its numbers as CSV."""
+        pictures = {f"{one.name}.{kind}": picture_bytes(one.figure, kind) for kind in ("svg", "png")}
+        return cls(one, pictures | {f"{one.name}.csv": one.csv.encode()})
 
-        return cls(one.name, one.title, one.caption, inline_svg(vector, one.name, one.title), one.numbers)
+    @property
+    def picture(self) -> Markup:
+        """The figure as an element of the page."""
+        return inline_svg(self.files[f"{self.about.name}.svg"], self.about.name, self.about.title)
 
     @property
     def link(self) -> str:
         """The numbers as CSV within an address; empty where they are too many for the page."""
-        text = self.numbers.csv()
-        return (
-            f"data:text/csv;base64,{base64.b64encode(text.encode()).decode()}"
-            if len(text) <= LARGEST_CSV
-            else ""
-        )
+        content = self.files[f"{self.about.name}.csv"]
+        data = base64.b64encode(content).decode()
+        return f"data:text/csv;base64,{data}" if len(content) <= LARGEST_CSV else ""
 
     @property
-    def table(self) -> Table | None:
-        """The numbers to be shown as a table; None where they are too many."""
-        return self.numbers if self.link and len(self.numbers.head) <= MOST_COLUMNS else None
+    def rows(self) -> list[list[str]]:
+        """Head and rows of the numbers, to be shown as a table; none where they are too many."""
+        shown = self.link and len(self.about.numbers.columns) <= MOST_COLUMNS
+        return [*csv.reader(io.StringIO(self.about.csv))] if shown else []
+
+
+def inline_svg(picture: bytes, name: str, title: str) -> Markup:
+    """An SVG of matplotlib as an element: own ids, two digits after the point, colours that follow the page.
+
+    It is as wide as its place (`--natural` is its own width, in CSS pixels); text, lines and background take the
+    CSS variables that `plots.THEMED` names, so a page may go dark. `title` is read to those who cannot see it.
+    """
+    text = picture.decode()
+    text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>", "", text, flags=re.DOTALL)
+    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
+    text = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", text)
+    text = re.sub(r'( id="|href="#|url\(#)', rf"\1{name}-", text)
+    text = re.sub(
+        r"scale\([^)]*\)|-?\d+\.\d{3,}",
+        lambda found: found[0] if found[0][0] == "s" else f"{float(found[0]):.2f}".rstrip("0").rstrip("."),
+        text,
+    )
+    for colour, variable in THEMED.items():
+        text = text.replace(colour, f"var(--{variable})")
+    opening, inside = text[text.index("<svg") :].split(">", 1)
+    box = re.search(r'viewBox="([^"]+)"', opening)
+    assert box is not None  # matplotlib's
+    width = float(box[1].split()[2]) * 4 / 3
+    names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    look = f'viewBox="{box[1]}" style="--natural:{width:g}" role="img" aria-label="{escape(title)}"'
+    return Markup(f"<svg {names} {look}>{inside}")
 
 
 def render(
     found: Findings,
-    answers: Sequence[Answer],
+    answers: Mapping[str, str],
     verdicts: Sequence[str],
-    plates: Sequence[tuple[Illustration, bytes]],
+    plates: Sequence[Plate],
     links: Mapping[str, str],
 ) -> str:
-    """The whole page as HTML that needs no other file, no script and no network.
-
-    `plates` are figures as SVG, `links` what lies beside it, by file.
-    """
-    from markupsafe import Markup
-
-    from posbias.reports.setting import resource, template
-
+    """The page of a measurement as HTML; `links` name what lies beside it, by file."""
     measurement = found.measurement
     return template("report.html").render(
         style=Markup(resource("report.css")),
@@ -83,14 +105,14 @@ def render(
         text=measurement.attrs.get("text", "an unnamed text"),
         answers=answers,
         verdicts=verdicts,
-        plates=[Plate.of(one, vector) for one, vector in plates],
+        plates=plates,
         links=links,
         measures=MEASURES,
         scores=tables.scores(found.comparison),
         held_out=tables.held_out(found.comparison),
         splits=SPLITS,
         cross_fitted=found.measured.cross_fitted,
-        differences=tables.differences(found.judged),
+        differences=tables.differences(found),
         shape_columns=tables.SHAPE_COLUMNS,
         shapes=tables.shapes(found),
         layer_columns=tables.LAYER_COLUMNS,
@@ -98,28 +120,13 @@ def render(
         predictors=PREDICTORS,
         sources=[cite(key) for key in REPORTED],
         provenance=tables.provenance(measurement.attrs, found.seed),
-        seed=found.seed,
     )
 
 
 def render_profile(
-    title: str,
-    read_as: str,
-    answers: Sequence[Answer],
-    one: Illustration,
-    vector: bytes,
-    claims: Sequence[Judged],
+    title: str, read_as: str, answers: Mapping[str, str], plate: Plate, claims: Sequence[Judged]
 ) -> str:
-    """The page of a profile that was read from a file; as self-contained as `render`'s."""
-    from markupsafe import Markup
-
-    from posbias.reports.setting import resource, template
-
-    return template("profile.html").render(
-        style=Markup(resource("report.css")),
-        title=title,
-        read_as=read_as,
-        answers=answers,
-        plate=Plate.of(one, vector),
-        claims=claims,
-    )
+    """The page of a profile that was read from a file."""
+    style = Markup(resource("report.css"))
+    about = {"title": title, "read_as": read_as, "answers": answers, "plate": plate, "claims": claims}
+    return template("profile.html").render(style=style, **about)

@@ -5,9 +5,12 @@ The page of three papers reads the JSON (`Page.from_dict`): nothing that was set
 
 import csv
 import io
+import os
 import re
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 from posbias.core.errors import InvalidValueError
@@ -43,7 +46,9 @@ class Table:
                 isinstance(row, list) and len(row) == len(head) for row in rows
             ):
                 return cls(caption, list(map(str, head)), [list(map(str, row)) for row in rows])
-        raise InvalidValueError("tables: no table given, one with caption, head and rows as long needed")
+        raise InvalidValueError(
+            "tables: expected a caption, a head and rows as long as it, got another value"
+        )
 
 
 @dataclass(frozen=True)
@@ -65,10 +70,8 @@ class Page:
             lines += [f"{'Ours: ' * (whose == 'ours')}{told}", ""] if sum(counts.values()) else []
         for claim in self.claims:
             whose = "ours" if claim.claim.provenance == "ours" else claim.claim.place
-            lines += [
-                f"- **{claim.mark}**: {_safe(claim.sentence)} ({whose or 'of the paper'})",
-                *(f"  - {_safe(str(piece))}" for piece in claim.shown),
-            ]
+            lines.append(f"- **{claim.mark}**: {_safe(claim.sentence)} ({whose or 'of the paper'})")
+            lines += [f"  - {_safe(str(piece))}" for piece in claim.shown]
         return "\n".join(lines) + "\n"
 
     def as_dict(self) -> dict[str, Any]:
@@ -82,6 +85,53 @@ class Page:
         listed = data.get("tables", [])
         tables = tuple(map(Table.from_dict, listed if isinstance(listed, list) else [listed]))
         return cls(note=str(data.get("note", "")), tables=tables)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A saved figure as a page shows it: its file, and the width and height of what is shown, in CSS pixels.
+
+    `height` leaves out the words beneath a captioned figure, which the page says as text. `file` is empty where
+    there is none; `why` then says so, in words for a person.
+    """
+
+    file: str = ""
+    width: float = 0
+    height: float = 0
+    why: str = ""
+
+
+def picture(folder: str | os.PathLike[str], name: str) -> Picture:
+    """The figure NAME.svg or NAME.png of `folder`, the next where one is damaged."""
+    wrong = []
+    for kind, shown in (("svg", _size_of_svg), ("png", _size_of_png)):
+        file = Path(folder) / f"{name}.{kind}"
+        try:
+            if size := shown(file.read_bytes()):
+                return Picture(str(file), *size)
+            wrong.append(f"{file.name} {'is no PNG' if kind == 'png' else 'cannot be read'}")
+        except FileNotFoundError:
+            continue
+        except OSError:
+            wrong.append(f"{file.name} cannot be read")
+    return Picture(why=" and ".join(wrong))
+
+
+def _size_of_svg(content: bytes) -> tuple[float, float] | None:
+    box = re.search(rb'viewBox="\S+ \S+ ([\d.]+) ([\d.]+)"', content)
+    if box is None or not content.rstrip().endswith(b"</svg>"):
+        return None
+    panels = re.search(rb'id="subfigure_1">\s*<g id="\w+">\s*<path d="M \S+ ([\d.]+)', content)
+    return float(box[1]) * 4 / 3, float((panels or box)[1 if panels else 2]) * 4 / 3
+
+
+def _size_of_png(content: bytes) -> tuple[float, float] | None:
+    from posbias.reports.plots.style import DPI
+
+    if content[:8] != b"\x89PNG\r\n\x1a\n" or len(content) < 24:
+        return None
+    width, height = (pixels * 96 / DPI for pixels in struct.unpack(">II", content[16:24]))
+    return width, height
 
 
 def _safe(text: str) -> str:

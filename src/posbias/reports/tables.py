@@ -1,17 +1,17 @@
-"""The report's tables, as text by row and column."""
+"""The report's tables, as text by row and column: for a page and for a terminal."""
 
-import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from posbias.comparison.reliability import ROWS
+import numpy as np
+
+from posbias.comparison.reliability import PAIRED, ROWS
 from posbias.comparison.scores import Agreement, Comparison
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
-from posbias.reports.evidence import Findings, Judged
-from posbias.reports.scores import LABELS, MEASURES, Measure, decided, digits_of, interval, number, percent
+from posbias.reports.findings import LABELS, MEASURES, Findings, decided, digits_of, interval, number, percent
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -29,6 +29,9 @@ class Cell:
     around: str = ""
     best: bool = False
 
+    def __str__(self) -> str:
+        return f"{self.value} {self.around}".rstrip()
+
 
 @dataclass(frozen=True)
 class Row:
@@ -39,11 +42,14 @@ class Row:
     kind: str = ""
 
 
-def scores(comparison: Comparison) -> list[Row]:
+def scores(comparison: Comparison, names: Mapping[str, str] = LABELS) -> list[Row]:
     """Predictors, then baselines, then what noise allows, by `MEASURES`."""
-    noise = comparison.reliability
-    rows = {label: getattr(noise, name) for name, label in ROWS.items()} if noise is not None else {}
-    return _scores(comparison, comparison.agreements, comparison.baselines, rows)
+    noise, rows = comparison.reliability, {}
+    if noise is not None:
+        rows = {label: getattr(noise, name) for name, label in ROWS.items()}
+        if comparison.same_prompts is not None:
+            rows = {ROWS["split_half"]: noise.split_half, PAIRED: comparison.same_prompts}
+    return _scores(comparison, comparison.agreements, comparison.baselines, rows, names)
 
 
 def held_out(comparison: Comparison) -> list[Row]:
@@ -52,7 +58,7 @@ def held_out(comparison: Comparison) -> list[Row]:
     if found is None:
         return []
     rows = {"noise ceiling against half the prompts (estimated)": noise.noiseless_half} if noise else {}
-    return _scores(comparison, found.agreements, found.baselines, rows)
+    return _scores(comparison, found.agreements, found.baselines, rows, LABELS)
 
 
 def _scores(
@@ -60,38 +66,38 @@ def _scores(
     agreements: Mapping[str, Agreement],
     baselines: Mapping[str, Agreement],
     noise: Mapping[str, Agreement],
+    names: Mapping[str, str],
 ) -> list[Row]:
     """A row for each agreement; only predictors compete for the best."""
-    best = {measure.field: measure.best(agreements) for measure in MEASURES}
-    digits = {measure.field: measure.digits_in(comparison) for measure in MEASURES}
-
-    def cell(measure: Measure, agreement: Agreement, key: str) -> Cell:
-        score, shown = measure.of(agreement), digits[measure.field]
-        return Cell(number(score.value, shown), interval(score, shown), key in best[measure.field])
+    best = [measure.best(agreements) for measure in MEASURES]
+    digits = [measure.digits_in(comparison) for measure in MEASURES]
 
     def row(name: str, agreement: Agreement, kind: str, key: str = "") -> Row:
-        return Row(name, [cell(measure, agreement, key) for measure in MEASURES], kind)
+        found = zip(MEASURES, digits, best, strict=True)
+        shown = [(measure.of(agreement), places, key in keys) for measure, places, keys in found]
+        return Row(name, [Cell(number(one.value, k), interval(one, k), top) for one, k, top in shown], kind)
 
-    rows = [row(LABELS.get(key, key), one, "predictor", key) for key, one in agreements.items()]
+    rows = [row(names.get(key, key), one, "predictor", key) for key, one in agreements.items()]
     rows += [row(_BASELINES.get(key, key), one, "baseline") for key, one in baselines.items()]
     return rows + [row(label, one, "reference") for label, one in noise.items()]
 
 
-def differences(judged: Judged) -> list[Row]:
+def differences(found: Findings) -> list[Row]:
     """Every pair of predictors: the scores of one minus those of the other; set in bold where 0 is left out."""
-    rows = []
-    for pair in judged.differences:
-        cells = []
-        for measure in MEASURES:
-            score = measure.of(pair.scores)
-            reach = score.half_width if score.bounds else 0.0
-            digits, around = measure.digits, ""
-            if reach > _NEGLIGIBLE:
-                digits = digits_of(reach)
-                around = interval(score, digits)
-            cells.append(Cell(number(score.value, digits), around, decided(score)))
-        rows.append(Row(f"{LABELS.get(pair.more, pair.more)} − {LABELS.get(pair.less, pair.less)}", cells))
-    return rows
+
+    def cell(score: Estimate, usual: int) -> Cell:
+        reach = score.half_width if score.bounds else 0.0
+        sure = reach <= _NEGLIGIBLE
+        digits = usual if sure else digits_of(reach)
+        return Cell(number(score.value, digits), "" if sure else interval(score, digits), decided(score))
+
+    return [
+        Row(
+            f"{LABELS.get(pair.more, pair.more)} − {LABELS.get(pair.less, pair.less)}",
+            [cell(measure.of(pair.scores), measure.digits) for measure in MEASURES],
+        )
+        for pair in found.judged.differences
+    ]
 
 
 SHAPE_COLUMNS = (
@@ -109,19 +115,18 @@ SHAPE_COLUMNS = (
 
 def shapes(found: Findings) -> list[Row]:
     """The statistics of the measured profile, with errors where they are known, and of each prediction."""
-    measured, shape = found.measured, found.shape
-    lead = _shape_cells(measured)
-    lead[2], lead[3], depth = map(_share, (shape.first, shape.last, shape.depth))
-    around = [part for part in (depth.around, lead[6].around) if part]
-    lead[6] = Cell(depth.value, ", ".join(around))
+    measured, (first, last) = found.measured, found.ends
+    rows = [Row("measured", _shape(measured), "reference")]
+    cells, fitted = rows[0].cells, rows[0].cells[6].around
+    cells[2], cells[3], depth = map(_share, (first, last, measured.trough_depth))
+    cells[6] = Cell(depth.value, ", ".join(filter(None, (depth.around, fitted))))
     if measured.se is not None:
-        lead[1] = _share(Estimate(float(measured.mass[0]), float(measured.se[0]), shape.first.n))
-    if shape.trough_range is not None:
-        lead[5] = Cell(str(measured.summary.trough), "[{}, {}]".format(*shape.trough_range))
-    rows = [Row("measured", lead, "reference")]
-    for key, profile in found.predictions.items():
-        rows.append(Row(LABELS.get(key, key), _shape_cells(profile), "predictor"))
-    return rows
+        cells[1] = _share(Estimate(float(measured.mass[0]), float(measured.se[0]), first.n))
+    if found.trough_range is not None:
+        cells[5] = Cell(cells[5].value, str([*found.trough_range]))
+    return rows + [
+        Row(LABELS.get(key, key), _shape(one), "predictor") for key, one in found.predictions.items()
+    ]
 
 
 def _share(estimate: Estimate) -> Cell:
@@ -129,20 +134,19 @@ def _share(estimate: Estimate) -> Cell:
     return Cell(f"{value} %", f"± {error}" if error else "")
 
 
-def _shape_cells(profile: Profile) -> list[Cell]:
+def _shape(profile: Profile) -> list[Cell]:
     s = profile.summary
-    texts = (
+    return [
         Cell(s.verdict or "–", "; ".join(s.ends_alone)),
-        f"{100 * profile.mass[0]:.2f} %",
-        f"{100 * s.first_mass:.2f} %",
-        f"{100 * s.last_mass:.2f} %",
-        " : ".join(f"{one:.2f}" for one in s.ratio),
-        str(s.trough),
+        Cell(f"{100 * profile.mass[0]:.2f} %"),
+        Cell(f"{100 * s.first_mass:.2f} %"),
+        Cell(f"{100 * s.last_mass:.2f} %"),
+        Cell(" : ".join(f"{one:.2f}" for one in s.ratio)),
+        Cell(str(s.trough)),
         Cell(f"{100 * s.trough_depth:.1f} %", "cross-fitted" if profile.cross_fitted else ""),
-        "–" if s.reaches_all else f"{s.effective_range} tokens",
-        f"{s.entropy:.2f}",
-    )
-    return [text if isinstance(text, Cell) else Cell(text) for text in texts]
+        Cell("–" if s.reaches_all else f"{s.effective_range} tokens"),
+        Cell(f"{s.entropy:.2f}"),
+    ]
 
 
 LAYER_COLUMNS = ("λ_t", "λ by token", "attention on token 0", "largest head", "norm of token 0 / others")
@@ -150,68 +154,35 @@ LAYER_COLUMNS = ("λ_t", "λ by token", "attention on token 0", "largest head", 
 
 def layers(measurement: "xr.Dataset") -> list[Row]:
     """Layer by layer: both weights of attention with their standard errors, and what token 0 draws and weighs."""
-    import numpy as np
-
     sinks, norms = measurement["sink_share"].values, measurement["residual_norm"].values
     ratio = norms[:, 0] / np.median(norms[:, 1:], axis=1)
     rows = []
     for layer, share in enumerate(sinks):
-        mixing = [
-            str(Estimate.of_mean(measurement[name].values[:, layer])) for name in ("mixing", "mixing_token")
-        ]
+        mixing = [Estimate.of_mean(measurement[name].values[:, layer]) for name in ("mixing", "mixing_token")]
         shares = [f"{100 * of_heads:.1f} %" for of_heads in (share.mean(), share.max())]
-        rows.append(Row(str(layer), [Cell(text) for text in (*mixing, *shares, f"{ratio[layer]:.3g}")]))
+        rows.append(Row(str(layer), [Cell(str(one)) for one in (*mixing, *shares, f"{ratio[layer]:.3g}")]))
     return rows
 
 
-_ATTRIBUTES = {
-    "model": "model",
-    "family": "family",
-    "checksum": "checksum of the model",
-    "text": "text",
-    "text_sha256": "SHA-256 of the text",
-    "tokens": "tokens in a prompt",
-    "prompts": "prompts",
-    "bos": "prompts begin with",
-    "seed": "seed of the prompts",
-    "depth": "layers",
-    "heads": "heads",
-    "hidden_size": "width",
-    "dtype": "number type",
-    "device": "device",
-    "attention": "attention implementation",
-    "selfcheck": "self-check",
-    "seconds": "seconds taken",
-    "versions": "versions",
-    "created": "measured at",
-    "starts": "where the prompts start",
-}
+def provenance(attributes: Mapping[Any, Any], seed: int) -> dict[str, str]:
+    """What made the measurement, by name; JSON is taken apart."""
+    entries = {"seed of the resampling": seed, **attributes}
+    return {str(name).replace("_", " "): _words(value) for name, value in entries.items()}
 
 
-def provenance(attributes: Mapping[Any, Any], seed: int) -> list[tuple[str, str]]:
-    """What made the measurement, name and text: the attributes in a fixed order, others after them."""
-    known = [(label, attributes[name]) for name, label in _ATTRIBUTES.items() if name in attributes]
-    others = [(str(name), value) for name, value in attributes.items() if name not in _ATTRIBUTES]
-    entries = itertools.chain(known, [("seed of the resampling", seed)], others)
-    return [(label, ", ".join(_texts(value))) for label, value in entries]
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """An attribute as words; JSON objects and lists are taken apart."""
+def _words(value: Any) -> str:
     if isinstance(value, str) and value[:1] in ("{", "["):
         try:
             value = json.loads(value)
         except json.JSONDecodeError:
-            yield value
-            return
+            return value
     match value:
         case dict():
-            yield from (f"{key.replace('_', ' ')} {' '.join(_texts(inner))}" for key, inner in value.items())
+            return ", ".join(f"{key.replace('_', ' ')} {_words(inner)}" for key, inner in value.items())
         case list():
-            yield from (word for inner in value for word in _texts(inner))
+            return ", ".join(map(_words, value))
         case bool():
-            yield "yes" if value else "no"
+            return "yes" if value else "no"
         case float():
-            yield f"{value:.3g}"
-        case _:
-            yield str(value)
+            return f"{value:.3g}"
+    return str(value)

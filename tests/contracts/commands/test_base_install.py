@@ -214,19 +214,6 @@ def surroundings(missing, folder):
     }
 
 
-def test_a_process_of_its_own_says_the_same(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "posbias", "retrieve", "tiny-alibi"],
-        cwd=tmp_path,
-        env=surroundings(absent([]), tmp_path),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    said = "torch: not installed, asking a model needs it; run: pip install 'posbias[measure]'"
-    assert (done.returncode, done.stderr) == (2, f"posbias: {said}\n")
-
-
 def test_every_command_is_tried():
     tried = {tuple(line.split()) for line in LINES}
     for command in commands():

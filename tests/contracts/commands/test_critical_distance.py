@@ -82,10 +82,10 @@ def test_it_is_drawn_and_told_in_a_table(capsys, tmp_path):
     [
         (DECAY.replace("attention_only", "abnar_zuidema"), [], "--mixing attention_only"),
         (DECAY + 'mask = {kind = "sliding_window", width = 4}\n', [], "equal causal layers"),
-        (DECAY, ["--vary", "mixing=0:1"], "decay or rope_angle needed"),
-        (DECAY, ["--vary", "decay=1", "--vary", "rope_angle=1"], "one at most needed"),
-        (DECAY, ["--depth-trajectory"], "critical_distance: given together with"),
-        (DECAY, ["--tokens", "8,16"], "critical_distance: given together with"),
+        (DECAY, ["--vary", "mixing=0:1"], "decay or rope_angle"),
+        (DECAY, ["--vary", "decay=1", "--vary", "rope_angle=1"], "vary"),
+        (DECAY, ["--depth-trajectory"], "depth_trajectory"),
+        (DECAY, ["--tokens", "8,16"], "critical_distance"),
         (
             DECAY.replace('{kind = "decay", rate = 0.4}', '{kind = "alibi"}'),
             [],

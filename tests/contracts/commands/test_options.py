@@ -76,11 +76,6 @@ def test_a_number_is_in_the_study_s_own_unit(tmp_path, monkeypatch, capsys):
     assert (listed["unit"], listed["state"]["made"]) == ("draws", True)
 
 
-def test_rerun_says_that_papers_are_made_of_kept_cells(capsys):
-    page = " ".join(page_of(capsys, ["paper", "all"]).replace("│", " ").split())
-    assert "of the cells that are kept." in page
-
-
 def test_networks_are_seeds():
     from posbias_papers.cli.wu2025 import _spent
     from posbias_papers.wu2025 import FULL
@@ -144,13 +139,6 @@ def test_a_bar_begins_where_work_was_left_and_goes_when_it_is_full(at_once, caps
         assert capsys.readouterr().err == ""
         on_event(Event(0, 1000, "prompt"))
         assert "0.00/1.00k" in capsys.readouterr().err
-
-
-def test_q_leaves_errors(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit):
-        main(["predict", "nowhere.toml", "-q"])
-    assert capsys.readouterr().err == "posbias: nowhere.toml: no such file\n"
 
 
 # --- the shell ---------------------------------------------------------------------------------------------

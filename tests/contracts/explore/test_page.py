@@ -10,9 +10,8 @@ import pytest
 from command import called
 from tabs import Opened
 
-from posbias.reports.explore.curves import curves, tiny_architectures
 from posbias.reports.explore.menu import menu
-from posbias.reports.explore.page import page
+from posbias.reports.explore.page import known_curves, page, tiny_architectures
 from posbias.theory.presets import PRESETS, preset
 from posbias.theory.rollout import influence
 
@@ -158,7 +157,7 @@ def test_presets_give_their_prediction_and_others_say_why_not(opened, tmp_path):
         agrees(opened, tmp_path, known[name])
         agrees(opened, tmp_path)
         shown = [one.get_attribute("value") for one in opened.tab.locator("#curves input:checked").all()]
-        assert shown[-1:] == ([name] if name in {one["key"] for one in curves()} else shown[-1:])
+        assert shown[-1:] == ([name] if name in {one["key"] for one in known_curves()} else shown[-1:])
     names = [one.get_attribute("value") for one in opened.tab.locator("#preset option").all()]
     assert set(names) == {"set", "", *PRESETS, *(one["key"] for one in curves())}
     assert "its layers differ" in opened.tab.text_content("#preset option[value=smollm3-3b]:disabled")

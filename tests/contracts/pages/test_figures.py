@@ -129,11 +129,10 @@ def test_any_profile_can_be_drawn(profile):
     assert plots.picture_bytes(figure, "svg")
 
 
-@pytest.mark.parametrize("width", [6.4, 3.3])
-@pytest.mark.parametrize("least", [0, 20, 36, 50, 128, 205, 219, 235, 255])
-def test_the_names_of_the_ends_and_of_the_trough_do_not_run_into_each_other(least, width):
+@pytest.mark.parametrize("least", [0, 36, 128, 255])
+def test_the_names_of_the_ends_and_of_the_trough_do_not_run_into_each_other(least):
     mass = 1.0 + np.abs(np.arange(256) - least)
-    figure = plots.new_figure(width)
+    figure = plots.new_figure(3.3)
     ax = plots.draw_profile(figure.subplots(), Profile(mass / mass.sum()))
     figure.draw_without_rendering()
     boxes = {text.get_text(): text.get_window_extent() for text in ax.texts}

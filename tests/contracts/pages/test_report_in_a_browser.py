@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from posbias.profiles.profile import Profile
-from posbias.reports.made_elsewhere import write_profile_report
+from posbias.reports.profile_page import write_profile_report
 
 A4 = 688
 """CSS pixels between the margins of a sheet."""

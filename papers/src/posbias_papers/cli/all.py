@@ -60,9 +60,9 @@ def all_(*, options: Options = Options()) -> None:
     settings: dict[str, Any] = {"models": options.models, "configs": options.configs, "again": options.rerun}
     settings["engine"] = shared.engine(options.workers, options.ray)
     if options.report:
-        from posbias.reports import require
+        from posbias.core.lazy import need
 
-        require("jinja2", "markdown_it")
+        need("jinja2", "markdown_it", work="the page", extra="report")
     ran = make_missing(options.out, (), options.effort, **settings)
     # the statements were tried on at least as many instances
     judged = collect(options.out)

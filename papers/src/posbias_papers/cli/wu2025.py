@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from posbias.cli import options as shared
 from posbias.cli.output import progress
-from posbias.cli.trained import tell_untested
+from posbias.cli.train import answer_untested
 from posbias.core.arguments import whole
 from posbias.core.text_tables import table
 from posbias_papers.cli.claims import answer_reproduction, claim_lines, claims_alone
@@ -65,7 +65,7 @@ def wu2025(*what: str, options: Options = Options()) -> None:
         "effort": _spent(options.effort, options.networks, options.middle),
         "device": options.device,
         "workers": options.threads,
-        "engine": shared.cluster(options.ray, options.threads),
+        "engine": shared.engine(None, options.ray, options.threads),
         "gpus_per_cell": options.gpus_per_cell,
     }
     if options.no_tests:
@@ -89,7 +89,7 @@ def _train(what: Sequence[str] | str, options: Options, settings: dict[str, Any]
 
     with progress() as on_event:
         experiments = train(what, out=options.out, again=options.rerun, on_event=on_event, **settings)
-    tell_untested(options.out / "cells", experiments, options.json)
+    answer_untested(options.out / "cells", experiments, options.json)
 
 
 def _spent(effort: str | int, networks: int | None, middle: int | None = None) -> "Spent":

@@ -86,7 +86,7 @@ def _tables(results: Results) -> Iterator[Table]:
 
 
 def _draw(results: Results) -> Any:
-    from posbias.reports.plots.studies import draw_study
+    from posbias.reports.plots import draw_study
     from posbias.reports.plots.style import level_line, new_figure
 
     figure = new_figure(5.2, 3.2)

@@ -352,7 +352,7 @@ def _parts(results: Results) -> Iterator[Table]:
 
 
 def _draw(results: Results) -> Any:
-    from posbias.reports.plots.parts import draw_parts
+    from posbias.reports.plots import draw_parts
     from posbias.reports.plots.style import LEGEND, direct_label, new_figure
 
     known = chains(results)

@@ -7,7 +7,6 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.profiles.estimate import NORMAL_95
-from posbias.reports.plots.limits import DASHED, PALETTE
 from posbias.reports.plots.style import (
     ACCENT,
     COLOURS,
@@ -15,6 +14,7 @@ from posbias.reports.plots.style import (
     LEGEND,
     LINE,
     MUTED,
+    SERIES,
     SMALL,
     THIN,
     dress,
@@ -110,11 +110,11 @@ def draw_collapse(ax: "Axes", curves: Mapping[str, "Collapse"], faintest: float 
     dress(ax, "layers", "share of the query's mass")
     least, deepest = 1.0, 1
     for place, (name, curve) in enumerate(curves.items()):
-        layers, colour = np.arange(curve.mass.size), PALETTE[place % len(PALETTE)]
+        layers, colour = np.arange(curve.mass.size), SERIES[place % len(SERIES)]
         bound = np.exp(curve.log_bound)
         ax.plot(layers, _positive(curve.later), color=colour, linewidth=LINE, label=name)
         ax.plot(layers, _positive(curve.mass), color=colour, linewidth=LINE, linestyle=DOTTED)
-        ax.plot(layers, _positive(bound), color=colour, linewidth=THIN, linestyle=DASHED)
+        ax.plot(layers, _positive(bound), color=colour, linewidth=THIN, linestyle=(0, (4, 2)))
         shown = np.concatenate([curve.later, bound])
         least = min(least, float(shown[shown > 0].min(initial=1.0)))
         deepest = max(deepest, curve.mass.size - 1)
@@ -122,7 +122,7 @@ def draw_collapse(ax: "Axes", curves: Mapping[str, "Collapse"], faintest: float 
     named = positions[0] if len(positions) == 1 else "j"
     ax.plot([], [], color=INK, linewidth=LINE, label=f"positions ≥ {named}")
     ax.plot([], [], color=INK, linewidth=LINE, linestyle=DOTTED, label=f"position {named} alone")
-    ax.plot([], [], color=INK, linewidth=THIN, linestyle=DASHED, label=f"bound on ≥ {named}")
+    ax.plot([], [], color=INK, linewidth=THIN, linestyle=(0, (4, 2)), label=f"bound on ≥ {named}")
     ax.set_yscale("log")
     ax.set_ylim(max(faintest, least / 2), 1.5)
     ax.set_xlim(0, deepest)

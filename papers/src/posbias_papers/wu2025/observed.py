@@ -78,7 +78,7 @@ def sinks_tables(frame: "pd.DataFrame") -> Iterator[Table]:
 
 def draw_observed(frame: "pd.DataFrame", caption: str) -> "Figure":
     """The metric by token, and that of the first token by layer, a line for each model."""
-    from posbias.reports.plots.layers import draw_first_token_by_depth, draw_metric_by_token
+    from posbias.reports.plots.style import DASHES, INK, draw_lines, dress
     from posbias_papers.plots.captions import captioned_figure, settle
 
     by_token, by_layer = (
@@ -86,8 +86,15 @@ def draw_observed(frame: "pd.DataFrame", caption: str) -> "Figure":
     )
     figure, part = captioned_figure(8.0, 2.9, caption)
     left, right = part.subplots(1, 2)
-    draw_metric_by_token(left, by_token, np.array(observed()[PRETRAINED[0]]["even"]))
-    draw_first_token_by_depth(right, by_layer)
+    draw_lines(left, {model: (range(len(values)), values) for model, values in by_token.items()})
+    even = observed()[PRETRAINED[0]]["even"]
+    left.plot(even, color=INK, linewidth=0.9, linestyle=DASHES, label="even, causal")
+    left.legend()
+    draw_lines(right, {m: (np.linspace(0, 1, len(values)), values) for m, values in by_layer.items()})
+    dress(left, "token (from 0)", "sink metric")
+    dress(right, "depth (0 = bottom layer, 1 = top layer)", "sink metric of the first token")
+    left.set_ylim(bottom=0)
+    right.set_ylim(0, 1)
     return settle(figure)
 
 

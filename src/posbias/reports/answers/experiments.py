@@ -1,5 +1,6 @@
 """Answers of simulate, train and study."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -55,9 +56,7 @@ class SimulateLayernorm(Answer):
     seed: int
     engine: Literal["gram", "token_space"]
     recency_probability: list[Recency]
-    adjacency_probability: list[Layer] = entry(
-        "chance that the key before the query scores higher than an earlier one"
-    )
+    adjacency_probability: list[Layer] = entry("of the key before the query against an earlier one")
     definition_1: list[Definition1]
     by_query: list[ByLayer]
     by_distance: list[ByLayer]
@@ -78,24 +77,17 @@ class SimulateLayernorm(Answer):
             for name in ("by_query", "by_distance", "by_gap", "mean_scores", "mean_attention")
             for held in (getattr(result, name),)
         }
-        return super().of(
-            model=result.model.as_dict(),
-            samples=result.samples,
-            seed=result.seed,
-            engine=result.engine,
-            recency_probability=[
-                Recency.of(one, layer=layer, plain=plain[layer - 1])
-                for layer, one in enumerate(result.recency_probability, 1)
-            ],
-            adjacency_probability=[
-                Layer.of(one, layer=layer) for layer, one in enumerate(result.adjacency_probability, 1)
-            ],
-            definition_1=[
-                Definition1.of(one, layer=layer) for layer, one in enumerate(result.exhibits_recency(), 1)
-            ],
-            **by_layer,
-            **more,
-        )
+        recency = enumerate(zip(result.recency_probability, plain, strict=True), 1)
+        by_layer |= {
+            "recency_probability": [Recency.of(one, layer=k, plain=other) for k, (one, other) in recency],
+            "adjacency_probability": _by_layer(Layer, result.adjacency_probability),
+            "definition_1": _by_layer(Definition1, result.exhibits_recency()),
+        }
+        return super().of(result, model=result.model.as_dict(), **by_layer, **more)
+
+
+def _by_layer(kind: type[Part], results: Iterable[Any]) -> list[Any]:
+    return [kind.of(one, layer=layer) for layer, one in enumerate(results, 1)]
 
 
 class Average(Part):
@@ -252,20 +244,13 @@ class Cell(Part):
             )
             for name, gap in tested.gaps.items()
         }
-        return super().of(
-            tested,
-            gaps=gaps,
-            accuracy_by_position=Averages.over(tested.accuracy_by_position),
-            accuracy_alone=Averages.over(tested.accuracy_alone),
-            sinks=Sinks.of_sinks(result.sinks),
-            rollout=result.rollout,
-            agreement=agreement(result.rollout, tested),
-            experiment=encode(result.experiment),
-            fingerprint=fingerprint(result.experiment),
-            cost=result.trained.cost,
-            file=result.path,
-            **more,
-        )
+        means = {
+            name: Averages.over(getattr(tested, name)) for name in ("accuracy_by_position", "accuracy_alone")
+        }
+        about = {"experiment": encode(result.experiment), "fingerprint": fingerprint(result.experiment)}
+        about |= {"cost": result.trained.cost, "file": result.path, "rollout": result.rollout}
+        found = {"sinks": Sinks.of_sinks(result.sinks), "agreement": agreement(result.rollout, tested)}
+        return super().of(tested, gaps=gaps, **means, **about, **found, **more)
 
 
 class Train(Cell, Answer):

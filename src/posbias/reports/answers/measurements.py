@@ -166,25 +166,15 @@ class Compare(Answer):
     baselines: Baselines
     reliability: Reliability | None = entry("null with fewer than four prompts")
     leads: list[Difference] = entry("the profile, called p, minus each baseline")
-    shares: int | None = entry(
-        "equal shares of the context at which profiles of unlike length were compared; null of like ones"
-    )
+    shares: int | None = entry("equal shares of the context that were compared; null of like lengths")
     left_out: Texts = entry("what decides the shape of a prediction and is not known")
     read_as: ReadAs
     beyond_position: list[Residual] | None = entry(
-        "of attributions against a mass: positions whose interval leaves out 1, the farthest first", None
+        "of attributions: positions whose interval leaves out 1", None
     )
-    same_prompts: Agreement | None = entry(
-        "of two measurements of the same prompts: the noise ceiling, of two that differ by the noise of their "
-        "differences alone",
-        None,
-    )
-    between: CurveDifference | None = entry(
-        "of two curves of rates with trials: what p has more than q; null of others", None
-    )
-    influence_differences: InfluenceDifferences | None = entry(
-        "of two measurements: where they differ; null of others", None
-    )
+    same_prompts: Agreement | None = entry("noise ceiling of two measurements of the same prompts", None)
+    between: CurveDifference | None = entry("of two curves of rates: what p has more than q", None)
+    influence_differences: InfluenceDifferences | None = entry("of two measurements: where they differ", None)
 
 
 class Report(Comparison, Answer):
@@ -194,7 +184,7 @@ class Report(Comparison, Answer):
     page: Path
     measurement: Path
     answer: Texts = entry(
-        "where the model looks, how sure that is, what its architecture lets one expect, what a prompt has of it"
+        "where the model looks, how sure that is, what its architecture implies, what follows"
     )
     verdicts: Texts = entry("what the scores say of the predictors, in sentences")
     explore: Path | None = entry("the page to turn it on; null where it cannot show the model")
@@ -213,6 +203,4 @@ class ReportProfile(ProfilePage, Answer):
     """The page of a retrieval, a prediction or results made elsewhere, and its claims on ends and middle."""
 
     schema_name = "report-profile/1"
-    lengths: list[ProfilePage] = entry(
-        "where there are several context lengths, the same of each; the keys above are of the first"
-    )
+    lengths: list[ProfilePage] = entry("of several context lengths each; the keys above are of the first")

@@ -58,9 +58,7 @@ class Difference(Part):
     spearman_without_first: Score = entry(of="scores.spearman_without_first")
     wasserstein_without_first: Score = entry(of="scores.wasserstein_without_first")
     prompts_to_tell: dict[str, ToTell] = entry("by score")
-    verdicts: dict[str, Literal["better", "worse", "open"]] = entry(
-        "more against less, by score: by the interval, or by the value where there is none", of="sides"
-    )
+    verdicts: dict[str, Literal["better", "worse", "open"]] = entry("more against less, by score", of="sides")
 
 
 class Baselines(Part):
@@ -74,13 +72,9 @@ class Reliability(Part):
     """What noise in a reference of n prompts allows; intervals hold 95 % of such scores."""
 
     split_half: Agreement = entry("n/2 prompts against the n/2 others, mean over random splits")
-    second_measurement: Agreement = entry(
-        "n prompts against n others, continued from groups of n/8, n/4 and n/2"
-    )
+    second_measurement: Agreement = entry("n prompts against n others, continued from smaller groups")
     noiseless: Agreement = entry("a noiseless predictor against the n prompts: the noise ceiling")
-    noiseless_half: Agreement = entry(
-        "a noiseless predictor against n/2 prompts: the noise ceiling of held-out scores"
-    )
+    noiseless_half: Agreement = entry("the same against n/2 prompts: the noise ceiling of held-out scores")
 
 
 class HeldOut(Part):
@@ -124,9 +118,7 @@ class Claim(Part):
     seen: bool | None = entry("whether the evidence shows it, decided or not; null: it does not tell", None)
     provenance: Provenance = entry("whose claim it is", "ours")
     place: str = entry("where it stands in the paper", "")
-    strength: Strength = entry(
-        "constant: constant, equation or step of a proof; printed: printed number", "observation"
-    )
+    strength: Strength = entry("constant: of a proof; printed: a printed number", "observation")
     scope: str = entry("of what the text speaks", "")
     effort: str = entry("what its numbers rest on there", "")
     alias_of: str = entry("the id of the same claim elsewhere, or empty", "")

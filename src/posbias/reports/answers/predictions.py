@@ -21,9 +21,7 @@ class Band(Part):
     high: Numbers
     models: Texts = entry("whose λ low and high are over")
     checks: Texts = entry("models whose λ is of another definition")
-    verdicts: dict[str, str | None] = entry(
-        "of the curve as computed, by the model that λ is of, or the assumed schedule"
-    )
+    verdicts: dict[str, str | None] = entry("as computed, by the model that λ is of, or the assumed schedule")
 
 
 class Profile(Part):
@@ -35,9 +33,7 @@ class Profile(Part):
     profile: Numbers = entry("by position", of="mass")
     summary: Summary | None = entry("null of what is no mass")
     lost: float = entry("mass that learned sinks took", of="missing_mass")
-    left_out: Texts = entry(
-        "what decides the shape and the prediction does not cover; with any, there is no verdict"
-    )
+    left_out: Texts = entry("what decides the shape and is not covered; with any, there is no verdict")
     profile_is: str = entry("what the profile is where something is left out", of="remainder")
     kind: Literal["mass", "rate", "signed"] = entry("what is a mass sums to 1 − lost")
     band: Band | None = None
@@ -118,7 +114,7 @@ class DistanceCurve(Part):
     name: str = entry("the encoding")
     depth: list[int] = entry("layers")
     predicted: Numbers = entry(
-        "x* of Wu et al. 2025 (Theorems 4.5 and 4.7), in tokens from the query; null where it is infinite"
+        "x* (Wu et al. 2025, Theorems 4.5, 4.7), tokens from the query; null: infinite"
     )
     modal: list[int] = entry("the whole distance where walks × envelope peak")
     rollout: list[int] = entry("the distance where the rollout peaks, its first token left out")
@@ -147,7 +143,7 @@ class Order(Answer):
     schema_name = "order/1"
     permutation: list[int] = entry("documents as given, from 0, in the order that the profile calls best")
     recommended: list[int] = entry(
-        "in the order to put them: that, a usual one that it is not shown to be better than, or as given"
+        "in the order to put them: that, a usual one that is not worse, or as given"
     )
     instead: str | None = entry("the usual order that is recommended instead of the one found")
     verdict: Literal["reorder", "no difference", "not known"]
@@ -155,13 +151,11 @@ class Order(Answer):
     unit: str = entry("of worth and gains")
     basis: str = entry("what the profile is")
     gains: dict[str, Gain] = entry(
-        "over the order as given, best first, best last, both ends; judged on other prompts than those that chose"
+        "over the order as given and the usual ones, on prompts that did not choose"
     )
     loss_at_most: float = entry("by how much no other order can be worth more under this profile", of="loss")
     prompts_to_tell: ToTell = entry("behind the profile; where it is extrapolated, with these documents")
-    extrapolated: Texts = entry(
-        "in what the documents differ from those behind the profile; the verdict is not known then"
-    )
+    extrapolated: Texts = entry("in what the documents differ from those behind the profile; then no verdict")
     warnings: Texts
     lengths_in: Literal["tokens", "characters"] | None = entry("null: not known, taken to be equal")
     scores: str = entry("how scores were read as weights; empty where they are weights")
@@ -205,9 +199,7 @@ class Design(Answer):
     """Architectures that meet a target, or come near: the Pareto front of distance, cache and reach."""
 
     schema_name = "design/1"
-    verdict: Literal["met", "no difference", "not met", "not known"] = entry(
-        "no difference: the baseline meets the target"
-    )
+    verdict: Literal["met", "no difference", "not met", "not known"]
     said: str = entry("the verdict in a sentence")
     target: Target = entry(of="target.specification")
     tokens: int = entry("of the text")
@@ -264,9 +256,7 @@ class Preset(Part):
     window: int | None = entry("tokens; null for none")
     exact: str = entry("what the configuration determines")
     assumed: Texts
-    mixing: dict[str, Any] | None = entry(
-        "λ by layer, with the length and text of its measurement; null where it is not known"
-    )
+    mixing: dict[str, Any] | None = entry("λ by layer, with length and text of its measurement")
 
 
 class Presets(Answer):

@@ -17,22 +17,14 @@ class Curve(Part):
     """Retrieval by position of what is asked for."""
 
     model: str
-    job: dict[str, Any] = entry(
-        "what was asked: task, pairs or length (in tokens; of a model that is only asked in words and marks of "
-        "punctuation), wording, positions, prompts, seed"
-    )
+    job: dict[str, Any] = entry("what was asked: task, pairs or length, wording, positions, prompts, seed")
     prompts: int = entry("trials, each asked at every place")
     chance: float = entry("how often guessing or copying is right; 0: nothing to copy, or not known")
     able: bool = entry("whether it finds more than it guesses or copies")
     verdict: Verdict
-    ends: dict[Literal["first", "last"], Against] = entry(
-        "against the middle (the mean of all inner places); the verdict says nothing of one that is inconclusive"
-    )
+    ends: dict[Literal["first", "last"], Against] = entry("against the middle, the mean of all inner places")
     equivalence: Number = entry("a difference up to this counts as none; null where none was named")
-    detectable: dict[str, Number] = entry(
-        "by difference, the least true one that so many trials show in 80 % of experiments; null where no two "
-        "trials differ"
-    )
+    detectable: dict[str, Number] = entry("by difference, the least true one shown in 80 % of experiments")
     doubts: Texts = entry("what the trials leave open of the verdict")
     answer: Texts = entry("in sentences")
 
@@ -97,24 +89,14 @@ class AnswerCurve(Curve):
     rule: Literal["contains", "first"] = entry("how answers are scored", of="answers.rule")
     words: float = entry("mean length of the prompts, in words and marks of punctuation", of="answers.words")
     found: Table = entry("0 or 1: whether the moved fact was in the answer, by trial and position")
-    cut_off: list[float] = entry(
-        "by position, the share of answers that were cut off before they were right", of="answers.cut_off"
-    )
-    until: Number = entry(
-        "half-width of the gaps' intervals that was wanted; null where none was", of="answers.until"
-    )
-    reached: bool | None = entry(
-        "whether it was reached before the trials ran out; null where none was wanted"
-    )
+    cut_off: list[float] = entry("by position, the share of answers that were cut off", of="answers.cut_off")
+    until: Number = entry("half-width of the gaps' intervals that was wanted", of="answers.until")
+    reached: bool | None = entry("whether it was reached before the trials ran out")
     positions: list[AskedPlace]
     controls: dict[str, OverPrompts] = entry("accuracy by control arm: no gold, gold alone, shuffled")
-    differences: dict[str, OverPrompts] = entry(
-        "in accuracy, within trials: of an end and the middle, and of places and control arms"
-    )
+    differences: dict[str, OverPrompts] = entry("in accuracy, within trials: of places and control arms")
     half_width: float = entry("half the widest interval of the ends' differences")
-    trials_for: dict[str, int] = entry(
-        "by half-width, about how many trials it takes; 10001: more than 10,000"
-    )
+    trials_for: dict[str, int] = entry("by half-width, about how many trials it takes; 10001: more")
 
     @classmethod
     def of(cls, result: Any = None, **more: Any) -> Self:

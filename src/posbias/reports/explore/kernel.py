@@ -60,7 +60,7 @@ def exported(architecture: Architecture, tokens: int) -> dict[str, Any]:
         raise InvalidValueError(f"architecture: {reason}; one of plain attention by distance needed")
     if tokens > MOST_DENSE and not all(map(sweeps, architecture.layers)):
         raise InvalidValueError(
-            f"tokens: {tokens:,} given, at most {MOST_DENSE:,} needed for logits by distance"
+            f"tokens: expected at most {MOST_DENSE:,} with logits by distance, got {tokens:,}"
         )
     layers = [exported_layer(layer.at(tokens), tokens) for layer in architecture.layers]
     return {"mixing": architecture.coefficients.tolist(), "layers": layers}

@@ -4,7 +4,8 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
@@ -12,34 +13,36 @@ import numpy as np
 
 from posbias import __version__
 from posbias.core.errors import InvalidValueError
+from posbias.core.plugins import bundled
 from posbias.core.spec import encode
-from posbias.reports.explore.curves import curves as curve_list
-from posbias.reports.explore.curves import tiny_architectures
 from posbias.reports.explore.kernel import MOST_DENSE, exported, sweeps
 from posbias.reports.explore.menu import MOST_TOKENS, menu, packed
 from posbias.reports.explore.states import mixing_state, state_of
 from posbias.theory.architecture import Architecture
+from posbias.theory.configs import load_architecture
+from posbias.theory.mixing import known_mixing
 from posbias.theory.presets import PRESETS
 
-SCRIPTS = (
-    "kernel",
-    "bounds",
-    "compose",
-    "keep",
-    "chart",
-    "told",
-    "controls",
-    "drawn",
-    "views",
-    "away",
-    "page",
-)
+SCRIPTS = "kernel bounds compose keep chart told controls drawn views away page"
 """The parts of the script, each a constant that later ones use."""
 BEGIN = {
-    "depth": 24, "heads": 16, "tokens": 256, "every": 0, "mask": "causal", "numbers": {}, "encoding": "alibi",
-    "encoded": {}, "content": {}, "sink": None, "schedule": "trained_median", "scheduled": {}, "drawn": [],
-    "residual": True, "own": False, "scale": "logarithm", "shown": [],
-}  # fmt: skip
+    "depth": 24,
+    "heads": 16,
+    "tokens": 256,
+    "every": 0,
+    "mask": "causal",
+    "numbers": {},
+    "encoding": "alibi",
+}
+BEGIN |= {
+    "encoded": {},
+    "content": {},
+    "sink": None,
+    "schedule": "trained_median",
+    "scheduled": {},
+    "drawn": [],
+}
+BEGIN |= {"residual": True, "own": False, "scale": "logarithm", "shown": []}
 """What a page shows that begins from nothing."""
 
 
@@ -56,22 +59,14 @@ def page(
 
     Raises `InvalidValueError` for an architecture that kernel.js has no form for.
     """
-    data = json.dumps(
-        page_data(architecture, tokens, name, curves), ensure_ascii=False, separators=(",", ":")
-    )
-    script = '"use strict";\n' + "".join(_text(f"{part}.js") for part in SCRIPTS)
+    data = page_data(architecture, tokens, name, curves)
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    script = '"use strict";\n' + "".join(_text(f"{part}.js") for part in SCRIPTS.split())
     style = _text("page.css")
-    policy = (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    parts = {
-        "policy": policy,
-        "version": __version__,
-        "style": style,
-        "script": script,
-        "data": data.replace("<", "\\u003c"),
-    }
+    policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
+    policy += "base-uri 'none'; form-action 'none'"
+    parts = {"policy": policy, "version": __version__, "style": style, "script": script}
+    parts["data"] = text.replace("<", "\\u003c")
     return re.sub(rf"\{{({'|'.join(parts)})\}}", lambda found: parts[found[1]], _text("page.html"))
 
 
@@ -80,45 +75,39 @@ def page_data(
 ) -> dict[str, Any]:
     """What the page computes with: the menu, the state to begin from, presets and measured curves."""
     choices: dict[str, Any] = menu() | {"own": None}
-    begin = BEGIN | {"shown": [curve["key"] for curve in curves]}
     most = MOST_TOKENS if architecture is None else _longest(architecture)
     if tokens is not None and not 8 <= tokens <= most:
-        raise InvalidValueError(f"tokens: {tokens:,} given, 8 to {most:,} needed for this page")
-    begin |= {"tokens": tokens or 256}
-    presets: list[dict[str, Any]] = [
-        {"key": "", "title": "24 layers with ALiBi", "reason": None, "state": {"tokens": begin["tokens"]}}
-    ]
+        raise InvalidValueError(f"tokens: expected 8 to {most:,} for this page, got {tokens:,}")
+    begin = BEGIN | {"shown": [curve["key"] for curve in curves], "tokens": tokens or 256}
+    usual = {"key": "", "title": "24 layers with ALiBi", "reason": None, "state": {"tokens": begin["tokens"]}}
+    presets: list[dict[str, Any]] = [usual]
     if architecture is not None:
         title = name or architecture.name or "the file"
         state, reason = state_of(architecture, choices)
         if reason:
             choices["own"] = own(architecture, title, reason)
-            state = _of_own(architecture, choices)
+            # its layers are swept as they are: depth and λ can still be moved
+            state = {"own": True, "depth": architecture.depth} | mixing_state(architecture, choices)
         begin |= state
         presets.insert(0, {"key": "own", "title": title, "reason": None, "state": dict(begin)})
-    known = curve_list()
+    known = known_curves()
     shown = {curve["key"]: len(curve["mass"]) for curve in known}
     models = [*tiny_architectures(), *(one.architecture for one in PRESETS.values())]
     presets += [_preset(one, choices, shown.get(one.name)) for one in models]
-    return {
-        "menu": choices,
-        "begin": begin,
-        "presets": presets,
-        "curves": [*curves, *known],
-    }
+    return {"menu": choices, "begin": begin, "presets": presets, "curves": [*curves, *known]}
 
 
 def own(architecture: Architecture, title: str, reason: str) -> dict[str, Any]:
     """The layers of an architecture that the controls do not have: for kernel.js, and as a file holds them."""
     tokens = _longest(architecture)
     if any(layer.at(2) != layer.at(tokens) for layer in architecture.layers):
-        raise InvalidValueError(
-            "architecture: its logits follow the length of the text; ones that do not needed"
-        )
+        raise InvalidValueError("architecture: expected logits of any length alike, got others")
     layers = exported(architecture, tokens)["layers"]
     for layer in layers:
         for head in layer["heads"]:
             head |= {name: packed(np.array(head[name])) for name in ("table", "after") if head[name]}
+    inexact = [layer.positional for layer in architecture.layers if not layer.positional.exact]
+    left_out = sorted({str(getattr(one, "caveat", one.kind)) for one in inexact})
     return {
         "title": title,
         "reason": reason,
@@ -126,39 +115,42 @@ def own(architecture: Architecture, title: str, reason: str) -> dict[str, Any]:
         "values": [encode(layer) for layer in architecture.layers],
         "tokens": tokens,
         "heads": max(layer.heads for layer in architecture.layers),
-        "assumptions": [*architecture.remarks, *_left_out(architecture)],
-        "exact": not _left_out(architecture),
+        "assumptions": [*architecture.remarks, *left_out],
+        "exact": not left_out,
     }
 
 
-def _left_out(architecture: Architecture) -> list[str]:
-    """What the encodings of an architecture leave to measurement or to choice."""
-    inexact = [layer.positional for layer in architecture.layers if not layer.positional.exact]
-    return sorted({str(getattr(one, "caveat", one.kind)) for one in inexact})
+def known_curves() -> list[dict[str, Any]]:
+    """Measured curves that come with the page (`tools/explore_curves.py`): influence on the last token."""
+    return [
+        {"key": one["model"], "title": one["model"], "mass": one["mass"]}
+        | {"about": f"mean over {one['prompts']} prompts of {len(one['mass'])} tokens of {one['text']}"}
+        for one in json.loads(_text("curves.json"))["curves"]
+    ]
+
+
+def tiny_architectures() -> Iterator[Architecture]:
+    """The measured models that are no presets, each with the λ that was measured."""
+    known, folders = known_mixing(), bundled()
+    for model in (curve["key"] for curve in known_curves()):
+        if model in folders:
+            architecture = load_architecture(folders[model] / "config.json")
+            yield replace(architecture, name=model, mixing=known[model])
 
 
 def _longest(architecture: Architecture) -> int:
     return MOST_TOKENS if all(map(sweeps, architecture.layers)) else MOST_DENSE
 
 
-def _of_own(architecture: Architecture, choices: Mapping[str, Any]) -> dict[str, Any]:
-    """The state in which an architecture's own layers are swept: its depth and λ can still be moved."""
-    return {"own": True, "depth": architecture.depth} | mixing_state(architecture, choices)
-
-
 def _preset(architecture: Architecture, choices: Mapping[str, Any], measured: int | None) -> dict[str, Any]:
     """An architecture with a name; `measured` is the length at which its curve was measured, if it was."""
     state, reason = state_of(architecture, choices)
-    name = architecture.name
-    about = {
-        "key": name,
-        "title": f"{name} (measured)" if measured else name,
-        "remarks": [*architecture.remarks],
-    }
-    if reason:
-        return about | {"reason": reason}
-    shown = {"shown": [name], "tokens": measured} if measured else {}
-    return about | {"reason": None, "state": state | shown}
+    name, shown = architecture.name, {}
+    if measured:
+        shown = {"shown": [name], "tokens": measured}
+    about = {"key": name, "title": f"{name} (measured)" if measured else name}
+    about |= {"remarks": [*architecture.remarks], "reason": reason or None}
+    return about if reason else about | {"state": state | shown}
 
 
 def _hash(text: str) -> str:

@@ -10,8 +10,6 @@ from posbias.reports.explore.menu import HEADS, MOST_LAYERS
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.positional import NeedsMeasurement
 
-PATTERN = "its layers differ in more than every so many-th one that sees all"
-
 
 def state_of(architecture: Architecture, choices: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """What the page's controls say of an architecture, but for λ nothing and the reason where they cannot.
@@ -23,81 +21,71 @@ def state_of(architecture: Architecture, choices: Mapping[str, Any]) -> tuple[di
         return {}, f"{architecture.depth} layers, where the page has at most {MOST_LAYERS}"
     *local, last = (encode(layer) for layer in architecture.layers)
     if local:
-        wide = last | {"mask": local[0]["mask"]}
-        if (
-            any(one != local[0] for one in local)
-            or wide != local[0]
-            or last["mask"]["kind"] != choices["global"]
-        ):
-            return {}, PATTERN
+        alike = all(one == local[0] for one in local) and last | {"mask": local[0]["mask"]} == local[0]
+        if not alike or last["mask"]["kind"] != choices["global"]:
+            return {}, "its layers differ in more than every so many-th one that sees all"
         state["every"] = len(architecture.layers)
-    layer = _layer_state(architecture.layers[0], choices)
-    return ({}, layer) if isinstance(layer, str) else (state | layer, "")
+    layer, reason = _layer_state(architecture.layers[0], choices)
+    return ({}, reason) if reason else (state | layer, "")
 
 
 def mixing_state(architecture: Architecture, choices: Mapping[str, Any]) -> dict[str, Any]:
     """What the page's controls say of λ: a schedule of the menu, else λ by layer."""
-    spelt = encode(architecture.mixing)
-    for one in choices["schedules"]:
-        numbers = {} if one.get("drawn") else _numbers(spelt, one)
-        if not one.get("drawn") and numbers is not None:
-            return {"residual": not one["alone"], "scheduled": numbers} | (
-                {} if one["alone"] else {"schedule": one["key"]}
-            )
+    value = encode(architecture.mixing)
+    schedules = [one for one in choices["schedules"] if not one.get("drawn")]
+    for one in schedules:
+        if (numbers := _numbers(value, one)) is not None:
+            named = {} if one["alone"] else {"schedule": one["key"]}
+            return {"residual": not one["alone"], "scheduled": numbers} | named
     drawn = next(one["key"] for one in choices["schedules"] if one.get("drawn"))
     return {"schedule": drawn, "drawn": architecture.coefficients.tolist()}
 
 
-def _layer_state(layer: Layer, choices: Mapping[str, Any]) -> dict[str, Any] | str:
+def _layer_state(layer: Layer, choices: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """What the controls say of a layer, or why they cannot."""
-    spelt = encode(layer)
-    if layer.heads not in HEADS:
-        return f"{layer.heads} heads, where the page has {', '.join(map(str, HEADS))}"
-    if layer.query_scale is not None or layer.temperature != 1 or layer.head_weights is not None:
-        return "factors on logits or weights of heads, which its controls do not have"
-    mask = next(
-        (one for one in choices["masks"] if one["key"] == spelt["mask"]["kind"]), {"reason": "unknown"}
-    )
-    if mask["reason"] is not None:
-        return f"a mask that its controls do not have ({spelt['mask']['kind']})"
-    encoding = _encoding_state(spelt["positional"], choices)
-    if encoding is None:
-        return f"an encoding that its controls do not have ({spelt['positional']['kind']})"
+    value = encode(layer)
+    mask, positional = value["mask"], value["positional"]
+    encoding = _encoding_state(positional, choices)
     content = _content_state(layer)
+    if layer.heads not in HEADS:
+        return {}, f"{layer.heads} heads, where the page has {', '.join(map(str, HEADS))}"
+    if layer.query_scale is not None or layer.temperature != 1 or layer.head_weights is not None:
+        return {}, "factors on logits or weights of heads, which its controls do not have"
+    if not any(one["key"] == mask["kind"] and one["reason"] is None for one in choices["masks"]):
+        return {}, f"a mask that its controls do not have ({mask['kind']})"
+    if encoding is None:
+        return {}, f"an encoding that its controls do not have ({positional['kind']})"
     if content is None:
-        return "content logits or sinks that differ by head"
-    numbers = {name: value for name, value in spelt["mask"].items() if name != "kind"}
-    return {"heads": layer.heads, "mask": mask["key"], "numbers": numbers} | encoding | content
+        return {}, "content logits or sinks that differ by head"
+    numbers = {name: number for name, number in mask.items() if name != "kind"}
+    return {"heads": layer.heads, "mask": mask["kind"], "numbers": numbers} | encoding | content, ""
 
 
-def _encoding_state(spelt: Mapping[str, Any], choices: Mapping[str, Any]) -> dict[str, Any] | None:
+def _encoding_state(value: Mapping[str, Any], choices: Mapping[str, Any]) -> dict[str, Any] | None:
     for one in choices["encodings"]:
-        if one["key"] != spelt["kind"] or one["reason"] is not None:
-            continue
-        exempt = spelt["kind"] == NeedsMeasurement.kind
-        numbers = {} if exempt else _numbers(spelt, one)
-        if numbers is not None:
-            return {"encoding": one["key"], "encoded": numbers}
+        if one["key"] == value["kind"] and one["reason"] is None:
+            numbers = {} if value["kind"] == NeedsMeasurement.kind else _numbers(value, one)
+            return None if numbers is None else {"encoding": one["key"], "encoded": numbers}
     return None
 
 
-def _numbers(spelt: Mapping[str, Any], option: Mapping[str, Any]) -> dict[str, float] | None:
-    """The numbers of an option's sliders in a spelt value; None where the value has others, or is another."""
+def _numbers(value: Mapping[str, Any], option: Mapping[str, Any]) -> dict[str, float] | None:
+    """The numbers of an option's sliders in an encoded value; None where it has others, or is another."""
     paths = {role: control["path"][0] for role, control in option["controls"].items()}
     fixed = option["value"].keys() - set(paths.values())
-    if spelt.keys() != option["value"].keys() or any(spelt[key] != option["value"][key] for key in fixed):
+    if value.keys() != option["value"].keys() or any(value[key] != option["value"][key] for key in fixed):
         return None
     found = {}
     for role, path in paths.items():
         control = option["controls"][role]
-        now, unit = (np.asarray(one, dtype=float) for one in (spelt[path], control["unit"]))
+        now, unit = (np.asarray(one, dtype=float) for one in (value[path], control["unit"]))
         if now.shape != unit.shape:
             return None
         at = np.unravel_index(np.argmax(np.abs(unit)), unit.shape)
-        value = float(now[at] / unit[at])
-        if not np.array_equal(value * unit, now) or not control["least"] <= value <= control["most"]:
+        number = float(now[at] / unit[at])
+        if not np.array_equal(number * unit, now) or not control["least"] <= number <= control["most"]:
             return None
-        found[role] = value
+        found[role] = number
     return found
 
 

@@ -1,4 +1,4 @@
-"""Influence by position: what was measured, with its error, and what was predicted."""
+"""Influence by position: measured with its error, predicted, compared with a reference, taken apart."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -13,17 +13,17 @@ from posbias.reports.plots import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+
+    from posbias.comparison.scores import Comparison
 
 POSITION, INFLUENCE = "position of the token", "influence (even spread = 1)"
+SHARE = "place in the text (0 first, 1 the query)"
 NOTE = 90
 """Letters of a line above an axes."""
 FEW = 16
 """Places that are marked and named one by one."""
 FAINTEST = 1e-4
 """Influence below this, in units of an even spread, lies outside the picture."""
-CLEAR = 0.7
-"""Inches of the picture's width that the name of an end needs, and half of the trough's."""
 
 
 def draw_influence(ax: "Axes", measured: Profile, predictions: Mapping[str, Profile] | None = None) -> "Axes":
@@ -44,7 +44,7 @@ def draw_influence(ax: "Axes", measured: Profile, predictions: Mapping[str, Prof
     ]
     for line, label, colour in lines:
         ax.plot(line, color=colour, linewidth=style.LINE, label=label, zorder=4)
-    _scale(ax, [height, *(line for line, _, _ in lines)], height)
+    _scale(ax, height, *(line for line, _, _ in lines))
     for line, _, colour in lines:
         _mark_first(ax, line, colour)
     if len(lines) == 1:
@@ -60,15 +60,17 @@ def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
     The title says what it is of and how long. Rates and signed numbers are drawn as they are, by the
     places in `attrs` where they are few.
     """
+    calibration, few = profile.attrs.get("calibration"), profile.tokens <= FEW
+    notes = [] if calibration is None else [calibration.lines()[0]]
+    ax.set_title(headline([profile], *notes), fontsize=style.SMALL, color=style.INK, pad=14, parse_math=False)
     if profile.kind != "mass":
         style.dress(ax, "place" if profile.kind == "rate" else POSITION, profile.measures)
         draw_band(ax, profile, style.ACCENT, 0.15)
-        few = profile.tokens <= FEW
         ax.plot(profile.mass, "o-" if few else "-", color=style.ACCENT, linewidth=style.LINE, markersize=3.5)
         if few:
             places = profile.attrs.get("places", range(profile.tokens))
             ax.set_xticks(range(profile.tokens), [f"{place:.3g}" for place in places])
-        return entitle(ax, subject([profile]))
+        return ax
     style.dress(ax, POSITION, INFLUENCE)
     height = density(profile)
     _mark_ends(ax, profile)
@@ -77,13 +79,11 @@ def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
         _draw_known(ax, profile, np.arange(height.size), color=style.ACCENT, label=label)
     draw_band(ax, profile, style.ACCENT, 0.15, "95 % interval over prompts")
     ax.plot(height, color=style.ACCENT, linewidth=style.LINE)
-    _scale(ax, [height], height)
+    _scale(ax, height)
     _mark_first(ax, height, style.ACCENT)
     if ax.get_legend_handles_labels()[0]:
         ax.legend(loc="upper center", handlelength=1.2, **style.LEGEND)
-    calibration = profile.attrs.get("calibration")
-    notes = [] if calibration is None else [calibration.lines()[0]]
-    return entitle(ax, subject([profile]), *notes, *_left_out(profile))
+    return ax
 
 
 def draw_profiles(ax: "Axes", profiles: Mapping[str, Profile]) -> "Axes":
@@ -92,59 +92,26 @@ def draw_profiles(ax: "Axes", profiles: Mapping[str, Profile]) -> "Axes":
     The name of one that leaves out what decides it says that it has no verdict. Where λ was not given, a band is
     what the λ of pretrained models would give.
     """
-    style.dress(ax, "place in the text (0 first, 1 the query)", INFLUENCE)
-    named = list(profiles.items())
-    heights = [density(profile) for _, profile in named]
-    for place, ((name, profile), height) in enumerate(zip(named, heights, strict=True)):
-        label = f"{name} (no verdict)" if profile.left_out else name
-        every = max(1, height.size // 9)
-        look = {"linewidth": style.LINE, "markersize": 3.5, "markevery": (every * place // len(named), every)}
+    style.dress(ax, SHARE, INFLUENCE)
+    heights = [density(profile) for profile in profiles.values()]
+    for place, ((name, profile), height) in enumerate(zip(profiles.items(), heights, strict=True)):
+        x, every = np.linspace(0, 1, height.size), max(1, height.size // 9)
+        look = {
+            "linewidth": style.LINE,
+            "markersize": 3.5,
+            "markevery": (every * place // len(heights), every),
+        }
         colours = style.series(place)
-        _draw_known(ax, profile, np.linspace(0, 1, height.size), color=colours["color"])
-        ax.plot(np.linspace(0, 1, height.size), height, label=label, **look, **colours)
+        _draw_known(ax, profile, x, color=colours["color"])
+        label = f"{name} (no verdict)" if profile.left_out else name
+        ax.plot(x, height, label=label, **look, **colours)
     style.level_line(ax, 1)
     high = max(4.0, *(float(height.max()) for height in heights)) * 1.3
     low = min(float(height[height > 0].min()) for height in heights)
     scale_influence(ax, max(FAINTEST, min(0.1, low / 1.3)), high)
     ax.set_xlim(-0.01, 1.01)
-    style.key(ax, 1 if len(named) < 4 else 2)
+    style.key(ax, 1 if len(heights) < 4 else 2)
     return ax
-
-
-def _draw_known(ax: "Axes", profile: Profile, places: Float[np.ndarray, "position"], **look: Any) -> None:
-    """Draw the least and the most that known λ give, where λ was not given."""
-    if (band := profile.attrs.get("band")) is not None:
-        low, high = (edge[: places.size] * places.size for edge in (band.low, band.high))
-        ax.fill_between(places, np.maximum(low, FAINTEST), high, alpha=0.15, linewidth=0, **look)
-
-
-def subject(profiles: Sequence[Profile]) -> str:
-    """What profiles of one architecture are of, and their length where it is one: 'bloom-176b, 256 positions'."""
-    lengths = {profile.attrs.get("positions", profile.tokens) for profile in profiles}
-    length = f"{lengths.pop():,} positions" if len(lengths) == 1 else ""
-    return ", ".join(filter(None, [profiles[0].name, length]))
-
-
-def entitle(ax: "Axes", *lines: str) -> "Axes":
-    """Write lines above an axes, over the names of its ends."""
-    text = "\n".join(textwrap.fill(line, NOTE) for line in lines if line)
-    ax.set_title(text, fontsize=style.SMALL, color=style.INK, pad=14, parse_math=False)
-    return ax
-
-
-def _left_out(profile: Profile) -> list[str]:
-    """What a prediction does not cover, if anything."""
-    if not profile.left_out:
-        return []
-    return [f"{profile.remainder}: {' and '.join(profile.left_out)} not known, no verdict"]
-
-
-def entitle_figure(figure: "Figure", profiles: Sequence[Profile], *notes: str) -> None:
-    """Write above all panels what the profiles are of, further notes, and what they do not cover."""
-    unknown = next((profile for profile in profiles if profile.left_out), profiles[0])
-    lines = ("; ".join([subject(profiles), *notes]), *_left_out(unknown))
-    text = "\n".join(textwrap.fill(line, NOTE) for line in lines if line)
-    figure.suptitle(text, fontsize=style.SMALL, color=style.INK, parse_math=False)
 
 
 def draw_cumulative(ax: "Axes", measured: Profile, predictions: Mapping[str, Profile]) -> "Axes":
@@ -161,14 +128,62 @@ def draw_cumulative(ax: "Axes", measured: Profile, predictions: Mapping[str, Pro
     return ax
 
 
-def predictor_label(name: str, prediction: Profile) -> str:
-    """What a legend calls a prediction: its predictor, else `name`."""
-    return str(prediction.attrs.get("predictor", name))
+def draw_comparison(ax: "Axes", comparison: "Comparison") -> "Axes":
+    """Draw the reference (with its 95 % band) and each profile by position, with Spearman and Wasserstein.
+
+    Masses are in units of an even spread, on a logarithmic scale. Lines differ in colour and marker.
+    """
+    reference = comparison.reference
+    kinds = {one.kind for one in (reference, *comparison.profiles.values())}
+    masses, rates = kinds == {"mass"}, kinds == {"rate"}
+    place = "place" if rates else POSITION
+    if comparison.shares is not None:
+        place = f"share of the context, in {comparison.shares} parts"
+    style.dress(ax, place, INFLUENCE if masses else reference.measures if rates else reference.kind)
+    if masses or reference.kind != "mass":
+        draw_band(ax, reference, style.MUTED, 0.3, f"95 % interval over {'trials' if rates else 'prompts'}")
+    lines = {f"reference: {subject([reference])}": reference}
+    for name, profile in comparison.profiles.items():
+        scores = comparison.agreements[name]
+        label = f"{name}: Spearman {scores.spearman.value:.2f}"
+        lines[label + f", Wasserstein {scores.wasserstein.value:.3f}" * masses] = profile
+    if masses:
+        heights = np.concatenate([density(one) for one in lines.values()])
+        low = max(FAINTEST, float(heights[heights > 0].min()))
+        scale_influence(ax, low / 1.3, float(heights.max()) * 1.3)
+    colours = (style.INK, *style.SERIES)
+    for number, (label, profile) in enumerate(lines.items()):
+        colour, height = colours[number % len(colours)], density(profile) if masses else profile.mass
+        if rates and number:
+            draw_band(ax, profile, colour, 0.15)
+        look = {"marker": style.MARKERS[number % len(style.MARKERS)], "markersize": 3.5}
+        look |= {"markevery": max(1, height.size // 10), "linewidth": style.LINE if number else 0.9}
+        ax.plot(height, color=colour, label=label, **look)
+    style.key(ax)
+    return ax
 
 
-def density(profile: Profile) -> Float[np.ndarray, "position"]:
-    """Mass in units of an even spread over the positions up to the query."""
-    return profile.mass[: profile.query + 1] * (profile.query + 1)
+def draw_parts(
+    ax: "Axes", shares: Mapping[str, Sequence[float]], steps: Sequence[str], lengths: Sequence[float]
+) -> "Axes":
+    """Draw how the share of each stretch goes from an even spread to the measured one, a bar for each step.
+
+    `shares`: by stretch its share of influence under one profile after the other, the even spread first; `steps`
+    names what each next one knows. Each bar begins where the one before it ended, so that they sum. `lengths` are
+    the stretches' shares of the context, drawn as a dashed line: the even spread.
+    """
+    style.dress(ax, "", "share of influence")
+    width, left = 0.8 / len(steps), np.arange(len(shares)) - 0.4
+    rows = np.array(list(shares.values()))
+    for place, step in enumerate(steps):
+        look = {"color": style.SERIES[place % len(style.SERIES)], "label": step, "linewidth": 0}
+        change = rows[:, place + 1] - rows[:, place]
+        ax.bar(left + (place + 0.5) * width, change, 0.9 * width, bottom=rows[:, place], **look)
+    ax.hlines(lengths, left, left + 0.8, color=style.MUTED, linewidth=style.THIN, linestyle="--")
+    ax.hlines(rows[:, -1], left + 0.8 - width, left + 0.8, color=style.INK, linewidth=style.LINE)
+    ax.set_xticks(left + 0.4, [*shares])
+    ax.set_ylim(0.0, 1.0)
+    return ax
 
 
 def draw_band(ax: "Axes", profile: Profile, colour: str, alpha: float, label: str | None = None) -> "Axes":
@@ -185,47 +200,35 @@ def draw_band(ax: "Axes", profile: Profile, colour: str, alpha: float, label: st
         if "counts" in profile.attrs and profile.limits is not None:
             low, high = profile.limits
         low = np.maximum(low, FAINTEST) if mass else low
-        look = {"color": colour, "alpha": alpha, "linewidth": 0, "label": label}
-        ax.fill_between(np.arange(height.size), low, high, **look)
+        ax.fill_between(
+            np.arange(height.size), low, high, color=colour, alpha=alpha, linewidth=0, label=label
+        )
     return ax
 
 
-def _mark_ends(ax: "Axes", profile: Profile) -> None:
-    """Shade the first and last 5 % and the trough, and draw the even spread."""
-    s = profile.summary
-    style.level_line(ax, 1)
-    start = s.trough - (s.ends - 1) // 2
-    clear = CLEAR / (ax.get_window_extent().width / ax.figure.dpi)
-    places = (
-        (0, "first 5 %", "left"),
-        (start, "trough", "center"),
-        (s.query - s.ends + 1, "last 5 %", "right"),
-    )
-    for left, text, side in places:
-        ax.axvspan(left - 0.5, left + s.ends - 0.5, color=style.RULE, alpha=0.6, linewidth=0, zorder=0)
-        anchor = {"left": left, "center": left + (s.ends - 1) / 2, "right": left + s.ends - 1}[side]
-        # a trough near an end is named within the picture, where the end's own name does not stand
-        inside = text == "trough" and not clear * s.query < anchor < (1 - clear) * s.query
-        y, below = (0.99, "top") if inside else (1.01, "bottom")
-        look = {"ha": side, "va": below, "fontsize": style.SMALL, "color": style.MUTED}
-        ax.text(anchor, y, text, transform=ax.get_xaxis_transform(), **look)
+def subject(profiles: Sequence[Profile]) -> str:
+    """What profiles of one architecture are of, and their length where it is one: 'bloom-176b, 256 positions'."""
+    lengths = {profile.attrs.get("positions", profile.tokens) for profile in profiles}
+    length = f"{lengths.pop():,} positions" if len(lengths) == 1 else ""
+    return ", ".join(filter(None, [profiles[0].name, length]))
 
 
-def _mark_first(ax: "Axes", height: Float[np.ndarray, "position"], colour: str) -> None:
-    """A dot on the first token, which is easily lost against the axis, if it is in the picture."""
-    if height[0] >= ax.get_ylim()[0]:
-        ax.plot(0, height[0], "o", color=colour, markersize=3.5, clip_on=False, zorder=5)
+def headline(profiles: Sequence[Profile], *notes: str) -> str:
+    """Lines above a picture: what the profiles are of, notes, and what a prediction leaves out."""
+    lines = ["; ".join([subject(profiles), *notes])]
+    if unknown := next((profile for profile in profiles if profile.left_out), None):
+        lines.append(f"{unknown.remainder}: {' and '.join(unknown.left_out)} not known, no verdict")
+    return "\n".join(textwrap.fill(line, NOTE) for line in lines if line)
 
 
-def _scale(
-    ax: "Axes", shown: list[Float[np.ndarray, "..."]], decisive: Float[np.ndarray, "position"]
-) -> None:
-    """A scale as low as the decisive curve needs and as high as any."""
-    positive = decisive[decisive > FAINTEST]
-    scale_influence(
-        ax, min(0.5, float(positive.min()) / 1.6), max(2.0, *(float(line.max()) * 1.4 for line in shown))
-    )
-    ax.set_xlim(-0.01 * decisive.size, decisive.size * 1.01)
+def predictor_label(name: str, prediction: Profile) -> str:
+    """What a legend calls a prediction: its predictor, else `name`."""
+    return str(prediction.attrs.get("predictor", name))
+
+
+def density(profile: Profile) -> Float[np.ndarray, "position"]:
+    """Mass in units of an even spread over the positions up to the query."""
+    return profile.mass[: profile.query + 1] * (profile.query + 1)
 
 
 def scale_influence(ax: "Axes", low: float, high: float) -> "Axes":
@@ -244,3 +247,40 @@ def share_scale(axes: Sequence["Axes"]) -> None:
     ends = [ax.get_ylim() for ax in axes]
     for ax in axes:
         scale_influence(ax, min(low for low, _ in ends), max(high for _, high in ends))
+
+
+def _draw_known(ax: "Axes", profile: Profile, places: Float[np.ndarray, "position"], **look: Any) -> None:
+    """Draw the least and the most that known λ give, where λ was not given."""
+    if (band := profile.attrs.get("band")) is not None:
+        low, high = (edge[: places.size] * places.size for edge in (band.low, band.high))
+        ax.fill_between(places, np.maximum(low, FAINTEST), high, alpha=0.15, linewidth=0, **look)
+
+
+def _mark_ends(ax: "Axes", profile: Profile) -> None:
+    """Shade and name the first and last 5 % above the axes and the trough within it, and draw the even spread."""
+    s = profile.summary
+    style.level_line(ax, 1)
+    trough, last = s.trough - (s.ends - 1) // 2, s.query - s.ends + 1
+    for left, text, side in (
+        (0, "first 5 %", "left"),
+        (trough, "trough", "center"),
+        (last, "last 5 %", "right"),
+    ):
+        ax.axvspan(left - 0.5, left + s.ends - 0.5, color=style.RULE, alpha=0.6, linewidth=0, zorder=0)
+        anchor = left + {"left": 0, "center": (s.ends - 1) / 2, "right": s.ends - 1}[side]
+        y, below = (0.99, "top") if text == "trough" else (1.01, "bottom")
+        look = {"ha": side, "va": below, "fontsize": style.SMALL, "color": style.MUTED}
+        ax.text(anchor, y, text, transform=ax.get_xaxis_transform(), **look)
+
+
+def _mark_first(ax: "Axes", height: Float[np.ndarray, "position"], colour: str) -> None:
+    """A dot on the first token, which is easily lost against the axis, if it is in the picture."""
+    if height[0] >= ax.get_ylim()[0]:
+        ax.plot(0, height[0], "o", color=colour, markersize=3.5, clip_on=False, zorder=5)
+
+
+def _scale(ax: "Axes", decisive: Float[np.ndarray, "position"], *others: Float[np.ndarray, "..."]) -> None:
+    """A scale as low as the decisive curve needs and as high as any."""
+    least = float(decisive[decisive > FAINTEST].min()) / 1.6
+    scale_influence(ax, min(0.5, least), max(2.0, *(1.4 * float(line.max()) for line in (decisive, *others))))
+    ax.set_xlim(-0.01 * decisive.size, decisive.size * 1.01)

@@ -1,6 +1,6 @@
-"""What was measured layer by layer: mixing, attention kernels, the first token's attention and norm."""
+"""Layer by layer: an architecture, and what was measured: λ, kernels, the first token's attention and norm."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -8,6 +8,7 @@ from jaxtyping import Float
 
 from posbias.profiles.estimate import Estimate
 from posbias.reports.plots import style
+from posbias.theory.architecture import Architecture
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -120,28 +121,27 @@ def _layers(ax: "Axes", depth: int) -> None:
     style.whole_numbers(ax.xaxis)
 
 
-def draw_metric_by_token(
-    ax: "Axes", models: Mapping[str, Float[np.ndarray, "token"]], even: Float[np.ndarray, "token"]
-) -> "Axes":
-    """Draw the sink metric of the first tokens, a line for each model, and that of even causal attention (dashed).
+def draw_architecture(ax: "Axes", architecture: Architecture) -> "Axes":
+    """Draw λ by layer; layers of unlike mask or encoding differ in colour and marker.
 
-    Metric: Wu et al. 2025, Appendix K.4.
+    The legend names heads, mask and encoding. Without a mixing of its own λ is the assumed schedule's.
     """
-    style.dress(ax, "token (from 0)", "sink metric")
-    for place, (name, values) in enumerate(models.items()):
-        ax.plot(values, linewidth=style.LINE, markersize=3, label=name, **style.series(place))
-    ax.plot(even, color=style.INK, linewidth=style.THIN * 1.5, linestyle=style.DASHES, label="even, causal")
-    ax.set_ylim(bottom=0)
+    style.dress(ax, LAYER, "weight of attention λ")
+    kinds: dict[str, list[int]] = {}
+    for depth, layer in enumerate(architecture.stack):
+        parts = ", ".join(map(_kind, (layer.mask, layer.positional)))
+        kinds.setdefault(f"{parts}, {layer.heads} heads", []).append(depth)
+    mixing = architecture.coefficients
+    ax.plot(mixing, color=style.RULE, linewidth=style.THIN, zorder=1)
+    lines = {name: (at, mixing[at]) for name, at in kinds.items()}
+    style.draw_lines(ax, lines, linestyle="", markersize=3.5)
+    ax.set_ylim(0, 1.05 * float(max(mixing.max(), 0.01)))
     style.whole_numbers(ax.xaxis)
-    ax.legend(handlelength=1.8, **style.LEGEND)
+    style.key(ax, 1 if len(kinds) < 4 else 2)
     return ax
 
 
-def draw_first_token_by_depth(ax: "Axes", models: Mapping[str, Float[np.ndarray, "layer"]]) -> "Axes":
-    """Draw the sink metric of token 0 against depth, the share of layers below, a line for each model."""
-    style.dress(ax, "depth (0 = bottom layer, 1 = top layer)", "sink metric of the first token")
-    for place, values in enumerate(models.values()):
-        depth = np.linspace(0.0, 1.0, len(values))
-        ax.plot(depth, values, linewidth=style.LINE, markersize=3, **style.series(place))
-    ax.set_ylim(0, 1)
-    return ax
+def _kind(part: object) -> str:
+    """A mask or an encoding by its kind, with its width where it has one."""
+    width = getattr(part, "width", None)
+    return type(part).__name__ + (f" of {width:,}" if isinstance(width, int) else "")

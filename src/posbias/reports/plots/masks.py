@@ -215,11 +215,9 @@ def _title(pattern: Pattern) -> str:
 
 
 def _centres_in_words(centres: list[int]) -> str:
-    """'centre node 0', 'centre nodes 0 to 3', or that there is none."""
-    if not centres:
-        return "no centre node"
-    if len(centres) == 1:
-        return f"centre node {centres[0]}"
-    if centres[-1] - centres[0] == len(centres) - 1:
-        return f"centre nodes {centres[0]} to {centres[-1]}"
-    return "centre nodes " + ", ".join(map(str, centres))
+    """'centre nodes 0, 1', or that there is none."""
+    return (
+        f"centre node{'s' * (len(centres) > 1)} {', '.join(map(str, centres))}"
+        if centres
+        else "no centre node"
+    )

@@ -1,4 +1,4 @@
-"""Recency as pictures: mean attention scores with their recency probability, and the key factor h(j).
+"""Recency and depth as pictures: mean attention scores, the key factor h(j), critical distance.
 
 Mean scores are estimates, so no picture of them may show noise as structure: a panel's colours span at least
 `LEAST_SPAN` standard errors. Where the scores of a row are equal, as in a first layer, it is of one colour.
@@ -6,7 +6,7 @@ Mean scores are estimates, so no picture of them may show noise as structure: a 
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from posbias.simulation import Averages, RecencyResult
+    from posbias.theory.critical_distances import DistanceCurve
 
 LEAST_SPAN = 40.0
 """Width of a colour scale in standard errors of the scores, at least."""
 MOST_GRID = 16
-"""Up to so many tokens, entries of a score matrix are set apart by thin lines."""
+"""Tokens up to which entries of a score matrix are set apart by thin lines."""
 COLUMNS = 4
 """Layers side by side."""
 
@@ -33,18 +34,17 @@ def scores_figure(result: "RecencyResult") -> "Figure":
     depth = result.model.depth
     columns, rows = min(COLUMNS, depth), -(-depth // COLUMNS)
     figure = style.new_figure(0.5 + 1.95 * columns, 0.45 + 1.75 * rows)
-    probabilities = result.recency_probability if result.model.tokens > 2 else (None,) * depth
-    scores = result.mean_scores
-    for layer, ax in enumerate(figure.subplots(rows, columns, squeeze=False).flat):
-        if layer >= depth:
-            ax.set_visible(False)
-            continue
+    axes, scores = figure.subplots(rows, columns, squeeze=False).flat, result.mean_scores
+    for layer in range(depth):
+        ax, title = axes[layer], f"layer {layer + 1}"
         draw_scores(ax, scores.value[layer], scores.se[layer], diagonal=result.model.norm == "none")
-        probability = probabilities[layer]
-        title = f"layer {layer + 1}" + (f"\nRP = {probability_text(probability)}" if probability else "")
+        if result.model.tokens > 2:
+            title += f"\nRP = {probability_text(result.recency_probability[layer])}"
         ax.set_title(title, fontsize=style.SMALL, color=style.INK, pad=4)
         ax.set_xlabel("key" if layer + columns >= depth else "", fontsize=style.TEXT, color=style.INK)
         ax.set_ylabel("query" if layer % columns == 0 else "", fontsize=style.TEXT, color=style.INK)
+    for ax in axes[depth:]:
+        ax.set_visible(False)
     return figure
 
 
@@ -77,10 +77,8 @@ def draw_scores(
         edges, last = np.arange(tokens + 1) - 0.5, tokens - 0.5
         ax.hlines(edges, -0.5, np.minimum(edges + 1, last), color=style.PAPER, linewidth=style.THIN)
         ax.vlines(edges, np.maximum(edges - 1, -0.5), last, color=style.PAPER, linewidth=style.THIN)
-    ax.set(xlim=(-0.5, tokens - 0.5), ylim=(tokens - 0.5, -0.5))
     places = np.arange(0, tokens, max(1, -(-tokens // 4)))
-    ax.set_xticks(places)
-    ax.set_yticks(places)
+    ax.set(xlim=(-0.5, tokens - 0.5), ylim=(tokens - 0.5, -0.5), xticks=places, yticks=places)
     bar = style.colour_bar(ax, image)
     plain = ScalarFormatter(useOffset=False)
     plain.set_scientific(False)
@@ -126,49 +124,61 @@ def draw_key_factors(
     `others` (a second reading) are faint dashes, `simulated` points with 95 % intervals (NaN: left out);
     `names` say in the legend what curves and dashes are. Source: Kim et al. 2026, Eq. 42, Figures 2 and 7.
     """
-    from matplotlib.lines import Line2D
+    from matplotlib import colormaps
 
     style.dress(ax, "key j", label)
-    colours = _ramp(sorted(curves))
-    handles = [Line2D([], [], color=style.MUTED, linewidth=style.LINE, label=names[0])]
+    levels = sorted(curves)
+    places = np.linspace(0.0, 0.82, len(levels)) if len(levels) > 1 else [0.4]
+    colours = {level: colormaps["viridis"](place) for level, place in zip(levels, places, strict=True)}
+    dashed: dict[str, Any] = {"linewidth": style.THIN * 1.5, "linestyle": (0, (4, 2))}
+    dots: dict[str, Any] = {"fmt": "o", "markersize": 3.2, "elinewidth": style.THIN * 1.5, "capsize": 1.5}
+    ax.plot([], [], color=style.MUTED, linewidth=style.LINE, label=names[0])
     for level, curve in curves.items():
         ax.plot(np.arange(len(curve)), curve, color=colours[level], linewidth=style.LINE)
-    for level, curve in (others or {}).items():
-        look = {"linewidth": style.THIN * 1.5, "linestyle": (0, (4, 2)), "alpha": 0.55}
-        ax.plot(np.arange(len(curve)), curve, color=colours[level], zorder=1.5, **look)
     if others:
-        look = {"linewidth": style.THIN * 1.5, "linestyle": (0, (4, 2)), "label": names[1]}
-        handles.append(Line2D([], [], color=style.MUTED, **look))
+        ax.plot([], [], color=style.MUTED, label=names[1], **dashed)
+    for level, curve in (others or {}).items():
+        ax.plot(np.arange(len(curve)), curve, color=colours[level], zorder=1.5, alpha=0.55, **dashed)
     if simulated:
-        look = {"fmt": "o", "markersize": 3.2, "elinewidth": style.THIN * 1.5, "capsize": 1.5, "zorder": 3}
-        for level, points in simulated.items():
-            # the first point is 1 by definition
-            j = np.flatnonzero(np.isfinite(points.value))[1:]
-            error = NORMAL_95 * points.se[j]
-            ax.errorbar(j, points.value[j], error, color=colours[level], markeredgewidth=0, **look)
-        look = {"marker": "o", "markersize": 3.2, "linewidth": 0, "label": "simulated, 95 %"}
-        handles.append(Line2D([], [], color=style.MUTED, **look))
-    _name_ends(ax, {f"α = {level:g}": (curves[level], colours[level]) for level in curves})
+        ax.plot([], [], "o", color=style.MUTED, markersize=3.2, label="simulated, 95 %")
+    for level, points in (simulated or {}).items():
+        j = np.flatnonzero(np.isfinite(points.value))[1:]  # the first point is 1 by definition
+        error = NORMAL_95 * points.se[j]
+        ax.errorbar(j, points.value[j], error, color=colours[level], markeredgewidth=0, zorder=3, **dots)
+    bottom, top = ax.get_ylim()
+    gap, last = 0.055 * (top - bottom), -math.inf
+    for level, curve in sorted(curves.items(), key=lambda item: item[1][-1]):
+        last = max(float(curve[-1]), last + gap)  # names are pushed upwards where they would overlap
+        look = {"va": "center", "fontsize": style.SMALL, "color": colours[level], "annotation_clip": False}
+        ax.annotate(f"α = {level:g}", (len(curve) - 1, last), (5, 0), textcoords="offset points", **look)
     style.whole_numbers(ax.xaxis)
-    ax.legend(handles=handles, loc="best", handlelength=2.2, **style.LEGEND)
+    ax.legend(loc="best", handlelength=2.2, **style.LEGEND)
     return ax
 
 
-def _ramp(levels: list[float]) -> dict[float, tuple[float, ...]]:
-    """A colour for each level, from dark to light in their order, all dark enough for thin lines."""
-    from matplotlib import colormaps
+def draw_critical_distance(ax: "Axes", curves: Mapping[str, "DistanceCurve"]) -> "Axes":
+    """Draw the distance that is favoured most against depth, for each encoding in its colour.
 
-    places = np.linspace(0.0, 0.82, len(levels)) if len(levels) > 1 else [0.4]
-    return {level: colormaps["viridis"](place) for level, place in zip(levels, places, strict=True)}
-
-
-def _name_ends(
-    ax: "Axes", curves: "Mapping[str, tuple[Float[np.ndarray, 'key'], tuple[float, ...]]]"
-) -> None:
-    """Names at the right ends of curves, pushed upwards where they would overlap."""
-    bottom, top = ax.get_ylim()
-    gap, last = 0.055 * (top - bottom), -math.inf
-    for name, (curve, colour) in sorted(curves.items(), key=lambda item: item[1][0][-1]):
-        last = max(float(curve[-1]), last + gap)
-        look = {"va": "center", "fontsize": style.SMALL, "color": colour, "annotation_clip": False}
-        ax.annotate(name, (len(curve) - 1, last), (5, 0), textcoords="offset points", **look)
+    Line: x* of Theorems 4.5 and 4.7 (Wu et al. 2025); dots: the whole distance where walks × envelope peak;
+    crosses: where the rollout itself peaks, its first token left out; dashed: where its drift puts that peak.
+    """
+    style.dress(ax, "layers", "distance from the query (tokens)")
+    dashed = {"linestyle": (0, (4, 2)), "linewidth": style.THIN}
+    dots = {"linestyle": "", "marker": "o", "markersize": 2.5}
+    parts: dict[str, tuple[str, dict[str, Any]]] = {"x*": ("predicted", {}), "its drift": ("drift", dashed)}
+    parts["peak of walks × envelope"] = "modal", dots
+    parts["peak of the rollout"] = "rollout", dots | {"marker": "x", "markersize": 5}
+    for place, (name, curve) in enumerate(curves.items()):
+        for kind, look in parts.values():
+            label = name if kind == "predicted" else None
+            usual = {
+                "linewidth": style.LINE,
+                "color": style.SERIES[place % len(style.SERIES)],
+                "label": label,
+            }
+            ax.plot(curve.depth, np.maximum(getattr(curve, kind), 0.0), **usual | look)
+    for name, (_, look) in parts.items():
+        ax.plot([], [], **{"linewidth": style.LINE, "color": style.INK, "label": name} | look)
+    ax.set_ylim(bottom=0)
+    style.key(ax, columns=2)
+    return ax

@@ -1,8 +1,12 @@
 """The one style of all figures, and figures as files whose bytes depend on the data alone."""
 
+import base64
+import html
+import importlib.util
 import io
 import os
 import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
+
+    from posbias.profiles.estimate import Estimate
 
 INK, MUTED, RULE, PAPER = "#1b1f24", "#656d76", "#d5d9de", "#ffffff"
 THEMED = {INK: "ink", MUTED: "muted", RULE: "rule", PAPER: "paper"}
@@ -40,6 +46,8 @@ MARKERS = "osv^Dx*"
 DASHES = (0, (2, 2))
 LEGEND = {"fontsize": SMALL, "frameon": False, "labelcolor": INK}
 
+LARGEST = 150_000
+"""Bytes of an SVG in a notebook; a larger picture is a PNG there, so that a notebook stays small."""
 DPI = 200
 """Pixels of an inch, where a file has pixels."""
 FILE_KINDS = ("svg", "png", "pdf")
@@ -107,6 +115,25 @@ def save_figure(figure: "Figure", path: str | os.PathLike[str]) -> Path:
     return write_bytes(path, picture_bytes(figure, check_kind(path)))
 
 
+def notebook_html(words: str, draw: "Callable[[Axes], object]") -> str:
+    """What a notebook shows of a value: the first line of `words` over the picture that `draw` makes.
+
+    Words are escaped, and the picture is an image of its own (a data address), in which nothing can run. Without
+    matplotlib all words alone.
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        return f"<pre>{html.escape(words)}</pre>"
+    figure = new_figure()
+    draw(figure.subplots())
+    picture, kind = picture_bytes(figure, "svg"), "svg+xml"
+    if len(picture) > LARGEST:
+        picture, kind = picture_bytes(figure, "png"), "png"
+    data, first = base64.b64encode(picture).decode(), html.escape(words.partition("\n")[0])
+    look = f"width:6.4in;max-width:100%;background:{PAPER}"
+    shown = f'<img style="{look}" alt="{html.escape(words)}" src="data:image/{kind};base64,{data}">'
+    return f"<div><p>{first}</p>{shown}</div>"
+
+
 def dress(ax: "Axes", horizontal: str, vertical: str) -> None:
     """Give an axes the house's look and its two labels."""
     ax.set_facecolor("none")
@@ -128,7 +155,7 @@ def dress_ticks(ax: "Axes") -> None:
 
 
 def key(ax: "Axes", columns: int = 3) -> None:
-    """Add a legend above an axes, where it hides nothing: in up to so many columns, as many as fit.
+    """Add a legend above an axes, where it hides nothing: in up to `columns` columns, as many as fit.
 
     Names wider than the axes are broken. A figure of this axes alone grows by what is more than two lines.
     """
@@ -136,19 +163,16 @@ def key(ax: "Axes", columns: int = 3) -> None:
     from matplotlib.textpath import TextPath
 
     handles, labels = ax.get_legend_handles_labels()
+    sign, gap, room = 3.0 * SMALL, 1.4 * SMALL, ax.get_window_extent().width * 72 / ax.figure.dpi
     widths = [TextPath((0, 0), label.replace("$", "S"), size=SMALL).get_extents().width for label in labels]
-    room = ax.get_window_extent().width * 72 / ax.figure.dpi
-    sign, gap = 3.0 * SMALL, 1.4 * SMALL
     for k, width in enumerate(widths):
         if width + sign > room:
             labels[k] = textwrap.fill(labels[k], max(1, int(len(labels[k]) * (room - sign) / width)))
-    fitting = room / (sign + gap + max(widths, default=1.0))
-    columns = max(1, min(columns, int(fitting), len(labels)))
+    columns = max(1, min(columns, int(room / (sign + gap + max(widths, default=1.0))), len(labels)))
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0), "ncols": columns}
     legend = ax.legend(handles, labels, handlelength=1.8, columnspacing=1.4, **place, **LEGEND)
-    # a dollar in a name is no formula
     for text in legend.get_texts():
-        text.set_parse_math(False)
+        text.set_parse_math(False)  # a dollar in a name is no formula
     lines = sum(label.count("\n") + 1 for label in labels) / columns - 2
     if lines > 0 and isinstance(ax.figure, Figure) and len(ax.figure.axes) == 1:
         ax.figure.set_figheight(ax.figure.get_figheight() + lines * 1.6 * SMALL / 72)
@@ -164,6 +188,28 @@ def series(place: int) -> dict[str, Any]:
     # a marker further with each round of colours, so that lines of one colour differ in it
     marker = MARKERS[(place + place // len(SERIES)) % len(MARKERS)]
     return {"color": SERIES[place % len(SERIES)], "marker": marker}
+
+
+def draw_lines(
+    ax: "Axes", lines: "Mapping[str, tuple[Sequence[float], Sequence[float]]]", **look: Any
+) -> "Axes":
+    """Draw lines by name, each as its x and y, told apart by colour and marker."""
+    for place, (name, (x, y)) in enumerate(lines.items()):
+        ax.plot(x, y, label=name, **{"linewidth": LINE, "markersize": 3} | look, **series(place))
+    return ax
+
+
+def draw_estimates(
+    ax: "Axes", x: "Float[np.ndarray, 'place']", estimates: "Sequence[Estimate]", **look: Any
+) -> "Axes":
+    """Draw estimates over `x` as a line of points with their 95 % intervals; `look` are options of `errorbar`."""
+    value = np.array([one.value for one in estimates])
+    low, high = np.array([one.interval for one in estimates]).T
+    # a share of exactly 0 or 1 may differ from the end of its interval in the last bit
+    reach = np.maximum(0.0, [value - low, high - value])
+    usual = {"fmt": "o-", "markersize": 3.5, "linewidth": LINE, "elinewidth": THIN * 1.5, "capsize": 1.5}
+    ax.errorbar(x, value, reach, **usual | look)
+    return ax
 
 
 def level_line(ax: "Axes", level: float) -> None:

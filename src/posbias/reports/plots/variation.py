@@ -1,7 +1,7 @@
-"""What if, as a picture: profiles against the quantity that was varied."""
+"""What if, as pictures: profiles against what was varied, designs against their target, a study over an axis."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from jaxtyping import Float
@@ -9,7 +9,7 @@ from jaxtyping import Float
 from posbias.core.text_tables import plain
 from posbias.profiles.profile import Profile
 from posbias.reports.plots import style
-from posbias.reports.plots.influence import density, entitle_figure, scale_influence
+from posbias.reports.plots.influence import INFLUENCE, SHARE, density, headline, scale_influence
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,9 +22,24 @@ TICKS = 8
 """Values that are written beside an axis, of those tried."""
 LEAST, MOST = 1 / 32, 32.0
 """Influence, in units of an even spread, at the ends of the colour scale."""
+WIDE = 10.0
+"""Positive values of an axis whose ends are further apart than this factor stand on a logarithmic scale."""
 Varied = Sequence[tuple[float, Profile]]
 Axes2 = Sequence[tuple[str, Sequence[float]]]
 """Both quantities that were varied, each with its values: rows, columns."""
+
+
+class Drawn(Protocol):
+    """A line: its label ("" for none), and value and half of its 95 % interval (0: exact) at every x."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def x(self) -> Sequence[float]: ...
+    @property
+    def value(self) -> Sequence[float]: ...
+    @property
+    def reach(self) -> Sequence[float]: ...
 
 
 def variation_figure(quantity: str, varied: Varied) -> "Figure":
@@ -32,27 +47,25 @@ def variation_figure(quantity: str, varied: Varied) -> "Figure":
     figure = style.new_figure(9.6, 3.8)
     left, right = figure.subfigures(1, 2, width_ratios=(1.0, 1.15)).flat  # type: ignore[union-attr]
     draw_variation(left.subplots(), varied, quantity)
-    entitle_figure(figure, [profile for _, profile in varied])
-    shown = np.unique(np.linspace(0, len(varied) - 1, min(6, len(varied))).round().astype(int))
+    _entitle(figure, [profile for _, profile in varied])
+    shown = [
+        varied[k] for k in np.unique(np.linspace(0, len(varied) - 1, min(6, len(varied))).round().astype(int))
+    ]
     columns = min(3, len(shown))
-    axes = right.subplots(-(-len(shown) // columns), columns, sharex=True, sharey=True, squeeze=False)
-    heights = [density(varied[k][1]) for k in shown]
-    high = max(4.0, *(float(height.max()) for height in heights)) * 1.3
-    for place, ax in enumerate(axes.flat):
-        if place >= len(shown):
-            ax.set_visible(False)
-            continue
-        value, _ = varied[shown[place]]
+    axes = right.subplots(-(-len(shown) // columns), columns, sharex=True, sharey=True, squeeze=False).flat
+    high = max(4.0, *(float(density(profile).max()) for _, profile in shown)) * 1.3
+    for ax, (value, profile) in zip(axes, shown, strict=False):
         style.dress(ax, "", "")
         style.level_line(ax, 1)
-        ax.plot(
-            np.linspace(0, 1, heights[place].size), heights[place], color=style.ACCENT, linewidth=style.LINE
-        )
+        height = density(profile)
+        ax.plot(np.linspace(0, 1, height.size), height, color=style.ACCENT, linewidth=style.LINE)
         scale_influence(ax, min(0.1, 1 / high), high)
         ax.set_xlim(0, 1)
         ax.set_title(f"{quantity} = {plain(value)}", fontsize=style.SMALL, color=style.INK, loc="left", pad=3)
-    right.supxlabel("place in the text (0 first, 1 the query)", fontsize=style.TEXT, color=style.INK)
-    right.supylabel("influence (even spread = 1)", fontsize=style.TEXT, color=style.INK)
+    for ax in axes[len(shown) :]:
+        ax.set_visible(False)
+    right.supxlabel(SHARE, fontsize=style.TEXT, color=style.INK)
+    right.supylabel(INFLUENCE, fontsize=style.TEXT, color=style.INK)
     return figure
 
 
@@ -60,25 +73,22 @@ def draw_variation(ax: "Axes", varied: Varied, quantity: str) -> "Axes":
     """Draw every profile as a row of colours: blue below an even spread, red above, one row per value."""
     from matplotlib.colors import LogNorm
 
-    style.dress(ax, "place in the text (0 first, 1 the query)", quantity)
-    ax.grid(False)
     image = np.stack([_resampled(density(profile)) for _, profile in varied])
-    values = np.array([value for value, _ in varied], dtype=np.float64)
-    edges = _edges(values)
-    places, shown = np.linspace(0, 1, image.shape[1] + 1), np.clip(image, LEAST, MOST)
-    look = {"cmap": "RdBu_r", "rasterized": True, "linewidth": 0}
-    drawn = ax.pcolormesh(places, edges, shown, norm=LogNorm(LEAST, MOST), **look)
-    if _geometric(values):
-        ax.set_yscale("log")
-    _ticks(ax.yaxis, values)
-    ax.set_ylim(edges[0], edges[-1])
-    bar = ax.figure.colorbar(drawn, ax=ax, pad=0.02, ticks=[1 / 32, 1 / 8, 1 / 2, 1, 2, 8, 32])
-    bar.ax.set_yticklabels(
-        ["≤ 1/32", "1/8", "1/2", "1", "2", "8", "≥ 32"], fontsize=style.SMALL, color=style.INK
+    values, places = np.array([value for value, _ in varied], dtype=np.float64), np.linspace(0, 1, BINS + 1)
+    style.dress(ax, SHARE, quantity)
+    bar = _draw_colours(
+        ax,
+        (places, _edges(values)),
+        np.clip(image, LEAST, MOST),
+        INFLUENCE,
+        cmap="RdBu_r",
+        norm=LogNorm(LEAST, MOST),
     )
+    _scale(ax.yaxis, values)
+    ax.set_ylim(*_edges(values)[[0, -1]])
+    ticks = {LEAST: "≤ 1/32", 1 / 8: "1/8", 1 / 2: "1/2", 1: "1", 2: "2", 8: "8", MOST: "≥ 32"}
+    bar.set_ticks([*ticks], labels=[*ticks.values()])
     bar.ax.minorticks_off()
-    bar.outline.set_edgecolor(style.RULE)  # type: ignore[union-attr]
-    bar.set_label("influence (even spread = 1)", fontsize=style.SMALL, color=style.INK)
     return ax
 
 
@@ -88,18 +98,16 @@ def map_figure(axes: Axes2, profiles: Sequence[Sequence[Profile]]) -> "Figure":
     A circle marks the flattest of those tried.
     """
     figure = style.new_figure(9.6, 3.8)
-    left, right = figure.subplots(1, 2).flat
-    for ax, name, words in ((left, "first_mass", "first 5 %"), (right, "last_mass", "last 5 %")):
-        shares = [[getattr(profile.summary, name) for profile in row] for row in profiles]
-        draw_map(ax, np.array(shares), axes, f"share of the {words}")
-    (_, rows), (_, columns) = axes
-    flatness = np.array([[profile.summary.flatness for profile in row] for row in profiles])
+    summaries = [[profile.summary for profile in row] for row in profiles]
+    flatness = np.array([[one.flatness for one in row] for row in summaries])
     row, column = divmod(int(flatness.argmax()), flatness.shape[1])
     look = {"markersize": 8, "markerfacecolor": style.PAPER, "markeredgecolor": style.INK, "zorder": 5}
-    for ax in (left, right):
-        ax.plot(columns[column], rows[row], "o", **look)
+    for ax, end in zip(figure.subplots(1, 2), ("first", "last"), strict=True):
+        shares = np.array([[getattr(one, f"{end}_mass") for one in row] for row in summaries])
+        draw_map(ax, shares, axes, f"share of the {end} 5 %")
+        ax.plot(axes[1][1][column], axes[0][1][row], "o", **look)
     circle = f"circle: the flattest of these, flatness {flatness.max():.3f}"
-    entitle_figure(figure, [profile for row in profiles for profile in row], circle)
+    _entitle(figure, [profile for row in profiles for profile in row], circle)
     return figure
 
 
@@ -107,38 +115,72 @@ def draw_map(ax: "Axes", shares: Float[np.ndarray, "row column"], axes: Axes2, w
     """Draw a share as colours, from 0 to its largest, over two quantities: the first upwards, the second right."""
     (vertical, rows), (horizontal, columns) = axes
     style.dress(ax, horizontal, vertical)
-    ax.grid(False)
-    at = [np.array(values, dtype=np.float64) for values in (columns, rows)]
-    drawn = ax.pcolormesh(
-        *map(_edges, at),
-        shares,
-        vmin=0,
-        vmax=float(shares.max()) or 1.0,
-        cmap="viridis",
-        rasterized=True,
-        linewidth=0,
+    across, up = (np.array(values, dtype=np.float64) for values in (columns, rows))
+    most = float(shares.max()) or 1.0
+    _draw_colours(ax, (_edges(across), _edges(up)), shares, words, cmap="viridis", vmin=0, vmax=most)
+    _scale(ax.xaxis, across)
+    _scale(ax.yaxis, up)
+    return ax
+
+
+def draw_designs(ax: "Axes", front: Sequence[Any], baseline: Any, within: float) -> "Axes":
+    """Draw a Pareto front: `cache` across, `distance` up, `reach` as colour; the dashed line is `within`.
+
+    `front` and `baseline` are candidates of `posbias.design`.
+    """
+    from matplotlib.ticker import LogLocator
+
+    style.dress(ax, "keys in the cache", "distance to the target")
+    cache, distance, reach = (
+        [getattr(one, name) for one in front] for name in ("cache", "distance", "reach")
     )
-    for values, scale, axis in zip(at, (ax.set_xscale, ax.set_yscale), (ax.xaxis, ax.yaxis), strict=True):
-        if _geometric(values):
-            scale("log")
-        _ticks(axis, values)
+    dots = ax.scatter(cache, distance, 22.0, reach, cmap="viridis", label="on the front")
+    ax.plot(baseline.cache, baseline.distance, "x", color=style.ACCENT, markersize=6, label="baseline")
+    style.level_line(ax, within)
+    look = {"color": style.MUTED, "linewidth": style.THIN, "linestyle": style.DASHES}
+    ax.plot([], [], label=f"near enough ({within:g})", **look)
+    ax.set_xscale("log")
+    ax.set_ylim(bottom=0)
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    style.plain_numbers(ax.xaxis)
+    style.colour_bar(ax, dots).set_label("reach (tokens)", fontsize=style.SMALL, color=style.INK)
+    style.key(ax)
+    return ax
+
+
+def draw_study(ax: "Axes", lines: Sequence[Drawn], axis: str, quantity: str) -> "Axes":
+    """Draw the lines over `axis` with their 95 % intervals."""
+    drawn = any(reach > 0 for line in lines for reach in line.reach)
+    style.dress(ax, axis, f"{quantity} ± 95 %" if drawn else quantity)
+    for place, line in enumerate(lines):
+        look = {"markersize": 3, "linewidth": style.LINE, "capsize": 2, "label": line.label}
+        ax.errorbar(line.x, line.value, line.reach if drawn else None, **look, **style.series(place))
+    values = sorted({x for line in lines for x in line.x})
+    if values[0] > 0 and values[-1] > WIDE * values[0]:
+        ax.set_xscale("log")
+        ax.set_xticks(values, [f"{x:g}" for x in values])
+        ax.minorticks_off()
+    if any(line.label for line in lines):
+        style.key(ax, 2)
+    return ax
+
+
+def _entitle(figure: "Figure", profiles: Sequence[Profile], *notes: str) -> None:
+    """Write above all panels what the profiles are of, further notes, and what they do not cover."""
+    figure.suptitle(headline(profiles, *notes), fontsize=style.SMALL, color=style.INK, parse_math=False)
+
+
+def _draw_colours(
+    ax: "Axes", edges: Sequence[Float[np.ndarray, "edge"]], image: np.ndarray, words: str, **look: Any
+) -> Any:
+    """Draw numbers as colours between edges (horizontal, vertical), and return their bar."""
+    ax.grid(False)
+    drawn = ax.pcolormesh(*edges, image, rasterized=True, linewidth=0, **look)
     bar = ax.figure.colorbar(drawn, ax=ax, pad=0.02)
-    bar.ax.tick_params(labelsize=style.SMALL)
+    bar.ax.tick_params(labelsize=style.SMALL, labelcolor=style.INK)
+    bar.outline.set_edgecolor(style.RULE)  # type: ignore[union-attr]
     bar.set_label(words, fontsize=style.SMALL, color=style.INK)
-    return ax
-
-
-def draw_growth(ax: "Axes", measured: Mapping[str, tuple[Sequence[int], Sequence[float]]]) -> "Axes":
-    """Draw seconds against tokens, by name, both logarithmic, with the power that the last two points show."""
-    style.dress(ax, "tokens", "seconds")
-    for colour, (name, (tokens, seconds)) in zip(style.COLOURS.values(), measured.items(), strict=False):
-        power = np.log(seconds[-1] / seconds[-2]) / np.log(tokens[-1] / tokens[-2])
-        label = f"{name} (∝ tokens^{power:.2g})"
-        ax.plot(tokens, seconds, "o-", color=colour, linewidth=style.LINE, markersize=3, label=label)
-    ax.set_xscale("log", base=2)
-    ax.set_yscale("log")
-    style.key(ax, columns=2)
-    return ax
+    return bar
 
 
 def _resampled(height: Float[np.ndarray, "position"]) -> Float[np.ndarray, "place"]:
@@ -148,10 +190,12 @@ def _resampled(height: Float[np.ndarray, "position"]) -> Float[np.ndarray, "plac
     return np.diff(np.interp(edges, np.arange(height.size + 1), total)) / np.diff(edges)
 
 
-def _ticks(axis: "Axis", values: Float[np.ndarray, "value"]) -> None:
-    """Ticks at values that were tried, at most `TICKS` of them, evenly among them."""
+def _scale(axis: "Axis", values: Float[np.ndarray, "value"]) -> None:
+    """A scale by ratios where the values are so spaced, with at most `TICKS` ticks, evenly among them."""
     from matplotlib.ticker import NullLocator
 
+    if _geometric(values):
+        axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     shown = values[np.unique(np.linspace(0, values.size - 1, min(TICKS, values.size)).round().astype(int))]
     axis.set_ticks(shown, [plain(value) for value in shown])
     axis.set_minor_locator(NullLocator())

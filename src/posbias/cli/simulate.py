@@ -1,19 +1,18 @@
 """`posbias simulate layernorm`: the recency bias between random embeddings."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
 from posbias.cli import options as shared
 from posbias.cli.output import COMPILING, answer_with, progress
-from posbias.cli.terminal import recency_table
-from posbias.core.errors import InvalidValueError
+from posbias.core.text_tables import table
 
 if TYPE_CHECKING:
     from posbias.simulation import InterruptedSimulation, RecencyModel, RecencyResult
 
 SAMPLES = {"quick": 1_000_000, "full": 10_000_000}
+simulate = App(name="simulate", help="Simulate position bias in controlled cases.", help_format="plaintext")
 
 
 @shared.options
@@ -37,7 +36,7 @@ class Model:
     order
         Norm before attention (pre) or after it (post).
     temperature
-        Divides the scores, beside the root of d.
+        Divides the scores, as the root of d does.
     mask
         causal (the default), window=WIDTH, chunk=WIDTH, dilated=STRIDE, blocks=TOKENS, prefix=LENGTH or full; the
         last two with --engine token_space.
@@ -79,10 +78,11 @@ class Options:
     threads: shared.Threads = None
     engine: Literal["gram", "token_space"] = "gram"
     out: shared.Out | None = None
-    plot: Path | None = None
+    plot: shared.Plot = None
     json: shared.Json = False
 
 
+@simulate.command
 def layernorm(*, model: Model = Model(), options: Options = Options()) -> None:
     """Simulate the recency bias that a norm induces between random embeddings (Kim et al. 2026).
 
@@ -92,7 +92,7 @@ def layernorm(*, model: Model = Model(), options: Options = Options()) -> None:
     """
     shared.check_targets(options.out, options.plot)
     if model.tokens < 3:
-        raise InvalidValueError(f"tokens: {model.tokens} given, at least 3 needed for a recency probability")
+        raise shared.wrong("tokens", "at least 3, for a recency probability", model.tokens)
     from posbias.reports.answers.experiments import SimulateLayernorm
     from posbias.simulation import RecencyModel
     from posbias.theory.masks import mask_of
@@ -104,12 +104,11 @@ def layernorm(*, model: Model = Model(), options: Options = Options()) -> None:
         from posbias.reports import plots
 
         plots.save_figure(plots.scores_figure(result), options.plot)
-    answer_with(answer, lambda: recency_table(result), options.json, options.out)
+    answer_with(answer, lambda: _lines(result), options.json, options.out)
     if interrupted is not None:
         worst = max(p.se for p in result.recency_probability)
-        raise KeyboardInterrupt(
-            f"{result.samples:,} samples are counted above, standard errors at most {worst:.2g}"
-        )
+        said = f"{result.samples:,} samples are counted above"
+        raise KeyboardInterrupt(f"{said}, standard errors at most {worst:.2g}")
 
 
 def _simulated(
@@ -128,3 +127,23 @@ def _simulated(
             if stopped.result is None:
                 raise KeyboardInterrupt("before the first samples were counted") from None
             return stopped.result, stopped
+
+
+def _lines(result: "RecencyResult") -> list[str]:
+    """A line for each layer, then what the words mean."""
+    last, scores = result.model.tokens - 1, result.mean_scores.value[:, -1]
+    head = ["layer", "recency probability", "adjacency probability", "Definition 1"]
+    head.append("last query's mean scores: first, middle, last key")
+    columns = (result.recency_probability, result.adjacency_probability, result.exhibits_recency(), scores)
+    rows = [
+        [
+            str(layer),
+            str(probability),
+            str(adjacent),
+            definition.verdict,
+            " ".join("–" if one != one else f"{one:.3f}" for one in row[[0, last // 2, last - 1]]),
+        ]
+        for layer, (probability, adjacent, definition, row) in enumerate(zip(*columns, strict=True), 1)
+    ]
+    said = "samples; ½ is no preference; adjacency: the nearer key is the one before the query"
+    return [*table(head, rows), "", f"{result.samples:,} {said}"]

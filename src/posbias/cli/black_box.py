@@ -1,0 +1,379 @@
+"""`posbias retrieve` of a model that is not opened here: a server answers the prompts, or somebody else did."""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from posbias.cli import options as shared
+from posbias.cli.output import answer_with, resumable
+from posbias.cli.terminal import share_text
+from posbias.core.arguments import shortened
+from posbias.core.errors import ModelError
+from posbias.core.files import need_writable
+from posbias.core.lazy import need
+from posbias.core.logs import one_line
+from posbias.core.text_tables import table
+
+if TYPE_CHECKING:
+    from posbias.retrieval.curve import RetrievalCurve
+    from posbias.retrieval.documents import DocumentSet
+    from posbias.retrieval.factor import CurveDifference
+    from posbias.retrieval.job import RetrievalJob
+
+    Sources = tuple[str | None, tuple[DocumentSet, ...] | None]
+
+log = logging.getLogger(__name__)
+Options = Any
+"""The options of `posbias retrieve`, whose module imports this one."""
+RESULT = "retrieval.json"
+PICTURES = ("retrieval.svg", "retrieval.png")
+SOURCES = ("endpoint", "answers", "write_prompts")
+"""Options of which one makes a model a black box."""
+Way = tuple[Literal["chat", "completion"], str | None]
+"""Api and system message."""
+
+
+@shared.options
+class BlackBox:
+    """How to ask a model that is not opened here.
+
+    Parameters
+    ----------
+    endpoint
+        Ask MODEL of this OpenAI-compatible server, http://localhost:8000/v1 for instance; key in OPENAI_API_KEY.
+    api
+        chat: prompts are a user's messages, in the server's template. completion: as they are. Given twice: both,
+        compared with each other. Default: chat.
+    system
+        A system message before each prompt (chat). Given several times: each, compared with the first; '' is none.
+    answers
+        Answers made elsewhere: JSON lines with answer, and with id or prompt.
+    write_prompts
+        Write the prompts to this file as JSON lines, for somebody to answer, and ask nothing.
+    trials
+        Questions and documents of your own, as JSON lines, JSON or CSV: question, documents, gold, answers.
+    rule
+        How answers are scored. Default: first of the list's things; documents: contains a right spelling.
+    sizes
+        Several --pairs (keys) or --length (needle), with commas: a curve each, and a map.
+    until
+        Ask more trials until every gap is known to ± this much accuracy, --prompts at most.
+    concurrency
+        Requests at a time.
+    answer_tokens
+        Tokens of an answer at most.
+    timeout
+        Seconds that a server may be silent.
+    """
+
+    endpoint: str | None = None
+    api: Annotated[tuple[Literal["chat", "completion"], ...], Parameter(negative="", show_default=False)] = (
+        "chat",
+    )
+    system: shared.Words = ()
+    answers: Path | None = None
+    write_prompts: Path | None = None
+    trials: Path | None = None
+    rule: Literal["contains", "first"] | None = None
+    sizes: shared.Lengths = ()
+    until: float | None = None
+    concurrency: shared.Whole = 4
+    answer_tokens: shared.Whole = 32
+    timeout: float = 120.0
+
+    @property
+    def ways(self) -> list[Way]:
+        """Api and system message of each way to ask. Raises `InvalidValueError` for one that is given twice."""
+        chats: list[Way] = [("chat", text or None) for text in self.system or ("",)]
+        plain: list[Way] = [("completion", None)]
+        ways = [way for api in self.api for way in (chats if api == "chat" else plain)]
+        if self.system and "chat" not in self.api:
+            raise shared.wrong("system", "none with the api completion", self.system)
+        if len(set(ways)) < len(ways):
+            name = "api" if len(set(self.api)) < len(self.api) else "system"
+            raise shared.wrong(name, "each value once", getattr(self, name))
+        return ways
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a model is asked as a black box. Raises `InvalidValueError` for options that need it to be."""
+        given = [one.name for one in fields(self) if getattr(self, one.name) != one.default]
+        named = [name for name in SOURCES if name in given]
+        if len(named) > 1 or (given and not named):
+            what = " and ".join(f"--{name.replace('_', '-')}" for name in named) or "none of them"
+            raise shared.wrong((named or given)[-1], "--endpoint, --answers or --write-prompts", what)
+        return bool(named)
+
+
+def ask_black_box(model: str | None, options: Options) -> None:
+    """Write the prompts, or ask, tell and draw. Raises as `posbias.retrieval.asking.ask`."""
+    _refuse_of_opened(options)
+    asking: BlackBox = options.asking
+    sources = _source(options)
+    jobs = _jobs(options, sources[1])
+    if asking.write_prompts is not None:
+        _write(asking.write_prompts, jobs, sources, options)
+        return
+    if model is None and asking.endpoint is not None:
+        raise shared.wrong("model", "the name of a model of the server", None)
+    ways = _named(asking.ways)
+    if len(ways) > 1 and (asking.until is not None or asking.endpoint is None):
+        name = "until" if asking.until is not None else "system"
+        raise shared.wrong(name, "--endpoint and no --until with several ways to ask", [*ways])
+    need("matplotlib", work="the curve", extra="report")
+    name = model or f"answers of {asking.answers}"
+    place = options.out or shared.RESULTS / _folder(name, jobs[0].task, asking)
+    need_writable(place)
+    if len(ways) > 1:
+        _compare_ways(place, name, ways, jobs, sources, options)
+        return
+    from posbias.reports.answers.retrievals import RetrieveAnswers
+
+    parts, curves = _asked_in(place, name, asking.ways[0], jobs, sources, options)
+    lines = [line for curve in curves for line in (*_curve_lines(curve), "")]
+    lines.append(f"answers: {parts['file']}")
+    answer_with(RetrieveAnswers.of(**parts), lambda: lines, options.json, place / RESULT)
+
+
+def _asked_in(
+    place: Path, name: str, way: Way, jobs: "list[RetrievalJob]", sources: "Sources", options: Options
+) -> "tuple[dict[str, Any], list[RetrievalCurve]]":
+    """Ask in one way and draw, into the folder `place`: the parts of an answer, and its curves."""
+    from posbias.reports.answers.retrievals import AnswerCurve
+    from posbias.reports.plots.retrieval import answers_figure
+
+    kept = place / "answers.jsonl" if options.asking.endpoint is not None else None
+    generator, asked_of = _generator(name, way, options.asking)
+    curves = _curves(generator, asked_of, jobs, sources, kept, options)
+    parts = {"file": kept or options.asking.answers, "pictures": _draw(answers_figure(curves), place)}
+    return parts | {"asked": asked_of, "curves": list(map(AnswerCurve.of, curves))}, curves
+
+
+def _compare_ways(
+    place: Path,
+    name: str,
+    ways: dict[str, Way],
+    jobs: "list[RetrievalJob]",
+    sources: "Sources",
+    options: Options,
+) -> None:
+    """Ask the same in each way, in a folder each, and say what they change against the first."""
+    from posbias.core import spec
+    from posbias.core.store import save_json
+    from posbias.reports.answers.retrievals import CurveDifference, RetrieveAnswers, RetrieveWays, Way
+    from posbias.reports.plots.retrieval import ways_figure
+    from posbias.retrieval.factor import curve_differences
+
+    log.info("%d ways to ask, each with the same prompts", len(ways))
+    asked, curves = [], {}
+    for way, (api, system) in ways.items():
+        log.info("%s", way if system is None else f"{way}: {shortened(system)}")
+        folder = place / f"{api}{'' if system is None else '-' + spec.fingerprint(system)[:8]}"
+        parts, curves[way] = _asked_in(folder, name, (api, system), jobs, sources, options)
+        save_json(RetrieveAnswers.of(**parts).as_json(), folder / RESULT)
+        asked.append(Way.of(name=way, folder=folder, **parts))
+    by_size = [dict(zip(curves, column, strict=True)) for column in zip(*curves.values(), strict=True)]
+    found = [curve_differences(each, together=len(by_size)) for each in by_size]
+    lines = [line for each, ones in zip(by_size, found, strict=True) for line in _ways_lines(each, ones)]
+    lines += [f"{way}: {shortened(system)}" for way, (_, system) in ways.items() if system is not None]
+    differences = [[CurveDifference.of(one, answer=one.sentences()) for one in ones] for ones in found]
+    answer = RetrieveWays.of(pictures=_draw(ways_figure(by_size), place), ways=asked, differences=differences)
+    answer_with(answer, lambda: [*lines, f"answers: {place}"], options.json, place / RESULT)
+
+
+def _draw(figure: Any, place: Path) -> list[Path]:
+    from posbias.reports.plots import save_figure
+
+    return [save_figure(figure, place / one) for one in PICTURES]
+
+
+def _named(ways: list[Way]) -> dict[str, Way]:
+    """Ways by a name each; system messages are numbered."""
+    messages = [system for _, system in ways if system is not None]
+    return {
+        api if system is None else f"{api}, system message {messages.index(system) + 1}": (api, system)
+        for api, system in ways
+    }
+
+
+def _curves(
+    generator: Callable[[str], str],
+    asked_of: Mapping[str, Any],
+    jobs: "list[RetrievalJob]",
+    sources: "Sources",
+    kept: Path | None,
+    options: Options,
+) -> "list[RetrievalCurve]":
+    """A curve for each job; first says what it takes."""
+    from posbias.retrieval.answer_files import AnswerFile
+    from posbias.retrieval.asking import ask, check_effort, cost
+    from posbias.retrieval.statistics import EQUIVALENCE
+
+    (text, documents), asking = sources, options.asking
+    equivalence = EQUIVALENCE if options.equivalence is None else options.equivalence
+    check_effort(asking.until, asking.concurrency, equivalence)
+    if kept is not None:
+        with AnswerFile(kept, asked_of) as file:
+            known = dict(file.known)
+        told = cost(_requests(jobs, sources), known, asking.answer_tokens)
+        most = " at most" if asking.until is not None else ""
+        nothing = f"nothing, all answers are in {kept}; another --out asks anew"
+        log.info("to ask%s: %s", most, told if told.requests else nothing)
+    how = {"text": text, "documents": documents, "rule": asking.rule, "answers": kept, "asked_of": asked_of}
+    how |= {"concurrency": asking.concurrency if kept is not None else 1, "until": asking.until}
+    curves = []
+    for job in jobs:
+        with resumable(job.prompts * (job.positions + 3)) as on_event, _kept_at_errors(kept):
+            curves.append(ask(generator, job, equivalence=equivalence, on_event=on_event, **how))
+    return curves
+
+
+def _requests(jobs: "list[RetrievalJob]", sources: "Sources") -> list[Any]:
+    from posbias.retrieval.asking import requests, trials_of
+
+    text, documents = sources
+    return [
+        one for job in jobs for one in requests(trials_of(job, text=text, documents=documents), job.prompts)
+    ]
+
+
+@contextmanager
+def _kept_at_errors(kept: Path | None) -> Iterator[None]:
+    """A server's refusal says what was kept before it."""
+    try:
+        yield
+    except ModelError as error:
+        if kept is None or not kept.exists():
+            raise
+        raise ModelError(f"{error}; answers so far are kept in {kept}: the same command goes on") from None
+
+
+def _generator(name: str, way: Way, asking: BlackBox) -> tuple[Callable[[str], str], dict[str, Any]]:
+    """What answers, and what decides its answers apart from the prompt."""
+    from posbias.retrieval.answer_files import read_answers
+    from posbias.retrieval.asking import answers_made_elsewhere
+    from posbias.retrieval.endpoint import Endpoint
+
+    if asking.endpoint is None:
+        assert asking.answers is not None
+        return answers_made_elsewhere(read_answers(asking.answers), str(asking.answers)), {"model": name}
+    how = {"api": way[0], "system": way[1], "most_out": asking.answer_tokens, "timeout": asking.timeout}
+    made = Endpoint(asking.endpoint, name, **how)
+    return made, made.asked_of
+
+
+def _write(path: Path, jobs: "list[RetrievalJob]", sources: "Sources", options: Options) -> None:
+    from posbias.reports.answers.retrievals import RetrievePrompts
+    from posbias.retrieval.answer_files import write_requests
+    from posbias.retrieval.asking import cost
+
+    shared.check_targets(path, None, options.asking.trials, options.text)
+    requests = _requests(jobs, sources)
+    write_requests(requests, path)
+    told = cost(requests, {})
+    answer = RetrievePrompts.of(file=path, prompts=told.requests, words=told.words_in)
+    line = f"{told.requests:,} prompts with {told.words_in:,} words: {path}"
+    answer_with(answer, lambda: [line, "answer each line under its id"], options.json)
+
+
+def _source(options: Options) -> "Sources":
+    """The text that a needle lies in, and the documents."""
+    from posbias.retrieval.job import check_text
+
+    if options.asking.trials is not None:
+        from posbias.retrieval.documents import read_document_sets
+
+        if options.task != "keys" or options.text is not None:
+            name = "text" if options.text is not None else "task"
+            raise shared.wrong(name, "none with --trials, which decide it", getattr(options, name))
+        return None, read_document_sets(options.asking.trials)
+    if options.task == "needle":
+        from posbias.measurement import read_text
+
+        return read_text(options.text).content, None
+    check_text(options.task, options.text)
+    return None, None
+
+
+def _jobs(options: Options, documents: "tuple[DocumentSet, ...] | None") -> "list[RetrievalJob]":
+    """A job for each size. Where nothing is said, prompts are worded as a message for a chat."""
+    from posbias.retrieval.documents import places_of
+    from posbias.retrieval.job import POSITIONS, retrieval_job
+
+    task, positions, prompts = options.task, options.positions, options.prompts
+    if documents is not None:
+        task, prompts = "documents", min(options.prompts, len(documents))
+        positions = places_of(documents, POSITIONS) if positions is None else positions
+        if prompts < (n := len(documents)):
+            log.info("%d of the %d questions are asked: --prompts %d asks all", prompts, n, n)
+    wording = options.wording or ("chat" if "chat" in options.asking.api else None)
+    how = {"pairs": options.pairs, "length": options.length, "wording": wording, "positions": positions}
+    job = retrieval_job(task, **how, prompts=prompts, seed=options.seed)
+    if not options.asking.sizes:
+        return [job]
+    if options.pairs is not None or options.length is not None or documents is not None:
+        raise shared.wrong("sizes", "none of --pairs, --length and --trials with it", options.asking.sizes)
+    key = "pairs" if task == "keys" else "length"
+    return [replace(job, **{key: size}) for size in options.asking.sizes]
+
+
+def _refuse_of_opened(options: Options) -> None:
+    """Raise `InvalidValueError` for an option of a model that is opened here."""
+    default = type(options)()
+    given = [
+        (name, getattr(options, name), getattr(default, name)) for name in ("threads", "measurement", "rerun")
+    ]
+    given += [(name, one, getattr(default.loading, name)) for name, one in vars(options.loading).items()]
+    for name, value, usual in given:
+        if value != usual:
+            raise shared.wrong(name, "none with a model that is not opened (another --out asks anew)", value)
+
+
+def _folder(name: str, task: str, asking: BlackBox) -> str:
+    """NAME of results/NAME: who is asked, and how; answers of any task go into the same folder."""
+    plain = "".join(one if one.isalnum() or one in "-._" else "-" for one in Path(name).name) or "answers"
+    api, system = asking.ways[0]
+    how = "ways" if len(asking.ways) > 1 else f"{api}{'-system' if system is not None else ''}"
+    # answers of another length are other answers
+    most = f"-{asking.answer_tokens}tokens" if asking.answer_tokens != BlackBox.answer_tokens else ""
+    return f"{plain[:80]}-{how}-{task}{most}"
+
+
+def _ways_lines(curves: "dict[str, RetrievalCurve]", found: "list[CurveDifference]") -> list[str]:
+    """A table with a row for each way, and what they change in words."""
+    from posbias.retrieval.trials import ABSENT, ALONE
+
+    first = next(iter(curves.values()))
+    head = ["asked as", *(f"{depth:.2f}" for depth in first.depth), "found without, alone", "verdict"]
+    rows = []
+    for way, curve in curves.items():
+        arms = ", ".join(f"{curve.overall[arm].value:.2f}" for arm in (ABSENT, ALONE))
+        open_ = [end for end, said in curve.ends.items() if said == "inconclusive"]
+        doubt = f"; {open_[0]} inconclusive" if curve.verdict in ("primacy", "recency") and open_ else ""
+        rows.append([way, *map(share_text, curve.curves["accuracy"]), arms, f"{curve.verdict}{doubt}"])
+    said = [one_line(sentence, None) for one in found for sentence in one.sentences()]
+    return [*table(head, rows), "", _size_of(first), *said, ""]
+
+
+def _curve_lines(curve: "RetrievalCurve") -> list[str]:
+    """A curve as a table and in words."""
+    several = curve.answers is not None and curve.answers.several
+    names = {"found": "accuracy"} | ({"all found": "all_found"} if several else {})
+    rows = [
+        [str(k), f"{depth:.2f}", *(share_text(curve.curves[name][k]) for name in names.values())]
+        for k, depth in enumerate(curve.depth)
+    ]
+    said = [one_line(sentence, None) for sentence in curve.sentences()]
+    return [*table(["position", "place", *names], rows), "", _size_of(curve), *said]
+
+
+def _size_of(curve: "RetrievalCurve") -> str:
+    size = curve.job["pairs"] or curve.job["length"]
+    assert curve.answers is not None
+    what = f"{curve.job['task']}{f' {size}' if size else ''}"
+    return f"{what}: {curve.prompts} trials of about {curve.answers.words:.0f} words"

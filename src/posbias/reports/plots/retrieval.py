@@ -1,0 +1,167 @@
+"""Retrieval by place as pictures: shares and margins with 95 % intervals, control arms, ways to ask, sizes.
+
+Accuracy has its chance level, the margin its zero and the control, in which another fact is asked for.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from posbias.core.errors import InvalidValueError
+from posbias.profiles.profile import Profile
+from posbias.reports.plots import style
+from posbias.reports.plots.influence import draw_profiles
+from posbias.retrieval.curve import RetrievalCurve
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PLACE = "place of the answer (0 = first, 1 = last)"
+_LINES = {
+    "share": (("choice", "preferred among the candidates"), ("accuracy", "written")),
+    "margin": (("margin", "asked for it"), ("control_margin", "asked for somebody else")),
+}
+_ARMS = {"no gold": ":", "gold alone": "--", "shuffled": "-."}
+"""A line style for each control arm."""
+
+
+def draw_retrieval(
+    ax: "Axes", curve: RetrievalCurve, quantity: Literal["share", "margin"] = "share"
+) -> "Axes":
+    """Draw retrieval by place of the answer, with 95 % intervals over prompts.
+
+    `share`: how often the answer is preferred and written, with chance dashed. `margin`: its log-probability
+    less the best other's, in nats, with 0 dashed, and the same where somebody else is asked for.
+    """
+    share = quantity == "share"
+    _dress(ax, curve.chance if share else 0.0, "share of prompts" if share else "margin (nats)", share)
+    looks = (style.ACCENT, "o-", -0.006), (style.SECOND if share else style.MUTED, "s-", 0.006)
+    for (name, label), (colour, form, aside) in zip(_LINES[quantity], looks, strict=True):
+        style.draw_estimates(ax, curve.depth + aside, curve.curves[name], label=label, color=colour, fmt=form)
+    style.key(ax, columns=2)
+    return ax
+
+
+def draw_answers(ax: "Axes", curve: RetrievalCurve) -> "Axes":
+    """Draw the share of trials that find the fact by its place, with 95 % intervals, and the control arms."""
+    _dress(ax, curve.chance)
+    for name, dashes in _ARMS.items():
+        arm = curve.overall[name]
+        ax.axhline(arm.value, color=style.MUTED, linewidth=style.THIN * 1.5, linestyle=dashes, label=name)
+        ax.axhspan(*arm.interval, color=style.MUTED, alpha=0.08, linewidth=0)
+    style.draw_estimates(ax, curve.depth, curve.curves["accuracy"], label="found", color=style.ACCENT)
+    style.key(ax, columns=4)
+    return ax
+
+
+def draw_ways(ax: "Axes", curves: Mapping[str, RetrievalCurve]) -> "Axes":
+    """Draw the share found by place for each way to ask, by its name, with 95 % intervals side by side."""
+    _dress(ax)
+    for place, (name, curve) in enumerate(curves.items()):
+        # intervals of several ways would hide each other at one place
+        x = curve.depth + 0.012 * (place - (len(curves) - 1) / 2)
+        label = name if curve.able else f"{name} ({curve.verdict})"
+        look = {"fmt": "-", "label": label} | style.series(place)
+        style.draw_estimates(ax, x, curve.curves["accuracy"], **look)
+    style.key(ax, columns=2)
+    return ax
+
+
+def draw_answer_map(ax: "Axes", curves: Sequence[RetrievalCurve]) -> "Axes":
+    """Draw a map: a row for each size, a column for each place, the share found as colour and with its interval.
+
+    Raises `InvalidValueError` for curves of different numbers of places, or none.
+    """
+    if not curves or len({len(curve.depth) for curve in curves}) > 1:
+        raise InvalidValueError("curves: expected one number of places in all of them, got several or none")
+    style.dress(ax, PLACE, _size(curves[0])[0])
+    shares = np.array([[one.value for one in curve.curves["accuracy"]] for curve in curves])
+    image = style.draw_matrix(ax, shares, vmin=0.0, vmax=1.0, aspect="auto")
+    for row, curve in enumerate(curves):
+        for column, one in enumerate(curve.curves["accuracy"]):
+            # viridis is dark below two thirds
+            colour = style.INK if one.value > 0.65 else "white"
+            look = {"ha": "center", "va": "center", "fontsize": style.SMALL - 1, "color": colour}
+            text = f"{one.value:.2f}\n[{one.interval[0]:.2f}, {one.interval[1]:.2f}]"
+            ax.text(column, row, text, linespacing=1.3, **look)
+    ax.set_xticks(range(shares.shape[1]), [f"{place:.2g}" for place in curves[0].depth])
+    ax.set_yticks(range(len(curves)), [_size(curve)[1] for curve in curves])
+    style.colour_bar(ax, image).set_label("share of trials", fontsize=style.SMALL, color=style.INK)
+    return ax
+
+
+def retrieval_figure(
+    curve: RetrievalCurve, measured: Profile | None = None, others: Mapping[str, Profile] | None = None
+) -> "Figure":
+    """Shares and margins by place, and beside them the influence by place of the same model, if given."""
+    panels = 2 if measured is None else 3
+    figure = style.new_figure(3.2 * panels, 2.9)
+    axes = figure.subplots(1, panels)
+    draw_retrieval(axes[0], curve, "share")
+    draw_retrieval(axes[1], curve, "margin")
+    if measured is not None:
+        draw_profiles(axes[2], {"measured": measured, **(others or {})})
+    about = [f"{curve.model}, prompts of about {curve.tokens:,.0f} tokens"]
+    if not curve.able:
+        about.append("at chance, or not shown to be above it: where it copies from, not what it finds")
+    return _entitled(figure, about)
+
+
+def answers_figure(curves: Sequence[RetrievalCurve]) -> "Figure":
+    """One curve with its control arms, or several as a map."""
+    several = len(curves) > 1
+    figure = style.new_figure(4.6, 1.5 + 0.5 * len(curves) if several else 2.9)
+    if several:
+        draw_answer_map(figure.subplots(), curves)
+    else:
+        draw_answers(figure.subplots(), curves[0])
+    about = [_trials(curves)]
+    if dull := [_size(curve)[1] for curve in curves if not curve.able]:
+        cut = any(curve.answers and curve.answers.too_often_cut_off for curve in curves)
+        which = f" at {', '.join(dull)}" if several else ""
+        about.append(
+            f"{'answers cut off, or ' * cut}not shown to be found more often than guessed or copied{which}"
+        )
+    return _entitled(figure, about)
+
+
+def ways_figure(sizes: Sequence[Mapping[str, RetrievalCurve]]) -> "Figure":
+    """Every way to ask in one picture: a panel for each size, a curve for each way."""
+    figure = style.new_figure(4.6, 2.9 * len(sizes))
+    for ax, curves in zip(figure.subplots(len(sizes), squeeze=False)[:, 0], sizes, strict=True):
+        draw_ways(ax, curves)
+    shown = [next(iter(curves.values())) for curves in sizes]
+    named = [f"{_size(shown[0])[0]}: {', '.join(_size(one)[1] for one in shown)}, from above"]
+    return _entitled(figure, [_trials(shown), *named * (len(sizes) > 1)])
+
+
+def _dress(ax: "Axes", level: float = 0.0, vertical: str = "share of trials", share: bool = True) -> None:
+    """Axes of a curve by place, with its level (chance, or zero) dashed."""
+    style.dress(ax, PLACE, vertical)
+    if level or not share:
+        style.level_line(ax, level)
+    if share:
+        ax.set_ylim(-0.02, 1.02)
+        if level:
+            look = {"fontsize": style.SMALL, "color": style.MUTED, "ha": "right", "va": "bottom"}
+            ax.text(1.0, level, "chance", **look)
+    ax.set_xlim(-0.03, 1.03)
+
+
+def _entitled(figure: "Figure", lines: Sequence[str]) -> "Figure":
+    figure.suptitle("\n".join(lines), fontsize=style.SMALL, color=style.INK)
+    return figure
+
+
+def _trials(curves: Sequence[RetrievalCurve]) -> str:
+    """Model and number of trials of curves that are drawn together."""
+    counts = sorted({curve.prompts for curve in curves})
+    return f"{curves[0].model}, {' to '.join(map(str, {counts[0], counts[-1]}))} trials, 95 % intervals"
+
+
+def _size(curve: RetrievalCurve) -> tuple[str, str]:
+    """What the size of a task is counted in, and the size."""
+    name = "pairs" if curve.job["pairs"] else "length" if curve.job["length"] else "task"
+    return {"length": "words"}.get(name, name), str(curve.job[name])

@@ -1,0 +1,170 @@
+"""A profile read from a file as a page: what it was taken for, its curve, its ends against its middle."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from posbias.core.errors import InvalidValueError
+from posbias.core.files import write_bytes, write_text
+from posbias.core.lazy import need
+from posbias.profiles.claims import Claim, Judged, judged
+from posbias.profiles.evidence import LEAST, Above, Evidence, mean
+from posbias.profiles.profile import Profile
+from posbias.reports.sentences import EXPECTED, FAVOURS, PROMPT, SHOWS, SURE, alone
+from posbias.retrieval.estimation import verdict_of_trials
+from posbias.retrieval.statistics import gaps_of
+
+
+@dataclass(frozen=True)
+class ProfileReport:
+    """What was written and found: the `page`, its `figures` (with their CSV), the `answer` in plain words, the
+    `claims` on the ends of the curve, and what the file was `read_as`."""
+
+    page: Path
+    figures: list[Path]
+    claims: tuple[Judged, ...]
+    answer: list[str]
+    read_as: str
+
+
+def write_profile_report(profile: Profile, folder: str | os.PathLike[str], *, title: str) -> ProfileReport:
+    """Write `report.html`, the curve (`profile.svg`, `profile.png`) and its numbers (`profile.csv`) into a folder.
+
+    Raises `MissingPackageError` without matplotlib or jinja2, `OutputFileError` if a file cannot be written, and
+    `InvalidValueError` for a profile of one position.
+    """
+    if profile.tokens < 2:
+        raise InvalidValueError(f"profile: expected two positions or more, got {profile.tokens}")
+    need("jinja2", "matplotlib", work="a report", extra="report")
+    from posbias.reports.figures import Illustration, curve
+    from posbias.reports.page import Plate, render_profile
+    from posbias.reports.plots import draw_profile, new_figure
+
+    figure, numbers = new_figure(), curve(profile)
+    draw_profile(figure.subplots(), profile)
+    caption = " and ".join(numbers.columns[1::-1]).replace(" and ", " by ", 1)
+    if profile.limits is not None:
+        rows = 0 if profile.samples is None else len(profile.samples)
+        how = "of the counts" if "counts" in profile.attrs else f"by Student's t over {rows} samples"
+        caption += f" with 95 % intervals {how}"
+    plate = Plate.of(Illustration("profile", "The curve", f"{_capital(caption)}.", figure, numbers))
+    drawn = [write_bytes(Path(folder) / name, content) for name, content in plate.files.items()]
+    claims, read_as = end_claims(profile), taken_for(profile)
+    told = answers(profile, claims)
+    page = write_text(Path(folder) / "report.html", render_profile(title, read_as, told, plate, claims))
+    return ProfileReport(page, drawn, claims, [*told.values()], read_as)
+
+
+def end_claims(profile: Profile) -> tuple[Judged, ...]:
+    """Whether the first and the last place lie above the middle, judged by paired differences of the samples.
+
+    The middle is the mean of all inner places; of two places it is the first above the last.
+
+    Differences of rates count from 0.02 on; other numbers have no such scale. Without two samples, or with samples
+    that all differ alike, a claim is undecided.
+    """
+    rows, claims = profile.samples, []
+    gaps = gaps_of(profile.mass[None] if rows is None else np.asarray(rows, dtype=np.float64))
+    for name, gap in list(gaps.items())[:2]:
+        above, below = name.split(" - ")
+        claim = Claim(
+            f"elsewhere/{above}-above-{below}",
+            "results made elsewhere",
+            f"The {above} place is above the {below}",
+            test=Above(least=LEAST if profile.kind == "rate" else 0.0),
+            provenance="ours",
+            scope=taken_for(profile),
+            effort=f"{0 if rows is None else len(rows)} samples",
+        )
+        where = f"{profile.measures}: {name}"
+        if rows is None:
+            piece = Evidence(where, flaw="no samples")
+        elif len(gap) > 1 and not gap.std():
+            piece = Evidence(where, flaw=f"{gap[0]:g} in all {len(gap)} samples, which have no error")
+        else:
+            piece = mean(where, gap, draws="samples")
+        claims.append(judged(claim, [piece]))
+    return tuple(claims)
+
+
+def taken_for(profile: Profile) -> str:
+    """What a file was taken for; of our own files what they are of."""
+    of = f" of {profile.name}" if profile.name else ""
+    return str(profile.attrs.get("read_as", f"{profile.measures}{of}, {profile.tokens} places"))
+
+
+def answers(profile: Profile, claims: tuple[Judged, ...]) -> dict[str, str]:
+    """By question: what the curve shows, how sure that is, and what such a file does not say."""
+    computed = profile.measures == "rollout"
+    made = (
+        "The file does not hold how the model is built; ‘posbias predict’ computes it from a configuration."
+    )
+    if computed:
+        made = "The curve is itself computed, from an architecture or from attention, and was not measured."
+    prompt = (
+        "It shows at which places answers were right in these trials, with all else the same; others may "
+    )
+    prompt += "differ. ‘posbias order’ puts documents in order by it."
+    if profile.kind != "rate":
+        prompt = (
+            f"It shows which positions weigh most in what the model writes next{', in theory' * computed}. "
+        )
+        prompt += "Weight is not use: whether a fact is found there is measured by ‘posbias retrieve’."
+    return {SHOWS: _shows(profile), SURE: _sure(profile, claims), EXPECTED: made, PROMPT: prompt}
+
+
+def _shows(profile: Profile) -> str:
+    mass, s = profile.mass, profile.summary if profile.kind == "mass" else None
+    name = "the share of the influence" if s else profile.measures
+    most, least = _where(profile, mass.max()), _where(profile, mass.min())
+    told = f"{_capital(name)} is highest at {most} and lowest at {least}."
+    if mass.max() == mass.min():
+        told = f"{_capital(name)} is {mass[0]:.4g} at all {profile.tokens} places."
+    if profile.left_out:
+        told += f" There is no verdict: {profile.caveat}."
+    if s and s.verdict is not None:
+        told += (
+            f" The curve favours {FAVOURS[s.verdict]}: the last {s.ends} of {s.tokens} positions hold "
+            f"{100 * s.last_mass:.3g} %, the first {s.ends} {100 * s.first_mass:.3g} %.{alone(s)}"
+        )
+    return told
+
+
+def _where(profile: Profile, value: float) -> str:
+    """The places that have a number; how many, where they are more than three."""
+    from posbias.reports.figures import places_of
+
+    held = [f"{places_of(profile)[at]:g}" for at in np.flatnonzero(profile.mass == value).tolist()]
+    named = f"place{'s' * (len(held) > 1)} {' and '.join(held)}"
+    return f"{named if len(held) <= 3 else f'{len(held)} of {profile.tokens} places'} ({value:.4g})"
+
+
+def _sure(profile: Profile, claims: tuple[Judged, ...]) -> str:
+    samples = 0 if profile.samples is None else len(profile.samples)
+    if samples < 2:
+        return (
+            "How sure that is, is not known: the file has one number for each place, not one of each trial."
+        )
+    rate, measures = profile.kind == "rate", profile.measures
+    rows = str(profile.attrs.get("rows", "trials" if rate else "prompts"))
+    told = [f"every number is a mean over {samples} {rows}"]
+    if counts := sorted({of for _, of in profile.attrs.get("counts", ())}):
+        told = [
+            f"every number is a share of {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} answers"
+        ]
+    told += profile.doubts
+    if profile.attrs.get("able") is False:
+        told.append(
+            "answers are not shown to be better than guesses: the curve may show where the model copies from"
+        )
+    elif rate:
+        told += verdict_of_trials(np.asarray(profile.samples, np.float64), f"{samples} {rows}", measures)
+    else:
+        told += [f"{claim.sentence}: {claim.verdict} ({claim.why})" for claim in claims]
+    return " ".join(f"{_capital(one)}." for one in told)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,258 @@
+"""What a report says: four answers in words that need no paper, and what the scores say of the predictors.
+
+Each sentence is made here once; the terminal, the JSON and the page show it.
+"""
+
+import math
+
+from posbias.comparison.predictors import PREDICTORS
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.summary import Summary
+from posbias.reports.findings import (
+    LABELS,
+    SPEARMAN,
+    WASSERSTEIN,
+    Findings,
+    Measure,
+    decided,
+    digits_of,
+    number,
+    percent,
+    score_text,
+)
+
+WHERE, SURE = "Where does this model look?", "How sure is that?"
+SHOWS = "What does this curve show?"
+EXPECTED, PROMPT = "What would one expect from its architecture?", "What does it mean for a prompt?"
+ARCHITECTURE, PAPERS_OWN = "positional", "measured_kernels"
+"""The predictor that knows mask, encoding and residual connection alone, and that of Herasimchyk et al. 2026."""
+BASELINES = {"uniform": "an even spread", "recency_only": "plain recency, 1/(distance + 1)"}
+FAVOURS = {
+    "recency": "the most recent tokens",
+    "primacy": "the earliest tokens",
+    "middle": "the middle over both ends",
+    "flat": "no part of its context",
+    "U": "both ends over what lies between",
+}
+WEIGHS = {
+    "recency": "what stands at the end weighs more in the next token than what stands before",
+    "primacy": "what stands at the beginning weighs more in the next token than what stands after",
+    "U": "what stands at either end weighs more in the next token than what lies between",
+    "middle": "what stands in the middle weighs more in the next token than what stands at either end",
+    "flat": "what stands at either end weighs no more in the next token than what lies between",
+}
+_SINK = 5.0, 3.0
+"""Token 0 counts as a sink from so many times an even share of attention on, and as what spoils a prediction that
+gives it so many times its measured influence."""
+
+
+def answers(found: Findings) -> dict[str, str]:
+    """By question: where the model looks, how sure that is, what its architecture implies, what follows."""
+    told = {WHERE: _looks(found), SURE: _sure(found), EXPECTED: _expected(found), PROMPT: _prompt(found)}
+    return {question: text for question, text in told.items() if text}
+
+
+def alone(s: Summary) -> str:
+    """That the verdict rests on the first token or the query's own alone, where it does."""
+    return "".join(f" Verdict {said}." for said in s.ends_alone)
+
+
+def _looks(found: Findings) -> str:
+    s, (first, last) = found.measured.summary, found.ends
+    assert s.verdict is not None  # measured: nothing is left out
+    where = f"around position {s.trough} of 0 … {s.query}"
+    if found.trough_range is not None:
+        low, high = found.trough_range
+        where += f" ({low} to {high} in 95 % of resamples of the {last.n} prompts)"
+    even = "the mean of the positions in reach" if s.out_of_reach else "an even spread"
+    reach = f" {s.out_of_reach} of {s.tokens} positions are out of reach." if s.out_of_reach else ""
+    return (
+        f"{found.model} favours {FAVOURS[s.verdict]} ({s.verdict}). Of the influence of {s.tokens} tokens on the "
+        f"next one, the last {s.ends} hold {percent(last)} and the first {s.ends} {percent(first)}, where an even "
+        f"share is {100 * s.ends / s.tokens:.2g} %.{alone(s)} Influence is least {where}: "
+        f"{percent(found.measured.trough_depth)} below {even}.{reach}"
+    )
+
+
+def _sure(found: Findings) -> str:
+    doubts, sizes = found.measured.doubts, found.measurement.sizes
+    told = f"95 % intervals over {sizes['prompt']} prompts decide for each end whether it is favoured."
+    if doubts:
+        told = f"That is what the mean of these prompts shows: {'; '.join(doubts)}."
+    text = found.measurement.attrs.get("text", "an unnamed text")
+    return (
+        f"{told} They are pieces of {sizes['position']} tokens from the text ‘{text}’; other texts and lengths "
+        "may differ."
+    )
+
+
+def _expected(found: Findings) -> str:
+    """The profile of mask, encoding and residual alone, compared with the measured one and two plain curves."""
+    expected = found.predictions.get(ARCHITECTURE)
+    if expected is None:
+        return ""
+    s, comparison = expected.summary, found.comparison
+    sides = {one.less: one.scores.wasserstein for one in comparison.leads if one.more == ARCHITECTURE}
+    others = ", and ".join(
+        f"{_side(sides.get(name))} {words} ({_moved(found, comparison.baselines[name].wasserstein)})"
+        for name, words in BASELINES.items()
+    )
+    kind = "the same" if s.verdict == found.measured.summary.verdict else "another"
+    return (
+        "From what needs no content (which tokens it may look at, what its encoding of positions adds at each "
+        "distance, how much of each token a layer passes on, all as measured) one would expect that it favours "
+        f"{FAVOURS[s.verdict or 'flat']}, with {100 * s.last_mass:.3g} % of the influence on the last {s.ends} "
+        f"tokens and {100 * s.first_mass:.3g} % on the first {s.ends}. The measured curve is of {kind} kind; "
+        f"influence lies {_moved(found, comparison.agreements[ARCHITECTURE].wasserstein)} of the context away on "
+        f"average, {others}."
+    )
+
+
+def _moved(found: Findings, score: Estimate) -> str:
+    """A Wasserstein distance in percent of the context, with as many digits as the intervals allow."""
+    return f"{number(100 * score.value, max(0, WASSERSTEIN.digits_in(found.comparison) - 2))} %"
+
+
+def _side(lead: Estimate | None) -> str:
+    if lead is None or not decided(lead):
+        return "not significantly nearer or farther than"
+    return "nearer than" if lead.value < 0 else "farther than"
+
+
+def _prompt(found: Findings) -> str:
+    """What the verdict says of text in a prompt, as far as it goes, and what it does not say."""
+    s, (first, last) = found.measured.summary, found.ends
+    assert s.verdict is not None
+    least = (1.0 - found.measured.trough_depth.value) * s.ends / s.tokens
+    name, end = max(("first", first), ("last", last), key=lambda one: one[1].value)
+    times = ""
+    if s.verdict in ("recency", "primacy", "U") and least > 0:
+        times = f": a token of the {name} {s.ends} {end.value / least:.2g} times one where influence is least"
+    opening = "If the verdict holds, in" if found.measured.doubts else "In"
+    return (
+        f"{opening} prompts like these {WEIGHS[s.verdict]}{times}. Weight is not use: whether the model finds a "
+        "fact there is measured by ‘posbias retrieve’."
+    )
+
+
+def verdicts(found: Findings) -> list[str]:
+    """What the scores say: the best predictors, what noise allows, the papers' own."""
+    return [sentence for sentence in (_best(found), _noise(found), _papers_own(found)) if sentence]
+
+
+def _best(found: Findings) -> str:
+    agreements, comparison = found.judged.agreements, found.comparison
+    best = {measure: keys[0] for measure in (SPEARMAN, WASSERSTEIN) if (keys := measure.best(agreements))}
+    if len(best) < 2:
+        return ""
+    how = (
+        "each taking its statistics from one half of the prompts and judged on the other"
+        if comparison.held_out
+        else "each judged on the very prompts whose statistics it uses, which flatters it"
+    )
+    said = " and ".join(
+        f"‘{LABELS.get(key, key)}’ ({measure.text(agreements[key], comparison)}{_even(found, measure, key)})"
+        for measure, key in best.items()
+    )
+    chosen = [one.chosen for one in PREDICTORS if one.key in best.values() and one.chosen]
+    rivals = [_rivals(found, measure, key) for measure, key in best.items()]
+    opening = f"Of {len(agreements)} predictors, {how}, the best by rank and by distance are {said}."
+    return " ".join(filter(None, [opening, *rivals, *chosen]))
+
+
+def _even(found: Findings, measure: Measure, key: str, field: str = "wasserstein") -> str:
+    """What an even spread scores beside a Wasserstein distance, and that it does better where it does."""
+    even = found.judged.baselines.get("uniform")
+    if even is None or measure is not WASSERSTEIN:
+        return ""
+    own, scored = getattr(found.judged.agreements[key], field).value, getattr(even, field).value
+    written = number(scored, WASSERSTEIN.digits_in(found.comparison))
+    return f"; an even spread is nearer with {written}" if own > scored else f"; {written} for an even spread"
+
+
+def _rivals(found: Findings, measure: Measure, best: str) -> str:
+    """Whether paired differences tell the best from the others."""
+    differences = {
+        key: difference
+        for key in found.judged.agreements
+        if key != best and (difference := found.difference(best, key, measure.field)) and difference.bounds
+    }
+    open_ = [
+        f"‘{LABELS.get(key, key)}’ (by {_lead(one, measure)})"
+        for key, one in differences.items()
+        if not decided(one)
+    ]
+    opening = f"By {measure.name}, ‘{LABELS.get(best, best)}’ is"
+    if open_:
+        return f"{opening} not significantly better than {', '.join(open_)}."
+    return f"{opening} better than every other predictor (each at 95 %)." if differences else ""
+
+
+def _lead(difference: Estimate, measure: Measure) -> str:
+    """How much better the best is, on the same prompts."""
+    lead = difference if measure.more_is_better else -difference
+    return score_text(lead, digits_of(lead.half_width) if lead.half_width > 0 else measure.digits)
+
+
+def _noise(found: Findings) -> str:
+    ceiling = found.ceiling
+    if ceiling is None:
+        return "With fewer than four prompts it is not known how much noise they leave in the measured influence."
+    measures, agreements = (SPEARMAN, WASSERSTEIN), found.judged.agreements
+    scored = " and ".join(measure.text(ceiling, found.comparison) for measure in measures)
+    sides = [
+        f"the best {measure.name} {_against(measure, measure.of(agreements[key]), measure.of(ceiling))}"
+        for measure in measures
+        for key in measure.best(agreements)[:1]
+    ]
+    prompts = "half the prompts" if found.comparison.held_out else "these prompts"
+    return (
+        f"Noise: against {prompts} a noiseless predictor would score about {scored} (the noise ceiling); "
+        f"{', '.join(sides)}."
+    )
+
+
+def _against(measure: Measure, best: Estimate, ceiling: Estimate) -> str:
+    """Whether these prompts can tell the best predictor from a noiseless one."""
+    if ceiling.bounds is None:
+        return "cannot be compared with it"
+    low, high = ceiling.bounds
+    if low <= best.value <= high:
+        return "lies within its interval"
+    return (
+        "falls short of it"
+        if (best.value < low) == measure.more_is_better
+        else "is beyond it, by chance or design"
+    )
+
+
+def _papers_own(found: Findings) -> str:
+    agreement = found.judged.agreements.get(PAPERS_OWN)
+    if agreement is None:
+        return ""
+    scored = ", ".join(measure.text(agreement, found.comparison) for measure in (SPEARMAN, WASSERSTEIN))
+    return (
+        f"The predictor of Herasimchyk et al. 2026 from measured attention, ‘{LABELS[PAPERS_OWN]}’, scores "
+        f"{scored}{_even(found, WASSERSTEIN, PAPERS_OWN)}.{_sink(found)}"
+    )
+
+
+def _sink(found: Findings) -> str:
+    """Why a sink spoils it; said only where token 0 is a sink and is given far more than it has."""
+    attention = found.measurement["sink_share"].values
+    even = float((1.0 / (2 + found.measurement["position"].values[:-1])).mean())
+    given, measured = float(found.predictions[PAPERS_OWN].mass[0]), float(found.measured.mass[0])
+    if attention.mean() < _SINK[0] * even or given < _SINK[1] * measured:
+        return ""
+    own = found.judged.agreements[PAPERS_OWN].wasserstein_without_first
+    digits, compared = WASSERSTEIN.digits_in(found.comparison), ""
+    if not math.isnan(own.value):
+        compared = (
+            f"; without token 0 its Wasserstein distance is {score_text(own, digits)}"
+            f"{_even(found, WASSERSTEIN, PAPERS_OWN, 'wasserstein_without_first')}"
+        )
+    return (
+        f" Token 0 is a sink: it draws {100 * attention.mean():.0f} % of the attention (evenly spread: "
+        f"{100 * even:.0f} %; more than half in {int((attention > 0.5).sum())} of {attention.size} heads), so the "
+        f"rollout gives it {100 * given:.0f} % of the influence where {100 * measured:.1f} % measured{compared}."
+    )
