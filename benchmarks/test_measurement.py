@@ -60,10 +60,10 @@ def test_measuring_costs_little_more_than_the_passes_it_needs():
         assert once("measure", tokens)["seconds"] <= 1.7 * once("forward_backward", tokens)["seconds"]
 
 
-def test_announced_memory_is_enough_and_not_much_more():
+def test_announced_memory_is_right_within_a_fifth():
     for tokens in PROMPTS:
         found = once("whole", tokens)
-        assert 1 / 1.5 < (found["bytes"] - found["before"]) / found["estimated"] <= 1, tokens
+        assert 1 / 1.2 < (found["bytes"] - found["before"]) / found["estimated"] <= 1.2, tokens
 
 
 def test_announced_memory_in_bfloat16_is_enough():
@@ -85,10 +85,8 @@ def _work(what: str, tokens: int):
     import torch
 
     from posbias.measurement import Request, for_length, load_model, measure, prompts_from, read_text
-    from posbias.measurement.models.families import decoder_layers
-    from posbias.measurement.prompt_meter import FUSED, KERNEL_TOKENS, PromptMeter
-    from posbias.measurement.quantities.influence import economy, gradients, predict
-    from posbias.measurement.quantities.jacobian import gains_of
+    from posbias.measurement.prompt_meter import PromptMeter
+    from posbias.measurement.quantities.influence import gradients, predict
 
     torch.set_num_threads(1)
     loaded = load_model("smollm2-135m", attention={"output_attentions": "eager"}.get(what, "sdpa"))
@@ -108,13 +106,8 @@ def _work(what: str, tokens: int):
             return loaded.model(ids[None], use_cache=False, **more)
 
     if what == "measure":
-        layers = decoder_layers(loaded.model, loaded.family)
-        saving = economy(loaded.model, layers, ids[:64], tokens > KERNEL_TOKENS) if tokens > FUSED else None
-        gains = gains_of(loaded.model, loaded.family, ids[:64])
-        PromptMeter(loaded, Request(tokens=64), gains=gains, economy=saving).measure(
-            drawn.ids[0][:64], "a short prompt"
-        )
-        meter = PromptMeter(loaded, Request(tokens=tokens), gains=gains, economy=saving)
+        PromptMeter(loaded, Request(tokens=64), ids[:64]).measure(drawn.ids[0][:64], "a short prompt")
+        meter = PromptMeter(loaded, Request(tokens=tokens), ids[:64])
         return loaded, lambda: meter.measure(drawn.ids[0], "the prompt")
     works = {
         "forward": forward,
@@ -137,7 +130,8 @@ def _main(what: str, tokens: int) -> None:
         work()
         seconds.append(time.process_time() - begin)
     peak = _status("VmHWM")
-    estimated = sum(memory_parts(loaded.model.config, Request(tokens=tokens)).values())
+    request = Request(tokens=tokens, prompts=PROMPTS.get(tokens, 1))
+    estimated = sum(memory_parts(loaded.model.config, request).values())
     result = {"seconds": min(seconds), "bytes": peak, "before": before, "estimated": estimated}
     print(json.dumps(result))
 

@@ -19,9 +19,8 @@ _CHECKED = [
         for name in (
             "capture.forward",
             "capture.scores",
-            "quantities.content",
+            "quantities.attention",
             "quantities.mixing",
-            "quantities.block_sums",
             "quantities.influence",
             "prompt_meter",
         )

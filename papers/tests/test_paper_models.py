@@ -9,9 +9,9 @@ import json
 import numpy as np
 import pytest
 from small_llama import WORDS, word_tokenizer
+from specimens import specimen
 
 from posbias.cli import main
-from posbias.measurement.models.tiny_configs import specimen
 from posbias.profiles.measurements import load_measurement
 from posbias_papers.herasimchyk2026 import STUDIES, TARGETS
 from posbias_papers.herasimchyk2026.printed import CORPORA, TABLE1

@@ -8,7 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posbias.core.errors import InvalidValueError
-from posbias_papers.measurement.similarity import PUBLISHED_BINS, content_similarity, shannon_similarity
+from posbias_papers.measurement.similarity import (
+    PUBLISHED_BINS,
+    constant_diagonal,
+    content_similarity,
+    shannon_similarity,
+)
 
 
 def naive(entries, bins, low, high):
@@ -96,3 +101,18 @@ def test_bad_arguments_are_refused():
         content_similarity(np.ones((2, 3, 4)), 5)
     with pytest.raises(InvalidValueError, match="span"):
         shannon_similarity(np.ones(3), 5, (1.0, 0.0))
+
+
+def test_the_fit_of_whole_matrices_finds_constant_and_offset():
+    rng = np.random.default_rng(2)
+    matrix = np.tril(np.full((2, 9, 9), -1.5)) + 4.0 * np.eye(9)
+    matrix[:, np.triu_indices(9, 1)[0], np.triu_indices(9, 1)[1]] = np.nan
+    exact = constant_diagonal(matrix)
+    np.testing.assert_allclose((exact.constant, exact.offset, exact.r2), [[-1.5] * 2, [4.0] * 2, [1.0] * 2])
+    noisy = matrix + rng.normal(size=matrix.shape)
+    pairs = [(i, j) for i in range(9) for j in range(1, i + 1)]
+    design = np.array([[1.0, float(i == j)] for i, j in pairs])
+    for head, r2 in zip(noisy, constant_diagonal(noisy).r2, strict=True):
+        values = np.array([head[pair] for pair in pairs])
+        left = values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
+        np.testing.assert_allclose(r2, 1 - (left**2).sum() / ((values - values.mean()) ** 2).sum())

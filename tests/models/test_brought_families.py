@@ -14,7 +14,7 @@ from small_llama import llama, word_tokenizer
 import posbias
 from posbias.core.errors import ModelError, PluginError
 from posbias.measurement import load_model
-from posbias.measurement.models.formats import family_for
+from posbias.measurement.models.families import family_for
 from posbias.measurement.selfchecks import selfcheck
 
 MODULE = '''

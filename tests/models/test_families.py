@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from specimens import specimen, variants
 from tiny import CASES, RUNS, seen_layers, tiny_model
 
 from posbias.core.errors import ModelError
-from posbias.measurement import LoadedModel, measure, prove_family, selfcheck
+from posbias.measurement import LoadedModel, measure, selfcheck
 from posbias.measurement.capture.scores import Factored, Given
 from posbias.measurement.models.families import FAMILIES, MISREAD, decoder_layers, generic
-from posbias.measurement.models.tiny_configs import specimen, variants
 
 BOTH = [(name, number) for name, number in CASES if len(FAMILIES[name].attention) == 2]
 
@@ -242,10 +242,8 @@ def test_layers_without_softmax_attention_are_named(ids):
         seen_layers(LoadedModel(model, None, generic("mamba"), "mamba", ""), ids)
 
 
-def test_the_proof_of_a_row_says_when_it_fails(monkeypatch):
-    assert all(found["passed"] for found in prove_family("bert"))
-    wrong = FAMILIES["gpt2"].__class__("gpt2", "rotary")
-    monkeypatch.setitem(FAMILIES, "gpt2", wrong)
-    found = list(prove_family("gpt2"))
-    assert not any(each["passed"] for each in found)
-    assert "could be told in 0 of 3 layers" in found[0]["error"]
+def test_a_row_that_claims_too_much_fails(ids):
+    model = specimen("gpt2")
+    selfcheck(LoadedModel(model, None, FAMILIES["gpt2"], "gpt2", ""), ids)
+    with pytest.raises(ModelError, match="in 0 of 3 layers"):
+        selfcheck(LoadedModel(model, None, FAMILIES["gpt2"].__class__("gpt2", "rotary"), "gpt2", ""), ids)

@@ -6,7 +6,7 @@ import torch
 from tiny import seen_layers, tiny_model
 
 from posbias.measurement import load_model, measure
-from posbias.measurement.quantities.content import hidden
+from posbias.measurement.quantities.attention import hidden
 from posbias.measurement.selfchecks import selfcheck
 from posbias_papers.herasimchyk2026.levels import curves_of, slopes_of
 

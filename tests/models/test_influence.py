@@ -5,13 +5,13 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from specimens import specimen
 from tiny import CASES, tiny_model
 from torch.autograd.graph import saved_tensors_hooks
 
 from posbias.core.errors import InvalidValueError
 from posbias.measurement.capture.forward import Capture
 from posbias.measurement.models.families import decoder_layers
-from posbias.measurement.models.tiny_configs import specimen
 from posbias.measurement.quantities.influence import KINDS, Economy, economy, gradients, predict
 
 ALL = tuple(kind for kind in KINDS if kind != "outputs")

@@ -6,7 +6,7 @@ from precision import beyond, differences
 
 from posbias.measurement import estimate_cost, for_length, load_model, measure
 from posbias.measurement.job import Request
-from posbias.measurement.models.device_placement import let_go
+from posbias.measurement.models.formats import let_go
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="a GPU is needed")
 SMOLLM = pytest.param("smollm2-135m", marks=pytest.mark.real_model)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.measurement import prompts_from
-from posbias.measurement.models.cache import model_folder
-from posbias.measurement.texts.prompts import Text, read_text
+from posbias.measurement.models.sources import model_folder
+from posbias.measurement.texts.corpora import Text, read_text
 
 
 def letters(text, **_):

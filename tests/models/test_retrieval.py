@@ -13,7 +13,7 @@ from scipy.stats import t
 
 from posbias.core.errors import InputFileError, InvalidValueError, ModelError
 from posbias.measurement import LoadedModel
-from posbias.measurement.texts.prompts import read_text
+from posbias.measurement.texts.corpora import read_text
 from posbias.profiles.estimate import Estimate, about
 from posbias.profiles.measurements import load_retrieval, save_retrieval
 from posbias.retrieval import templates as wordings

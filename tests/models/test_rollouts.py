@@ -312,8 +312,8 @@ def test_refusals(tiny, ids):
 @pytest.mark.slow
 @pytest.mark.real_model
 def test_smollm2_at_64_tokens():
+    from posbias.measurement import prompts_from, read_text
     from posbias.measurement.models.loading import load_model
-    from posbias.measurement.texts.prompts import prompts_from, read_text
 
     loaded = load_model("smollm2-135m")
     drawn = prompts_from(loaded.tokenizer, read_text(None), tokens=64, prompts=1, seed=0)

@@ -6,9 +6,10 @@ from copy import deepcopy
 import numpy as np
 import pytest
 
-from posbias.measurement.accumulate import State
-from posbias.measurement.sharing import Group
-from posbias.measurement.streaming import Stream
+from posbias.measurement.result import Quantity, State
+from posbias.measurement.streaming import Group, over_prompts
+
+QUANTITIES = {"mean": Quantity(("layer",), "a number"), "value": Quantity(("prompt", "layer"), "the same")}
 
 
 def _until(stop):
@@ -17,7 +18,7 @@ def _until(stop):
     def measure(index):
         if index == stop:
             raise KeyboardInterrupt
-        return {"mean": np.array([float(index)])}, {"value": np.array([float(index)])}
+        return {"mean": np.array([float(index)]), "value": np.array([float(index)])}
 
     return measure
 
@@ -35,17 +36,17 @@ def _run(path, stops):
             meeting.wait(20)
             return everyone
 
-        def merged(self, thing, merge):
-            state = State()
-            for one in deepcopy(self.exchange(thing)):
-                state = merge(state, one)
-            return state
+        def merged(self, state):
+            whole = State(QUANTITIES)
+            for one in deepcopy(self.exchange(state)):
+                whole.merge(one)
+            return whole
 
     def work(rank):
         group = Together(rank, len(stops), rank)
-        stream = Stream(_until(stops[rank]), 8, group, on_event=lambda event: None)
+        asked = {"checkpoint": path, "fingerprint": "fingerprint", "processes": group}
         try:
-            answers[rank] = stream.run(path, "fingerprint")[0]
+            answers[rank] = over_prompts(_until(stops[rank]), 8, QUANTITIES, **asked)[0]
         except (KeyboardInterrupt, threading.BrokenBarrierError):
             meeting.abort()
 
@@ -64,6 +65,6 @@ def test_a_checkpoint_taken_over_by_fewer_processes_does_not_count_again_for_mor
     for stops in between:
         assert _run(path, stops) is None
     state = _run(path, (None, None))
-    assert state.column("index").tolist() == list(range(8))
-    assert state.finished == 8
-    np.testing.assert_allclose(state.means["mean"], 3.5)
+    assert [*state.rows] == list(range(8))
+    np.testing.assert_array_equal(state.column("value")[:, 0], range(8))
+    np.testing.assert_allclose(state.means()["mean"], 3.5)

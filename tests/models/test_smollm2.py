@@ -12,7 +12,7 @@ from posbias.measurement import fetch, load_model, measure, prompts_from
 from posbias.measurement.capture.forward import Capture
 from posbias.measurement.models.families import decoder_layers
 from posbias.measurement.quantities.influence import economy, predict
-from posbias.measurement.texts.prompts import read_text
+from posbias.measurement.texts.corpora import read_text
 
 pytestmark = pytest.mark.real_model
 

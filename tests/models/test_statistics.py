@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from posbias.measurement import measure
-from posbias.measurement.quantities.block_sums import energy_kernel
+from posbias.measurement.quantities.attention import energy_kernel
 from posbias.profiles.stochastic_order import TOLERANCES, noise_floor, violations
 
 TOKENS, PROMPTS = 12, 3

@@ -12,9 +12,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.core.plugins import bundled
-from posbias.measurement.models.tiny.config import ENCODINGS, TinyConfig, alibi_slopes
-from posbias.measurement.models.tiny.model import TinyForCausalLM, register
-from posbias.measurement.texts.prompts import read_text
+from posbias.measurement.models.tiny import ENCODINGS, TinyConfig, TinyForCausalLM, alibi_slopes, register
+from posbias.measurement.texts.corpora import read_text
 from tiny_models import corpus as texts
 from tiny_models.recipe import Training, batches, fresh_model, held_out_loss, loss_of, sink_shares
 from tiny_models.train import Run, main

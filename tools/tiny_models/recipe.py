@@ -16,8 +16,7 @@ from torch.nn import functional
 
 from posbias.core import seeds
 from posbias.core.errors import InputFileError, InvalidValueError
-from posbias.measurement.models.tiny.config import TinyConfig
-from posbias.measurement.models.tiny.model import TinyForCausalLM
+from posbias.measurement.models.tiny import TinyConfig, TinyForCausalLM
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from torch import Tensor
 from posbias.core import files
 from posbias.core.errors import InputFileError, PosbiasError
 from posbias.measurement.models.formats import quiet_transformers
-from posbias.measurement.models.tiny.config import ENCODINGS
+from posbias.measurement.models.tiny import ENCODINGS
 from tiny_models.corpus import (
     PACKAGE,
     Corpus,

@@ -153,7 +153,7 @@ def measured(
     shared.check_threads(options.threads)
     _check(model, job)
     from posbias import measurement as measuring
-    from posbias.measurement.sharing import group
+    from posbias.measurement.streaming import group
     from posbias.profiles.measurements import load_measurement, save_measurement
 
     files = JobFiles("measurement.nc", load_measurement, save_measurement, "measured", "measures")

@@ -126,7 +126,7 @@ def _finished(
 def _asked(model: str, options: Options, measured: "xr.Dataset | None") -> "tuple[xr.Dataset, Path, Path]":
     """What a model answers, the file that it is written to or was by an earlier run, and its folder."""
     from posbias.measurement import read_text
-    from posbias.measurement.sharing import Group
+    from posbias.measurement.streaming import Group
     from posbias.profiles.measurements import load_retrieval, save_retrieval
     from posbias.retrieval.job import check_text
     from posbias.retrieval.local import retrieval_fingerprint, retrieval_job

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Int
 
 from posbias.comparison.predictors import predictions
-from posbias.measurement.accumulate import EVEN
+from posbias.measurement.result import EVEN
 from posbias.profiles.profile import Profile
 
 if TYPE_CHECKING:

@@ -11,13 +11,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from posbias.core.arguments import shortened
-from posbias.core.errors import InvalidValueError, nearest
+from posbias.core.arguments import one_of, shortened
+from posbias.core.errors import InvalidValueError
 from posbias.core.store import versions_here
 from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.quantities.influence import KINDS as INFLUENCES
 from posbias.measurement.quantities.rollouts import KINDS as ROLLOUTS
-from posbias.measurement.texts.prompts import Prompts, Text, bos_of, check_counts, prompts_from, read_text
+from posbias.measurement.texts.corpora import Text, read_text
+from posbias.measurement.texts.prompts import Prompts, bos_of, check_counts, prompts_from
 
 TextSource = str | Path | Sequence[str | Path] | None
 
@@ -51,19 +52,13 @@ class Request:
         check_counts(self.tokens, self.prompts, self.seed)
         for name, known in (("influences", INFLUENCES), ("rollouts", ROLLOUTS)):
             given = getattr(self, name)
-            for kind in (given,) if isinstance(given, str) else given:
-                if kind not in known:
-                    raise InvalidValueError(
-                        f"{name}: {shortened(kind)} given, "
-                        f"needed any of {', '.join(known)}{nearest(str(kind), known)}"
-                    )
+            kinds = [one_of(name, kind, known) for kind in ((given,) if isinstance(given, str) else given)]
             # in one order, each once: the same wishes are the same job
-            wishes = (given,) if isinstance(given, str) else tuple(given)
-            object.__setattr__(self, name, tuple(kind for kind in known if kind in wishes))
+            object.__setattr__(self, name, tuple(kind for kind in known if kind in kinds))
         if ("target" in self.influences) != (self.target is not None):
             raise InvalidValueError(
-                f"target: {shortened(self.target)} given with influences {', '.join(self.influences) or 'none'}; "
-                "a token's number needed with the influence 'target', and only with it"
+                "target: expected a token's number with the influence 'target', and only with it, got "
+                f"{shortened(self.target)} with {', '.join(self.influences) or 'none'}"
             )
 
     @cached_property
@@ -73,17 +68,9 @@ class Request:
 
     def draw(self, loaded: LoadedModel) -> Prompts:
         """Cut the prompts for this model. Raises as `prompts_from`."""
-        return prompts_from(
-            loaded.tokenizer,
-            self.source,
-            tokens=self.tokens,
-            prompts=self.prompts,
-            seed=self.seed,
-            packed=self.packed,
-            scramble=self.scramble,
-            minimum_tokens=self.minimum_tokens,
-            bos=self.begins(loaded),
-        )
+        names = ("tokens", "prompts", "seed", "packed", "scramble", "minimum_tokens")
+        how = {name: getattr(self, name) for name in names}
+        return prompts_from(loaded.tokenizer, self.source, **how, bos=self.begins(loaded))
 
     def begins(self, loaded: LoadedModel) -> tuple[int, ...]:
         """Ids of the special tokens that each prompt begins with. Raises as `bos_of`."""

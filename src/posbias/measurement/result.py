@@ -1,132 +1,256 @@
-"""A finished measurement as labelled arrays: the dataset that `docs/measurement.md` fixes."""
+"""What a measurement consists of: its quantities, their sums over prompts, and the finished dataset.
+
+A `Quantity` says its dimensions, and with them how prompts are put together. What has the dimension `prompt` first
+is kept of every prompt; of all else the sum over prompts is kept (`State`), and their mean goes into the dataset.
+Sums are in float64; variances over pairs and prompts are pooled by Chan's update.
+
+Of what predictions rest on, the mean over prompts with even numbers is kept beside that over all: a prediction
+from one half of the prompts can be judged on the other, and what the halves of a kernel disagree by is the
+sampling noise of the whole (`stochastic_order.noise_floor`).
+"""
 
 import datetime
 import json
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 from jaxtyping import Float
 
-from posbias.measurement.accumulate import EVEN, State
-from posbias.profiles.labelled import Measurement
+from posbias.core.interruption import Deferred
+from posbias.core.store import Tensors
 from posbias.profiles.stochastic_order import TOLERANCES, noise_floor, violations
 
-_About = tuple[tuple[str, ...], str, str]
-_BY_LAYER, _BY_HEAD = ("prompt", "layer"), ("layer", "head")
-_BY_DISTANCE, _BY_POSITION = (*_BY_HEAD, "distance"), (*_BY_HEAD, "position")
-_INFLUENCE = ("prompt", "position")
+if TYPE_CHECKING:
+    import xarray as xr
 
-# name → (dimensions, what it is, unit); the order of the dataset
-_ABOUT: dict[str, _About] = {
-    "influence": (_INFLUENCE, "gradient influence on the last prediction, not normalised", "1"),
-    "influence_logit": (_INFLUENCE, "norm of the gradient of the predicted token's logit", "1"),
-    "influence_log_probability": (_INFLUENCE, "norm of the gradient of its log-probability", "1"),
-    "influence_target": (_INFLUENCE, "norm of the gradient of the target token's probability", "1"),
-    "influence_input": (_INFLUENCE, "gradient times input, absolute value", "1"),
-    "influence_outputs": (_INFLUENCE, "gradient influence on the prediction at each position, mean", "1"),
-    "rollout_kernel": (_INFLUENCE, "last row of the residual-aware rollout of this prompt", "1"),
-    "rollout_value": (_INFLUENCE, "the same, attention weighted by the norms of what heads pass on", "1"),
-    "rollout_energy": (_INFLUENCE, "square root of the last row of the energy rollout", "1"),
-    "probability": (("prompt",), "probability of the token predicted last", "1"),
-    "next_token": (("prompt",), "token predicted last: the next one, an encoder's the one there", "1"),
-    "target_probability": (("prompt",), "probability of the target token", "1"),
-    "target_token": (("prompt",), "target token", "1"),
-    "loss": (("prompt",), "mean next-token cross-entropy", "nat"),
-    "mixing": (_BY_LAYER, "weight of attention, Frobenius norms over the sequence", "1"),
-    "mixing_token": (_BY_LAYER, "weight of attention, mean over tokens of the per-token ratio", "1"),
-    "mixing_head": ((*_BY_LAYER, "head"), "each head's part of the weight of attention", "1"),
-    "feed_forward_share": (_BY_LAYER, "part of a layer's updates that the feed-forward block adds", "1"),
-    "massive_ratio": (_BY_LAYER, "largest norm of the residual stream over the median one", "1"),
-    "massive_token": (_BY_LAYER, "position of the largest norm, -1 where a layer was not seen", "1"),
-    "residual_norm": (("layer", "position"), "norm of the residual stream entering the layer", "1"),
-    "update_norm": (("layer", "position"), "norm of the attention update as added", "1"),
-    "logits_distance": (_BY_DISTANCE, "mean logit by distance, keys from 1", "1"),
-    "logits_diagonal": (_BY_POSITION, "logit of a token to itself", "1"),
-    "logits_first_column": (_BY_POSITION, "logit of a query to token 0", "1"),
-    "positional_distance": (_BY_DISTANCE, "mean logit minus content logit by distance, keys from 1", "1"),
-    "content_mean": (_BY_HEAD, "mean content logit of earlier keys, from 1", "1"),
-    "content_variance": (_BY_HEAD, "its variance over pairs and prompts", "1"),
-    "content_distance": (_BY_DISTANCE, "mean content logit by distance, keys from 1", "1"),
-    "content_distance_variance": (_BY_DISTANCE, "its variance over pairs and prompts", "1"),
-    "content_diagonal": (_BY_POSITION, "content logit of a token to itself", "1"),
-    "content_first_column": (_BY_POSITION, "content logit of a query to token 0", "1"),
-    "constant_diagonal_r2": (_BY_HEAD, "mean R² of a constant and a diagonal in a prompt's content", "1"),
-    "sink_share": (_BY_HEAD, "attention received by token 0, mean over later queries", "1"),
-    "attention_received": (_BY_POSITION, "attention received, mean over queries that see the key", "1"),
-    "sink_metric": (_BY_POSITION, "share of the queries seeing a key that give it more than .2", "1"),
-    "missing_mass": (_BY_HEAD, "one minus the row sums of attention: what learned sinks take", "1"),
-    "energy_kernel": (("layer", "query", "key"), "expected squared Jacobian gain of attention", "1"),
-    "kernel_head": ((*_BY_HEAD, "query", "key"), "attention, mean over prompts", "1"),
-    "logits": ((*_BY_HEAD, "query", "key"), "mean logit, NaN where masked", "1"),
-    "content": ((*_BY_HEAD, "query", "key"), "mean content logit, NaN where masked", "1"),
-    "kernel": (("layer", "query", "key"), "attention, mean over prompts and heads", "1"),
-    "monotonicity_rate": (("layer", "tolerance"), "share of triples whose prefix mass rises", "1"),
-    "monotonicity_gap": (("layer",), "mean rise of the prefix mass where it rises", "1"),
-    "monotonicity_floor": (("layer",), "rate of rises expected from sampling noise alone", "1"),
-    "head_gain": (_BY_HEAD, "squared gain of value and output projections per model dimension", "1"),
+Arrays = dict[str, np.ndarray]
+HALVES = EVEN, ODD = "_even", "_odd"
+"""What the names of means over prompts with even and with odd numbers end with."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A variable of a dataset: its dimensions, what it is, its unit, and how its sum over prompts is kept.
+
+    `halved`: even and odd prompts are summed apart. `about`: it is a variance over pairs and prompts about that
+    quantity; one prompt gives the variance within it.
+    """
+
+    dimensions: tuple[str, ...]
+    what: str
+    unit: str = "1"
+    halved: bool = False
+    about: str = ""
+
+    @property
+    def by_prompt(self) -> bool:
+        """Whether it is kept of every prompt."""
+        return self.dimensions[0] == "prompt"
+
+
+Quantities = Mapping[str, Quantity]
+_PROMPT, _INFLUENCE, _BY_LAYER = ("prompt",), ("prompt", "position"), ("prompt", "layer")
+_BY_HEAD, _BY_TOKEN, _PAIRS = ("layer", "head"), ("layer", "position"), ("layer", "query", "key")
+_BY_DISTANCE, _BY_POSITION = (*_BY_HEAD, "distance"), (*_BY_HEAD, "position")
+_ALL = (*_BY_HEAD, "query", "key")
+
+QUANTITIES: dict[str, Quantity] = {
+    "influence": Quantity(_INFLUENCE, "gradient influence on the last prediction, not normalised"),
+    "influence_logit": Quantity(_INFLUENCE, "norm of the gradient of the predicted token's logit"),
+    "influence_log_probability": Quantity(_INFLUENCE, "norm of the gradient of its log-probability"),
+    "influence_target": Quantity(_INFLUENCE, "norm of the gradient of the target token's probability"),
+    "influence_input": Quantity(_INFLUENCE, "gradient times input, absolute value"),
+    "influence_outputs": Quantity(_INFLUENCE, "gradient influence on the prediction at each position, mean"),
+    "rollout_kernel": Quantity(_INFLUENCE, "last row of the residual-aware rollout of this prompt"),
+    "rollout_value": Quantity(_INFLUENCE, "the same, attention weighted by the norms of what heads pass on"),
+    "rollout_energy": Quantity(_INFLUENCE, "square root of the last row of the energy rollout"),
+    "probability": Quantity(_PROMPT, "probability of the token predicted last"),
+    "next_token": Quantity(_PROMPT, "token predicted last: the next one, an encoder's the one there"),
+    "target_probability": Quantity(_PROMPT, "probability of the target token"),
+    "target_token": Quantity(_PROMPT, "target token"),
+    "loss": Quantity(_PROMPT, "mean next-token cross-entropy", "nat"),
+    "mixing": Quantity(_BY_LAYER, "weight of attention, Frobenius norms over the sequence"),
+    "mixing_token": Quantity(_BY_LAYER, "weight of attention, mean over tokens of the per-token ratio"),
+    "mixing_head": Quantity((*_BY_LAYER, "head"), "each head's part of the weight of attention"),
+    "feed_forward_share": Quantity(_BY_LAYER, "part of a layer's updates that the feed-forward block adds"),
+    "massive_ratio": Quantity(_BY_LAYER, "largest norm of the residual stream over the median one"),
+    "massive_token": Quantity(_BY_LAYER, "position of the largest norm, -1 where a layer was not seen"),
+    "residual_norm": Quantity(_BY_TOKEN, "norm of the residual stream entering the layer"),
+    "update_norm": Quantity(_BY_TOKEN, "norm of the attention update as added"),
+    "logits_distance": Quantity(_BY_DISTANCE, "mean logit by distance, keys from 1", halved=True),
+    "logits_diagonal": Quantity(_BY_POSITION, "logit of a token to itself", halved=True),
+    "logits_first_column": Quantity(_BY_POSITION, "logit of a query to token 0", halved=True),
+    "positional_distance": Quantity(
+        _BY_DISTANCE, "mean logit minus content logit by distance, keys from 1", halved=True
+    ),
+    "content_mean": Quantity(_BY_HEAD, "mean content logit of earlier keys, from 1", halved=True),
+    "content_variance": Quantity(_BY_HEAD, "its variance over pairs and prompts", about="content_mean"),
+    "content_distance": Quantity(_BY_DISTANCE, "mean content logit by distance, keys from 1"),
+    "content_distance_variance": Quantity(
+        _BY_DISTANCE, "its variance over pairs and prompts", about="content_distance"
+    ),
+    "content_diagonal": Quantity(_BY_POSITION, "content logit of a token to itself", halved=True),
+    "content_first_column": Quantity(_BY_POSITION, "content logit of a query to token 0", halved=True),
+    "constant_diagonal_r2": Quantity(_BY_HEAD, "mean R² of a constant and a diagonal in a prompt's content"),
+    "sink_share": Quantity(_BY_HEAD, "attention received by token 0, mean over later queries"),
+    "attention_received": Quantity(_BY_POSITION, "attention received, mean over queries that see the key"),
+    "sink_metric": Quantity(_BY_POSITION, "share of the queries seeing a key that give it more than .2"),
+    "missing_mass": Quantity(_BY_HEAD, "one minus the row sums of attention: what learned sinks take"),
+    "energy_kernel": Quantity(_PAIRS, "expected squared Jacobian gain of attention", halved=True),
+    "kernel_head": Quantity(_ALL, "attention, mean over prompts"),
+    "logits": Quantity(_ALL, "mean logit, NaN where masked"),
+    "content": Quantity(_ALL, "mean content logit, NaN where masked"),
+    "kernel": Quantity(_PAIRS, "attention, mean over prompts and heads", halved=True),
+    "monotonicity_rate": Quantity(("layer", "tolerance"), "share of triples whose prefix mass rises"),
+    "monotonicity_gap": Quantity(("layer",), "mean rise of the prefix mass where it rises"),
+    "monotonicity_floor": Quantity(("layer",), "rate of rises expected from sampling noise alone"),
+    "head_gain": Quantity(_BY_HEAD, "squared gain of value and output projections per model dimension"),
 }
+"""What a measurement may hold, in the order of its dataset."""
+
+
+@dataclass
+class State:
+    """The finished prompts: `rows` by their numbers, in order, `sums` over them, and the `seconds` they took."""
+
+    quantities: Quantities = field(default_factory=lambda: QUANTITIES)
+    rows: dict[int, Arrays] = field(default_factory=dict)
+    sums: Arrays = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def add(self, index: int, found: Arrays, seconds: float) -> None:
+        """Add what was found in the prompt with this number; an interruption waits until all of it is added."""
+        row = {name: values for name, values in found.items() if self.quantities[name].by_prompt}
+        half = ODD if index % 2 else EVEN
+        sums = {name: values for name, values in found.items() if name not in row}
+        sums = {name + half * self.quantities[name].halved: values for name, values in sums.items()}
+        self.merge(State(self.quantities, {index: row}, sums, seconds))
+
+    def merge(self, other: "State") -> None:
+        """Add the prompts of another state, which must be different ones; its arrays are used up."""
+        ours, theirs = len(self.rows), len(other.rows)
+        with Deferred():
+            for name in self.sums.keys() & other.sums.keys() & self.quantities.keys():
+                if about := self.quantities[name].about:
+                    apart = self._total(about) / ours - other._total(about) / theirs
+                    self.sums[name] += apart**2 * (ours * theirs / (ours + theirs))
+            for name, values in other.sums.items():
+                if name in self.sums:
+                    self.sums[name] += values
+                else:
+                    self.sums[name] = values
+            self.rows = dict(sorted((self.rows | other.rows).items()))
+            self.seconds += other.seconds
+
+    def _total(self, name: str) -> np.ndarray:
+        return np.sum([self.sums[name + half] for half in ("", *HALVES) if name + half in self.sums], axis=0)
+
+    def column(self, name: str) -> np.ndarray:
+        """One quantity of all rows, stacked along a first axis: the prompts."""
+        return np.stack([row[name] for row in self.rows.values()])
+
+    def means(self) -> Arrays:
+        """The means over all prompts, and those over even and odd ones where there are both; sums are used up."""
+        found: Arrays = {}
+        odd = sum(index % 2 for index in self.rows)
+        counts = {"": len(self.rows), EVEN: len(self.rows) - odd, ODD: odd}
+        for name in self.quantities:
+            sums = {half: self.sums.pop(name + half) for half in counts if name + half in self.sums}
+            if sums:
+                found[name] = sum(sums.values()) / counts[""]
+            if len(sums) > 1:
+                found |= {name + half: values / counts[half] for half, values in sums.items()}
+        return found
+
+    def tensors(self) -> Tensors:
+        """All of it, for a checkpoint; without finished prompts nothing."""
+        first = next(iter(self.rows.values()), {})
+        arrays = {f"row.{name}": self.column(name) for name in first}
+        arrays |= {f"sum.{name}": values for name, values in self.sums.items()}
+        return Tensors(arrays, {"prompts": [*self.rows], "seconds": self.seconds} if first else {})
+
+    @classmethod
+    def of(cls, stored: Tensors, quantities: Quantities) -> "State":
+        """The state that `tensors` told."""
+        columns, sums = (
+            {
+                name.removeprefix(kind): np.array(array)
+                for name, array in stored.arrays.items()
+                if name.startswith(kind)
+            }
+            for kind in ("row.", "sum.")
+        )
+        rows = {
+            index: {name: column[place] for name, column in columns.items()}
+            for place, index in enumerate(stored.note["prompts"])
+        }
+        return cls(quantities, rows, sums, stored.note["seconds"])
+
+
+def variables(values: Arrays, quantities: Quantities = QUANTITIES) -> "dict[str, xr.Variable]":
+    """Those of `values` that are quantities as labelled variables, in the order of `quantities`."""
+    import xarray as xr
+
+    halves = {
+        name + EVEN: replace(quantity, what=f"{quantity.what}; of prompts with even numbers alone")
+        for name, quantity in quantities.items()
+        if quantity.halved
+    }
+    return {
+        name: xr.Variable(one.dimensions, values[name], {"long_name": one.what, "units": one.unit})
+        for name, one in {**quantities, **halves}.items()
+        if name in values
+    }
+
+
+def attributes(kind: str, told: Mapping[str, Any]) -> dict[str, str | int | float]:
+    """What a dataset says of itself: strings and numbers as they are, all else as JSON, and when it was made."""
+    created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    fixed = {"posbias_kind": kind, "schema": 1}
+    return {
+        name: value if isinstance(value, (str, int, float)) else json.dumps(value)
+        for name, value in (fixed | {**told} | {"created": created}).items()
+    }
 
 
 def dataset(
-    state: State,
-    gains: Float[np.ndarray, "layer head"] | None,
-    attributes: dict[str, Any],
-) -> xr.Dataset:
-    """Return the measurement of a finished `state`, with what its prompts do not lack.
+    state: State, gains: Float[np.ndarray, "layer head"] | None, told: Mapping[str, Any]
+) -> "xr.Dataset":
+    """The measurement of a finished `state`, whose sums are used up.
 
-    `gains` are the head gains of the energy kernel, None where there are none; `attributes` are strings, numbers,
-    or nested values that become JSON, among them `tokens`, `depth` and `heads`. The dataset takes over the arrays
-    of `state`.
+    `gains` are the head gains of the energy kernel, None where there are none; `told` are its attributes, among
+    them `tokens`, `depth` and `heads`.
     """
-    coordinates = {"prompt": state.column("index")}  # prompts that were skipped are missing
-    coordinates |= {"layer": np.arange(attributes["depth"]), "head": np.arange(attributes["heads"])}
-    coordinates |= {
-        name: np.arange(attributes["tokens"]) for name in ("position", "query", "key", "distance")
-    }
-    values = {name: state.column(name) for name in state.rows[0]} | state.means
-    about = _ABOUT | {name + EVEN: _of_even(name) for name in state.even()}
-    kernel = state.kernel()
-    if kernel is not None:
-        values["kernel"] = kernel
-    if kernel is not None and not attributes.get("encoder"):
-        values |= _monotonicity(kernel, state)
+    from posbias.profiles.labelled import Measurement
+
+    sizes = {"layer": told["depth"], "head": told["heads"]}
+    sizes |= dict.fromkeys(("position", "query", "key", "distance"), told["tokens"])
+    coordinates = {name: np.arange(size) for name, size in sizes.items()}
+    values = {name: state.column(name) for name in next(iter(state.rows.values()))} | state.means()
+    if "kernel" in values and not told.get("encoder"):
+        share = sum(index % 2 == 0 for index in state.rows) / len(state.rows)
+        values |= _monotonicity(*(values.get(f"kernel{half}") for half in ("", *HALVES)), share)
         coordinates["tolerance"] = np.array(TOLERANCES)
     if gains is not None:
         values["head_gain"] = gains
-    variables = {
-        name: xr.Variable(dimensions, values[name], {"long_name": what, "units": unit})
-        for name, (dimensions, what, unit) in about.items()
-        if name in values
-    }
-    fixed = {"posbias_kind": "measurement", "schema": 1}
-    created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return Measurement(
-        variables,
-        coords=coordinates,
-        attrs={name: _plain(value) for name, value in (fixed | attributes | {"created": created}).items()},
-    )
+    prompts = {"prompt": np.array([*state.rows])}  # prompts that were skipped are missing
+    return Measurement(variables(values), coords=prompts | coordinates, attrs=attributes("measurement", told))
 
 
-def _of_even(name: str) -> _About:
-    """What the mean over even prompts is, of a variable that has one."""
-    dimensions, what, unit = _ABOUT[name]
-    return dimensions, f"{what}; of prompts with even numbers alone", unit
+def _monotonicity(kernel: Any, even: Any, odd: Any, share: float) -> Arrays:
+    """Violations of Assumption 4.1 in each layer; NaN for layers without a kernel, and floors of one prompt.
 
-
-def _monotonicity(kernel: Float[np.ndarray, "layer query key"], state: State) -> dict[str, np.ndarray]:
-    """Violations of Assumption 4.1 in each layer; NaN for layers without a kernel, and floors of one prompt."""
-    halves, share = state.halves(), state.share_of_even()
+    `kernel`, `even` and `odd` [layer query key] are means over all prompts and over those with even numbers, whose
+    `share` is given, and odd ones; None where there are not both.
+    """
     rate = np.full((len(kernel), len(TOLERANCES)), np.nan)
     gap, floor = np.full(len(kernel), np.nan), np.full(len(kernel), np.nan)
     for layer, seen in enumerate(kernel):
         if np.isfinite(seen).all() and (seen.sum(axis=1) > 0).all():
             found = violations(seen)
             rate[layer], gap[layer] = found.rate, found.gap
-            if halves is not None:
-                floor[layer] = noise_floor(halves[0][layer], halves[1][layer], share)
+            if even is not None:
+                floor[layer] = noise_floor(even[layer], odd[layer], share)
     return {"monotonicity_rate": rate, "monotonicity_gap": gap, "monotonicity_floor": floor}
-
-
-def _plain(value: Any) -> str | int | float:
-    return value if isinstance(value, (str, int, float)) else json.dumps(value)

@@ -1,12 +1,13 @@
 """Measuring: prompts one by one, one forward pass and its backward passes each, memory that does not grow.
 
-`measure` is the only entry: it checks what was asked before anything heavy, proves the capture on the first
-prompt, then streams, and can be interrupted and resumed at any prompt, by as many processes as there are.
+`measure` is the entry: it checks what was asked before anything heavy, proves the capture on the first prompt,
+then streams, and can be interrupted and resumed at any prompt, by as many processes as there are. `per_prompt`
+runs a function of one's own in its place.
 """
 
 import logging
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,24 +15,20 @@ from typing import Any
 import numpy as np
 import torch
 import xarray as xr
+from jaxtyping import Int
 
 from posbias.core.errors import InvalidValueError, ModelError
 from posbias.core.events import OnEvent
 from posbias.core.logs import muted
 from posbias.core.threads import leaving_a_core, torch_threads
-from posbias.measurement.accumulate import State
 from posbias.measurement.job import Request, TextSource, fingerprint_of
 from posbias.measurement.memory import check_memory, estimate_cost
 from posbias.measurement.models.families import MISREAD, decoder_config, decoder_layers
-from posbias.measurement.models.in_memory import ready
-from posbias.measurement.models.loading import LoadedModel
-from posbias.measurement.prompt_meter import FUSED, KERNEL_TOKENS, PromptMeter
-from posbias.measurement.quantities.influence import Economy, economy
-from posbias.measurement.quantities.jacobian import HeadGains, gains_of
-from posbias.measurement.result import dataset
+from posbias.measurement.models.loading import LoadedModel, ready
+from posbias.measurement.prompt_meter import FUSED, PromptMeter
+from posbias.measurement.result import QUANTITIES, Arrays, Quantities, attributes, dataset, variables
 from posbias.measurement.selfchecks import selfcheck
-from posbias.measurement.sharing import Group, group
-from posbias.measurement.streaming import Frugal, Skipped, Stream
+from posbias.measurement.streaming import Group, group, over_prompts
 from posbias.measurement.texts.prompts import Prompts
 
 log = logging.getLogger(__name__)
@@ -40,8 +37,6 @@ ROPE = ("rope_parameters", "rope_theta", "rope_scaling")
 """Keys of a configuration that say how rotary positions turn."""
 WINDOWS = ("sliding_window", "attention_chunk_size")
 """Keys of a configuration that say how many earlier tokens a layer sees."""
-LONG = KERNEL_TOKENS
-"""Above so many tokens layers are computed again."""
 
 
 def job_fingerprint(model: Any = "smollm2-135m", *, tokenizer: Any = None, **asked: Any) -> str:
@@ -81,9 +76,9 @@ def measure(
     """Measure attention, mixing, logits and influence of a language model on prompts cut from a text.
 
     `model`: what `load_model` takes, a `LoadedModel`, or a model of transformers that is in memory, with its
-    `tokenizer` (or the folder of one); it is given back as it was, and called what its configuration was loaded
+    `tokenizer` (or the folder of one); it is left as it was, and called what its configuration was loaded
     from, else its class. What is measured of it and on what: see the fields of
-    `posbias.measurement.job.Request`. `checkpoint`: a file that lets an interrupted measurement go on with
+    `posbias.measurement.job.Request`. `checkpoint`: a file from which an interrupted measurement resumes with
     bit-identical results; it stays, so that nothing is lost before the result is stored, then call
     `discard_checkpoint`. `threads` are those of torch (default: the cores but one). `on_event` hears of finished
     prompts before the first and after each. Started by `torchrun`, each process measures a share of the prompts,
@@ -112,12 +107,48 @@ def measure(
         bos=bos,
     )
     _ = request.source  # what is wrong with the text is said before a model is loaded
-    with group() as processes, muted(not processes.first):
-        heard = on_event if on_event is not None and processes.first else lambda event: None
-        path = None if checkpoint is None else Path(checkpoint)
-        running = torch_threads(leaving_a_core() if threads is None else threads)
-        with running, _ready(model, tokenizer, request) as loaded:
-            return _measured(loaded, request, path, processes, heard)
+    running = torch_threads(leaving_a_core() if threads is None else threads)
+    keeping = None if checkpoint is None else Path(checkpoint)
+    with (
+        group() as processes,
+        muted(not processes.first),
+        running,
+        _ready(model, tokenizer, request) as loaded,
+    ):
+        return _measured(loaded, request, keeping, processes, on_event if processes.first else None)
+
+
+def per_prompt(
+    kind: str,
+    quantities: Quantities,
+    measure: Callable[[LoadedModel, Int[np.ndarray, "position"], str], Arrays],
+    request: Request,
+    *,
+    model: Any,
+    tokenizer: Any = None,
+    threads: int | None = None,
+    on_event: OnEvent | None = None,
+) -> xr.Dataset:
+    """Run `measure(loaded, ids, prompt)` on each prompt of `request` and return what it gives, by `quantities`.
+
+    `measure` takes the tokens of one prompt and what an error is to call it, and returns arrays by name: the
+    dimensions of their `quantities` begin with the prompt. `kind` says in the dataset what it holds; other
+    arguments as of `measure`. Raises what loading, the self-check and `measure` raise, `ModelError` for an
+    encoder.
+    """
+    with torch_threads(leaving_a_core() if threads is None else threads), ready(model, tokenizer) as loaded:
+        loaded.need_causal("what is taken by query or head")
+        ids = prepared(loaded, request).ids
+        selfcheck(loaded, torch.from_numpy(ids[0][:_SELFCHECK_TOKENS]))
+
+        def row(index: int) -> Arrays:
+            return measure(loaded, ids[index], f"prompt {index}")
+
+        state, _ = over_prompts(row, request.prompts, quantities, on_event=on_event)
+        job = request.of(loaded) | {"kind": kind}
+        about = request.described(loaded) | {"fingerprint": fingerprint_of(job), "versions": job["versions"]}
+        found = {name: state.column(name) for name in quantities if name in next(iter(state.rows.values()))}
+        return xr.Dataset(variables(found, quantities), {"prompt": [*state.rows]}, attributes(kind, about))
 
 
 @contextmanager
@@ -148,13 +179,13 @@ def prepared(loaded: LoadedModel, request: Request) -> Prompts:
     config = decoder_config(loaded.model.config)
     if not getattr(config, "num_attention_heads", None):
         raise ModelError(
-            f"model: {loaded.name} ({loaded.family.model_type}) has no attention heads, one that attends needed"
+            f"model: expected attention heads, got none in {loaded.name} ({loaded.family.model_type})"
         )
     decoder_layers(loaded.model, loaded.family)
     context = getattr(config, "max_position_embeddings", None)
     if context is not None and 0 < context < request.tokens:
         raise InvalidValueError(
-            f"tokens: {request.tokens} given, at most {context} fit the context of {loaded.name}"
+            f"tokens: expected at most {context}, the context of {loaded.name}, got {request.tokens}"
         )
     check_memory(loaded, request)
     drawn = request.draw(loaded)
@@ -167,106 +198,70 @@ def _measured(
     request: Request,
     checkpoint: Path | None,
     processes: Group,
-    on_event: OnEvent,
+    on_event: OnEvent | None,
 ) -> xr.Dataset:
     drawn = prepared(loaded, request)
-    job = request.of(loaded)
-    expected = None
     if log.isEnabledFor(logging.INFO):
-        cost = estimate_cost(loaded, request)
-        expected = cost.seconds / request.prompts
-        for line in cost.lines():
+        for line in estimate_cost(loaded, request).lines():
             log.info(line)
     short = torch.from_numpy(drawn.ids[0][:_SELFCHECK_TOKENS])
     check = selfcheck(loaded, short)
     if not (check["causal"] or loaded.encoder):
         raise ModelError(
-            f"model: {loaded.name} attends to later tokens; a causal model, or an encoder with its head for "
-            "masked words, needed"
+            "model: expected a causal one, or an encoder with its head for masked words, got "
+            f"{loaded.name}, which attends to later tokens"
         )
     if remark := MISREAD.get(loaded.family.model_type):
         log.warning("%s: %s", loaded.family.model_type, remark)
-    gains = _gains(loaded, request, short)
-    layers = decoder_layers(loaded.model, loaded.family)
-
-    def spare(again: bool = True) -> Economy:
-        found = economy(loaded.model, layers, short, again)
-        for note in found.notes:
-            log.warning("more memory than announced: %s", note)
-        return found
-
-    saving = spare(request.tokens > LONG) if request.tokens > FUSED else None
-    meter = PromptMeter(loaded, request, gains, saving)
-    source = request.source.name
+    meter = PromptMeter(loaded, request, short)
     log.info(
         "measuring %s on %d prompts of %d tokens from %s",
-        loaded.name,
-        request.prompts,
-        request.tokens,
-        source,
+        *(loaded.name, request.prompts, request.tokens, request.source.name),
     )
-    measured = Frugal(meter, drawn, spare).measure
-    stream = Stream(measured, request.prompts, processes, on_event, expected)
-    state, skipped = stream.run(checkpoint, fingerprint_of(job))
-    attributes = _attributes(loaded, request, job, drawn, state, skipped, check, processes)
-    return dataset(state, None if gains is None else gains.strength, attributes)
-
-
-def _gains(loaded: LoadedModel, request: Request, ids: torch.Tensor) -> HeadGains | None:
-    """Head gains for energy kernels and rollouts; None, with a word, where the model does not show them."""
-    try:
-        return gains_of(loaded.model, loaded.family, ids)
-    except ModelError as error:
-        if "energy" in request.rollouts:
-            raise
-        log.warning("no energy kernels: %s", error)
-        return None
-
-
-def _attributes(
-    loaded: LoadedModel,
-    request: Request,
-    job: dict[str, Any],
-    drawn: Prompts,
-    state: State,
-    skipped: Skipped,
-    check: dict[str, Any],
-    processes: Group,
-) -> dict[str, Any]:
-    config = decoder_config(loaded.model.config)
-    attributes = {
+    job = request.of(loaded)
+    state, skipped = over_prompts(
+        lambda index: meter.measure(drawn.ids[index], f"prompt {index} ({drawn.place(index)})"),
+        request.prompts,
+        QUANTITIES,
+        checkpoint=checkpoint,
+        fingerprint=fingerprint_of(job),
+        processes=processes,
+        on_event=on_event,
+    )
+    about = _of_model(loaded) | {
         **request.described(loaded),
-        "verified": int(loaded.verified),
         "fingerprint": fingerprint_of(job),
         "asked": job["asked"],
         "skipped": {str(index): why for index, why in skipped.items()},
         "left_out": drawn.left_out,
-        "depth": config.num_hidden_layers,
-        "heads": state.means["sink_share"].shape[1],
-        "hidden_size": config.hidden_size,
-        "head_size": _head_size(config),
-        "starts": np.asarray(drawn.starts).tolist(),
+        "heads": state.sums["sink_share"].shape[1],
+        "starts": drawn.starts.tolist(),
         "versions": job["versions"] | {"python": platform.python_version()},
         "seconds": {"load": loaded.seconds, "measure": state.seconds},
         "processes": processes.size,
         "selfcheck": check,
     }
-    if loaded.encoder:
-        attributes["encoder"] = 1
     if drawn.documents is not None:
-        attributes["documents"] = drawn.documents.tolist()
-    if rope := {key: given for key in ROPE if (given := getattr(config, key, None)) is not None}:
-        attributes["rope"] = rope
-    attributes["windows"] = {
-        key: given for key in WINDOWS if (given := getattr(config, key, None)) is not None
+        about["documents"] = drawn.documents.tolist()
+    return dataset(state, None if meter.gains is None else meter.gains.strength, about)
+
+
+def _of_model(loaded: LoadedModel) -> dict[str, Any]:
+    """What a measurement says of its model beside `Request.described`."""
+    config = decoder_config(loaded.model.config)
+    rope, windows = (
+        {key: value for key in keys if (value := getattr(config, key, None)) is not None}
+        for keys in (ROPE, WINDOWS)
+    )
+    # of the first layer where layers differ
+    first = (getattr(config, "per_layer_config", None) or [config])[0]
+    about = {
+        "verified": int(loaded.verified),
+        "depth": config.num_hidden_layers,
+        "hidden_size": config.hidden_size,
+        "head_size": getattr(first, "head_dim", None) or config.hidden_size // config.num_attention_heads,
+        "windows": windows,
     }
-    if loaded.revision is not None:
-        attributes["revision"] = loaded.revision
-    return attributes
-
-
-def _head_size(config: Any) -> int:
-    """Channels of a head; of the first layer where layers differ."""
-    layers = getattr(config, "per_layer_config", None)
-    first = config if layers is None else layers[0]
-    return getattr(first, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    about |= {"encoder": 1} if loaded.encoder else {}
+    about |= {"rope": rope} if rope else {}
+    return about | ({} if loaded.revision is None else {"revision": loaded.revision})

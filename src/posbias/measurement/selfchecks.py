@@ -8,7 +8,6 @@ must agree on the diagonal, and equal streams (a first half repeated, in the bot
 wherever they stand; without rotation, what logits hold beside must not depend on the prompt.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +19,7 @@ from torch.nn import functional
 from posbias.core.errors import ModelError
 from posbias.measurement.capture.forward import Capture, SeenLayer
 from posbias.measurement.capture.scores import Factored, single
-from posbias.measurement.models.families import FAMILIES, Family, decoder_layers
+from posbias.measurement.models.families import Family, decoder_layers
 from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.quantities.influence import predict
 
@@ -199,27 +198,3 @@ def _judge(result: dict[str, Any], name: str, family: Family, tolerance: float) 
         raise ModelError(
             f"model: outputs of {name} differ with and without capture, they must be the same{known}"
         )
-
-
-def prove_family(model_type: str) -> Iterator[dict[str, Any]]:
-    """Run the self-check on every tiny model of a family in the table, in every attention its row calls right.
-
-    Yields for each the `variant`, the `attention`, whether it `passed`, what `selfcheck` returned, and
-    otherwise its `error`.
-    """
-    from posbias.measurement.models.formats import quiet_transformers
-    from posbias.measurement.models.tiny_configs import specimen, variants
-
-    family = FAMILIES[model_type]
-    for variant in range(variants(model_type)):
-        for attention in family.attention:
-            with quiet_transformers():
-                model = specimen(model_type, variant, attention)
-            ids = torch.arange(3, 35).flip(0).roll(5)
-            name = f"the tiny {model_type} model {variant}"
-            found: dict[str, Any] = {"variant": variant, "attention": attention, "passed": True}
-            try:
-                found |= selfcheck(LoadedModel(model, None, family, name, ""), ids)
-            except ModelError as error:
-                found |= {"passed": False, "error": str(error)}
-            yield found

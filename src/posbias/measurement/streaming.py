@@ -1,199 +1,227 @@
-"""The prompts of a job, one after another: what is finished is kept, what fails is counted, what does not fit
-is tried again with less.
+"""The prompts of a job, one after another, shared among processes, each with a checkpoint of its own.
 
-A prompt whose activations are not finite is skipped. When memory runs out, layers are computed again instead of
-remembered, then blocks of queries are halved, and the prompt is tried once more. Under several processes each
-does a share of the prompts that none has finished; the first also takes over checkpoints that are left of
-processes which this run does not have.
+Under `torchrun` every process measures its share of the prompts and holds sums and rows of its own; the first one
+takes the others' one after another, and gives the whole to all. States travel as Python objects on the CPU, so
+gloo serves machines with and without GPUs. A process that ends early takes the others with it; what was finished
+is in the checkpoints, and counts for the next run, however many processes that one has. Every process has one
+checkpoint, since kernels make a state of one prompt as large as that of all: a file for each range of prompts
+would not fit.
 """
 
+import datetime
 import logging
+import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
-import torch
+import torch.distributed as dist
 
-from posbias.core.errors import InputFileError, InvalidValueError, ModelError, NonFiniteError
+from posbias.core.errors import InputFileError, ModelError, NonFiniteError, WorkerError
 from posbias.core.events import Event, OnEvent
 from posbias.core.store import Checkpoint
-from posbias.measurement.accumulate import Arrays, State
-from posbias.measurement.capture import scores
-from posbias.measurement.checkpoint import begun, of_rank, ranked
-from posbias.measurement.prompt_meter import PromptMeter
-from posbias.measurement.quantities.influence import Economy
-from posbias.measurement.sharing import Group
-from posbias.measurement.texts.prompts import Prompts
+from posbias.measurement.result import Arrays, Quantities, State
 
 log = logging.getLogger(__name__)
+PATIENCE = datetime.timedelta(hours=24)
+"""How long a process waits for the others' results."""
+_SHARE = 20
+"""Writing a checkpoint takes one of so many parts of the time at most."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Group:
+    """The processes of one measurement: `rank` of `size`, and `local_rank` on this machine."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that writes and speaks."""
+        return self.rank == 0
+
+    def exchange(self, thing: T) -> list[T]:
+        """Return what every process gave, in the order of ranks. Raises `WorkerError` if one is gone."""
+        if self.size == 1:
+            return [thing]
+        everyone: list[Any] = [None] * self.size
+        with _missing_the_others():
+            dist.all_gather_object(everyone, thing)
+        return everyone
+
+    def merged(self, state: State) -> State:
+        """Return one state of every process's, the same to all; two are in memory at a time.
+
+        Raises `WorkerError` if a process is gone.
+        """
+        if self.size == 1:
+            return state
+        with _missing_the_others():
+            for rank in range(1, self.size):
+                if self.first:
+                    received: list[Any] = [None]
+                    dist.recv_object_list(received, src=rank)
+                    state.merge(received[0])
+                elif self.rank == rank:
+                    dist.send_object_list([state], dst=0)
+            whole: list[Any] = [state if self.first else None]
+            dist.broadcast_object_list(whole, src=0)
+        return whole[0]
+
+    def resume(
+        self, path: Path | None, fingerprint: str, quantities: Quantities
+    ) -> tuple[Checkpoint, State, set[int]]:
+        """This process's checkpoint, the state in it, and the prompts that any process has finished.
+
+        The first process also takes over what processes that this run does not have left beside `path`. A prompt
+        that two checkpoints hold counts once: the later one of the two is forgotten.
+        """
+        checkpoint = Checkpoint(_of_rank(path, self.rank), fingerprint, _SHARE, least=0.0)
+        state = _stored(checkpoint, quantities)
+        for rank, place in _left_beside(path) if self.first else ():
+            if rank >= self.size:
+                try:
+                    left = _stored(Checkpoint(place, fingerprint, _SHARE), quantities)
+                except InputFileError:
+                    continue  # another job's
+                if not left.rows.keys() & state.rows.keys():
+                    state.merge(left)
+        if state.rows:
+            log.info("resuming after %d finished prompts from %s", len(state.rows), path)
+        done: set[int] = set()
+        for rank, held in enumerate(self.exchange({*state.rows})):
+            if not held & done:
+                done |= held
+            elif rank == self.rank:
+                checkpoint.forget()
+                state = State(quantities)
+        return checkpoint, state, done
+
+
+ALONE = Group()
+
+
+def discard_checkpoint(path: str | Path) -> None:
+    """Remove a checkpoint whose measurement has been stored, those of further processes too.
+
+    A missing file is fine.
+    """
+    for place in (Path(path), *(place for _, place in _left_beside(Path(path)))):
+        place.unlink(missing_ok=True)
+
+
+def _stored(checkpoint: Checkpoint, quantities: Quantities) -> State:
+    """The state in a checkpoint, empty if there is none. Raises `InputFileError` for another job's."""
+    stored = checkpoint.load()
+    return State(quantities) if stored is None else State.of(stored, quantities)
+
+
+def _of_rank(path: Path | None, rank: int) -> Path | None:
+    """Where a process keeps its checkpoint: job.ending for the first, job.1.ending, job.2.ending, … for others."""
+    return path if path is None or rank == 0 else path.with_name(f"{path.stem}.{rank}{path.suffix}")
+
+
+def _left_beside(path: Path | None) -> list[tuple[int, Path]]:
+    """The checkpoints beside `path` that processes other than the first left, by their number."""
+    if path is None or not path.parent.is_dir():
+        return []
+    ours = re.compile(rf"{re.escape(path.stem)}\.([1-9]\d*){re.escape(path.suffix)}")
+    return sorted(
+        (int(match[1]), place) for place in path.parent.iterdir() if (match := ours.fullmatch(place.name))
+    )
+
+
+def launched() -> bool:
+    """Return whether `torchrun`, or another launcher that sets RANK and WORLD_SIZE, started several processes."""
+    return "RANK" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
+@contextmanager
+def group() -> Iterator[Group]:
+    """The processes that the launcher started together, or this one alone."""
+    if not launched():
+        yield Group()
+        return
+    ours = not dist.is_initialized()
+    if ours:
+        with _missing_the_others():
+            dist.init_process_group("gloo", timeout=PATIENCE)
+    try:
+        yield Group(dist.get_rank(), dist.get_world_size(), int(os.environ.get("LOCAL_RANK", "0")))
+    finally:
+        if ours and dist.is_initialized():
+            dist.destroy_process_group()
+
+
+@contextmanager
+def _missing_the_others() -> Iterator[None]:
+    """Say in a line that another process is gone: gloo speaks of closed connections."""
+    try:
+        yield
+    except RuntimeError as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise WorkerError(
+            f"torchrun: another process of this measurement is gone ({first}); finished prompts are kept, the "
+            "same command goes on from there"
+        ) from error
+
+
 Skipped = dict[int, str]
 """Prompts left out, and why."""
-_NO_MEMORY = re.compile(r"out of memory|not enough memory|can't allocate memory|cannot allocate memory", re.I)
-PATIENCE = 10
-"""Times the expected seconds of a prompt after which a person is told."""
-_HALVINGS = 6
-"""Blocks of 64 MB are halved down to 1 MB before giving up."""
 
 
-class Frugal:
-    """Measures the prompts that were drawn by their numbers, with less memory each time that there is not enough.
+def over_prompts(
+    measure: Callable[[int], Arrays],
+    total: int,
+    quantities: Quantities,
+    *,
+    checkpoint: Path | None = None,
+    fingerprint: str = "",
+    processes: Group = ALONE,
+    on_event: OnEvent | None = None,
+) -> tuple[State, Skipped]:
+    """Measure those of `total` prompts that a checkpoint lacks, by number, and keep up the checkpoint.
 
-    `spare` finds out what the passes need not remember; it is asked once, when memory first runs out.
+    `measure` gives a prompt's `quantities`. Returns the state of all prompts, the same in every process, and the
+    prompts that were skipped. Raises what measuring raises, after the finished prompts have reached the
+    checkpoint; `ModelError` when every prompt was skipped.
     """
-
-    def __init__(self, meter: PromptMeter, drawn: Prompts, spare: Callable[[], Economy]):
-        self._meter, self._drawn, self._halvings = meter, drawn, 0
-        self._spare: Callable[[], Economy] | None = spare
-
-    def measure(self, index: int) -> tuple[Arrays, Arrays]:
-        """A prompt's sample and row. Raises as `PromptMeter.measure`, `InvalidValueError` for want of memory."""
-        prompt = f"prompt {index} ({self._drawn.place(index)})"
-        while True:
+    keeper, state, finished = processes.resume(checkpoint, fingerprint, quantities)
+    left = [index for index in range(total) if index not in finished]
+    skipped: Skipped = {}
+    try:
+        mine = left[processes.rank :: processes.size]
+        first, last = len(finished), len(finished) + len(mine)
+        for done, index in enumerate(mine, start=first):
+            _tell(on_event, done, last)
+            keeper.keep_up(state.tensors)
+            begin = time.perf_counter()
             try:
-                with scores.halved(self._halvings):
-                    return self._meter.measure(self._drawn.ids[index], prompt)
-            except (MemoryError, RuntimeError) as error:
-                if not _is_out_of_memory(error):
-                    raise
-                self._spare_memory(prompt, error)
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
-
-    def _spare_memory(self, prompt: str, error: BaseException) -> None:
-        saving = self._meter.economy
-        if self._spare is not None and (saving is None or not saving.recompute):
-            log.warning("%s: out of memory; from here on layers are computed again, not remembered", prompt)
-            spare, self._spare = self._spare, None
-            try:
-                self._meter.economy = spare()
-            except (MemoryError, RuntimeError) as failure:
-                if not _is_out_of_memory(failure):
-                    raise
-        elif self._halvings < _HALVINGS:
-            self._halvings += 1
-            size = scores.BLOCK_BYTES >> self._halvings >> 20
-            log.warning("%s: out of memory; going on with blocks of at most %d MB", prompt, size)
-        else:
-            tokens = self._drawn.ids.shape[1]
-            raise InvalidValueError(
-                f"tokens: {tokens} given, too many for the memory of this machine even in small blocks; fewer "
-                "tokens needed, or attention 'sdpa' where the model has it"
-            ) from error
+                found = measure(index)
+            except NonFiniteError as error:
+                skipped[index] = str(error)
+                log.warning("%s: skipped", error)
+            else:
+                state.add(index, found, time.perf_counter() - begin)
+        _tell(on_event, last, last)
+        keeper.write(state.tensors)
+    except BaseException as error:
+        keeper.write_after(state.tensors, error)
+        raise
+    state = processes.merged(state)
+    skipped = {index: why for each in processes.exchange(skipped) for index, why in each.items()}
+    if not state.rows:
+        raise ModelError(f"model: none of the {total} prompts could be measured; {skipped[min(skipped)]}")
+    return state, dict(sorted(skipped.items()))
 
 
-class Stream:
-    """Measures those of `total` prompts that a checkpoint lacks, by number, and keeps up the checkpoint.
-
-    `measure` gives a prompt's sample, to be averaged, and its row, to be kept. A prompt that takes `PATIENCE`
-    times the `expected` seconds gets a warning, once.
-    """
-
-    def __init__(
-        self,
-        measure: Callable[[int], tuple[Arrays, Arrays]],
-        total: int,
-        group: Group,
-        on_event: OnEvent,
-        expected: float | None = None,
-    ):
-        self._measure, self._total, self._group, self._on_event = measure, total, group, on_event
-        self._expected = expected
-
-    def run(self, path: Path | None, fingerprint: str) -> tuple[State, Skipped]:
-        """Return the state of all prompts, the same in every process, and the prompts that were skipped.
-
-        Raises what measuring raises, after the finished prompts have reached the checkpoint; `ModelError` when
-        every prompt was skipped.
-        """
-        keeper, own = begun(of_rank(path, self._group.rank), fingerprint)
-        state = self._adopted(own, path, fingerprint)
-        shares = self._group.exchange(_indices(state))
-        kept = _disjoint(shares)
-        if self._group.rank not in kept:
-            # an earlier run took these over into another checkpoint: they must not count twice
-            keeper.forget()
-            state = State()
-        done = set().union(*(shares[rank] for rank in kept))
-        mine = self._group.share([index for index in range(self._total) if index not in done])
-        state, skipped = self._measured(state, mine, len(done), keeper)
-        state = self._group.merged(state, State.merged)
-        skipped = {index: why for one in self._group.exchange(skipped) for index, why in one.items()}
-        if not state.finished:
-            first = skipped[min(skipped)]
-            raise ModelError(f"model: none of the {self._total} prompts could be measured; {first}")
-        return state, dict(sorted(skipped.items()))
-
-    def _measured(
-        self, state: State, mine: list[int], before: int, keeper: Checkpoint
-    ) -> tuple[State, Skipped]:
-        """The state after this process's prompts; whatever stops it, finished ones reach the checkpoint."""
-        skipped: Skipped = {}
-        total = before + len(mine)
-        try:
-            self._on_event(Event(before, total, "prompt"))
-            for done, index in enumerate(mine, start=before + 1):
-                begin = time.perf_counter()
-                try:
-                    sample, row = self._measure(index)
-                except NonFiniteError as error:
-                    skipped[index] = str(error)
-                    log.warning("%s: skipped", error)
-                else:
-                    # one assignment: an interruption sees the state before this prompt or after it
-                    seconds = time.perf_counter() - begin
-                    state = state.extended(sample, row, seconds, index)
-                    self._compare(seconds, index)
-                self._on_event(Event(done, total, "prompt"))
-                keeper.keep_up(state.tensors)
-            keeper.write(state.tensors)
-        except BaseException as error:
-            keeper.write_after(state.tensors, error)
-            raise
-        return state, skipped
-
-    def _compare(self, seconds: float, index: int) -> None:
-        """Say once that a prompt took much longer than expected."""
-        if self._expected is None or seconds < PATIENCE * self._expected:
-            return
-        log.warning(
-            "prompt %d took %.1f s, %.1f s were expected: something else may be using the cores (fewer --threads "
-            "then help) or the memory",
-            index,
-            seconds,
-            self._expected,
-        )
-        self._expected = None
-
-    def _adopted(self, state: State, path: Path | None, fingerprint: str) -> State:
-        """The first process's state with the finished prompts of processes that this run does not have."""
-        if path is None or not self._group.first:
-            return state
-        for rank, place in ranked(path):
-            if rank < self._group.size:
-                continue
-            try:
-                _, left = begun(place, fingerprint)
-            except InputFileError:
-                continue  # another job's: nothing of ours
-            if left.finished and not (_indices(left) & _indices(state)):
-                state = state.merged(left)
-        return state
-
-
-def _indices(state: State) -> set[int]:
-    return {int(row["index"]) for row in state.rows}
-
-
-def _disjoint(shares: Sequence[set[int]]) -> list[int]:
-    """The places of those shares that have no prompt in common with one kept before them."""
-    kept: list[int] = []
-    for place, share in enumerate(shares):
-        if not any(share & shares[other] for other in kept):
-            kept.append(place)
-    return kept
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    named = isinstance(error, (MemoryError, torch.OutOfMemoryError))
-    return named or _NO_MEMORY.search(str(error)) is not None
+def _tell(on_event: OnEvent | None, done: int, total: int) -> None:
+    if on_event is not None:
+        on_event(Event(done, total, "prompt"))

@@ -5,8 +5,6 @@ right thing and each wrong one are to follow. Trials are the samples: what is co
 compared within a trial, where nothing but the place has changed.
 """
 
-import datetime
-import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -19,13 +17,11 @@ from posbias.core.events import OnEvent
 from posbias.core.spec import encode
 from posbias.core.store import versions_here
 from posbias.core.threads import leaving_a_core, torch_threads
-from posbias.measurement.accumulate import State
 from posbias.measurement.job import fingerprint_of, job_of
-from posbias.measurement.models.in_memory import ready
-from posbias.measurement.models.loading import LoadedModel
-from posbias.measurement.sharing import Group
-from posbias.measurement.streaming import Stream
-from posbias.measurement.texts.prompts import Text, read_text
+from posbias.measurement.models.loading import LoadedModel, ready
+from posbias.measurement.result import Quantity, State, attributes, variables
+from posbias.measurement.streaming import over_prompts
+from posbias.measurement.texts.corpora import Text, read_text
 from posbias.retrieval.continuations import Reader, common, reuse_is_exact
 from posbias.retrieval.job import RetrievalJob, check_text, retrieval_job
 from posbias.retrieval.trials import Keys, Needle, Trial, Trials
@@ -33,30 +29,25 @@ from posbias.retrieval.trials import Keys, Needle, Trial, Trials
 __all__ = ["RetrievalJob", "retrieval_fingerprint", "retrieval_job", "retrieve"]
 
 log = logging.getLogger(__name__)
-_ROWS: dict[str, tuple[tuple[str, ...], str, str]] = {
-    "log_probability": (
-        ("prompt", "position", "candidate"),
+_BY_POSITION = ("prompt", "position")
+_ROWS = {
+    "log_probability": Quantity(
+        (*_BY_POSITION, "candidate"),
         "log-probability of each candidate behind the question; candidate 0 is the right one",
         "nat",
     ),
-    "control_log_probability": (
-        ("prompt", "position", "candidate"),
-        "the same behind a question for somebody who does not occur",
-        "nat",
+    "control_log_probability": Quantity(
+        (*_BY_POSITION, "candidate"), "the same behind a question for somebody who does not occur", "nat"
     ),
-    "accuracy": (("prompt", "position"), "1 where greedy decoding writes the right thing", "1"),
-    "choice": (("prompt", "position"), "1 where the right thing is likelier than every other", "1"),
-    "margin": (("prompt", "position"), "log-probability of the right thing minus the best other's", "nat"),
-    "margin_mean": (
-        ("prompt", "position"),
-        "log-probability of the right thing minus the others' mean",
-        "nat",
-    ),
-    "control_margin": (("prompt", "position"), "margin behind the control's question", "nat"),
-    "control_margin_mean": (("prompt", "position"), "margin_mean behind the control's question", "nat"),
-    "depth": (("prompt", "position"), "share of the other facts or words that stand before the fact", "1"),
-    "token": (("prompt", "position"), "token at which the right thing begins", "1"),
-    "tokens": (("prompt", "position"), "tokens of the prompt", "1"),
+    "accuracy": Quantity(_BY_POSITION, "1 where greedy decoding writes the right thing"),
+    "choice": Quantity(_BY_POSITION, "1 where the right thing is likelier than every other"),
+    "margin": Quantity(_BY_POSITION, "log-probability of the right thing minus the best other's", "nat"),
+    "margin_mean": Quantity(_BY_POSITION, "log-probability of the right thing minus the others' mean", "nat"),
+    "control_margin": Quantity(_BY_POSITION, "margin behind the control's question", "nat"),
+    "control_margin_mean": Quantity(_BY_POSITION, "margin_mean behind the control's question", "nat"),
+    "depth": Quantity(_BY_POSITION, "share of the other facts or words that stand before the fact"),
+    "token": Quantity(_BY_POSITION, "token at which the right thing begins"),
+    "tokens": Quantity(_BY_POSITION, "tokens of the prompt"),
 }
 
 
@@ -130,11 +121,10 @@ def _asked(
     fingerprint = _fingerprint(loaded, job, source)
     asker = _Asker(loaded, trials)
     log.info("asking %s in %d prompts at %d positions", loaded.name, job.prompts, job.positions)
-    stream = Stream(
-        lambda index: ({}, asker.ask(index)), job.prompts, Group(), on_event or (lambda event: None)
-    )
     with torch_threads(leaving_a_core() if threads is None else threads):
-        state, _ = stream.run(checkpoint, fingerprint)
+        state, _ = over_prompts(
+            asker.ask, job.prompts, _ROWS, checkpoint=checkpoint, fingerprint=fingerprint, on_event=on_event
+        )
     about = {"text": source.name, "text_sha256": source.sha256} if job.task == "needle" else {}
     return _dataset(
         state, loaded, job, about | {"fingerprint": fingerprint, "reuse": str(asker.reader.reuse)}
@@ -204,28 +194,19 @@ class _Asker:
 
 
 def _dataset(state: State, loaded: LoadedModel, job: RetrievalJob, about: dict[str, Any]) -> xr.Dataset:
-    variables = {
-        name: xr.Variable(dimensions, state.column(name), {"long_name": what, "units": unit})
-        for name, (dimensions, what, unit) in _ROWS.items()
-    }
-    lengths = dict(
-        zip(*(getattr(variables["log_probability"], name) for name in ("dims", "shape")), strict=True)
-    )
-    attributes = {
-        "posbias_kind": "retrieval",
-        "schema": 1,
+    columns = {name: state.column(name) for name in _ROWS}
+    sizes = zip(_ROWS["log_probability"].dimensions, columns["log_probability"].shape, strict=True)
+    told = {
         "model": loaded.name,
         "family": loaded.model.config.model_type,
         "checksum": loaded.checksum,
         "dtype": loaded.dtype,
         "device": loaded.device.type,
         "attention": loaded.attention,
-        "job": json.dumps(encode(job)),
+        "job": encode(job),
         **about,
-        "versions": json.dumps(versions_here(("torch", "transformers"))),
-        "seconds": json.dumps({"load": loaded.seconds, "ask": state.seconds}),
-        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "versions": versions_here(("torch", "transformers")),
+        "seconds": {"load": loaded.seconds, "ask": state.seconds},
     }
-    return xr.Dataset(
-        variables, coords={str(name): np.arange(size) for name, size in lengths.items()}, attrs=attributes
-    )
+    coordinates = {name: np.arange(size) for name, size in sizes}
+    return xr.Dataset(variables(columns, _ROWS), coordinates, attributes("retrieval", told))

@@ -145,7 +145,6 @@ LINES = {
     "presets": (),
     "models": (),
     "models families": (),
-    "models families --check": ("torch",),
     "models --fetch smollm2-135m": ("torch",),
     "cite bloom-7b1": (),
     "cite kim2026/fig1": (),

@@ -17,7 +17,7 @@ from posbias.core.arguments import shortened
 from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.core.events import OnEvent
 from posbias.core.interruption import Pace
-from posbias.measurement.models.cache import check_name
+from posbias.measurement.models.sources import kind_of
 from posbias.profiles.measurements import load_measurement, save_measurement
 from posbias_papers.herasimchyk2026.printed import PROMPTS
 
@@ -139,7 +139,7 @@ def _gather_of(
         measurement = load_measurement(name)
         cells[_key(measurement)] = measurement
         return
-    from posbias.measurement.models.device_placement import let_go
+    from posbias.measurement.models.formats import let_go
 
     _measure(name, corpora, folder, effort, options, cells, new)
     let_go()
@@ -254,7 +254,7 @@ def check_models(models: Sequence[str]) -> None:
             if not Path(name).is_file():
                 raise InputFileError(f"models: {name} given, no such file")
         elif name != "none":
-            check_name(name)
+            kind_of(name)
 
 
 def check(

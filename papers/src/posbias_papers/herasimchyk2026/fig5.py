@@ -47,7 +47,7 @@ def fit(
 
     `noise` is the variance of an entry's mean over prompts, at most that of single logits over their number.
     """
-    from posbias.measurement.quantities.content import constant_diagonal
+    from posbias_papers.measurement.similarity import constant_diagonal
 
     fits = [constant_diagonal(layer) for layer in content]
     offset, r2 = np.stack([one.offset for one in fits]), np.stack([one.r2 for one in fits])

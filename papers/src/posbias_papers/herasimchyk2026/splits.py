@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posbias.comparison.held_out import half
-from posbias.measurement.accumulate import EVEN
+from posbias.measurement.result import EVEN
 from posbias.profiles.claims import Claim
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import Above, Evidence

@@ -10,13 +10,16 @@ against that of all layers and heads together, which is what the authors' notebo
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from jaxtyping import Float
 
 from posbias.core.arguments import shortened
 from posbias.core.errors import InvalidValueError, nearest
+
+if TYPE_CHECKING:
+    from posbias.measurement.quantities.attention import ConstantDiagonal
 
 Range = Literal["own", "shared"]
 PUBLISHED_BINS = 199
@@ -92,3 +95,21 @@ def _each(
         if len(entries):
             found[place] = shannon_similarity(entries, bins, common or (entries.min(), entries.max()))
     return found
+
+
+def constant_diagonal(matrix: Float[np.ndarray, "head query key"]) -> "ConstantDiagonal":
+    """Fit a constant and an offset on the diagonal to whole content matrices, as the dense mean `content`.
+
+    NaN marks pairs that are not seen; keys j ≥ 1, as `ByDistance.fit`, whose fit to the pairs of each prompt is
+    what a measurement keeps.
+    """
+    import torch
+
+    from posbias.measurement.quantities.attention import ByDistance
+
+    heads, tokens, _ = matrix.shape
+    moments = ByDistance(heads, tokens)
+    # a copy: torch refuses read-only memory
+    given = torch.from_numpy(np.array(matrix, dtype=np.float64))
+    moments.add(0, given, given[0].isnan())
+    return moments.fit()

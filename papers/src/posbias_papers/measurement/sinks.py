@@ -13,23 +13,18 @@ import xarray as xr
 from jaxtyping import Float, Int
 
 from posbias.core.events import OnEvent
-from posbias.measurement.accumulate import Arrays
-from posbias.measurement.by_prompt import Variables, by_prompt, drawn
+from posbias.measurement import LoadedModel, Quantity, Request, per_prompt
 from posbias.measurement.capture.forward import Capture, SeenLayer
-from posbias.measurement.job import Request, TextSource
-from posbias.measurement.models.loading import LoadedModel
-from posbias.measurement.prompt_meter import queries_at_once
-from posbias.measurement.quantities.content import hidden
-from posbias.measurement.quantities.sinks import Received
+from posbias.measurement.job import TextSource
+from posbias.measurement.quantities.attention import Received, hidden, queries_at_once
+from posbias.measurement.result import Arrays
 
-_BY_KEY = ("layer", "position")
-_ABOUT: Variables = {
-    "sink_metric": (
-        _BY_KEY,
-        "share of the queries seeing a key that give it more than .2, mean over heads",
-        "1",
+_BY_KEY = ("prompt", "layer", "position")
+QUANTITIES = {
+    "sink_metric": Quantity(
+        _BY_KEY, "share of the queries seeing a key that give it more than .2, mean over heads"
     ),
-    "even": (_BY_KEY, "the same of even attention over what each query sees", "1"),
+    "even": Quantity(_BY_KEY, "the same of even attention over what each query sees"),
 }
 
 
@@ -51,8 +46,16 @@ def sinks_by_prompt(
     there are none. Source: Wu et al. 2025, Appendix K.4; means over heads are ours, as its networks have one.
     """
     request = Request(text=text, tokens=tokens, prompts=prompts, seed=seed)
-    how: dict[str, Any] = {"threads": threads, "on_event": on_event}
-    return by_prompt("sinks", _ABOUT, model, tokenizer, request, drawn, prompt_sinks, **how)
+    return per_prompt(
+        "sinks",
+        QUANTITIES,
+        prompt_sinks,
+        request,
+        model=model,
+        tokenizer=tokenizer,
+        threads=threads,
+        on_event=on_event,
+    )
 
 
 def prompt_sinks(loaded: LoadedModel, ids: Int[np.ndarray, "position"], prompt: str) -> Arrays:

@@ -19,8 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from posbias.core.errors import ModelError, NonFiniteError
 from posbias.measurement.capture.scores import Factored, Given, Scores, all_finite
-from posbias.measurement.capture.tags import Twin, set_mark, unrotated
-from posbias.measurement.capture.tracer import Watch, stream_of
+from posbias.measurement.capture.tracer import Twin, Watch, set_mark, stream_of, unrotated
 from posbias.measurement.models.families import Family, decoder_layers, part
 
 

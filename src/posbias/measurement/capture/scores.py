@@ -9,8 +9,6 @@ again on demand, normalised by log-sum-exp.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 
 import torch
@@ -18,22 +16,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 BLOCK_BYTES = 64 * 2**20
-_HALVINGS: ContextVar[int] = ContextVar("halvings of blocks", default=0)
-
-
-@contextmanager
-def halved(times: int) -> Iterator[None]:
-    """Make blocks half as large, so many times over, for everything that goes through scores inside."""
-    token = _HALVINGS.set(times)
-    try:
-        yield
-    finally:
-        _HALVINGS.reset(token)
-
-
-def halvings() -> int:
-    """Return how many times blocks are halved here."""
-    return _HALVINGS.get()
 
 
 class Scores(ABC):
@@ -80,9 +62,8 @@ class Scores(ABC):
 
 
 def block_size(heads: int, tokens: int) -> int:
-    """Return how many queries' logits and attention (float32, all heads) fit 64 MB, or less inside `halved`;
-    at least one."""
-    return min(tokens, max(1, (BLOCK_BYTES >> halvings()) // (8 * heads * tokens)))
+    """Return how many queries' logits and attention (float32, all heads) fit 64 MB; at least one."""
+    return min(tokens, max(1, BLOCK_BYTES // (8 * heads * tokens)))
 
 
 @dataclass(frozen=True)

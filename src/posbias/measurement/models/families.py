@@ -1,16 +1,17 @@
 """What cannot be inferred about model families, as a table.
 
-The capture finds layers, attention, scale, positions and the update itself (see `capture.py`). A row says what
-no look at one forward pass can tell: which attention implementations transformers computes correctly for the
-family, what kind of position encoding it is to expect, and known defects. `tiny_configs.py` holds a tiny model of
-every row, on which the row is proven. A family without a row gets `generic`, and has to prove itself each time.
+The capture finds layers, attention, scale, positions and the update itself (see `capture/`). A row says what no
+look at one forward pass can tell: which attention implementations transformers computes correctly for the family,
+what kind of position encoding it is to expect, and known defects. Tests prove every row on a tiny model of it. A
+family without a row gets `generic`, and has to prove itself each time.
 """
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from posbias.core import plugins
 from posbias.core.errors import ModelError
 
 
@@ -136,6 +137,25 @@ MISREAD = {
 def generic(model_type: str) -> Family:
     """Return a row that assumes nothing, for a family not in the table: each use must pass the self-check."""
     return Family(model_type, "inferred", checked=False)
+
+
+def family_for(config: Any) -> Family:
+    """Return the family's row for a model's configuration, a generic one when it is not in the table.
+
+    The row of a family that another package brings is not proven. Raises `PluginError` for what is no row.
+    """
+    model_type = config.get_text_config().model_type
+    if model_type in FAMILIES:
+        return FAMILIES[model_type]
+    found = plugins.family(model_type)
+    if found is None or found.capture is None:
+        return generic(model_type)
+    if not isinstance(found.capture, Family):
+        given = type(found.capture).__name__
+        raise plugins.failed(
+            found.package, f"capture of {model_type}: expected a row Family(…), got a {given}"
+        )
+    return replace(found.capture, model_type=model_type, checked=False)
 
 
 def part(root: Any, path: str) -> Any:

@@ -1,27 +1,26 @@
-"""From files to a model in memory: folders in Hugging Face's layout, and GGUF files.
+"""From files to a model in memory: folders in Hugging Face's layout, and GGUF files; in which numbers, and where.
 
-Decoders are loaded as causal language models, encoders with their masked-word head (without one, bare). No file
-of Python is run unless it is trusted. Whatever a third party raises on bad files, which is nearly anything,
-leaves as one line.
+Decoders are loaded as causal language models, encoders with their masked-word head (without one, bare), on one
+device or on several through accelerate's device map. No file of Python is run unless it is trusted. Whatever a
+third party raises on bad files, which is nearly anything, leaves as one line.
 """
 
-import io
-import re
+import gc
 import shutil
-import sys
 import tempfile
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, redirect_stderr
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 import transformers
 from transformers.models.auto import modeling_auto
 
-from posbias.core import plugins
-from posbias.core.arguments import shortened
+from posbias.core import memory, plugins
+from posbias.core.arguments import one_of, shortened
 from posbias.core.errors import (
     InputFileError,
     InvalidValueError,
@@ -31,142 +30,192 @@ from posbias.core.errors import (
 )
 from posbias.core.input_files import read_mapping
 from posbias.core.lazy import need
-from posbias.measurement.models.cache import GGUF_READERS
-from posbias.measurement.models.device_placement import Placement
-from posbias.measurement.models.families import FAMILIES, Family, generic
-from posbias.measurement.models.hub import has_safetensors, missing_weights
-from posbias.measurement.models.tiny.model import register
+from posbias.measurement.models.families import family_for
+from posbias.measurement.models.sources import GGUF_READERS, Files, bars_on_a_terminal, has_safetensors
+from posbias.measurement.models.tiny import register
 
 # the small family of our own is an ordinary one to transformers from here on
 register()
 
-_AS_THEY_COME = Placement()
-_TOKENIZER_FILE = re.compile(r"tokenizer|vocab|merges|spiece|sentencepiece|.*\.(model|tiktoken|spm)$")
-"""Names of files that a tokenizer is kept in."""
+DTYPES = ("float32", "bfloat16", "float16", "auto")
+STRATEGIES = ("auto", "balanced", "balanced_low_0", "sequential")
+DeviceMap = str | Path | Mapping[str, Any] | None
+"""A strategy, a file, or the device of each module: its number, its name, or disk."""
 
 
-def from_folder(
-    folder: Path,
-    placement: Placement = _AS_THEY_COME,
+@dataclass(frozen=True)
+class Placement:
+    """Where weights go and as what: `dtype` "auto" is the one they are stored in, `map` overrides `device`."""
+
+    dtype: torch.dtype | str = torch.float32
+    device: torch.device = torch.device("cpu")  # noqa: RUF009
+    map: Any = None
+
+    @classmethod
+    def of(cls, dtype: str, device: str, device_map: DeviceMap) -> "Placement":
+        """Check what was asked. Raises `InvalidValueError`, or `InputFileError` for a bad file of a map."""
+        one_of("dtype", dtype, DTYPES)
+        one_of("device", device, devices())
+        if device_map is not None and device != "cpu":
+            raise InvalidValueError(f"device: expected none with device_map, got {shortened(device)}")
+        places = _map(device_map)
+        return cls(dtype if dtype == "auto" else getattr(torch, dtype), torch.device(device), places)
+
+    @property
+    def to_disk(self) -> bool:
+        """Whether weights may stay on disk."""
+        return isinstance(self.map, str) or (self.map is not None and "disk" in self.map.values())
+
+    def need_memory(self, found: Files, stored: Any) -> None:
+        """Raise `InvalidValueError` when the weights do not fit one device; of maps accelerate knows more.
+
+        `stored` is the dtype that the configuration says they are stored in, or None.
+        """
+        if self.map is None:
+            stored = stored if isinstance(stored, torch.dtype) else torch.float32
+            held = self.dtype if isinstance(self.dtype, torch.dtype) else stored
+            needed = found.bytes_of_weights() * held.itemsize // stored.itemsize
+            require_on(self.device, needed, "model", f"{found.name} in {str(held).removeprefix('torch.')}")
+
+
+AS_STORED = Placement()
+
+
+def devices() -> list[str]:
+    """Return the names of the devices that torch sees here, the CPU first."""
+    if not torch.accelerator.is_available():
+        return ["cpu"]
+    kind = torch.accelerator.current_accelerator().type  # pyright: ignore[reportOptionalMemberAccess]
+    return ["cpu", kind, *(f"{kind}:{number}" for number in range(torch.accelerator.device_count()))]
+
+
+def require_on(device: torch.device, needed: int, argument: str, given: object) -> None:
+    """Raise `InvalidValueError` naming `argument` if `needed` bytes are more than a device says are free.
+
+    Memory that torch holds of a GPU and nobody uses counts as free. Devices that say nothing are not asked.
+    """
+    if device.type == "cpu":
+        memory.require(needed, argument, given)
+    elif device.type == "cuda":
+        free = torch.cuda.mem_get_info(device)[0]
+        free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        memory.require(needed, argument, given, free, str(device))
+
+
+def let_go() -> None:
+    """Give back what models that nobody holds any more have on GPUs, so that the next one finds the room free."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def _map(given: DeviceMap) -> str | dict[str, Any] | None:
+    """A strategy or a map of modules to devices, also from a file. Raises as `Placement.of`."""
+    if given is None or (isinstance(given, str) and given in STRATEGIES):
+        return given  # pyright: ignore[reportReturnType]
+    places = read_mapping(given) if isinstance(given, str | Path) and Path(given).is_file() else given
+    if not isinstance(places, Mapping) or not places:
+        raise InvalidValueError(
+            f"device_map: expected one of {', '.join(STRATEGIES)}, or modules with devices (a JSON file), "
+            f"got {shortened(given)}"
+        )
+    known = [*devices(), "disk", *range(len(devices()) - 2)]
+    for module, place in places.items():
+        if isinstance(place, bool) or place not in known:
+            listed = ", ".join(map(str, known))
+            raise InvalidValueError(
+                f"device_map: expected one of {listed} for {module!r}, got {shortened(place)}"
+            )
+    return dict(places)
+
+
+def load_files(
+    found: Files,
+    placement: Placement = AS_STORED,
     attention: str | None = None,
     trusted: bool = False,
     tokenizer: Any = None,
 ) -> tuple[Any, Any]:
-    """Return model and tokenizer of a folder that `save_pretrained` wrote.
+    """Return model and tokenizer of a folder that `save_pretrained` wrote, or of a GGUF file, unpacked.
 
     `attention`: "eager" or "sdpa", None for the family's default; `trusted`: run Python files of the folder if
     it has any; `tokenizer`: another one (`tokenizer_of_folder`).
 
-    Raises `ModelError`, `InvalidValueError` for an attention that is wrong for the family.
+    Raises `ModelError`, `InvalidValueError` for an attention that is wrong for the family, `MissingPackageError`
+    when a package for GGUF files is not installed.
     """
-    where: dict[str, Any] = {"local_files_only": True}
-    with quiet_transformers(), _as_model_error(folder):
-        config, chosen, made = _described(folder, attention, trusted, where, tokenizer)
-        missing = missing_weights(folder)
-        if missing is not None:
-            raise ModelError(f"model: {folder} could not be loaded: it has no {missing}")
-        placement.need_memory(folder, getattr(config, "dtype", None))
-        where |= {"config": config, "use_safetensors": has_safetensors(folder)}
-        return _load(
-            _auto_class(config), folder, placement, trusted, attn_implementation=chosen, **where
-        ), made
-
-
-def from_gguf(
-    file: Path,
-    placement: Placement = _AS_THEY_COME,
-    attention: str | None = None,
-    tokenizer: Any = None,
-) -> tuple[Any, Any]:
-    """Return model (unpacked) and tokenizer of a GGUF file. Arguments and errors as of `from_folder`.
-
-    Raises `MissingPackageError` when a package for GGUF files is not installed.
-    """
-    need(*GGUF_READERS, work="reading a GGUF file", extra="measure")
-    where: dict[str, Any] = {"local_files_only": True, "gguf_file": file.name}
-    # transformers shows a bar here that its own switch does not reach
-    bar = nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO())
-    with bar, quiet_transformers(), _as_model_error(file):
-        _, chosen, made = _described(file.parent, attention, False, where, tokenizer)
-        where |= {"quantization_config": transformers.GgufConfig(dequantize=True)}
-        kind = transformers.AutoModelForCausalLM
-        return _load(kind, file.parent, placement, False, attn_implementation=chosen, **where), made
+    gguf = found.path.is_file()
+    folder = found.path.parent if gguf else found.path
+    where: dict[str, Any] = {"local_files_only": True, "trust_remote_code": trusted}
+    if gguf:
+        need(*GGUF_READERS, work="reading a GGUF file", extra="measure")
+        where["gguf_file"] = found.path.name
+    # of a GGUF file transformers shows a bar that its own switch does not reach
+    with bars_on_a_terminal(), quiet_transformers(), _as_model_error(found.path):
+        _let_register(folder)
+        config = transformers.AutoConfig.from_pretrained(folder, **where)
+        check_config(config)
+        chosen = attention_for(config, attention)
+        tokenizer = _tokenizer(folder, "model", where) if tokenizer is None else tokenizer
+        if gguf:
+            kind, where["quantization_config"] = (
+                transformers.AutoModelForCausalLM,
+                transformers.GgufConfig(dequantize=True),
+            )
+        else:
+            placement.need_memory(found, getattr(config, "dtype", None))
+            kind, where["config"] = _auto_class(config), config
+            where["use_safetensors"] = has_safetensors(folder)
+        return _load(kind, folder, placement, attn_implementation=chosen, **where), tokenizer
 
 
 def tokenizer_of_folder(folder: str | Path) -> Any:
     """Return the tokenizer of a folder that its `save_pretrained` wrote. Raises `ModelError`."""
     path = Path(folder).expanduser()
     if not path.is_dir():
-        raise ModelError(f"tokenizer: {path} is no folder, one written by tokenizer.save_pretrained needed")
+        raise ModelError(f"tokenizer: expected a folder written by tokenizer.save_pretrained, got {path}")
     with quiet_transformers(), _as_model_error(path, "tokenizer"):
-        return _tokenizer(path, False, {"local_files_only": True}, "tokenizer", "")
+        return _tokenizer(path, "tokenizer", {"local_files_only": True})
 
 
-def _tokenizer(folder: Path, trusted: bool, where: dict[str, Any], what: str, otherwise: str) -> Any:
-    """The tokenizer in a folder, given as `what`; one line says that there is none, and what to do `otherwise`."""
+def _tokenizer(folder: Path, what: str, where: dict[str, Any]) -> Any:
     try:
-        return transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=trusted, **where)
+        return transformers.AutoTokenizer.from_pretrained(folder, **where)
     except Exception as error:
-        if "gguf_file" in where or any(_TOKENIZER_FILE.match(file.name) for file in folder.iterdir()):
-            raise
-        remedy = f"write one there with tokenizer.save_pretrained{otherwise}"
-        raise ModelError(f"{what}: {folder} has no tokenizer; {remedy}") from error
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ModelError(
+            f"{what}: expected a tokenizer in {folder / where.get('gguf_file', '')} ({reason}); name the folder "
+            "of one: tokenizer=FOLDER (--tokenizer FOLDER)"
+        ) from error
 
 
-def _described(
-    folder: Path, attention: str | None, trusted: bool, where: dict[str, Any], tokenizer: Any
-) -> tuple[Any, str, Any]:
-    """The configuration of a model, the attention to take, and the tokenizer: the one given, or its own."""
-    _let_register(folder)
-    config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=trusted, **where)
-    check_config(config)
-    chosen = attention_for(config, attention)
-    if tokenizer is not None:
-        return config, chosen, tokenizer
-    otherwise = ", or name the folder of one: tokenizer=FOLDER (--tokenizer FOLDER)"
-    return config, chosen, _tokenizer(folder, trusted, where, "model", otherwise)
-
-
-def _load(kind: Any, folder: Path, placement: Placement, trusted: bool, **how: Any) -> Any:
+def _load(kind: Any, folder: Path, placement: Placement, **how: Any) -> Any:
     """The model, its weights where and as what `placement` says; those on disk go when the model does."""
-    places: dict[str, Any] = {"dtype": placement.dtype}
     if placement.map is not None:
-        places["device_map"] = placement.map
+        how["device_map"] = placement.map
     elif placement.device.type != "cpu":
         # tensor by tensor from the files to the device: no copy of all weights in this machine's memory
-        places["device_map"] = {"": placement.device}
+        how["device_map"] = {"": placement.device}
     offloaded = tempfile.mkdtemp(prefix="posbias-offloaded-") if placement.to_disk else None
     if offloaded is not None:
-        places["offload_folder"] = offloaded
+        how["offload_folder"] = offloaded
     try:
         # pickled weights may hold code: tensors alone are read
-        loaded = kind.from_pretrained(
-            folder, output_loading_info=True, weights_only=True, trust_remote_code=trusted, **places, **how
+        model, report = kind.from_pretrained(
+            folder, output_loading_info=True, weights_only=True, dtype=placement.dtype, **how
         )
-        model = _whole(loaded)
+        # transformers would make up weights that are not in the files; a pooler comes after all that is measured
+        absent = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
+        if absent := [name for name in absent if "pooler" not in name]:
+            raise ModelError(
+                f"model: {len(absent)} weights are missing or misshapen in its files, first {absent[0]}"
+            )
     except BaseException:
         shutil.rmtree(offloaded or "", ignore_errors=True)
         raise
     if offloaded is not None:
         weakref.finalize(model, shutil.rmtree, offloaded, ignore_errors=True)
     return model if placement.map is not None else model.to(placement.device)
-
-
-def family_for(config: Any) -> Family:
-    """Return the family's row for a model's configuration, a generic one when it is not in the table."""
-    model_type = config.get_text_config().model_type
-    return FAMILIES.get(model_type) or _brought(model_type) or generic(model_type)
-
-
-def _brought(model_type: str) -> Family | None:
-    """The row of a family that another package brings, not yet proven. Raises `PluginError` for what is no row."""
-    found = plugins.family(model_type)
-    if found is None or found.capture is None:
-        return None
-    if not isinstance(found.capture, Family):
-        given = type(found.capture).__name__
-        raise plugins.failed(found.package, f"capture of {model_type}: {given} given, a row Family(…) needed")
-    return replace(found.capture, model_type=model_type, checked=False)
 
 
 def _let_register(folder: Path) -> None:
@@ -185,15 +234,13 @@ def attention_for(config: Any, asked: str | None) -> str:
     Raises `InvalidValueError` when the one asked is not right for the family, with the reason where known.
     """
     family = family_for(config)
-    if asked is None:
-        return family.attention[0]
-    if asked not in family.attention:
+    if asked is not None and asked not in family.attention:
         known = f" ({'; '.join(family.defects)})" if family.defects else ""
         raise InvalidValueError(
-            f"attention: {shortened(asked)} given, {' or '.join(map(repr, family.attention))} needed for family "
-            f"{family.model_type!r}{known}"
+            f"attention: expected {' or '.join(map(repr, family.attention))} for {family.model_type!r}{known}, "
+            f"got {shortened(asked)}"
         )
-    return asked
+    return asked or family.attention[0]
 
 
 @contextmanager
@@ -215,11 +262,11 @@ def check_config(config: Any) -> None:
     """Raise `ModelError` for a model of no layers, or of an encoder and a decoder."""
     if config.is_encoder_decoder:
         raise ModelError(
-            f"model: {config.model_type!r} has an encoder and a decoder, a model with one stream of layers needed"
+            f"model: expected one stream of layers, got {config.model_type!r} with an encoder and a decoder"
         )
     depth = getattr(config.get_text_config(), "num_hidden_layers", 0)
     if depth < 1:
-        raise ModelError(f"model: {depth} decoder layers, a model with at least one needed")
+        raise ModelError(f"model: expected at least one decoder layer, got {depth}")
 
 
 def fills_gaps(model: Any) -> bool:
@@ -230,33 +277,16 @@ def fills_gaps(model: Any) -> bool:
 
 def _auto_class(config: Any) -> Any:
     """Return the class to load with: causal, or for encoders masked, or bare when the head was not saved."""
-    kind = type(config)
     architecture = (getattr(config, "architectures", None) or [""])[0]
-    encoder = kind in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING
-    if encoder and architecture not in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values():
-        with_head = {
-            "",
-            *modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES.values(),
-            *modeling_auto.MODEL_FOR_PRETRAINING_MAPPING_NAMES.values(),
-        }
-        return transformers.AutoModelForMaskedLM if architecture in with_head else transformers.AutoModel
-    return transformers.AutoModelForCausalLM
-
-
-def _whole(loaded: Any) -> Any:
-    """Refuse a model some of whose weights were not in its files: transformers would make them up."""
-    model, report = loaded
-    # a pooler comes after the last layer and is not measured
-    absent = sorted(
-        name
-        for name in map(str, [*report["missing_keys"], *report["mismatched_keys"]])
-        if "pooler" not in name
-    )
-    if absent:
-        raise ModelError(
-            f"model: {len(absent)} weights are missing or misshapen in its files, first {absent[0]}"
-        )
-    return model
+    causal = architecture in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()
+    if causal or type(config) not in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING:
+        return transformers.AutoModelForCausalLM
+    with_head = {
+        "",
+        *modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES.values(),
+        *modeling_auto.MODEL_FOR_PRETRAINING_MAPPING_NAMES.values(),
+    }
+    return transformers.AutoModelForMaskedLM if architecture in with_head else transformers.AutoModel
 
 
 @contextmanager
@@ -266,28 +296,22 @@ def _as_model_error(path: Path, what: str = "model") -> Iterator[None]:
         yield
     except PosbiasError:
         raise
-    except ImportError as error:
-        if error.name is None:  # a sentence, not a package: what the files themselves ask for
-            raise _could_not(path, error, what) from error
-        raise MissingPackageError(
-            f"{error.name}: not installed, loading {path.name} needs it; run: pip install 'posbias[measure]'"
-        ) from error
-    except Exception as error:
+    except BaseException as error:
+        # what the tokenizers' Rust code raises on nonsense is no Exception
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        if (
+            isinstance(error, ImportError) and error.name is not None
+        ):  # else what the files themselves ask for
+            raise MissingPackageError(
+                f"{error.name}: not installed, loading {path.name} needs it; run: pip install 'posbias[measure]'"
+            ) from error
         if "trust_remote_code" in str(error):
             raise ModelError(
                 f"model: {path.name} needs Python files of its own, which are not run unasked: read those in "
                 f"{path}, then pass trust_remote_code=True (--trust-remote-code)"
             ) from error
-        raise _could_not(path, error, what) from error
-    except BaseException as error:
-        # what the tokenizers' Rust code raises on nonsense is no Exception
-        if type(error).__name__ != "PanicException":
-            raise
-        raise _could_not(path, error, what) from error
-
-
-def _could_not(path: Path, error: BaseException, what: str) -> ModelError:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    # a line that ends at a colon says nothing without those behind it
-    first = " ".join(lines) if lines[0].endswith(":") else lines[0]
-    return ModelError(f"{what}: {path} could not be loaded: {first}")
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+        # a line that ends at a colon says nothing without those behind it
+        first = " ".join(lines) if lines[0].endswith(":") else lines[0]
+        raise ModelError(f"{what}: {path} could not be loaded: {first}") from error

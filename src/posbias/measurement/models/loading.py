@@ -1,43 +1,39 @@
-"""From a name to a model that is ready to be measured.
+"""From a name, or a model in memory, to a model that is ready to be measured.
 
-A name is a model that `available_models` lists, a folder in Hugging Face's layout, a `.gguf` file, or the id of
-a model on a hub (`organisation/model`). Only for the last is a network asked, and not under `HF_HUB_OFFLINE=1`.
-By default weights are float32 on the CPU. Gradients to parameters are off, and attention is one that the
-family's row says transformers computes rightly.
+A name is a model that `available_models` lists, a folder in Hugging Face's layout, a `.gguf` file, or the id of a
+model on a hub (`organisation/model`). Only for the last is a network asked, and not under `HF_HUB_OFFLINE=1`. By
+default weights are float32 on the CPU. Gradients to parameters are off, and attention is one that the family's row
+says transformers computes rightly. A user's model in memory may be in training: what is measured is a copy of its
+modules that shares its weights.
 """
 
+import copy
 import hashlib
+import itertools
 import json
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
-from posbias.core.arguments import shortened
 from posbias.core.errors import InvalidValueError, ModelError
-from posbias.core.plugins import bundled
-from posbias.measurement.models.cache import (
-    REGISTERED,
-    check_name,
-    checksum_of_files,
-    sha256_of,
-)
-from posbias.measurement.models.device_placement import DeviceMap, Placement
-from posbias.measurement.models.families import Family, decoder_layers, embedding_table
-from posbias.measurement.models.fetching import fetch
+from posbias.measurement.models.families import Family, decoder_layers, embedding_table, family_for
 from posbias.measurement.models.formats import (
+    DeviceMap,
+    Placement,
     attention_for,
     check_config,
-    family_for,
     fills_gaps,
-    from_folder,
-    from_gguf,
+    load_files,
     tokenizer_of_folder,
 )
-from posbias.measurement.models.hub import READ, has_safetensors, is_hub_id, snapshot
+from posbias.measurement.models.sources import find
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +67,7 @@ class LoadedModel:
     def need_causal(self, what: str) -> None:
         """Raise `ModelError` when `what` has meaning for causal models only and this is an encoder."""
         if self.encoder:
-            raise ModelError(f"model: {self.name} attends in both directions, {what} needs a causal model")
+            raise ModelError(f"model: expected a causal one for {what}, got {self.name}, an encoder")
 
     @property
     def attention(self) -> str:
@@ -110,8 +106,7 @@ class LoadedModel:
         last = len(embedding_table(self.model)) - 1
         if largest > last:
             raise ModelError(
-                f"model: its tokenizer gives token {largest}, its embeddings end at {last}: "
-                "the two do not belong together"
+                f"model: expected a tokenizer whose tokens end at {last} as its embeddings do, got token {largest}"
             )
 
     @classmethod
@@ -125,18 +120,8 @@ class LoadedModel:
         for key, tensor in sorted(model.state_dict().items()):
             digest.update(key.encode())
             digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
-        digest.update(_spelling(tokenizer))
+        digest.update(_rules(tokenizer))
         return _prepared(model, tokenizer, name, digest.hexdigest(), attention)
-
-
-@dataclass(frozen=True)
-class _Found:
-    """Where a model's files are, what it is called, and the SHA-256 over what is read of them."""
-
-    path: Path
-    name: str
-    checksum: str
-    revision: str | None = None
 
 
 def load_model(
@@ -163,55 +148,90 @@ def load_model(
     of another model; `InvalidValueError` for an argument that is wrong here; `MissingPackageError`.
     """
     placement = Placement.of(dtype, device, device_map)
-    found = _find(name, revision, trust_remote_code)
+    found = find(name, revision, trust_remote_code)
+    checksum = found.checksum(trust_remote_code)
     begin = time.perf_counter()
     # a folder that has none is told before the model is read
     other = None if tokenizer is None else tokenizer_of_folder(tokenizer)
-    if found.path.suffix == ".gguf":
-        log.info("%s: unpacking weights, this takes half a minute", found.name)
-        model, own = from_gguf(found.path, placement, attention, other)
-    else:
-        log.info("%s: loading", found.name)
-        model, own = from_folder(found.path, placement, attention, trust_remote_code, other)
+    log.info("%s: loading%s", found.name, ", half a minute" if found.path.suffix == ".gguf" else "")
+    model, own = load_files(found, placement, attention, trust_remote_code, other)
     check_vocabulary(model, own)
-    checksum = found.checksum
     if tokenizer is not None:
-        checksum = hashlib.sha256(checksum.encode() + _spelling(own)).hexdigest()
+        checksum = hashlib.sha256(checksum.encode() + _rules(own)).hexdigest()
     loaded = _prepared(model, own, found.name, checksum, attention)
     return replace(loaded, seconds=time.perf_counter() - begin, revision=found.revision)
 
 
-def _find(name: str | Path, revision: str | None, trusted: bool) -> _Found:
-    path = Path(name).expanduser()
-    hub = isinstance(name, str) and not path.exists() and is_hub_id(name) and path.suffix != ".gguf"
-    if hub:
-        log.info("%s: looking in the hub's cache, then on the hub", name)
-        folder = snapshot(str(name), revision, code=trusted)
-        return _Found(folder, str(name), _checksum(folder, trusted), folder.name)
-    if revision is not None:
+@contextmanager
+def ready(model: Any, tokenizer: Any = None) -> Iterator[LoadedModel]:
+    """A model ready to be measured, whatever stands for it.
+
+    `model`: a `LoadedModel`, which brings its tokenizer; a name or folder that `load_model` takes, with the folder
+    of another tokenizer if wanted; or a model of transformers, with its tokenizer (or the folder of one), of which
+    a copy is switched that shares its weights. Raises as `load_model`, and `InvalidValueError` for anything else.
+    """
+    if isinstance(model, LoadedModel):
+        if tokenizer is not None:
+            raise InvalidValueError("tokenizer: expected None with a LoadedModel, which brings its own")
+        yield model
+    elif isinstance(model, str | Path):
+        if tokenizer is not None and not isinstance(tokenizer, str | Path):
+            raise InvalidValueError(
+                f"tokenizer: expected a folder with a model by name, got a {type(tokenizer).__name__}"
+            )
+        yield load_model(model, tokenizer=tokenizer)
+    else:
+        _check(model, tokenizer)
+        if isinstance(tokenizer, str | Path):
+            tokenizer = tokenizer_of_folder(tokenizer)
+        check_vocabulary(model, tokenizer)
+        trained = [weight for weight in model.parameters() if weight.requires_grad]
+        try:
+            yield LoadedModel.of(_twin(model), tokenizer, name_of(model))
+        finally:
+            for weight in trained:
+                weight.requires_grad_(True)
+
+
+def _twin(model: nn.Module) -> nn.Module:
+    """A copy of all modules and configurations of a model that shares every tensor with it."""
+    held = itertools.chain(
+        model.parameters(), model.buffers(), *(vars(module).values() for module in model.modules())
+    )
+    return copy.deepcopy(model, {id(one): one for one in held if isinstance(one, torch.Tensor)})
+
+
+def name_of(model: Any) -> str:
+    """What a model in memory is called: where its configuration was loaded from, else its class.
+
+    Of a folder it is the last part.
+    """
+    name = str(getattr(model.config, "_name_or_path", "") or "")
+    return (Path(name).name if Path(name).is_dir() else name) or type(model).__name__
+
+
+def _check(model: Any, tokenizer: Any) -> None:
+    if not isinstance(model, nn.Module) or not hasattr(getattr(model, "config", None), "get_text_config"):
         raise InvalidValueError(
-            f"revision: {shortened(revision)} given with {str(name)!r}, only a hub id has revisions"
+            "model: expected a model's name, a folder, a .gguf file or a model of transformers, got a "
+            f"{type(model).__name__}"
         )
-    if isinstance(name, str) and name in REGISTERED:
-        return _Found(folder := fetch(name), name, _checksum(folder, False))
-    if isinstance(name, str) and name in (brought := bundled()):
-        folder = brought[name]
-        return _Found(folder, name, _checksum(folder, False))
-    check_name(name)
-    if path.suffix == ".gguf":
-        return _Found(path, path.name, sha256_of(path))
-    return _Found(path, path.name, _checksum(path, trusted))
+    if tokenizer is None:
+        raise InvalidValueError("tokenizer: expected that of the model in memory, got None")
+    if any(weight.is_meta for weight in model.parameters()):
+        raise ModelError(
+            f"model: expected weights in memory, got some of {name_of(model)} on disk or another device; load it "
+            "by name with device_map instead"
+        )
 
 
-def _checksum(folder: Path, trusted: bool) -> str:
-    """Return the SHA-256 over the files that loading reads; version 0.2 left a manifest.json, which is none."""
-    there = (file for file in folder.iterdir() if file.name != "manifest.json")
-    read = {file for file in there if file.suffix in READ and file.is_file()}
-    if trusted:
-        read |= set(folder.glob("*.py"))
-    if not has_safetensors(folder):
-        read |= set(folder.glob("pytorch_model*.bin"))
-    return checksum_of_files((file.name, sha256_of(file)) for file in read)
+def check_vocabulary(model: Any, tokenizer: Any) -> None:
+    """Refuse a tokenizer of another model. (Tokens added to a vocabulary may well have no embedding.)"""
+    rows = len(embedding_table(model))
+    if getattr(tokenizer, "vocab_size", 0) > rows:
+        raise ModelError(
+            f"model: expected a tokenizer of at most {rows} tokens, one an embedding, got {tokenizer.vocab_size}"
+        )
 
 
 def _prepared(model: Any, tokenizer: Any, name: str, checksum: str, attention: str | None) -> LoadedModel:
@@ -222,15 +242,15 @@ def _prepared(model: Any, tokenizer: Any, name: str, checksum: str, attention: s
     chosen = attention_for(model.config, attention)
     if model.config._attn_implementation != chosen:
         model.set_attn_implementation(chosen)
-        if model.config._attn_implementation != chosen:
+        if (kept := model.config._attn_implementation) != chosen:
             raise ModelError(
-                f"model: {type(model).__name__} was made with {model.config._attn_implementation!r} attention "
-                f"and cannot be switched to {chosen!r}; make it with attn_implementation={chosen!r}"
+                f"model: expected one made with attn_implementation={chosen!r}, got {type(model).__name__} with "
+                f"{kept!r}, which cannot be switched"
             )
     return LoadedModel(model, tokenizer, family, name, checksum)
 
 
-def _spelling(tokenizer: Any) -> bytes:
+def _rules(tokenizer: Any) -> bytes:
     """All that decides how a tokenizer splits a text, as far as it says: its rules, or its vocabulary alone."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
@@ -238,13 +258,3 @@ def _spelling(tokenizer: Any) -> bytes:
     rules = json.loads(backend.to_str())
     # these are of the last call, not of the tokenizer
     return json.dumps({name: rules[name] for name in rules if name not in ("truncation", "padding")}).encode()
-
-
-def check_vocabulary(model: Any, tokenizer: Any) -> None:
-    """Refuse a tokenizer of another model. (Tokens added to a vocabulary may well have no embedding.)"""
-    rows = len(embedding_table(model))
-    if getattr(tokenizer, "vocab_size", 0) > rows:
-        raise ModelError(
-            f"model: its tokenizer knows {tokenizer.vocab_size} tokens, its embeddings end at {rows - 1}: "
-            "the two do not belong together"
-        )

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from posbias.core.arguments import one_of
 from posbias.core.errors import InvalidValueError, ModelError
-from posbias.measurement.capture.recompute import Economy, answering, leaf, owner_of, recomputed, rows_of
+from posbias.measurement.capture.rerun import Economy, answering, leaf, owner_of, recomputed, rows_of
 from posbias.measurement.models.families import embedding_table
 
 KINDS = {

@@ -9,6 +9,31 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from posbias.measurement.capture.forward import SeenLayer
+from posbias.measurement.result import Arrays
+
+
+def mixings(seen: SeenLayer, stretch: Float[Tensor, "position"] | None) -> Arrays:
+    """Return λ of one layer and prompt in its variants, the norms of tokens, and the largest of them.
+
+    `stretch` is what each token's update is scaled by after the output projection (`jacobian.stretch`); λ of
+    single heads is left out where it is None.
+    """
+    stream, update = token_norms(seen.stream), token_norms(seen.update)
+    ratio, token = massive(stream)
+    found = {
+        "mixing": np.array(mixing(stream, update)),
+        "mixing_token": np.array(np.mean(update / (stream + update))),
+        "massive_ratio": np.array(ratio),
+        "massive_token": np.array(token),
+        "residual_norm": stream,
+        "update_norm": update,
+    }
+    if stretch is not None and seen.mixed is not None and seen.output_weight is not None:
+        heads = head_norms(seen.mixed, seen.output_weight, seen.scores.heads, stretch)
+        found["mixing_head"] = heads / (np.linalg.norm(stream) + np.linalg.norm(update))
+    return found
+
 
 def token_norms(states: Float[Tensor, "position hidden"]) -> Float[np.ndarray, "position"]:
     """Return ‖x_j‖₂ of each token, accumulated in float64."""
@@ -18,15 +43,21 @@ def token_norms(states: Float[Tensor, "position hidden"]) -> Float[np.ndarray, "
 def mixing(stream: Float[np.ndarray, "position"], update: Float[np.ndarray, "position"]) -> float:
     """Return λ = ‖Attn(X)‖ / (‖X‖ + ‖Attn(X)‖) of one layer and prompt, from token norms.
 
-    Frobenius norms over the sequence: Eq. 1 of Herasimchyk et al. 2026 (arXiv 2602.16837).
+    Frobenius norms over the sequence: Eq. 1 of Herasimchyk et al. 2026 (arXiv 2602.16837). The mean over tokens of
+    the same ratio (`mixing_token`) counts one huge token once.
     """
     whole_stream, whole_update = np.linalg.norm(stream), np.linalg.norm(update)
     return float(whole_update / (whole_stream + whole_update))
 
 
-def mixing_per_token(stream: Float[np.ndarray, "position"], update: Float[np.ndarray, "position"]) -> float:
-    """Return the mean over tokens of ‖a_j‖ / (‖x_j‖ + ‖a_j‖): unlike `mixing`, one huge token counts once."""
-    return float(np.mean(update / (stream + update)))
+def massive(norms: Float[np.ndarray, "position"]) -> tuple[float, int]:
+    """Return the largest norm of a residual stream over the median one, and the position that has it.
+
+    A ratio near one says that no token is massive; sinks go with a large one. Infinite where the median is 0.
+    """
+    token = int(norms.argmax())
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(norms[token] / np.median(norms)), token
 
 
 def feed_forward_share(
@@ -43,15 +74,6 @@ def feed_forward_share(
     block = left.double().to(attention.device) - stream.double().to(attention.device) - attention
     written, mixed = float(torch.linalg.norm(block)), float(torch.linalg.norm(attention))
     return written / (mixed + written) if mixed + written else float("nan")
-
-
-def mixing_by_head(
-    stream: Float[np.ndarray, "position"],
-    update: Float[np.ndarray, "position"],
-    heads: Float[np.ndarray, "head"],
-) -> Float[np.ndarray, "head"]:
-    """Return λ_h = ‖what head h adds‖ / (‖X‖ + ‖Attn(X)‖), Frobenius norms over the sequence."""
-    return heads / (np.linalg.norm(stream) + np.linalg.norm(update))
 
 
 def head_norms(

@@ -23,7 +23,7 @@ from posbias.core.arguments import one_of
 from posbias.core.errors import InvalidValueError, ModelError
 from posbias.measurement.capture.forward import SeenLayer
 from posbias.measurement.capture.rerun import Call, recording
-from posbias.measurement.capture.scores import Factored, Scores, halvings
+from posbias.measurement.capture.scores import Factored, Scores
 from posbias.measurement.quantities.jacobian import HeadGains, stretch
 from posbias.measurement.quantities.mixing import mixing, token_norms
 
@@ -154,7 +154,7 @@ def _through(layer: _Kept, rows: dict[str, Tensor]) -> dict[str, Tensor]:
     stays = {"kernel": 1.0 - layer.mixing, "value": 1.0 - layer.mixing, "energy": 1.0}
     passed = {kind: torch.zeros_like(row) for kind, row in rows.items()}
     holding = torch.stack([row != 0 for row in rows.values()]).any(dim=0).nonzero()[:, 0]
-    size = max(1, (_BLOCK_ENTRIES >> halvings()) // (scores.heads * scores.tokens))
+    size = max(1, _BLOCK_ENTRIES // (scores.heads * scores.tokens))
     for start in range(int(holding[0]), scores.tokens, size):
         block = slice(start, min(start + size, scores.tokens))
         attention = scores.rows(block.start, block.stop)[1].double()

@@ -1,22 +1,52 @@
-"""Texts to cut prompts from, as documents: files, folders, JSON lines, `datasets`.
+"""Texts to cut prompts from, as documents: files, folders, JSON lines, datasets of the package `datasets`.
 
 A text is a tuple of documents in a fixed order and a SHA-256. What was given is read whole and strictly: a
 byte that is no UTF-8, a line that is no JSON object or a row without the column is an error that says where.
+A split of a dataset such as `train[100:600]` is streamed, so that five hundred documents of a corpus of terabytes
+cost no more than they should; without a network, and for any other split, `datasets` prepares the whole first.
 """
 
 import hashlib
-from collections.abc import Sequence
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import resources
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from posbias.core.arguments import shortened
-from posbias.core.errors import InputFileError, InvalidValueError
+from posbias.core.errors import InputFileError, InvalidValueError, nearest
 from posbias.core.input_files import json_lines
-from posbias.measurement.texts.documents import BETWEEN, COLUMN, Text, document_of, sha256_of_documents
-from posbias.measurement.texts.hub import DATASETS, read_dataset
+from posbias.core.lazy import need
 
 BUNDLED = "sotu"
+DATASETS = "datasets:"
+_COLUMN = "text"
+_BETWEEN = "\n\n"
 _READ = (".txt", ".jsonl")
+_FORM = re.compile(
+    r"(?P<id>[^:@]+)(@(?P<configuration>[^:]+))?(:(?P<split>[^:\[]+(\[[^\]]*\])?)(:(?P<column>.+))?)?"
+)
+_SLICE = re.compile(r"(?P<split>[^\[]+)\[(?P<start>\d*):(?P<stop>\d+)\]")
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text to cut prompts from: its name, its documents, and a SHA-256.
+
+    The SHA-256 is that of the file's bytes when the text is one plain file, else `sha256_of_documents`.
+    """
+
+    name: str
+    documents: tuple[str, ...]
+    sha256: str
+
+    @property
+    def content(self) -> str:
+        """The running text: the documents in order, a blank line between two of them."""
+        return _BETWEEN.join(self.documents)
 
 
 def read_text(source: str | Path | Sequence[str | Path] | None) -> Text:
@@ -31,97 +61,138 @@ def read_text(source: str | Path | Sequence[str | Path] | None) -> Text:
     `InvalidValueError` for an empty list, `MissingPackageError` without the package `datasets`.
     """
     if source is None:
-        return _bundled()
+        # a blank line stands between two addresses and nowhere else
+        content = (resources.files("posbias.measurement.texts") / "data" / "sotu.txt").read_bytes()
+        return Text(BUNDLED, tuple(content.decode().split(_BETWEEN)), hashlib.sha256(content).hexdigest())
     if isinstance(source, str | Path):
-        return _read_one(str(source))
+        return _read_dataset(str(source)) if str(source).startswith(DATASETS) else _read_path(str(source))
     if not source:
-        raise InvalidValueError("text: an empty list given, at least one text needed")
-    parts = [_read_one(str(part)) for part in source]
-    if len(parts) == 1:
-        return parts[0]
-    return _joined("+".join(part.name for part in parts), parts)
+        raise InvalidValueError("text: expected at least one text, got an empty list")
+    parts = [read_text(part) for part in source]
+    return parts[0] if len(parts) == 1 else _joined("+".join(part.name for part in parts), parts)
 
 
-def _read_one(source: str) -> Text:
-    if source.startswith(DATASETS):
-        name, documents = read_dataset(source)
-        return Text(name, documents, sha256_of_documents(documents))
+def sha256_of_documents(documents: Iterable[str]) -> str:
+    """Return the SHA-256 over documents, each preceded by its length in bytes, in hexadecimal."""
+    digest = hashlib.sha256()
+    for document in documents:
+        content = document.encode()
+        digest.update(f"{len(content)}:".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _read_path(source: str) -> Text:
+    path, column = Path(source), None
+    before, _, after = source.rpartition(":")
     try:
-        path, column = _path_and_column(source)
-        folder = path.is_dir()
+        # PATH:COLUMN, unless a file or folder has the whole as its name
+        if before and after and not path.exists() and Path(before).exists():
+            path, column = Path(before), after
+        if not path.is_dir():
+            return _read_file(path, column)
+        files = sorted(
+            file
+            for file in path.rglob("*")
+            if file.suffix in _READ and not any(part.startswith(".") for part in file.relative_to(path).parts)
+        )
     except OSError as error:
-        name = shortened(source)
-        raise InputFileError(f"text: expected a file or folder, got {name} ({error.strerror})") from None
-    if not folder:
-        return _read_file(path, column)
-    files = sorted(
-        file
-        for file in path.rglob("*")
-        if file.suffix in _READ and not any(part.startswith(".") for part in file.relative_to(path).parts)
-    )
+        raise InputFileError(
+            f"text: expected a file or folder, got {shortened(source)} ({error.strerror})"
+        ) from None
     if not files:
-        raise InputFileError(f"text: {path} is no file, and no folder with {' or '.join(_READ)} files in it")
-    parts = [_read_file(file, column if file.suffix == ".jsonl" else None) for file in files]
-    return _joined(path.resolve().name, parts)
-
-
-def _path_and_column(source: str) -> tuple[Path, str | None]:
-    """Split `PATH:COLUMN`, unless a file or folder has the whole as its name."""
-    path, column = source.rpartition(":")[::2]
-    if path and column and not Path(source).exists() and Path(path).exists():
-        return Path(path), column
-    return Path(source), None
+        raise InputFileError(f"text: expected a folder with {' or '.join(_READ)} files in it, got {path}")
+    return _joined(
+        path.resolve().name, [_read_file(file, column if file.suffix == ".jsonl" else None) for file in files]
+    )
 
 
 def _read_file(path: Path, column: str | None) -> Text:
+    """The documents of a file. Raises OSError as it is."""
     if column is not None and path.suffix != ".jsonl":
-        raise InputFileError(
-            f"text: column {column!r} asked of {path}, a .jsonl file or a folder has columns"
-        )
-    content = _bytes_of(path)
-    characters = _characters(content, path)
+        raise InputFileError(f"text: expected a .jsonl file or a folder for column {column!r}, got {path}")
+    content = path.read_bytes()
+    try:
+        characters = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputFileError(f"text: expected UTF-8, got byte {error.start} of {path}") from error
     if path.suffix != ".jsonl":
         return Text(path.name, (characters,), hashlib.sha256(content).hexdigest())
-    documents = _json_lines(characters, path, column or COLUMN)
-    name = path.name if column is None else f"{path.name}:{column}"
-    return Text(name, documents, sha256_of_documents(documents))
-
-
-def _json_lines(characters: str, path: Path, column: str) -> tuple[str, ...]:
     lines = json_lines(characters, f"text: {path}")
-    documents = [document_of(line.columns, column, line.where) for line in lines]
+    documents = tuple(_document_of(line.columns, column or _COLUMN, line.where) for line in lines)
+    return _text(path.name if column is None else f"{path.name}:{column}", documents)
+
+
+def _text(name: str, documents: tuple[str, ...]) -> Text:
     if not documents:
-        raise InputFileError(f"text: {path}: no line given, one JSON object for each document needed")
-    return tuple(documents)
-
-
-def _bytes_of(path: Path) -> bytes:
-    if not path.is_file():
-        raise InputFileError(
-            f"text: {path} {'is no file' if path.exists() else 'does not exist'}, a text file needed"
-        )
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputFileError(f"text: {path} cannot be read: {error.strerror or error}") from error
-
-
-def _characters(content: bytes, path: Path) -> str:
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputFileError(
-            f"text: {path} is not UTF-8 (byte {error.start}), a UTF-8 text file needed"
-        ) from error
+        raise InputFileError(f"text: expected at least one document, got none in {name}")
+    return Text(name, documents, sha256_of_documents(documents))
 
 
 def _joined(name: str, parts: Sequence[Text]) -> Text:
-    documents = tuple(document for part in parts for document in part.documents)
-    return Text(name, documents, sha256_of_documents(documents))
+    return _text(name, tuple(document for part in parts for document in part.documents))
 
 
-def _bundled() -> Text:
-    """The addresses, one document each: a blank line stands between two of them and nowhere else."""
-    content = (resources.files("posbias.measurement.texts") / "data" / "sotu.txt").read_bytes()
-    documents = tuple(content.decode("utf-8").split(BETWEEN))
-    return Text(BUNDLED, documents, hashlib.sha256(content).hexdigest())
+def _document_of(row: Mapping[str, Any], column: str, where: str) -> str:
+    """The text in `column` of a row. Raises `InputFileError` that begins with `where` when there is none."""
+    if column not in row:
+        raise InputFileError(
+            f"{where}: expected a column {column!r}, got {', '.join(map(repr, row)) or 'none'}"
+            f"{nearest(column, map(str, row))}"
+        )
+    document = row[column]
+    if not isinstance(document, str):
+        raise InputFileError(f"{where}: expected a string in {column!r}, got {shortened(document)}")
+    try:
+        document.encode()
+    except UnicodeEncodeError as error:  # JSON can spell half a character
+        raise InputFileError(f"{where}: expected text in {column!r}, got half a surrogate pair") from error
+    return document
+
+
+def _read_dataset(source: str) -> Text:
+    """The documents of `datasets:ID[@CONFIGURATION][:SPLIT[:COLUMN]]`."""
+    form = _FORM.fullmatch(source.removeprefix(DATASETS))
+    if form is None:
+        raise InputFileError(
+            f"text: expected {DATASETS}ID[@CONFIGURATION][:SPLIT[:COLUMN]], got {shortened(source)}"
+        )
+    need("datasets", work=f"a text that begins with {DATASETS!r}")
+    import datasets
+
+    folder = Path(form["id"]).expanduser()
+    # an absolute path is the business of one machine
+    name = source.replace(form["id"], folder.resolve().name, 1) if folder.is_dir() else source
+    bars = datasets.is_progress_bar_enabled()
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
+    try:
+        rows = _rows(
+            str(folder) if folder.is_dir() else form["id"], form["configuration"], form["split"] or "train"
+        )
+        column = form["column"] or _COLUMN
+        documents = [
+            _document_of(row, column, f"text: {name} row {number}") for number, row in enumerate(rows)
+        ]
+    except InputFileError:
+        raise
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        offline = datasets.config.HF_HUB_OFFLINE and not folder.is_dir()
+        hint = "; HF_HUB_OFFLINE is set, only what is cached can be read" if offline else ""
+        raise InputFileError(f"text: {source} could not be loaded: {reason}{hint}") from error
+    finally:
+        if bars:
+            datasets.enable_progress_bars()
+    return _text(name, tuple(documents))
+
+
+def _rows(which: str, configuration: str | None, split: str) -> Iterator[Any]:
+    """The rows of a split in order, streamed when it is a slice with a plain end."""
+    import datasets
+
+    part = _SLICE.fullmatch(split)
+    if part is None or datasets.config.HF_HUB_OFFLINE:
+        return iter(datasets.load_dataset(which, configuration, split=split))
+    streamed = datasets.load_dataset(which, configuration, split=part["split"], streaming=True)
+    return islice(streamed, int(part["start"] or 0), int(part["stop"]))

@@ -18,13 +18,10 @@ from jaxtyping import Int
 from posbias.core import seeds
 from posbias.core.arguments import whole
 from posbias.core.errors import InputFileError, InvalidValueError
-from posbias.measurement.texts.corpora import BUNDLED, read_text
-from posbias.measurement.texts.documents import Text
+from posbias.measurement.texts.corpora import Text
 
 # a tokenizer takes about 150 bytes of memory for each character
 _PIECE = 1_000_000
-
-__all__ = ["BUNDLED", "Prompts", "Text", "bos_of", "check_counts", "prompts_from", "read_text"]
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """Answers of measure, models, compare and report."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from posbias.core.answers import Answer, Interval, Number, Numbers, Part, Texts, entry
-from posbias.measurement.models.cache import ModelRecord
+from posbias.measurement.models.sources import ModelRecord
 from posbias.profiles.summary import Summary
 from posbias.reports.answers.numbers import (
     Agreement,
@@ -94,7 +94,6 @@ class Family(Part):
     soft_cap: bool
     defects: Texts
     checked: bool
-    checks: list[dict[str, Any]] = entry("with --check", [])
 
 
 class ModelsFamilies(Answer):

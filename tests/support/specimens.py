@@ -12,7 +12,7 @@ import transformers
 
 from posbias.core.seeds import stream
 from posbias.measurement.models.families import FAMILIES
-from posbias.measurement.models.tiny.model import register
+from posbias.measurement.models.tiny import register
 
 register()
 
