@@ -17,11 +17,8 @@ from posbias.comparison.predictors import predictions
 from posbias.core.errors import InvalidValueError, ModelError
 from posbias.core.logs import muted
 from posbias.measurement import LoadedModel, Request, measure
-from posbias.measurement.memory import estimate_cost
 from posbias.measurement.prompt_meter import OF_EARLIER_KEYS
 from posbias.measurement.quantities.influence import Economy, gradients, predict
-from posbias.profiles.influence import measured_influence
-from posbias.theory.huggingface import from_huggingface
 from posbias.theory.masks import Full
 
 FEW = ["bert", "roberta-prelayernorm", "eurobert", "modernbert"]
@@ -93,39 +90,6 @@ def test_what_needs_causality_is_left_out(text):
     assert np.isfinite(found["logits"]).all()
 
 
-def test_an_interrupted_measurement_of_an_encoder_goes_on(text, tmp_path):
-    whole = measure(tiny_model("bert"), text=text, **JOB)
-
-    def stop(event):
-        if event.done:
-            raise KeyboardInterrupt
-
-    path = tmp_path / "kept.safetensors"
-    with pytest.raises(KeyboardInterrupt):
-        measure(tiny_model("bert"), text=text, checkpoint=path, on_event=stop, **JOB)
-    again = measure(tiny_model("bert"), text=text, checkpoint=path, **JOB)
-    for name in whole.data_vars:
-        np.testing.assert_array_equal(whole[name], again[name])
-
-
-def test_a_prediction_from_its_configuration_is_compared(text):
-    """The mask that the configuration says is the one that the model is seen to have."""
-    model = zoo.tiny("bert", transformers.AutoModelForMaskedLM)
-    architecture = from_huggingface(model.config.to_dict())
-    assert all(isinstance(layer.mask, Full) for layer in architecture.layers)
-    found = measure(LoadedModel.of(model, word_tokenizer(), "tiny"), text=text, **JOB)
-    assert np.array_equal(found["kernel"].values[0] > 0, architecture.layers[0].mask.allowed(TOKENS))
-    predicted = posbias.predict(architecture, TOKENS)
-    # all earlier and later tokens alike, and more of itself
-    assert predicted.mass[0] == pytest.approx(predicted.mass[TOKENS - 2], rel=1e-12)
-    assert predicted.mass[-1] > predicted.mass[0]
-    # over all outputs it is even, whatever λ
-    rows = posbias.rollout(architecture, TOKENS)
-    np.testing.assert_allclose(rows.mean(axis=0), 1 / TOKENS, rtol=1e-12)
-    compared = posbias.compare(predicted, measured_influence(found))
-    assert compared.agreements["p"].wasserstein.value > 0
-
-
 def test_influence_on_all_outputs_of_a_decoder(tiny, ids):
     """Of a causal model too: outputs before a token do not depend on it."""
     found = gradients(predict(tiny.model, ids), ids, ("probability", "outputs"))
@@ -136,14 +100,6 @@ def test_influence_on_all_outputs_of_a_decoder(tiny, ids):
     lean = predict(tiny.model, ids, Economy(trunk=tiny.model.model))
     with pytest.raises(InvalidValueError, match=r"kinds: 'outputs' given with 1 of 12 outputs"):
         gradients(lean, ids, ("outputs",))
-
-
-def test_a_pass_for_each_output_is_announced(tiny):
-    once, each = (
-        estimate_cost(tiny, Request(tokens=64, prompts=64, influences=kinds)).seconds
-        for kinds in ((), ("outputs",))
-    )
-    assert each > 5 * once
 
 
 def test_refusals(text, ids):

@@ -124,15 +124,6 @@ def test_another_folder_gives_it(apart, folder, text):
     assert load_model(model, tokenizer=model.parent / "other").checksum != loaded.checksum
 
 
-def test_padding_of_an_earlier_call_does_not_make_it_another_tokenizer():
-    used = word_tokenizer()
-    used.add_special_tokens({"pad_token": "[UNK]"})
-    fresh = copy.deepcopy(used)
-    used(["w1 w2", "w1"], padding=True, truncation=True, max_length=1)
-    model = llama()
-    assert LoadedModel.of(model, used, "a").checksum == LoadedModel.of(model, fresh, "a").checksum
-
-
 def test_what_is_no_model_or_no_tokenizer_is_refused_in_one_line(tiny, tmp_path):
     wide = word_tokenizer()
     wide.add_tokens([f"new{number}" for number in range(3)])

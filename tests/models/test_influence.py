@@ -10,7 +10,6 @@ from tiny import CASES, tiny_model
 from torch.autograd.graph import saved_tensors_hooks
 
 from posbias.core.errors import InvalidValueError
-from posbias.measurement.capture.forward import Capture
 from posbias.measurement.models.families import decoder_layers
 from posbias.measurement.quantities.influence import KINDS, Economy, economy, gradients, predict
 
@@ -93,24 +92,6 @@ def test_economies_leave_every_family_as_it_is(family, number, ids):
         # one row of outputs instead of all is one other product of matrices
         within = 3e-5 * abs(size.get(name, values)).max()
         np.testing.assert_allclose(lean[name], values, atol=within, err_msg=name)
-
-
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-def test_layers_run_again_are_not_seen_again(attention, ids):
-    loaded = tiny_model("llama", 0, attention)
-    saving = economy(loaded.model, decoder_layers(loaded.model), ids)
-    plain = gradients(predict(loaded.model, ids), ids, ALL, target=3)
-    seen = []
-    with Capture(loaded.model, loaded.family, lambda layer: seen.append(layer.layer)):
-        inside = gradients(predict(loaded.model, ids, Economy(saving.recompute)), ids, ALL, target=3)
-    with Capture(loaded.model, loaded.family, lambda layer: seen.append(layer.layer)):
-        prediction = predict(loaded.model, ids, Economy(saving.recompute))
-    outside = gradients(prediction, ids, ALL, target=3)
-    assert seen == [0, 1, 2, 0, 1, 2]
-    for name, values in plain.items():
-        np.testing.assert_array_equal(inside[name], values)
-        np.testing.assert_array_equal(outside[name], values)
-    assert all("forward" not in vars(layer) for layer in decoder_layers(loaded.model))
 
 
 def test_recomputed_layers_keep_no_attention(tiny):

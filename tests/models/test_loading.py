@@ -11,15 +11,13 @@ import pytest
 import small_hub
 import torch
 import transformers
-from small_llama import WORDS, llama, word_tokenizer, write_gguf
+from small_llama import llama, word_tokenizer, write_gguf
 from specimens import specimen
 
 from posbias.core import memory
 from posbias.core.errors import InputFileError, InvalidValueError, ModelError
-from posbias.core.plugins import bundled
 from posbias.measurement import LoadedModel, available_models, load_model
 from posbias.measurement.models.families import FAMILIES
-from posbias.measurement.models.formats import Placement, devices
 
 
 def save(model, path, **saving):
@@ -123,19 +121,6 @@ def test_what_cannot_be_right_is_refused(folder, given):
     assert refusal(InvalidValueError, folder, **given).startswith(f"{next(iter(given))}: ")
 
 
-def test_a_device_and_a_map_are_too_many(folder, monkeypatch):
-    monkeypatch.setattr("posbias.measurement.models.formats.devices", lambda: ["cpu", "cuda", "cuda:0"])
-    assert refusal(InvalidValueError, folder, device="cuda", device_map="auto").startswith("device: ")
-
-
-def test_an_accelerator_is_offered_only_where_torch_sees_one():
-    assert devices()[0] == "cpu"
-    if torch.accelerator.is_available():
-        assert len(devices()) == 2 + torch.accelerator.device_count()
-    else:
-        assert devices() == ["cpu"]
-
-
 def test_the_attention_asked_for_is_used_or_refused_with_the_reason(folder, tmp_path, ids):
     eager, fused = load_model(folder), load_model(folder, attention="sdpa")
     assert (eager.attention, fused.attention) == ("eager", "sdpa")
@@ -199,24 +184,7 @@ def test_weights_larger_than_memory_are_refused_before_they_are_read(folder, mon
     assert load_model(folder, device_map="auto").attention == "eager"
 
 
-def test_the_default_is_float32_on_the_cpu():
-    assert Placement.of("float32", "cpu", None) == Placement()
-
-
 # what is in the files
-
-
-def test_a_tokenizer_of_another_model_is_refused(tmp_path):
-    folder = save(llama(vocab_size=20), tmp_path / "small")
-    assert str(len(WORDS) + 1) in refusal(ModelError, folder)
-
-
-def test_tokens_added_to_a_vocabulary_need_no_embedding(tmp_path):
-    folder = save(llama(vocab_size=len(WORDS) + 1), tmp_path / "added")
-    tokenizer = word_tokenizer()
-    tokenizer.add_tokens(["<image>"])
-    tokenizer.save_pretrained(folder)
-    assert len(load_model(folder).tokenizer) == len(WORDS) + 2
 
 
 def test_code_that_comes_with_a_model_runs_only_when_trusted(folder, tmp_path, monkeypatch, ids):
@@ -272,16 +240,6 @@ def test_a_missing_part_of_the_weights_is_named(tmp_path):
 
 
 # models that come with the package
-
-
-@pytest.mark.parametrize("name", sorted(bundled()))
-def test_a_bundled_model_loads_by_name(name):
-    (record,) = [record for record in available_models() if record.name == name]
-    assert (record.cached, record.state, record.licence) == (True, "bundled", "MIT")
-    loaded = load_model(name)
-    assert loaded.name == name
-    assert loaded.verified
-    assert loaded.model.config.encoding in record.description
 
 
 def test_a_folder_that_a_package_brings_is_a_model_by_its_name(tmp_path, monkeypatch, ids):

@@ -1,14 +1,8 @@
 """What is measured in half precision is what float32 gives, to two roundings; weights are held once."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
-import transformers
 from precision import LARGEST, beyond, differences
-from small_llama import llama, word_tokenizer
 from tiny import RUNS, tiny_model
 
 from posbias.core import memory
@@ -16,8 +10,7 @@ from posbias.core.errors import InvalidValueError, ModelError
 from posbias.measurement import LoadedModel, estimate_cost, load_model, measure, selfcheck, selfchecks
 from posbias.measurement.job import Request, fingerprint_of
 from posbias.measurement.memory import check_memory, memory_parts
-from posbias.measurement.models import formats
-from posbias.measurement.models.formats import Placement, load_files
+from posbias.measurement.models.formats import Placement
 from posbias.measurement.models.sources import Files
 
 GPU = torch.device("cuda:0")
@@ -120,14 +113,6 @@ def test_memory_in_half_precision_is_less_than_in_float32_and_more_than_half():
         assert half["outputs"] < whole["outputs"]
 
 
-def test_a_model_switched_in_memory_is_announced_in_its_own_precision(text):
-    loaded = tiny_model("llama")
-    request = Request(text=text, tokens=24, prompts=1)
-    whole = estimate_cost(loaded, request)
-    loaded.model.to(torch.bfloat16)
-    assert estimate_cost(loaded, request).parts["graph"] < whole.parts["graph"]
-
-
 class Elsewhere(LoadedModel):
     """A model that says it lies on a GPU."""
 
@@ -164,66 +149,3 @@ def test_weights_larger_than_a_gpu_are_refused_before_they_are_read(monkeypatch,
     Placement(torch.bfloat16, GPU).need_memory(Files(folder, "tiny"), torch.float32)
     with pytest.raises(InvalidValueError, match=r"^model: .* cuda:0"):
         Placement(torch.float32, GPU).need_memory(Files(folder, "tiny"), torch.float32)
-
-
-LOAD = """
-import sys, threading, time
-from pathlib import Path
-from posbias.measurement import load_model
-import transformers.models.llama.modeling_llama
-
-def taken():
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
-
-def watch():
-    while not done:
-        sizes.append(taken())
-        time.sleep(1e-3)
-
-for dtype in sys.argv[2:]:
-    sizes, done = [taken()], []
-    thread = threading.Thread(target=watch)
-    thread.start()
-    model = load_model(Path(sys.argv[1]), dtype=dtype).model
-    done.append(True)
-    thread.join()
-    print(max(sizes) - sizes[0], sum(weight.nbytes for weight in model.parameters()))
-"""
-"""What loading takes beside the files themselves, which are mapped and may be let go at any time; the weights."""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux says what a process takes")
-def test_shards_are_loaded_without_a_second_copy(tmp_path):
-    model = llama(hidden_size=256, intermediate_size=1024, num_hidden_layers=8, vocab_size=30_000)
-    model.save_pretrained(tmp_path, max_shard_size="10MB")
-    word_tokenizer().save_pretrained(tmp_path)
-    assert len(list(tmp_path.glob("*.safetensors"))) >= 5
-    command = [sys.executable, "-c", LOAD, str(tmp_path), "float32", "bfloat16"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    for line, share in zip(done.stdout.splitlines(), (1, 2), strict=True):
-        most, weights = map(int, line.split())
-        assert weights == sum(weight.nbytes for weight in model.parameters()) // share
-        # in bfloat16 a float32 copy of all would be twice the weights on top
-        assert most < 1.5 * weights
-
-
-def test_a_device_given_gets_the_weights_straight_from_the_files(folder, monkeypatch):
-    """What a GPU gets: each tensor goes to the device as it is read, none to this machine's memory first."""
-    given = {}
-    load = transformers.AutoModelForCausalLM.from_pretrained.__func__
-
-    def listening(kind, *args, **named):
-        given.update(named)
-        # the same way to the only device that every machine has
-        return load(kind, *args, **named | {"device_map": {"": torch.device("cpu")}})
-
-    plain, _ = load_files(Files(folder, "tiny"), Placement(torch.bfloat16))
-    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", classmethod(listening))
-    monkeypatch.setattr(formats, "require_on", lambda *asked: None)
-    monkeypatch.setattr(torch.nn.Module, "to", lambda module, *places: module)
-    again, _ = load_files(Files(folder, "tiny"), Placement(torch.bfloat16, GPU))
-    assert given["device_map"] == {"": GPU}
-    for one, other in zip(plain.parameters(), again.parameters(), strict=True):
-        assert torch.equal(one, other)

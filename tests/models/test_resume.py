@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 import pytest
-from logged import logged
 from project import ROOT
 
 from posbias.core.errors import InputFileError, OutputFileError
@@ -98,28 +97,6 @@ def test_another_jobs_checkpoint_is_refused(tiny, job, tmp_path):
     with pytest.raises(InputFileError, match=r"checkpoint: .*job\.safetensors belongs to another job"):
         measure(tiny, **{**job, "seed": 1}, checkpoint=checkpoint)
     assert checkpoint.read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    "damage",
-    ["cut", "flipped", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("garbage", "empty"))],
-)
-def test_a_damaged_checkpoint_is_said_and_started_over(tiny, job, tmp_path, damage):
-    checkpoint = tmp_path / "job.safetensors"
-    whole = measure(tiny, **job, checkpoint=checkpoint)
-    content = bytearray(checkpoint.read_bytes())
-    if damage == "flipped":
-        middle = len(content) // 2
-        for place in range(middle, middle + 200):  # more than the space between two arrays
-            content[place] ^= 0xFF
-    checkpoint.write_bytes(
-        {"cut": content[:-100], "garbage": b"not a checkpoint", "empty": b""}.get(damage, content)
-    )
-    heard, on_event = reported()
-    with logged() as said:
-        assert measure(tiny, **job, checkpoint=checkpoint, on_event=on_event).equals(whole)
-    assert heard[0] == 0
-    assert any("damaged: starting over" in line for line in said)
 
 
 def test_a_checkpoint_that_cannot_be_written_is_an_error(tiny, job, tmp_path):

@@ -15,7 +15,6 @@ from logged import logged
 from posbias.core.errors import InvalidValueError, ModelError, NonFiniteError
 from posbias.measurement import for_length, load_model, measure, prompt_meter
 from posbias.measurement.quantities.influence import economy
-from posbias.measurement.streaming import Group, launched
 from posbias.profiles.measurements import load_measurement, save_measurement
 
 TOKENS, PROMPTS = 10, 20
@@ -115,11 +114,6 @@ def test_checkpoints_of_more_processes_count_for_fewer(tiny, text, tmp_path):
     again = measure(tiny, **job, checkpoint=left)
     assert (tmp_path / "job.3.safetensors").exists()
     close(again, whole)
-
-
-def test_alone_there_is_nobody_to_talk_to():
-    assert not launched()
-    assert Group().exchange("mine") == ["mine"]
 
 
 def test_a_prompt_that_is_not_finite_is_skipped_and_counted(tiny, text, monkeypatch):

@@ -1,9 +1,5 @@
 """The pretrained model that the wheel ships: capture, cost and memory as promised, and known facts about it."""
 
-import json
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -61,27 +57,6 @@ def test_the_first_token_is_a_sink_and_huge(measured):
     norm = measured.residual_norm.values
     assert (norm[12:, 0] > 10 * norm[12:, 1:].mean(axis=1)).all()
     assert measured.sink_share.mean().item() > 0.25
-
-
-def test_rows_and_attributes(measured):
-    np.testing.assert_allclose(measured.kernel.values.sum(-1), 1, atol=1e-5)
-    assert np.isfinite(measured.influence.values).all()
-    assert json.loads(measured.attrs["selfcheck"])["outputs_identical"] is True
-    assert (measured.attrs["depth"], measured.attrs["heads"], measured.attrs["hidden_size"]) == (30, 9, 576)
-
-
-def test_same_seed_same_bits(smollm, measured):
-    assert measure(smollm, tokens=64, prompts=2).equals(measured)
-
-
-def test_peak_memory_at_256_tokens_is_under_3_gigabytes():
-    script = (
-        "from posbias.measurement import measure\n"
-        "measure(tokens=256, prompts=2)\n"
-        "print(*(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert int(done.stdout) * 1024 < 3e9
 
 
 def test_rounding_is_no_reason_to_hold_all_outputs(smollm):

@@ -2,7 +2,6 @@
 
 import json
 import math
-import tarfile
 
 import numpy as np
 import pytest
@@ -15,8 +14,8 @@ from posbias.core.plugins import bundled
 from posbias.measurement.models.tiny import ENCODINGS, TinyConfig, TinyForCausalLM, alibi_slopes, register
 from posbias.measurement.texts.corpora import read_text
 from tiny_models import corpus as texts
-from tiny_models.recipe import Training, batches, fresh_model, held_out_loss, loss_of, sink_shares
-from tiny_models.train import Run, main
+from tiny_models.recipe import Training, held_out_loss, loss_of
+from tiny_models.train import Run
 
 register()
 SHIPPED = sorted(bundled().values())
@@ -206,25 +205,6 @@ def material(words):
     return corpus, texts.train_tokenizer(corpus, QUICK["vocabulary"], QUICK["context"])
 
 
-def test_shared_weights_and_windows_are_the_same_for_every_encoding():
-    first = dict(fresh_model(Training("alibi", **QUICK)).named_parameters())
-    spread = first["model.layers.0.mlp.down_proj.weight"]
-    assert abs(spread.std().item() - (24 * 4) ** -0.5) < 0.01
-    stream = np.arange(900)
-    windows = list(batches(stream, Training("alibi", steps=40, **QUICK), 0))
-    for encoding in ENCODINGS:
-        other = dict(fresh_model(Training(encoding, window=4, **QUICK)).named_parameters())
-        extra = {"model.embed_positions.weight"} if encoding == "learned" else set()
-        assert other.keys() - first.keys() == extra
-        assert all(torch.equal(first[name], other[name]) for name in first)
-        again = batches(stream, Training(encoding, steps=40, **QUICK), 7)
-        assert all(torch.equal(a, b) for a, b in zip(windows[7:], again, strict=True))
-    # within an epoch no token is a target twice, and the text is nearly used up
-    epoch = torch.cat(windows[:26])[:, 1:].flatten()
-    assert epoch.unique().numel() == epoch.numel() == 26 * 2 * 16
-    assert (windows[0][:, 1:] - windows[0][:, :-1] == 1).all()
-
-
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_training_learns(encoding, material, tmp_path):
     corpus, tokenizer = material
@@ -252,68 +232,6 @@ def test_a_training_that_was_stopped_ends_with_the_same_bits(material, tmp_path)
     other = Run(Training("learned", steps=10, **QUICK), corpus, tokenizer, tmp_path / "cut.safetensors")
     with pytest.raises(InputFileError, match="another training"):
         other.go(lambda line: None)
-
-
-@torch.no_grad()
-def test_the_share_of_the_first_token_is_the_mean_over_later_queries(material):
-    corpus, tokenizer = material
-    model = fresh_model(Training("rope", **QUICK)).eval()
-    stream = texts.tokens_of(tokenizer, corpus.held_out)
-    rows = []
-    for start in (0, 16, 32):
-        seen = model(torch.from_numpy(stream[start : start + 16])[None], output_attentions=True).attentions
-        rows.append([[[head[i, 0].item() for i in range(1, 16)] for head in layer[0]] for layer in seen])
-    np.testing.assert_allclose(sink_shares(model, stream, 3), np.mean(rows, axis=(0, 3)), atol=1e-6)
-
-
-@torch.no_grad()
-def test_the_losses_are_cross_entropies(material):
-    corpus, tokenizer = material
-    model = fresh_model(Training("rope", **QUICK)).eval()
-    stream = texts.tokens_of(tokenizer, corpus.held_out)
-    window = torch.from_numpy(stream[:17])[None]
-    chances = torch.log_softmax(model(window[:, :-1]).logits[0].double(), dim=-1)
-    expected = -np.mean([chances[place, window[0, place + 1]].item() for place in range(16)])
-    assert abs(float(loss_of(model, window)) - expected) < 1e-6
-    assert abs(held_out_loss(model, stream, 1) - expected) < 1e-6
-    assert abs(float(model(window, labels=window).loss) - float(loss_of(model, window))) < 1e-6
-
-
-def test_the_command_writes_a_model_that_loads(words, tmp_path, capsys):
-    arguments = ["--encoding", "window", "--out", str(tmp_path / "models"), "--work", str(tmp_path / "work")]
-    arguments += ["--text", *map(str, words), "--steps", "4", "--batch", "2", "--context", "256"]
-    arguments += ["--vocabulary", "260", "--hidden", "16", "--perceptron", "16", "--heads", "2"]
-    arguments += ["--layers", "1", "--warmup", "1", "--log-every", "2"]
-    assert main(arguments) == 0
-    last = json.loads(capsys.readouterr().out)
-    folder = tmp_path / "models" / "tiny-window"
-    log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-    assert log[-1] == last
-    assert [line["step"] for line in log[:-1]] == [2, 4]
-    settings = json.loads((folder / "training.json").read_text())
-    assert settings["training"]["encoding"] == "window"
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    assert (model.config.sliding_window, model.config.hidden_size) == (64, 16)
-    assert model.lm_head.weight is model.model.embed_tokens.weight
-    loss = held_out_loss(model.eval(), texts.tokens_of(tokenizer, read_text(None).content), 40)
-    assert abs(loss - last["held_out_loss"]) < 0.2
-    assert main([*arguments[:-1], "3"]) == 2
-    assert "another training" in capsys.readouterr().err
-
-
-def test_what_is_bundled_is_left_out_of_the_training_text(tmp_path):
-    bundled = read_text(None).content.split("\n\n")
-    named = {"1": "Other  words   here.", "2": bundled[3].replace(" ", "  ", 3), "3": bundled[-1] + "\n"}
-    corpus = texts.without_bundled(named)
-    assert (corpus.documents, corpus.left_out) == (("Other words here.",), ("2", "3"))
-    with pytest.raises(InputFileError, match="nothing is left of 1 documents"):
-        texts.without_bundled({"2": bundled[3]})
-    wrong = tmp_path / "wrong.tgz"
-    with tarfile.open(wrong, "w:gz") as packed:
-        packed.add(__file__, "package/data/1.txt")
-    with pytest.raises(InputFileError, match=texts.ARCHIVE_SHA256):
-        texts.from_archive(wrong)
 
 
 # as shipped -------------------------------------------------------------------------------------------------

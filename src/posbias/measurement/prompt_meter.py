@@ -7,7 +7,6 @@ for (`Request.dense_logits`). What cannot be told of a layer is NaN.
 
 import logging
 import re
-from contextlib import nullcontext
 
 import numpy as np
 import torch
@@ -16,12 +15,13 @@ from torch import Tensor
 
 from posbias.core.errors import InvalidValueError, ModelError, NonFiniteError
 from posbias.measurement.capture.forward import Capture, SeenLayer
+from posbias.measurement.capture.rerun import Call, recording
 from posbias.measurement.job import Request
 from posbias.measurement.models.families import adds_to_stream, decoder_layers
 from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.quantities.attention import KERNEL_TOKENS, layer_means
 from posbias.measurement.quantities.influence import Economy, economy, gradients, predict
-from posbias.measurement.quantities.jacobian import HeadGains, gains_of, stretch
+from posbias.measurement.quantities.jacobian import HeadGains, gains_of, stretch_of
 from posbias.measurement.quantities.mixing import feed_forward_share, mixings
 from posbias.measurement.quantities.rollouts import Rollouts
 from posbias.measurement.result import Arrays
@@ -91,9 +91,8 @@ class PromptMeter:
     def _measured(self, ids: Int[np.ndarray, "position"], prompt: str) -> Arrays:
         model, family, request = self._loaded.model, self._loaded.family, self._request
         found: Arrays = {}
-        rollouts = (
-            Rollouts(request.tokens, request.rollouts, self.gains, self._layers) if request.rollouts else None
-        )
+        calls: list[Call] = []
+        rollouts = Rollouts(request.tokens, request.rollouts, self.gains, calls) if request.rollouts else None
         additive = adds_to_stream(family, model.config)
         written: dict[int, tuple[Tensor, Tensor]] = {}
 
@@ -112,12 +111,16 @@ class PromptMeter:
         given = torch.from_numpy(ids)
         # with "outputs" each output is differentiated
         saving = Economy() if "outputs" in request.influences else self._economy
-        with rollouts or nullcontext(), Capture(model, family, see, left if additive else None):
+        with (
+            recording(self._layers if rollouts else (), calls),
+            Capture(model, family, see, left if additive else None),
+        ):
             prediction = predict(model, given, saving)
         found |= rollouts.rows() if rollouts is not None else {}
         found |= gradients(prediction, given, ("probability", *request.influences), request.target)
         if self._loaded.encoder:  # no output says what comes next, and a query sees more than earlier keys
-            found = {name: values for name, values in found.items() if name not in ("loss", *OF_EARLIER_KEYS)}
+            for name in ("loss", *OF_EARLIER_KEYS):
+                found.pop(name, None)
         for name, values in found.items():
             if name.startswith(("influence", "rollout", "loss")) and not np.isfinite(values).all():
                 raise NonFiniteError(f"model: the {name} is not finite in {prompt}")
@@ -125,9 +128,7 @@ class PromptMeter:
 
     def _of_layer(self, seen: SeenLayer) -> Arrays:
         """What is kept of one layer: λ and norms, and the means over blocks of queries."""
-        scale = energy = factor = None
-        if seen.mixed is not None and seen.output_weight is not None:
-            scale = stretch(seen.update, seen.mixed, seen.output_weight)
+        scale, energy, factor = stretch_of(seen), None, None
         if self.gains is not None and self._request.tokens <= KERNEL_TOKENS:
             energy = self.gains.weights(seen.layer, seen.stream)
             factor = scale if self.gains.stretched[seen.layer] else None

@@ -13,6 +13,7 @@ import datetime
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -159,7 +160,7 @@ class State:
         for name in self.quantities:
             sums = {half: self.sums.pop(name + half) for half in counts if name + half in self.sums}
             if sums:
-                found[name] = sum(sums.values()) / counts[""]
+                found[name] = reduce(np.add, sums.values()) / counts[""]
             if len(sums) > 1:
                 found |= {name + half: values / counts[half] for half, values in sums.items()}
         return found
@@ -231,7 +232,8 @@ def dataset(
     values = {name: state.column(name) for name in next(iter(state.rows.values()))} | state.means()
     if "kernel" in values and not told.get("encoder"):
         share = sum(index % 2 == 0 for index in state.rows) / len(state.rows)
-        values |= _monotonicity(*(values.get(f"kernel{half}") for half in ("", *HALVES)), share)
+        even, odd = (values.get(f"kernel{half}") for half in HALVES)
+        values |= _monotonicity(values["kernel"], even, odd, share)
         coordinates["tolerance"] = np.array(TOLERANCES)
     if gains is not None:
         values["head_gain"] = gains

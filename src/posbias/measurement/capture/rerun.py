@@ -64,16 +64,16 @@ class Call:
 
 
 @contextmanager
-def recording(layers: Sequence[Any]) -> Iterator[list[Call]]:
-    """Keep the arguments of every call of `layers` inside the block, in the order of the calls."""
-    calls: list[Call] = []
+def recording(layers: Sequence[Any], calls: list[Call] | None = None) -> Iterator[list[Call]]:
+    """Keep the arguments of every call of `layers` inside the block, in the order of the calls, in `calls`."""
+    kept: list[Call] = [] if calls is None else calls
 
     def keep(module, positional, named):
-        calls.append(Call(module, tree_map(_detached, positional), tree_map(_detached, named)))
+        kept.append(Call(module, tree_map(_detached, positional), tree_map(_detached, named)))
 
     hooks = [layer.register_forward_pre_hook(keep, with_kwargs=True) for layer in layers]
     try:
-        yield calls
+        yield kept
     finally:
         for hook in hooks:
             hook.remove()

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from posbias.core.errors import ModelError
 from posbias.core.seeds import stream as random_stream
+from posbias.measurement.capture.forward import SeenLayer
 from posbias.measurement.capture.rerun import recording
 from posbias.measurement.models.families import Family, decoder_layers, part
 
@@ -79,6 +80,13 @@ def stretch(
         return torch.ones(added.shape[0], dtype=added.dtype, device=added.device)
     smallest = torch.finfo(plain.dtype).tiny
     return torch.linalg.norm(added, dim=1) / torch.linalg.norm(plain, dim=1).clamp(min=smallest)
+
+
+def stretch_of(seen: SeenLayer) -> Float[Tensor, "position"] | None:
+    """Return `stretch` of a layer; None where its output projection could not be told."""
+    if seen.mixed is None or seen.output_weight is None:
+        return None
+    return stretch(seen.update, seen.mixed, seen.output_weight)
 
 
 def gains_of(

@@ -10,9 +10,7 @@ I + Σ_h g_h A²_h,ij / r_j², squared Jacobian norms, which add in quadrature a
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,9 +20,9 @@ from torch import Tensor
 from posbias.core.arguments import one_of
 from posbias.core.errors import InvalidValueError, ModelError
 from posbias.measurement.capture.forward import SeenLayer
-from posbias.measurement.capture.rerun import Call, recording
+from posbias.measurement.capture.rerun import Call
 from posbias.measurement.capture.scores import Factored, Scores
-from posbias.measurement.quantities.jacobian import HeadGains, stretch
+from posbias.measurement.quantities.jacobian import HeadGains, stretch_of
 from posbias.measurement.quantities.mixing import mixing, token_norms
 
 KINDS = {"kernel": "rollout_kernel", "value": "rollout_value", "energy": "rollout_energy"}
@@ -47,8 +45,8 @@ class _Kept:
 class Rollouts:
     """Collects the layers of one forward pass (`see`), then gives the last token's rows (`rows`).
 
-    `kinds` as in `KINDS`; "energy" needs `gains`. With the decoder `layers`, used as a context manager around
-    the forward pass, layers whose attention the model makes itself are run again for it, one at a time;
+    `kinds` as in `KINDS`; "energy" needs `gains`. With the `calls` of the decoder layers (`rerun.recording` around
+    the forward pass), layers whose attention the model makes itself are run again for it, one at a time;
     without, that attention is kept: layers × heads × tokens² numbers. Use a new one for each prompt. Raises
     `InvalidValueError` for an unknown kind or missing gains. Sources: kernel, Herasimchyk et al. 2026, Eqs. 2
     to 4, with this prompt's λ (Eq. 1) and attention (after Abnar and Zuidema 2020); value, weights of
@@ -60,7 +58,7 @@ class Rollouts:
         tokens: int,
         kinds: Sequence[str] = tuple(KINDS),
         gains: HeadGains | None = None,
-        layers: Sequence[Any] = (),
+        calls: Sequence[Call] = (),
     ):
         for kind in kinds:
             one_of("kinds", kind, KINDS)
@@ -69,17 +67,8 @@ class Rollouts:
         self._tokens = tokens
         self._kinds = tuple(kinds)
         self._gains = gains
-        self._modules = layers
+        self._calls = calls
         self._layers: list[_Kept] = []
-        self._calls: list[Call] | None = None
-        self._stack = ExitStack()
-
-    def __enter__(self):
-        self._calls = self._stack.enter_context(recording(self._modules))
-        return self
-
-    def __exit__(self, kind, error, trace):
-        self._stack.close()
 
     def see(self, seen: SeenLayer) -> None:
         """Keep what is needed of the next layer (bottom first).
@@ -101,12 +90,8 @@ class Rollouts:
             weights["value"] = value_norms(seen.values, seen.output_weight)
         if self._gains is not None and "energy" in self._kinds:
             weights["energy"] = self._gains.weights(seen.layer, seen.stream)
-            if (
-                self._gains.stretched[seen.layer]
-                and seen.mixed is not None
-                and seen.output_weight is not None
-            ):
-                factor = stretch(seen.update, seen.mixed, seen.output_weight).square().cpu()
+            scale = stretch_of(seen) if self._gains.stretched[seen.layer] else None
+            factor = None if scale is None else scale.square().cpu()
         share = mixing(token_norms(seen.stream), token_norms(seen.update))
         self._layers.append(_Kept(self._again(seen), share, weights, factor))
 
@@ -164,26 +149,18 @@ def _through(layer: _Kept, rows: dict[str, Tensor]) -> dict[str, Tensor]:
             here = here.to(attention.device)
             weights = layer.weights.get(kind)
             weights = weights if weights is None else weights[:, keys].to(attention.device)
-            passed[kind][keys] += _PUSH[kind](here, attention, weights).cpu()
+            passed[kind][keys] += _pushed(kind, here, attention, weights).cpu()
     for kind in {"kernel", "value"} & rows.keys():
         passed[kind] *= layer.mixing
     return {kind: stays[kind] * row + passed[kind] for kind, row in rows.items()}
 
 
-def _push_kernel(row: Tensor, attention: Tensor, weights: Tensor | None) -> Tensor:
-    return (row @ attention).mean(dim=0)
-
-
-def _push_value(row: Tensor, attention: Tensor, weights: Tensor | None) -> Tensor:
-    """Rows Σ_h A_h,ij w_hj divided by their sums; what a query holds is lost where nothing is passed to it."""
-    assert weights is not None
+def _pushed(kind: str, row: Tensor, attention: Tensor, weights: Tensor | None) -> Tensor:
+    """What the queries of a block pass on to each key: Σ_i row_i times the kind's weight of i on j."""
+    if weights is None:
+        return (row @ attention).mean(dim=0)
+    if kind == "energy":
+        return (row @ attention.square() * weights).sum(dim=0)
+    # rows Σ_h A_h,ij w_hj divided by their sums; what a query holds is lost where nothing is passed to it
     total = (attention @ weights[:, :, None]).sum(dim=0)[:, 0]
     return ((row / total.clamp(min=torch.finfo(total.dtype).tiny)) @ attention * weights).sum(dim=0)
-
-
-def _push_energy(row: Tensor, attention: Tensor, weights: Tensor | None) -> Tensor:
-    assert weights is not None
-    return (row @ attention.square() * weights).sum(dim=0)
-
-
-_PUSH = {"kernel": _push_kernel, "value": _push_value, "energy": _push_energy}

@@ -159,6 +159,7 @@ def _read_dataset(source: str) -> Text:
         )
     need("datasets", work=f"a text that begins with {DATASETS!r}")
     import datasets
+    from datasets import config as settings
 
     folder = Path(form["id"]).expanduser()
     # an absolute path is the business of one machine
@@ -178,7 +179,7 @@ def _read_dataset(source: str) -> Text:
         raise
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        offline = datasets.config.HF_HUB_OFFLINE and not folder.is_dir()
+        offline = settings.HF_HUB_OFFLINE and not folder.is_dir()
         hint = "; HF_HUB_OFFLINE is set, only what is cached can be read" if offline else ""
         raise InputFileError(f"text: {source} could not be loaded: {reason}{hint}") from error
     finally:
@@ -190,9 +191,10 @@ def _read_dataset(source: str) -> Text:
 def _rows(which: str, configuration: str | None, split: str) -> Iterator[Any]:
     """The rows of a split in order, streamed when it is a slice with a plain end."""
     import datasets
+    from datasets import config as settings
 
     part = _SLICE.fullmatch(split)
-    if part is None or datasets.config.HF_HUB_OFFLINE:
+    if part is None or settings.HF_HUB_OFFLINE:
         return iter(datasets.load_dataset(which, configuration, split=split))
     streamed = datasets.load_dataset(which, configuration, split=part["split"], streaming=True)
     return islice(streamed, int(part["start"] or 0), int(part["stop"]))
