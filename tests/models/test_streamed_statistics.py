@@ -24,7 +24,8 @@ from posbias.measurement.quantities.mixing import head_norms
 from posbias.measurement.result import EVEN, State, dataset
 from posbias.profiles import sinks
 
-EVERYTHING = Request(tokens=512, dense_logits=True, head_kernels=True)
+ALL = {"dense_logits": True, "head_kernels": True}
+EVERYTHING = Request(tokens=512, **ALL)
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
 
 
@@ -111,7 +112,7 @@ def r_squared(matrix, pairs):
 def test_blocks_of_queries_give_what_whole_matrices_give(heads, tokens, window, sinks, block, seed):
     seen = layer(heads, tokens, seed, window, sinks)
     weights = torch.rand(heads, tokens, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-    found = layer_means(seen, EVERYTHING, weights, block=block)
+    found = layer_means(seen, weights, block=block, **ALL)
     expected = naive(seen, weights.numpy())
     assert found.keys() == expected.keys()
     for name, values in expected.items():
@@ -185,7 +186,7 @@ def test_variances_do_not_cancel():
 
 def sample(seed, heads=2, tokens=6):
     """One prompt's sample as a measurement makes it, of one layer."""
-    found = layer_means(layer(heads, tokens, seed), EVERYTHING)
+    found = layer_means(layer(heads, tokens, seed), **ALL)
     return {name: values[None] for name, values in found.items()}
 
 

@@ -1,11 +1,11 @@
 from .job import Request as Request
 from .memory import estimate_cost as estimate_cost
+from .models.fetching import fetch as fetch
 from .models.loading import LoadedModel as LoadedModel
 from .models.loading import load_model as load_model
 from .models.sources import ModelRecord as ModelRecord
 from .models.sources import available_models as available_models
 from .models.sources import cache_folder as cache_folder
-from .models.sources import fetch as fetch
 from .result import Quantity as Quantity
 from .run import for_length as for_length
 from .run import job_fingerprint as job_fingerprint

@@ -132,7 +132,8 @@ class PromptMeter:
         if self.gains is not None and self._request.tokens <= KERNEL_TOKENS:
             energy = self.gains.weights(seen.layer, seen.stream)
             factor = scale if self.gains.stretched[seen.layer] else None
-        return mixings(seen, scale) | layer_means(seen, self._request, energy, factor)
+        wide = {name: getattr(self._request, name) for name in ("dense_logits", "head_kernels")}
+        return mixings(seen, scale) | layer_means(seen, energy, factor, **wide)
 
     def _keep(self, layer: int, found: Arrays, values: Arrays) -> None:
         """Put one layer's values in their place; layers for which there are none stay NaN, tokens −1."""

