@@ -6,7 +6,6 @@ from cyclopts import App
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with
-from posbias.core.errors import InvalidValueError
 from posbias.core.text_tables import table
 
 models = App(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from posbias.core.answers import Answer
-    from posbias.measurement.sharing import Group
+    from posbias.measurement.streaming import Group
     from posbias.profiles.profile import Profile
 
 log = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from posbias.core.errors import ModelError, nearest
 from posbias.core.plugins import bundled
 
 log = logging.getLogger(__name__)
-GGUFREADERS = ("torch", "transformers", "gguf", "accelerate")
+GGUF_READERS = ("torch", "transformers", "gguf", "accelerate")
 """Packages that reading a GGUF file takes."""
 READ = (".json", ".safetensors", ".model", ".tiktoken", ".txt", ".jinja")
 """Endings of the files that loading reads."""
