@@ -21,7 +21,7 @@ from posbias_papers.herasimchyk2026.printed import CORPORA, TABLE1, TABLE4
 from posbias_papers.records import Records
 from posbias_papers.registry import STUDIES
 from posbias_papers.statements import STATEMENTS
-from posbias_papers.statements.run import cell_of
+from posbias_papers.statements.run import StatementCell
 from posbias_papers.theorems import tried_already, try_statements
 from posbias_papers.wu2025 import recorded
 
@@ -124,7 +124,7 @@ def test_a_statement_tried_in_a_worker_is_the_same(folder):
     afar = try_statements(folder, ["kim2026"], instances=2, engine=Processes(1))
     assert len(afar) == KIM
     for key, finding in afar.items():
-        cell = cell_of(key, 0, 2)
+        cell = StatementCell(next(one for one in STATEMENTS if one.key == key), 0, 2)
         assert cell.to_content(cell.compute(print)) == cell.to_content(finding)
 
 

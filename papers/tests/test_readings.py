@@ -20,13 +20,13 @@ from posbias.training.task import make_world, novel_sequences
 from posbias_papers.errata import ERRATA
 from posbias_papers.readings import (
     READINGS,
-    Comparison,
     Material,
     UnavailableError,
     compare_readings,
     find_readings,
 )
 from posbias_papers.readings import wu2025 as wu_experiments
+from posbias_papers.readings.reading import Comparison
 
 RESULTS = ROOT / "results"
 FROM_FILES = {f"herasimchyk2026/{name}" for name in ("content-scale", "signs", "printed-fit")}

@@ -62,7 +62,7 @@ class Statements(Study):
             return State()
         amount = min(stored.header.amount or 0 for stored in tried)
         newest = max((stored.path for stored in tried), key=lambda path: path.stat().st_mtime)
-        return State.of(f"{amount:,} {self.unit}", newest, [row["verdict"] for row in _rows(tried)])
+        return State.of(f"{amount:,} {self.unit}", newest, [stored.result.verdict for stored in tried])
 
 
 def _stated(paper: str, title: str, count: int, quick: float, full: float) -> Statements:
@@ -128,18 +128,6 @@ def tried_already(folder: Path, paper: str, instances: int | None = None) -> lis
     return [one for one in stored if one] if stored and all(stored) else None
 
 
-def _rows(tried: Sequence[Stored]) -> Iterator[dict[str, Any]]:
-    """A row of plain values for each statement tried."""
-    for stored in tried:
-        finding: Finding = stored.result
-        row = {"key": finding.statement.key, "paper": finding.statement.source, "asked": stored.header.amount}
-        row |= {"verdict": finding.verdict}
-        for name, trial in (("published", finding.as_printed), ("amended", finding.corrected)):
-            for quantity in ("instances", "slack", "survived"):
-                row[f"{name}.{quantity}"] = None if trial is None else getattr(trial, quantity)
-        yield row
-
-
 def judge_statements(papers: Sequence[str], tried: "Mapping[str, Finding]") -> Iterator[Judged]:
     """The statements of some papers judged; one that was not tried is undecided.
 
@@ -149,31 +137,30 @@ def judge_statements(papers: Sequence[str], tried: "Mapping[str, Finding]") -> I
     for statement in statements_of(papers):
         study, finding = f"{statement.source}/{STATEMENTS}", tried.get(statement.key)
         for claim in claims_of_statement(statement):
-            more: dict[str, Any] = {"statement": statement.key}
             if finding is None:
                 why = f"could not be tried; `posbias verify {statement.key}` says why"
-                yield undecided(claim, why, study, more)
-                continue
-            exists = bool(statement.asserts) and claim.strength == "theorem"
-            standing = finding.corrected if exists and finding.corrected else finding.as_printed
-            verdict = judged(
-                claim, [Evidence("least margin", Estimate(max(standing.slack, -sys.float_info.max)))]
-            )
-            more |= {"instances": standing.instances, "effort": _effort(standing)}
-            if not exists and not standing.survived:
-                amended = statement.corrected if finding.corrected_verdict == "holds" else None
-                more["stands"] = amended.claim if amended else ""
-            why = _why(finding)
-            if exists:
-                why = f"it stands: {_survived(standing)} ({_constants(statement)})"
-                if not standing.survived:
-                    why = (
-                        f"the constants tried do not bear it out ({margin_text(standing.slack)}); others may"
-                    )
-                    verdict = replace(verdict, verdict="undecided", seen=None)
-            # exact for the instances drawn; what no instance came near has an error that nobody knows
-            estimate = Estimate(standing.slack, math.nan)
-            yield replace(verdict, evidence=(), estimate=estimate, why=why, study=study, more=more)
+                yield undecided(claim, why, study, {"statement": statement.key})
+            else:
+                yield replace(_judge(claim, finding), study=study)
+
+
+def _judge(claim: Claim, finding: "Finding") -> Judged:
+    statement, exists = finding.statement, bool(finding.asserted) and claim.strength == "theorem"
+    standing = finding.corrected if exists and finding.corrected else finding.as_printed
+    effort = f"{standing.instances:,} instances" if standing.survived else "a counterexample"
+    more = {"statement": statement.key, "instances": standing.instances, "effort": effort}
+    verdict = judged(claim, [Evidence("least margin", Estimate(max(standing.slack, -sys.float_info.max)))])
+    why = _why(finding)
+    if exists and standing.survived:
+        why = f"it stands: {_survived(standing)} ({(statement.corrected or statement.as_printed).claim})"
+    elif exists:
+        why = f"the constants tried do not bear it out ({margin_text(standing.slack)}); others may"
+        verdict = replace(verdict, verdict="undecided", seen=None)
+    elif not standing.survived:
+        amended = statement.corrected if finding.corrected_verdict == "holds" else None
+        more["stands"] = amended.claim if amended else ""
+    # exact for the instances drawn; what no instance came near has an error that nobody knows
+    return replace(verdict, evidence=(), estimate=Estimate(standing.slack, math.nan), why=why, more=more)
 
 
 def claims_of_statement(statement: "Statement") -> Iterator[Claim]:
@@ -216,14 +203,6 @@ def _why(finding: "Finding") -> str:
     if statement.corrected is not None and corrected is not None and corrected.survived:
         why += f" What stands: {statement.corrected.claim} ({_survived(corrected)})."
     return why
-
-
-def _effort(trial: "Trial") -> str:
-    return f"{trial.instances:,} instances" if trial.survived else "a counterexample"
-
-
-def _constants(statement: "Statement") -> str:
-    return (statement.corrected or statement.as_printed).claim
 
 
 def _survived(trial: "Trial") -> str:

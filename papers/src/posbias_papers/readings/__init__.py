@@ -15,6 +15,7 @@ import logging
 import os
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from posbias.core.arguments import shortened
@@ -24,28 +25,15 @@ from posbias_papers.errata import ERRATA, find_erratum
 from posbias_papers.herasimchyk2026.configs import config_curves
 from posbias_papers.readings import herasimchyk2026, kim2026, measured, models, wu2025
 from posbias_papers.readings.reading import (
-    Answer,
     Comparison,
     Material,
     Reading,
     UnavailableError,
     of_witness,
-    told,
 )
 from posbias_papers.statements import STATEMENTS
 
-__all__ = [
-    "ERRATA",
-    "READINGS",
-    "Answer",
-    "Comparison",
-    "Material",
-    "Reading",
-    "UnavailableError",
-    "compare_readings",
-    "find_readings",
-    "told",
-]
+__all__ = ["ERRATA", "READINGS", "Material", "UnavailableError", "compare_readings", "find_readings"]
 
 log = logging.getLogger("posbias.papers")
 _ORDER = [one.key for one in ERRATA]
@@ -124,18 +112,8 @@ def compare_readings(
 
 def _compare(one: Reading, material: Material) -> Comparison:
     found = one.compute(material)
-    others = "; ".join(f"{name} {told(number)}" for name, number in found.others.items())
+    others = "; ".join(f"{name} {number}" for name, number in found.others.items()).replace("-", "−")
     note = " ".join(filter(None, (found.note, others and f"Also: {others}.")))
     where = re.sub(r"[`*\\]", "", find_erratum(one.about).where)
-    return Comparison(
-        found.published,
-        found.corrected,
-        found.difference,
-        note,
-        found.others,
-        one.key,
-        one.paper,
-        where,
-        one.quantity,
-        one.about,
-    )
+    about = {"key": one.key, "paper": one.paper, "where": where, "quantity": one.quantity}
+    return replace(found, note=note, erratum=one.about, **about)

@@ -10,7 +10,7 @@ import numpy as np
 
 from posbias.theory.mixing import PowerDecay
 from posbias_papers.closed_forms import residual_bounds
-from posbias_papers.readings.reading import Answer, Material, answer, reading
+from posbias_papers.readings.reading import Comparison, Material, answer, reading
 from posbias_papers.statements.herasimchyk2026_depth import deep_rollouts, window
 from posbias_papers.statements.record import fields
 
@@ -24,7 +24,7 @@ def _two_tokens(initial: float, exponent: float) -> Any:
     "herasimchyk2026/theorem-5.4-i",
     "what the first token draws from itself, λ_t = ½/(t + 1)², ε = ½: printed at most, true",
 )
-def _first_token(material: Material) -> Answer:
+def _first_token(material: Material) -> Comparison:
     rollouts, _, floor = _two_tokens(0.5, 2.0)
     return answer(
         residual_bounds.dichotomy(PowerDecay(0.5, 2.0), floor).first_token, float(rollouts[-1, 0, 0])
@@ -35,7 +35,7 @@ def _first_token(material: Material) -> Answer:
     "herasimchyk2026/theorem-5.4-attention-only",
     "what the second of two tokens keeps after ten layers of even attention, λ = 1: printed bound, Wu et al.'s",
 )
-def _attention_only(material: Material) -> Answer:
+def _attention_only(material: Material) -> Comparison:
     rollouts, mixing, floor = _two_tokens(1.0, 0.0)
     bounds = residual_bounds.exponential_bound, residual_bounds.suffix_bound
     printed, theirs = (float(bound(mixing, floor, 1)[-1]) for bound in bounds)
@@ -46,7 +46,7 @@ def _attention_only(material: Material) -> Answer:
     "herasimchyk2026/theorem-5.4-ii-window",
     "what the last of four tokens keeps after 200 layers, w = 2: printed bound, true",
 )
-def _window(material: Material) -> Answer:
+def _window(material: Material) -> Comparison:
     rollouts, mixing, floor = deep_rollouts(**fields(window.witness or {}))
     printed = residual_bounds.exponential_bound(mixing, floor, rollouts.shape[-1] - 1)[-1]
     return answer(float(printed), float(rollouts[-1, -1, -1]))

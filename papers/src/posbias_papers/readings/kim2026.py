@@ -22,7 +22,7 @@ from posbias_papers.closed_forms.layernorm import (
     scores_without_layernorm,
     second_layer_scores,
 )
-from posbias_papers.readings.reading import BOTH, Answer, Material, answer, reading
+from posbias_papers.readings.reading import BOTH, Comparison, Material, answer, reading
 
 D, ALPHA = 64, 0.5
 """d and α of the examples."""
@@ -38,14 +38,14 @@ def _integrated(material: Material, dimension: int, **model: Any) -> float:
 
 
 @reading("kim2026/cross-terms", "mean of S_21 in layer 2, d = 64, α = 0: Eq. 5, with κ")
-def _cross_terms(material: Material) -> Answer:
+def _cross_terms(material: Material) -> Comparison:
     published, corrected = (float(isotropic_scores(2, D, reading=which)[1, 0]) for which in BOTH)
     truth = float(material.exact(2, D).scores.value[1, 1, 0])
     return answer(published, corrected, integrated=truth, integrated_over_published=truth / published)
 
 
 @reading("kim2026/fluctuation", "rise h(2)/h(1) − 1 of three tokens, d = 256, α = .5: without κ, with it")
-def _fluctuation(material: Material) -> Answer:
+def _fluctuation(material: Material) -> Comparison:
     without, with_it = (closed_form("rise", 3, 256, ALPHA, reading=which) for which in ("means", "corrected"))
     truth, large = _integrated(material, 256), closed_form("rise", 3, 1024, ALPHA, reading="means")
     return answer(
@@ -59,14 +59,14 @@ def _fluctuation(material: Material) -> Answer:
 
 
 @reading("kim2026/eqs-17-19", "mean of S_32 without LayerNorm, d = 64: Eq. 19, over √d")
-def _without_layernorm(material: Material) -> Answer:
+def _without_layernorm(material: Material) -> Comparison:
     published, corrected = (float(scores_without_layernorm(3, D, reading=which)[2, 1]) for which in BOTH)
     truth = float(material.exact(3, D, norm="none").scores.value[1, 2, 1])
     return answer(published, corrected, integrated=truth)
 
 
 @reading("kim2026/residual-coefficient", "coefficient of y_i, d = 64, α = .5: γ, g")
-def _coefficient(material: Material) -> Answer:
+def _coefficient(material: Material) -> Comparison:
     """What the residual connection adds to the weight of y_i."""
     published, corrected = (residual_coefficient(D, ALPHA, residual=True, reading=which) for which in BOTH)
     of_eq_26 = math.sqrt(D / (1 - ALPHA))
@@ -74,7 +74,7 @@ def _coefficient(material: Material) -> Answer:
 
 
 @reading("kim2026/eq-35", "‖x_3‖²/d, d = 64, α = .5: Eq. 35, Eq. 36")
-def _equation_35(material: Material) -> Answer:
+def _equation_35(material: Material) -> Comparison:
     """Without residual, with the factors d that Eq. 35 has beyond Eq. 36, and without them."""
     weight, before = cross_weight(D, ALPHA, reading="published"), 2
 
@@ -88,7 +88,7 @@ def _equation_35(material: Material) -> Answer:
 
 
 @reading("kim2026/eq-41", "S_21 in layer 2, d = 64, α = .5: Eq. 41, with √d and κ")
-def _equation_41(material: Material) -> Answer:
+def _equation_41(material: Material) -> Comparison:
     published, corrected = (float(second_layer_scores(2, D, ALPHA, reading=which)[1, 0]) for which in BOTH)
     truth = float(material.exact(2, D, ALPHA).scores.value[1, 1, 0])
     return answer(published, corrected, on_the_diagonal=math.sqrt(D), integrated=truth)
@@ -98,7 +98,7 @@ def _equation_41(material: Material) -> Answer:
     "kim2026/closed-form",
     "rise h(2)/h(1) − 1 as a share of the integrated one, d = 128, α = .5, residual: printed, corrected",
 )
-def _closed_form(material: Material) -> Answer:
+def _closed_form(material: Material) -> Comparison:
     truth = _integrated(material, 128, residual=True)
     published, corrected = (
         closed_form("rise", 3, 128, ALPHA, residual=True, reading=which) / truth for which in BOTH
@@ -124,7 +124,7 @@ def _closed_form(material: Material) -> Answer:
     "kim2026/proposition-1",
     "excess of S_32 over S_31 without LayerNorm, as a share, d = 16: printed, integrated",
 )
-def _proposition_1(material: Material) -> Answer:
+def _proposition_1(material: Material) -> Comparison:
     exact = material.exact(3, 16, norm="none")
     share = float(exact.rises.value[1] / exact.scores.value[1, 2, 0])
     probability = 0.5 + float(material.excess(16, norm="none").value[1])
@@ -132,7 +132,7 @@ def _proposition_1(material: Material) -> Answer:
 
 
 @reading("kim2026/figure-2", "h(10)/h(1) of Eq. 42, d = 16, α = .75: more than at α = 0, found")
-def _figure_2(material: Material) -> Answer:
+def _figure_2(material: Material) -> Comparison:
     zero, half, more = (
         math.exp(float(log_key_factors(10, 16, alpha, reading="published")[9])) for alpha in (0.0, 0.5, 0.75)
     )
@@ -146,7 +146,7 @@ def _figure_2(material: Material) -> Answer:
     "kim2026/theorem-1",
     "S_32 − S_31 in layer 2, d = 1024, α = 0: rise of the mean, standard deviation of a draw",
 )
-def _drawn(material: Material) -> Answer:
+def _drawn(material: Material) -> Comparison:
     """Whether one draw shows recency: the spread of S_i,i−1 − S_i1 beside the rise of its mean."""
     tokens, dimension = 3, 1024
     rise = math.expm1(float(log_key_factors(tokens, dimension, reading="corrected")[1]))
@@ -165,7 +165,7 @@ def _drawn(material: Material) -> Answer:
     "recency probability of layer 2, d = 1024, α = .5: of scores as the theorem has them, simulated",
     "kim2026/theorem-1",
 )
-def _vanishing(material: Material) -> Answer:
+def _vanishing(material: Material) -> Comparison:
     """As d grows; 1 for scores that show recency bias."""
     found = {
         d: material.simulated(RecencyModel(10, d, ALPHA, depth=2)).recency_probability[1]
@@ -175,7 +175,7 @@ def _vanishing(material: Material) -> Answer:
 
 
 @reading("kim2026/eqs-23-24", "mean of ‖x_i‖², d = 64, α = .5: printed, corrected")
-def _norms(material: Material) -> Answer:
+def _norms(material: Material) -> Comparison:
     from posbias.simulation.token_space import embeddings
 
     drawn = embeddings(stream(0, "readings/embeddings"), RecencyModel(2, D, ALPHA, depth=1), 20_000)
@@ -192,7 +192,7 @@ def _norms(material: Material) -> Answer:
 
 
 @reading("kim2026/eq-42", "S(9, 8)/S(9, 0) from 0, d = 64, α = .5, residual: Eq. 42 with γ = 1, with g and κ")
-def _figure_7(material: Material) -> Answer:
+def _figure_7(material: Material) -> Comparison:
     published, means, corrected = (
         math.exp(float(log_key_factors(10, D, ALPHA, residual=True, reading=which)[8]))
         for which in ("published", "means", "corrected")
@@ -205,7 +205,7 @@ def _figure_7(material: Material) -> Answer:
 
 
 @reading("kim2026/eq-42-at-16", "S_32 − S_31 of three tokens, d = 16, α = .5: Eq. 42, integrated")
-def _small(material: Material) -> Answer:
+def _small(material: Material) -> Comparison:
     scores = second_layer_scores(3, 16, ALPHA, reading="means")
     plain, residual = (material.exact(3, 16, ALPHA, residual=given) for given in (False, True))
     recent, recent_residual = (
@@ -230,6 +230,6 @@ def _small(material: Material) -> Answer:
     "kim2026/without-layernorm",
     "recency probability of layer 3 without LayerNorm, d = 16, ten tokens: printed, simulated",
 )
-def _later_layers(material: Material) -> Answer:
+def _later_layers(material: Material) -> Comparison:
     layers = material.simulated(RecencyModel(10, 16, 0.0, "none", depth=4)).recency_probability
     return answer(0.5, layers[2], layer_4=layers[3])

@@ -22,7 +22,7 @@ from posbias_papers.herasimchyk2026.printed import BINS
 from posbias_papers.herasimchyk2026.section4 import order_of
 from posbias_papers.herasimchyk2026.table6 import homogeneity
 from posbias_papers.readings.models import last_tenth, one_sign
-from posbias_papers.readings.reading import BOTH, BUNDLED, Answer, Material, answer, reading
+from posbias_papers.readings.reading import BOTH, BUNDLED, Comparison, Material, answer, reading
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -47,7 +47,7 @@ def _tenth(architecture: Architecture, measurement: "xr.Dataset") -> float:
     f"mass of the last tenth, {BUNDLED} with its measured content: √d_head times it, as it is",
     "herasimchyk2026/content-scale",
 )
-def _content_scale(material: Material) -> Answer:
+def _content_scale(material: Material) -> Comparison:
     """Level (c) with its content as it is, and times √d_head."""
     measurement = material.measured()
     levels, scale = architectures(measurement), float(np.sqrt(head_size(measurement)))
@@ -72,7 +72,7 @@ def _content_scale(material: Material) -> Answer:
     "herasimchyk2026/mixing-per-token",
     f"λ, mean over layers of {BUNDLED}: mean of ratios per token, ratio of norms",
 )
-def _mean_mixing(material: Material) -> Answer:
+def _mean_mixing(material: Material) -> Comparison:
     """λ over all layers, per token and by norms; the difference is one within prompts."""
     measurement = material.measured()
     token, norm = (measurement[name].values.mean(axis=1) for name in ("mixing_token", "mixing"))
@@ -84,7 +84,7 @@ def _mean_mixing(material: Material) -> Answer:
     f"λ of layer {SINK_LAYER} of {SINK_MODEL}: mean of ratios per token, ratio of norms",
     "herasimchyk2026/mixing-per-token",
 )
-def _sink_mixing(material: Material) -> Answer:
+def _sink_mixing(material: Material) -> Comparison:
     measurement = material.measured(SINK_MODEL, needs=("mixing", "mixing_token"))
     token, norm = (measurement[name].values[:, SINK_LAYER] for name in ("mixing_token", "mixing"))
     return _paired(token, norm, source(measurement))
@@ -95,13 +95,13 @@ def _sink_mixing(material: Material) -> Answer:
     f"share of heads with δ > 0, {BUNDLED}: one sign, measured",
     "herasimchyk2026/signs",
 )
-def _signs(material: Material) -> Answer:
+def _signs(material: Material) -> Comparison:
     measurement = material.measured()
     found = one_sign(mean_content(measurement).offset)
     return replace(found, note=source(measurement))
 
 
-def _paired(published: np.ndarray, corrected: np.ndarray, note: str) -> Answer:
+def _paired(published: np.ndarray, corrected: np.ndarray, note: str) -> Comparison:
     """Means over prompts, and the mean of their differences."""
     apart = Estimate.of_mean(corrected - published)
     return answer(Estimate.of_mean(published), Estimate.of_mean(corrected), note, difference=apart)
@@ -111,11 +111,11 @@ def _paired(published: np.ndarray, corrected: np.ndarray, note: str) -> Answer:
     "herasimchyk2026/predictor",
     f"Wasserstein distance from the measured influence, {BUNDLED}: residual-aware rollout, energy rollout",
 )
-def _predictor(material: Material) -> Answer:
+def _predictor(material: Material) -> Comparison:
     return _energy_beside_rollout(material, BUNDLED)
 
 
-def _energy_beside_rollout(material: Material, model: str) -> Answer:
+def _energy_beside_rollout(material: Material, model: str) -> Comparison:
     """Distance from the measured influence: residual-aware rollout of measured attention, energy rollout."""
     measurement = material.measured(model, needs=("kernel", "energy_kernel"))
     levels = predictions(measurement)
@@ -138,7 +138,7 @@ def _energy_beside_rollout(material: Material, model: str) -> Answer:
     f"Wasserstein distance from the measured influence, {SINK_MODEL}: residual-aware rollout, energy rollout",
     "herasimchyk2026/predictor",
 )
-def _predictor_sink(material: Material) -> Answer:
+def _predictor_sink(material: Material) -> Comparison:
     return _energy_beside_rollout(material, SINK_MODEL)
 
 
@@ -146,7 +146,7 @@ def _predictor_sink(material: Material) -> Answer:
     "herasimchyk2026/table-6",
     f"similarity within the diagonal, {BUNDLED}: one range for all heads, each head's own",
 )
-def _homogeneity(material: Material) -> Answer:
+def _homogeneity(material: Material) -> Comparison:
     """Table 6 with one range for all heads, and with each head's own."""
     measurement = material.measured(needs=("content",))
     content = measurement["content"].values
@@ -163,7 +163,7 @@ def _homogeneity(material: Material) -> Answer:
     "herasimchyk2026/section-4",
     f"share of triples against monotonicity, {BUNDLED}: after a second softmax with biases, of attention",
 )
-def _order(material: Material) -> Answer:
+def _order(material: Material) -> Comparison:
     """Section 4: violating triples after a second softmax with ALiBi's biases, and of attention itself."""
     measurement = material.measured(needs=("kernel",))
     corrected = order_of(measurement, "", "corrected")
@@ -179,7 +179,7 @@ def _order(material: Material) -> Answer:
     "herasimchyk2026/corpus-mixing",
     f"mass of the last tenth by level (b) on a second corpus, {BUNDLED}: λ of the first, its own",
 )
-def _corpus(material: Material) -> Answer:
+def _corpus(material: Material) -> Comparison:
     """Level (b) on shuffled tokens, with the λ of the text in its order and with its own."""
     first, second = material.measured(), material.measured(scramble=True)
     own = architectures(second)["b"]

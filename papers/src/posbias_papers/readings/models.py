@@ -18,7 +18,7 @@ from posbias.theory.rollout.dispatch import influence
 from posbias_papers.herasimchyk2026.configs import config_curves
 from posbias_papers.herasimchyk2026.levels import published_slopes
 from posbias_papers.herasimchyk2026.printed import HUB, TABLE1, TABLE4, TABLE5, TOKENS
-from posbias_papers.readings.reading import BOTH, Answer, Material, UnavailableError, answer, reading
+from posbias_papers.readings.reading import BOTH, Comparison, Material, UnavailableError, answer, reading
 
 SMALL = 7
 """Billions of parameters of the smaller models of the paper."""
@@ -31,7 +31,7 @@ def last_tenth(mass: Float[np.ndarray, "position"]) -> float:
     return float(np.asarray(mass)[-round(0.1 * len(mass)) :].sum())
 
 
-def one_sign(offsets: Float[np.ndarray, "*head"]) -> Answer:
+def one_sign(offsets: Float[np.ndarray, "*head"]) -> Comparison:
     """The share of heads whose δ is above zero, beside that of one sign alone (Proposition 4.5)."""
     positive = float((np.asarray(offsets) > 0).mean())
     return answer(1.0 if positive >= 0.5 else 0.0, positive)
@@ -63,7 +63,7 @@ def _levels_of_files(material: Material) -> dict[str, dict[str, np.ndarray]]:
     "herasimchyk2026/content-scale",
     "mass of the last tenth, mpt-7b with the content of the authors' files, 256 tokens",
 )
-def _content_of_files(material: Material) -> Answer:
+def _content_of_files(material: Material) -> Comparison:
     """Mass of the last tenth in level (c)."""
     levels = _levels_of_files(material)
     sizes = [hub.head_size for hub in HUB.values()]
@@ -80,7 +80,7 @@ def _content_of_files(material: Material) -> Answer:
     "herasimchyk2026/one-diagonal",
     "mass of the first 5 %, BLOOM-176B's shape with one δ: head 0 alone, all heads",
 )
-def _one_head(material: Material) -> Answer:
+def _one_head(material: Material) -> Comparison:
     heads = PRESETS["bloom-176b"].heads
     given = {"all": (OFFSET,), "one": (OFFSET, *[0.0] * (heads - 1))}
     found = {
@@ -106,7 +106,7 @@ def _one_head(material: Material) -> Answer:
     )
 
 
-def _slopes(preset: str, published: ALiBi, corrected: ALiBi, note: str) -> Answer:
+def _slopes(preset: str, published: ALiBi, corrected: ALiBi, note: str) -> Comparison:
     """The mass of the first 5 % under two sets of slopes, with λ at initialisation."""
     profiles = [_profile(preset, one, PreNormInit()) for one in (published, corrected)]
     masses = [np.asarray(one.mass) for one in profiles]
@@ -121,7 +121,7 @@ def _slopes(preset: str, published: ALiBi, corrected: ALiBi, note: str) -> Answe
 
 
 @reading("herasimchyk2026/falcon-slopes", "mass of the first 5 %, falcon-rw-7b, 256 tokens")
-def _falcon(material: Material) -> Answer:
+def _falcon(material: Material) -> Comparison:
     corrected = PRESETS["falcon-rw-7b"].positional
     assert isinstance(corrected, ALiBi)
     return _slopes(
@@ -133,14 +133,14 @@ def _falcon(material: Material) -> Answer:
 
 
 @reading("herasimchyk2026/bloom-slopes", "mass of the first 5 %, BLOOM-176B, 256 tokens")
-def _bloom(material: Material) -> Answer:
+def _bloom(material: Material) -> Comparison:
     heads = PRESETS["bloom-176b"].heads
     own = ALiBi()
     return _slopes("bloom-176b", ALiBi(published_slopes(heads)), own, f"{heads} heads are no power of two.")
 
 
 @reading("herasimchyk2026/signs", "share of heads with δ > 0, mpt-7b of the authors' files: one sign, found")
-def _signs_of_files(material: Material) -> Answer:
+def _signs_of_files(material: Material) -> Comparison:
     """The share of heads of mpt-7b with δ > 0, from the authors' files."""
     from posbias.theory.configs import read_architecture
 
@@ -163,7 +163,7 @@ def _signs_of_files(material: Material) -> Answer:
     "herasimchyk2026/printed-fit",
     "Wasserstein distance of (c) from (b), mpt-7b of the authors' files: content as published, scaled",
 )
-def _fit_of_files(material: Material) -> Answer:
+def _fit_of_files(material: Material) -> Comparison:
     """How far (c) lies from (b)."""
     levels = _levels_of_files(material)
     published, corrected = (float(wasserstein(by["c"], by["b"])) for by in levels.values())
@@ -174,7 +174,7 @@ def _fit_of_files(material: Material) -> Answer:
     "herasimchyk2026/closer-alignment",
     "printed cases in which (c) agrees better than (b): in distance, in rank",
 )
-def _closer(material: Material) -> Answer:
+def _closer(material: Material) -> Comparison:
     """In how many of the printed cases (c) agrees better than (b), by either score."""
     cases = [(model, corpus) for model, by in TABLE4.items() for corpus in by]
     nearer = [model for model, corpus in cases if TABLE5[model][corpus][2] < TABLE5[model][corpus][1]]

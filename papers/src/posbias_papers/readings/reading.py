@@ -1,9 +1,9 @@
 """What a reading is: a quantity computed as published and as corrected, and what computing it may need.
 
-A `Reading` belongs to an erratum and has a function from `Material` to an `Answer`, which `reading` decorates;
-`compare_readings` makes a `Comparison` of it. A statement with a counterexample is its own reading
-(`of_witness`). `Material` holds what readings share (simulations, integrals, measurements) and raises
-`UnavailableError` for what is not there: the authors' rollout files, a measurement of a model that is not bundled.
+A `Reading` belongs to an erratum and has a function from `Material` to both numbers (`answer`), which `reading`
+decorates. A statement with a counterexample is its own reading (`of_witness`). `Material` holds what readings
+share (simulations, integrals, measurements) and raises `UnavailableError` for what is not there: the authors'
+rollout files, a measurement of a model that is not bundled.
 """
 
 import functools
@@ -41,14 +41,22 @@ class UnavailableError(PosbiasError):
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a reading computes: both numbers, corrected − published, a note, and other numbers by name."""
+class Comparison:
+    """A quantity in both readings: `difference` is corrected − published, `others` further numbers by name.
+
+    `where` says what stands in the paper, in plain text; `note` is Markdown and has the others too.
+    """
 
     published: Estimate
     corrected: Estimate
     difference: Estimate
     note: str = ""
     others: Mapping[str, Estimate] = field(default_factory=dict)
+    key: str = ""
+    paper: str = ""
+    where: str = ""
+    quantity: str = ""
+    erratum: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,7 @@ class Reading:
 
     key: str
     quantity: str
-    compute: "Callable[[Material], Answer]"
+    compute: "Callable[[Material], Comparison]"
     erratum: str = ""
 
     @property
@@ -71,20 +79,9 @@ class Reading:
         return self.erratum or self.key
 
 
-@dataclass(frozen=True)
-class Comparison(Answer):
-    """A quantity in both readings; `where` says what stands in the paper, and the note tells the others too."""
-
-    key: str = ""
-    paper: str = ""
-    where: str = ""
-    quantity: str = ""
-    erratum: str = ""
-
-
 def reading(
     key: str, quantity: str, erratum: str = ""
-) -> "Callable[[Callable[[Material], Answer]], Reading]":
+) -> "Callable[[Callable[[Material], Comparison]], Reading]":
     """A decorator: the function as a `Reading`."""
     return lambda compute: Reading(key, quantity, compute, erratum)
 
@@ -96,17 +93,17 @@ def answer(
     *,
     difference: Estimate | None = None,
     **others: Any,
-) -> Answer:
-    """An `Answer` of plain numbers, the two independent unless `difference` is given; names have _ for a space."""
+) -> Comparison:
+    """Plain numbers compared, the two independent unless `difference` is given; names have _ for a space."""
     one, other = _estimate(published), _estimate(corrected)
     named = {name.replace("_", " "): _estimate(number) for name, number in others.items()}
-    return Answer(one, other, difference or other - one, note, named)
+    return Comparison(one, other, difference or other - one, note, named)
 
 
 def of_witness(statement: Statement) -> Reading:
     """The reading of a statement's erratum on its counterexample: the bound as printed, and the true value."""
 
-    def compute(material: Material) -> Answer:
+    def compute(material: Material) -> Comparison:
         found = compared_in(statement.as_printed.slack, statement.witness)
         assert found is not None
         smaller, larger = sorted(map(abs, (found.bound, found.value)))
@@ -114,11 +111,6 @@ def of_witness(statement: Statement) -> Reading:
         return answer(found.bound, found.value, **ratio)
 
     return Reading(statement.erratum, f"{statement.shows}: printed bound, true", compute)
-
-
-def told(number: Estimate) -> str:
-    """A number in words, with a real minus sign."""
-    return str(number).replace("-", "−")
 
 
 def _estimate(number: float | Estimate) -> Estimate:

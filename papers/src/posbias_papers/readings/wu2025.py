@@ -17,7 +17,7 @@ from posbias.theory.distance import RoPE
 from posbias.theory.mixing import AttentionOnly, Mixing, PreNormInit
 from posbias.theory.positional import DecayBias, NoPE
 from posbias.theory.rollout.dispatch import influence
-from posbias_papers.readings.reading import Answer, Material, answer, reading
+from posbias_papers.readings.reading import Comparison, Material, answer, reading
 
 ITEMS, BURSTINESS, LABELS, DIMENSION, NOISE = 8, 4, 32, 64, 0.75
 """n, B, L, d and γ = λ of Appendix J, and the defaults of `posbias.training`."""
@@ -30,14 +30,14 @@ RATE = -math.log(0.8)
 
 
 @reading("wu2025/theorem-4.5-distance", "distance at which L is highest, two layers, m = 1")
-def _decay_distance(material: Material) -> Answer:
+def _decay_distance(material: Material) -> Comparison:
     heights: dict[str, Any] = {f"L({x})": math.log(math.comb(1 + x, x)) - x for x in (1, 2)}
     exact = critical_distances.modal_distance(2, 1.0)
     return answer(critical_distances.critical_distance(2, 1.0), exact, **heights)
 
 
 @reading("wu2025/theorem-4.7-distance", "critical distance x*, five layers, θ = .1")
-def _rope_distance(material: Material) -> Answer:
+def _rope_distance(material: Material) -> Comparison:
     # ln(1 + t/x) = 2θx is the right equation for √θ in place of θ
     printed, right = (critical_distances.rope_critical_distance(5, angle) for angle in (math.sqrt(0.1), 0.1))
     return answer(printed, right)
@@ -48,7 +48,7 @@ def _rope_distance(material: Material) -> Answer:
     "most favoured distance of a RoPE rollout of 20 layers: x*, true",
     "wu2025/theorem-4.7-distance",
 )
-def _rope_drift(material: Material) -> Answer:
+def _rope_drift(material: Material) -> Comparison:
     curve = critical_distances.distance_curve(RoPE(((100.0,),), frequencies=(0.01,)), (10, 20), 310)
     (less, more), (few, many) = curve.predicted, curve.rollout
     return answer(
@@ -77,7 +77,7 @@ def expected_gap(
 
 
 @reading("wu2025/embeddings", "length of an embedding: as coded, as printed")
-def _embeddings(material: Material) -> Answer:
+def _embeddings(material: Material) -> Comparison:
     coded, printed = (math.sqrt(DIMENSION) * deviation for deviation in (1 / DIMENSION, DIMENSION**-0.5))
     shorter = (printed / coded) ** 2
     return answer(
@@ -86,7 +86,7 @@ def _embeddings(material: Material) -> Answer:
 
 
 @reading("wu2025/item-formula", "mean squared length of an item: as printed, corrected")
-def _item_formula(material: Material) -> Answer:
+def _item_formula(material: Material) -> Comparison:
     """Mean squared norms of μ + γη/√(1 + γ²) and (μ + γη)/√(1 + γ²), and cosines of two items of a class."""
     printed, corrected = 1 + NOISE**2 / (1 + NOISE**2), 1.0
     return answer(
@@ -99,17 +99,17 @@ def _item_formula(material: Material) -> Answer:
 
 
 @reading("wu2025/pe-decay", "expected gap first–last with --pe decay: as coded, with the decay mask")
-def _decay(material: Material) -> Answer:
+def _decay(material: Material) -> Comparison:
     return answer(expected_gap(0, LAST), expected_gap(0, LAST, DecayBias(RATE)))
 
 
 @reading("wu2025/not-res", "expected gap first–last with --not_res: as coded, as named")
-def _residual(material: Material) -> Answer:
+def _residual(material: Material) -> Comparison:
     return answer(expected_gap(0, LAST, mixing=PreNormInit()), expected_gap(0, LAST))
 
 
 @reading("wu2025/middle", "expected gap first–middle: item n/2 from 0, from 1")
-def _middle(material: Material) -> Answer:
+def _middle(material: Material) -> Comparison:
     note = "posbias takes the code's item, n/2 counted from 0, as the figures did; `middle` says otherwise."
     return answer(expected_gap(0, MIDDLE), expected_gap(0, MIDDLE - 1), note)
 
@@ -118,7 +118,7 @@ def _middle(material: Material) -> Answer:
     "wu2025/uninformative",
     "largest gap there can be: were all test sequences informative, in the paper's task",
 )
-def _uninformative(material: Material) -> Answer:
+def _uninformative(material: Material) -> Comparison:
     same_class = (BURSTINESS - 1) / (ITEMS - 1)
     same_label = same_class + (1 - same_class) / LABELS
     return answer(1.0, 1 - same_label, share_of_one_class=same_class, share_of_one_label=same_label)
@@ -128,6 +128,6 @@ def _uninformative(material: Material) -> Answer:
     "wu2025/new-direction",
     "cosine of items of new and of known classes, fixed vocabulary: direction drawn anew, that of training",
 )
-def _direction(material: Material) -> Answer:
+def _direction(material: Material) -> Comparison:
     """The share of the direction they have in common."""
     return answer(0.0, NOISE**2 / (1 + NOISE**2), "λ = .75; classes are independent in either case.")

@@ -7,6 +7,7 @@ and layer by layer, which its closing 'equivalently' suggests. Two steps of the 
 they are repaired without harm to the propositions. Positions and layers count from 0, bottom layer first.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ from posbias_papers.statements.margins import (
 )
 from posbias_papers.statements.record import OURS, ROUNDING, Draw, Instance, statement
 
+ordered = partial(statement, tolerance=ROUNDING)
+"""Of prefix masses."""
 STEP_SIZE = 1e-30
 """Of the complex step: its square is nothing beside 1."""
 
@@ -41,11 +44,10 @@ def _draw_distance(rng: Generator, edge: bool) -> Instance:
     return {"logits": -np.cumsum(falls), "width": width}
 
 
-@statement(
+@ordered(
     "herasimchyk-4.1",
     "Assumption 4.1 (remark)",
     _draw_distance,
-    tolerance=ROUNDING,
     strength="observation",
     scope="attention by distance alone",
     effort="a remark",
@@ -69,7 +71,7 @@ def _least_gain(kernels: Stack, mixing: Any) -> float:
     return min(dominance(*pair) for pair in zip([start, *rows], rows, strict=False))
 
 
-@statement("herasimchyk-4.2", "Proposition 4.2", draws.stack, tolerance=ROUNDING)
+@ordered("herasimchyk-4.2", "Proposition 4.2", draws.stack)
 def proposition_4_2(kernels: Stack, mixing: Any, width: int) -> float:
     """Each prefix mass of the last row grows with every layer added on top.
 
@@ -89,7 +91,7 @@ def _draw_schedules(rng: Generator, edge: bool) -> Instance:
     return {"kernels": stack["kernels"], "mixing": pair[0], "larger_mixing": larger}
 
 
-@statement("herasimchyk-4.3", "Proposition 4.3", _draw_schedules, tolerance=ROUNDING)
+@ordered("herasimchyk-4.3", "Proposition 4.3", _draw_schedules)
 def proposition_4_3(kernels: Stack, mixing: Any, larger_mixing: Any) -> Any:
     """λ ≤ λ′ in every layer gives p ⪰ p′.
 
@@ -118,7 +120,7 @@ def draw_encoding(rng: Generator, edge: bool) -> Instance:
     return layers | {"mixing": mixing, "width": width}
 
 
-@statement("herasimchyk-4.4", "Proposition 4.4", draw_encoding, tolerance=ROUNDING)
+@ordered("herasimchyk-4.4", "Proposition 4.4", draw_encoding)
 def proposition_4_4(content: Any, positional: Any, mixing: Any, width: int) -> Any:
     """Logits that rise towards recent keys, added to any content whose mean kernel is monotone, give a later
     rollout.
@@ -158,7 +160,7 @@ def _content_row(diagonal: Any, positional: Stack, mixing: Any, width: int, quer
     return rollout_row(_with_diagonal(positional, diagonal, width), mixing, query)[: query + 1]
 
 
-@statement("herasimchyk-4.5", "Proposition 4.5", _draw_diagonal, tolerance=ROUNDING)
+@ordered("herasimchyk-4.5", "Proposition 4.5", _draw_diagonal)
 def proposition_4_5(diagonal: Any, **layers: Any) -> Any:
     """δ ≥ 0 in all layers gives a later row than δ = 0, δ ≤ 0 in all layers an earlier one.
 
@@ -215,12 +217,11 @@ def _raised(diagonal: Any, larger_diagonal: Any, **layers: Any) -> Any:
     return dominance(_content_row(larger_diagonal, **layers), _content_row(diagonal, **layers))
 
 
-@statement(
+@ordered(
     "herasimchyk-4.5-layerwise",
     "Proposition 4.5, layer by layer",
     (_draw_raised, _draw_raised_monotone),
     corrected=_raised,
-    tolerance=ROUNDING,
     erratum="proposition-4.5",
     shows="mass of the first of three tokens once the top layer's δ is raised",
     witness={
@@ -255,7 +256,7 @@ def _draw_definition(rng: Generator, edge: bool) -> Instance:
     return {"kernel": kernel, "values": values}
 
 
-@statement("herasimchyk-A.1", "Definition A.1", _draw_definition, tolerance=ROUNDING)
+@ordered("herasimchyk-A.1", "Definition A.1", _draw_definition)
 def definition_a_1(kernel: Matrix, values: Any) -> float:
     """The order of rows by all prefix masses and by all increasing test functions is one and the same."""
     by_prefix = stochastic_order.monotonicity(kernel).margin
@@ -277,7 +278,7 @@ def _draw_preserved(rng: Generator, edge: bool) -> Instance:
     return {"kernel": kernel, "later": draws.kernel_of(pair[:1])[0], "earlier": draws.kernel_of(pair[1:])[0]}
 
 
-@statement("herasimchyk-A.2", "Lemma A.2", _draw_preserved, tolerance=ROUNDING)
+@ordered("herasimchyk-A.2", "Lemma A.2", _draw_preserved)
 def lemma_a_2(kernel: Matrix, later: Any, earlier: Any) -> Any:
     """A stochastically monotone kernel preserves dominance: μ ⪰ ν gives μK ⪰ νK."""
     return stochastic_order.dominance(later @ kernel, earlier @ kernel)
@@ -287,7 +288,7 @@ def _residual(kernels: Stack, mixing: Any) -> list[Matrix]:
     return [(1 - lam) * np.eye(len(A)) + lam * A for A, lam in zip(kernels, mixing, strict=True)]
 
 
-@statement("herasimchyk-A.3", "Lemma A.3", draws.stack, tolerance=ROUNDING)
+@ordered("herasimchyk-A.3", "Lemma A.3", draws.stack)
 def lemma_a_3(kernels: Stack, mixing: Any, width: int) -> float:
     """(1 − λ)I + λA is stochastically monotone where A is."""
     return min(stochastic_order.monotonicity(layer).margin for layer in _residual(kernels, mixing))
@@ -299,7 +300,7 @@ def _draw_rowwise(rng: Generator, edge: bool) -> Instance:
     return {"later": later, "earlier": earlier, "mass": rng.dirichlet(np.full(tokens, 0.3 if edge else 1.0))}
 
 
-@statement("herasimchyk-A.4", "Lemma A.4", _draw_rowwise, tolerance=ROUNDING)
+@ordered("herasimchyk-A.4", "Lemma A.4", _draw_rowwise)
 def lemma_a_4(later: Matrix, earlier: Matrix, mass: Any) -> Any:
     """Row-wise dominance gives μK ⪰ μK′ for one and the same μ; neither kernel need be monotone."""
     return stochastic_order.dominance(mass @ later, mass @ earlier)
@@ -311,7 +312,7 @@ def _draw_vector(rng: Generator, edge: bool) -> Instance:
     return {"kernel": draws.monotone(rng, tokens, width, edge, ahead=True), "values": -np.sort(-values)}
 
 
-@statement("herasimchyk-A.5", "Lemma A.5", _draw_vector, tolerance=ROUNDING)
+@ordered("herasimchyk-A.5", "Lemma A.5", _draw_vector)
 def lemma_a_5(kernel: Matrix, values: Any) -> float:
     """A stochastically monotone kernel keeps a decreasing vector decreasing."""
     return float(-np.diff(kernel @ values).max() / max(np.abs(values).max(), 1e-300))
@@ -347,12 +348,11 @@ def _families(later: Stack, earlier: Stack, mixing: Any) -> Any:
 STEP = "a step of the proof as it is printed, not the proposition, which stands"
 
 
-@statement(
+@ordered(
     "herasimchyk-A.1.2",
     "Appendix A.1.2 and A.1.3, induction",
     (_draw_families(one_monotone=False), _draw_families(one_monotone=True)),
     corrected=_families,
-    tolerance=ROUNDING,
     erratum="appendix-a.1.2",
     shows="mass of token 0 under kernels that dominate row by row",
     witness={
@@ -396,11 +396,10 @@ def prefix_covariance(content: Any, positional: Any, strength: float) -> Any:
     return np.cumsum(weights * (positional - weights @ positional))[:-1]
 
 
-@statement(
+@ordered(
     "herasimchyk-A.1.3",
     "Appendix A.1.3, softmax step",
     _draw_row,
-    tolerance=ROUNDING,
     strength="constant",
     scope="one row of attention and its admitted keys",
 )
@@ -435,12 +434,11 @@ def _top_first(kernels: Stack, mixing: Any, width: int) -> float:
     return _off_the_product(layers, layers[::-1])
 
 
-@statement(
+@ordered(
     "herasimchyk-A.1.4",
     "Appendix A.1.4, order of the product",
     draws.stack,
     corrected=_top_first,
-    tolerance=ROUNDING,
     erratum="appendix-a.1.4",
     shows="mass of token 0 in the last row of two layers",
     witness={
@@ -466,13 +464,8 @@ def _draw_heads(rng: Generator, edge: bool) -> Instance:
     return {"heads": np.array(kernels), "mixing": draws.mixing(rng, depth, edge), "width": width}
 
 
-@statement(
-    "herasimchyk-5.1",
-    "§5.1, multi-head averaging",
-    _draw_heads,
-    tolerance=ROUNDING,
-    strength="observation",
-    effort="a remark",
+@ordered(
+    "herasimchyk-5.1", "§5.1, multi-head averaging", _draw_heads, strength="observation", effort="a remark"
 )
 def averaged_heads(heads: Any, mixing: Any, width: int) -> float:
     """The mean of monotone kernels is monotone, its floor is at least the least of the heads', and Proposition 4.2

@@ -11,6 +11,7 @@ stand.
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ from posbias_papers.statements import draws
 from posbias_papers.statements.margins import least, room
 from posbias_papers.statements.record import OURS, ROUNDING, STEP, Draw, Instance, statement
 
+strictly = partial(statement, tolerance=0.0)
+"""Of a margin that has errors of simulations in it already, or has to be positive."""
 SIGMAS = 5.0
 """Standard errors that a simulation may be off by."""
 DEVIATION = 5.0
@@ -178,11 +181,10 @@ def recency_shares(scores: LayerScores) -> Sample:
 # --- the theorem and the propositions ------------------------------------------------------------------------
 
 
-@statement(
+@strictly(
     "kim-theorem-1",
     "Theorem 1",
     _models(anisotropic=False, residuals=False, fewest=1),
-    tolerance=0.0,
     scope=ISOTROPIC,
     **PROOF,
 )
@@ -210,7 +212,7 @@ def mean_rise(tokens: int, dimension: int, **drawn: Any) -> float:
     return _agreement(_row_rises(rest).sum(axis=1), rise, dimension)
 
 
-@statement(
+@strictly(
     "kim-theorem-1-draws",
     "Theorem 1, of drawn inputs",
     (_inputs(samples=1, largest=1024), _inputs(samples=800, largest=81, fewest=7)),
@@ -228,7 +230,7 @@ def one_draw(dimension: int, **drawn: Any) -> float:
     return least(margin / math.sqrt(dimension), margin, 0.0, scores)
 
 
-@statement(
+@strictly(
     "kim-proposition-1",
     "Proposition 1",
     _three_or_more,
@@ -248,14 +250,7 @@ def proposition_1(**model: Any) -> float:
     return min(-recency_margin(scores) / float(np.diag(scores).max()) for scores in forms)
 
 
-@statement(
-    "kim-proposition-2",
-    "Proposition 2",
-    _models(anisotropic=False),
-    tolerance=0.0,
-    scope=f"α = 0, {TOY}",
-    **PROOF,
-)
+@strictly("kim-proposition-2", "Proposition 2", _models(anisotropic=False), scope=f"α = 0, {TOY}", **PROOF)
 def proposition_2(**model: Any) -> float:
     """with a residual connection or without, S⁽²⁾ exhibits recency bias (Definition 1), at α = 0
 
@@ -271,12 +266,11 @@ def _with_constants(**model: Any) -> float:
     return _definition("corrected", second_layer_scores(**model), **model)
 
 
-@statement(
+@strictly(
     "kim-proposition-3",
     "Proposition 3",
     _models(),
     corrected=_with_constants,
-    tolerance=0.0,
     erratum="eq-41",
     witness={"tokens": 3, "dimension": 64, "anisotropy": 0.5, "residual": False},
     asserts="at every anisotropy α in [0, 1), with a residual connection or without, S⁽²⁾ exhibits recency bias "
@@ -312,12 +306,11 @@ def _equation_5_amended(**drawn: Any) -> float:
     return _mean_score(isotropic_scores, "corrected", True, **drawn)
 
 
-@statement(
+@strictly(
     "kim-equation-5",
     "Equation 5",
     _inputs(),
     corrected=_equation_5_amended,
-    tolerance=0.0,
     erratum="cross-terms",
     witness=MANY_INPUTS,
     scope=ISOTROPIC,
@@ -337,12 +330,11 @@ def _equation_19_amended(**drawn: Any) -> float:
     return _mean_score(scores_without_layernorm, "corrected", False, **drawn)
 
 
-@statement(
+@strictly(
     "kim-equation-19",
     "Equation 19",
     _inputs(),
     corrected=_equation_19_amended,
-    tolerance=0.0,
     erratum="eqs-17-19",
     witness=MANY_INPUTS,
     scope=f"without LayerNorm; {ISOTROPIC}",
@@ -368,12 +360,11 @@ def _equation_42_amended(**drawn: Any) -> float:
     return _key_ratio("corrected", **drawn)
 
 
-@statement(
+@strictly(
     "kim-equation-42",
     "Equation 42",
     _inputs(anisotropic=True, samples=500),
     corrected=_equation_42_amended,
-    tolerance=0.0,
     erratum="eq-42",
     witness={**MANY_INPUTS, "dimension": 64, "anisotropy": 0.5, "residual": True},
     scope=EVERY,
@@ -439,7 +430,7 @@ def _primacy_from_layer_three(layer: int, seed: int, samples: int, **model: Any)
     return min(strict(-rise), (0.5 - float(shares.mean()) + SIGMAS * standard_error(shares)) / 0.5)
 
 
-@statement(
+@strictly(
     "kim-section-3",
     "Section 3, without LayerNorm",
     draws.instance(

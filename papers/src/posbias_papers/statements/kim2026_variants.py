@@ -25,9 +25,16 @@ from posbias.simulation.token_space import embeddings, hidden_states, layer_scor
 from posbias.theory.masks import Causal, Full, Mask, SlidingWindow
 from posbias_papers.simulation.variants import Variant, draw_inputs, draw_weights, recency_share, run_layers
 from posbias_papers.statements import draws
-from posbias_papers.statements.kim2026_layernorm import SIGMAS, near, recency_shares, standard_error, strict
+from posbias_papers.statements.kim2026_layernorm import (
+    SIGMAS,
+    near,
+    recency_shares,
+    standard_error,
+    strict,
+    strictly,
+)
 from posbias_papers.statements.margins import least
-from posbias_papers.statements.record import OURS, Draw, statement
+from posbias_papers.statements.record import OURS, Draw
 
 COSINES = 1.25
 """The root mean square by which two cosines differ is at most so many times (1 − α²)/d, from 16 dimensions on."""
@@ -70,7 +77,7 @@ def mean_squared_distance(dimension: int) -> float:
     return float(-2.0 * np.expm1(log_cosine))
 
 
-@statement(
+@strictly(
     "kim-2.2-layernorm",
     "Section 2.2, large d",
     lambda rng, edge: {
@@ -78,7 +85,6 @@ def mean_squared_distance(dimension: int) -> float:
         "samples": 300,
         "dimension": int(rng.choice([4, 1024]) if edge else 2.0 ** rng.uniform(2.0, 10.0)),
     },
-    tolerance=0.0,
     scope="normal embeddings, d from 4 to 1,024",
     **NO_NUMBER,
 )
@@ -108,11 +114,10 @@ def _states(least: int, largest: int, samples: int) -> Draw:
     )
 
 
-@statement(
+@strictly(
     "kim-3-cosine",
     "Section 3, cosine similarity",
     _states(16, 512, samples=100),
-    tolerance=0.0,
     scope="normal embeddings, any α, d from 16 to 512",
     **NO_NUMBER,
 )
@@ -129,11 +134,10 @@ def cosine_similarity(seed: int, samples: int, **model: Any) -> float:
     return near(squared, 0.0, (COSINES * (1.0 - drawn.anisotropy**2) / drawn.dimension) ** 2)
 
 
-@statement(
+@strictly(
     "kim-3-shared",
     "Section 3, shared components",
     _states(16, 64, samples=200),
-    tolerance=0.0,
     strength="observation",
     scope="no learnable parameters, after layer 1; the text: α = 0.5, d = 16 and 64, 10 tokens",
     effort="10,000,000 simulations",
@@ -187,11 +191,10 @@ def _above_half(scores: Scores) -> float:
     return float(recency_share(scores).mean()) - 0.5
 
 
-@statement(
+@strictly(
     "kim-4-heads",
     "Section 4, heads",
     _variants(150, kind=("each", "grouped", "one"), projections=("none", "tied")),
-    tolerance=0.0,
     strength="observation",
     scope=f"multi-head, grouped and multi-query attention; tried at {AT_ONCE}",
     **UNPRINTED,
@@ -228,12 +231,11 @@ def _same_rise(**drawn: Any) -> float:
     return 1.0 - abs(one - other) / (OFF * one + SIGMAS * math.hypot(its_error, other_error))
 
 
-@statement(
+@strictly(
     "kim-4-head-dimension",
     "Section 4, dimension of a head",
     _variants(300),
     corrected=_same_rise,
-    tolerance=0.0,
     witness={"seed": 0, "inputs": 1000, "head_dimension": 16, "heads": 4, "anisotropy": 0.75, "tokens": 10},
     scope=f"heads without projections; {AT_ONCE}",
     **OURS,
@@ -261,11 +263,10 @@ def beyond_distance(scores: Scores) -> Float[np.ndarray, "input"]:
     return (scores[..., last, last - away] - scores[..., away, 0]).mean(axis=(1, 2))
 
 
-@statement(
+@strictly(
     "kim-4-relative",
     "Section 4, relative encodings",
     _variants(200, positional=("rope", "alibi")),
-    tolerance=0.0,
     strength="hedged",
     scope=f"LayerNorm, RoPE with base 10,000, ALiBi with its standard slopes; tried at {AT_ONCE}",
     **UNPRINTED,
@@ -281,11 +282,10 @@ def relative_encodings(**drawn: Any) -> float:
     return min(near(beyond_distance(encoded[0]), 0.0), float(beyond_distance(plain[1]).mean()))
 
 
-@statement(
+@strictly(
     "kim-limitations-encodings",
     "Limitations, RoPE",
     _variants(200, positional=("rope", "alibi")),
-    tolerance=0.0,
     scope=f"heads without projections; {AT_ONCE}",
     **OURS,
     **UNPRINTED,
@@ -300,11 +300,10 @@ def content_under_encodings(**drawn: Any) -> float:
     return _above_half(_scores(**drawn)[1][1])
 
 
-@statement(
+@strictly(
     "kim-limitations-parts",
     "Limitations, parts of a layer",
     _variants(400, part=("feed-forward", "values", "tied")),
-    tolerance=0.0,
     scope="one head, d from 32 to 64, α from .45 to .8, 8 to 10 tokens, layer 2, at initialisation",
     **OURS,
     **UNPRINTED,
@@ -327,7 +326,7 @@ def parts_of_a_layer(head_dimension: int, part: str, **drawn: Any) -> float:
 # --- lengths and masks -----------------------------------------------------------------------------------------
 
 
-@statement(
+@strictly(
     "kim-4-length",
     "Section 4, length",
     draws.instance(
@@ -338,7 +337,6 @@ def parts_of_a_layer(head_dimension: int, part: str, **drawn: Any) -> float:
         anisotropy=draws.real(0.4, 0.6, (0.4, 0.6)),
         residual=draws.coin,
     ),
-    tolerance=0.0,
     scope="d from 16 to 64, α from .4 to .6, 8 to 12 tokens and 24 to 36, at initialisation",
     **OURS,
     **UNPRINTED,
@@ -369,7 +367,7 @@ def shares_by_query(model: RecencyModel, seed: int, samples: int) -> Float[np.nd
     return shares
 
 
-@statement(
+@strictly(
     "kim-4-masks",
     "Section 4, the mask",
     draws.instance(
@@ -380,7 +378,6 @@ def shares_by_query(model: RecencyModel, seed: int, samples: int) -> Float[np.nd
         anisotropy=draws.real(0.4, 0.6, (0.4, 0.6)),
         residual=draws.coin,
     ),
-    tolerance=0.0,
     scope="d from 16 to 32, α from .4 to .6, windows of 3 to 6, texts four times as long, layer 2, at "
     "initialisation",
     **OURS,

@@ -69,6 +69,10 @@ class Statement:
     shows: str = ""
     about: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
+    def __reduce__(self) -> Any:
+        """Another process finds a statement by its key: functions do not travel."""
+        return _by_key, (self.key,)
+
 
 def statement(
     key: str,
@@ -122,6 +126,12 @@ def fields(instance: Instance) -> dict[str, Any]:
         name: np.asarray(held, dtype=float) if isinstance(held, list | tuple | np.ndarray) else held
         for name, held in instance.items()
     }
+
+
+def _by_key(key: str) -> Statement:
+    from posbias_papers.statements import STATEMENTS
+
+    return next(one for one in STATEMENTS if one.key == key)
 
 
 def _of_fields(slack: Slack) -> Callable[[Instance], float]:

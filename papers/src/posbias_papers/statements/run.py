@@ -38,17 +38,9 @@ class Trial:
         """Whether every instance satisfied the claim."""
         return self.counterexample is None
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON, the counterexample in numbers that it spells without loss."""
-        return {
-            "instances": self.instances,
-            "slack": self.slack,
-            "counterexample": plain(self.counterexample),
-        }
-
     @classmethod
     def read(cls, told: Mapping[str, Any]) -> Self:
-        """What `as_dict` made. Raises KeyError or TypeError for what is not whole."""
+        """A trial from JSON. Raises KeyError or TypeError for what is not whole."""
         slack = -math.inf if told["slack"] is None else float(told["slack"])
         return cls(int(told["instances"]), slack, told["counterexample"])
 
@@ -63,10 +55,6 @@ class Finding:
     statement: Statement
     as_printed: Trial
     corrected: Trial | None
-
-    def __reduce__(self) -> Any:
-        # draws and margins may be functions within functions, which another process cannot send
-        return finding_of, (self.statement.key, StatementCell(self.statement).to_content(self))
 
     @property
     def verdict(self) -> Verdict:
@@ -138,9 +126,6 @@ class StatementCell(Cell):
 
     kind = unit = "statement"
 
-    def __reduce__(self) -> Any:
-        return cell_of, (self.statement.key, self.seed, self.amount)
-
     @property
     def specification(self) -> dict[str, Any]:
         """What is claimed, and the seed."""
@@ -166,28 +151,13 @@ class StatementCell(Cell):
 
     def to_content(self, result: Finding) -> dict[str, Any]:
         """Both trials in JSON's terms."""
-        return {
-            "as_printed": result.as_printed.as_dict(),
-            "corrected": result.corrected and result.corrected.as_dict(),
-        }
+        both = {"as_printed": result.as_printed, "corrected": result.corrected}
+        return {name: trial and plain(vars(trial)) for name, trial in both.items()}
 
     def from_content(self, header: Header, content: Mapping[str, Any]) -> Finding:
         """The finding again."""
         corrected = content["corrected"]
         return Finding(self.statement, Trial.read(content["as_printed"]), corrected and Trial.read(corrected))
-
-
-def cell_of(key: str, seed: int, amount: int | None) -> StatementCell:
-    """The cell of a statement by its key, as another process finds it."""
-    from posbias_papers.statements import STATEMENTS, select
-
-    (statement,) = select(STATEMENTS, [key])
-    return StatementCell(statement, seed, amount)
-
-
-def finding_of(key: str, content: Mapping[str, Any]) -> Finding:
-    """The finding of a statement by its key, as another process sends it."""
-    return cell_of(key, 0, None).from_content(Header("", 0), content)
 
 
 def check(reading: Reading, instances: int, seed: int, name: str, witness: Instance | None = None) -> Trial:
