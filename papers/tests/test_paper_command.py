@@ -130,7 +130,7 @@ def test_a_paper_s_own_command_prints_its_claims(capsys, results, tmp_path):
     assert {one["paper"] for one in told["claims"]} == {"wu2025"}
     assert "wu2025/fig3/1" in {one["id"] for one in told["claims"]}
     for paper in ("wu2025", "herasimchyk2026", "kim2026"):
-        assert "claims alone needed" in refused(capsys, paper, "fig3", "claims", "--out", elsewhere)
+        assert "what: " in refused(capsys, paper, "fig3", "claims", "--out", elsewhere)
 
 
 def test_wrong_words_are_refused(capsys, tmp_path):

@@ -190,10 +190,6 @@ def test_the_document_counts_what_the_records_say():
 
 
 def test_wrong_claims_are_refused_and_nothing_is_written(tmp_path):
-    with pytest.raises(InvalidValueError, match="two of id 'wu2025/fig2/1'"):
-        write(tmp_path, tmp_path / "p.html", claims=[CLAIMS[1], CLAIMS[1]])
-    with pytest.raises(InvalidValueError, match=r"verdict 'hold' .* did you mean 'holds'"):
-        write(tmp_path, tmp_path / "p.html", claims=[judged("wu2025/a", "hold")])
     with pytest.raises(InvalidValueError, match="wu2025"):
         write(tmp_path, tmp_path / "p.html", claims=[judged("wu2024/a")])
     (tmp_path / "taken").mkdir()

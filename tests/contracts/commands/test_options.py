@@ -77,22 +77,22 @@ def test_a_number_is_in_the_study_s_own_unit(tmp_path, monkeypatch, capsys):
 
 
 def test_networks_are_seeds():
-    from posbias_papers.cli.wu2025 import _spent
+    from posbias_papers.cli.reproduce import training_effort
     from posbias_papers.wu2025 import FULL
 
-    spent = _spent("full", 2)
+    spent = training_effort("full", 2)
     assert spent.seeds == (0, 1)
     assert (spent.iterations, spent.sequences) == (FULL.iterations, FULL.sequences)
     assert spent.name not in ("quick", "full")
     with pytest.raises(InvalidValueError, match="networks: 0 given"):
-        _spent("quick", 0)
+        training_effort("quick", 0)
 
 
 def test_the_middle_item_is_the_text_s_or_the_code_s():
-    from posbias_papers.cli.wu2025 import _spent
+    from posbias_papers.cli.reproduce import training_effort
     from posbias_papers.wu2025 import QUICK, Setting
 
-    text, code = _spent("quick", None, 3), _spent("quick", None, 4)
+    text, code = training_effort("quick", None, 3), training_effort("quick", None, 4)
     assert code == QUICK
     assert text.name == "quick, middle item 3"
     setting = Setting(answers=("middle", "last"))
@@ -101,7 +101,7 @@ def test_the_middle_item_is_the_text_s_or_the_code_s():
     assert [task.answers for task in tasks] == [(3, 7), (4, 7)]
     for wrong in (0, 7, 8):
         with pytest.raises(InvalidValueError, match=f"middle: .*{wrong}"):
-            _spent("quick", None, wrong)
+            training_effort("quick", None, wrong)
 
 
 # --- words and progress ------------------------------------------------------------------------------------

@@ -5,8 +5,12 @@ from cyclopts import App
 paper = App(
     name="paper", help="Draw a paper's figures again, and check what it states.", help_format="plaintext"
 )
-for name in ("all", "list"):
-    paper.command(f"posbias_papers.cli.{name}:{name}_", name=name)
-for name in ("claims", "encodings", "extensions", "herasimchyk2026", "kim2026", "wu2025"):
-    paper.command(f"posbias_papers.cli.{name}:{name}", name=name)
-paper.command("posbias_papers.cli.variants:variants", name="variants")
+COMMANDS = {
+    "claims": ("all_", "list_", "claims"),
+    "ours": ("encodings", "extensions", "variants"),
+    "reproduce": ("herasimchyk2026", "kim2026", "wu2025"),
+}
+"""The functions of each module that are commands."""
+for module, names in COMMANDS.items():
+    for name in names:
+        paper.command(f"posbias_papers.cli.{module}:{name}", name=name.rstrip("_"))

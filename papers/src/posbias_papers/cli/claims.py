@@ -1,8 +1,6 @@
-"""`posbias paper claims`: every claim with its verdict."""
+"""`posbias paper list|claims|all`: what can be made, every claim with its verdict, and all of it at once."""
 
-import textwrap
-from collections.abc import Callable, Iterable, Sequence
-from importlib import import_module
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,15 +8,53 @@ from cyclopts import Parameter
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, log, progress
-from posbias.core.errors import InvalidValueError, PosbiasError
+from posbias.core.errors import PosbiasError
 from posbias.core.lazy import need
+from posbias.core.text_tables import table
 
 if TYPE_CHECKING:
     from posbias.profiles.claims import Judged
     from posbias_papers.everything import Ran
 
-WIDTH = 110
-"""Columns of a claim in words."""
+INDENT = " " * 13
+_RERUN = "Make even what is there, of the cells that are kept."
+
+
+def list_(*papers: str, out: shared.Results = shared.RESULTS, json: shared.Json = False) -> None:
+    """List every figure, table and set of statements of the three papers: cost and state of each.
+
+    The state is of what was made in --out, with what is on record at more effort.
+
+    Parameters
+    ----------
+    papers
+        wu2025, herasimchyk2026, kim2026, or single studies such as wu2025/fig2. Default: all.
+    """
+    from posbias_papers.cli.answers import PaperList, StudyPart
+    from posbias_papers.registry import find_studies
+
+    studies = [(study, study.state(out)) for study in find_studies(papers)]
+    head = ["study", "what it shows", "printed", "quick", "full", "effort", f"in {out}"]
+    rows = [
+        [
+            study.key,
+            study.title,
+            f"{len(study.expected)} numbers" if study.expected else "–",
+            str(study.quick),
+            str(study.full),
+            study.unit,
+            "cannot be used" if state.damaged else str(state),
+        ]
+        for study, state in studies
+    ]
+    lines = [*table(head, rows), "", f"costs on {studies[0][0].quick.machine}, nothing being there yet"]
+    damaged = [(study, state) for study, state in studies if state.damaged and not study.parts]
+    lines += [f"{state.damaged}; {study.made_by}" for study, state in damaged]
+    parts = [StudyPart.of(study, state=state) for study, state in studies]
+    answer_with(PaperList.of(studies=parts), lambda: lines, json)
+
+
+# --- claims ------------------------------------------------------------------------------------------------
 
 
 @shared.options
@@ -53,25 +89,12 @@ def claims(*, options: Options = Options()) -> None:
     and tables are those of the results in --out, or of recorded results, which come along, where these are of more
     effort. What has not been made is undecided and says what makes it.
     """
-    _claims(options)
-
-
-def _claims(options: Options) -> None:
     ran = None
     if options.effort is not None:
-        engine = shared.engine(options.workers)
-        ran = make_missing(options.out, options.paper, options.effort, engine=engine)
+        settings = {"effort": options.effort, "engine": shared.engine(options.workers)}
+        ran = _make(options.out, options.paper, settings)
     print_claims(options)
-    if ran is not None:
-        refuse_failures(ran)
-
-
-def make_missing(out: Path, studies: Sequence[str], effort: str | int, **settings: Any) -> "Ran":
-    """Make with a bar what is missing; settings and errors as of `make_all`."""
-    from posbias_papers.everything import make_all
-
-    with progress() as on_event:
-        return make_all(out, studies, effort=effort, on_event=on_event, **settings)
+    _refuse_failures(ran)
 
 
 def print_claims(options: Options, at: dict[str, Path] | None = None) -> None:
@@ -98,57 +121,6 @@ def print_claims(options: Options, at: dict[str, Path] | None = None) -> None:
     answer_with(answer, lambda: _claim_lines(judged, shown), options.json)
 
 
-def claims_alone(what: Sequence[str], paper: str, out: Path, json: bool) -> bool:
-    """Whether `what` is `claims`; then those of the paper whose results are in `out` are printed.
-
-    Raises `InvalidValueError` for claims among other names: one answer at a time.
-    """
-    if "claims" not in what:
-        return False
-    if len(what) > 1:
-        raise InvalidValueError(f"what: claims given together with {len(what) - 1} more, claims alone needed")
-    print_claims(Options(paper=(paper,), out=out.parent, json=json), {paper: out})
-    return True
-
-
-def answer_reproduction(
-    paper: str,
-    what: Sequence[str] | str,
-    options: Any,
-    lines: Callable[[Any], list[str]],
-    waiting: str | None = None,
-    **settings: Any,
-) -> None:
-    """Make some of a paper with a bar, and answer with what was made; `settings` as of its `reproduce`."""
-    from posbias.core.store import dump_json
-    from posbias_papers.cli.answers import reproduced
-
-    need("matplotlib", work="drawing", extra="report")
-    reproduce = import_module(f"posbias_papers.{paper}").reproduce
-    with progress(waiting) as on_event:
-        made = reproduce(what, out=options.out, again=options.rerun, on_event=on_event, **settings)
-    if made.stand_in:
-        log.info(made.stand_in)
-    answer_with(
-        reproduced(paper).model_validate_json(dump_json(made.as_dict())), lambda: lines(made), options.json
-    )
-
-
-def claim_lines(made: Any, files: Iterable[str]) -> list[str]:
-    """The claims of every figure that was made, and the files."""
-    lines: list[str] = []
-    for name, claims in made.claims.items():
-        lines += ["", name, *(f"  {claim}" for claim in claims)]
-    return [*lines, "", *files]
-
-
-def refuse_failures(ran: "Ran") -> None:
-    """Raise `PosbiasError` for parts that failed."""
-    if ran.failed:
-        told = "; ".join(f"{key}: {message}" for key, message in ran.failed.items())
-        raise PosbiasError(f"{len(ran.failed)} of the studies could not be made: {told}")
-
-
 def by_paper(judged: "Iterable[Judged]") -> "dict[str, list[Judged]]":
     """Claims by the key of their paper."""
     papers: dict[str, list[Judged]] = {}
@@ -157,16 +129,16 @@ def by_paper(judged: "Iterable[Judged]") -> "dict[str, list[Judged]]":
     return papers
 
 
-def count_words(judged: "Iterable[Judged]") -> str:
+def _count_words(judged: "Iterable[Judged]") -> str:
     """'12 hold, 3 fail, 4 undecided; of ours 2 hold, 0 fail, 1 undecided'."""
     from posbias.profiles.claims import tally
 
     words = {"holds": "hold", "fails": "fail", "undecided": "undecided"}
-    told = {
-        whose: ", ".join(f"{number} {words[kind]}" for kind, number in counts.items())
-        for whose, counts in tally(judged).items()
-    }
-    return f"{told['paper']}; of ours {told['ours']}"
+    paper, ours = (
+        ", ".join(f"{number} {words[kind]}" for kind, number in counts.items())
+        for counts in tally(judged).values()
+    )
+    return f"{paper}; of ours {ours}"
 
 
 def _claim_lines(judged: "Sequence[Judged]", shown: "Sequence[Judged]") -> list[str]:
@@ -175,14 +147,14 @@ def _claim_lines(judged: "Sequence[Judged]", shown: "Sequence[Judged]") -> list[
 
     lines: list[str] = []
     for key, own in by_paper(judged).items():
-        lines += [f"{cite(key).short}: {count_words(own)}", ""]
+        lines += [f"{cite(key).short}: {_count_words(own)}", ""]
         for claim in (claim for claim in shown if claim.paper == key):
-            lines += [f"  {claim.mark:10s} {claim.id}  {_number(claim)}".rstrip()]
             about = claim.claim
             whose = about.place if about.provenance == "paper" else f"ours, beside {about.place}"
             whose += f"; counted as {about.alias_of}" if about.alias_of else ""
-            lines += [*wrapped([f"{claim.sentence} ({whose})", claim.why], 13), ""]
-    return [*lines, f"{len(judged)} claims: {count_words(judged)}"]
+            lines += [f"  {claim.mark:10s} {claim.id}  {_number(claim)}".rstrip()]
+            lines += [f"{INDENT}{claim.sentence} ({whose})", f"{INDENT}{claim.why}", ""]
+    return [*lines, f"{len(judged)} claims: {_count_words(judged)}"]
 
 
 def _number(claim: "Judged") -> str:
@@ -194,17 +166,104 @@ def _number(claim: "Judged") -> str:
     return f"{number + 0.0:.4g}{error}".replace("-", "−")
 
 
-def wrapped(texts: Sequence[str], indent: int) -> list[str]:
-    """Texts in lines of `WIDTH` columns."""
+# --- all ---------------------------------------------------------------------------------------------------
+
+
+@shared.options
+class AllOptions:
+    """How much is made, of what, and where it goes.
+
+    Parameters
+    ----------
+    effort
+        quick (minutes: all three papers take about an hour on two cores) or full (the papers': days on two cores,
+        most of them for the networks of wu2025).
+    report
+        Write all of it as one page, papers.html.
+    models
+        Models for herasimchyk2026, with commas; none: no model, where --configs is enough. Default: tiny-alibi and
+        smollm2-135m, or the first alone where the second cannot be had.
+    out
+        The folder to write to.
+    """
+
+    effort: shared.Effort = "quick"
+    report: shared.Flag = False
+    configs: shared.Configs = None
+    models: shared.Names = ()
+    workers: shared.Workers = None
+    ray: shared.Ray = None
+    rerun: Annotated[shared.Rerun, Parameter(help=_RERUN)] = False
+    out: shared.Out = shared.RESULTS
+    json: shared.Json = False
+
+
+def all_(*, options: AllOptions = AllOptions()) -> None:
+    """Make every figure and table of the three papers, from fastest to slowest, and count the verdicts.
+
+    What is there is skipped, and what comes along recorded at more effort is drawn instead of trained, unless
+    --rerun; after Ctrl-C the same command goes on. A part that fails does not stop the others: it is named at the
+    end, with exit code 2. What each study took is written to papers.json.
+    """
+    from posbias.profiles.claims import count
+    from posbias_papers.cli.answers import PaperAll
+    from posbias_papers.collect import collect
+
+    settings: dict[str, Any] = {name: getattr(options, name) for name in ("effort", "models", "configs")}
+    settings |= {"again": options.rerun, "engine": shared.engine(options.workers, options.ray)}
+    if options.report:
+        need("jinja2", "markdown_it", work="the page", extra="report")
+    ran = _make(options.out, (), settings)
+    # the statements were tried on at least as many instances
+    judged = collect(options.out)
+    page = _page(options.out, judged, options.configs) if options.report else None
+    answer = PaperAll.of(ran, counts=count(judged), page=page)
+    answer_with(answer, lambda: _all_lines(ran, judged, page), options.json)
+    _refuse_failures(ran)
+
+
+def _make(out: Path, studies: Sequence[str], settings: dict[str, Any]) -> "Ran":
+    """Make with a bar what is missing; settings and errors as of `make_all`."""
+    from posbias_papers.everything import make_all
+
+    with progress() as on_event:
+        return make_all(out, studies, on_event=on_event, **settings)
+
+
+def _refuse_failures(ran: "Ran | None") -> None:
+    """Raise `PosbiasError` for parts that failed."""
+    if ran is not None and ran.failed:
+        failed = "; ".join(f"{key}: {message}" for key, message in ran.failed.items())
+        raise PosbiasError(f"{len(ran.failed)} of the studies could not be made: {failed}")
+
+
+def _page(out: Path, judged: "Sequence[Judged]", configs: Path | None) -> Path:
+    """Everything as one page."""
+    from posbias_papers.page import write_page
+    from posbias_papers.readings import ERRATA, compare_readings
+    from posbias_papers.registry import STUDIES
+
+    log.info("computing both readings, and writing the page …")
+    with progress() as on_event:
+        compared = compare_readings(results=out, configs=configs, on_event=on_event)
+    page = out / "papers.html"
+    return write_page(out, page, claims=judged, readings=compared, errata=ERRATA, studies=STUDIES)
+
+
+def _all_lines(ran: "Ran", judged: "Sequence[Judged]", page: Path | None) -> list[str]:
+    from posbias.profiles.claims import tally
+    from posbias_papers.study import minutes_text
+
+    rows = [
+        [key, *(str(number) for counts in tally(own).values() for number in counts.values())]
+        for key, own in (by_paper(judged) | {"all": [*judged]}).items()
+    ]
     return [
-        line
-        for text in texts
-        for line in textwrap.wrap(
-            text,
-            WIDTH,
-            initial_indent=" " * indent,
-            subsequent_indent=" " * indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+        f"{len(ran.made)} studies made in {minutes_text(ran.seconds / 60)}, {len(ran.found)} were there",
+        *(f"{key}: {reason}" for key, reason in ran.left_out.items()),
+        "",
+        *table(["paper", "hold", "fail", "undecided", "ours hold", "fail", "undecided"], rows),
+        "",
+        f"costs: {ran.costs}",
+        *([f"page: {page}"] if page else []),
     ]

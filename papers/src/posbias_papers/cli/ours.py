@@ -1,0 +1,228 @@
+"""`posbias paper extensions|encodings|variants`: our own studies beside the papers'."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from posbias.cli import options as shared
+from posbias.cli.output import answer_with, progress
+from posbias.core.arguments import one_of
+from posbias.core.events import Event
+from posbias.core.lazy import need
+from posbias.core.text_tables import table
+from posbias_papers.cli.reproduce import page_lines
+
+if TYPE_CHECKING:
+    from posbias_papers.simulation.variants import Variant, VariantResult
+
+_RERUN = "Compute cells again that are on record or kept."
+
+
+def extensions(
+    name: str | None = None,
+    *,
+    out: shared.Results = shared.RESULTS,
+    workers: shared.Workers = None,
+    rerun: Annotated[shared.Rerun, Parameter(help=_RERUN)] = False,
+    json: shared.Json = False,
+) -> None:
+    """Write the tables and the figure of one of our own studies to OUT/extensions, or list them.
+
+    Parameters
+    ----------
+    name
+        averages, untrained, designed, ordering, predictors or behaviour. Default: list them.
+    """
+    from posbias_papers.cli.answers import OwnStudy, PaperExtension, PaperExtensions
+    from posbias_papers.extensions import EXTENSIONS
+
+    if name is None:
+        head = ["name", "question", "page", "minutes", "cells on record"]
+        rows = [
+            [key, one.question, one.page, f"{one.minutes:g}", f"{len(one.recorded())} of {len(one.cells)}"]
+            for key, one in EXTENSIONS.items()
+        ]
+        answer = PaperExtensions.of(extensions=[OwnStudy.of(one) for one in EXTENSIONS.values()])
+        answer_with(answer, lambda: table(head, rows), json)
+        return
+    one_of("name", name, EXTENSIONS)
+    need("matplotlib", work="drawing", extra="report")
+    with progress() as on_event:
+        engine = shared.engine(workers)
+        files = EXTENSIONS[name].make(out / "extensions", rerun=rerun, engine=engine, on_event=on_event)
+    answer = PaperExtension.of(name=name, files=files)
+    answer_with(answer, lambda: [*files[0].read_text().splitlines(), *map(str, files)], json)
+
+
+# --- encodings ---------------------------------------------------------------------------------------------
+
+
+@shared.options
+class EncodingOptions:
+    """What is measured, and where it goes.
+
+    Parameters
+    ----------
+    models
+        Names, folders, hub ids, or the .nc of finished measurements, with commas. Default: all five.
+    prompts
+        Prompts of each model.
+    tokens
+        Length of the prompts, at most 256 for these models.
+    out
+        The folder to write to.
+    """
+
+    models: shared.Names = ("tiny-alibi", "tiny-nope", "tiny-rope", "tiny-window", "tiny-learned")
+    prompts: shared.Whole = 128
+    tokens: shared.Whole = 256
+    out: shared.Out = Path("results/encodings")
+    seed: shared.Seed = 0
+    threads: shared.TorchThreads = None
+    rerun: shared.Rerun = False
+    json: shared.Json = False
+
+
+def encodings(*, options: EncodingOptions = EncodingOptions()) -> None:
+    """Compare small models that differ in their encoding of positions only: λ and influence, theory beside.
+
+    No paper has this comparison; the five models come with posbias. Measurements are kept; after Ctrl-C the
+    same command goes on.
+    """
+    from posbias_papers.cli.answers import PaperEncodings
+    from posbias_papers.encodings import make
+
+    shared.check_threads(options.threads)
+    same = ("models", "prompts", "tokens", "seed", "threads")
+    settings = {name: getattr(options, name) for name in same}
+    with progress() as on_event:
+        made = make(options.out, again=options.rerun, on_event=on_event, **settings)
+    lines = page_lines({"encodings": made.page}, made.written)
+    answer_with(PaperEncodings.of(**made.as_dict()), lambda: lines, options.json)
+
+
+# --- variants ----------------------------------------------------------------------------------------------
+
+
+@shared.options
+class VariantModel:
+    """What is changed in every variant.
+
+    Parameters
+    ----------
+    dimension
+        Dimension of the embeddings, in every variant. Default: what the variant says, mostly 64.
+    anisotropy
+        Their anisotropy, in every variant. Default: what the variant says, mostly 0.5.
+    tokens
+        Number of embeddings. Default: 10.
+    depth
+        Number of layers. Default: 4.
+    """
+
+    dimension: Annotated[shared.Whole | None, Parameter(name=["--d", "--dimension"])] = None
+    anisotropy: Annotated[float | None, Parameter(name=["--alpha", "--anisotropy"])] = None
+    tokens: shared.Whole | None = None
+    depth: Annotated[shared.Whole | None, Parameter(name=["--layers", "--depth"])] = None
+
+
+@shared.options
+class VariantOptions:
+    """How much is drawn, and where the answer goes.
+
+    Parameters
+    ----------
+    networks
+        Networks drawn for each variant.
+    inputs
+        Inputs that each network is given.
+    out
+        Write the answer as JSON to this file.
+    plot
+        Draw the recency probabilities to this file (.png, .svg or .pdf).
+    """
+
+    networks: shared.Whole = 100
+    inputs: shared.Whole = 200
+    seed: shared.Seed = 0
+    out: shared.Out | None = None
+    plot: Path | None = None
+    json: shared.Json = False
+
+
+def variants(
+    *names: str, model: VariantModel = VariantModel(), options: VariantOptions = VariantOptions()
+) -> None:
+    """Add parts of a real layer to the simulation, drawn at initialisation: does the recency bias survive?
+
+    Projections, heads, a feed-forward block, rotary encoding and ALiBi, singly and together. Every variant is
+    given many networks, each with many inputs: the mean over networks says whether there is a preference they
+    share, the spread whether each has one of its own.
+
+    Parameters
+    ----------
+    names
+        Variants, such as tied or rope. Default: all; an unknown name lists them.
+    """
+    from posbias_papers.cli.answers import SimulateVariants
+    from posbias_papers.simulation.variants import simulate_variant
+
+    shared.check_targets(options.out, options.plot)
+    chosen = _chosen(names, model)
+    results: dict[str, Any] = {}
+    with progress() as on_event:
+        for number, (name, variant) in enumerate(chosen.items()):
+
+            def drawn(event: Event, before: int = number * options.networks) -> None:
+                on_event(Event(before + event.done, len(chosen) * options.networks, event.unit))
+
+            results[name] = simulate_variant(
+                variant, options.networks, options.inputs, seed=options.seed, on_event=drawn
+            )
+    if options.plot is not None:
+        from posbias.reports import plots
+        from posbias_papers.plots.variants import draw_variants
+
+        figure = plots.new_figure(6.8, 1.6 + 0.32 * sum(1 + r.differs for r in results.values()))
+        draw_variants(figure.subplots(), results)
+        plots.save_figure(figure, options.plot)
+    answer = SimulateVariants.of(variants=[{"name": key} | one.as_dict() for key, one in results.items()])
+    answer_with(answer, lambda: variants_table(results), options.json, options.out)
+
+
+def _chosen(names: tuple[str, ...], model: VariantModel) -> "dict[str, Variant]":
+    """The variants of these names (none: all), with what is changed in each. Raises `InvalidValueError`."""
+    from posbias_papers.simulation.variants import VARIANTS
+
+    for name in names:
+        one_of("variant", name, VARIANTS)
+    changes = {name: number for name, number in vars(model).items() if number is not None}
+    return {
+        name: dataclasses.replace(VARIANTS[name], model=dataclasses.replace(VARIANTS[name].model, **changes))
+        for name in names or VARIANTS
+    }
+
+
+def variants_table(results: "Mapping[str, VariantResult]") -> list[str]:
+    """Recency probabilities of variants by layer: the mean over networks, and how far networks lie apart."""
+    rows = [
+        [
+            label,
+            *(
+                f"{one}{_spread(apart.value)}"
+                for one, apart in zip(part.recency_probability, part.variance, strict=True)
+            ),
+        ]
+        for name, result in results.items()
+        for label, part in result.parts(name)
+    ]
+    head = ["variant", *(f"layer {layer}" for layer in range(1, max(map(len, rows))))]
+    lines = table(head, [row + [""] * (len(head) - len(row)) for row in rows])
+    return [*lines, "", "recency probability ± standard error (standard deviation over networks); ½: none"]
+
+
+def _spread(variance: float) -> str:
+    return f" ({max(variance, 0.0) ** 0.5:.3f})" if variance == variance else ""

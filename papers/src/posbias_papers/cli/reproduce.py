@@ -1,0 +1,269 @@
+"""`posbias paper kim2026|wu2025|herasimchyk2026`: figures and tables of a paper, and its claims."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from posbias.cli import options as shared
+from posbias.cli.output import COMPILING, answer_with, log, progress
+from posbias.cli.train import answer_untested
+from posbias.core.arguments import whole
+from posbias.core.errors import InvalidValueError
+from posbias.core.lazy import need
+from posbias.core.text_tables import table
+
+if TYPE_CHECKING:
+    from posbias.reports.pages import Page
+    from posbias_papers.wu2025 import Effort as TrainingEffort
+
+
+@shared.options
+class KimOptions:
+    """How much is drawn, and where it goes.
+
+    Parameters
+    ----------
+    effort
+        Draws of all embeddings in every panel: quick (a million), full (ten million, as in the paper), or a number
+        such as 1e5. Simulations that have more are used as they are.
+    reading
+        The closed form drawn as a line in fig2 and fig7: corrected (the default) or as published. The other is
+        dashed.
+    alphas
+        Anisotropies of fig2, fig5, fig6 and fig7, with commas: 0, which all are held against, then rising, below
+        1. Default: 0,0.25,0.5,0.75,0.9, which are ours, as the paper's text gives none.
+    out
+        The folder to write to.
+    """
+
+    effort: shared.Effort = "quick"
+    reading: Literal["corrected", "published"] | None = None
+    alphas: shared.Numbers | None = None
+    out: shared.Out = Path("results/kim2026")
+    seed: shared.Seed = 0
+    threads: shared.Threads = None
+    rerun: shared.Rerun = False
+    json: shared.Json = False
+
+
+def kim2026(*what: str, options: KimOptions = KimOptions()) -> None:
+    """Draw the figures of Kim et al. 2026, every number with its error, and judge what the paper says of them.
+
+    Figures are written as SVG and PNG, each with its tidy table (.csv), a page (.md) and JSON. Finished
+    simulations are kept, and used by every figure that needs them; after Ctrl-C the same command goes on.
+
+    Parameters
+    ----------
+    what
+        fig1 to fig7, section3 (the printed probabilities), or all, the default; claims prints the paper's claims
+        with their verdicts. fig2, fig5, fig6 and fig7 show several anisotropies, --alphas.
+    """
+    from posbias_papers.kim2026.figures import EFFORT
+
+    settings = {name: getattr(options, name) for name in ("seed", "threads", "reading", "alphas")}
+    settings["samples"] = shared.amount(options.effort, EFFORT)
+    _reproduce("kim2026", what or ("all",), options, settings, COMPILING)
+
+
+@shared.options
+class WuOptions:
+    """How much is trained, on what, and where it goes.
+
+    Parameters
+    ----------
+    effort
+        quick (minutes of a laptop: 3 networks per cell, 1,000 to 2,500 iterations, 2,000 test sequences), full
+        (the paper's: 5 networks, 100,000 iterations, 10,000 sequences), or any number of iterations, otherwise as
+        full. Cells on record at this effort are not trained, unless --rerun.
+    middle
+        The item, from 0, that gaps call the middle: 3 is the text's fourth of eight. Default: 4, as the code.
+    out
+        The folder to write to.
+    """
+
+    effort: shared.Effort = "quick"
+    networks: shared.Networks = None
+    middle: shared.Whole | None = None
+    out: shared.Out = Path("results/wu2025")
+    device: shared.Device = "cpu"
+    threads: shared.TrainingThreads = None
+    ray: shared.Ray = None
+    gpus_per_cell: shared.GpusPerCell = 0
+    no_tests: shared.NoTests = False
+    rerun: shared.Rerun = False
+    json: shared.Json = False
+
+
+def wu2025(*what: str, options: WuOptions = WuOptions()) -> None:
+    """Train the retrieval experiments of Wu et al. 2025 and draw their figures, each with its claims judged.
+
+    Figures are written as SVG and PNG, each with its tidy table (.csv), a page with the gap of every cell (.md)
+    and JSON. Trained cells are kept, and used by every figure that needs them; after Ctrl-C the same command goes
+    on.
+
+    Parameters
+    ----------
+    what
+        The figures, fig1 to fig24, table1, curves for learning curves, windows and anisotropy for gaps by
+        window and by what a vocabulary shares, or all; claims prints the claims with their
+        verdicts. Default: fig2.
+    """
+    shared.check_threads(options.threads)
+    settings: dict[str, Any] = {
+        "effort": training_effort(options.effort, options.networks, options.middle),
+        "device": options.device,
+        "workers": options.threads,
+        "engine": shared.engine(None, options.ray, options.threads),
+        "gpus_per_cell": options.gpus_per_cell,
+    }
+    what = what or ("fig2",)
+    if not options.no_tests or "claims" in what:
+        _reproduce("wu2025", what, options, settings)
+        return
+    from posbias_papers.wu2025 import train
+
+    with progress() as on_event:
+        experiments = train(what, out=options.out, again=options.rerun, on_event=on_event, **settings)
+    answer_untested(options.out / "cells", experiments, options.json)
+
+
+def training_effort(effort: str | int, networks: int | None, middle: int | None = None) -> "TrainingEffort":
+    """The effort of this name or of so many iterations, with so many networks and this middle item.
+
+    Raises `InvalidValueError`.
+    """
+    from posbias_papers.wu2025.settings import EFFORT, effort_of
+
+    spent = effort_of(effort, networks) if isinstance(effort, int) else EFFORT[effort]
+    if isinstance(effort, str) and networks is not None:
+        seeds = tuple(range(whole("networks", networks, 1)))
+        spent = replace(spent, name=f"{effort}, {networks} networks", seeds=seeds)
+    return spent if middle is None else spent.with_middle(middle)
+
+
+@shared.options
+class HerasimchykOptions:
+    """What is measured, and where it goes.
+
+    Parameters
+    ----------
+    models
+        Names, folders, hub ids, or the .nc of finished measurements; several with commas. none: no model, for what
+        the files of --configs are enough.
+    corpora
+        Texts to cut prompts from (.txt, .jsonl, a folder, datasets:ID), with commas; bundled is the one that is at
+        hand. Default: bundled.
+    shuffle_tokens
+        Add a control: the first text with the tokens of each prompt shuffled. Default with fig4, which wants a
+        second text, where it is asked for by name and one text is given.
+    documents
+        One prompt from the beginning of each document, instead of windows of the running text.
+    loading
+        How models are loaded.
+    effort
+        Prompts of each model, text and length: quick (32), full (1,000, as in the paper, or as many as the text
+        has), or any number.
+    tokens
+        Length of the prompts of all but fig1 and fig4.
+    lengths
+        Lengths of fig1 and fig4, with commas. Default: 64,256,512; with --effort full 64,256,1024,2048.
+    reading
+        corrected: scale, slopes and λ as the model has them. published: as the paper's code takes them.
+    bins
+        Bins of table6.
+    layers
+        Layers that fig5 draws, from 0, with commas. Default: of all, four heads at even steps of R².
+    heads
+        Heads that fig5 draws, from 0, with commas; with --layers each of them in each of these.
+    out
+        The folder to write to.
+    """
+
+    models: shared.Names = ("tiny-alibi", "smollm2-135m")
+    corpora: shared.Names = ()
+    shuffle_tokens: shared.Flag = False
+    documents: shared.Flag = False
+    loading: shared.Loading = shared.Loading()
+    effort: shared.Effort = "quick"
+    tokens: shared.Whole = 256
+    lengths: shared.Lengths = ()
+    reading: Literal["corrected", "published"] = "corrected"
+    configs: shared.Configs = None
+    bins: shared.Whole = 199
+    layers: shared.Lengths = ()
+    heads: shared.Lengths = ()
+    out: shared.Out = Path("results/herasimchyk2026")
+    seed: shared.Seed = 0
+    threads: shared.TorchThreads = None
+    rerun: shared.Rerun = False
+    json: shared.Json = False
+
+
+def herasimchyk2026(*what: str, options: HerasimchykOptions = HerasimchykOptions()) -> None:
+    """Make the tables and figures of Herasimchyk et al. 2026 for any models, each with its claims judged.
+
+    Each is written as a page (.md) and as JSON, figures as SVG and PNG too. Measurements are kept, and shared by
+    all that need them; after Ctrl-C the same command goes on.
+
+    Parameters
+    ----------
+    what
+        table1 to table6, fig1 to fig5, section4 (monotonicity), or all; claims prints the paper's claims with
+        their verdicts. Default: table2, table3 and fig2.
+    """
+    shared.check_threads(options.threads)
+    if isinstance(options.effort, int):
+        whole("effort", options.effort, 2)
+    same = ("documents", "tokens", "reading", "configs", "bins", "layers", "heads", "seed", "threads")
+    settings: dict[str, Any] = {name: getattr(options, name) for name in same}
+    settings |= {
+        "models": [] if options.models == ("none",) else options.models,
+        "corpora": [None if text == "bundled" else text for text in options.corpora] or [None],
+        "scramble": options.shuffle_tokens or None,
+        "loading": vars(options.loading),
+        "prompts": options.effort if isinstance(options.effort, int) else None,
+        "lengths": options.lengths or None,
+        "quick": options.effort != "full",
+    }
+    _reproduce("herasimchyk2026", what or ("table2", "table3", "fig2"), options, settings)
+
+
+def _reproduce(
+    paper: str, what: Sequence[str], options: Any, settings: Mapping[str, Any], waiting: str | None = None
+) -> None:
+    """Make some of a paper with a bar, and answer with what was made; or with its claims, if these are asked for.
+
+    `settings` as of the paper's `reproduce`. Raises `InvalidValueError` for claims among other names: one answer
+    at a time.
+    """
+    if "claims" in what:
+        if len(what) > 1:
+            raise InvalidValueError(f"what: expected claims alone, got {', '.join(what)}")
+        from posbias_papers.cli.claims import Options, print_claims
+
+        print_claims(Options(paper=(paper,), out=options.out.parent, json=options.json), {paper: options.out})
+        return
+    from posbias.core.store import dump_json
+    from posbias_papers.cli.answers import reproduced
+
+    need("matplotlib", work="drawing", extra="report")
+    reproduce = import_module(f"posbias_papers.{paper}").reproduce
+    with progress(waiting) as on_event:
+        made = reproduce(what, out=options.out, again=options.rerun, on_event=on_event, **settings)
+    if made.stand_in:
+        log.info(made.stand_in)
+    answer = reproduced(paper).model_validate_json(dump_json(made.as_dict()))
+    answer_with(answer, lambda: page_lines(made.pages, made.written), options.json)
+
+
+def page_lines(pages: "Mapping[str, Page]", files: Iterable[Path]) -> list[str]:
+    """The tables of every page, its claims, and the files."""
+    lines: list[str] = []
+    for name, page in pages.items():
+        lines += [f"{name}: {page.note}"]
+        for shown in page.tables:
+            lines += ["", shown.caption, *table([*shown.head], [[*row] for row in shown.rows])]
+        lines += ["", *(f"  {claim}" for claim in page.claims), ""]
+    return [*lines, *(f"file: {path}" for path in files)]
