@@ -1,9 +1,9 @@
 """`posbias retrieve` of a model that is not opened here: a server answers the prompts, or somebody else did."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from posbias.retrieval.documents import DocumentSet
     from posbias.retrieval.factor import CurveDifference
     from posbias.retrieval.job import RetrievalJob
-
-    Sources = tuple[str | None, tuple[DocumentSet, ...] | None]
 
 log = logging.getLogger(__name__)
 Options = Any
@@ -111,135 +109,166 @@ class BlackBox:
 
 
 def ask_black_box(model: str | None, options: Options) -> None:
-    """Write the prompts, or ask, tell and draw. Raises as `posbias.retrieval.asking.ask`."""
+    """Write the prompts, or ask, draw and answer. Raises as `posbias.retrieval.asking.ask`."""
     _refuse_of_opened(options)
     asking: BlackBox = options.asking
-    sources = _source(options)
-    jobs = _jobs(options, sources[1])
+    text, documents = _source(options)
+    session = _Session(
+        model or f"answers of {asking.answers}", _jobs(options, documents), text, documents, options
+    )
     if asking.write_prompts is not None:
-        _write(asking.write_prompts, jobs, sources, options)
+        session.write(asking.write_prompts)
         return
     if model is None and asking.endpoint is not None:
         raise shared.wrong("model", "the name of a model of the server", None)
-    ways = _named(asking.ways)
+    ways = asking.ways
     if len(ways) > 1 and (asking.until is not None or asking.endpoint is None):
         name = "until" if asking.until is not None else "system"
         raise shared.wrong(name, "--endpoint and no --until with several ways to ask", [*ways])
     need("matplotlib", work="the curve", extra="report")
-    name = model or f"answers of {asking.answers}"
-    place = options.out or shared.RESULTS / _folder(name, jobs[0].task, asking)
+    place = options.out or shared.RESULTS / _folder(session.name, session.jobs[0].task, asking)
     need_writable(place)
     if len(ways) > 1:
-        _compare_ways(place, name, ways, jobs, sources, options)
-        return
-    from posbias.reports.answers.retrievals import RetrieveAnswers
+        answer, lines = session.compared(place, ways)
+    else:
+        from posbias.reports.answers.retrievals import RetrieveAnswers
 
-    parts, curves = _asked_in(place, name, asking.ways[0], jobs, sources, options)
-    lines = [line for curve in curves for line in (*_curve_lines(curve), "")]
-    lines.append(f"answers: {parts['file']}")
-    answer_with(RetrieveAnswers.of(**parts), lambda: lines, options.json, place / RESULT)
-
-
-def _asked_in(
-    place: Path, name: str, way: Way, jobs: "list[RetrievalJob]", sources: "Sources", options: Options
-) -> "tuple[dict[str, Any], list[RetrievalCurve]]":
-    """Ask in one way and draw, into the folder `place`: the parts of an answer, and its curves."""
-    from posbias.reports.answers.retrievals import AnswerCurve
-    from posbias.reports.plots.retrieval import answers_figure
-
-    kept = place / "answers.jsonl" if options.asking.endpoint is not None else None
-    generator, asked_of = _generator(name, way, options.asking)
-    curves = _curves(generator, asked_of, jobs, sources, kept, options)
-    parts = {"file": kept or options.asking.answers, "pictures": _draw(answers_figure(curves), place)}
-    return parts | {"asked": asked_of, "curves": list(map(AnswerCurve.of, curves))}, curves
+        parts, curves = session.asked_in(place, ways[0])
+        answer = RetrieveAnswers.of(**parts)
+        lines = [line for curve in curves for line in (*_curve_lines(curve), "")]
+        lines.append(f"answers: {answer.file}")
+    answer_with(answer, lambda: lines, options.json, place / RESULT)
 
 
-def _compare_ways(
-    place: Path,
-    name: str,
-    ways: dict[str, Way],
-    jobs: "list[RetrievalJob]",
-    sources: "Sources",
-    options: Options,
-) -> None:
-    """Ask the same in each way, in a folder each, and say what they change against the first."""
-    from posbias.core import spec
-    from posbias.core.store import save_json
-    from posbias.reports.answers.retrievals import CurveDifference, RetrieveAnswers, RetrieveWays, Way
-    from posbias.reports.plots.retrieval import ways_figure
-    from posbias.retrieval.factor import curve_differences
+@dataclass(frozen=True)
+class _Session:
+    """Whom to ask what: a job for each size, the text that a needle lies in, documents of one's own."""
 
-    log.info("%d ways to ask, each with the same prompts", len(ways))
-    asked, curves = [], {}
-    for way, (api, system) in ways.items():
-        log.info("%s", way if system is None else f"{way}: {shortened(system)}")
-        folder = place / f"{api}{'' if system is None else '-' + spec.fingerprint(system)[:8]}"
-        parts, curves[way] = _asked_in(folder, name, (api, system), jobs, sources, options)
-        save_json(RetrieveAnswers.of(**parts).as_json(), folder / RESULT)
-        asked.append(Way.of(name=way, folder=folder, **parts))
-    by_size = [dict(zip(curves, column, strict=True)) for column in zip(*curves.values(), strict=True)]
-    found = [curve_differences(each, together=len(by_size)) for each in by_size]
-    lines = [line for each, ones in zip(by_size, found, strict=True) for line in _ways_lines(each, ones)]
-    lines += [f"{way}: {shortened(system)}" for way, (_, system) in ways.items() if system is not None]
-    differences = [[CurveDifference.of(one, answer=one.sentences()) for one in ones] for ones in found]
-    answer = RetrieveWays.of(pictures=_draw(ways_figure(by_size), place), ways=asked, differences=differences)
-    answer_with(answer, lambda: [*lines, f"answers: {place}"], options.json, place / RESULT)
+    name: str
+    jobs: "list[RetrievalJob]"
+    text: str | None
+    documents: "tuple[DocumentSet, ...] | None"
+    options: Options
+
+    @property
+    def requests(self) -> list[Any]:
+        """Every prompt of every job."""
+        from posbias.retrieval.asking import requests, trials_of
+
+        trials = [trials_of(job, text=self.text, documents=self.documents) for job in self.jobs]
+        return [one for job, of in zip(self.jobs, trials, strict=True) for one in requests(of, job.prompts)]
+
+    def write(self, path: Path) -> None:
+        """Write the prompts for somebody to answer."""
+        from posbias.reports.answers.retrievals import RetrievePrompts
+        from posbias.retrieval.answer_files import write_requests
+        from posbias.retrieval.asking import cost
+
+        shared.check_targets(path, None, self.options.asking.trials, self.options.text)
+        requests = self.requests
+        write_requests(requests, path)
+        told = cost(requests, {})
+        answer = RetrievePrompts.of(file=path, prompts=told.requests, words=told.words_in)
+        lines = [
+            f"{told.requests:,} prompts with {told.words_in:,} words: {path}",
+            "answer each line under its id",
+        ]
+        answer_with(answer, lambda: lines, self.options.json)
+
+    def compared(self, place: Path, ways: list[Way]) -> tuple[Any, list[str]]:
+        """Ask the same in each way, in a folder each: the answer, and what they change against the first."""
+        from posbias.core import spec
+        from posbias.core.store import save_json
+        from posbias.reports.answers import retrievals
+        from posbias.reports.plots.retrieval import ways_figure
+        from posbias.retrieval.factor import curve_differences
+
+        log.info("%d ways to ask, each with the same prompts", len(ways))
+        messages = [system for _, system in ways if system is not None]
+        asked, curves, lines = [], {}, []
+        for api, system in ways:
+            name, folder = api, place / api
+            if system is not None:
+                name = f"{api}, system message {messages.index(system) + 1}"
+                folder = place / f"{api}-{spec.fingerprint(system)[:8]}"
+                lines.append(f"{name}: {shortened(system)}")
+            log.info("%s", name if system is None else lines[-1])
+            parts, curves[name] = self.asked_in(folder, (api, system))
+            save_json(retrievals.RetrieveAnswers.of(**parts).as_json(), folder / RESULT)
+            asked.append(retrievals.Way.of(name=name, folder=folder, **parts))
+        by_size = [dict(zip(curves, column, strict=True)) for column in zip(*curves.values(), strict=True)]
+        found = [curve_differences(each, together=len(by_size)) for each in by_size]
+        tables = [line for each, ones in zip(by_size, found, strict=True) for line in _ways_lines(each, ones)]
+        of = retrievals.CurveDifference.of
+        answer = retrievals.RetrieveWays.of(
+            pictures=_draw(ways_figure(by_size), place),
+            ways=asked,
+            differences=[[of(one, answer=one.sentences()) for one in ones] for ones in found],
+        )
+        return answer, [*tables, *lines, f"answers: {place}"]
+
+    def asked_in(self, place: Path, way: Way) -> "tuple[dict[str, Any], list[RetrievalCurve]]":
+        """Ask in one way and draw, into the folder `place`: the parts of an answer, and its curves."""
+        from posbias.reports.answers.retrievals import AnswerCurve
+        from posbias.reports.plots.retrieval import answers_figure
+        from posbias.retrieval.answer_files import read_answers
+        from posbias.retrieval.asking import answers_made_elsewhere
+        from posbias.retrieval.endpoint import Endpoint
+
+        asking: BlackBox = self.options.asking
+        if asking.endpoint is None:
+            assert asking.answers is not None
+            kept, asked_of = None, {"model": self.name}
+            generator = answers_made_elsewhere(read_answers(asking.answers), str(asking.answers))
+        else:
+            how = {
+                "api": way[0],
+                "system": way[1],
+                "most_out": asking.answer_tokens,
+                "timeout": asking.timeout,
+            }
+            generator, kept = Endpoint(asking.endpoint, self.name, **how), place / "answers.jsonl"
+            asked_of = generator.asked_of
+        curves = self.curves(generator, asked_of, kept)
+        parts = {"file": kept or asking.answers, "pictures": _draw(answers_figure(curves), place)}
+        return parts | {"asked": asked_of, "curves": list(map(AnswerCurve.of, curves))}, curves
+
+    def curves(
+        self, generator: Callable[[str], str], asked_of: dict[str, Any], kept: Path | None
+    ) -> "list[RetrievalCurve]":
+        """A curve for each job; first says what it takes."""
+        from posbias.retrieval.answer_files import AnswerFile
+        from posbias.retrieval.asking import ask, check_effort, cost
+        from posbias.retrieval.statistics import EQUIVALENCE
+
+        asking: BlackBox = self.options.asking
+        equivalence = EQUIVALENCE if self.options.equivalence is None else self.options.equivalence
+        check_effort(asking.until, asking.concurrency, equivalence)
+        if kept is not None:
+            with AnswerFile(kept, asked_of) as file:
+                known = dict(file.known)
+            told = cost(self.requests, known, asking.answer_tokens)
+            most = " at most" if asking.until is not None else ""
+            nothing = f"nothing, all answers are in {kept}; another --out asks anew"
+            log.info("to ask%s: %s", most, told if told.requests else nothing)
+        how = {
+            "text": self.text,
+            "documents": self.documents,
+            "rule": asking.rule,
+            "equivalence": equivalence,
+        }
+        how |= {"concurrency": asking.concurrency if kept is not None else 1, "until": asking.until}
+        curves = []
+        for job in self.jobs:
+            with resumable(job.prompts * (job.positions + 3)) as on_event, _kept_at_errors(kept):
+                curves.append(ask(generator, job, answers=kept, asked_of=asked_of, on_event=on_event, **how))
+        return curves
 
 
 def _draw(figure: Any, place: Path) -> list[Path]:
     from posbias.reports.plots import save_figure
 
     return [save_figure(figure, place / one) for one in PICTURES]
-
-
-def _named(ways: list[Way]) -> dict[str, Way]:
-    """Ways by a name each; system messages are numbered."""
-    messages = [system for _, system in ways if system is not None]
-    return {
-        api if system is None else f"{api}, system message {messages.index(system) + 1}": (api, system)
-        for api, system in ways
-    }
-
-
-def _curves(
-    generator: Callable[[str], str],
-    asked_of: Mapping[str, Any],
-    jobs: "list[RetrievalJob]",
-    sources: "Sources",
-    kept: Path | None,
-    options: Options,
-) -> "list[RetrievalCurve]":
-    """A curve for each job; first says what it takes."""
-    from posbias.retrieval.answer_files import AnswerFile
-    from posbias.retrieval.asking import ask, check_effort, cost
-    from posbias.retrieval.statistics import EQUIVALENCE
-
-    (text, documents), asking = sources, options.asking
-    equivalence = EQUIVALENCE if options.equivalence is None else options.equivalence
-    check_effort(asking.until, asking.concurrency, equivalence)
-    if kept is not None:
-        with AnswerFile(kept, asked_of) as file:
-            known = dict(file.known)
-        told = cost(_requests(jobs, sources), known, asking.answer_tokens)
-        most = " at most" if asking.until is not None else ""
-        nothing = f"nothing, all answers are in {kept}; another --out asks anew"
-        log.info("to ask%s: %s", most, told if told.requests else nothing)
-    how = {"text": text, "documents": documents, "rule": asking.rule, "answers": kept, "asked_of": asked_of}
-    how |= {"concurrency": asking.concurrency if kept is not None else 1, "until": asking.until}
-    curves = []
-    for job in jobs:
-        with resumable(job.prompts * (job.positions + 3)) as on_event, _kept_at_errors(kept):
-            curves.append(ask(generator, job, equivalence=equivalence, on_event=on_event, **how))
-    return curves
-
-
-def _requests(jobs: "list[RetrievalJob]", sources: "Sources") -> list[Any]:
-    from posbias.retrieval.asking import requests, trials_of
-
-    text, documents = sources
-    return [
-        one for job in jobs for one in requests(trials_of(job, text=text, documents=documents), job.prompts)
-    ]
 
 
 @contextmanager
@@ -253,44 +282,16 @@ def _kept_at_errors(kept: Path | None) -> Iterator[None]:
         raise ModelError(f"{error}; answers so far are kept in {kept}: the same command goes on") from None
 
 
-def _generator(name: str, way: Way, asking: BlackBox) -> tuple[Callable[[str], str], dict[str, Any]]:
-    """What answers, and what decides its answers apart from the prompt."""
-    from posbias.retrieval.answer_files import read_answers
-    from posbias.retrieval.asking import answers_made_elsewhere
-    from posbias.retrieval.endpoint import Endpoint
-
-    if asking.endpoint is None:
-        assert asking.answers is not None
-        return answers_made_elsewhere(read_answers(asking.answers), str(asking.answers)), {"model": name}
-    how = {"api": way[0], "system": way[1], "most_out": asking.answer_tokens, "timeout": asking.timeout}
-    made = Endpoint(asking.endpoint, name, **how)
-    return made, made.asked_of
-
-
-def _write(path: Path, jobs: "list[RetrievalJob]", sources: "Sources", options: Options) -> None:
-    from posbias.reports.answers.retrievals import RetrievePrompts
-    from posbias.retrieval.answer_files import write_requests
-    from posbias.retrieval.asking import cost
-
-    shared.check_targets(path, None, options.asking.trials, options.text)
-    requests = _requests(jobs, sources)
-    write_requests(requests, path)
-    told = cost(requests, {})
-    answer = RetrievePrompts.of(file=path, prompts=told.requests, words=told.words_in)
-    line = f"{told.requests:,} prompts with {told.words_in:,} words: {path}"
-    answer_with(answer, lambda: [line, "answer each line under its id"], options.json)
-
-
-def _source(options: Options) -> "Sources":
+def _source(options: Options) -> "tuple[str | None, tuple[DocumentSet, ...] | None]":
     """The text that a needle lies in, and the documents."""
     from posbias.retrieval.job import check_text
 
     if options.asking.trials is not None:
         from posbias.retrieval.documents import read_document_sets
 
-        if options.task != "keys" or options.text is not None:
-            name = "text" if options.text is not None else "task"
-            raise shared.wrong(name, "none with --trials, which decide it", getattr(options, name))
+        for name, usual in (("task", "keys"), ("text", None)):
+            if (given := getattr(options, name)) != usual:
+                raise shared.wrong(name, "none with --trials, which decide it", given)
         return None, read_document_sets(options.asking.trials)
     if options.task == "needle":
         from posbias.measurement import read_text
@@ -325,11 +326,11 @@ def _jobs(options: Options, documents: "tuple[DocumentSet, ...] | None") -> "lis
 def _refuse_of_opened(options: Options) -> None:
     """Raise `InvalidValueError` for an option of a model that is opened here."""
     default = type(options)()
-    given = [
-        (name, getattr(options, name), getattr(default, name)) for name in ("threads", "measurement", "rerun")
-    ]
-    given += [(name, one, getattr(default.loading, name)) for name, one in vars(options.loading).items()]
-    for name, value, usual in given:
+    given = {
+        name: (getattr(options, name), getattr(default, name)) for name in ("threads", "measurement", "rerun")
+    }
+    given |= {name: (one, getattr(default.loading, name)) for name, one in vars(options.loading).items()}
+    for name, (value, usual) in given.items():
         if value != usual:
             raise shared.wrong(name, "none with a model that is not opened (another --out asks anew)", value)
 

@@ -3,7 +3,7 @@
 import functools
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from posbias.cli import options as shared
 from posbias.cli.output import JobFiles, answer_with, computed_once
@@ -17,17 +17,6 @@ if TYPE_CHECKING:
 
 Job = dict[str, Any]
 """Arguments of `posbias.measure`."""
-
-
-class How(Protocol):
-    """Options of a command that measures, apart from what is measured."""
-
-    @property
-    def loading(self) -> shared.Loading: ...
-    @property
-    def threads(self) -> int | None: ...
-    @property
-    def rerun(self) -> bool: ...
 
 
 @shared.options
@@ -102,7 +91,8 @@ def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Op
         answer_with(MeasureCost.of(cost), cost.lines, options.json)
         return
     place = options.out or results_of(model, options.prompting, job)
-    finished = measured(model, place, options, job, options.target)
+    how = (options.loading, options.threads, options.rerun)
+    finished = measured(model, place, job, *how, options.target)
     if finished is None:
         return
     measurement, written = finished
@@ -139,7 +129,13 @@ def results_of(model: str, prompting: shared.Prompting, job: Job) -> Path:
 
 
 def measured(
-    model: str, place: Path, options: How, job: Job, target: str | None = None
+    model: str,
+    place: Path,
+    job: Job,
+    loading: shared.Loading,
+    threads: int | None,
+    rerun: bool,
+    target: str | None = None,
 ) -> "tuple[xr.Dataset, Path] | None":
     """Measure, or take an existing measurement, and return it with its file.
 
@@ -150,7 +146,7 @@ def measured(
     """
     # what can be known to be wrong is said before the model is loaded
     need_writable(place)
-    shared.check_threads(options.threads)
+    shared.check_threads(threads)
     _check(model, job)
     from posbias import measurement as measuring
     from posbias.measurement.streaming import group
@@ -158,11 +154,11 @@ def measured(
 
     files = JobFiles("measurement.nc", load_measurement, save_measurement, "measured", "measures")
     with group() as processes:
-        loaded = options.loading.load(model, job["tokens"], processes.local_rank, processes.first)
+        loaded = loading.load(model, job["tokens"], processes.local_rank, processes.first)
         job = _with_target(job, loaded, target)
         fingerprint = measuring.job_fingerprint(loaded, **job)
-        compute = functools.partial(measuring.measure, loaded, **job, threads=options.threads)
-        return computed_once(files, place, fingerprint, job["prompts"], compute, options.rerun, processes)
+        compute = functools.partial(measuring.measure, loaded, **job, threads=threads)
+        return computed_once(files, place, fingerprint, job["prompts"], compute, rerun, processes)
 
 
 def _cost(model: str, loading: shared.Loading, job: Job, target: str | None) -> Any:

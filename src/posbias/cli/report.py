@@ -145,5 +145,5 @@ def _measurement(source: str, options: Options) -> "tuple[xr.Dataset, Path, Path
         **options.prompting.as_job(),
     }
     place = options.out or results_of(source, options.prompting, job)
-    finished = measured(source, place, options, job)
+    finished = measured(source, place, job, options.loading, options.threads, options.rerun)
     return None if finished is None else (*finished, finished[1].parent)
