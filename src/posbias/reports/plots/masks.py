@@ -1,7 +1,7 @@
 """Masks as pictures: admitted pairs, the directed graph, walks through layers (Wu et al. 2025, Figure 1)."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool
@@ -93,37 +93,27 @@ def draw_graph(ax: "Axes", mask: Pattern, tokens: int) -> "Axes":
     accent colour. Raises `InvalidValueError` for more than `MOST_NODES` tokens, else as
     `posbias.theory.graph.graph` does. Source: Wu et al. 2025, Definition 3.1.
     """
-    from matplotlib.patches import Circle, FancyArrowPatch
+    from matplotlib.patches import FancyArrowPatch
 
-    shape = {"arrowstyle": "-|>,head_length=0.35,head_width=0.15", "mutation_scale": 7}
-    shape |= {"connectionstyle": f"arc3,rad={-2 * ARCH}"}
     edges = _edges(mask, tokens)
-    centres = set(centre_nodes(mask, tokens).tolist())
-    nodes = [Circle((p, 0), 0.31, zorder=3, linewidth=THIN * 1.5) for p in range(tokens)]
-    for position, node in enumerate(nodes):
-        inside, edge = (ACCENT, ACCENT) if position in centres else (PAPER, INK)
-        node.set(facecolor=inside, edgecolor=edge)
-        ax.add_patch(node)
+    centres, (high, low) = set(centre_nodes(mask, tokens).tolist()), _extent(edges)
+    nodes = _draw_nodes(ax, 0, 0.31, tokens, centres, centres)
+    shape = {"arrowstyle": "-|>,head_length=0.35,head_width=0.15", "mutation_scale": 7, "shrinkA": 0}
+    shape |= {"connectionstyle": f"arc3,rad={-2 * ARCH}", "shrinkB": 0.5}
     for key, query in sorted(edges, key=lambda edge: edge[0] in centres):
         look = {"color": MUTED, "linewidth": THIN, "zorder": 1}
         if key in centres:
             look = {"color": ACCENT, "linewidth": THIN * 1.2, "zorder": 2}
-        ends = {"patchA": nodes[key], "patchB": nodes[query], "shrinkA": 0, "shrinkB": 0.5}
+        ends = {"patchA": nodes[key], "patchB": nodes[query]}
         ax.add_patch(FancyArrowPatch((key, 0), (query, 0), **shape, **ends, **look))
-    high, low = _extent(edges)
-    # the position of each node inside it; of every fourth below the graph where there are many
-    inside = tokens <= NAMED
-    for position in range(0, tokens, 1 if inside else 4):
-        colour = PAPER if inside and position in centres else INK
-        look = {"ha": "center", "fontsize": SMALL - 0.5, "color": colour, "zorder": 4}
-        y, side = (0, "center_baseline") if inside else (low, "top")
-        ax.text(position, y, str(position), va=side, **look)
+    for position in range(0, tokens, 4) if tokens > NAMED else ():
+        ax.text(position, low, str(position), va="top", ha="center", fontsize=SMALL - 0.5, color=INK)
     ax.set(xlim=(-0.6, tokens - 0.4), ylim=(low, high), aspect="equal")
     ax.set_anchor("N")
     ax.axis("off")
-    ax.set_title(
-        _centres_in_words(sorted(centres)), fontsize=SMALL, color=ACCENT if centres else MUTED, pad=3
-    )
+    named = f"centre node{'s' * (len(centres) > 1)} {', '.join(map(str, sorted(centres)))}"
+    title, colour = (named, ACCENT) if centres else ("no centre node", MUTED)
+    ax.set_title(title, fontsize=SMALL, color=colour, pad=3)
     return ax
 
 
@@ -134,40 +124,47 @@ def draw_walks(ax: "Axes", mask: Pattern, tokens: int, layers: int) -> "Axes":
     counts these walks. Raises `InvalidValueError` for layers < 1, more than `MOST_NODES` tokens, else as
     `posbias.theory.graph.walks` does. Source: Wu et al. 2025, §4.1.
     """
-    from matplotlib.patches import Circle
-
     whole("layers", layers, 1)
     _edges(mask, tokens)
-    counted = walks(mask, tokens, layers)[-1]
-    centres = centre_nodes(mask, tokens).tolist()
+    counted, centres = walks(mask, tokens, layers)[-1], centre_nodes(mask, tokens).tolist()
     masks = masks_of(mask, tokens)
     stack = [masks[layer % len(masks)].allowed(tokens) for layer in range(layers)]
     on_walk = _on_walks(stack, centres)
+    touched = [set(np.flatnonzero(on_walk[0].any(axis=0)).tolist())]
     for layer, (allowed, taken) in enumerate(zip(stack, on_walk, strict=True)):
         for query, key in np.argwhere(allowed).tolist():
             look = {"color": RULE, "linewidth": THIN, "zorder": 1}
             if taken[query, key]:
                 look = {"color": ACCENT, "linewidth": THIN * 1.6, "zorder": 2}
             ax.plot([key, query], [RISE * layer, RISE * (layer + 1)], **look)
-    touched = [{key for _, key in np.argwhere(on_walk[0])}]
-    touched += [{query for query, _ in np.argwhere(taken)} for taken in on_walk]
+        touched.append(set(np.flatnonzero(taken.any(axis=1)).tolist()))
     for layer, row in enumerate(touched):
-        for position in range(tokens):
-            centre = layer == 0 and position in centres
-            edge = ACCENT if position in row else MUTED
-            look = {"facecolor": ACCENT if centre else PAPER, "edgecolor": edge, "linewidth": THIN * 1.5}
-            ax.add_patch(Circle((position, RISE * layer), 0.24, zorder=3, **look))
-            if tokens <= NAMED:
-                colour = PAPER if centre else INK
-                where = {"ha": "center", "va": "center_baseline", "zorder": 4, "clip_on": True}
-                ax.text(position, RISE * layer, str(position), fontsize=SMALL - 1.5, color=colour, **where)
+        _draw_nodes(ax, RISE * layer, 0.24, tokens, set() if layer else set(centres), row, MUTED)
         said = "input" if layer == 0 else f"layer {layer - 1}"
         ax.text(-0.5, RISE * layer, said, ha="right", va="center", fontsize=SMALL - 1, color=MUTED)
-    told = ", ".join(f"{counted[centre]} from {centre}" for centre in centres)
+    counts = ", ".join(f"{counted[centre]} from {centre}" for centre in centres)
     ax.set(xlim=(-1.6, tokens - 0.4), ylim=(-0.5, RISE * layers + 0.5), aspect="equal")
     ax.axis("off")
-    ax.set_title(f"walks to {tokens - 1}: {told or 'no centre node'}", fontsize=SMALL, color=INK, pad=3)
+    ax.set_title(f"walks to {tokens - 1}: {counts or 'no centre node'}", fontsize=SMALL, color=INK, pad=3)
     return ax
+
+
+def _draw_nodes(
+    ax: "Axes", y: float, radius: float, tokens: int, filled: set[int], edged: set[int], edge: str = INK
+) -> list[Any]:
+    """A row of nodes, some filled or edged in the accent colour, each with its position where these are few."""
+    from matplotlib.patches import Circle
+
+    nodes = []
+    for position in range(tokens):
+        look = {"facecolor": ACCENT if position in filled else PAPER, "linewidth": THIN * 1.5, "zorder": 3}
+        look["edgecolor"] = ACCENT if position in edged else edge
+        nodes.append(ax.add_patch(Circle((position, y), radius, **look)))
+        if tokens <= NAMED:
+            words = {"ha": "center", "va": "center_baseline", "zorder": 4, "clip_on": True}
+            colour, size = PAPER if position in filled else INK, SMALL + 4 * radius - 2
+            ax.text(position, y, str(position), fontsize=size, color=colour, **words)
+    return nodes
 
 
 def _on_walks(
@@ -212,12 +209,3 @@ def _title(pattern: Pattern) -> str:
             return "pattern of layers"
         case _:
             return type(pattern).__name__.lower()
-
-
-def _centres_in_words(centres: list[int]) -> str:
-    """'centre nodes 0, 1', or that there is none."""
-    return (
-        f"centre node{'s' * (len(centres) > 1)} {', '.join(map(str, centres))}"
-        if centres
-        else "no centre node"
-    )
