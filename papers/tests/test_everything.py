@@ -8,12 +8,12 @@ import pytest
 from posbias.core.errors import InvalidValueError, ModelError, OutputFileError
 from posbias.core.running import InProcess
 from posbias.core.store import save_json
-from posbias.reports.pages import Page
 from posbias_papers import herasimchyk2026, kim2026, wu2025
 from posbias_papers.everything import make_all, read_costs
 from posbias_papers.herasimchyk2026.cells import EFFORTS
 from posbias_papers.herasimchyk2026.cells import Effort as Prompts
 from posbias_papers.kim2026.figures import EFFORT
+from posbias_papers.pages import Page
 from posbias_papers.records import Records
 from posbias_papers.registry import STUDIES
 from posbias_papers.reproduction import Made, Reproduction

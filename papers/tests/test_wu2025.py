@@ -16,12 +16,12 @@ from posbias.core.errors import InvalidValueError, OutputFileError
 from posbias.core.store import dump_json
 from posbias.profiles.evidence import signed_text
 from posbias.reports.answers.experiments import GapAgreement
-from posbias.reports.pages import Page
 from posbias.reports.plots import picture_bytes
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.training.kernels import agreement
 from posbias.training.results import load_cell
 from posbias_papers.cli.answers import PaperWu2025
+from posbias_papers.pages import Page
 from posbias_papers.statements import STATEMENTS
 from posbias_papers.theorems import claims_of_statement
 from posbias_papers.wu2025 import FULL, QUICK, STUDIES, Effort, Setting, outcome_of, reproduce

@@ -29,13 +29,13 @@ from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import Evidence
 from posbias.profiles.profile import Profile
 from posbias.reports.answers.numbers import Comparison
-from posbias.reports.pages import Page, Table
 from posbias.reports.plots.style import new_figure, save_figure
 from posbias_papers.herasimchyk2026.cells import Corpus, Effort, check, gather
 from posbias_papers.herasimchyk2026.curves import Curves
 from posbias_papers.herasimchyk2026.levels import curves_of
 from posbias_papers.herasimchyk2026.schedules import FALLS, fall
 from posbias_papers.herasimchyk2026.scores import DIGITS, NOISE, noise_cells, score_text
+from posbias_papers.pages import Page, Table
 from posbias_papers.plots.captions import captioned_figure, settle
 from posbias_papers.plots.encodings import SIZE, EncodingCurves, draw_encodings
 

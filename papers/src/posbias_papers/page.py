@@ -78,14 +78,15 @@ def write_page(
     need("jinja2", "markdown_it", work="the page", extra="report")
     from markupsafe import Markup
 
-    from posbias.reports.setting import resource, template
+    from posbias.reports.page import resource, template
     from posbias_papers.sections import about, anchor, gather, label, read_json
+    from posbias_papers.setting import maths, quantity
 
     nothing: dict[str, Any] = {"runs": [], "machine": "", "studies": {}}
     run = nothing | {"versions": {"posbias": __version__}}
     run |= read_json(Path(folder) / "papers.json")[0]
     parts = gather(Path(folder), claims, studies, run["studies"])
-    page = template("papers.html", "posbias_papers").render(
+    page = template("papers.html", "posbias_papers", maths=maths, quantity=quantity).render(
         title=title,
         style=Markup(resource("papers.css", "posbias_papers")),
         parts=parts,
@@ -133,7 +134,7 @@ def _named(paper: str) -> str:
 
 def _number(claim: Any) -> str:
     """What the verdict hangs on; of a statement its margin."""
-    from posbias.reports.setting import plus_minus
+    from posbias_papers.setting import plus_minus
 
     if claim.study.endswith("/statements") and claim.estimate.value == claim.estimate.value:
         return margin_text(claim.estimate.value)
@@ -142,7 +143,7 @@ def _number(claim: Any) -> str:
 
 def _evidence(claim: Any) -> list[tuple[str, str, str]]:
     """The differences that a claim of several is about: verdict, of what, the number or what is wrong with it."""
-    from posbias.reports.setting import plus_minus
+    from posbias_papers.setting import plus_minus
 
     effects = getattr(claim, "more", {}).get("effects") or []
     if len(effects) < 2:
@@ -166,7 +167,8 @@ def _inline(text: str) -> Any:
     from markdown_it import MarkdownIt
     from markupsafe import Markup, escape
 
-    from posbias.reports.setting import set_maths, tied
+    from posbias.reports.page import tied
+    from posbias_papers.setting import set_maths
 
     def words(renderer: object, tokens: Sequence[Any], place: int, options: object, env: object) -> str:
         return set_maths(str(escape(tied(tokens[place].content))))

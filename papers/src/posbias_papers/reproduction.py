@@ -12,7 +12,7 @@ from typing import Any
 from posbias.core.files import write_text
 from posbias.core.store import VERSION, dump_json, save_json
 from posbias.profiles.claims import Judged
-from posbias.reports.pages import Page
+from posbias_papers.pages import Page
 from posbias_papers.sections import label
 from posbias_papers.study import PICTURES, Study
 

@@ -13,7 +13,7 @@ from posbias.core.sources import Source, cite
 from posbias.core.store import undamaged
 from posbias.profiles.claims import ELSEWHERE, STRENGTHS, Provenance, count, tally
 from posbias.profiles.evidence import VERDICTS, Verdict
-from posbias.reports.pages import Page, Picture, picture
+from posbias_papers.pages import Page, Picture, picture
 
 KINDS = {"fig": "Figures", "table": "Tables", "section": "Section"}
 """What studies are called together, by the letters their names begin with."""

@@ -21,8 +21,8 @@ from posbias.core.sources import cite
 from posbias.core.store import VERSION, parse_json, undamaged
 from posbias.profiles.claims import ELSEWHERE, TOLD, Claim, Judged, judged
 from posbias.profiles.evidence import VERDICTS
-from posbias.reports.pages import Table
 from posbias_papers import find_figures
+from posbias_papers.pages import Table
 
 log = logging.getLogger("posbias.papers")
 __all__ = ["ELSEWHERE", "HERE", "Basis", "Cost", "Expected", "Recorded", "State", "Studies", "Study"]

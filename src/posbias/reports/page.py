@@ -4,8 +4,10 @@ import base64
 import csv
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
@@ -17,9 +19,10 @@ from posbias.profiles.claims import Judged
 from posbias.reports import tables
 from posbias.reports.findings import MEASURES, Findings
 from posbias.reports.plots import THEMED, picture_bytes
-from posbias.reports.setting import resource, template
 
 if TYPE_CHECKING:
+    from jinja2 import Template
+
     from posbias.reports.figures import Illustration
 
 LARGEST_CSV = 100_000
@@ -130,3 +133,35 @@ def render_profile(
     style = Markup(resource("report.css"))
     about = {"title": title, "read_as": read_as, "answers": answers, "plate": plate, "claims": claims}
     return template("profile.html").render(style=style, **about)
+
+
+def template(name: str, package: str = "posbias.reports", **filters: Callable[[str], str]) -> "Template":
+    """A template of a package that escapes everything and refuses what is not defined, with the filters given."""
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FunctionLoader(partial(resource, package=package)),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"tied": tied, "subscripts": subscripts, **filters}
+    return environment.get_template(name)
+
+
+def resource(name: str, package: str = "posbias.reports") -> str:
+    """A text file of a package."""
+    return files(package).joinpath(name).read_text(encoding="utf-8")
+
+
+def tied(text: str) -> str:
+    """Keep a number and its percent sign or error on one line."""
+    space = "\N{NO-BREAK SPACE}"
+    return text.replace(" %", f"{space}%").replace(" ± ", f"{space}±{space}")
+
+
+def subscripts(text: str) -> Markup:
+    """λ_t with a real subscript."""
+    return Markup(re.sub(r"_([A-Za-z0-9]+(?:,[a-z]+)*)", r"<sub>\1</sub>", str(escape(text))))

@@ -15,7 +15,7 @@ from posbias.core.lazy import need
 from posbias.core.text_tables import table
 
 if TYPE_CHECKING:
-    from posbias.reports.pages import Page
+    from posbias_papers.pages import Page
     from posbias_papers.wu2025 import Effort as TrainingEffort
 
 

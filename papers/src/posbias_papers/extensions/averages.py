@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from posbias.reports.pages import Table
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.mixing import ConstantMixing
 from posbias.theory.positional import DecayBias
 from posbias_papers.closed_forms import causal_averaging as averages
 from posbias_papers.extensions.extension import Cell, Extension, Found, Results
+from posbias_papers.pages import Table
 
 FIRST = 0.01
 LAYERS = 400

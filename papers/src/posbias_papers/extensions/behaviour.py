@@ -18,10 +18,10 @@ from posbias.core.seeds import stream
 from posbias.profiles.curves import spearman
 from posbias.profiles.evidence import LEVEL
 from posbias.profiles.influence import measured_influence
-from posbias.reports.pages import Table
 from posbias.retrieval.estimation import retrieval_curve
 from posbias_papers.extensions.extension import Cell, Extension, Found, Results, rounded
 from posbias_papers.extensions.predictors import holm
+from posbias_papers.pages import Table
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from posbias.profiles.estimate import Estimate
-from posbias.reports.pages import Table
 from posbias_papers.extensions.extension import Cell, Extension, Found, Results, rounded
+from posbias_papers.pages import Table
 
 DEPTH, ITERATIONS, SEQUENCES, TOKENS, NETWORKS = 2, 2500, 2000, 17, 10
 PAIR = "first-last"

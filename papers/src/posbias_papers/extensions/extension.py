@@ -14,7 +14,7 @@ from posbias.core import store
 from posbias.core.events import OnEvent
 from posbias.core.files import need_writable, write_text
 from posbias.core.running import Engine
-from posbias.reports.pages import Page, Table
+from posbias_papers.pages import Page, Table
 from posbias_papers.records import Records
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from posbias.ordering import STRATEGIES, Ordering, order
 from posbias.ordering.known import of_places
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
-from posbias.reports.pages import Table
 from posbias_papers.extensions.extension import Cell, Extension, Found, Results, rounded
+from posbias_papers.pages import Table
 from posbias_papers.wu2025.observed import MODELS
 
 PLACES = 10

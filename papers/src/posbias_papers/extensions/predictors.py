@@ -37,9 +37,9 @@ from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import LEVEL
 from posbias.profiles.influence import measured_influence
 from posbias.profiles.profile import Profile, harmonic, uniform
-from posbias.reports.pages import Table
 from posbias.theory.rollout.kernel import through
 from posbias_papers.extensions.extension import Cell, Extension, Found, Results, rounded
+from posbias_papers.pages import Table
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -14,9 +14,9 @@ import numpy as np
 from posbias.core.arguments import one_of
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import spearman, wasserstein
-from posbias.reports.pages import Table
 from posbias_papers.closed_forms.causal_averaging import hops_of, nearest_mixing, profile_of_averages
 from posbias_papers.extensions.extension import Cell, Extension, Found, Results
+from posbias_papers.pages import Table
 
 TOKENS, PROMPTS, NARROWER, VOCABULARY = 128, 2, 4, 2048
 SEEDS = range(2, 6)

@@ -13,7 +13,6 @@ from typing import Any
 from posbias.profiles.claims import Claim
 from posbias.profiles.evidence import Above, Evidence
 from posbias.profiles.profile import Profile, spearman, wasserstein
-from posbias.reports.pages import Table
 from posbias.theory.mixing import PreNormInit
 from posbias_papers.claims import claims_of
 from posbias_papers.herasimchyk2026.cells import Key
@@ -21,6 +20,7 @@ from posbias_papers.herasimchyk2026.curves import Curves
 from posbias_papers.herasimchyk2026.levels import architectures, profile_of
 from posbias_papers.herasimchyk2026.measurements import Measurements, once
 from posbias_papers.herasimchyk2026.standing import OURS
+from posbias_papers.pages import Table
 
 RANKED = 0.5
 """A prediction with a higher rank correlation is said to rank positions as the model does."""

@@ -18,7 +18,6 @@ from posbias.profiles.claims import Claim
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import Evidence
 from posbias.profiles.profile import Profile
-from posbias.reports.pages import Table
 from posbias.theory.architecture import Architecture
 from posbias_papers.claims import claims_of
 from posbias_papers.herasimchyk2026.cells import Key
@@ -27,6 +26,7 @@ from posbias_papers.herasimchyk2026.levels import architectures, profile_of
 from posbias_papers.herasimchyk2026.measurements import Measurements, once
 from posbias_papers.herasimchyk2026.printed import Reading
 from posbias_papers.herasimchyk2026.standing import OURS
+from posbias_papers.pages import Table
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -13,13 +13,13 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.profiles.claims import Claim, Judged, undecided
-from posbias.reports.pages import Table
 from posbias_papers.claims import AtHand
 from posbias_papers.herasimchyk2026.cells import EFFORTS, Cells, Key, names
 from posbias_papers.herasimchyk2026.curves import Curves
 from posbias_papers.herasimchyk2026.levels import curves_of
 from posbias_papers.herasimchyk2026.printed import BINS, TOKENS, Reading
 from posbias_papers.herasimchyk2026.standing import corpus_of, decided_by, model_of, stand_in
+from posbias_papers.pages import Table
 from posbias_papers.study import ELSEWHERE, HERE, Study, judge_each
 
 PAPER = "herasimchyk2026"

@@ -18,7 +18,6 @@ from posbias.profiles.claims import Claim
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import LEAST, Above, Evidence, Near, share, signed_text
 from posbias.profiles.summary import RISE
-from posbias.reports.pages import Table
 from posbias.theory.mixing import AttentionOnly
 from posbias.theory.positional import ALiBi
 from posbias.theory.presets import preset
@@ -29,6 +28,7 @@ from posbias_papers.herasimchyk2026.levels import profile_of, published_slopes
 from posbias_papers.herasimchyk2026.measurements import LEVELS, Measurements, study_of
 from posbias_papers.herasimchyk2026.printed import FIGURES, HUB, TOKENS
 from posbias_papers.herasimchyk2026.standing import EFFORT, OURS, SCOPE, decided_by, model_of
+from posbias_papers.pages import Table
 from posbias_papers.plots.captions import captioned_figure, settle
 from posbias_papers.plots.levels import draw_levels, levels_size
 from posbias_papers.study import ELSEWHERE, HERE, Study

@@ -13,13 +13,13 @@ from jaxtyping import Float
 from posbias.profiles.claims import Claim
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import LEVEL, Above, Evidence, Near, difference, mean, share
-from posbias.reports.pages import Table
 from posbias.reports.plots.style import INK, TEXT
 from posbias_papers.herasimchyk2026.cells import Key, names
 from posbias_papers.herasimchyk2026.levels import MIXING
 from posbias_papers.herasimchyk2026.measurements import Measurements, study_of
 from posbias_papers.herasimchyk2026.printed import PLOTTED, TABLE1
 from posbias_papers.herasimchyk2026.standing import EFFORT, OURS, SCOPE, decided_by, model_of
+from posbias_papers.pages import Table
 from posbias_papers.plots.captions import captioned_figure, settle
 from posbias_papers.plots.levels import draw_mixing_series
 from posbias_papers.study import Study

@@ -14,7 +14,6 @@ from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import Above, Below, Evidence, share
 from posbias.profiles.profile import spearman, uniform, wasserstein
 from posbias.reports.answers.numbers import Comparison
-from posbias.reports.pages import Table
 from posbias_papers.claims import claims_of
 from posbias_papers.herasimchyk2026 import head_weights, printed
 from posbias_papers.herasimchyk2026.agreement_claims import printed_claims
@@ -22,6 +21,7 @@ from posbias_papers.herasimchyk2026.curves import Curves
 from posbias_papers.herasimchyk2026.measurements import LEVELS, Measurements, study_of
 from posbias_papers.herasimchyk2026.rows import Ours, beside, beside_table, expected, row_claim
 from posbias_papers.herasimchyk2026.standing import OURS
+from posbias_papers.pages import Table
 from posbias_papers.study import Study
 
 DIGITS = {"spearman": 2, "wasserstein": 3}

@@ -15,13 +15,13 @@ import numpy as np
 from posbias.profiles.claims import Claim
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import Above, Evidence, Near
-from posbias.reports.pages import Table
 from posbias.theory.rollout.kernel import masked_softmax
 from posbias_papers.claims import AtHand, claims_of
 from posbias_papers.herasimchyk2026.levels import need, published_slopes
 from posbias_papers.herasimchyk2026.measurements import Measurements, once, study_of
 from posbias_papers.herasimchyk2026.printed import CORPORA, GAP, SHORTFALL, TOKENS, VIOLATIONS, Reading
 from posbias_papers.herasimchyk2026.standing import EFFORT, SCOPE, decided_by
+from posbias_papers.pages import Table
 from posbias_papers.study import Expected
 
 if TYPE_CHECKING:

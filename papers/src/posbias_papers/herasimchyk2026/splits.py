@@ -20,7 +20,6 @@ from posbias.profiles.claims import Claim
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import Above, Evidence
 from posbias.profiles.profile import wasserstein
-from posbias.reports.pages import Table
 from posbias.theory.architecture import Architecture
 from posbias.theory.rollout.kernel import layer_kernel, push
 from posbias_papers.claims import claims_of
@@ -28,6 +27,7 @@ from posbias_papers.herasimchyk2026.levels import architectures, slopes_of
 from posbias_papers.herasimchyk2026.measurements import Measurements, once
 from posbias_papers.herasimchyk2026.printed import Reading
 from posbias_papers.herasimchyk2026.standing import OURS
+from posbias_papers.pages import Table
 
 if TYPE_CHECKING:
     import xarray as xr

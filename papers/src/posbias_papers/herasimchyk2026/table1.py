@@ -6,13 +6,13 @@ from typing import Any
 from posbias.profiles.claims import Claim
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import Evidence, Near, Printed
-from posbias.reports.pages import Table
 from posbias.theory.presets import PRESETS
 from posbias_papers.claims import AtHand
 from posbias_papers.herasimchyk2026.levels import slopes_of
 from posbias_papers.herasimchyk2026.measurements import Measurements, study_of
 from posbias_papers.herasimchyk2026.printed import HUB, TABLE1
 from posbias_papers.herasimchyk2026.rows import Ours, beside, beside_table, expected
+from posbias_papers.pages import Table
 
 HEAD = ("model", "parameters (B)", "depth", "heads", "positions")
 

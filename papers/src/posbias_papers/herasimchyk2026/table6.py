@@ -16,12 +16,12 @@ from posbias.core.seeds import stream
 from posbias.profiles.claims import Claim
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import Above, Evidence, mean
-from posbias.reports.pages import Table
 from posbias_papers.claims import AtHand, claims_of
 from posbias_papers.herasimchyk2026.measurements import Measurements, once, study_of
 from posbias_papers.herasimchyk2026.printed import BINS, TABLE6, TOKENS, Reading
 from posbias_papers.herasimchyk2026.rows import Ours, beside, beside_table, expected, row_claim
 from posbias_papers.herasimchyk2026.standing import EFFORT, OURS, SCOPE
+from posbias_papers.pages import Table
 
 HEAD = ("model", "within-diag similarity", "normal numbers", "within-off-diag similarity", "normal numbers")
 

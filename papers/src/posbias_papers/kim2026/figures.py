@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import Evidence, Printed
-from posbias.reports.pages import Table
-from posbias.reports.plots.recency import LEAST_SPAN, draw_key_factors, draw_scores, probability_text
+from posbias.reports.plots.recency import LEAST_SPAN, draw_scores, probability_text
 from posbias.reports.plots.style import INK, SMALL, TEXT
 from posbias.simulation import Averages, RecencyModel
 from posbias_papers.closed_forms.layernorm import ReadingName
 from posbias_papers.contrasts import read_claims
 from posbias_papers.kim2026.table import LEVELS, SURE, model_of, recorded, setting, table
+from posbias_papers.pages import Table
 from posbias_papers.plots.captions import captioned_figure, settle
+from posbias_papers.plots.closed_forms import draw_key_factors
 from posbias_papers.study import Basis, Expected, Recorded, Studies, Study
 
 if TYPE_CHECKING:

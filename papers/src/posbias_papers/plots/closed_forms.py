@@ -1,7 +1,8 @@
 """What closed forms are off by, against the dimension: which of them become right as it grows, and how fast."""
 
+import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -20,11 +21,13 @@ from posbias.reports.plots.style import (
     dress,
     key,
     plain_numbers,
+    whole_numbers,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from posbias.simulation import Averages
     from posbias_papers.closed_forms.collapse_bounds import Collapse
     from posbias_papers.closed_forms.deviation import DeviationCurve
     from posbias_papers.closed_forms.layernorm import ReadingName
@@ -133,3 +136,49 @@ def draw_collapse(ax: "Axes", curves: Mapping[str, "Collapse"], faintest: float 
 def _positive(values: Float[np.ndarray, "step"]) -> Float[np.ndarray, "step"]:
     """Zeros, which a logarithmic scale has no place for, as gaps."""
     return np.where(values > 0, values, np.nan)
+
+
+def draw_key_factors(
+    ax: "Axes",
+    curves: Mapping[float, Float[np.ndarray, "key"]],
+    *,
+    others: Mapping[float, Float[np.ndarray, "key"]] | None = None,
+    simulated: "Mapping[float, Averages] | None" = None,
+    names: tuple[str, str] = ("closed form", "other reading"),
+    label: str = "h(j) / h(0)",
+) -> "Axes":
+    """Draw h(j)/h(0), or what `label` names, against the key j, a curve per anisotropy α, named at its end.
+
+    `others` (a second reading) are faint dashes, `simulated` points with 95 % intervals (NaN: left out);
+    `names` say in the legend what curves and dashes are. Source: Kim et al. 2026, Eq. 42, Figures 2 and 7.
+    """
+    from matplotlib import colormaps
+
+    dress(ax, "key j", label)
+    levels = sorted(curves)
+    places = np.linspace(0.0, 0.82, len(levels)) if len(levels) > 1 else [0.4]
+    colours = {level: colormaps["viridis"](place) for level, place in zip(levels, places, strict=True)}
+    dashed: dict[str, Any] = {"linewidth": THIN * 1.5, "linestyle": (0, (4, 2))}
+    dots: dict[str, Any] = {"fmt": "o", "markersize": 3.2, "elinewidth": THIN * 1.5, "capsize": 1.5}
+    ax.plot([], [], color=MUTED, linewidth=LINE, label=names[0])
+    for level, curve in curves.items():
+        ax.plot(np.arange(len(curve)), curve, color=colours[level], linewidth=LINE)
+    if others:
+        ax.plot([], [], color=MUTED, label=names[1], **dashed)
+    for level, curve in (others or {}).items():
+        ax.plot(np.arange(len(curve)), curve, color=colours[level], zorder=1.5, alpha=0.55, **dashed)
+    if simulated:
+        ax.plot([], [], "o", color=MUTED, markersize=3.2, label="simulated, 95 %")
+    for level, points in (simulated or {}).items():
+        j = np.flatnonzero(np.isfinite(points.value))[1:]  # the first point is 1 by definition
+        error = NORMAL_95 * points.se[j]
+        ax.errorbar(j, points.value[j], error, color=colours[level], markeredgewidth=0, zorder=3, **dots)
+    bottom, top = ax.get_ylim()
+    gap, last = 0.055 * (top - bottom), -math.inf
+    for level, curve in sorted(curves.items(), key=lambda item: item[1][-1]):
+        last = max(float(curve[-1]), last + gap)  # names are pushed upwards where they would overlap
+        look = {"va": "center", "fontsize": SMALL, "color": colours[level], "annotation_clip": False}
+        ax.annotate(f"α = {level:g}", (len(curve) - 1, last), (5, 0), textcoords="offset points", **look)
+    whole_numbers(ax.xaxis)
+    ax.legend(loc="best", handlelength=2.2, **LEGEND)
+    return ax

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from posbias.profiles.claims import Claim
-from posbias.reports.pages import Table
 from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
 from posbias_papers.contrasts import read_claims
+from posbias_papers.pages import Table
 from posbias_papers.study import Basis, Recorded, Studies, Study, minutes_text
 from posbias_papers.wu2025 import functions, observed
 from posbias_papers.wu2025.drawing import (
@@ -352,7 +352,7 @@ def centres_table(results: Any = None) -> "pd.DataFrame":
 
 def draw_masks(frame: "pd.DataFrame", caption: str) -> Any:
     """Figure 1: masks as graphs, their centre nodes, and the walks that information takes; no caption."""
-    from posbias.reports.plots.masks import mask_figure
+    from posbias_papers.plots.masks import mask_figure
 
     return mask_figure(SHOWN, 5, 2)
 

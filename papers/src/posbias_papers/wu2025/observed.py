@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posbias.profiles.estimate import Estimate
-from posbias.reports.pages import Table
+from posbias_papers.pages import Table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ import numpy as np
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import signed_text
 from posbias.reports.answers.experiments import GapAgreement
-from posbias.reports.pages import Table
+from posbias_papers.pages import Table
 from posbias_papers.study import Basis
 from posbias_papers.wu2025.outcomes import LEARNT, PAIRS, Gaps
 from posbias_papers.wu2025.settings import Setting

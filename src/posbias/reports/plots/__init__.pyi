@@ -10,12 +10,7 @@ from .layers import draw_kernels as draw_kernels
 from .layers import draw_mixing as draw_mixing
 from .layers import draw_norms as draw_norms
 from .layers import draw_sinks as draw_sinks
-from .masks import draw_graph as draw_graph
-from .masks import draw_mask as draw_mask
-from .masks import draw_walks as draw_walks
-from .masks import mask_figure as mask_figure
 from .recency import draw_critical_distance as draw_critical_distance
-from .recency import draw_key_factors as draw_key_factors
 from .recency import draw_scores as draw_scores
 from .recency import scores_figure as scores_figure
 from .style import COLOURS as COLOURS

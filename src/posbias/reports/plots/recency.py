@@ -1,24 +1,23 @@
-"""Recency and depth as pictures: mean attention scores, the key factor h(j), critical distance.
+"""Recency and depth as pictures: mean attention scores, the critical distance.
 
 Mean scores are estimates, so no picture of them may show noise as structure: a panel's colours span at least
 `LEAST_SPAN` standard errors. Where the scores of a row are equal, as in a first layer, it is of one colour.
 """
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
-from posbias.profiles.estimate import NORMAL_95, Estimate
+from posbias.profiles.estimate import Estimate
 from posbias.reports.plots import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from posbias.simulation import Averages, RecencyResult
+    from posbias.simulation import RecencyResult
     from posbias.theory.critical_distances import DistanceCurve
 
 LEAST_SPAN = 40.0
@@ -108,52 +107,6 @@ def probability_text(probability: Estimate) -> str:
     digits = max(0, -power)
     error = f"{float(rounded):.{digits}f}" if power > -6 else f"{rounded[0]}e{power}"
     return f"{value:.{digits}f} ± {error}"
-
-
-def draw_key_factors(
-    ax: "Axes",
-    curves: Mapping[float, Float[np.ndarray, "key"]],
-    *,
-    others: Mapping[float, Float[np.ndarray, "key"]] | None = None,
-    simulated: "Mapping[float, Averages] | None" = None,
-    names: tuple[str, str] = ("closed form", "other reading"),
-    label: str = "h(j) / h(0)",
-) -> "Axes":
-    """Draw h(j)/h(0), or what `label` names, against the key j, a curve per anisotropy α, named at its end.
-
-    `others` (a second reading) are faint dashes, `simulated` points with 95 % intervals (NaN: left out);
-    `names` say in the legend what curves and dashes are. Source: Kim et al. 2026, Eq. 42, Figures 2 and 7.
-    """
-    from matplotlib import colormaps
-
-    style.dress(ax, "key j", label)
-    levels = sorted(curves)
-    places = np.linspace(0.0, 0.82, len(levels)) if len(levels) > 1 else [0.4]
-    colours = {level: colormaps["viridis"](place) for level, place in zip(levels, places, strict=True)}
-    dashed: dict[str, Any] = {"linewidth": style.THIN * 1.5, "linestyle": (0, (4, 2))}
-    dots: dict[str, Any] = {"fmt": "o", "markersize": 3.2, "elinewidth": style.THIN * 1.5, "capsize": 1.5}
-    ax.plot([], [], color=style.MUTED, linewidth=style.LINE, label=names[0])
-    for level, curve in curves.items():
-        ax.plot(np.arange(len(curve)), curve, color=colours[level], linewidth=style.LINE)
-    if others:
-        ax.plot([], [], color=style.MUTED, label=names[1], **dashed)
-    for level, curve in (others or {}).items():
-        ax.plot(np.arange(len(curve)), curve, color=colours[level], zorder=1.5, alpha=0.55, **dashed)
-    if simulated:
-        ax.plot([], [], "o", color=style.MUTED, markersize=3.2, label="simulated, 95 %")
-    for level, points in (simulated or {}).items():
-        j = np.flatnonzero(np.isfinite(points.value))[1:]  # the first point is 1 by definition
-        error = NORMAL_95 * points.se[j]
-        ax.errorbar(j, points.value[j], error, color=colours[level], markeredgewidth=0, zorder=3, **dots)
-    bottom, top = ax.get_ylim()
-    gap, last = 0.055 * (top - bottom), -math.inf
-    for level, curve in sorted(curves.items(), key=lambda item: item[1][-1]):
-        last = max(float(curve[-1]), last + gap)  # names are pushed upwards where they would overlap
-        look = {"va": "center", "fontsize": style.SMALL, "color": colours[level], "annotation_clip": False}
-        ax.annotate(f"α = {level:g}", (len(curve) - 1, last), (5, 0), textcoords="offset points", **look)
-    style.whole_numbers(ax.xaxis)
-    ax.legend(loc="best", handlelength=2.2, **style.LEGEND)
-    return ax
 
 
 def draw_critical_distance(ax: "Axes", curves: Mapping[str, "DistanceCurve"]) -> "Axes":

@@ -1,14 +1,12 @@
-"""How a page is set: templates that escape everything and refuse what is not defined, and numbers as text."""
+"""How the page of the papers sets mathematics and numbers as text."""
 
 import math
 import re
-from collections.abc import Callable
-from functools import partial
-from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
+
+from posbias.reports.page import tied
 
 SPACE = "\N{NO-BREAK SPACE}"
 _RAISED = re.compile(
@@ -17,40 +15,6 @@ _RAISED = re.compile(
 _LOWERED = re.compile(
     r"((?:(?<![A-Za-z_])(?:mean|max|min|[A-Za-z])|[α-ωΑ-Ω])[\u0300-\u036f′]*|[)\]‖⁾])_(\([^()]*\)[A-Za-z0-9]*|[A-Za-z0-9₀-₉]+(?:,[a-z0-9]+)*)"
 )
-
-
-def template(name: str, package: str = "posbias.reports", **filters: Callable[[str], str]) -> Template:
-    """A template of a package, with the filters `tied`, `maths`, `subscripts`, `quantity` and those given."""
-    environment = Environment(
-        loader=FunctionLoader(partial(resource, package=package)),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {
-        "tied": tied,
-        "maths": maths,
-        "subscripts": subscripts,
-        "quantity": quantity,
-    } | filters
-    return environment.get_template(name)
-
-
-def resource(name: str, package: str = "posbias.reports") -> str:
-    """A text file of a package."""
-    return files(package).joinpath(name).read_text(encoding="utf-8")
-
-
-def tied(text: str) -> str:
-    """Keep a number and its percent sign or error on one line."""
-    return text.replace(" %", f"{SPACE}%").replace(" ± ", f"{SPACE}±{SPACE}")
-
-
-def subscripts(text: str) -> Markup:
-    """λ_t with a real subscript."""
-    return Markup(re.sub(r"_([A-Za-z0-9]+(?:,[a-z]+)*)", r"<sub>\1</sub>", str(escape(text))))
 
 
 def maths(text: str) -> Markup:
