@@ -18,9 +18,8 @@ from posbias.theory.architecture import Layer
 from posbias.theory.encodings import ALiBi, DecayBias, NoPE
 from posbias.theory.masks import Causal, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, ConstantMixing, PerLayer, PowerDecay, PreNormInit
-from posbias.theory.rollout.kernel import layer_kernel, push
+from posbias.theory.rollout.kernel import layer_kernel
 from posbias_papers.closed_forms import residual_bounds
-from posbias_papers.closed_forms.collapse_bounds import log_collapse_bound
 from posbias_papers.statements import STATEMENTS, check, draws
 from posbias_papers.statements.herasimchyk2026_depth import deep_rollouts, growing, run_network
 from posbias_papers.statements.herasimchyk2026_order import draw_encoding, prefix_at, prefix_covariance
@@ -342,22 +341,6 @@ def test_rolled_rows_are_those_of_the_product(seed):
     np.testing.assert_allclose(row, product[-1], rtol=1e-12, atol=1e-300)
 
 
-@given(st.integers(2, 30), st.integers(1, 6), st.floats(0, 1), st.floats(0, 1), st.floats(0, 2))
-def test_the_theory_of_this_package_drifts_as_the_propositions_say(tokens, depth, one, other, rate):
-    def row(positional, lam, layers):
-        kernel = layer_kernel(Layer(positional=positional), tokens)
-        return push(np.eye(tokens)[-1], [kernel] * layers, [lam] * layers)
-
-    low, high = sorted((one, other))
-    assert stochastic_order.dominates(
-        row(DecayBias(rate), high, depth), row(DecayBias(rate), high, depth + 1)
-    )  # 4.2
-    assert stochastic_order.dominates(
-        row(DecayBias(rate), low, depth), row(DecayBias(rate), high, depth)
-    )  # 4.3
-    assert stochastic_order.dominates(row(DecayBias(rate), high, depth), row(NoPE(), high, depth))  # 4.4
-
-
 # --- mistakes that must be noticed -------------------------------------------------------------------------
 
 
@@ -396,31 +379,7 @@ def test_the_slope_of_a_prefix_is_the_covariance_in_forty_digits():
         np.testing.assert_allclose(one, exact, rtol=1e-12)
 
 
-def test_at_full_mixing_the_bound_of_the_proof_is_the_rate_of_wu():
-    """Π(1 − jελ) at λ = 1 is (1 − jε)^T, and the printed exp(−jεT) lies above it."""
-    for floor, j in ((0.1, 3), (0.25, 1), (0.01, 7)):
-        theirs = np.exp(log_collapse_bound(np.full(40, floor), j))
-        np.testing.assert_allclose(residual_bounds.suffix_bound(np.ones(40), floor, j), theirs, rtol=1e-12)
-        assert (residual_bounds.exponential_bound(np.ones(40), floor, j) > theirs).all()
-
-
 # --- the counterexamples, worked out without the package's code --------------------------------------------
-
-
-def test_bounded_value_products_do_not_bound_a_residual_stream():
-    """Lemma 5.3 (i): a single token, values 2, ½, 2, …, λ = ½; every product is 1 or 2."""
-    state, product, norms = 1.0, 1.0, []
-    for layer in range(200):
-        value = 2.0 if layer % 2 == 0 else 0.5
-        product *= value
-        assert product in (1.0, 2.0)
-        state = 0.5 * state + 0.5 * value * state
-        norms.append(state)
-    assert norms[-1] == pytest.approx((9 / 8) ** 100, rel=1e-12)
-    # the same by the code of the statement, whose slack is relative to the larger of bound and norm
-    witness = growing([[1.0]], 1.0, 2.0, 200)
-    expected = (2.0 - max(norms)) / max(norms)
-    assert BY_KEY["5.3-i"].as_printed.slack(witness) == pytest.approx(expected, rel=1e-9)
 
 
 def test_the_second_token_keeps_a_share_although_total_mixing_diverges():
@@ -441,16 +400,6 @@ def test_the_second_token_keeps_a_share_although_total_mixing_diverges():
     assert math.prod(0.5 + 0.5 * A[1, 1] for A in attention) == pytest.approx(kept(150), rel=1e-9)
 
 
-def test_a_window_of_two_leaves_tokens_slower_than_printed():
-    """Theorem 5.4 (ii) under a window: the last of four tokens keeps (3/4)^T, whatever C′ times e^(−3T/4)."""
-    witness = BY_KEY["5.4-ii-window"].witness
-    rollouts, mixing, floor = deep_rollouts(**fields(witness))
-    assert floor == 0.5
-    np.testing.assert_allclose(rollouts[:, 3, 3], 0.75 ** np.arange(1, 201), rtol=1e-12)
-    printed = np.exp(-3 * floor * np.cumsum(mixing))
-    assert rollouts[-1, 3, 3] / printed[-1] > 1e30
-
-
 def test_a_full_mask_and_rising_logits_need_not_be_monotone():
     """The note on Assumption 4.1: weights 1, 1, 0.1, 0.1 by distance without mask; a rise under the causal one."""
     distance = np.abs(np.subtract.outer(np.arange(4), np.arange(4)))
@@ -458,15 +407,3 @@ def test_a_full_mask_and_rising_logits_need_not_be_monotone():
     assert not stochastic_order.monotonicity(full / full.sum(axis=1, keepdims=True)).holds
     rising = np.tril(np.array([1, 0.01, 5, 100.0])[distance])
     assert not stochastic_order.monotonicity(rising / rising.sum(axis=1, keepdims=True)).holds
-
-
-@given(st.integers(0, 2**32), st.lists(st.floats(0, 1), min_size=2, max_size=5))
-def test_primacy_drift_needs_no_causal_mask(seed, mixing):
-    """The note on Proposition 4.2: monotone kernels in which every token may see every other drift the same."""
-    rng = np.random.default_rng(seed)
-    stack = [draws.monotone(rng, 6, 6, False, ahead=True) for _ in mixing]
-    product = np.eye(6)
-    for A, lam in zip(stack, mixing, strict=True):
-        deeper = ((1 - lam) * np.eye(6) + lam * A) @ product
-        assert stochastic_order.dominates(product[-1], deeper[-1])
-        product = deeper

@@ -176,18 +176,14 @@ def mask_of(kind: str, size: int) -> Mask:
     }[kind]()
 
 
-def masked(kind: str) -> Draw:
+def masked(rng: Generator, edge: bool, kind: str) -> Instance:
     """Up to three kernels, used in turn; `size` is the width of the window or the length of the prefix."""
-
-    def draw(rng: Generator, edge: bool) -> Instance:
-        tokens = length(rng, edge)
-        least = 2 if kind == "window" else 1
-        most = tokens + 2 if kind == "window" else tokens
-        size = int(rng.choice([least, max(least, tokens)]) if edge else rng.integers(least, most + 1))
-        kernels = [_kernel(rng, mask_of(kind, size), tokens, edge) for _ in range(rng.integers(1, 4))]
-        return {"kernels": np.stack(kernels), "size": size, "depth": layers(rng, edge)}
-
-    return draw
+    tokens = length(rng, edge)
+    least = 2 if kind == "window" else 1
+    most = tokens + 2 if kind == "window" else tokens
+    size = int(rng.choice([least, max(least, tokens)]) if edge else rng.integers(least, most + 1))
+    kernels = [_kernel(rng, mask_of(kind, size), tokens, edge) for _ in range(rng.integers(1, 4))]
+    return {"kernels": np.stack(kernels), "size": size, "depth": layers(rng, edge)}
 
 
 def _kernel(rng: Generator, mask: Mask, tokens: int, edge: bool) -> Matrix:

@@ -8,6 +8,7 @@ each of them: drawn are networks whose products are bounded by construction, and
 (`growing`), values that alternate between large and small, whose products stay bounded while the stream grows.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from posbias_papers.statements.margins import (
     room,
     suffixes,
 )
-from posbias_papers.statements.record import OURS, Draw, Instance, statement
+from posbias_papers.statements.record import OURS, Instance, statement
 from posbias_papers.statements.wu2025_masks import slack_after
 
 UPDATE = "networks under Assumptions 5.1 and 5.2 with the residual update of Section 3, written with W_V"
@@ -195,29 +196,26 @@ def lemma_5_3_ii(**attention: Any) -> float:
 # --- Theorem 5.4, kernels given --------------------------------------------------------------------------------
 
 
-def _draw_deep(exponents: tuple[float, ...], depth: int, widths: str, **fixed: float) -> Draw:
+def _draw_deep(rng: Generator, edge: bool, exponents: tuple[float, ...], depth: int, widths: str) -> Instance:
     """Kernels with a floor, used in turn; λ_t = initial/(t + 1)^exponent."""
+    tokens = 2 if edge and widths == "causal" and rng.random() < 0.5 else int(rng.integers(2, 7))
+    narrowest = 2 if widths == "two or more" else 1
+    width = tokens if widths == "causal" else int(rng.integers(min(narrowest, tokens), tokens + 1))
+    allowed = draws.admitted(tokens, width)
+    kernels = masked_softmax(rng.normal(0, rng.choice([0.0, 1.0, 3.0]), (3, tokens, tokens)), allowed)
+    if edge and rng.random() < 0.5:  # all but the floor on the token itself, or on the first
+        column = np.arange(tokens) if rng.random() < 0.5 or width < tokens else np.zeros(tokens, dtype=int)
+        kernels = masked_softmax(5.0 * np.eye(tokens)[column][None], allowed)
+    return {
+        "kernels": kernels,
+        "initial": float(rng.choice([0.0, 1e-6, 1.0]) if edge else rng.random()),
+        "exponent": float(rng.choice(exponents)),
+        "depth": int(rng.integers(1, depth + 1)),
+        "width": width,
+    }
 
-    def draw(rng: Generator, edge: bool) -> Instance:
-        tokens = 2 if edge and widths == "causal" and rng.random() < 0.5 else int(rng.integers(2, 7))
-        narrowest = 2 if widths == "two or more" else 1
-        width = tokens if widths == "causal" else int(rng.integers(min(narrowest, tokens), tokens + 1))
-        allowed = draws.admitted(tokens, width)
-        kernels = masked_softmax(rng.normal(0, rng.choice([0.0, 1.0, 3.0]), (3, tokens, tokens)), allowed)
-        if edge and rng.random() < 0.5:  # all but the floor on the token itself, or on the first
-            column = (
-                np.arange(tokens) if rng.random() < 0.5 or width < tokens else np.zeros(tokens, dtype=int)
-            )
-            kernels = masked_softmax(5.0 * np.eye(tokens)[column][None], allowed)
-        return {
-            "kernels": kernels,
-            "initial": float(rng.choice([0.0, 1e-6, 1.0]) if edge else rng.random()),
-            "exponent": float(rng.choice(exponents)),
-            "depth": int(rng.integers(1, depth + 1)),
-            "width": width,
-        } | fixed
 
-    return draw
+DIVERGENT = partial(_draw_deep, exponents=(0.0, 0.5, 1.0), depth=150)
 
 
 def deep_rollouts(
@@ -233,7 +231,7 @@ def deep_rollouts(
 @statement(
     "herasimchyk-5.4-i",
     "Theorem 5.4 (i)",
-    _draw_deep((1.01, 1.5, 2.0, 4.0), 60, "any"),
+    partial(_draw_deep, exponents=(1.01, 1.5, 2.0, 4.0), depth=60, widths="any"),
     erratum="theorem-5.4-i",
     scope=FLOOR,
 )
@@ -254,7 +252,7 @@ def _collapse(**deep: Any) -> float:
     return room(suffixes(products)[:, 1:].T, bound, products[-1])
 
 
-@statement("herasimchyk-5.4-ii", "Theorem 5.4 (ii)", _draw_deep((0.0, 0.5, 1.0), 150, "causal"), scope=FLOOR)
+@statement("herasimchyk-5.4-ii", "Theorem 5.4 (ii)", partial(DIVERGENT, widths="causal"), scope=FLOOR)
 def theorem_5_4_ii(**deep: Any) -> float:
     """For divergent λ (power decay, β ≤ 1) and kernels with floor ε under the causal mask, all that positions ≥ j
     (from 0) hold is at most exp(−jεΣλ) at every depth, so P_ij is, and P_i0 → 1.
@@ -268,7 +266,7 @@ def theorem_5_4_ii(**deep: Any) -> float:
 @statement(
     "herasimchyk-5.4-ii-attention-only",
     "Theorem 5.4 (ii), attention alone",
-    _draw_deep((0.0,), 150, "causal", initial=1.0),
+    lambda rng, edge: {**DIVERGENT(rng, edge, exponents=(0.0,), widths="causal"), "initial": 1.0},
     erratum="theorem-5.4-attention-only",
     strength="observation",
     scope=f"{FLOOR}, λ = 1",
@@ -298,7 +296,7 @@ def _window_amended(**deep: Any) -> float:
 @statement(
     "herasimchyk-5.4-ii-window",
     "Theorem 5.4 (ii), sliding window",
-    (_draw_deep((0.0, 0.5, 1.0), 150, "any"), _draw_deep((0.0, 0.5, 1.0), 150, "two or more")),
+    (partial(DIVERGENT, widths="any"), partial(DIVERGENT, widths="two or more")),
     corrected=_window_amended,
     erratum="theorem-5.4-ii-window",
     witness={
@@ -359,21 +357,17 @@ def from_assumptions(**network: Any) -> float:
     return _missing_after(lambda tokens: np.exp(-2 * (C * C_V * C) ** 2) / tokens, **network)
 
 
-def _draw_head_values(full: bool) -> Draw:
+def _draw_head_values(rng: Generator, edge: bool, full: bool = False) -> Instance:
     """Networks of several heads; λ = 1 where `full`, where both readings of the residual dynamics are the same."""
-
-    def draw(rng: Generator, edge: bool) -> Instance:
-        tokens, dim, depth, heads = (int(rng.integers(1, high)) for high in (5, 4, 20, 4))
-        shape = (depth, heads, tokens, tokens)
-        network = {
-            "hidden": rng.normal(size=(tokens, dim)),
-            "heads": masked_softmax(rng.normal(size=shape), np.tri(tokens, dtype=bool)),
-            "values": np.stack([_draw_values(rng, depth, dim, edge) for _ in range(heads)], axis=1),
-            "mixing": draws.mixing(rng, depth, edge),
-        }
-        return network | {"mixing": np.ones(depth)} if full else network
-
-    return draw
+    tokens, dim, depth, heads = (int(rng.integers(1, high)) for high in (5, 4, 20, 4))
+    shape = (depth, heads, tokens, tokens)
+    network = {
+        "hidden": rng.normal(size=(tokens, dim)),
+        "heads": masked_softmax(rng.normal(size=shape), np.tri(tokens, dtype=bool)),
+        "values": np.stack([_draw_values(rng, depth, dim, edge) for _ in range(heads)], axis=1),
+        "mixing": draws.mixing(rng, depth, edge),
+    }
+    return network | {"mixing": np.ones(depth)} if full else network
 
 
 def _head_norms(bound: Any, hidden: Any, heads: Any, values: Any, mixing: Any) -> float:
@@ -394,7 +388,7 @@ def _head_values_amended(**network: Any) -> float:
 @statement(
     "herasimchyk-5.1-values",
     "§5.1, Lemma 5.3 (i) for heads",
-    (_draw_head_values(full=True), _draw_head_values(full=False)),
+    (partial(_draw_head_values, full=True), _draw_head_values),
     corrected=_head_values_amended,
     erratum="section-5.1",
     shows="norm of a token after 20 layers of two heads, λ = 1",

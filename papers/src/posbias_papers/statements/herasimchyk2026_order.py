@@ -27,7 +27,7 @@ from posbias_papers.statements.margins import (
     rollouts,
     room,
 )
-from posbias_papers.statements.record import OURS, ROUNDING, Draw, Instance, statement
+from posbias_papers.statements.record import OURS, ROUNDING, Instance, statement
 
 ordered = partial(statement, tolerance=ROUNDING)
 """Of prefix masses."""
@@ -321,17 +321,13 @@ def lemma_a_5(kernel: Matrix, values: Any) -> float:
 # --- three steps of the proofs -------------------------------------------------------------------------------
 
 
-def _draw_families(one_monotone: bool) -> Draw:
+def _draw_families(rng: Generator, edge: bool, one_monotone: bool = False) -> Instance:
     """Two kernels a layer, the later dominating row by row; one of them monotone, or neither need be."""
-
-    def draw(rng: Generator, edge: bool) -> Instance:
-        shape, depth = draws.size(rng, edge), int(rng.integers(2, 6))
-        pair = _ordered_monotone if one_monotone else draws.ordered
-        later, earlier = zip(*[pair(rng, shape, edge) for _ in range(depth)], strict=True)
-        mixing = draws.mixing(rng, depth, edge)
-        return {"later": np.stack(later), "earlier": np.stack(earlier), "mixing": mixing}
-
-    return draw
+    shape, depth = draws.size(rng, edge), int(rng.integers(2, 6))
+    pair = _ordered_monotone if one_monotone else draws.ordered
+    later, earlier = zip(*[pair(rng, shape, edge) for _ in range(depth)], strict=True)
+    mixing = draws.mixing(rng, depth, edge)
+    return {"later": np.stack(later), "earlier": np.stack(earlier), "mixing": mixing}
 
 
 def _ordered_monotone(rng: Generator, shape: tuple[int, int], edge: bool) -> tuple[Matrix, Matrix]:
@@ -351,7 +347,7 @@ STEP = "a step of the proof as it is printed, not the proposition, which stands"
 @ordered(
     "herasimchyk-A.1.2",
     "Appendix A.1.2 and A.1.3, induction",
-    (_draw_families(one_monotone=False), _draw_families(one_monotone=True)),
+    (_draw_families, partial(_draw_families, one_monotone=True)),
     corrected=_families,
     erratum="appendix-a.1.2",
     shows="mass of token 0 under kernels that dominate row by row",

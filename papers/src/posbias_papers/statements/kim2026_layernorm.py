@@ -60,27 +60,25 @@ Sample = Float[np.ndarray, "sample"]
 # --- instances and margins -------------------------------------------------------------------------------------
 
 
-def _models(*, anisotropic: bool = True, residuals: bool = True, fewest: int = 4) -> Draw:
+def _draw_model(
+    rng: Generator, edge: bool, *, anisotropic: bool = True, residuals: bool = True, fewest: int = 4
+) -> Instance:
     """Models for the closed forms: at the edge few or many tokens, few or very many dimensions, α at its ends."""
-
-    def draw(rng: Generator, edge: bool) -> Instance:
-        if edge:
-            dimension = int(rng.choice([fewest, 5, 16, 1024, 2**18]))
-            tokens = int(rng.choice([2, 3, 1000]))
-            anisotropy = float(rng.choice([0.0, 1e-9, 1.0 - 1.0 / math.sqrt(dimension), 1.0 - 1e-6]))
-        else:
-            dimension = int(2.0 ** rng.uniform(math.log2(fewest), 13.0))
-            tokens = int(rng.integers(2, 65))
-            anisotropy = float(rng.random())
-        model = {"tokens": tokens, "dimension": dimension, "anisotropy": anisotropy if anisotropic else 0.0}
-        return model | {"residual": bool(rng.random() < 0.5) if residuals else False}
-
-    return draw
+    if edge:
+        dimension = int(rng.choice([fewest, 5, 16, 1024, 2**18]))
+        tokens = int(rng.choice([2, 3, 1000]))
+        anisotropy = float(rng.choice([0.0, 1e-9, 1.0 - 1.0 / math.sqrt(dimension), 1.0 - 1e-6]))
+    else:
+        dimension = int(2.0 ** rng.uniform(math.log2(fewest), 13.0))
+        tokens = int(rng.integers(2, 65))
+        anisotropy = float(rng.random())
+    model = {"tokens": tokens, "dimension": dimension, "anisotropy": anisotropy if anisotropic else 0.0}
+    return model | {"residual": bool(rng.random() < 0.5) if residuals else False}
 
 
 def _three_or_more(rng: Generator, edge: bool) -> Instance:
     """The same, for 3 to 64 tokens and from 1 dimension on."""
-    drawn = dict(_models(fewest=1)(rng, edge))
+    drawn = dict(_draw_model(rng, edge, fewest=1))
     return {**drawn, "tokens": min(max(int(drawn["tokens"]), 3), 64)}
 
 
@@ -184,7 +182,7 @@ def recency_shares(scores: LayerScores) -> Sample:
 @strictly(
     "kim-theorem-1",
     "Theorem 1",
-    _models(anisotropic=False, residuals=False, fewest=1),
+    partial(_draw_model, anisotropic=False, residuals=False, fewest=1),
     scope=ISOTROPIC,
     **PROOF,
 )
@@ -250,7 +248,13 @@ def proposition_1(**model: Any) -> float:
     return min(-recency_margin(scores) / float(np.diag(scores).max()) for scores in forms)
 
 
-@strictly("kim-proposition-2", "Proposition 2", _models(anisotropic=False), scope=f"α = 0, {TOY}", **PROOF)
+@strictly(
+    "kim-proposition-2",
+    "Proposition 2",
+    partial(_draw_model, anisotropic=False),
+    scope=f"α = 0, {TOY}",
+    **PROOF,
+)
 def proposition_2(**model: Any) -> float:
     """with a residual connection or without, S⁽²⁾ exhibits recency bias (Definition 1), at α = 0
 
@@ -269,7 +273,7 @@ def _with_constants(**model: Any) -> float:
 @strictly(
     "kim-proposition-3",
     "Proposition 3",
-    _models(),
+    _draw_model,
     corrected=_with_constants,
     erratum="eq-41",
     witness={"tokens": 3, "dimension": 64, "anisotropy": 0.5, "residual": False},
@@ -398,7 +402,7 @@ def _growth_bounded(tokens: int, dimension: int, anisotropy: float, residual: bo
 @statement(
     "kim-figure-2",
     "Section 3, Figure 2",
-    _models(),
+    _draw_model,
     corrected=_growth_bounded,
     erratum="figure-2",
     witness={"tokens": 10, "dimension": 16, "anisotropy": 0.75, "residual": False},

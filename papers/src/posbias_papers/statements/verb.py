@@ -1,16 +1,14 @@
 """`kind = "verify"` of a study: a numbered statement tried."""
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from posbias.core.arguments import shortened
 from posbias.core.errors import InvalidValueError, nearest
 from posbias.core.events import OnEvent
 from posbias.core.spec import Count, tag, value
 from posbias.study.verbs import SINGLE, Found, Lengths, Quantities, quantity
-
-if TYPE_CHECKING:
-    from posbias_papers.statements import Trial
+from posbias_papers.statements import STATEMENTS, Trial, select, verify
 
 
 @value
@@ -30,14 +28,9 @@ class Verify:
     draws = True
 
     def __post_init__(self):
-        from posbias_papers.statements import STATEMENTS
-
-        keys = [one.key for one in STATEMENTS]
-        if self.statement not in keys:
-            raise InvalidValueError(
-                f"statement: {shortened(self.statement)} given, a key of `posbias verify` needed"
-                f"{nearest(self.statement, keys)}"
-            )
+        if self.statement not in (keys := [one.key for one in STATEMENTS]):
+            given = f"{shortened(self.statement)}{nearest(self.statement, keys)}"
+            raise InvalidValueError(f"statement: expected a key of `posbias verify`, got {given}")
 
     @property
     def lengths(self) -> Lengths:
@@ -46,21 +39,19 @@ class Verify:
 
     def perform(self, seed: int, cores: int, on_event: OnEvent) -> Found:
         """The least slack of a statement over the instances drawn, as printed and as amended."""
-        from posbias_papers.statements import STATEMENTS, select
-        from posbias_papers.statements import verify as try_all
-
-        (finding,) = try_all(select(STATEMENTS, [self.statement]), instances=self.instances, seed=seed)
+        statements = select(STATEMENTS, [self.statement])
+        (finding,) = verify(statements, instances=self.instances, seed=seed)
         found = _tried(finding.as_printed) | {"instances": quantity(finding.as_printed.instances)}
         amended = {f"amended_{name}": one for name, one in _tried(finding.corrected).items()}
-        about = {
+        statement = finding.statement
+        return found | amended, {
             "verdict": finding.verdict,
-            "statement": finding.statement.name,
-            "note": finding.statement.note,
+            "statement": statement.name,
+            "note": statement.note,
         }
-        return found | amended, about
 
 
-def _tried(trial: "Trial | None") -> Quantities:
+def _tried(trial: Trial | None) -> Quantities:
     if trial is None:
         return {"slack": quantity(math.nan), "holds": quantity(math.nan)}
     return {"slack": quantity(trial.slack), "holds": quantity(trial.survived)}

@@ -11,6 +11,7 @@ its slope.
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from posbias_papers.closed_forms import collapse_bounds
 from posbias_papers.closed_forms.collapse_bounds import Envelope
 from posbias_papers.statements import draws
 from posbias_papers.statements.margins import Stack, distances, inside, least, log_rollouts, log_softmax
-from posbias_papers.statements.record import OURS, Draw, Instance, statement
+from posbias_papers.statements.record import OURS, Instance, statement
 
 Angles = Float[np.ndarray, "pair"]
 FAR = 0.01
@@ -34,20 +35,16 @@ FAR = 0.01
 # --- Lemma 4.4 and Theorem 4.5: the decay mask ---------------------------------------------------------------
 
 
-def _draw_decay(positive: bool) -> Draw:
+def _draw_decay(rng: Generator, edge: bool, positive: bool = True) -> Instance:
     """Content of layers, one key as high as can be and all others as low at the edge, and the decay m."""
-
-    def draw(rng: Generator, edge: bool) -> Instance:
-        tokens, depth = draws.length(rng, edge), draws.layers(rng, edge, 12)
-        spread = float(rng.choice([0.0, 1e-6, 50.0]) if edge else rng.choice([0.3, 2.0]))
-        content = rng.uniform(-0.5, 0.5, (depth, tokens, tokens))
-        if edge and rng.random() < 0.5:
-            content = np.where(rng.integers(tokens, size=(depth, tokens, 1)) == np.arange(tokens), 0.5, -0.5)
-        rates = [1e-9, 1e-3, 10.0, 500.0] + ([] if positive else [0.0])
-        rate = float(rng.choice(rates) if edge else rng.exponential())
-        return {"content": spread * content, "rate": rate}
-
-    return draw
+    tokens, depth = draws.length(rng, edge), draws.layers(rng, edge, 12)
+    spread = float(rng.choice([0.0, 1e-6, 50.0]) if edge else rng.choice([0.3, 2.0]))
+    content = rng.uniform(-0.5, 0.5, (depth, tokens, tokens))
+    if edge and rng.random() < 0.5:
+        content = np.where(rng.integers(tokens, size=(depth, tokens, 1)) == np.arange(tokens), 0.5, -0.5)
+    rates = [1e-9, 1e-3, 10.0, 500.0] + ([] if positive else [0.0])
+    rate = float(rng.choice(rates) if edge else rng.exponential())
+    return {"content": spread * content, "rate": rate}
 
 
 def _decay(content: Stack, bias: Any) -> tuple[Stack, float]:
@@ -79,7 +76,7 @@ def _lemma_4_4_amended(**decay: Any) -> float:
 @statement(
     "wu-4.4",
     "Lemma 4.4",
-    (_draw_decay(positive=True), _draw_decay(positive=False)),
+    (_draw_decay, partial(_draw_decay, positive=False)),
     corrected=_lemma_4_4_amended,
     erratum="lemma-4.4",
     shows="A_11 of two tokens, m = 1, no content",
@@ -99,7 +96,7 @@ def _theorem_4_5_amended(**decay: Any) -> float:
 @statement(
     "wu-4.5",
     "Theorem 4.5",
-    (_draw_decay(positive=True), _draw_decay(positive=False)),
+    (_draw_decay, partial(_draw_decay, positive=False)),
     corrected=_theorem_4_5_amended,
     erratum="theorem-4.5",
     shows="P_11 of the same instance, one layer",
@@ -271,51 +268,41 @@ def critical_distance(depth: int, rate: float) -> float:
 # --- Lemma 4.6, Theorem 4.7, Appendix I: RoPE in one and in several pairs of dimensions ----------------------
 
 
-def _draw_pair(layers: bool) -> Draw:
+def _draw_pair(rng: Generator, edge: bool, layers: bool) -> Instance:
     """d = 2, |φ| ≤ δθ and (δ + N − 1)θ ≤ π, at the boundary where `edge`."""
-
-    def draw(rng: Generator, edge: bool) -> Instance:
-        tokens, depth = draws.length(rng, edge), 1 if layers else draws.layers(rng, edge, 10)
-        turn = np.pi if edge else rng.uniform(0.001, np.pi)
-        delta = float(rng.choice([1e-9, 1.0, tokens]) if edge else rng.exponential())
-        angle = turn / (delta + tokens - 1)
-        shape = (2, depth, tokens)
-        sides = rng.choice([-0.5, 0.5], shape) if edge else rng.uniform(-0.5, 0.5, shape)
-        norms = np.exp(rng.normal(0, rng.choice([0.0, 0.3, 1.0]), shape))
-        norms *= rng.choice([0.05, 1.0, 4.0])
-        turned = sides * delta * angle
-        vectors = norms[..., None] * np.stack([np.cos(turned), np.sin(turned)], axis=-1)
-        return {"queries": vectors[0], "keys": vectors[1], "angles": np.array([angle]), "delta": delta}
-
-    return draw
+    tokens, depth = draws.length(rng, edge), 1 if layers else draws.layers(rng, edge, 10)
+    turn = np.pi if edge else rng.uniform(0.001, np.pi)
+    delta = float(rng.choice([1e-9, 1.0, tokens]) if edge else rng.exponential())
+    angle = turn / (delta + tokens - 1)
+    shape = (2, depth, tokens)
+    sides = rng.choice([-0.5, 0.5], shape) if edge else rng.uniform(-0.5, 0.5, shape)
+    norms = np.exp(rng.normal(0, rng.choice([0.0, 0.3, 1.0]), shape))
+    norms *= rng.choice([0.05, 1.0, 4.0])
+    turned = sides * delta * angle
+    vectors = norms[..., None] * np.stack([np.cos(turned), np.sin(turned)], axis=-1)
+    return {"queries": vectors[0], "keys": vectors[1], "angles": np.array([angle]), "delta": delta}
 
 
-def _draw_pairs(layers: bool) -> Draw:
+def _draw_pairs(rng: Generator, edge: bool, layers: bool) -> Instance:
     """d = 4 or 6: queries and keys near one direction; at `edge` angles as large as Lemma I.1 allows."""
-
-    def draw(rng: Generator, edge: bool) -> Instance:
-        tokens, pairs = draws.length(rng, edge), int(rng.integers(2, 4))
-        depth = 1 if layers else draws.layers(rng, edge, 8)
-        away = rng.choice([0.0, 1e-6, 0.05] if edge else [0.01, 0.1])
-        base = rng.normal(size=(pairs, 2))
-        base /= np.linalg.norm(base, axis=1, keepdims=True)
-        vectors = base + away * rng.normal(size=(2, depth, tokens, pairs, 2))
-        vectors = vectors.reshape(2, depth, tokens, 2 * pairs)
-        vectors *= np.exp(rng.normal(0, rng.choice([0.0, 1.0]), (2, depth, tokens, 1))) * rng.choice(
-            [0.2, 2.0]
-        )
-        apart = float(_angle(vectors[0][..., :, None, :], vectors[1][..., None, :, :]).max())
-        deviation = _stretch(*vectors) * apart
-        if deviation > 2.0:  # too far apart for the lemma: nearer
-            vectors = np.broadcast_to(np.tile(base.reshape(-1), (2, depth, tokens, 1)), vectors.shape).copy()
-            apart, deviation = 0.0, 0.0
-        drawn = [1.0, *rng.choice([1.0, 100.0], pairs - 1)] if edge else np.sort(rng.uniform(1, 5, pairs))
-        ratios = np.array(drawn) / drawn[0]
-        angle = (np.pi - deviation) * (1.0 if edge else rng.uniform(0.01, 1)) / (tokens - 1) / ratios.max()
-        delta = float(apart / angle) * (1 + 1e-12) + 1e-12
-        return {"queries": vectors[0], "keys": vectors[1], "angles": angle * np.sort(ratios), "delta": delta}
-
-    return draw
+    tokens, pairs = draws.length(rng, edge), int(rng.integers(2, 4))
+    depth = 1 if layers else draws.layers(rng, edge, 8)
+    away = rng.choice([0.0, 1e-6, 0.05] if edge else [0.01, 0.1])
+    base = rng.normal(size=(pairs, 2))
+    base /= np.linalg.norm(base, axis=1, keepdims=True)
+    vectors = base + away * rng.normal(size=(2, depth, tokens, pairs, 2))
+    vectors = vectors.reshape(2, depth, tokens, 2 * pairs)
+    vectors *= np.exp(rng.normal(0, rng.choice([0.0, 1.0]), (2, depth, tokens, 1))) * rng.choice([0.2, 2.0])
+    apart = float(_angle(vectors[0][..., :, None, :], vectors[1][..., None, :, :]).max())
+    deviation = _stretch(*vectors) * apart
+    if deviation > 2.0:  # too far apart for the lemma: nearer
+        vectors = np.broadcast_to(np.tile(base.reshape(-1), (2, depth, tokens, 1)), vectors.shape).copy()
+        apart, deviation = 0.0, 0.0
+    drawn = [1.0, *rng.choice([1.0, 100.0], pairs - 1)] if edge else np.sort(rng.uniform(1, 5, pairs))
+    ratios = np.array(drawn) / drawn[0]
+    angle = (np.pi - deviation) * (1.0 if edge else rng.uniform(0.01, 1)) / (tokens - 1) / ratios.max()
+    delta = float(apart / angle) * (1 + 1e-12) + 1e-12
+    return {"queries": vectors[0], "keys": vectors[1], "angles": angle * np.sort(ratios), "delta": delta}
 
 
 def _angle(u: Any, v: Any) -> Any:
@@ -412,7 +399,7 @@ def _lemma_4_6_amended(**rotary: Any) -> float:
 @statement(
     "wu-4.6",
     "Lemma 4.6",
-    _draw_pair(layers=True),
+    partial(_draw_pair, layers=True),
     corrected=_lemma_4_6_amended,
     erratum="lemma-4.6",
     shows="weight of a token half a turn away",
@@ -433,7 +420,7 @@ def _theorem_4_7_amended(**rotary: Any) -> float:
 @statement(
     "wu-4.7",
     "Theorem 4.7",
-    _draw_pair(layers=False),
+    partial(_draw_pair, layers=False),
     corrected=_theorem_4_7_amended,
     erratum="theorem-4.7",
     shows="P_(21)1 after 20 layers, half a turn in 20 equal steps",
@@ -457,7 +444,7 @@ def _lemma_i_1_amended(**rotary: Any) -> float:
 @statement(
     "wu-I.1",
     "Lemma I.1",
-    _draw_pairs(layers=True),
+    partial(_draw_pairs, layers=True),
     corrected=_lemma_i_1_amended,
     erratum="lemma-i.1",
     shows="weight of a token half a turn away in two pairs",
@@ -478,7 +465,7 @@ def _theorem_i_2_amended(**rotary: Any) -> float:
 @statement(
     "wu-I.2",
     "Theorem I.2",
-    _draw_pairs(layers=False),
+    partial(_draw_pairs, layers=False),
     corrected=_theorem_i_2_amended,
     erratum="theorem-i.2",
     shows="P_(21)1 after 20 layers in two pairs",

@@ -7,6 +7,7 @@ layers count from 0, `depth` is the paper's t + 1.
 """
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ from posbias_papers.statements.record import OURS, STEP, Instance, statement
 
 LONGEST = 256
 """The tokens up to which layers are counted."""
-CAUSAL, WINDOW, PREFIX = (draws.masked(kind) for kind in ("causal", "window", "prefix"))
+CAUSAL, WINDOW, PREFIX = (partial(draws.masked, kind=kind) for kind in ("causal", "window", "prefix"))
 
 
 # --- Theorems 4.1 to 4.3 and their proofs --------------------------------------------------------------------
@@ -274,22 +275,18 @@ def _graph(rng: Generator, tokens: int) -> Bool[np.ndarray, "query key"]:
     return allowed
 
 
-def _draw_masks(by_layer: bool) -> Any:
+def _draw_masks(rng: Generator, edge: bool, by_layer: bool) -> Instance:
     """Kernels with weight on what a mask admits, used in turn; `by_layer` each kernel with a mask of its own."""
-
-    def draw(rng: Generator, edge: bool) -> Instance:
-        tokens, period = draws.length(rng, edge), int(rng.integers(1, 4))
-        spread = 0.0 if edge and rng.random() < 0.5 else float(rng.choice([0.5, 3.0]))
-        allowed = np.stack([_graph(rng, tokens) for _ in range(period)])
-        if by_layer and rng.random() < 0.5:  # edges of one graph with a centre, dealt out to the layers
-            dealt = rng.integers(period, size=(tokens, tokens)) == np.arange(period)[:, None, None]
-            allowed = allowed[:1] & dealt | np.eye(tokens, dtype=bool)
-        if not by_layer:
-            allowed = np.broadcast_to(allowed[0], allowed.shape)
-        kernels = np.stack([masked_softmax(rng.normal(0, spread, one.shape), one) for one in allowed])
-        return {"kernels": kernels, "depth": draws.layers(rng, edge)}
-
-    return draw
+    tokens, period = draws.length(rng, edge), int(rng.integers(1, 4))
+    spread = 0.0 if edge and rng.random() < 0.5 else float(rng.choice([0.5, 3.0]))
+    allowed = np.stack([_graph(rng, tokens) for _ in range(period)])
+    if by_layer and rng.random() < 0.5:  # edges of one graph with a centre, dealt out to the layers
+        dealt = rng.integers(period, size=(tokens, tokens)) == np.arange(period)[:, None, None]
+        allowed = allowed[:1] & dealt | np.eye(tokens, dtype=bool)
+    if not by_layer:
+        allowed = np.broadcast_to(allowed[0], allowed.shape)
+    kernels = np.stack([masked_softmax(rng.normal(0, spread, one.shape), one) for one in allowed])
+    return {"kernels": kernels, "depth": draws.layers(rng, edge)}
 
 
 def _reach(allowed: Bool[np.ndarray, "layer query key"], layers: int) -> Bool[np.ndarray, "query key"]:
@@ -327,7 +324,7 @@ def _slack_centre(kernels: Stack, depth: int) -> float:
     return min(below(P[:, :, ~centre].sum(axis=2).max(axis=1), left), kept)
 
 
-@statement("wu-4.1-masks", "Section 4.1, center nodes", _draw_masks(by_layer=False), **OURS)
+@statement("wu-4.1-masks", "Section 4.1, center nodes", partial(_draw_masks, by_layer=False), **OURS)
 def center_nodes(kernels: Stack, depth: int) -> float:
     """any mask with center nodes: all other tokens hold at most (1 − εʰ)^⌊(t+1)/h⌋ together, each center node at
     least εʰ from h layers on, ε the smallest admitted weight, h the layers in which every center node reaches
@@ -340,7 +337,7 @@ def center_nodes(kernels: Stack, depth: int) -> float:
     return _slack_centre(kernels, depth)
 
 
-@statement("wu-3.2-masks", "Section 3.2, time-varying masks", _draw_masks(by_layer=True), **OURS)
+@statement("wu-3.2-masks", "Section 3.2, time-varying masks", partial(_draw_masks, by_layer=True), **OURS)
 def masks_by_layer(kernels: Stack, depth: int) -> float:
     """masks that repeat with a period, all with self-loops, whose edges together have center nodes: the same
     bounds, h a multiple of the period
@@ -377,32 +374,28 @@ def softmax_keeps_edges(logits: Stack, kind: str, size: int) -> float:
     return log_below(floor[:, allowed], log_softmax(logits, allowed)[:, allowed])
 
 
-def _draw_signs(apart: bool) -> Any:
+def _draw_signs(rng: Generator, edge: bool, apart: bool) -> Instance:
     """Logits of either sign under the causal mask, by layer.
 
     The first token's own is positive. `apart`: a set of other tokens has positive logits within and none outside;
     else every token has a positive one on an earlier token, some edges being lost.
     """
-
-    def draw(rng: Generator, edge: bool) -> Instance:
-        tokens, depth = max(3, draws.length(rng, edge)), draws.layers(rng, edge)
-        signs = np.where(rng.random((depth, tokens, tokens)) < rng.choice([0.2, 0.5, 0.8]), 1.0, -1.0)
-        queries = np.arange(tokens)
-        signs[:, 0, 0] = 1.0
-        if apart:
-            group = np.append(False, rng.random(tokens - 1) < 0.5)
-            group[rng.integers(1, tokens)] = True
-            signs[:, group] = np.where(group, signs[:, group], -1.0)
-            signs[:, queries[group], queries[group]] = 1.0
-        else:
-            earlier = rng.integers(0, np.maximum(queries, 1), size=(depth, tokens))
-            signs[np.arange(depth)[:, None], queries, earlier] = 1.0
-            signs[:, tokens - 1, tokens - 2] = -1.0
-            signs[:, tokens - 1, 0] = 1.0
-        size = np.full(signs.shape, 1.0) if edge and rng.random() < 0.5 else rng.uniform(0.1, 3, signs.shape)
-        return {"logits": signs * size}
-
-    return draw
+    tokens, depth = max(3, draws.length(rng, edge)), draws.layers(rng, edge)
+    signs = np.where(rng.random((depth, tokens, tokens)) < rng.choice([0.2, 0.5, 0.8]), 1.0, -1.0)
+    queries = np.arange(tokens)
+    signs[:, 0, 0] = 1.0
+    if apart:
+        group = np.append(False, rng.random(tokens - 1) < 0.5)
+        group[rng.integers(1, tokens)] = True
+        signs[:, group] = np.where(group, signs[:, group], -1.0)
+        signs[:, queries[group], queries[group]] = 1.0
+    else:
+        earlier = rng.integers(0, np.maximum(queries, 1), size=(depth, tokens))
+        signs[np.arange(depth)[:, None], queries, earlier] = 1.0
+        signs[:, tokens - 1, tokens - 2] = -1.0
+        signs[:, tokens - 1, 0] = 1.0
+    size = np.full(signs.shape, 1.0) if edge and rng.random() < 0.5 else rng.uniform(0.1, 3, signs.shape)
+    return {"logits": signs * size}
 
 
 def _relu_kernels(logits: Stack) -> Stack:
@@ -410,7 +403,7 @@ def _relu_kernels(logits: Stack) -> Stack:
     return ReLU().weights_of(np.where(Causal().allowed(logits.shape[-1]), logits, -np.inf))
 
 
-@statement("wu-4.1-relu-apart", "Section 4.1, ReLU, edges lost", _draw_signs(apart=True), **OURS)
+@statement("wu-4.1-relu-apart", "Section 4.1, ReLU, edges lost", partial(_draw_signs, apart=True), **OURS)
 def relu_loses_edges(logits: Stack) -> float:
     """ReLU in place of softmax, logits of either sign: an edge is kept where its logit is positive; tokens from
     which no kept edges lead to the first draw nothing on it at any depth, while under the softmax of the same
@@ -435,7 +428,7 @@ def relu_loses_edges(logits: Stack) -> float:
     return collapse if drawn == 0 else -drawn
 
 
-@statement("wu-4.1-relu-reach", "Section 4.1, ReLU, edges kept", _draw_signs(apart=False), **OURS)
+@statement("wu-4.1-relu-reach", "Section 4.1, ReLU, edges kept", partial(_draw_signs, apart=False), **OURS)
 def relu_keeps_reach(logits: Stack) -> float:
     """ReLU in place of softmax, every token with a positive logit on an earlier one: all but the first hold at
     most (1 − εʰ)^⌊(t+1)/h⌋ together, h = N − 1, ε the least weight that is kept
