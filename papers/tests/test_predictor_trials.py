@@ -18,7 +18,6 @@ from posbias_papers.extensions.predictors import (
     PAIRS,
     PredictorCell,
     dropped,
-    estimate,
     holm,
     predicted,
     sides,
@@ -113,14 +112,6 @@ def test_parts_go_from_even_to_measured(measured):
         assert sum(np.diff(row)) == pytest.approx(row[-1] - row[0])
 
 
-def test_parts_of_a_window_see_no_further_than_it():
-    measured = measure("tiny-window", tokens=100, prompts=2)
-    reach = np.zeros(100)
-    reach[-64:] = 1.0
-    one_layer = chain(measured.isel(layer=[5]))
-    np.testing.assert_allclose(one_layer["mask"].mass, reach / reach.sum(), rtol=1e-4)
-
-
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_holm_rejects_step_by_step(p_values):
     adjusted = holm(p_values)
@@ -131,10 +122,6 @@ def test_holm_rejects_step_by_step(p_values):
         assert (adjusted[place] < LEVEL) == rejecting
     assert all(one >= p for one, p in zip(adjusted, p_values, strict=True))
     assert max(adjusted) <= 1.0
-
-
-def test_holm_of_known_numbers():
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
 
 
 def results(*cells: tuple[str, float, float, float]) -> dict[PredictorCell, dict]:
@@ -173,9 +160,3 @@ def test_no_predictor_predicts_every_model_on_record():
     assert [model for model, does in predicts["energy"].items() if does] == ["tiny-rope"]
     assert [model for model, does in predicts["fitted"].items() if does] == ["tiny-window"]
     assert not any(all(one.values()) for one in predicts.values())
-
-
-def test_what_is_not_known_is_no_estimate():
-    assert estimate(None) is None
-    assert estimate([0.5, None, None]) is None
-    assert estimate([0.5, 0.1, 6.5]).freedom == 6.5

@@ -150,7 +150,7 @@ def _claim_lines(judged: "Sequence[Judged]", shown: "Sequence[Judged]") -> list[
         lines += [f"{cite(key).short}: {_count_words(own)}", ""]
         for claim in (claim for claim in shown if claim.paper == key):
             about = claim.claim
-            whose = about.place if about.provenance == "paper" else f"ours, beside {about.place}"
+            whose = about.place if about.provenance == "paper" else f"ours, on {about.place}"
             whose += f"; counted as {about.alias_of}" if about.alias_of else ""
             lines += [f"  {claim.mark:10s} {claim.id}  {_number(claim)}".rstrip()]
             lines += [f"{INDENT}{claim.sentence} ({whose})", f"{INDENT}{claim.why}", ""]

@@ -1,4 +1,4 @@
-"""`posbias paper extensions|encodings|variants`: our own studies beside the papers'."""
+"""`posbias paper extensions|encodings|variants`: our own studies, which belong to no paper."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -87,7 +87,7 @@ class EncodingOptions:
 
 
 def encodings(*, options: EncodingOptions = EncodingOptions()) -> None:
-    """Compare small models that differ in their encoding of positions only: λ and influence, theory beside.
+    """Compare small models that differ in their encoding of positions only: λ and influence, and theory.
 
     No paper has this comparison; the five models come with posbias. Measurements are kept; after Ctrl-C the
     same command goes on.

@@ -77,11 +77,11 @@ def _tables(results: Results) -> Iterator[Table]:
     rows = []
     for cell in sorted(results, key=lambda cell: -results[cell]["predicted"]):
         found = results[cell]
-        told = (
+        measured = (
             str(Estimate.of_mean(np.array(found[name]))) for name in ("gaps", "own_kernels", "in_context")
         )
         window = "all" if cell.window == TOKENS else str(cell.window)
-        rows.append([window, f"{cell.decay:.3g}", NAMES[cell], f"{found['predicted']:.2f}", *told])
+        rows.append([window, f"{cell.decay:.3g}", NAMES[cell], f"{found['predicted']:.2f}", *measured])
     yield Table("Gap between the first and the last item, largest prediction first", head, rows)
 
 

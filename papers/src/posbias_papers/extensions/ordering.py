@@ -117,7 +117,7 @@ def _tables(results: Results) -> Iterator[Table]:
     yield Table(
         "Gain in accuracy of the order found, over the usual ones",
         ("model", "scores", "over", "predicted", "measured, other trials"),
-        [[*where, str(told), str(found)] for *where, told, found in gains(results)],
+        [[*where, str(predicted), str(found)] for *where, predicted, found in gains(results)],
     )
     by_basis = {basis: list(gains(results, basis)) for basis in BASES}
     yield Table(
@@ -155,9 +155,9 @@ def _draw(results: Results) -> Any:
     dress(axes, "predicted gain in accuracy", "measured on other trials")
     rows = [row for row in gains(results) if row[0] == ABLE]
     for place, strategy in enumerate(STRATEGIES):
-        points = [(told, found) for _, _, name, told, found in rows if name == strategy]
+        points = [(predicted, found) for _, _, name, predicted, found in rows if name == strategy]
         errors: Mapping[str, Any] = {
-            "xerr": [1.96 * told.se for told, _ in points],
+            "xerr": [1.96 * predicted.se for predicted, _ in points],
             "yerr": [1.96 * found.se for _, found in points],
         }
         look = series(place) | {"linestyle": "none", "linewidth": LINE, "markersize": 4}

@@ -28,7 +28,7 @@ from posbias_papers.reproduction import write
 from posbias_papers.wu2025 import pages
 from posbias_papers.wu2025.figures import STUDIES
 from posbias_papers.wu2025.outcomes import outcome_of
-from posbias_papers.wu2025.recorded import beside, records
+from posbias_papers.wu2025.recorded import compared_with, records
 from posbias_papers.wu2025.settings import FULL, QUICK, Effort, Setting, effort_of
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def reproduce(
         )
         made = {setting: outcome_of(cell) for setting, cell in zip(trained, cells, strict=True)} | known
         results = {setting: made[setting] for setting in experiments}
-        others = beside(effort, results) if known else {}
+        others = compared_with(effort, results) if known else {}
     written = {}
     for name in names:
         frame = STUDIES[name].table(others | results)

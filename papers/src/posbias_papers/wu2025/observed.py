@@ -107,9 +107,9 @@ def measured_lines(name: str) -> str:
     found = sinks_by_prompt(loaded, tokens=TOKENS, prompts=PROMPTS, seed=SEED)
     metric, even = (found[variable].values.mean(axis=1) for variable in ("sink_metric", "even"))
     strongest = 1 + int(metric[:, 1:].mean(axis=0).argmax())
-    told = {key: found.attrs[key] for key in ("positional", "checksum", "text", "text_sha256")}
-    told |= {"tokens": TOKENS, "prompts": PROMPTS, "seed": SEED}
-    told |= {"heads": loaded.model.config.num_attention_heads, "strongest": strongest}
+    about = {key: found.attrs[key] for key in ("positional", "checksum", "text", "text_sha256")}
+    about |= {"tokens": TOKENS, "prompts": PROMPTS, "seed": SEED}
+    about |= {"heads": loaded.model.config.num_attention_heads, "strongest": strongest}
     numbers = {
         "first": metric[:, 0],
         "other": metric[:, strongest],
@@ -117,9 +117,9 @@ def measured_lines(name: str) -> str:
         "by_token": metric.mean(axis=0)[:SHOWN],
         "by_layer": found["sink_metric"].values[:, :, 0].mean(axis=0),
     }
-    told |= {key: [round(float(value), 6) for value in values] for key, values in numbers.items()}
+    about |= {key: [round(float(value), 6) for value in values] for key, values in numbers.items()}
     versions = ", ".join(f'{key} = "{held}"' for key, held in json.loads(found.attrs["versions"]).items())
-    lines = [f"{key} = {json.dumps(held)}" for key, held in told.items()]
+    lines = [f"{key} = {json.dumps(held)}" for key, held in about.items()]
     return "\n".join([f"[{name}]", *lines, f"versions = {{ {versions} }}", ""])
 
 

@@ -28,7 +28,7 @@ _GAPS = (
 )
 _PREDICTED = (
     "Do the gaps follow a rollout? Predicted gap of the labels' masses on informative sequences, over the "
-    "networks that have learnt, and whether the measured sign agrees where both are told from zero; the size is "
+    "networks that have learnt, and whether the measured sign agrees where both differ from zero; the size is "
     "not predicted. "
 )
 

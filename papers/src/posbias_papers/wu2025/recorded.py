@@ -69,7 +69,7 @@ def _at(study: Study, iterations: int, networks: int, known: dict[Setting, Entry
     effort = effort_of(iterations, networks, sequences)
 
     def data() -> dict[str, object]:
-        results = records(effort, study.cells) | beside(effort, study.cells)
+        results = records(effort, study.cells) | compared_with(effort, study.cells)
         return content_of(study, study.table(results), effort.name)
 
     basis = Basis(iterations, networks, sequences, len(study.cells), len(there))
@@ -96,7 +96,7 @@ def records(effort: Effort, settings: Iterable[Setting]) -> "dict[Setting, Outco
     return {setting: outcome_of(record.cell) for setting, record in found.items() if record is not None}
 
 
-def beside(effort: Effort, settings: Iterable[Setting]) -> "dict[Setting, Outcome]":
+def compared_with(effort: Effort, settings: Iterable[Setting]) -> "dict[Setting, Outcome]":
     """What is on record of the settings that claims on some compare with: the same with the Gaussian mixture."""
     own = set(settings)
     return records(effort, {replace(setting, inputs="gaussian_mixture") for setting in own} - own)

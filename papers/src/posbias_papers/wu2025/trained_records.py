@@ -117,7 +117,7 @@ def _finished(folder: Path) -> list[Stored]:
 
 
 def _content(record: Record) -> dict[str, Any]:
-    """What a record holds beside its header."""
+    """What a record holds after its header."""
     cell, evaluation, sinks = record.cell, record.cell.evaluation, record.cell.sinks
     at = sinks.thresholds.index(THRESHOLD)
     curves = {
@@ -130,13 +130,13 @@ def _content(record: Record) -> dict[str, Any]:
         "stopped": {str(seed): iteration for seed, iteration in cell.trained.stopped.items()},
         "test_seed": evaluation.seed,
         "largest_gap": evaluation.largest_gap,
-        "loss": _told(evaluation.loss),
-        "in_context_accuracy": _told(evaluation.in_context_accuracy),
+        "loss": vars(evaluation.loss),
+        "in_context_accuracy": vars(evaluation.in_context_accuracy),
         "gaps": {
             pair: {
                 "items": [gap.first, gap.second],
-                "all": _told(gap.over_all),
-                "informative": _told(gap.over_informative),
+                "all": vars(gap.over_all),
+                "informative": vars(gap.over_informative),
                 "informative_share": gap.share,
             }
             for pair, gap in evaluation.gaps.items()
@@ -173,7 +173,7 @@ def _record(experiment: Experiment, header: Header, content: Mapping[str, Any]) 
         seeds=experiment.seeds,
         sequences=int(header.amount or 0),
         seed=int(content["test_seed"]),
-        gaps={str(pair): _gap(told) for pair, told in content["gaps"].items()},
+        gaps={str(pair): _gap(gap) for pair, gap in content["gaps"].items()},
         loss=_averages(content["loss"]),
         in_context_accuracy=_averages(content["in_context_accuracy"]),
         accuracy_by_position=_numbers(content["accuracy_by_position"]),
@@ -181,62 +181,50 @@ def _record(experiment: Experiment, header: Header, content: Mapping[str, Any]) 
         largest_gap=float(content["largest_gap"]),
         stopped=stopped,
     )
-    allowed, told = experiment.network.mask.allowed(experiment.task.tokens), content["rollout"]
+    allowed, rolled = experiment.network.mask.allowed(experiment.task.tokens), content["rollout"]
     rollout = Rollout(
         attention=_attention(content["attention_in_ten_thousandths"], allowed),
-        mixing=_numbers(told["mixing"]),
-        profiles={str(name): _numbers(masses) for name, masses in told["profiles"].items()},
-        assumptions=tuple(told["assumptions"]),
-        sequences=int(told["sequences"]),
+        mixing=_numbers(rolled["mixing"]),
+        profiles={str(name): _numbers(masses) for name, masses in rolled["profiles"].items()},
+        assumptions=tuple(rolled["assumptions"]),
+        sequences=int(rolled["sequences"]),
     )
-    trained = Trained(experiment, {}, curves, stopped, cost)
-    return Record(
-        Cell(trained, evaluation, _sinks(content["sinks"], allowed), rollout), str(content["weights"])
-    )
-
-
-def _sinks(told: Mapping[str, Any], allowed: Bool[np.ndarray, "query key"]) -> Sinks:
-    thresholds, starts = (float(told["threshold"]),), tuple(int(start) for start in told["starts"])
-    sequences = int(told["sequences"])
-    trained, untrained = (_numbers(told[name])[..., None] / sequences for name in ("trained", "untrained"))
+    counted, sequences = content["sinks"], int(content["sinks"]["sequences"])
+    thresholds, starts = (float(counted["threshold"]),), tuple(map(int, counted["starts"]))
+    trained, untrained = (_numbers(counted[name])[..., None] / sequences for name in ("trained", "untrained"))
     uniform = uniform_queries(allowed, thresholds, starts)
-    return Sinks(thresholds, starts, allowed, trained, untrained, uniform, sequences)
+    sinks = Sinks(thresholds, starts, allowed, trained, untrained, uniform, sequences)
+    run = Trained(experiment, {}, curves, stopped, cost)
+    return Record(Cell(run, evaluation, sinks, rollout), str(content["weights"]))
 
 
 def _attention(
-    told: Any, allowed: Bool[np.ndarray, "query key"]
+    counts: Any, allowed: Bool[np.ndarray, "query key"]
 ) -> Float[np.ndarray, "member layer query key"]:
-    places = _numbers(told) / 10**DECIMALS
-    attention = np.where(
-        np.isnan(places[..., :1, None]), np.nan, np.zeros((*places.shape[:2], *allowed.shape))
-    )
+    places = _numbers(counts) / 10**DECIMALS
+    stopped = np.isnan(places[..., :1, None])
+    attention = np.where(stopped, np.nan, np.zeros((*places.shape[:2], *allowed.shape)))
     attention[:, :, allowed] = places
     return attention
 
 
-def _told(averages: Averages) -> dict[str, Any]:
-    return {"values": averages.values, "errors": averages.errors, "counts": averages.counts}
+def _averages(content: Mapping[str, Any]) -> Averages:
+    return Averages(_numbers(content["values"]), _numbers(content["errors"]), np.asarray(content["counts"]))
 
 
-def _averages(told: Mapping[str, Any]) -> Averages:
-    return Averages(_numbers(told["values"]), _numbers(told["errors"]), np.asarray(told["counts"]))
+def _gap(content: Mapping[str, Any]) -> Gap:
+    first, second = map(int, content["items"])
+    over_all, informative = _averages(content["all"]), _averages(content["informative"])
+    return Gap(first, second, over_all, informative, _numbers(content["informative_share"]))
 
 
-def _gap(told: Mapping[str, Any]) -> Gap:
-    first, second = (int(item) for item in told["items"])
-    over_all, informative = (_averages(told[name]) for name in ("all", "informative"))
-    return Gap(first, second, over_all, informative, _numbers(told["informative_share"]))
-
-
-def _numbers(told: Any) -> Float[np.ndarray, "..."]:
+def _numbers(content: Any) -> Float[np.ndarray, "..."]:
     """An array of floats; null is NaN."""
-    return np.asarray(told, dtype=np.float64)
+    return np.asarray(content, dtype=np.float64)
 
 
-def _counts(values: Float[np.ndarray, "..."]) -> Any:
+def _counts(values: Any) -> Any:
     """Whole numbers in lists, the nearest; null for NaN."""
-
-    def told(one: Any) -> Any:
-        return [told(inner) for inner in one] if isinstance(one, list) else None if one != one else round(one)
-
-    return told(values.tolist())
+    if isinstance(values, np.ndarray | list):
+        return [_counts(inner) for inner in values]
+    return None if values != values else round(float(values))
