@@ -8,7 +8,7 @@ import scipy.stats
 
 from posbias import measure
 from posbias.measurement import load_model
-from posbias.retrieval.local import retrieval_job, retrieve
+from posbias.retrieval import retrieval_job, retrieve
 from posbias_papers.extensions.behaviour import (
     EXTENSION,
     NAMES,

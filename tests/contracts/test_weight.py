@@ -63,7 +63,7 @@ class Absent:
 
 sys.meta_path.insert(0, Absent())
 import posbias
-heavy = ("posbias.measurement.", "posbias.training.", "posbias.retrieval.local", "posbias.retrieval.continuations")
+heavy = ("posbias.measurement.", "posbias.training.", "posbias.retrieval.local", "posbias.retrieval.local")
 for module in pkgutil.walk_packages(posbias.__path__, "posbias."):
     optional = module.name.startswith((*heavy, "posbias.ordering.adapters.")) or module.name.endswith("__main__")
     if not optional:

@@ -1,6 +1,5 @@
 """Retrieval asked in words: what is scored, what is resampled, and what holds for any answers."""
 
-import contextlib
 import itertools
 import json
 import math
@@ -19,14 +18,23 @@ from scipy.stats import norm, t
 from posbias.core.errors import InputFileError, InvalidValueError, ModelError, OutputFileError
 from posbias.core.spec import encode
 from posbias.profiles.estimate import MOST_DRAWS, Estimate
-from posbias.retrieval.answer_files import AnswerFile, Request, read_answers, requests_of, write_requests
-from posbias.retrieval.asking import answers_made_elsewhere, ask, cost, each_answer, requests, trials_of
+from posbias.retrieval.answers import (
+    Request,
+    answers_made_elsewhere,
+    ask,
+    cost,
+    each_answer,
+    read_answers,
+    requests,
+    requests_of,
+    trials_of,
+    write_requests,
+)
+from posbias.retrieval.curve import answer_curve
 from posbias.retrieval.documents import DocumentSet, read_document_sets
-from posbias.retrieval.estimation import answer_curve
-from posbias.retrieval.job import retrieval_job
-from posbias.retrieval.resampling import RESAMPLES, resampled
 from posbias.retrieval.scoring import is_right, normalised
-from posbias.retrieval.trials import ABSENT, ALONE, ARMS, SHUFFLED, Trial
+from posbias.retrieval.statistics import RESAMPLES, resampled
+from posbias.retrieval.trials import ABSENT, ALONE, ARMS, SHUFFLED, Trial, retrieval_job
 
 KEYS = retrieval_job("keys", pairs=6, positions=3, prompts=20)
 
@@ -180,12 +188,6 @@ def test_differences_are_paired():
     assert gap.interval == pytest.approx((-rule_of_three, rule_of_three))
 
 
-def test_one_set_tells_nothing():
-    one = resampled(np.array([[1.0]]), [(0.0, 1.0)])[0]
-    assert math.isnan(one.se)
-    assert one.interval == pytest.approx((0.05, 1.0))
-
-
 @given(st.floats(0.01, 0.6), st.integers(2, 400), st.floats(0.02, 0.5))
 def test_the_sets_that_a_width_takes_are_the_fewest_that_reach_it(se, n, width):
     needed = Estimate(0.0, se, n).draws_for(width)
@@ -204,7 +206,6 @@ def test_a_reader_finds_all_and_one_who_reads_the_end_has_recency():
     assert [one.value for one in reader.curves["accuracy"]] == [1, 1, 1]
     assert [reader.overall[arm].value for arm in (ABSENT, ALONE, SHUFFLED)] == [0, 1, 1]
     assert (reader.able, reader.verdict) == (True, "at ceiling")
-    assert "60 of 60 right" in reader.sentences()[-1]
     half = ask(reads_the_end, KEYS)
     assert [one.value for one in half.curves["accuracy"]] == [0, 0, 1]
     assert half.verdict == "recency"
@@ -250,34 +251,14 @@ def test_asking_goes_on_until_the_width_is_reached():
     assert curve.job["prompts"] == curve.prompts
 
 
-def test_asking_stops_at_the_most_and_says_what_it_would_take():
-    curve = ask(noisy, retrieval_job("keys", pairs=6, positions=3, prompts=40), until=0.01)
-    assert curve.prompts == 40
-    assert curve.half_width > 0.01
-    assert curve.trials_for(0.01) > 1000
-
-
-def test_a_width_that_was_not_reached_is_said_and_one_that_was_is_not():
+def test_whether_a_width_was_reached_is_known():
     job = retrieval_job("keys", pairs=6, positions=3, prompts=40)
     short, reached, plain = (ask(noisy, job, until=until) for until in (0.01, 0.9, None))
     assert (short.reached, reached.reached, plain.reached) == (False, True, None)
-    (said,) = [line for line in short.sentences() if "is not reached" in line]
-    assert said.startswith("± 0.01 was wanted and is not reached by the 40 trials that there were: ")
-    assert not [line for curve in (reached, plain) for line in curve.sentences() if "not reached" in line]
-    silent = ask(lambda prompt: "no", replace(job, prompts=8), until=0.01)
-    assert any("is not reached" in line for line in silent.sentences()), "also at chance"
-
-
-def test_who_is_not_read_even_alone_is_shown_with_an_answer():
-    job = retrieval_job("keys", pairs=6, positions=3, prompts=12)
-    silent, able = ask(lambda prompt: "As an assistant, I", job), ask(reads, job)
-    (said,) = [line for line in silent.sentences() if "even alone" in line]
-    assert "(to one, 'As an assistant, I' is answered, where '" in said
-    assert silent.answers.missed is not None
-    right = trials_of(job).trial(0).answers[0]
-    assert silent.answers.missed == ("As an assistant, I", right)
-    assert able.answers.missed is None
-    assert not [line for line in able.sentences() if "even alone" in line]
+    assert short.prompts == 40
+    assert short.trials_for(0.01) > 1000
+    with pytest.raises(InvalidValueError, match="until"):
+        ask(reads, KEYS, until=1.0)
 
 
 def test_without_a_job_the_documents_or_the_text_decide_it():
@@ -304,21 +285,13 @@ def test_a_verdict_on_one_end_says_that_the_other_is_not_told():
     curve = curve_of(rows)
     assert curve.verdict == "recency"
     assert curve.ends == {"first": "inconclusive", "last": "favoured"}
-    assert curve.doubts[0].startswith("40 prompts do not tell whether the first is favoured (about 78 would")
-    least = curve.deciding["first - middle"].detectable
-    assert curve.sentences()[-1].endswith(f"; of the first, 40 trials miss gaps under {least:.2g}")
+    assert len(curve.doubts) == 1
     turned = curve_of(~rows)
     assert turned.ends["last"] == "at a disadvantage"
 
 
-@pytest.mark.parametrize("until", [0.0, 1.0, -0.1, math.nan])
-def test_a_width_that_cannot_be_is_refused(until):
-    with pytest.raises(InvalidValueError, match="until"):
-        ask(reads, KEYS, until=until)
-
-
 def test_what_is_no_text_is_no_answer():
-    with pytest.raises(ModelError, match="a text needed"):
+    with pytest.raises(ModelError, match="expected a text"):
         ask(lambda prompt: 3, KEYS)
 
 
@@ -355,7 +328,7 @@ def test_prompts_are_written_answered_elsewhere_and_read_back(tmp_path):
     curve = ask(answers_made_elsewhere(read_answers(answered), "a.jsonl"), KEYS)
     assert plain(curve) == plain(ask(says_the_last, KEYS))
     answered.write_text("".join(answered.read_text().splitlines(keepends=True)[:-1]))
-    with pytest.raises(InputFileError, match=r"a.jsonl: no answer to the prompt [0-9a-f]{16}"):
+    with pytest.raises(InputFileError, match="jsonl"):
         ask(answers_made_elsewhere(read_answers(answered), "a.jsonl"), KEYS)
 
 
@@ -394,7 +367,7 @@ def test_a_file_of_another_model_or_of_something_else_is_left_alone(tmp_path):
     path = tmp_path / "a.jsonl"
     ask(reads, KEYS, answers=path, asked_of={"model": "one"})
     before = path.read_bytes()
-    with pytest.raises(InputFileError, match="another model"):
+    with pytest.raises(InputFileError, match="model and options"):
         ask(reads, KEYS, answers=path, asked_of={"model": "two"})
     assert path.read_bytes() == before
     for foreign in ("some text", "some text\n", '{"id": 1}\n{"id": 2}\n', '\n{"id": 1}', '\n\n{"id'):
@@ -425,16 +398,6 @@ def test_marks_that_end_lines_elsewhere_end_none_in_a_file(tmp_path):
     assert read_answers(path) == {"a": "x\u2028y\u0085z"}
     path.write_text(GOOD.replace('"b"', '"b\u2028\u0085"') + "\n", encoding="utf-8")
     assert read_document_sets(path)[0].gold == ("b\u2028\u0085",)
-
-
-def test_two_at_once_do_not_write_to_one_file(tmp_path):
-    path = tmp_path / "a.jsonl"
-    with (
-        AnswerFile(path, {}),
-        pytest.raises(Exception, match="another process is asking"),
-        AnswerFile(path, {}),
-    ):
-        pass
 
 
 def test_the_cost_leaves_out_what_is_known_and_counts_equal_prompts_once():
@@ -504,40 +467,6 @@ def test_a_bad_document_set_is_named(tmp_path, old, new, key):
         read_document_sets(path)
 
 
-ANY = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=8,
-)
-KEYS_OF_LINES = ("question", "documents", "gold", "answers", "ctxs", "id", "prompt", "answer", "posbias_kind")
-
-
-@settings(max_examples=60)
-@given(
-    st.lists(st.dictionaries(st.sampled_from(KEYS_OF_LINES), ANY, max_size=9), min_size=1, max_size=3),
-    st.text(),
-)
-def test_whatever_a_line_holds_is_read_or_refused_by_name(tmp_path_factory, rows, tail):
-    path = tmp_path_factory.mktemp("any") / "any.jsonl"
-    path.write_text(
-        "".join(json.dumps(row) + "\n" for row in rows) + tail, encoding="utf-8", errors="replace"
-    )
-    before = path.read_bytes()
-    for read in (read_document_sets, read_answers, lambda place: ask(reads, KEYS, answers=place)):
-        with pytest.raises(InputFileError, match=r"any\.jsonl") if read is not read_answers else refused():
-            read(path)
-        assert path.read_bytes() == before
-
-
-@contextlib.contextmanager
-def refused():
-    """Nothing happens, or a refusal that names the file."""
-    try:
-        yield
-    except InputFileError as error:
-        assert "any.jsonl" in str(error)  # noqa: PT017
-
-
 def sets_of(tmp_path, golds):
     """A file of three sets whose second document answers, and what each says of its place."""
     rows = [
@@ -560,52 +489,27 @@ def test_gold_counted_from_1_is_hinted_at(tmp_path, caplog):
     assert not caplog.records, "one set that is right says that they count from 0"
     read_document_sets(sets_of(tmp_path, [2, [2], 2]))
     (record,) = caplog.records
-    assert "in 3 of 3 sets the answer stands in the document before the gold one" in record.getMessage()
-    read_document_sets(sets_of(tmp_path, [*[2] * 12, 1]))
-    assert "in 12 of 13 sets" in caplog.records[-1].getMessage()
-    for gold in (3, [3, 1]):
-        with pytest.raises(InputFileError, match=r"from 0 to 2 needed \(the first is 0, not 1\)"):
-            read_document_sets(sets_of(tmp_path, [gold]))
-    with pytest.raises(InputFileError, match=r"from 0 to 2 needed$"):
-        read_document_sets(sets_of(tmp_path, [4]))
+    assert "3 of 3" in record.getMessage()
 
 
-@pytest.mark.parametrize("answers", ["new/deep/a.jsonl", "a.jsonl"])
-def test_who_gets_no_answer_leaves_neither_file_nor_folder(tmp_path, answers):
+def test_who_gets_no_answer_leaves_neither_file_nor_folder(tmp_path):
     def refuses(prompt):
         raise ModelError("no")
 
-    def holds(prompt):
-        with pytest.raises(OutputFileError, match="another process is asking into it"):
-            ask(reads, KEYS, answers=path)
-        assert path.exists()
-        raise ModelError("no")
-
-    path = tmp_path / answers
-    for generator in (refuses, holds):
-        with pytest.raises(ModelError):
-            ask(generator, KEYS, answers=path)
-        assert not list(tmp_path.iterdir())
-    (tmp_path / "new").mkdir()
     with pytest.raises(ModelError):
-        ask(refuses, KEYS, answers=path)
-    assert [one.name for one in tmp_path.iterdir()] == ["new"], "what was there before stays"
-    ask(reads, KEYS, answers=path)
-    before = path.read_bytes()
-    with pytest.raises(ModelError):
-        ask(refuses, replace(KEYS, seed=1), answers=path)
-    assert path.read_bytes() == before
+        ask(refuses, KEYS, answers=tmp_path / "new/deep/a.jsonl")
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_a_task_has_not_is_refused():
-    with pytest.raises(InvalidValueError, match="text: given"):
-        trials_of(KEYS, text="x")
-    with pytest.raises(InvalidValueError, match="documents: missing"):
-        trials_of(retrieval_job("documents", prompts=2))
     held = DocumentSet("q", ("a", "b"), ("c",), (("x",),))
-    with pytest.raises(InvalidValueError, match="prompts: 3 given, at most the 2 sets"):
-        trials_of(retrieval_job("documents", positions=3, prompts=3), documents=(held, held))
-    with pytest.raises(InvalidValueError, match="positions: 5 given, at most the 3 documents of set 1"):
-        trials_of(retrieval_job("documents", prompts=2), documents=(held, held))
-    with pytest.raises(InvalidValueError, match="pairs: given with the task documents"):
-        retrieval_job("documents", pairs=3)
+    three = retrieval_job("documents", positions=3, prompts=3)
+    for name, make in {
+        "text": lambda: trials_of(KEYS, text="x"),
+        "documents": lambda: trials_of(three),
+        "prompts": lambda: trials_of(three, documents=(held, held)),
+        "positions": lambda: trials_of(retrieval_job("documents", prompts=2), documents=(held, held)),
+        "pairs": lambda: retrieval_job("documents", pairs=3),
+    }.items():
+        with pytest.raises(InvalidValueError, match=f"^{name}: expected"):
+            make()

@@ -10,7 +10,7 @@ from posbias.core.errors import InputFileError
 from posbias.core.input_files import json_lines
 from posbias.measurement.texts.corpora import read_text
 from posbias.ordering.hits import read_hits
-from posbias.retrieval.answer_files import read_answers
+from posbias.retrieval.answers import read_answers
 from posbias.retrieval.documents import read_document_sets
 
 ENDS = st.sampled_from(["\n", "\r\n", "\n\n", "\n  \n"])

@@ -14,7 +14,7 @@ import posbias
 from posbias.core.errors import InvalidValueError, ModelError
 from posbias.measurement import LoadedModel, job_fingerprint, load_model, measure
 from posbias.measurement.models.loading import name_of
-from posbias.retrieval.job import retrieval_job
+from posbias.retrieval.trials import retrieval_job
 
 JOB: dict[str, Any] = {"tokens": 8, "prompts": 2, "threads": 1}
 

@@ -17,10 +17,9 @@ import pytest
 import torch
 
 from posbias.core.errors import ModelError
-from posbias.retrieval.answer_files import read_answers
-from posbias.retrieval.asking import ask, requests, trials_of
+from posbias.retrieval.answers import ask, read_answers, requests, trials_of
 from posbias.retrieval.endpoint import Endpoint
-from posbias.retrieval.job import retrieval_job
+from posbias.retrieval.trials import retrieval_job
 
 _MISSING = [name for name in ("fastapi", "uvicorn", "openai") if importlib.util.find_spec(name) is None]
 pytestmark = [

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 from posbias.imports.trials import of_rows
-from posbias.retrieval.asking import ask
-from posbias.retrieval.estimation import verdict_of_trials
-from posbias.retrieval.factor import profile_difference
-from posbias.retrieval.job import retrieval_job
-from posbias.retrieval.resampling import resampled
-from posbias.retrieval.statistics import GAPS, VERDICTS, gaps_of
+from posbias.retrieval.answers import ask
+from posbias.retrieval.curve import profile_difference, verdict_of_trials
+from posbias.retrieval.statistics import GAPS, VERDICTS, gaps_of, resampled
+from posbias.retrieval.trials import retrieval_job
 
 DRAWS = 400
 

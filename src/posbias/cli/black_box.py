@@ -20,10 +20,9 @@ from posbias.core.logs import one_line
 from posbias.core.text_tables import table
 
 if TYPE_CHECKING:
-    from posbias.retrieval.curve import RetrievalCurve
+    from posbias.retrieval.curve import CurveDifference, RetrievalCurve
     from posbias.retrieval.documents import DocumentSet
-    from posbias.retrieval.factor import CurveDifference
-    from posbias.retrieval.job import RetrievalJob
+    from posbias.retrieval.trials import RetrievalJob
 
 log = logging.getLogger(__name__)
 Options = Any
@@ -109,7 +108,7 @@ class BlackBox:
 
 
 def ask_black_box(model: str | None, options: Options) -> None:
-    """Write the prompts, or ask, draw and answer. Raises as `posbias.retrieval.asking.ask`."""
+    """Write the prompts, or ask, draw and answer. Raises as `posbias.retrieval.answers.ask`."""
     _refuse_of_opened(options)
     asking: BlackBox = options.asking
     text, documents = _source(options)
@@ -153,7 +152,7 @@ class _Session:
     @property
     def requests(self) -> list[Any]:
         """Every prompt of every job."""
-        from posbias.retrieval.asking import requests, trials_of
+        from posbias.retrieval.answers import requests, trials_of
 
         trials = [trials_of(job, text=self.text, documents=self.documents) for job in self.jobs]
         return [one for job, of in zip(self.jobs, trials, strict=True) for one in requests(of, job.prompts)]
@@ -161,8 +160,7 @@ class _Session:
     def write(self, path: Path) -> None:
         """Write the prompts for somebody to answer."""
         from posbias.reports.answers.retrievals import RetrievePrompts
-        from posbias.retrieval.answer_files import write_requests
-        from posbias.retrieval.asking import cost
+        from posbias.retrieval.answers import cost, write_requests
 
         shared.check_targets(path, None, self.options.asking.trials, self.options.text)
         requests = self.requests
@@ -181,7 +179,7 @@ class _Session:
         from posbias.core.store import save_json
         from posbias.reports.answers import retrievals
         from posbias.reports.plots.retrieval import ways_figure
-        from posbias.retrieval.factor import curve_differences
+        from posbias.retrieval.curve import curve_differences
 
         log.info("%d ways to ask, each with the same prompts", len(ways))
         messages = [system for _, system in ways if system is not None]
@@ -211,8 +209,7 @@ class _Session:
         """Ask in one way and draw, into the folder `place`: the parts of an answer, and its curves."""
         from posbias.reports.answers.retrievals import AnswerCurve
         from posbias.reports.plots.retrieval import answers_figure
-        from posbias.retrieval.answer_files import read_answers
-        from posbias.retrieval.asking import answers_made_elsewhere
+        from posbias.retrieval.answers import answers_made_elsewhere, read_answers
         from posbias.retrieval.endpoint import Endpoint
 
         asking: BlackBox = self.options.asking
@@ -237,16 +234,14 @@ class _Session:
         self, generator: Callable[[str], str], asked_of: dict[str, Any], kept: Path | None
     ) -> "list[RetrievalCurve]":
         """A curve for each job; first says what it takes."""
-        from posbias.retrieval.answer_files import AnswerFile
-        from posbias.retrieval.asking import ask, check_effort, cost
+        from posbias.retrieval.answers import AnswerFile, ask, check_effort, cost
         from posbias.retrieval.statistics import EQUIVALENCE
 
         asking: BlackBox = self.options.asking
         equivalence = EQUIVALENCE if self.options.equivalence is None else self.options.equivalence
         check_effort(asking.until, asking.concurrency, equivalence)
         if kept is not None:
-            with AnswerFile(kept, asked_of) as file:
-                known = dict(file.known)
+            known = AnswerFile(kept, asked_of).known
             told = cost(self.requests, known, asking.answer_tokens)
             most = " at most" if asking.until is not None else ""
             nothing = f"nothing, all answers are in {kept}; another --out asks anew"
@@ -284,7 +279,7 @@ def _kept_at_errors(kept: Path | None) -> Iterator[None]:
 
 def _source(options: Options) -> "tuple[str | None, tuple[DocumentSet, ...] | None]":
     """The text that a needle lies in, and the documents."""
-    from posbias.retrieval.job import check_text
+    from posbias.retrieval.trials import check_text
 
     if options.asking.trials is not None:
         from posbias.retrieval.documents import read_document_sets
@@ -304,7 +299,7 @@ def _source(options: Options) -> "tuple[str | None, tuple[DocumentSet, ...] | No
 def _jobs(options: Options, documents: "tuple[DocumentSet, ...] | None") -> "list[RetrievalJob]":
     """A job for each size. Where nothing is said, prompts are worded as a message for a chat."""
     from posbias.retrieval.documents import places_of
-    from posbias.retrieval.job import POSITIONS, retrieval_job
+    from posbias.retrieval.trials import POSITIONS, retrieval_job
 
     task, positions, prompts = options.task, options.positions, options.prompts
     if documents is not None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from posbias.retrieval.curve import RetrievalCurve
-    from posbias.retrieval.local import RetrievalJob
+    from posbias.retrieval.trials import RetrievalJob
 
 _SHORT = 256
 
@@ -101,7 +101,7 @@ def retrieve(model: str | None = None, *, options: Options = Options()) -> None:
     need("matplotlib", work="the curve", extra="report")
     from posbias.profiles.measurements import load_measurement
     from posbias.reports.answers.retrievals import Retrieve
-    from posbias.retrieval.estimation import retrieval_curve
+    from posbias.retrieval.curve import retrieval_curve
 
     measured = None if options.measurement is None else load_measurement(options.measurement)
     retrieval, file, folder = (_finished if finished else _asked)(model, options, measured)
@@ -128,9 +128,9 @@ def _asked(model: str, options: Options, measured: "xr.Dataset | None") -> "tupl
     from posbias.measurement import read_text
     from posbias.measurement.streaming import Group
     from posbias.profiles.measurements import load_retrieval, save_retrieval
-    from posbias.retrieval.job import check_text
-    from posbias.retrieval.local import retrieval_fingerprint, retrieval_job
+    from posbias.retrieval.local import retrieval_fingerprint
     from posbias.retrieval.local import retrieve as ask
+    from posbias.retrieval.trials import check_text, retrieval_job
 
     names = ("pairs", "length", "wording", "positions", "prompts", "seed")
     job = retrieval_job(options.task, **{name: getattr(options, name) for name in names})

@@ -29,7 +29,7 @@ from posbias.core.errors import InvalidValueError
 from posbias.profiles.agreement import SCORES, Agreement, same_prompts
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile, harmonic, uniform
-from posbias.retrieval.factor import CurveDifference, profile_difference
+from posbias.retrieval.curve import CurveDifference, profile_difference
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,7 +13,7 @@ from posbias.profiles.claims import Claim, Judged, judged
 from posbias.profiles.evidence import LEAST, Above, Evidence, mean
 from posbias.profiles.profile import Profile
 from posbias.reports.sentences import EXPECTED, FAVOURS, PROMPT, SHOWS, SURE, alone
-from posbias.retrieval.estimation import verdict_of_trials
+from posbias.retrieval.curve import verdict_of_trials
 from posbias.retrieval.statistics import gaps_of
 
 

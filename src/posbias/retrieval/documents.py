@@ -17,9 +17,9 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from posbias.core.arguments import is_integer, shortened
+from posbias.core.arguments import is_integer
 from posbias.core.errors import InputFileError, InvalidValueError
-from posbias.core.tables import Names, table_lines
+from posbias.core.tables import Names, table_lines, unexpected
 from posbias.retrieval.scoring import normalised, place_in
 from posbias.retrieval.trials import Trial, Trials
 
@@ -52,7 +52,7 @@ class Documents(Trials):
         for number, given in enumerate(self.sets, start=1):
             if (places := len(given.others) + len(given.gold)) < positions:
                 raise InvalidValueError(
-                    f"positions: {positions} given, at most the {places} documents of set {number} needed"
+                    f"positions: expected at most the {places} documents of set {number}, got {positions}"
                 )
 
     def documents(self, prompts: int) -> dict[str, list[int]]:
@@ -101,7 +101,7 @@ def read_document_sets(path: str | os.PathLike[str]) -> tuple[DocumentSet, ...]:
         sets.append(_set_of(row, line.where))
         shifted += _is_shifted(row)
     if not sets:
-        raise InputFileError(f"{path}: no line given, one JSON object for each question needed")
+        raise InputFileError(f"{path}: expected one JSON object for each question, got no line")
     if shifted > NEARLY_ALL * len(sets):
         log.warning(
             "%s: in %d of %d sets the answer stands in the document before the gold one, and not in it: "
@@ -134,7 +134,7 @@ def _plain(row: dict[str, Any], where: str) -> dict[str, Any]:
     """A line of Liu et al. 2023 with the keys of ours; a title stands before its text."""
     entries = row["ctxs"]
     if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
-        raise InputFileError(f"{where}: ctxs: {shortened(entries)} given, a list of objects needed")
+        raise unexpected(f"{where}: ctxs", "a list of objects", entries)
     documents = []
     for one in entries:
         title, text = one.get("title"), one.get("text")
@@ -151,24 +151,21 @@ def _plain(row: dict[str, Any], where: str) -> dict[str, Any]:
 def _set_of(row: dict[str, Any], where: str) -> DocumentSet:
     question, documents = row.get("question"), row.get("documents")
     if not isinstance(question, str) or not question.strip():
-        raise InputFileError(f"{where}: question: {shortened(question)} given, a text needed")
+        raise unexpected(f"{where}: question", "a text", question)
     if not _are_texts(documents) or len(documents) < 3:
-        raise InputFileError(f"{where}: documents: {shortened(documents)} given, three texts or more needed")
+        raise unexpected(f"{where}: documents", "three texts or more", documents)
     gold = row.get("gold")
     places: list[Any] = gold if isinstance(gold, list) else [gold]
     valid = all(is_integer(one) and 0 <= one < len(documents) for one in places)
     if not places or not valid or len(set(places)) < len(places):
         # one more than the last: so somebody writes who counts from 1
         hint = " (the first is 0, not 1)" if len(documents) in places else ""
-        raise InputFileError(
-            f"{where}: gold: {shortened(gold)} given, numbers of documents from 0 to {len(documents) - 1} "
-            f"needed{hint}"
-        )
+        raise unexpected(f"{where}: gold", f"numbers of documents from 0 to {len(documents) - 1}{hint}", gold)
     answers = row.get("answers")
     by_gold: Any = [answers] if len(places) == 1 and _are_texts(answers) else answers
     if not isinstance(by_gold, list) or len(by_gold) != len(places) or not all(map(_are_answers, by_gold)):
         each = "" if len(places) == 1 else f" for each of {len(places)} gold documents"
-        raise InputFileError(f"{where}: answers: {shortened(answers)} given, a list of texts{each} needed")
+        raise unexpected(f"{where}: answers", f"a list of texts{each}", answers)
     others = tuple(text for k, text in enumerate(documents) if k not in places)
     return DocumentSet(
         question, others, tuple(documents[k] for k in places), tuple(tuple(one) for one in by_gold)

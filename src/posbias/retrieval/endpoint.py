@@ -12,12 +12,12 @@ import json
 import logging
 import math
 import os
+import re
 import time
 import urllib.error
 import urllib.request
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from posbias.core.arguments import one_of, positive, shortened, whole
 from posbias.core.errors import InvalidValueError, ModelError
@@ -33,6 +33,9 @@ LONGEST_MESSAGE = 500
 LONGEST_WAIT = 60.0
 """Seconds between two tries, also where the server asks for more."""
 _AGAIN = {408, 409, 425, 429, 500, 502, 503, 504, 529}
+_ADDRESS = re.compile(
+    r"(?P<scheme>https?)://(?P<host>\[[0-9a-fA-F:.]+\]|[\w.-]+)(:(?P<port>\d{1,5}))?(/[^\s?#@]*)?", re.ASCII
+)
 _PATHS = {"chat": "chat/completions", "completion": "completions"}
 
 
@@ -78,34 +81,27 @@ class Endpoint:
     _reached: list[bool] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self):
-        try:
-            parts = urlsplit(self.url)
-            right = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        except ValueError:
-            parts, right = None, False
-        if (
-            parts is None
-            or not right
-            or parts.username
-            or parts.query
-            or parts.fragment
-            or not self.url.isascii()
-        ):
+        found = _ADDRESS.fullmatch(self.url)
+        if found is None or not 0 < int(found["port"] or 80) < 65536:
             raise InvalidValueError(
-                f"endpoint: {shortened(self.url)} given, an address such as http://localhost:8000/v1 needed"
+                f"endpoint: expected an address such as http://localhost:8000/v1, got {shortened(self.url)}"
             )
         one_of("api", self.api, ("chat", "completion"))
         if not self.model:
-            raise InvalidValueError("model: '' given, the name of a model of the server needed")
+            raise InvalidValueError("model: expected the name of a model of the server, got ''")
         if self.system is not None and self.api != "chat":
-            raise InvalidValueError("system: given with the api completion, which has no system message")
+            raise InvalidValueError("system: expected none with the api completion, got a message")
         whole("most_out", self.most_out, 1)
         whole("retries", self.retries, 0)
         positive("timeout", self.timeout)
         if self.key is None:
             object.__setattr__(self, "key", os.environ.get(KEY) or None)
-        if self.key and parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
-            log.warning("the key of %s goes to %s without encryption; https keeps it", KEY, parts.hostname)
+        if (
+            self.key
+            and found["scheme"] == "http"
+            and found["host"] not in ("localhost", "127.0.0.1", "[::1]")
+        ):
+            log.warning("the key of %s goes to %s without encryption; https keeps it", KEY, found["host"])
 
     @property
     def asked_of(self) -> dict[str, Any]:
@@ -135,22 +131,18 @@ class Endpoint:
 
     def _answer(self, prompt: str) -> str:
         """One try."""
-        told: dict[str, Any] = {
-            "model": self.model,
-            "temperature": 0,
-            "max_tokens": self.most_out,
-            "stream": False,
-        }
+        body: dict[str, Any] = {"model": self.model, "temperature": 0, "max_tokens": self.most_out}
+        body["stream"] = False
         if self.api == "chat":
             system = [] if self.system is None else [{"role": "system", "content": self.system}]
-            told["messages"] = [*system, {"role": "user", "content": prompt}]
+            body["messages"] = [*system, {"role": "user", "content": prompt}]
         else:
-            told["prompt"] = prompt
+            body["prompt"] = prompt
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
         address = f"{self.url.rstrip('/')}/{_PATHS[self.api]}"
-        request = urllib.request.Request(address, json.dumps(told).encode(), headers, method="POST")
+        request = urllib.request.Request(address, json.dumps(body).encode(), headers, method="POST")
         opener = urllib.request.build_opener(_NoRedirection())
         try:
             with opener.open(request, timeout=self.timeout) as response:
@@ -206,9 +198,9 @@ class Endpoint:
 def _words_of(body: str) -> str:
     """What a server says of an error: the message that OpenAI or FastAPI puts there, else the body, shortened."""
     try:
-        told = json.loads(body)
-        told = told.get("error", told)
-        message = told if isinstance(told, str) else told.get("message") or told.get("detail")
+        data = json.loads(body)
+        data = data.get("error", data)
+        message = data if isinstance(data, str) else data.get("message") or data.get("detail")
     except (ValueError, AttributeError, RecursionError):
         message = None
     if not isinstance(message, str) or not message.strip():

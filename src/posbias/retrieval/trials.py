@@ -16,14 +16,16 @@ without it (what is guessed), alone (what can be done at all), and with everythi
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from posbias.core import seeds
-from posbias.core.arguments import shortened
+from posbias.core.arguments import one_of, shortened
 from posbias.core.errors import InputFileError, InvalidValueError, ModelError
-from posbias.retrieval.templates import NAMES, QUALITIES, SURNAMES, THINGS, WORDINGS, Pool, Wording
+from posbias.core.spec import Count, NaturalNumber, value
+from posbias.retrieval.wordings import NAMES, QUALITIES, SURNAMES, THINGS, WORDINGS, Pool, Wording
 
 CHOICES = 8
 """Things that a needle's answer is compared with, itself included; the others do not stand in the text."""
@@ -32,6 +34,87 @@ ABSENT, ALONE, SHUFFLED = ARMS = ("no gold", "gold alone", "shuffled")
 _FITTED = 4
 _DRAWS = 200
 _SENTENCE_END = re.compile(r"[.!?][\"')\]]*$")
+
+
+_PAIRS, _LENGTH, POSITIONS = 5, 256, 5
+"""The defaults of a job."""
+
+
+@value
+class RetrievalJob:
+    """What is asked of a model: all that decides the numbers, but for the model and the text.
+
+    `task` is `keys` (a list of `pairs`, or as many as `length` tokens hold) or `needle` (running text of
+    `length` tokens), where one of `pairs` and `length` is given, or `documents` (one's own, which decide both).
+    Raises `InvalidValueError` for what cannot be right.
+    """
+
+    task: Literal["keys", "needle", "documents"]
+    pairs: Count | None
+    length: Count | None
+    wording: str
+    positions: int = Field(ge=3)
+    prompts: int = Field(ge=2)
+    seed: NaturalNumber = 0
+
+    def __post_init__(self):
+        sizes = {name: held for name in ("pairs", "length") if (held := getattr(self, name)) is not None}
+        right = {"keys": len(sizes) == 1, "needle": [*sizes] == ["length"], "documents": not sizes}
+        if not right[self.task]:
+            wanted = {
+                "keys": "pairs or length",
+                "needle": "length alone",
+                "documents": "neither, as files decide",
+            }
+            raise InvalidValueError(
+                f"{next(iter(sizes), 'length')}: expected {wanted[self.task]} with the task {self.task}, "
+                f"got {sizes or 'none'}"
+            )
+        if self.pairs is not None:
+            _fit(self.positions, self.pairs)
+        one_of("wording", self.wording, WORDINGS[self.task])
+
+
+def _fit(positions: int, pairs: int) -> None:
+    if positions > pairs:
+        raise InvalidValueError(f"positions: expected at most the {pairs} pairs of the list, got {positions}")
+
+
+def check_text(task: str, text: object) -> None:
+    """Raise `InvalidValueError` for a `text`, not None, that no task but needle has."""
+    if task != "needle" and text is not None:
+        raise InvalidValueError(f"text: expected none with the task {task}, got {shortened(text)}")
+
+
+def retrieval_job(
+    task: str = "keys",
+    *,
+    pairs: int | None = None,
+    length: int | None = None,
+    wording: str | None = None,
+    positions: int | None = None,
+    prompts: int = 64,
+    seed: int = 0,
+) -> RetrievalJob:
+    """A job with what is not given filled in: 5 pairs, or 256 tokens around a needle, and 5 positions at most.
+
+    Of `documents` nothing of the kind is filled in.
+
+    Raises `InvalidValueError` for values that cannot be right.
+    """
+    one_of("task", task, WORDINGS)
+    if pairs is None and length is None and task != "documents":
+        pairs, length = (_PAIRS, None) if task == "keys" else (None, _LENGTH)
+    if positions is None:
+        positions = POSITIONS if pairs is None else max(3, min(POSITIONS, pairs))
+    seeds.stream(seed, "retrieval")
+    first = next(iter(WORDINGS[task]))
+    parts: Any = (task, pairs, length, first if wording is None else wording, positions, prompts, seed)
+    try:
+        return RetrievalJob(*parts)
+    except InvalidValueError as error:
+        # the arguments are this function's own: who calls it need not know the class
+        raise InvalidValueError(str(error).removeprefix(f"{RetrievalJob.__name__}: ")) from None
 
 
 @dataclass(frozen=True)
@@ -68,8 +151,8 @@ class Trials:
         self._things = Pool(self.encode, THINGS, QUALITIES, "things", before=True, joint=joint)
         if self._wording.chat and not getattr(tokenizer, "chat_template", None):
             raise ModelError(
-                f"wording: {shortened(wording)} given, but the model's tokenizer has no chat template; "
-                f"{', '.join(name for name, one in WORDINGS[task].items() if not one.chat)} needed"
+                f"wording: expected {', '.join(name for name, one in WORDINGS[task].items() if not one.chat)}, "
+                f"as the model's tokenizer has no chat template, got {shortened(wording)}"
             )
 
     def trial(self, index: int) -> Trial:
@@ -146,10 +229,7 @@ class Keys(Trials):
     ):
         super().__init__(tokenizer, "keys", wording, positions, seed)
         self.pairs = pairs if pairs is not None else self._fitting(length or 0)
-        if positions > self.pairs:
-            raise InvalidValueError(
-                f"positions: {positions} given, at most the {self.pairs} pairs of the list can be told apart"
-            )
+        _fit(positions, self.pairs)
         # a list too long for the words is refused now
         self.trial(0)
 
@@ -184,8 +264,8 @@ class Keys(Trials):
         needed = self._longest(least)
         if needed > length:
             raise InvalidValueError(
-                f"length: {length} tokens given, at least {needed} needed for {least} pairs at "
-                f"{self.positions} positions"
+                f"length: expected at least {needed} tokens for {least} pairs at {self.positions} positions, "
+                f"got {length}"
             )
         few, many = least, 2 * least
         while self._longest(many) <= length:
@@ -215,8 +295,8 @@ class Needle(Trials):
         self._usable = self._ends[self._ends >= length]
         if not self._usable.size:
             raise InputFileError(
-                f"text: {name} has {len(self._words)} words with {self._ends.size} sentence ends, "
-                f"at least {length} words needed before one for prompts of {length} tokens"
+                f"text: expected {length} words before the end of a sentence for prompts of {length} tokens, "
+                f"got {len(self._words)} words with {self._ends.size} sentence ends in {name}"
             )
 
     def trial(self, index: int) -> Trial:
@@ -227,9 +307,9 @@ class Needle(Trials):
         for _ in range(_DRAWS):
             end = int(random.choice(self._usable))
             stretch = self._words[end - self.length : end]
-            told = {re.sub(r"\W", "", word).lower() for word in stretch}
-            values_here = [value for value in values if not told & set(value.split())][:CHOICES]
-            if len(values_here) < CHOICES or told & {key.lower() for key in keys}:
+            words_here = {re.sub(r"\W", "", word).lower() for word in stretch}
+            values_here = [value for value in values if not words_here & set(value.split())][:CHOICES]
+            if len(values_here) < CHOICES or words_here & {key.lower() for key in keys}:
                 continue
             fact = self._wording.item.format(key=keys[0], value=values_here[0])
             words = self._filling(stretch, fact, keys[0])
@@ -238,8 +318,8 @@ class Needle(Trials):
                 arms = self._arms(index, words, fact)
                 return self._placed(words, slots, fact, (keys[0], keys[1]), values_here, arms)
         raise InvalidValueError(
-            f"positions: {self.positions} given, too many for {self.length} tokens of {self._name}: its sentences "
-            "end too rarely; fewer positions or more tokens needed"
+            f"positions: expected fewer in {self.length} tokens of {self._name}, whose sentences end too rarely, "
+            f"got {self.positions}"
         )
 
     def _filling(self, stretch: list[str], fact: str, key: str) -> list[str]:
@@ -247,7 +327,7 @@ class Needle(Trials):
         bare = self.tokens(self._prompt(fact, key))
         if bare + 2 * self.positions > self.length:
             raise InvalidValueError(
-                f"length: {self.length} tokens given; the fact and the question alone take {bare}, more needed"
+                f"length: expected more than the {bare} tokens of the fact and the question, got {self.length}"
             )
         few, many = 0, len(stretch) + 1
         while many - few > 1:

@@ -2,8 +2,6 @@
 
 import json
 import os
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,8 +9,6 @@ import numpy as np
 import pytest
 
 from posbias.cli import main
-from posbias.core.store import SafetensorsCodec
-from posbias.core.store.checkpoint import KIND, SCHEMA
 
 os.environ["OMP_NUM_THREADS"] = "1"
 POSBIAS = Path(sys.executable).with_name("posbias")

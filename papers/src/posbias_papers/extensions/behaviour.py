@@ -18,7 +18,7 @@ from posbias.core.seeds import stream
 from posbias.profiles.curves import spearman
 from posbias.profiles.evidence import LEVEL
 from posbias.profiles.influence import measured_influence
-from posbias.retrieval.estimation import retrieval_curve
+from posbias.retrieval.curve import retrieval_curve
 from posbias_papers.extensions.extension import Cell, Extension, Found, Results, rounded
 from posbias_papers.extensions.predictors import holm
 from posbias_papers.pages import Table
@@ -46,7 +46,7 @@ class BehaviourCell(Cell):
     def compute(self, on_event: Any = None) -> Found:
         """Ask 200 trials, and measure 64 prompts as long."""
         from posbias.measurement import load_model, measure
-        from posbias.retrieval.local import retrieval_job, retrieve
+        from posbias.retrieval import retrieval_job, retrieve
 
         loaded = load_model(self.model)
         asked: dict[str, Any] = {"pairs": self.places, "positions": self.places, "wording": self.wording}

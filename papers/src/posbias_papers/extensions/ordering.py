@@ -46,8 +46,8 @@ class OrderCell(Cell):
         from posbias.comparison.predictors import predictions
         from posbias.measurement import load_model, measure
         from posbias.profiles.influence import measured_influence
-        from posbias.retrieval.estimation import retrieval_curve
-        from posbias.retrieval.local import retrieval_job, retrieve
+        from posbias.retrieval import retrieval_job, retrieve
+        from posbias.retrieval.curve import retrieval_curve
 
         loaded = load_model(self.model)
         job = retrieval_job("keys", pairs=PLACES, positions=PLACES, prompts=TRIALS, seed=self.seed)

@@ -1,14 +1,21 @@
 """How retrieval prompts are worded, and the words they are made of.
 
 A wording is some pieces of text; the facts go between opening and question. Short common words, so that most
-tokenizers have one token for each; no word begins with another.
+tokenizers have one token for each; no word begins with another. `Words` counts words where a model's tokenizer is
+not known.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from posbias.core.errors import InvalidValueError, ModelError
+
+TOKENS_A_WORD = 1.3
+"""Tokens of a word, about: in English text and most models' tokenizers."""
+_PIECE = re.compile(r"\w+|[^\w\s]")
 
 _VARIETY = 32
 _Encode = Callable[[Sequence[str]], list[list[int]]]
@@ -131,17 +138,17 @@ class Pool:
         apart.
         """
         if needed > len(self._joined):
-            raise InvalidValueError(
-                f"pairs: {needed} {self._what} needed for them, at most {len(self._joined)} are known"
-            )
+            raise InvalidValueError(f"pairs: expected at most {len(self._joined)} {self._what}, got {needed}")
         for groups in self._alone, self._in_twos:
             for _, group in sorted(groups.items()):
                 if len(group) >= max(needed, _VARIETY):
                     return group
-        told = [word for group in self._in_twos.values() for word in group]
-        if len(told) < needed:
-            raise ModelError(f"model: its tokenizer tells {len(told)} {self._what} apart, {needed} needed")
-        return told
+        distinct = [word for group in self._in_twos.values() for word in group]
+        if len(distinct) < needed:
+            raise ModelError(
+                f"model: expected a tokenizer that distinguishes {needed} {self._what}, got {len(distinct)}"
+            )
+        return distinct
 
     @cached_property
     def _alone(self) -> dict[int, list[str]]:
@@ -160,3 +167,32 @@ class Pool:
                 groups.setdefault(len(ids), []).append(word)
             seen.add(tuple(ids))
         return groups
+
+
+class Words:
+    """What stands in for a tokenizer in `Trials`: words and marks of punctuation, each counted as one.
+
+    Its chat template is the message itself and an empty line: whoever is asked applies their own, and what begins
+    the reply stands at the message's end. Lengths and costs in these words are rough (`TOKENS_A_WORD`).
+    """
+
+    chat_template = "the message as it is"
+
+    def __init__(self):
+        self._ids: dict[str, int] = {}
+
+    def __call__(self, texts: Sequence[str], **_: Any) -> dict[str, list[list[int]]]:
+        """A number for each piece of each text; equal pieces have equal numbers."""
+        ids = [
+            [self._ids.setdefault(piece, len(self._ids)) for piece in _PIECE.findall(text)] for text in texts
+        ]
+        return {"input_ids": ids}
+
+    def apply_chat_template(self, turns: Sequence[dict[str, str]], **_: Any) -> str:
+        """The last message and an empty line."""
+        return turns[-1]["content"] + "\n\n"
+
+
+def words_in(text: str) -> int:
+    """How many words and marks of punctuation a text has."""
+    return len(_PIECE.findall(text))
