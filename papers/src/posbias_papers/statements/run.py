@@ -39,10 +39,10 @@ class Trial:
         return self.counterexample is None
 
     @classmethod
-    def read(cls, told: Mapping[str, Any]) -> Self:
+    def read(cls, content: Mapping[str, Any]) -> Self:
         """A trial from JSON. Raises KeyError or TypeError for what is not whole."""
-        slack = -math.inf if told["slack"] is None else float(told["slack"])
-        return cls(int(told["instances"]), slack, told["counterexample"])
+        slack = -math.inf if content["slack"] is None else float(content["slack"])
+        return cls(int(content["instances"]), slack, content["counterexample"])
 
 
 @dataclass(frozen=True)

@@ -326,17 +326,11 @@ def _stretch(*vectors: Any) -> float:
 
 def _rope(queries: Any, keys: Any, angles: Angles, delta: float) -> tuple[Stack, Any, float, Envelope]:
     """ln A of every layer from turned queries and keys, |q_l||k_l| of admitted pairs, bound on |φ_l|, envelope."""
-    segments, tokens = [_segments(vectors) for vectors in (queries, keys)], queries.shape[1]
-    turn = np.arange(tokens)[:, None] * angles
-    cos, sin = np.cos(turn), np.sin(turn)
-    turned = [
-        np.stack([cos * v[..., 0] - sin * v[..., 1], sin * v[..., 0] + cos * v[..., 1]], axis=-1)
-        for v in segments
-    ]
-    logits = np.einsum("tilc,tjlc->tij", *turned)
-    allowed = np.tri(tokens, dtype=bool)
-    norms = [np.linalg.norm(v, axis=-1) for v in segments]
-    amplitudes = (norms[0][:, :, None] * norms[1][:, None])[:, allowed]
+    tokens, allowed = queries.shape[1], np.tri(queries.shape[1], dtype=bool)
+    turn = np.exp(1j * np.arange(tokens)[:, None] * angles)
+    query, key = (turn * (v[..., ::2] + 1j * v[..., 1::2]) for v in (queries, keys))
+    logits = np.einsum("til,tjl->tij", query, key.conj()).real
+    amplitudes = (np.abs(query)[:, :, None] * np.abs(key)[:, None])[:, allowed]
     stretch = _stretch(queries, keys) if len(angles) > 1 else 1.0
     deviation = stretch * delta * float(angles.min())
     extremes = amplitudes.min(axis=(0, 1)), amplitudes.max(axis=(0, 1))
