@@ -130,10 +130,9 @@ def test_blocks_of_queries_give_what_whole_matrices_give(heads, tokens, window, 
     start=st.integers(0, 40),
     queries=st.integers(1, 40),
     hidden=st.floats(0, 1),
-    spread=st.booleans(),
     seed=st.integers(0, 10**6),
 )
-def test_compiled_sums_are_those_of_tensor_operations(heads, start, queries, hidden, spread, seed):
+def test_compiled_sums_are_those_of_tensor_operations(heads, start, queries, hidden, seed):
     """Sums are in float64 either way: at most a few roundings apart, whatever is hidden, and −∞ where it is."""
     rng = np.random.default_rng(seed)
     keys = start + queries
@@ -144,7 +143,7 @@ def test_compiled_sums_are_those_of_tensor_operations(heads, start, queries, hid
     attention = block.masked_fill(unseen, -torch.inf).softmax(2).nan_to_num()
     weights = torch.from_numpy(rng.random((heads, keys)) * 10.0 ** rng.integers(-9, 9, (heads, keys)))
     pairs = [
-        (of_attention.by_distance, (start, block.masked_fill(unseen, -torch.inf), unseen, spread)),
+        (of_attention.by_distance, (start, block.masked_fill(unseen, -torch.inf), unseen)),
         (of_attention.received, (attention, float(np.float32(0.2)))),
         (of_attention.head_mean, (attention,)),
         (of_attention.energy_kernel, (attention, weights)),

@@ -28,10 +28,10 @@ class Request:
     """What to measure, of any model. Raises `InvalidValueError` for a value that cannot be right.
 
     `text` as in `read_text`, None for the bundled one; `packed`, `minimum_tokens` and `scramble` as in
-    `prompts_from`; `influences` and `rollouts` are kinds beside the gradient influence of the predicted token's
-    probability; `target` is the token that the influence "target" is about; `dense_logits` and `head_kernels`
-    keep whole matrices per head. `bos`: whether prompts begin with the tokenizer's BOS (`bos_of`; None: as it
-    writes a text).
+    `prompts_from`; `influences` and `rollouts` are kinds in addition to the gradient influence of the predicted
+    token's probability; `target` is the token that the influence "target" is about; `dense_logits` and
+    `head_kernels` keep whole matrices per head. `bos`: whether prompts begin with the tokenizer's BOS (`bos_of`;
+    None: as it writes a text).
     """
 
     text: TextSource = None

@@ -51,7 +51,7 @@ MARGIN = 1.1
 
 @dataclass(frozen=True)
 class Cost:
-    """Estimated cost: `bytes` beside the loaded weights at the peak, by `parts`, and `seconds` of measuring.
+    """Estimated cost: `bytes` on top of the loaded weights at the peak, by `parts`, and `seconds` of measuring.
 
     `device` is the GPU that holds all but means and program, "" where there is none.
     """
@@ -99,7 +99,7 @@ def memory_parts(
     dtype: torch.dtype | None = None,
     device: torch.device = _CPU,
 ) -> dict[str, int]:
-    """Return an estimate of the memory, in bytes beside the loaded weights, that measuring takes, by parts.
+    """Return an estimate of the memory, in bytes on top of the loaded weights, that measuring takes, by parts.
 
     `config` is that of the model's language part. `recompute`: whether layers are computed again in the backward
     pass, by default above `KERNEL_TOKENS` tokens. `dtype` is that of weights and activations, by default the
@@ -156,7 +156,7 @@ def _parts(loaded: "LoadedModel", request: Request) -> dict[str, int]:
 
 def _listed(where: str, parts: dict[str, int]) -> str:
     listed = ", ".join(f"{name} {_size(size)}" for name, size in parts.items())
-    return f"memory: about {_size(sum(parts.values()))}{where} beside the weights ({listed})"
+    return f"memory: about {_size(sum(parts.values()))}{where} on top of the weights ({listed})"
 
 
 def _size(size: float) -> str:

@@ -2,7 +2,7 @@
 
 While the pass runs, each layer's attention is gone through in blocks of queries, reduced to what is kept and
 then let go: no n × n matrix of all heads is held, unless the model makes it (eager attention) or it was asked
-for (`Request.dense_logits`). What cannot be told of a layer is NaN.
+for (`Request.dense_logits`). What cannot be determined of a layer is NaN.
 """
 
 import logging

@@ -4,9 +4,9 @@ A `Quantity` says its dimensions, and with them how prompts are put together. Wh
 is kept of every prompt; of all else the sum over prompts is kept (`State`), and their mean goes into the dataset.
 Sums are in float64; variances over pairs and prompts are pooled by Chan's update.
 
-Of what predictions rest on, the mean over prompts with even numbers is kept beside that over all: a prediction
-from one half of the prompts can be judged on the other, and what the halves of a kernel disagree by is the
-sampling noise of the whole (`stochastic_order.noise_floor`).
+Of what predictions rest on, the mean over prompts with even numbers is kept in addition to that over all: a
+prediction from one half of the prompts can be judged on the other, and what the halves of a kernel disagree by is
+the sampling noise of the whole (`stochastic_order.noise_floor`).
 """
 
 import datetime
@@ -174,7 +174,7 @@ class State:
 
     @classmethod
     def of(cls, stored: Tensors, quantities: Quantities) -> "State":
-        """The state that `tensors` told."""
+        """The state that `tensors` gave."""
         columns, sums = (
             {
                 name.removeprefix(kind): np.array(array)
@@ -206,31 +206,31 @@ def variables(values: Arrays, quantities: Quantities = QUANTITIES) -> "dict[str,
     }
 
 
-def attributes(kind: str, told: Mapping[str, Any]) -> dict[str, str | int | float]:
+def attributes(kind: str, attrs: Mapping[str, Any]) -> dict[str, str | int | float]:
     """What a dataset says of itself: strings and numbers as they are, all else as JSON, and when it was made."""
     created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     fixed = {"posbias_kind": kind, "schema": 1}
     return {
         name: value if isinstance(value, (str, int, float)) else json.dumps(value)
-        for name, value in (fixed | {**told} | {"created": created}).items()
+        for name, value in (fixed | {**attrs} | {"created": created}).items()
     }
 
 
 def dataset(
-    state: State, gains: Float[np.ndarray, "layer head"] | None, told: Mapping[str, Any]
+    state: State, gains: Float[np.ndarray, "layer head"] | None, attrs: Mapping[str, Any]
 ) -> "xr.Dataset":
     """The measurement of a finished `state`, whose sums are used up.
 
-    `gains` are the head gains of the energy kernel, None where there are none; `told` are its attributes, among
+    `gains` are the head gains of the energy kernel, None where there are none; `attrs` are its attributes, among
     them `tokens`, `depth` and `heads`.
     """
     from posbias.profiles.labelled import Measurement
 
-    sizes = {"layer": told["depth"], "head": told["heads"]}
-    sizes |= dict.fromkeys(("position", "query", "key", "distance"), told["tokens"])
+    sizes = {"layer": attrs["depth"], "head": attrs["heads"]}
+    sizes |= dict.fromkeys(("position", "query", "key", "distance"), attrs["tokens"])
     coordinates = {name: np.arange(size) for name, size in sizes.items()}
     values = {name: state.column(name) for name in next(iter(state.rows.values()))} | state.means()
-    if "kernel" in values and not told.get("encoder"):
+    if "kernel" in values and not attrs.get("encoder"):
         share = sum(index % 2 == 0 for index in state.rows) / len(state.rows)
         even, odd = (values.get(f"kernel{half}") for half in HALVES)
         values |= _monotonicity(values["kernel"], even, odd, share)
@@ -238,7 +238,9 @@ def dataset(
     if gains is not None:
         values["head_gain"] = gains
     prompts = {"prompt": np.array([*state.rows])}  # prompts that were skipped are missing
-    return Measurement(variables(values), coords=prompts | coordinates, attrs=attributes("measurement", told))
+    return Measurement(
+        variables(values), coords=prompts | coordinates, attrs=attributes("measurement", attrs)
+    )
 
 
 def _monotonicity(kernel: Any, even: Any, odd: Any, share: float) -> Arrays:

@@ -247,7 +247,7 @@ def _measured(
 
 
 def _of_model(loaded: LoadedModel) -> dict[str, Any]:
-    """What a measurement says of its model beside `Request.described`."""
+    """What a measurement says of its model in addition to `Request.described`."""
     config = decoder_config(loaded.model.config)
     rope, windows = (
         {key: value for key in keys if (value := getattr(config, key, None)) is not None}

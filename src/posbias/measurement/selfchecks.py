@@ -5,7 +5,7 @@ is to be measured. Attention rebuilt from the captured logits must equal the mod
 be asked for it; attention times values must equal what enters the output projection; outputs must be the same
 bits. Positions taken out: a rotation turns query and key of one position alike, so logits with and without
 must agree on the diagonal, and equal streams (a first half repeated, in the bottom layer) must give equal logits
-wherever they stand; without rotation, what logits hold beside must not depend on the prompt.
+wherever they stand; without rotation, what logits hold besides must not depend on the prompt.
 """
 
 from dataclasses import replace
@@ -34,7 +34,7 @@ def selfcheck(loaded: LoadedModel, ids: Int[Tensor, "position"]) -> dict[str, An
     function gives for the same factors (sdpa, asked for every key's share), `mixed_deviation` of
     attention · values against what enters the output projection, relative to the largest value;
     `rotation_deviation` of logits with positions taken out, relative to what is summed in them. `content` says
-    in how many of the `layers` that could be told, `causal` whether no query saw a later key.
+    in how many of the `layers` that could be determined, `causal` whether no query saw a later key.
 
     Raises `ModelError` when a deviation is over 1e-5, in half precision over two roundings u (2⁻⁸ in bfloat16,
     2⁻¹¹ in float16), outputs differ in any bit or are not finite, or a model that its row calls causal is not. 2u
@@ -64,7 +64,7 @@ def selfcheck(loaded: LoadedModel, ids: Int[Tensor, "position"]) -> dict[str, An
         "max_deviation": max(check.attention, default=0.0),
         "mixed_deviation": max(check.mixed, default=0.0),
         "rotation_deviation": max(check.content, default=0.0),
-        "content": check.told,
+        "content": check.determined,
         "causal": check.causal,
         "outputs_identical": torch.equal(outputs, plain),
     }
@@ -88,7 +88,7 @@ class _Comparison:
 
     def __init__(self, own: list[Tensor] | None):
         self._own = own
-        self.layers = self.told = 0
+        self.layers = self.determined = 0
         self.causal = True
         self.attention: list[float] = []
         self.mixed: list[float] = []
@@ -125,7 +125,7 @@ class _Comparison:
     def _compare_content(self, seen: SeenLayer, logits: Tensor) -> None:
         if seen.content is None:
             return
-        self.told += 1
+        self.determined += 1
         content = seen.content.dense()[0].cpu()
         diagonal = (logits - content).diagonal(dim1=1, dim2=2)
         self.content.append(float(diagonal.abs().max()) / _size(seen.content))
@@ -158,7 +158,7 @@ def _shares(scores: Factored) -> Tensor:
 
 
 def _remainder(logits: Tensor, content: Tensor, turned: bool) -> Tensor:
-    """What logits hold beside content where both are finite: the part that only positions may decide."""
+    """What logits hold besides content where both are finite: the part that only positions may decide."""
     known = torch.isfinite(logits) & torch.isfinite(content) & (not turned)
     return torch.where(known, logits - content, 0)
 
@@ -189,7 +189,7 @@ def _judge(result: dict[str, Any], name: str, family: Family, tolerance: float) 
         )
     if family.checked and result["content"] < result["layers"]:
         raise ModelError(
-            f"model: rotation-free logits of {name} could be told in {result['content']} of "
+            f"model: rotation-free logits of {name} could be determined in {result['content']} of "
             f"{result['layers']} layers, the row of {family.model_type!r} needs all"
         )
     if family.causal and family.checked and not result["causal"]:

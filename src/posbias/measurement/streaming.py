@@ -80,7 +80,7 @@ class Group:
     ) -> tuple[Checkpoint, State, set[int]]:
         """This process's checkpoint, the state in it, and the prompts that any process has finished.
 
-        The first process also takes over what processes that this run does not have left beside `path`. A prompt
+        The first process also takes over what processes that this run does not have left next to `path`. A prompt
         that two checkpoints hold counts once: the later one of the two is forgotten.
         """
         checkpoint = Checkpoint(_of_rank(path, self.rank), fingerprint, _SHARE, least=0.0)
@@ -129,7 +129,7 @@ def _of_rank(path: Path | None, rank: int) -> Path | None:
 
 
 def _left_beside(path: Path | None) -> list[tuple[int, Path]]:
-    """The checkpoints beside `path` that processes other than the first left, by their number."""
+    """The checkpoints next to `path` that processes other than the first left, by their number."""
     if path is None or not path.parent.is_dir():
         return []
     ours = re.compile(rf"{re.escape(path.stem)}\.([1-9]\d*){re.escape(path.suffix)}")

@@ -5,7 +5,7 @@ leaves the softmax, or what is handed to a fused attention, gives the scores; th
 stream is Attn(X) as really added, after output projections, norms and multipliers, whatever the family has
 there (a hook on the attention module gets that wrong in several families). Cosines and sines of rotations
 arrive as an argument of the layer; from there on a second, unrotated copy of queries and keys is computed
-beside the model's own. One layer is held at a time.
+next to the model's own. One layer is held at a time.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class SeenLayer:
 
     `stream` is the residual stream X entering the layer, `update` is Attn(X) as added to it. `scores` are the
     layer's logits and attention, `content` those of the same attention with positions taken out: rotation by
-    no angle, biases that depend on position left away (None where that cannot be told); embedded positions
+    no angle, biases that depend on position left away (None where that cannot be determined); embedded positions
     are part of it, and so is a factor on the queries that grows with their position; `turned` says whether the
     layer rotates. Under ALiBi the logits
     of each row are shifted so that the bias of a token to itself is 0. `values` are per query head, `mixed` is
@@ -188,7 +188,7 @@ class Capture(TorchFunctionMode):
         self._just_seen = self._index
 
     def _told_apart(self, watch: Watch) -> tuple[Scores, Factored | None]:
-        """The scores, and what they are without positions when the kind of encoding lets that be told."""
+        """The scores, and what they are without positions when the kind of encoding allows it."""
         scores, plain = watch.scores, watch.plain
         assert isinstance(scores, (Given, Factored))
         unturned = self._kind == "rotary" or (self._kind == "inferred" and self._rotates)

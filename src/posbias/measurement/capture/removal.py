@@ -1,8 +1,8 @@
 """What a key gives, taken out of a model's attention while the model reads.
 
 A sink draws attention and is said to give little. `kept_out` lets a key keep its share of the softmax and give
-nothing: a place beside the keys takes its logit, as a learned sink does. `masked` hides it, so that its share goes
-to the other keys. Which keys, each `Choice` says from the logits of a layer:
+nothing: a place next to the keys takes its logit, as a learned sink does. `masked` hides it, so that its share
+goes to the other keys. Which keys, each `Choice` says from the logits of a layer:
 
     with altered(model, kept_out(column(0))):
         measurement = measure(loaded, tokens=256)

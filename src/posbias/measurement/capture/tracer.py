@@ -39,7 +39,7 @@ class Product:
     """Scores on their way: queries and keys without rotation, scale · q·k or cap · tanh(scale/cap · q·k).
 
     `scale` is None once something was multiplied that is no number. `before` holds the scores as they were
-    before a sink was put beside them.
+    before a sink was put next to them.
     """
 
     query: Tensor
@@ -192,7 +192,7 @@ _MOVES = {
 class Watch:
     """Watches the operations of one layer until its attention update is added to the stream.
 
-    Afterwards `update`, `scores`, `plain` (the scores without positions, None where they cannot be told),
+    Afterwards `update`, `scores`, `plain` (the scores without positions, None where they cannot be determined),
     `turned` (whether rotated queries were seen), `values`, `mixed` and `output_weight` hold what was seen, `live`
     the values as part of the graph. `stream` [1 position hidden] is what enters the layer. Raises `ModelError`
     when it is not one prompt's.
@@ -273,7 +273,7 @@ class Watch:
         return right or (given.dim() >= 3 and isinstance(mark_of(given), Product))
 
     def _softmax(self, given: Tensor, result: Tensor) -> None:
-        """Eager attention: the softmax sees all logits of the layer, with a sink beside them or without."""
+        """Eager attention: the softmax sees all logits of the layer, with a sink next to them or without."""
         tokens, product = self._tokens, mark_of(given)
         logits = given.detach().flatten(0, -3)
         attention = result.detach().flatten(0, -3)

@@ -126,9 +126,9 @@ _ROWS = (
 )
 FAMILIES = {row.model_type: row for row in _ROWS}
 MISREAD = {
-    "convbert": "a convolution stands beside attention, and is part of what is called its update",
+    "convbert": "a convolution stands next to attention, and is part of what is called its update",
     "diffllama": "two softmaxes are subtracted: attention is that of each, λ that of the difference",
-    "falcon_h1": "a state space beside attention writes to the stream too, and is not in λ, kernel or rollouts",
+    "falcon_h1": "a state space next to attention writes to the stream too, and is not in λ, kernel or rollouts",
     "jetmoe": "each token has its own few of the query heads: a head is a place among them, not a weight",
 }
 """What is right and may still be misread, of families where it is so."""

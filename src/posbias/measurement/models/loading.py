@@ -88,7 +88,7 @@ class LoadedModel:
 
     @property
     def accelerators(self) -> list[torch.device]:
-        """The devices beside the CPU that hold weights, in order of their numbers."""
+        """The devices other than the CPU that hold weights, in order of their numbers."""
         places = {weight.device for weight in self.model.parameters()}
         return sorted((place for place in places if place.type not in ("cpu", "meta")), key=str)
 
@@ -151,7 +151,7 @@ def load_model(
     found = find(name, revision, trust_remote_code)
     checksum = found.checksum(trust_remote_code)
     begin = time.perf_counter()
-    # a folder that has none is told before the model is read
+    # a folder that has none is refused before the model is read
     other = None if tokenizer is None else tokenizer_of_folder(tokenizer)
     log.info("%s: loading%s", found.name, ", half a minute" if found.path.suffix == ".gguf" else "")
     model, own = load_files(found, placement, attention, trust_remote_code, other)

@@ -19,7 +19,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from posbias.core.compiling import compiled
-from posbias.core.errors import InvalidValueError
 from posbias.measurement.capture.forward import SeenLayer
 from posbias.measurement.capture.scores import block_size
 from posbias.measurement.result import Arrays
@@ -45,11 +44,11 @@ def layer_means(
 
     `energy` are the weights of the energy kernel and `stretch` what each query's update is scaled by, `block` is
     the number of queries at a time (by default a few MB of them). Content statistics are left out where content
-    cannot be told.
+    cannot be determined.
     """
     heads, tokens = seen.scores.heads, seen.scores.tokens
     sums, logits_at = Received(heads, tokens), _Logits(heads, tokens, dense_logits)
-    content_at = None if seen.content is None else _Logits(heads, tokens, dense_logits, spread=True)
+    content_at = None if seen.content is None else _Logits(heads, tokens, dense_logits)
     found: Arrays = {}
     if tokens <= KERNEL_TOKENS:
         found = {"kernel": np.zeros((tokens, tokens))}
@@ -151,8 +150,8 @@ class Received:
 class _Logits:
     """Logits of one layer by where they stand; `dense` keeps them all, NaN where a query does not see a key."""
 
-    def __init__(self, heads: int, tokens: int, dense: bool, spread: bool = False):
-        self.distances = ByDistance(heads, tokens, spread)
+    def __init__(self, heads: int, tokens: int, dense: bool):
+        self.distances = ByDistance(heads, tokens)
         self._diagonal = np.empty((heads, tokens))
         self._column = np.empty((heads, tokens))
         self._all = np.full((heads, tokens, tokens), np.nan) if dense else None
@@ -191,14 +190,13 @@ class ByDistance:
     """Count, mean and variance of logits over the pairs at each distance d = i − j ≥ 0, keys j ≥ 1.
 
     Key 0 is left out: it attracts attention for its own sake. All is in float64; `add` takes blocks of queries
-    in any order. With `spread=False` only counts and means are kept, at half the cost: variances and fits then
-    raise `InvalidValueError`.
+    in any order.
     """
 
-    def __init__(self, heads: int, tokens: int, spread: bool = True):
+    def __init__(self, heads: int, tokens: int):
         self.count = np.zeros(tokens)
         self._mean = np.zeros((heads, tokens))
-        self._squares = np.zeros((heads, tokens)) if spread else None
+        self._squares = np.zeros((heads, tokens))
 
     def add(
         self, start: int, logits: Float[Tensor, "head query key"], unseen: Bool[Tensor, "query key"]
@@ -207,12 +205,11 @@ class ByDistance:
         stop = start + logits.shape[1]
         unseen = unseen[:, :stop].clone()
         unseen[:, 0] = True
-        count, mean, squares = by_distance(start, logits[:, :, :stop], unseen, self._squares is not None)
+        count, mean, squares = by_distance(start, logits[:, :, :stop], unseen)
         total = self.count[:stop] + count
         share = count / np.maximum(total, 1)
         change = mean - self._mean[:, :stop]
-        if self._squares is not None and squares is not None:
-            self._squares[:, :stop] += squares + change**2 * (self.count[:stop] * share)
+        self._squares[:, :stop] += squares + change**2 * (self.count[:stop] * share)
         self._mean[:, :stop] += change * share
         self.count[:stop] = total
 
@@ -222,7 +219,7 @@ class ByDistance:
 
     def variance(self) -> Float[np.ndarray, "head distance"]:
         """Return the variances over pairs (divided by their number); NaN without a pair."""
-        return np.where(self.count > 0, self._deviations() / np.maximum(self.count, 1), np.nan)
+        return np.where(self.count > 0, self._squares / np.maximum(self.count, 1), np.nan)
 
     def fit(self) -> ConstantDiagonal:
         """Return the least-squares fit u + δ·1[i = j] to all pairs j ≤ i, j ≥ 1, with its R².
@@ -230,7 +227,7 @@ class ByDistance:
         It needs no second pass: u is the mean of the pairs j < i, u + δ that of the diagonal. Proposition 4.5
         of Herasimchyk et al. 2026. Without pairs j < i (or, for R², without variance) values are NaN.
         """
-        count, squares = self.count[1:], self._deviations()
+        count, squares = self.count[1:], self._squares
         pairs, ours = count.sum(), self.count[0]
         if not pairs or not ours:
             empty = np.full(len(squares), np.nan)
@@ -245,11 +242,6 @@ class ByDistance:
         r2 = np.divide(explained, total, out=np.full_like(total, np.nan), where=total > 0)
         return ConstantDiagonal(constant, offset, off / pairs, r2)
 
-    def _deviations(self) -> Float[np.ndarray, "head distance"]:
-        if self._squares is None:
-            raise InvalidValueError("spread: expected True for variances and fits, got False")
-        return self._squares
-
 
 def _seen_or_nan(logits: Float[Tensor, "*shape"]) -> Float[np.ndarray, "*shape"]:
     """Logits in float64 with NaN in place of −∞, which stands where a query cannot see a key."""
@@ -260,26 +252,24 @@ def _seen_or_nan(logits: Float[Tensor, "*shape"]) -> Float[np.ndarray, "*shape"]
 
 Block = Float[Tensor, "head query key"]
 Unseen = Bool[Tensor, "query key"]
-Moments = tuple[np.ndarray, np.ndarray, np.ndarray | None]
+Moments = tuple[np.ndarray, np.ndarray, np.ndarray]
 Sums = tuple[Float[np.ndarray, "head key"], Float[np.ndarray, "head key"]]
 
 
-def by_distance(start: int, block: Block, unseen: Unseen, spread: bool) -> Moments:
-    """Number, mean and (with `spread`) summed squared deviations of entries by distance d = i − j ≥ 0.
+def by_distance(start: int, block: Block, unseen: Unseen) -> Moments:
+    """Number, mean and summed squared deviations of entries by distance d = i − j ≥ 0.
 
     The block's queries are `start`, `start` + 1, …, its last key is its last query. Entries that are `unseen` may
     hold anything. Arrays are over distances 0 … `start` + queries − 1, for means and squares in each head.
     """
     if _compiled(block):
-        count, mean, squares = _by_distance(start, _array(block), _array(unseen), spread)
-        return count, mean, squares if spread else None
+        return _by_distance(start, _array(block), _array(unseen))
     # diagonals of a block are columns once it is sheared, from the longest distance to the shortest
     table, seen = _sheared(block.masked_fill(unseen, 0)), _sheared((~unseen)[None])
     count = seen[0].sum(dim=0)
     mean = table.sum(dim=1) / count.clamp(min=1)
-    squares = table.sub_(mean[:, None]).mul_(seen).square_().sum(dim=1) if spread else None
-    rest = None if squares is None else numbers(squares)[:, ::-1]
-    return numbers(count)[::-1], numbers(mean)[:, ::-1], rest
+    squares = table.sub_(mean[:, None]).mul_(seen).square_().sum(dim=1)
+    return numbers(count)[::-1], numbers(mean)[:, ::-1], numbers(squares)[:, ::-1]
 
 
 def received(attention: Block, threshold: float) -> Sums:
@@ -336,7 +326,7 @@ def _sheared(block: Tensor) -> Float[Tensor, "any query column"]:
 
 
 @compiled()
-def _by_distance(start, block, unseen, spread):
+def _by_distance(start, block, unseen):
     heads, queries, keys = block.shape
     count = np.zeros(keys)
     mean = np.zeros((heads, keys))
@@ -355,13 +345,12 @@ def _by_distance(start, block, unseen, spread):
                 ours[distance] += 0.0 if away[own - distance] else value
         for distance in range(keys):
             ours[distance] /= max(count[distance], 1.0)
-        if spread:
-            for query in range(queries):
-                own = start + query
-                row, away = block[head, query], unseen[query]
-                for distance in range(own + 1):
-                    off = np.float64(row[own - distance]) - ours[distance]
-                    about[distance] += 0.0 if away[own - distance] else off * off
+        for query in range(queries):
+            own = start + query
+            row, away = block[head, query], unseen[query]
+            for distance in range(own + 1):
+                off = np.float64(row[own - distance]) - ours[distance]
+                about[distance] += 0.0 if away[own - distance] else off * off
     return count, mean, squares
 
 

@@ -83,7 +83,7 @@ def stretch(
 
 
 def stretch_of(seen: SeenLayer) -> Float[Tensor, "position"] | None:
-    """Return `stretch` of a layer; None where its output projection could not be told."""
+    """Return `stretch` of a layer; None where its output projection could not be determined."""
     if seen.mixed is None or seen.output_weight is None:
         return None
     return stretch(seen.update, seen.mixed, seen.output_weight)
@@ -95,7 +95,7 @@ def gains_of(
     """Return a model's head gains: from its weights where the family's row says where, else estimated.
 
     The estimate uses one prompt `ids` and `probes` random directions a layer. Raises `ModelError` when a part
-    that the row names is missing, or a layer's values or output projection cannot be told.
+    that the row names is missing, or a layer's values or output projection cannot be determined.
     """
     layers = decoder_layers(model, family)
     if family.gains is None:
@@ -131,10 +131,10 @@ def estimated_gains(
 ) -> HeadGains:
     """Estimate head gains on one prompt, running each layer once more with gradients.
 
-    Which norm precedes attention is told from what its Jacobian leaves out: a norm by RMS the token's own
+    Which norm precedes attention is recognised by what its Jacobian leaves out: a norm by RMS the token's own
     direction, one by standard deviation also the direction in which all channels are equal. What the token's
     own direction takes from a strength is averaged over tokens. Raises `ModelError` when a layer's values or
-    output projection cannot be told.
+    output projection cannot be determined.
     """
     device = model.get_input_embeddings().weight.device
     with torch.no_grad(), recording(layers) as calls:
@@ -144,7 +144,7 @@ def estimated_gains(
         again = call.again()
         if again.update is None or again.live is None or again.mixed is None or again.output_weight is None:
             raise ModelError(
-                f"model: values or output projection of layer {index} could not be told, the energy rollout "
+                f"model: values or output projection of layer {index} could not be determined, the energy rollout "
                 "needs them"
             )
         jacobian = HeadJacobian(again.stream, again.live, again.output_weight)

@@ -85,7 +85,7 @@ class Rollouts:
         if "value" in self._kinds:
             if seen.values is None or seen.output_weight is None:
                 raise ModelError(
-                    f"model: the values of layer {seen.layer} could not be told, the value rollout needs them"
+                    f"model: the values of layer {seen.layer} are not known, the value rollout needs them"
                 )
             weights["value"] = value_norms(seen.values, seen.output_weight)
         if self._gains is not None and "energy" in self._kinds:
