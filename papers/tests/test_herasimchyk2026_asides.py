@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from measured import DEPTH, SLOPES, TOKENS, measurement
 
 from posbias.profiles.profile import wasserstein
-from posbias.theory.presets import PRESETS
+from posbias.theory.configs import PRESETS
 from posbias_papers.herasimchyk2026 import STUDIES
 from posbias_papers.herasimchyk2026.before_training import predicted
 from posbias_papers.herasimchyk2026.cells import Key

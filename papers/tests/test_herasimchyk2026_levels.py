@@ -279,7 +279,7 @@ def test_printed_tables_are_whole_and_as_printed():
 
 
 def test_the_presets_of_printed_models_have_the_printed_depth():
-    from posbias.theory.presets import preset
+    from posbias.theory.configs import preset
 
     for model, hub in HUB.items():
         architecture = preset(hub.preset)

@@ -30,10 +30,14 @@ from .theory import masks as masks
 from .theory import mixing as mixing
 from .theory.architecture import Architecture as Architecture
 from .theory.architecture import Layer as Layer
+from .theory.architecture import gated as gated
 from .theory.attention import Attention as Attention
 from .theory.configs import load_architecture as load_architecture
+from .theory.configs import preset as preset
 from .theory.content import ConstantDiagonal as ConstantDiagonal
 from .theory.content import NoContent as NoContent
+from .theory.content import ScalableSoftmax as ScalableSoftmax
+from .theory.content import StepScale as StepScale
 from .theory.distance import T5 as T5
 from .theory.distance import DenseLogits as DenseLogits
 from .theory.distance import DistanceFunction as DistanceFunction
@@ -41,9 +45,6 @@ from .theory.distance import KerpleLog as KerpleLog
 from .theory.distance import KerplePower as KerplePower
 from .theory.distance import RoPE as RoPE
 from .theory.distance import Tabulated as Tabulated
-from .theory.gates import gated as gated
-from .theory.hyper_connections import Connection as Connection
-from .theory.hyper_connections import HyperConnections as HyperConnections
 from .theory.masks import BlockSparse as BlockSparse
 from .theory.masks import Causal as Causal
 from .theory.masks import Chunked as Chunked
@@ -55,7 +56,9 @@ from .theory.masks import Prefix as Prefix
 from .theory.masks import SlidingWindow as SlidingWindow
 from .theory.mixing import AbnarZuidema as AbnarZuidema
 from .theory.mixing import AttentionOnly as AttentionOnly
+from .theory.mixing import Connection as Connection
 from .theory.mixing import ConstantMixing as ConstantMixing
+from .theory.mixing import HyperConnections as HyperConnections
 from .theory.mixing import PerLayer as PerLayer
 from .theory.mixing import PowerDecay as PowerDecay
 from .theory.mixing import PreNormInit as PreNormInit
@@ -63,11 +66,10 @@ from .theory.positional import ALiBi as ALiBi
 from .theory.positional import DecayBias as DecayBias
 from .theory.positional import NeedsMeasurement as NeedsMeasurement
 from .theory.positional import NoPE as NoPE
+from .theory.positional import Sandwich as Sandwich
+from .theory.positional import Selected as Selected
 from .theory.positional import alibi_slopes as alibi_slopes
 from .theory.prediction import predict as predict
-from .theory.presets import preset as preset
-from .theory.query_scale import ScalableSoftmax as ScalableSoftmax
-from .theory.query_scale import StepScale as StepScale
 from .theory.rollout import influence as influence
 from .theory.rollout import rollout as rollout
 from .theory.rollout import trajectory as trajectory
@@ -77,8 +79,6 @@ from .theory.rope_scaling import Llama3Scaling as Llama3Scaling
 from .theory.rope_scaling import LongRoPE as LongRoPE
 from .theory.rope_scaling import ProportionalRoPE as ProportionalRoPE
 from .theory.rope_scaling import YaRN as YaRN
-from .theory.sandwich import Sandwich as Sandwich
-from .theory.selection import Selected as Selected
 from .theory.variation import vary as vary
 from .training import train as train
 

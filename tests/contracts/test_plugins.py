@@ -80,7 +80,7 @@ def test_a_row_is_read_as_ours_are(site):
     assert architecture.name == "foreign"
     assert architecture.remarks[0] == "a remark of its own"
     assert "read by the package foreign-models 0.3" in architecture.remarks[1]
-    with pytest.raises(InvalidValueError, match="layer_types: 'chunked_attention' given"):
+    with pytest.raises(InvalidValueError, match=r"^layer_types: "):
         from_huggingface(config | {"layer_types": ["chunked_attention"] * 4})
 
 
@@ -94,7 +94,7 @@ def test_none_can_take_the_place_of_ours(site):
 
 def test_nothing_is_imported_until_a_name_is_asked_for(site):
     install(site, "foreign-models", "raise SystemError('imported')", {"foreign": "FAMILY"})
-    with pytest.raises(InvalidValueError, match=r"model_type: 'foregn' given.*did you mean 'foreign'"):
+    with pytest.raises(InvalidValueError, match=r"^model_type: .*did you mean 'foreign'"):
         from_huggingface({"model_type": "foregn"})
     assert "foreign_models" not in sys.modules
 
@@ -106,8 +106,8 @@ def test_nothing_is_imported_until_a_name_is_asked_for(site):
          r"cannot be loaded \(SystemError: no luck today\)"),
         ("import no_such_module", "FAMILY", r"cannot be loaded \(ModuleNotFoundError: No module named"),
         (READ, "ABSENT", r"cannot be loaded \(AttributeError"),
-        (READ, "NEITHER", r"int given for foreign, a row Family\(…\) or a function needed"),
-        (READ, "wrong", "str made of a configuration of foreign, an Architecture needed"),
+        (READ, "NEITHER", r"expected a row .*, got int"),
+        (READ, "wrong", "expected an Architecture .*, got str"),
         (READ, "fails", r"a configuration of foreign cannot be read \(KeyError: 'missing'\)"),
     ],
 )  # fmt: skip

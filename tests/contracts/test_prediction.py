@@ -18,7 +18,7 @@ from posbias.core.store import undamaged
 from posbias.profiles.measurements import save_measurement
 from posbias.reports.answers.predictions import Profile as ProfilePart
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.configs import load_architecture
+from posbias.theory.configs import PRESETS, load_architecture, preset
 from posbias.theory.encodings import ALiBi, NeedsMeasurement
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.mixing import (
@@ -31,7 +31,6 @@ from posbias.theory.mixing import (
     plausible_mixing,
 )
 from posbias.theory.prediction import flattest_under, predict, said_under
-from posbias.theory.presets import PRESETS, preset
 from posbias.theory.rollout.dispatch import influence, trajectory
 from posbias.theory.variation import vary
 
@@ -146,9 +145,9 @@ def test_what_is_not_published_is_said():
 
 
 def test_learned_positions_end_where_the_model_has_no_more():
-    assert preset("gpt2").left_out(1024) == ("learned absolute positions", "λ")
+    assert preset("gpt2").left_out(1024) == ("learned positions", "λ")
     beyond = "(the model has 1,024, 1,025 asked)"
-    assert preset("gpt2").left_out(1025) == (f"learned absolute positions {beyond}", "λ")
+    assert preset("gpt2").left_out(1025) == (f"learned positions {beyond}", "λ")
     assert answered("tiny-learned", "--tokens", "257")["left_out"] == [
         "learned positions (the model has 256, 257 asked)"
     ]

@@ -129,11 +129,10 @@ def test_what_goes_by_the_length_of_a_text_is_that_of_the_text(tokens):
 @given(encoding=positionals(2), tokens=st.integers(SHORTEST, LONGEST))
 def test_every_encoding_says_what_it_is_in_a_text(encoding, tokens):
     """Asked for the same length again it is the same; a layer of it has the logits of a layer with it."""
-    here = encoding.at(tokens)
+    layer = posbias.Layer(2, positional=encoding)
+    here = layer.at(tokens)
     assert here.at(tokens) == here
-    own, other = (posbias.Layer(2, positional=one) for one in (encoding, here))
-    assert own.at(tokens) == other.at(tokens) == other
-    np.testing.assert_array_equal(own.logits(tokens), other.logits(tokens))
+    np.testing.assert_array_equal(layer.logits(tokens), here.logits(tokens))
 
 
 def test_it_is_saved_and_loaded():

@@ -16,9 +16,9 @@ from posbias.theory.content import ConstantDiagonal
 from posbias.theory.encodings import ALiBi, DecayBias, NoPE
 from posbias.theory.masks import Causal, Chunked, SlidingWindow
 from posbias.theory.mixing import ConstantMixing, PerLayer
+from posbias.theory.positional import Sandwich
 from posbias.theory.rollout import influence, rollout, sweep, trajectory
 from posbias.theory.rollout.kernel import dense_influence, layer_kernel
-from posbias.theory.sandwich import Sandwich
 
 tokens_up_to_300 = st.one_of(st.integers(SHORTEST, 12), st.integers(120, 140), st.integers(250, 300))
 

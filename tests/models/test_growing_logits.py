@@ -8,9 +8,9 @@ from families import build, plain
 from posbias.measurement.capture.forward import Capture
 from posbias.measurement.models.families import FAMILIES, generic
 from posbias.measurement.quantities.influence import predict
+from posbias.theory.content import StepScale
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.masks import Causal, Chunked
-from posbias.theory.query_scale import StepScale
 
 PROMPT = torch.arange(1, 31)
 

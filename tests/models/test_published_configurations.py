@@ -22,9 +22,8 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from families import SPECIAL, small, words
 from posbias import encodings
 from posbias.core.errors import InvalidValueError
-from posbias.theory.huggingface import from_huggingface
+from posbias.theory.huggingface import from_huggingface, is_attention
 from posbias.theory.huggingface_families import FAMILIES
-from posbias.theory.huggingface_layers import is_attention
 from posbias.theory.masks import bounds
 
 DATA = json.loads(Path(__file__).with_name("published_configurations.json").read_text(encoding="utf-8"))

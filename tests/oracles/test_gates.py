@@ -13,8 +13,14 @@ from posbias import gated
 from posbias.core.errors import InvalidValueError
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.encodings import ALiBi
-from posbias.theory.hyper_connections import Connection, HyperConnections
-from posbias.theory.mixing import AttentionOnly, ConstantMixing, MeasuredMixing, PerLayer
+from posbias.theory.mixing import (
+    AttentionOnly,
+    Connection,
+    ConstantMixing,
+    HyperConnections,
+    MeasuredMixing,
+    PerLayer,
+)
 from posbias.theory.rollout import influence
 from posbias.theory.rollout.kernel import layer_kernel
 

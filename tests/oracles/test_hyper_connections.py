@@ -11,9 +11,8 @@ from posbias.core.errors import InvalidValueError
 from posbias.core.spec import decode, encode, fingerprint
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.encodings import ALiBi, KerpleLog
-from posbias.theory.hyper_connections import Connection, HyperConnections
 from posbias.theory.masks import Chunked, SlidingWindow
-from posbias.theory.mixing import ConstantMixing, PerLayer
+from posbias.theory.mixing import Connection, ConstantMixing, HyperConnections, PerLayer
 from posbias.theory.rollout import influence, rollout, trajectory
 from posbias.theory.rollout.kernel import dense_influence, layer_kernel
 

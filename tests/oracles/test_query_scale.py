@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from posbias.core.errors import InvalidValueError
 from posbias.core.spec import decode, encode, fingerprint
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.content import ConstantDiagonal
+from posbias.theory.content import ConstantDiagonal, ScalableSoftmax, StepScale
 from posbias.theory.encodings import ALiBi, DenseLogits, KerpleLog
 from posbias.theory.masks import Causal, Chunked, SlidingWindow
 from posbias.theory.mixing import ConstantMixing
 from posbias.theory.normalisers import Sigmoid
-from posbias.theory.query_scale import ScalableSoftmax, StepScale
 from posbias.theory.rollout import influence
 from posbias.theory.rollout.dispatch import engines
 from posbias.theory.rollout.kernel import dense_influence, layer_kernel

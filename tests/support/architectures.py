@@ -7,7 +7,14 @@ import numpy as np
 from hypothesis import strategies as st
 
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.content import CONTENTS, ConstantDiagonal, NoContent
+from posbias.theory.content import (
+    CONTENTS,
+    QUERY_SCALES,
+    ConstantDiagonal,
+    NoContent,
+    ScalableSoftmax,
+    StepScale,
+)
 from posbias.theory.encodings import (
     POSITIONALS,
     T5,
@@ -49,7 +56,6 @@ from posbias.theory.mixing import (
     PreNormInit,
     TrainedMedian,
 )
-from posbias.theory.query_scale import QUERY_SCALES, ScalableSoftmax, StepScale
 
 LONGEST = 300
 """Texts of up to this many tokens fit every drawn table and matrix; prefixes are no longer than `SHORTEST`."""

@@ -14,14 +14,13 @@ from posbias.core.errors import InvalidValueError, nearest
 from posbias.core.sources import BIBLIOGRAPHY, Source, cite, software, versions
 from posbias.core.spec import encode
 from posbias.core.store import VERSION
-from posbias.theory.content import CONTENTS
+from posbias.theory.configs import PRESETS
+from posbias.theory.content import CONTENTS, QUERY_SCALES
 from posbias.theory.distance import RoPE
 from posbias.theory.masks import MASKS
 from posbias.theory.mixing import MIXINGS
 from posbias.theory.normalisers import NORMALISERS
 from posbias.theory.positional import POSITIONALS
-from posbias.theory.presets import PRESETS
-from posbias.theory.query_scale import QUERY_SCALES
 from posbias.theory.rope_scaling import ROPE_SCALINGS
 from posbias_papers.registry import PAPERS, STUDIES, find_studies
 from posbias_papers.study import Study

@@ -15,9 +15,8 @@ def architecture_from(given: str) -> tuple[Any, int | None]:
     A file may be the answer of `posbias predict` in JSON.
     """
     from posbias.core.input_files import read_mapping
-    from posbias.theory.configs import read_architecture
+    from posbias.theory.configs import PRESETS, preset, read_architecture
     from posbias.theory.mixing import known_mixing
-    from posbias.theory.presets import PRESETS, preset
 
     path, by_name = Path(given), _presets()
     if not path.exists():
@@ -61,7 +60,7 @@ def need_profile(given: Path) -> None:
 
 def _presets() -> dict[str, str]:
     """The name of a preset by what it may be called: itself, or its name on the Hugging Face Hub."""
-    from posbias.theory.presets import PRESETS
+    from posbias.theory.configs import PRESETS
 
     return {one.source.lower(): name for name, one in PRESETS.items()} | {name: name for name in PRESETS}
 

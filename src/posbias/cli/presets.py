@@ -9,7 +9,7 @@ def presets(*, json: shared.Json = False) -> None:
     """List the architectures that `posbias predict` knows by name."""
     from posbias.core.spec import encode
     from posbias.reports.answers.predictions import Preset, Presets
-    from posbias.theory.presets import PRESETS
+    from posbias.theory.configs import PRESETS
 
     rows, records = [], []
     for name, one in PRESETS.items():

@@ -64,7 +64,7 @@ def _error(profile: "Profile", start: int) -> str:
 
 def verdict_line(profile: "Profile") -> str:
     """'verdict: U', or why there is none and what would settle it."""
-    from posbias.theory.huggingface_layers import UNMEASURED
+    from posbias.theory.huggingface_families import UNMEASURED
     from posbias.theory.prediction import said_under
 
     most, under = profile.attrs["band"].verdict if "band" in profile.attrs else (None, {})

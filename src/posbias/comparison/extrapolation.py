@@ -29,7 +29,7 @@ from posbias.profiles.curves import at_shares
 from posbias.profiles.influence import measured_influence
 from posbias.profiles.profile import Profile
 from posbias.theory.architecture import Architecture
-from posbias.theory.huggingface_rope import rope_words
+from posbias.theory.huggingface_families import rope_words
 from posbias.theory.masks import Causal, Mask, Split, is_causal
 from posbias.theory.positional import NeedsMeasurement
 from posbias.theory.rollout.kernel import masked_softmax, through

@@ -393,8 +393,7 @@ def decode_verb(data: Mapping[str, Any]) -> Any:
     """A verb from what a file holds. Raises `InvalidValueError` naming key, value and what fits."""
     cls = class_of(data)
     if cls is Predict and isinstance(data.get("architecture"), str):
-        from posbias.theory.configs import load_architecture
-        from posbias.theory.presets import preset
+        from posbias.theory.configs import load_architecture, preset
 
         named = data["architecture"]
         read = load_architecture if Path(named).exists() else preset

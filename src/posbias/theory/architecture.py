@@ -17,15 +17,12 @@ from jaxtyping import Float, Int
 from posbias.core.arguments import whole
 from posbias.core.errors import InvalidValueError
 from posbias.core.spec import Count, Fractions, Numbers, Positive, Size, later, value
-from posbias.theory.any_length import OfLength
-from posbias.theory.content import Content, NoContent
+from posbias.theory.content import Content, NoContent, QueryScale
 from posbias.theory.distance import DenseLogits, DistanceFunction, Tabulated, spread
-from posbias.theory.hyper_connections import HyperConnections
 from posbias.theory.masks import Causal, Mask, SlidingWindow, lookahead
-from posbias.theory.mixing import REACH, MeasuredMixing, Mixing, TrainedMedian
+from posbias.theory.mixing import REACH, HyperConnections, MeasuredMixing, Mixing, PerLayer, TrainedMedian
 from posbias.theory.normalisers import Normaliser, Softmax
 from posbias.theory.positional import NeedsMeasurement, NoPE, Positional
-from posbias.theory.query_scale import QueryScale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -172,12 +169,10 @@ class Layer:
 
     def at(self, tokens: int) -> "Layer":
         """The same with what a text's length changes, a bias or rotary angles, as it is at so many tokens."""
-        normaliser, positional = self.normaliser.at(tokens), self.positional
-        if isinstance(positional, OfLength):
-            positional = positional.at(tokens)
-        if normaliser is self.normaliser and positional is self.positional:
-            return self
-        return replace(self, normaliser=normaliser, positional=positional)
+        parts: dict[str, Any] = {name: getattr(self, name) for name in ("normaliser", "positional")}
+        parts = {name: part.at(tokens) for name, part in parts.items() if hasattr(part, "at")}
+        same = all(part is getattr(self, name) for name, part in parts.items())
+        return self if same else replace(self, **parts)
 
     def logits(self, tokens: int) -> Float[np.ndarray, "head query key"]:
         """All logits of the layer for a text of `tokens` tokens, dense; mask and sink not yet applied.
@@ -352,3 +347,65 @@ def shortest_pattern(stack: Sequence[Layer]) -> tuple[Layer, ...]:
         if all(stack[t] == stack[t - period] for t in range(period, len(stack))):
             return tuple(stack[:period])
     return tuple(stack)
+
+
+def gated(
+    architecture: Architecture,
+    gates: Sequence[float] | Sequence[Sequence[float]],
+    *,
+    in_mixing: bool = False,
+) -> Architecture:
+    """The architecture with gates on its heads: each head's output times a number g_h before heads are added.
+
+    The layer's output is (1 − λ)X + λ·Σ_h w_h·g_h·A_h X, whose rows of shares sum to 1 − λ + λ·ḡ, ḡ = Σ_h w_h·g_h.
+    Divided by that it is a layer with other weights of heads and another λ, so that there is no field for gates:
+
+        R = (1 − λ')I + λ'·Σ_h w'_h·A_h,    w'_h = w_h·g_h/ḡ,    λ' = λ·ḡ/(1 − λ + λ·ḡ)
+
+    λ measured on a model with gates has them in it already; then the weights alone change. Gates that depend on
+    the query (Qwen 3 Next; Qiu et al. 2025) are taken by their mean over queries, exact where they are constant.
+
+    `gates`: numbers ≥ 0, one for all heads of a layer, one per group of heads or one per head; one such list for
+    all layers, or one for each, bottom first. `in_mixing`: λ was measured with the gates and stays. Raises
+    `InvalidValueError` for counts that do not fit, a number below zero, gates that leave nothing of a layer
+    without residual, and, unless `in_mixing`, for λ that was assumed and for hyper-connections.
+    """
+    if not len(gates):
+        raise InvalidValueError("gates: none given, one or more numbers needed")
+    depth, rows = architecture.depth, _rows(gates)
+    if len(rows) not in (1, depth):
+        raise InvalidValueError(f"gates: {len(rows)} lists given, one or {depth} (one per layer) needed")
+    if not in_mixing and (architecture.mixing.assumed or architecture.streams is not None):
+        raise InvalidValueError(
+            "in_mixing: False given, and λ is assumed or of several streams; λ of one residual, or true needed"
+        )
+    stack, coefficients = [], []
+    for t, (layer, lam) in enumerate(zip(architecture.stack, architecture.coefficients, strict=True)):
+        passed = layer.head_logits().weights * spread("gates", rows[t % len(rows)], layer.heads, layer.groups)
+        mean = float(passed.sum())
+        kept = 1.0 - lam + lam * mean
+        if not np.isfinite(kept) or (passed < 0).any() or not kept:
+            raise InvalidValueError(
+                f"gates: {rows[t % len(rows)]} given at λ = {lam:g}, numbers ≥ 0, not all 0 needed"
+            )
+        stack.append(_weighted(layer, passed / mean) if mean else layer)
+        coefficients.append(float(lam * mean / kept))
+    changed = replace(architecture, layers=shortest_pattern(stack))
+    if in_mixing:
+        return changed
+    held, made = architecture.mixing, tuple(coefficients)
+    mixing = replace(held, coefficients=made) if isinstance(held, PerLayer) else PerLayer(made)
+    return replace(changed, mixing=mixing)
+
+
+def _rows(gates: Sequence) -> list[tuple[float, ...]]:
+    """One list of gates for each layer that has its own."""
+    lists = gates if np.ndim(gates[0]) else [gates]
+    return [tuple(map(float, row)) for row in lists]
+
+
+def _weighted(layer: Layer, shares: np.ndarray) -> Layer:
+    """The layer with these weights of its heads; none where they are even, as before."""
+    if np.allclose(shares, 1.0 / layer.heads, rtol=1e-15, atol=0.0):
+        return replace(layer, head_weights=None)
+    return replace(layer, head_weights=tuple((shares / shares.sum()).tolist()))

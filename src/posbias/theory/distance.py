@@ -13,7 +13,6 @@ from jaxtyping import Float, Int
 
 from posbias.core.errors import InvalidValueError
 from posbias.core.spec import Citation, Count, NonNegatives, Positive, Positives, Rows, later, tag, value
-from posbias.theory.any_length import AnyLength
 from posbias.theory.custom import Biases, OfDistance
 from posbias.theory.rope_scaling import RopeScaling, plain_angles
 
@@ -39,7 +38,7 @@ def spread(
     raise InvalidValueError(f"{name}: {len(numbers)} given, {some} or {heads} (one per head) needed")
 
 
-class _ByDistance(AnyLength):
+class _ByDistance:
     """An encoding that is no exponential family."""
 
     exact: ClassVar[bool] = True
@@ -291,7 +290,7 @@ class DistanceFunction(_ByDistance):
 
 
 @value
-class DenseLogits(AnyLength):
+class DenseLogits:
     """Any logits by query and key: `matrix` [query, key] for all heads or [head, query, key], −∞ allowed.
 
     An array (which may be larger than the text), a function of two integer arrays of positions, or its name

@@ -6,308 +6,338 @@ that concerns positions, masks or residuals is named in a remark or refused, nev
 is data (`huggingface_families`); what a file leaves out is the default of its family's class in transformers.
 """
 
-import math
 import re
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from posbias.core import plugins
 from posbias.core.arguments import shortened
-from posbias.core.errors import InvalidValueError, nearest
+from posbias.core.errors import InvalidValueError, PosbiasError, nearest
 from posbias.core.spec import MOST_LAYERS
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
-from posbias.theory.huggingface_direction import PREFIXED, check_classes, not_causal
-from posbias.theory.huggingface_families import CONTAINERS, FAMILIES, Family
-from posbias.theory.huggingface_key_heads import key_heads
-from posbias.theory.huggingface_keys import DEFAULTS, DEPTH, HEADS, Config, completed, inner, integer
-from posbias.theory.huggingface_layers import CHUNKED, FULL, OLDER, SLIDING, rotating
-from posbias.theory.huggingface_plugins import plugged
-from posbias.theory.huggingface_readers import both_ways
-from posbias.theory.huggingface_rope import turning
-from posbias.theory.masks import Full, Mask, SlidingWindow
-from posbias.theory.positional import NeedsMeasurement, NoPE, Positional, Rotary
-from posbias.theory.rope_scaling import plain_angles
+from posbias.theory.huggingface_families import (
+    CHUNKED,
+    CONTAINERS,
+    DEFAULTS,
+    DEPTH,
+    FAMILIES,
+    FULL,
+    HEADS,
+    KEY_HEADS,
+    LENGTH,
+    OLDER_KINDS,
+    PARTS,
+    SLIDING,
+    UNMEASURED,
+    Config,
+    Family,
+    by_layer,
+    filled,
+    flag,
+    in_todays_words,
+    inner,
+    integer,
+)
+from posbias.theory.masks import Causal, Full, Mask, SlidingWindow
+from posbias.theory.normalisers import Unnormalised
+from posbias.theory.positional import NeedsMeasurement, NoPE
 
 _CONCERNS = re.compile(
     r"alibi|window|prefix_lm|bidirectional|attention_chunk|layer_types|block_type|sink|no_?rope|nope|"
     r"local_attention|global_attn|attention_types?$|position_embedding_type|relative_attention|^residual|"
-    r"parallel_(attn|residual)|softcap|is_causal|kv_lora_rank|per_layer_input$"
+    r"parallel_(attn|residual)|softcap|per_layer_input$"
 )
 """Keys that concern positions, masks or residuals."""
-_USED = {
-    *("sliding_window", "use_sliding_window", "max_window_layers", "layer_types", "no_rope_layers"),
-    *(
-        "no_rope_layer_interval",
-        "attention_chunk_size",
-        "sliding_window_pattern",
-        "_sliding_window_pattern",
-        "global_attn_every_n_layers",
-    ),
-}
 _INERT = {
-    "mlp_layer_types",
-    "mtp_layers_block_type",
-    "hybrid_override_pattern",
-    "vocab_size_per_layer_input",
-    "hc_sinkhorn_iters",
-    "qk_nope_head_dim",
-    "residual_dropout",
-    "final_logit_softcapping",
+    *("mlp_layer_types", "mtp_layers_block_type", "hybrid_override_pattern", "vocab_size_per_layer_input"),
+    *("hc_sinkhorn_iters", "qk_nope_head_dim", "residual_dropout", "final_logit_softcapping"),
+    *("layer_types", "use_sliding_window", "max_window_layers", "no_rope_layer_interval"),
+    *("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers"),
 }
-"""Keys that match and say nothing of attention."""
-_EFFECTS = {
-    "residual_multiplier": "scales every update, which changes λ alone",
-    "use_parallel_residual": "attention and feed-forward read the same stream, which changes λ alone",
-    "parallel_attn": "attention and feed-forward read the same stream, which changes λ alone",
-    "hidden_size_per_layer_input": "every layer adds a vector of the token itself, which changes λ alone",
-    "kv_lora_rank": "latent attention, which acts through queries and keys",
-    "attn_logit_softcapping": "caps attention logits by a tanh, which acts on content; left out",
-}
-_OWN_MASKS = ("mpt", "openai-gpt")
-"""Families whose models do not read `is_causal`."""
+"""Those among them that say nothing of attention, or the same as `layer_types`, which is looked at by itself."""
+PREFIXED = "paligemma"
+"""The family whose whole prompt, pictures and text, is a prefix in which every token sees every other."""
+_SWITCH = "use_sliding_window"
+
+
+class _Looked(dict[str, Any]):
+    """The keys of a configuration, and which of them were looked up."""
+
+    def __init__(self, keys: Config, looked: set[str] | None = None) -> None:
+        super().__init__(keys)
+        self.looked: set[str] = set() if looked is None else looked
+
+    def __getitem__(self, key: str) -> Any:
+        self.looked.add(key)
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.looked.add(key)
+        return super().get(key, default)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A configuration in today's keys with its family, and by layer its kind and whether it has no encoding."""
+
+    family: str
+    row: Family
+    config: _Looked
+    kinds: list[str]
+    bare: list[bool]
+    causal: bool
+    remarks: tuple[str, ...]
 
 
 def from_huggingface(config: dict[str, Any], name: str = "") -> Architecture:
     """Read depth, heads, masks and positional encoding from the contents of a `config.json`.
 
-    BLOOM and MPT add ALiBi after scaling, Falcon before it, so its slopes shrink by √d_head. `remarks` name what
-    the file or the family has beside this, and what layers are taken as that are no softmax over earlier tokens
-    (`huggingface_layers`). Raises `InvalidValueError` for a family that is not known, a key that
-    is missing, and a mask or a kind of layer that is not predicted.
+    BLOOM and MPT add ALiBi after scaling, Falcon before it, so its slopes shrink by √d_head. `remarks` name the
+    keys that are not used, and what layers are taken as that are no softmax over earlier tokens. Raises
+    `InvalidValueError` for a family that is not known, a key that is missing, and a mask or a kind of layer that
+    is not predicted; `PluginError` where the package fails that brings the family.
     """
     container = config.get("model_type")
     family, config, remarks = _text(config)
-    row = FAMILIES.get(family) or plugged(family)
-    if not isinstance(row, Family):
-        return row(config, name or family)
-    config, filled = _whole(config, row)
-    kinds, bare = _stack(config, row)
-    heads = integer(config, *HEADS, most=MOST_LAYERS)
-    said = (DEPTH[0], HEADS[0], *(["sliding_window"] if SLIDING in kinds else []))
-    remarks += [
-        f"{key}: {filled[key]}, the default of {family}; the configuration does not say"
-        for key in said
-        if key in filled
+    brought = None if family in FAMILIES else plugins.family(family)
+    if brought is not None:
+        remark = f"{family}: read by the package {brought.package}, not by posbias"
+        if not isinstance(brought.read, Family):
+            made = _brought(brought, family, config)
+            return replace(made, name=made.name or name or family, remarks=(*made.remarks, remark))
+        row = replace(brought.read, remarks=(*brought.read.remarks, remark))
+    else:
+        row = FAMILIES[family]
+    read = _reading(config, family, row, remarks, container)
+    made = {pair: _layer(read, *pair) for pair in set(zip(read.kinds, read.bare, strict=True))}
+    stack = [made[pair] for pair in zip(read.kinds, read.bare, strict=True)]
+    counts = Counter(kind for kind in read.kinds if kind in PARTS)
+    taken = [
+        f"{kind} ({count} of {len(stack)} layers): {filled(PARTS[kind].taken, read.config)}"
+        for kind, count in counts.items()
     ]
-    made = {each: _layer(config, row, family, heads, *each) for each in set(zip(kinds, bare, strict=True))}
-    stack = [made[each] for each in zip(kinds, bare, strict=True)]
-    if row.mask is not both_ways and (key := not_causal(config, container)):
-        if {*kinds} != {FULL} or family in _OWN_MASKS:
-            given = shortened(container if key == "model_type" else config[key])
-            raise InvalidValueError(
-                f"{key}: expected a causal model, got {given}; {family}'s layers are not predicted both ways"
-            )
-        stack = [replace(layer, mask=Full()) for layer in stack]
-    remarks += [*_taken(config, row, kinds), *row.remarks]
-    remarks += _unread(config, family, row, SLIDING in kinds)
+    remarks = (*read.remarks, *taken, *row.remarks, *_not_used(read))
     return Architecture(
-        depth=len(stack),
-        layers=shortest_pattern(stack),
-        name=name or family,
-        remarks=tuple(dict.fromkeys(remarks)),
+        len(stack), shortest_pattern(stack), name=name or family, remarks=tuple(dict.fromkeys(remarks))
     )
 
 
-def rotary(config: dict[str, Any], layer_type: str | None) -> Rotary:
-    """See `posbias.encodings.rotary_of`."""
-    family, config, _ = _text(config)
-    row = FAMILIES.get(family)
-    if row is None:
+def read_keys(config: dict[str, Any]) -> Reading:
+    """A configuration of a family of posbias's own, as it is read. Raises as `from_huggingface`."""
+    container = config.get("model_type")
+    family, config, remarks = _text(config)
+    if family not in FAMILIES:
         raise InvalidValueError(f"model_type: expected a family of posbias's own, got {family!r}")
-    config, _ = _whole(config, row)
-    kinds, bare = _stack(config, row)
-    layer_type = OLDER.get(layer_type, layer_type) if layer_type is not None else None
-    if layer_type is not None and layer_type not in kinds:
-        raise InvalidValueError(
-            f"layer_type: expected one of {', '.join(sorted(set(kinds)))}, got {shortened(layer_type)}"
-        )
-    encodings = [
-        row.positional(config)
-        for kind, without in zip(kinds, bare, strict=True)
-        if layer_type in (None, kind) and not without and (kind not in row.parts or row.parts[kind].encoded)
-    ]
-    if not any(isinstance(one, NeedsMeasurement) and one.encoding == "rotary" for one in encodings):
-        raise InvalidValueError(
-            f"{'model_type' if layer_type is None else 'layer_type'}: expected rotary positions, "
-            f"got {family if layer_type is None else layer_type} without"
-        )
-    base, dimension, scaling = turning(config, layer_type)
-    if scaling is None:
-        return Rotary(plain_angles(base, dimension), 1.0)
-    return Rotary(scaling.angles_of(base, dimension), math.sqrt(scaling.gain))
+    return _reading(config, family, FAMILIES[family], remarks, container)
 
 
-def _whole(config: dict[str, Any], row: Family) -> tuple[dict[str, Any], Config]:
-    """A configuration in today's words, with what its family fills in, and what that is."""
-    config, filled = completed(config, {**DEFAULTS.get(config["model_type"], {}), **row.defaults})
-    return (config if row.spelt is None else dict(row.spelt(config))), filled
+def is_attention(layer: Layer) -> bool:
+    """Whether a layer's mask says what it attends to: it is no state, convolution, compression or token alone."""
+    encoding = layer.positional
+    unmeasured = isinstance(encoding, NeedsMeasurement) and not UNMEASURED.isdisjoint(encoding.also)
+    return not (unmeasured or isinstance(layer.normaliser, Unnormalised) or layer.mask == SlidingWindow(1))
 
 
-def _stack(config: Config, row: Family) -> tuple[list[str], list[bool]]:
-    """What each layer is, and whether it has no positional encoding."""
-    depth = integer(config, *DEPTH, most=MOST_LAYERS)
-    kinds = _kinds(config, row, depth, _window(config))
-    rotating(config, depth)
-    rule = row.bare
-    return kinds, [rule is not None and rule(kind == SLIDING, t, config) for t, kind in enumerate(kinds)]
+# --- which family, and which keys -----------------------------------------------------------------------------
 
 
 def _text(config: dict[str, Any]) -> tuple[str, dict[str, Any], list[str]]:
     """The family of a configuration's text, the keys that are about it, and what is to be said of that."""
-    family = config.get("model_type")
-    if not isinstance(family, str):
-        raise InvalidValueError(f"model_type: {family!r} given, the name of a family needed")
-    text = inner(config, "text_config")
-    remarks: list[str] = []
-    whole = config
-    if text or family in CONTAINERS:
-        own = text.get("model_type", CONTAINERS.get(str(family), family))
-        config = {**{k: v for k, v in config.items() if k != "text_config"}, **text, "model_type": own}
-        if own != family:
-            remarks.append(f"{family}: text alone is meant, its part of family {own}")
-        if family == PREFIXED:
-            remarks.append(f"{family}: the whole prompt is a prefix, in which every token sees every other")
-        family = own
-    if not isinstance(family, str) or (family not in FAMILIES and family not in plugins.names()):
-        raise InvalidValueError(_unknown(str(family), config))
+    container = config.get("model_type")
+    if not isinstance(container, str):
+        raise InvalidValueError(f"model_type: expected the name of a family, got {shortened(container)}")
+    text, family, remarks, whole = inner(config, "text_config"), container, [], config
+    if text or container in CONTAINERS:
+        family = text.get("model_type", CONTAINERS.get(container, container))
+        config = {
+            **{key: config[key] for key in config if key != "text_config"},
+            **text,
+            "model_type": family,
+        }
+        if family != container:
+            remarks.append(f"{container}: text alone is meant, its part of family {family}")
+    if container == PREFIXED:
+        remarks.append(f"{container}: the whole prompt is a prefix, in which every token sees every other")
+    if family not in FAMILIES and family not in plugins.names():
+        known = {*FAMILIES, *CONTAINERS, *plugins.names()}
+        raise InvalidValueError(
+            f"model_type: expected one of the {len(known)} known families, got {shortened(family)}"
+            f"{nearest(str(family), known)}; its layers can be given in a file of your own (docs/own.md)"
+        )
     if family in FAMILIES:
-        encoder = FAMILIES[family].mask is both_ways
         for keys in (whole, text):
-            check_classes(keys, (str(whole["model_type"]), family), encoder)
+            check_classes(keys, (container, family), FAMILIES[family])
     return family, config, remarks
 
 
-def _unknown(family: str, config: Config) -> str:
-    """That a family is not known, and the file of one's own that would say what its models are."""
-    known = {*FAMILIES, *CONTAINERS, *plugins.names()}
-    counts = [
-        next((config[key] for key in keys if isinstance(config.get(key), int)), f"<{keys[0]}>")
-        for keys in (DEPTH, HEADS)
-    ]
-    lines = (
-        f"depth = {counts[0]}",
-        "[[layers]]",
-        f"heads = {counts[1]}",
-        'positional = {kind = "needs_measurement", encoding = "rotary"}',
-    )
-    return (
-        f"model_type: {family!r} given, none of the {len(known)} known families{nearest(family, known)}; say what "
-        f"its models are in a file own.toml and predict that: {' | '.join(lines)} (a line each; mask = {{kind = "
-        '"sliding_window", width = …} where it is not causal, a [[layers]] for each layer of the pattern)'
-    )
+def _brought(brought: plugins.ModelFamily, family: str, config: dict[str, Any]) -> Architecture:
+    """What a package's function makes of a configuration. Raises `PluginError`, naming the package."""
+    if not callable(brought.read):
+        given = type(brought.read).__name__
+        raise plugins.failed(
+            brought.package, f"expected a row Family(…) or a function for {family}, got {given}"
+        )
+    try:
+        made = brought.read(config)
+    except PosbiasError:
+        raise
+    except Exception as error:  # whatever a package raises
+        raise plugins.failed(brought.package, f"a configuration of {family} cannot be read", error) from error
+    if not isinstance(made, Architecture):
+        given = type(made).__name__
+        raise plugins.failed(brought.package, f"expected an Architecture made of {family}, got {given}")
+    return made
+
+
+def _reading(config: Config, family: str, row: Family, remarks: list[str], container: str | None) -> Reading:
+    """What each layer is, from keys in today's spelling with what the family's class fills in."""
+    keys = in_todays_words(config)
+    # null says something of a window or of heads, and nothing of a size or of `rope_parameters`
+    needed = (DEPTH, HEADS, "hidden_size", "rope_parameters")
+    defaults = {
+        key: default
+        for key, default in {**DEFAULTS.get(family, {}), **row.defaults}.items()
+        if key not in (KEY_HEADS, LENGTH) and (key not in keys or (key in needed and keys[key] is None))
+    }
+    looked = _Looked({**keys, **defaults})
+    looked = _Looked(row.rewrite(looked), looked.looked)
+    kinds = _kinds(looked, row)
+    if not isinstance(row.layers, str):
+        looked["layer_types"] = kinds
+    bare = [row.bare is not None and row.bare(kind, t, looked) for t, kind in enumerate(kinds)]
+    causal = not row.encoder or flag(looked, "is_decoder", False)
+    if not row.encoder and (container == PREFIXED or not_causal(looked)):
+        if {*kinds} != {FULL} or not row.switchable:
+            key, given = ("model_type", container) if container == PREFIXED else ("is_causal", "false")
+            raise InvalidValueError(
+                f"{key}: expected a causal model, got {given}; layers of {family} are not predicted both ways"
+            )
+        causal = False
+    said = (DEPTH, HEADS, *(["sliding_window"] if SLIDING in kinds else []))
+    words = [f"{key}: {defaults[key]}, the default of {family}" for key in said if key in defaults]
+    return Reading(family, row, looked, kinds, bare, causal, (*remarks, *words))
 
 
 def _window(config: Config) -> int | None:
-    """The width of sliding layers; None without. MPT's stands in `attn_config`, where −1 is none."""
-    flag = "use_sliding_window"
-    if flag in DEFAULTS.get(config["model_type"], config) and not config.get(flag):
-        return None
-    attention = inner(config, "attn_config")
-    if attention.get("sliding_window_size") not in (None, -1):
-        return integer(attention, "sliding_window_size")
-    return integer(config, "sliding_window") if config.get("sliding_window") else None
+    """The width of sliding layers; None without, or where a switch that the family's models read is off."""
+    switched = _SWITCH in DEFAULTS.get(config["model_type"], config) and not config.get(_SWITCH)
+    return integer(config, "sliding_window") if config.get("sliding_window") and not switched else None
 
 
-def _kinds(config: Config, row: Family, depth: int, width: int | None) -> list[str]:
+def _kinds(config: Config, row: Family) -> list[str]:
     """What each layer is: what the configuration lists (`layer_types`), else its family's rule."""
-    types = config.get("layer_types")
-    if types is not None:
-        if not isinstance(types, list) or len(types) != depth:
-            given = len(types) if isinstance(types, list) else repr(types)
-            raise InvalidValueError(f"layer_types: {given} given, a list of {depth} (one per layer) needed")
-        types = [OLDER.get(kind, kind) if isinstance(kind, str) else kind for kind in types]
-        known = (FULL, SLIDING, *row.parts)
-        for kind in types:
-            if kind not in known:
-                raise InvalidValueError(
-                    f"layer_types: {shortened(kind)} given, {' or '.join(known)} needed; other layers are not "
-                    "predicted"
-                )
-    if types is not None and row.reads_types:
-        key = "use_sliding_window"
-        if SLIDING in types and key in DEFAULTS.get(config["model_type"], {}) and not config.get(key):
-            raise InvalidValueError(
-                f"layer_types: expected no {SLIDING} where {key} is off, got {types.count(SLIDING)}"
-            )
-        return [FULL if kind == SLIDING and width is None else kind for kind in types]
-    if width is None:
-        return [FULL] * depth
-    if inner(config, "attn_config").get("sliding_window_size") not in (None, -1):
-        return [SLIDING] * depth
-    return [SLIDING if row.slides is not None and row.slides(t, config) else FULL for t in range(depth)]
+    depth, rule = integer(config, DEPTH, most=MOST_LAYERS), row.layers
+    listed = config.get("layer_types") is not None
+    kinds: list[str] = [OLDER_KINDS.get(kind) or kind for kind in by_layer(config, "layer_types", str)]
+    if listed and len(kinds) != depth:
+        raise InvalidValueError(f"layer_types: expected {depth} (one per layer), got {len(kinds)}")
+    known = (FULL, SLIDING, *row.kinds)
+    if unknown := set(kinds) - {*known}:
+        raise InvalidValueError(f"layer_types: expected {' or '.join(known)}, got {shortened(min(unknown))}")
+    if not listed or isinstance(rule, str):
+        kinds = [rule if isinstance(rule, str) else rule(t, config) for t in range(depth)]
+    elif SLIDING in kinds and _SWITCH in DEFAULTS.get(config["model_type"], {}) and not config.get(_SWITCH):
+        raise InvalidValueError(f"layer_types: expected no {SLIDING} where {_SWITCH} is off")
+    width = None if rule == FULL else _window(config)
+    return [FULL if kind == SLIDING and width is None else kind for kind in kinds]
 
 
-def _layer(config: Config, row: Family, family: str, heads: int, kind: str, bare: bool) -> Layer:
+def _layer(read: Reading, kind: str, bare: bool) -> Layer:
     """A layer of one kind, without an encoding where it is `bare`."""
-    part, also = row.parts.get(kind), row.beside(config)
-    width = _window(config)
-    mask: Mask = SlidingWindow(width) if kind == SLIDING and width is not None else row.mask(config)
-    positional = NoPE() if bare or not (part is None or part.encoded) else row.positional(config)
+    config, row, part = read.config, read.row, PARTS.get(kind)
+    heads = integer(config, HEADS, most=MOST_LAYERS)
+    groups = 1 if config.get("kv_lora_rank") is not None else row.key_heads(config, kind)
+    if groups is not None and heads % groups:
+        raise InvalidValueError(
+            f"{KEY_HEADS}: expected a number that divides the {heads} heads, got {groups}"
+        )
+    width = _window(config) if kind == SLIDING else None
+    mask: Mask = Causal() if read.causal else Full()
+    also = [filled(words, config) for key, words in row.unknown.items() if config.get(key)]
     if part is not None:
-        unknown = part.words(config)[1]
-        mask, also = part.mask(config), (*([unknown] if unknown else []), *also)
+        mask = part.mask(config)
+        also = [*([filled(part.unknown, config)] if part.unknown else []), *also]
+    positional = NoPE() if bare or (part and not part.encoded) else row.positional(config)
+    if also and isinstance(positional, NeedsMeasurement):
+        positional = replace(positional, also=tuple(also))
+    elif also:
+        positional = NeedsMeasurement("", also=tuple(also))
     return Layer(
         heads=heads,
-        mask=mask,
-        positional=_with_unknown(positional, tuple(also)),
-        groups=key_heads(config, family, kind, heads),
+        mask=mask if width is None else SlidingWindow(width),
+        positional=positional,
+        groups=None if groups == heads else groups,
         query_scale=row.scale(config, bare),
     )
 
 
-def _with_unknown(positional: Positional, also: tuple[str, ...]) -> Positional:
-    """An encoding, and what else is not known of a layer that has it."""
-    if not also:
-        return positional
-    if isinstance(positional, NeedsMeasurement):
-        return replace(positional, also=also)
-    return NeedsMeasurement("", also=also)
-
-
-def _taken(config: Config, row: Family, kinds: list[str]) -> list[str]:
-    """A line for each kind of layer that is no softmax over earlier tokens: how many, and what it is taken as."""
-    counts = Counter(kind for kind in kinds if kind in row.parts)
-    return [
-        f"{kind} ({count} of {len(kinds)} layers): {row.parts[kind].words(config)[0]}"
-        for kind, count in counts.items()
-    ]
-
-
-def _unread(config: Config, family: str, row: Family, slides: bool) -> list[str]:
-    """A remark for every key on positions, masks or residuals that is not used; unknown masks are refused."""
-    key = "attention_chunk_size"
-    if config.get(key) is not None and CHUNKED not in row.parts and key not in row.unused:
+def _not_used(read: Reading) -> list[str]:
+    """One remark for all keys on positions, masks or residuals that were not used; unknown masks are refused."""
+    config, row = read.config, read.row
+    if config.get("attention_chunk_size") is not None and CHUNKED not in row.kinds:
+        given = shortened(config["attention_chunk_size"])
         raise InvalidValueError(
-            f"{key}: expected null, got {shortened(config[key])}; such a mask is not predicted"
+            f"attention_chunk_size: expected null, got {given}; the mask is not predicted"
         )
-    told = []
+    keys = [
+        key
+        for key, given in config.items()
+        if given and not (isinstance(given, float) and given == 1.0)  # a factor that does nothing
+        if _CONCERNS.search(key) and key not in config.looked | _INERT
+    ]
+    types = [OLDER_KINDS.get(kind, kind) for kind in config.get("layer_types") or []]
+    keys += ["layer_types"] if isinstance(row.layers, str) and types and types != read.kinds else []
+    ignored = SLIDING in read.kinds and config.get(_SWITCH) is False
+    keys += [_SWITCH] if ignored else []
+    words = ", ".join(f"{key} = {shortened(config[key])}" for key in keys)
+    return [f"keys not used: {words}"] if keys else []
+
+
+# --- whether a decoder's attention looks back alone -----------------------------------------------------------
+
+_HEAD = (
+    r"(text)?(pretrained)?(model|lmheadmodel|doubleheadsmodel|for(causallm|"
+    r"(sequence|token|image)classification|questionanswering|multiplechoice|conditionalgeneration))"
+)
+_ENCODER_HEAD = r"(text|generation)?(model|encoder|decoder|lmheadmodel|lmmodel|for\w+)"
+"""What may stand behind a family's name in the name of one of its classes, of decoders and of encoders."""
+_BOTH = re.compile(r"bi_?dir|non_?causal|prefix_?lm", re.IGNORECASE)
+_CODE = re.compile(r"bi_?dir|_bi$|bi_?model|encoder|embed|mntp|non_?causal|prefix_?lm", re.IGNORECASE)
+"""Words of keys, and of files with a model's code, whose attention is not causal."""
+
+
+def check_classes(config: Config, names: tuple[str, ...], row: Family) -> None:
+    """Raises `InvalidValueError` for a class that is not a family's; `names` are its container's and its own."""
+    known = [re.sub("[_-]", "", name).lower().removesuffix("text") for name in names] + [*row.classes]
+    own = re.compile(f"(tf|flax)?({'|'.join(known)})+{_ENCODER_HEAD if row.encoder else _HEAD}")
+    code = [given for key, given in inner(config, "auto_map").items() if key.startswith("AutoModel")]
+    named = [("architectures", name) for name in by_layer(config, "architectures", str)]
+    for key, given in [*named, *(("auto_map", name) for name in code)]:
+        module, _, name = str(given).rpartition(".")
+        file = re.sub(r".*\.|.*--|modell?ing_|_", "", module).lower()
+        of_family = any(family in file or file in family for family in known)
+        both_ways = not row.encoder and _CODE.search(module)
+        if both_ways or not of_family or not own.fullmatch(re.sub("_", "", name).lower()):
+            raise InvalidValueError(
+                f"{key}: expected a class of family {names[-1]}, got {shortened(given)}, whose attention may look "
+                "both ways; its layers can be given in a file of your own (docs/own.md)"
+            )
+
+
+def not_causal(config: Config) -> bool:
+    """Whether a decoder's keys say that it looks both ways (`is_causal: false`).
+
+    Raises `InvalidValueError` for flags that say so of a part of the tokens, or in words that are not known.
+    """
     for key, given in config.items():
-        if not given or not _CONCERNS.search(key) or key in _INERT or key in row.unused:
+        if given is None or isinstance(given, dict) or key == "is_causal":
             continue
-        if isinstance(given, float) and given == 1.0:  # a factor that does nothing
-            continue
-        if key in _EFFECTS:
-            told.append(f"{key} = {given}: {_EFFECTS[key]}")
-        elif key == "layer_types":
-            if not row.reads_types and any((kind == SLIDING) != slides for kind in config["layer_types"]):
-                told.append(f"layer_types is in the configuration, and not read for family {family}")
-        elif row.reads(key):
-            continue
-        elif key not in _USED or (key in ("no_rope_layers", "no_rope_layer_interval") and row.bare is None):
-            told.append(f"{key} = {_brief(given)} is in the configuration, and not read for family {family}")
-    if slides and config.get("use_sliding_window") is False:
-        told.append(f"use_sliding_window = False is in the configuration, and not read for family {family}")
-    if (
-        not row.reads_types
-        and row.slides is None
-        and config.get("sliding_window")
-        and config.get("use_sliding_window") is not False
-    ):
-        told.append(f"sliding_window = {config['sliding_window']} is not used by models of family {family}")
-    return told
-
-
-def _brief(given: Any) -> str:
-    words = repr(given)
-    return words if len(words) <= 60 else f"{words[:57]}..."
+        pictures = given == "vision" and key == "use_bidirectional_attention"
+        both = _BOTH.search(key) and given and not pictures
+        one_way = re.search(r"(^|_)causal(_|$)", key) and given is False
+        words = isinstance(given, str) and re.search("attention|attn|mask", key) and _BOTH.search(given)
+        if both or one_way or words:
+            raise InvalidValueError(f"{key}: expected a causal model, got {shortened(given)}")
+    given = config.get("is_causal")
+    return given is not None and not flag(config, "is_causal", True)

@@ -1,145 +1,814 @@
-"""Families of Hugging Face models: how each spells its positions, which layers slide, which have no encoding.
+"""Families of Hugging Face models, as one table: what a configuration leaves to its family.
 
-Families are data: a row says what a configuration leaves to the family. That the rows are right is tested on
-models that transformers builds (`tools/families.py`).
+A row (`Family`) says how the family's files state layers, windows, rotary positions, encodings, key-value heads
+and causality; what it does not say is as in most families. `PARTS` are the kinds of layers that are no softmax
+over all earlier tokens. That the rows are right is tested on models that transformers builds (`tools/families.py`)
+and on configurations as their makers published them.
 """
 
+import json
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from string import Formatter
+from typing import Any
 
-from posbias.theory import huggingface_layers as layers
-from posbias.theory import huggingface_readers as readers
-from posbias.theory.huggingface_keys import Config
-from posbias.theory.masks import Mask
-from posbias.theory.positional import ALiBi, Positional
-from posbias.theory.query_scale import QueryScale
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError
+from posbias.core.spec import MOST_LAYERS
+from posbias.theory.content import QueryScale, StepScale
+from posbias.theory.masks import Causal, Chunked, Mask, SlidingWindow
+from posbias.theory.positional import ALiBi, NeedsMeasurement, NoPE, Positional, alibi_slopes
+
+Config = Mapping[str, Any]
+DEFAULTS_FILE = Path(__file__).parent / "huggingface_defaults.json"
+DEFAULTS: Mapping[str, Config] = json.loads(DEFAULTS_FILE.read_text(encoding="utf-8"))
+"""Family → what its configuration class of transformers fills in, of the keys that are read here.
+
+`python tools/families.py defaults` writes the file."""
+DEPTH, HEADS, KEY_HEADS, WIDTH, HEAD_SIZE, LENGTH, TRAINED = (
+    *("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "hidden_size", "head_dim"),
+    *("max_position_embeddings", "original_max_position_embeddings"),
+)
+OLDER_KEYS = {
+    DEPTH: ("n_layer", "n_layers"),
+    HEADS: ("n_head", "n_heads"),
+    KEY_HEADS: ("num_kv_heads", "n_head_kv"),
+    WIDTH: ("n_embd", "d_model", "n_embed"),
+    LENGTH: ("n_positions", "max_seq_len"),
+}
+"""Today's keys → their older spellings."""
+FULL, SLIDING, CHUNKED, LINEAR = (
+    f"{kind}_attention" for kind in ("full", "sliding", "chunked", "linear")
+)  # kinds of layers, as `layer_types` has them
+INDEXED, SPARSE, COMPRESSED = (
+    f"{kind}_attention" for kind in ("indexed", "compressed_sparse", "heavily_compressed")
+)
+OLDER_KINDS = {
+    "attention": FULL,
+    "mamba": LINEAR,
+    "deepseek_sparse_attention": INDEXED,
+    "qwen_sparse_attention": INDEXED,
+}
+"""Older words of `layer_types` → those of today."""
+
+
+# --- keys, checked as they are read ---------------------------------------------------------------------------
+
+
+def in_todays_words(config: Config) -> dict[str, Any]:
+    """A configuration with today's keys where it has older ones."""
+    keys = {**config}
+    for today, older in OLDER_KEYS.items():
+        given = next((config[key] for key in (today, *older) if config.get(key) is not None), None)
+        keys |= {} if given is None else {today: given}
+    return keys
+
+
+def inner(config: Config, key: str) -> Config:
+    """The keys below a key; none where it is not given."""
+    given = config.get(key) or {}
+    if not isinstance(given, dict):
+        raise InvalidValueError(f"{key}: expected keys with values, got {shortened(given)}")
+    return given
+
+
+def flag(config: Config, key: str, default: bool) -> bool:
+    """What a key says, true or false."""
+    given = config.get(key, default)
+    if not isinstance(given, bool):
+        raise InvalidValueError(f"{key}: expected true or false, got {shortened(given)}")
+    return given
+
+
+def integer(config: Config, key: str, least: int = 1, most: float = math.inf) -> int:
+    """What a key holds, as an integer from `least` to `most`."""
+    given = config.get(key)
+    if isinstance(given, bool) or not isinstance(given, int) or not least <= given <= most:
+        wanted = f">= {least}" if most == math.inf else f"from {least} to {most:,}"
+        older = f" (or {', '.join(OLDER_KEYS[key])})" if key in OLDER_KEYS else ""
+        raise InvalidValueError(f"{key}: expected an integer {wanted}{older}, got {shortened(given)}")
+    return given
+
+
+def number(config: Config, key: str, above: bool = False, default: float | None = None) -> float:
+    """What a key holds, or the default, as a finite number ≥ 0, or `above` it."""
+    given: Any = default if config.get(key) is None else config[key]
+    real = isinstance(given, int | float) and not isinstance(given, bool) and 0 <= given < math.inf
+    if not real or (above and not given):
+        raise InvalidValueError(
+            f"{key}: expected a number {'>' if above else '>='} 0, got {shortened(given)}"
+        )
+    return float(given)
+
+
+def by_layer(config: Config, key: str, kind: type | tuple[type, ...] = int) -> list[Any]:
+    """What a key lists; [] where it is not given."""
+    given = config.get(key) or []
+    if not isinstance(given, list) or not all(isinstance(one, kind) for one in given):
+        raise InvalidValueError(f"{key}: expected a list with a value of each layer, got {shortened(given)}")
+    return given
+
+
+# --- kinds of layers ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a kind of layer is taken as: in words, what of it needs measurement ("": nothing), and its mask.
+
+    Both texts may name keys of the configuration in braces. `encoded`: whether the family's encoding of positions
+    acts in it; `measured`: whether `posbias measure` sees an attention in it.
+    """
+
+    taken: str
+    unknown: str = ""
+    mask: Callable[[Config], Mask] = lambda config: Causal()
+    encoded: bool = True
+    measured: bool = True
+
+
+def filled(text: str, config: Config) -> str:
+    """A text with the integers of the configuration in place of keys in braces."""
+    keys = {key for _, key, _, _ in Formatter().parse(text) if key}
+    return text.format(**{key: f"{integer(config, key):,}" for key in keys})
+
+
+_ENTRIES = "the last {sliding_window} tokens one by one and earlier ones in entries of "
+_ALONE = Part("feed-forward alone, each token by itself", mask=lambda config: SlidingWindow(1), encoded=False)
+PARTS = {
+    LINEAR: Part(
+        "a state that forgets (linear attention, state space), taken as attention to all earlier tokens alike, as "
+        "if it forgot nothing",
+        "how fast linear attention forgets",
+        encoded=False,
+        measured=False,
+    ),
+    "conv": Part(
+        "a short convolution, taken as a window of {conv_L_cache} tokens that weigh the same",
+        "what short convolutions weigh",
+        lambda config: SlidingWindow(integer(config, "conv_L_cache")),
+        encoded=False,
+        measured=False,
+    ),
+    CHUNKED: Part(
+        "chunks of {attention_chunk_size} tokens that do not see each other",
+        mask=lambda config: Chunked(integer(config, "attention_chunk_size")),
+    ),
+    INDEXED: Part(
+        "sparse selection, {index_topk} earlier tokens for each query (up to that length all), taken as all of "
+        "them",
+        "which {index_topk} tokens each query selects",
+    ),
+    "hybrid": Part(
+        "attention and a state space in parallel, taken as the attention alone",
+        "what the state space beside attention adds",
+    ),
+    "mlp": _ALONE,
+    "moe": _ALONE,
+    SPARSE: Part(
+        _ENTRIES
+        + "{compress_rate_csa}, of which {index_topk} are selected; taken as all earlier tokens one by one",
+        "which compressed entries are selected, and what they hold",
+        measured=False,
+    ),
+    COMPRESSED: Part(
+        _ENTRIES + "{compress_rate_hca}; taken as all earlier tokens one by one",
+        "what compressed entries hold",
+        measured=False,
+    ),
+}
+"""Kinds of layers that are no softmax over all earlier tokens, by their words in `layer_types`."""
+UNMEASURED = frozenset(part.unknown for part in PARTS.values() if not part.measured)
+"""What is not known of layers in which `posbias measure` sees no attention."""
+
+
+# --- which layer is of which kind, and which has no encoding --------------------------------------------------
+
+
+def every(period: int, key: str = "", rest: str = SLIDING) -> Callable[[int, Config], str]:
+    """Full is layer t where t + 1 is a multiple of the period, which `key` may change; the others are of `rest`.
+
+    Without a key `sliding_window_pattern` is read: a period, or letters L and G.
+    """
+
+    def kind(t: int, config: Config) -> str:
+        if key:
+            return rest if (t + 1) % integer({key: period, **config}, key) else FULL
+        pattern = config.get("sliding_window_pattern") or config.get("_sliding_window_pattern") or period
+        if isinstance(pattern, str) and set(pattern) <= {"L", "G"}:
+            return SLIDING if pattern[t % len(pattern)] == "L" else FULL
+        return (
+            rest if (t + 1) % integer({"sliding_window_pattern": pattern}, "sliding_window_pattern") else FULL
+        )
+
+    return kind
+
+
+def where(slides: Callable[[int, Config], bool], rest: str = SLIDING) -> Callable[[int, Config], str]:
+    """Layers of `rest` where a condition on t and the configuration holds, full ones elsewhere."""
+    return lambda t, config: rest if slides(t, config) else FULL
+
+
+def _jamba(t: int, config: Config) -> bool:
+    period = integer(config, "attn_layer_period")
+    return t % period != integer(config, "attn_layer_offset", least=0)
+
+
+def _kimi(t: int, config: Config) -> bool:
+    """`linear_attn_config` counts layers from 1."""
+    given = by_layer(inner(config, "linear_attn_config"), "full_attn_layers")
+    return t + 1 not in given if given else not t or bool(t % 4)
+
+
+def _olmo_hybrid(t: int, config: Config) -> bool:
+    depth = integer(config, DEPTH)
+    return t % 4 != 3 and not (depth < 4 and t == depth - 1)
+
+
+def without_rope(kind: str, t: int, config: Config) -> bool:
+    """Llama 4, SmolLM 3: layers that `no_rope_layers` lists with 0, else every `no_rope_layer_interval`-th."""
+    given, depth = by_layer(config, "no_rope_layers"), integer(config, DEPTH)
+    if given and len(given) != depth:
+        raise InvalidValueError(f"no_rope_layers: expected {depth} (one per layer), got {len(given)}")
+    if given:
+        return not given[t]
+    every = integer(config, "no_rope_layer_interval") if config.get("no_rope_layer_interval") else 4
+    return (t + 1) % every == 0
+
+
+def without_base(kind: str, t: int, config: Config) -> bool:
+    """Granite with windows: layers whose rotary base is 0; OLMo's hybrid: all where there is no base."""
+    bases = config.get("layer_rope_theta")
+    if bases is None:
+        return rope_settings(config).get("", config).get("rope_theta") is None
+    depth = integer(config, DEPTH)
+    if not isinstance(bases, list) or len(bases) != depth:
+        raise InvalidValueError(f"layer_rope_theta: expected {depth} numbers, got {shortened(bases)}")
+    return not bases[t]
+
+
+def not_sliding(kind: str, t: int, config: Config) -> bool:
+    """Cohere 2, AFMoE: layers that see everything have no encoding."""
+    return kind != SLIDING
+
+
+# --- families whose files are brought to today's keys ---------------------------------------------------------
+
+
+def _mpt(config: Config) -> Config:
+    """The window stands in `attn_config`, where −1 is none."""
+    size = inner(config, "attn_config").get("sliding_window_size")
+    return {**config, "sliding_window": None if size == -1 else size}
+
+
+def _gemma4(config: Config) -> Config:
+    """The last layer is full, whatever `layer_types` says of it."""
+    kinds = config.get("layer_types")
+    if kinds is None:
+        kinds = [every(6, "-")(t, config) for t in range(integer(config, DEPTH, most=MOST_LAYERS))]
+    return {**config, "layer_types": [*kinds[:-1], FULL] if isinstance(kinds, list) else kinds}
+
+
+def _mimo_layers(t: int, config: Config) -> str:
+    """Full layers are the first and every sixth."""
+    return SLIDING if t and (t + 1) % 6 else FULL
+
+
+def _mimo(config: Config) -> Config:
+    """MiMo V2 Flash: `sliding_window_size` does not count the query; chunks are not used.
+
+    Raises `InvalidValueError` for released keys that say otherwise: models of transformers do not read them.
+    """
+    depth = integer(config, DEPTH, most=MOST_LAYERS)
+    kinds = config.get("layer_types") or [_mimo_layers(t, config) for t in range(depth)]
+    own = {**DEFAULTS["mimo_v2_flash"], **config}
+    right = {
+        "hybrid_layer_pattern": [int(kind == SLIDING) for kind in kinds],
+        "swa_head_dim": own[HEAD_SIZE],
+        "swa_num_attention_heads": integer(config, HEADS),
+        "swa_num_key_value_heads": 2 * integer(own, KEY_HEADS),
+        "add_swa_attention_sink_bias": True,
+        "add_full_attention_sink_bias": False,
+    }
+    for key, value in right.items():
+        if config.get(key) not in (None, value):
+            raise InvalidValueError(f"{key}: expected {value}, got {shortened(config[key])}")
+    made = {**config, "layer_types": kinds, "attention_chunk_size": None}
+    if config.get("sliding_window_size") is not None:
+        made["sliding_window"] = integer(config, "sliding_window_size") + 1
+    return made
+
+
+def _nemotron_h(config: Config) -> Config:
+    """`layers_block_type`, or letters in `hybrid_override_pattern`; their number is the depth."""
+    letters = {"M": LINEAR, "E": "moe", "*": FULL, "-": "mlp"}
+    kinds, pattern = config.get("layers_block_type"), config.get("hybrid_override_pattern")
+    if kinds is None and pattern is None:
+        kinds = config.get("layer_types") or [LINEAR, "moe", FULL, "mlp"]
+    elif kinds is None:
+        if not isinstance(pattern, str) or not set(pattern) <= set(letters):
+            raise InvalidValueError(
+                f"hybrid_override_pattern: expected letters {' '.join(letters)}, got {shortened(pattern)}"
+            )
+        kinds = [letters[letter] for letter in pattern]
+    if not isinstance(kinds, list):
+        raise InvalidValueError(f"layers_block_type: expected a list, got {shortened(kinds)}")
+    return {**config, "layer_types": kinds, DEPTH: len(kinds)}
+
+
+def _deepseek_v4(config: Config) -> Config:
+    """`layer_types`, or `compress_ratios` of each layer; what is beyond the depth predicts further tokens."""
+    kinds, ratios = config.get("layer_types"), by_layer(config, "compress_ratios")
+    if kinds is None and ratios:
+        known = {0: SLIDING, 4: SPARSE, 128: COMPRESSED}
+        if not set(ratios) <= set(known):
+            raise InvalidValueError(f"compress_ratios: expected 0, 4 and 128, got {shortened(ratios)}")
+        kinds = [known[ratio] for ratio in ratios]
+    rates = {SPARSE: 4, COMPRESSED: 128, **inner(config, "compress_rates")}
+    older = {"compress_rate_csa": rates[SPARSE], "compress_rate_hca": rates[COMPRESSED]}
+    kinds = kinds[: integer(config, DEPTH, most=MOST_LAYERS)] if isinstance(kinds, list) else kinds
+    return {**older, **config, "layer_types": kinds}
+
+
+# --- positional encodings -------------------------------------------------------------------------------------
+
+
+def rotary(config: Config) -> Positional:
+    """Rotary positions: what they do needs measurement."""
+    return NeedsMeasurement("rotary", positions(config), rope_words(config))
+
+
+def learned(config: Config) -> Positional:
+    """A vector for each position, added to the token's: what it does needs measurement."""
+    return NeedsMeasurement("learned", positions(config))
+
+
+def positions(config: Config) -> int | None:
+    """How many positions a model has or is configured for; None where its configuration does not say."""
+    return None if config.get(LENGTH) is None else integer(config, LENGTH)
+
+
+def unencoded(config: Config) -> Positional:
+    """No encoding in any layer."""
+    return NoPE()
+
+
+def absolute(config: Config) -> Positional:
+    """BERT and its kin: a vector for each position, or another kind by its name."""
+    kind = config.get("position_embedding_type") or "absolute"
+    return learned(config) if kind == "absolute" else NeedsMeasurement(str(kind), positions(config))
+
+
+def mpt_positions(config: Config) -> Positional:
+    """MPT: ALiBi unless a flag takes it away, then rotary or learned positions."""
+    attention = inner(config, "attn_config")
+    if attention.get("prefix_lm"):
+        raise InvalidValueError("attn_config.prefix_lm: expected a causal model, got true")
+    if not flag(attention, "alibi", True):
+        return rotary(config) if flag(attention, "rope", False) else learned(config)
+    bias_max = number(attention, "alibi_bias_max", above=True, default=8)
+    if bias_max == 8:
+        return ALiBi()
+    if bias_max > 1000:
+        raise InvalidValueError(f"attn_config.alibi_bias_max: expected at most 1000, got {bias_max:g}")
+    return ALiBi(tuple(alibi_slopes(integer(config, HEADS), bias_max).tolist()))
+
+
+def falcon_positions(config: Config) -> Positional:
+    """Falcon: rotary, or by a flag ALiBi, added before logits are scaled."""
+    if not flag(config, "alibi", False):
+        return rotary(config)
+    heads, width = integer(config, HEADS), integer(config, WIDTH)
+    if width % heads:
+        raise InvalidValueError(f"{WIDTH}: expected a multiple of the {heads} heads, got {width}")
+    return ALiBi(scale=1.0 / math.sqrt(width // heads))
+
+
+def tiny_positions(config: Config) -> Positional:
+    """The small models of the papers: an encoding by its word; a window is rotary."""
+    words: dict[str, Positional] = {"alibi": ALiBi(), "nope": NoPE(), "learned": learned(config)}
+    words |= dict.fromkeys(("rope", "window"), rotary(config))
+    if config.get("encoding") not in words:
+        raise InvalidValueError(
+            f"encoding: expected one of {', '.join(words)}, got {config.get('encoding')!r}"
+        )
+    return words[str(config["encoding"])]
+
+
+# --- key-value heads of a layer of a kind; None for as many as heads ------------------------------------------
+
+
+def key_heads(config: Config, kind: str) -> int | None:
+    """As most say it. A default that does not divide the heads is not this model's."""
+    if KEY_HEADS in config:
+        return None if config[KEY_HEADS] is None else integer(config, KEY_HEADS)
+    default = DEFAULTS.get(config["model_type"], {}).get(KEY_HEADS)
+    return default if default and integer(config, HEADS) % default == 0 else None
+
+
+def one_key_head(config: Config, kind: str) -> int | None:
+    """Latent attention keeps one vector of each token, which all heads read."""
+    return 1
+
+
+def _falcon_key_heads(config: Config, kind: str) -> int | None:
+    """One for all heads, unless `new_decoder_architecture` or `multi_query` says otherwise."""
+    newer = flag(config, "new_decoder_architecture", False) or config["model_type"] == "RefinedWeb"
+    return 1 if not newer and flag(config, "multi_query", True) else key_heads(config, kind)
+
+
+def _big_code_key_heads(config: Config, kind: str) -> int | None:
+    return 1 if flag(config, "multi_query", True) else None
+
+
+def _gemma4_key_heads(config: Config, kind: str) -> int | None:
+    """Full layers may have a number of their own."""
+    key = "num_global_key_value_heads"
+    own = kind == FULL and flag(config, "attention_k_eq_v", False) and config.get(key) is not None
+    return integer(config, key) if own else key_heads(config, kind)
+
+
+def _mimo_key_heads(config: Config, kind: str) -> int | None:
+    """Sliding layers have twice as many."""
+    given = key_heads(config, kind) or DEFAULTS["mimo_v2_flash"][KEY_HEADS]
+    return 2 * given if kind == SLIDING else given
+
+
+# --- what logits are multiplied by, query by query ------------------------------------------------------------
+
+
+def no_scale(config: Config, bare: bool) -> QueryScale | None:
+    """Nothing multiplies the logits."""
+    return None
+
+
+def _tuned(config: Config, bare: bool) -> QueryScale | None:
+    """Llama 4: in layers without an encoding, unless `attn_temperature_tuning` says no."""
+    if not bare or not config.get("attn_temperature_tuning"):
+        return None
+    return StepScale(number(config, "attn_scale"), integer(config, "floor_scale"))
+
+
+def _beyond_training(config: Config, bare: bool) -> QueryScale | None:
+    """Ministral 3, Mistral 4: beyond the length of their first training; positions count from 0 there."""
+    given = _single(rope_settings(config))
+    if given.get("llama_4_scaling_beta") is None:
+        return None
+    return StepScale(number(given, "llama_4_scaling_beta"), integer(given, TRAINED), first=0)
+
+
+# --- rotary positions: base, scaling and share of a head, by type of layer or under "" for all ----------------
+
+_BASE, _SHARE, _ALL = "rope_theta", "partial_rotary_factor", ""
+ROPE_TYPES = (
+    *("default", "linear", "dynamic", "yarn", "longrope", "su", "llama3", "proportional"),
+    *("axial", "xdrope", "mrope"),
+)
+"""Scalings of rotary positions by the name that transformers has for them, or that files of its models have."""
+Settings = Mapping[str, Config]
+
+
+def rope_settings(config: Config) -> Settings:
+    """Settings of rotary positions, completed as the family's models do: by type of layer, or under "" for all.
+
+    Raises `InvalidValueError` for a scaling whose name is not known, and for keys that models do not use.
+    """
+    given = inner(config, "rope_scaling") or inner(config, "rope_parameters")
+    row = FAMILIES.get(str(config.get("model_type")), _PLAIN)
+    made = row.rope(config, given)
+    for one in (given, *made.values()):
+        if rope_type(one) not in ROPE_TYPES:
+            raise InvalidValueError(
+                f"rope_type: expected one of {', '.join(ROPE_TYPES)}, got {rope_type(one)!r}"
+            )
+    return {
+        layers: {
+            "rope_type": rope_type(one),
+            **{key: one[key] for key in one if key not in ("rope_type", "type")},
+        }
+        for layers, one in made.items()
+    }
+
+
+def rope_type(given: Config) -> str:
+    """The name of a scaling; positions of text alone turn all parts of a multimodal rotation alike."""
+    kind = given.get("rope_type") or given.get("type") or "default"
+    return "default" if kind == "mrope" else kind
+
+
+def rope_words(config: Config) -> str:
+    """Base and scaling of rotary positions in words, for instance "base 10,000, yarn × 4".
+
+    "" where nothing is given, and where types of layers differ.
+    """
+    given, *others = rope_settings(config).values()
+    if any(other != given for other in others):
+        return ""
+    base, kind, factor = given.get(_BASE), given["rope_type"], given.get("factor")
+    words = [] if base is None else [f"base {_grouped(base)}"]
+    if kind != "default":
+        words.append(kind if factor is None else f"{kind} × {_grouped(factor)}")
+    return ", ".join(words)
+
+
+def _grouped(given: Any) -> str:
+    return f"{given:,.10g}" if isinstance(given, int | float) else repr(given)
+
+
+def usual_rope(config: Config, given: Config) -> Settings:
+    """One for all layers or one for each type; what they leave out is in older keys of the file, or by default."""
+    older = {key: config[key] for key in (_BASE, _SHARE) if config.get(key) is not None}
+    if nested := {kind: {**older, **one} for kind, one in given.items() if isinstance(one, dict)}:
+        return nested
+    trained = {} if config.get(TRAINED) is None else {TRAINED: config[TRAINED]}
+    return {_ALL: {**older, **given, **trained}}
+
+
+def _single(made: Settings) -> Config:
+    """Of a family whose types of layers have none of their own."""
+    if _ALL not in made:
+        raise InvalidValueError(f"rope_parameters: expected one for all layers, got {', '.join(made)}")
+    return made[_ALL]
+
+
+def _two_bases(config: Config, given: Config) -> Settings:
+    """Gemma 3, OLMo 3: the older keys scale full layers alone."""
+    held, scaled = inner(config, "rope_parameters"), inner(config, "rope_scaling")
+    if rope_type(scaled) != (scaled.get("rope_type") or "default"):
+        raise InvalidValueError(f"type: expected rope_type, got {shortened(scaled['type'])}")
+    local = DEFAULTS["olmo3"] if config["model_type"] == "olmo3" else config
+    return {
+        FULL: {_BASE: config.get(_BASE), **inner(held, FULL), **scaled},
+        SLIDING: {_BASE: local.get("rope_local_base_freq"), **inner(held, SLIDING)},
+    }
+
+
+def _by_type(config: Config, given: Config) -> Settings:
+    """Gemma 4, MiMo: `rope_parameters` of each type alone; older keys have to agree."""
+    share = DEFAULTS[str(config["model_type"])].get(_SHARE, 1.0)
+    held = inner(config, "rope_parameters")
+    made = {kind: {_SHARE: share, **inner(held, kind)} for kind in (FULL, SLIDING)}
+    made = {kind: one if rope_type(one) == "default" else inner(held, kind) for kind, one in made.items()}
+    if rope_type(scaled := inner(config, "rope_scaling")) != "default":
+        raise InvalidValueError(f"rope_scaling: expected it within rope_parameters, got {shortened(scaled)}")
+    older = {_BASE: made[FULL].get(_BASE), "swa_rope_theta": made[SLIDING].get(_BASE)}
+    for key, right in (older | {_SHARE: made[FULL].get(_SHARE)}).items():
+        if right is not None and (config.get(key) or right) != right:
+            raise InvalidValueError(f"{key}: expected {right}, as in rope_parameters, got {config[key]!r}")
+    return made
+
+
+def _compressing(config: Config, given: Config) -> Settings:
+    """DeepSeek V4: compressed layers have a base and a scaling of their own, without YaRN's gain."""
+    size = integer(config, HEAD_SIZE)
+    rotating = config.get("qk_rope_head_dim")
+    share = 0.125 if rotating is None else integer(config, "qk_rope_head_dim") / size
+    share = number(config, _SHARE, above=True, default=share)
+    main, packed = inner(given, "main"), inner(given, "compress")
+    if not (main and packed):
+        main, packed = {_BASE: config.get(_BASE)}, {**given, _BASE: config.get("compress_rope_theta")}
+        packed |= {"attention_factor": 1.0} if rope_type(packed) == "yarn" else {}
+    main, packed = (
+        {**one, HEAD_SIZE: int(size * number(one, _SHARE, above=True, default=share)), _SHARE: None}
+        for one in (main, packed)
+    )
+    return {SPARSE: packed, COMPRESSED: packed, SLIDING: main}
+
+
+def _neox(config: Config, given: Config) -> Settings:
+    return usual_rope(
+        {**config, _BASE: config.get("rotary_emb_base"), _SHARE: config.get("rotary_pct")}, given
+    )
+
+
+def _fixed(config: Config, given: Config) -> Settings:
+    """GPT-J, CodeGen: base 10,000, and a fixed number of dimensions."""
+    return {_ALL: {_BASE: 10_000.0, HEAD_SIZE: integer(config, "rotary_dim")}}
+
+
+def _dimensions(config: Config, given: Config) -> Settings:
+    """MiniMax M2: how many dimensions rotate, where the file has no share."""
+    if config.get("rotary_dim") is None or _SHARE in given:
+        return usual_rope(config, given)
+    return usual_rope({**config, _SHARE: integer(config, "rotary_dim") / integer(config, HEAD_SIZE)}, given)
+
+
+def _long(config: Config, given: Config) -> Settings:
+    """Phi 3: older names of LongRoPE."""
+    long = {"rope_type": "longrope"} if rope_type(given) in ("su", "yarn") else {}
+    return usual_rope(config, {**given, **long})
+
+
+def _amplified(config: Config, given: Config) -> Settings:
+    """Phi 3.5's experts: a gain for short texts and one for long ones, with the angles of short texts for all."""
+    made = _single(usual_rope(config, given))
+    if rope_type(made) == "default":
+        return {_ALL: made}
+    short, long = made.get("short_mscale"), made.get("long_mscale")
+    if short != long:
+        raise InvalidValueError(
+            f"short_mscale: expected long_mscale = {shortened(long)}, got {shortened(short)}"
+        )
+    return {_ALL: {**made, "attention_factor": short, "long_factor": made.get("short_factor")}}
+
+
+def _latent(config: Config, given: Config) -> Settings:
+    """Mistral 4: a share of both parts of a head."""
+    if inner(config, "rope_scaling"):
+        raise InvalidValueError("rope_scaling: expected it within rope_parameters, got it by itself")
+    both = integer(config, "qk_nope_head_dim") + integer(config, "qk_rope_head_dim")
+    share = given.get(_SHARE, integer(config, "qk_rope_head_dim") / both)
+    return usual_rope(config, {**given, HEAD_SIZE: config.get(HEAD_SIZE) or both, _SHARE: share})
+
+
+def _bases(config: Config, given: Config) -> Settings:
+    """Granite with windows: a base for each layer, 0 for none of the encoding."""
+    made = _single(usual_rope(config, given))
+    bases, types = config.get("layer_rope_theta"), config.get("layer_types") or ()
+    if not isinstance(bases, list) or len(set(bases)) == 1:
+        return {_ALL: {**made, _BASE: bases[0]} if isinstance(bases, list) else made}
+    by_type = {kind: {base for base, of in zip(bases, types, strict=True) if of == kind} for kind in types}
+    if any(len(found - {0}) > 1 for found in by_type.values()):
+        raise InvalidValueError(f"layer_rope_theta: expected one base for each type of layers, got {bases}")
+    return {kind: {**made, _BASE: base} for kind, found in by_type.items() for base in found - {0}}
+
+
+# --- the table ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Family:
     """How a family's configurations are read.
 
-    `slides` says of layer t (from 0) whether it slides where the file has a window and no `layer_types` (None: no
-    layer does), `mask` what a layer sees that does not slide, `bare` whether it has no encoding; `remarks` say
-    what models of the family have that no configuration shows; `defaults` are what the file may leave out, where
-    transformers has no such family (else `huggingface_keys.DEFAULTS`). `parts` are its kinds of layers that are no
-    softmax over earlier tokens, `spelt` brings a family's list of layers to `layer_types`, `beside` says what else
-    decides a profile and only a measurement tells, `scale` what multiplies the logits of queries in a layer with
-    or without an encoding, `unused` names keys of its files that its models do not read, or that `spelt` has read.
+    - `positional`: the encoding of its layers, but those for which `bare` (kind, t, configuration) holds.
+    - `layers`: the kind of all layers, whatever `layer_types` says, or of layer t (from 0) where a file has no
+      `layer_types`. Sliding ones are full where there is no window. `kinds`: which of `PARTS` its layers may be.
+    - `encoder`: layers see both ways unless `is_decoder` says otherwise; `switchable`: whether `is_causal: false`
+      makes its models look both ways. `classes`: names of its classes that do not begin with the family's.
+    - `rope`: settings of rotary positions (`rope_settings`); `key_heads`: key-value heads of a layer of a kind;
+      `scale`: what multiplies the logits of queries in a layer with or without an encoding.
+    - `rewrite` brings its own keys to those that are read here; `defaults` are what a file may leave out, where
+      transformers has no such family (else `DEFAULTS`).
+    - `unknown`: key → what else decides a profile and only a measurement tells, where the key is given.
+      `remarks`: what its models have that no configuration shows.
     """
 
-    positional: Callable[[Config], Positional] = readers.rotary
-    slides: Callable[[int, Config], bool] | None = None
-    mask: Callable[[Config], Mask] = readers.earlier
-    bare: Callable[[bool, int, Config], bool] | None = None
-    remarks: tuple[str, ...] = ()
+    positional: Callable[[Config], Positional] = rotary
+    layers: str | Callable[[int, Config], str] = FULL
+    kinds: tuple[str, ...] = ()
+    bare: Callable[[str, int, Config], bool] | None = None
+    encoder: bool = False
+    switchable: bool = True
+    classes: tuple[str, ...] = ()
+    rope: Callable[[Config, Config], Settings] = usual_rope
+    key_heads: Callable[[Config, str], int | None] = key_heads
+    scale: Callable[[Config, bool], QueryScale | None] = no_scale
+    rewrite: Callable[[Config], Config] = lambda config: config
     defaults: Config = field(default_factory=dict)
-    parts: Mapping[str, layers.Part] = field(default_factory=dict)
-    spelt: layers.Spelling | None = None
-    beside: Callable[[Config], tuple[str, ...]] = lambda config: ()
-    unused: tuple[str, ...] = ()
-    scale: Callable[[Config, bool], QueryScale | None] = readers.no_scale
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
-    @property
-    def reads_types(self) -> bool:
-        """Whether its models look at `layer_types`: those whose layers are of several kinds."""
-        return self.spelt is not None or self.slides not in (None, readers.all_slide)
 
-    def reads(self, key: str) -> bool:
-        """Whether its encoding of positions is read from this key."""
-        by = {"alibi": (readers.falcon, readers.mpt), "position_embedding_type": (readers.absolute,)}
-        return self.positional in by.get(key, ())
+def _all(names: str, row: Family) -> dict[str, Family]:
+    return dict.fromkeys(names.split(), row)
 
 
 _SINKS = (
     "learned sinks: every head{} has a trained logit beside the keys that draws attention off; it is not in the "
     "configuration and left out (give it as Layer.sinks)"
 )
-_PLAIN = Family()
-_ALL = Family(slides=readers.all_slide)
-_QWEN = Family(slides=readers.from_layer)
-_GATED = "attention's update passes a gate, which changes λ alone"
 _LATER_LOGITS = (
     "logits grow with the query's position ({}): Layer.query_scale, which multiplies nothing while positional "
     "and content logits are left out"
 )
-_BEYOND = (_LATER_LOGITS.format("rope_parameters.llama_4_scaling_beta"),)
-_NEXT = Family(parts=layers.STATES, spelt=layers.qwen3_next, remarks=(_GATED,))
-_INDEXED = Family(parts=layers.SELECTION, spelt=layers.indexed)
-
-_ROTARY = (  # noqa: SIM905
-    "apertus arcee aria_text axk1 bitnet codegen cohere deepseek_v2 deepseek_v3 ernie4_5 ernie4_5_moe "
-    "flex_olmo gemma glm glm4 glm4_moe glm4_moe_lite gpt_neox gpt_neox_japanese gptj granite granitemoe "
-    "granitemoeshared helium hy_v3 hyperclovax internlm3 iquestcoder jais2 llama minicpm3 minimax_m2 nanochat "
-    "olmo olmo2 olmoe persimmon phi seed_oss solar_open stablelm youtu"
-).split()
-"""Families whose layers all see everything before them, and rotate."""
-_ENCODERS = (  # noqa: SIM905
-    "bert camembert data2vec-text electra ernie megatron-bert rembert roberta roberta-prelayernorm roc_bert "
-    "xlm-roberta xlm-roberta-xl xmod"
-).split()
-"""Families whose layers all see everything, before and after."""
+_BEYOND = _LATER_LOGITS.format("rope_parameters.llama_4_scaling_beta")
+_PLAIN = Family()
+_BOTH_TYPES = where(lambda t, config: t % 2 == 0)
+_FALCON = Family(falcon_positions, key_heads=_falcon_key_heads)
 
 FAMILIES: dict[str, Family] = {
+    **_all(
+        "apertus arcee aria_text bitnet cohere ernie4_5 ernie4_5_moe flex_olmo gemma glm glm4 glm4_moe granite "
+        "granitemoe granitemoeshared helium hy_v3 hyperclovax jais2 llama nanochat olmo olmo2 olmoe persimmon phi "
+        "seed_oss solar_open stablelm",
+        _PLAIN,
+    ),
+    **_all("internlm3 iquestcoder", Family(classes=("llama",))),
+    **_all("axk1 deepseek_v2 deepseek_v3 glm4_moe_lite minicpm3 youtu", Family(key_heads=one_key_head)),
+    **_all("gpt_neox gpt_neox_japanese", Family(rope=_neox)),
+    **_all("gptj codegen", Family(rope=_fixed)),
+    "minimax_m2": Family(rope=_dimensions),
+    **_all("gpt2 opt biogpt", Family(learned)),
+    "openai-gpt": Family(learned, switchable=False),
+    "gpt_bigcode": Family(learned, key_heads=_big_code_key_heads),
     "bloom": Family(lambda config: ALiBi()),
-    "mpt": Family(readers.mpt),
-    "falcon": Family(readers.falcon),
-    **dict.fromkeys(
-        ("RefinedWeb", "RefinedWebModel"), Family(readers.falcon, defaults={"rope_theta": 10_000.0})
+    "mpt": Family(mpt_positions, SLIDING, switchable=False, rewrite=_mpt),
+    "falcon": _FALCON,
+    **_all(
+        "RefinedWeb RefinedWebModel", replace(_FALCON, classes=("rw",), defaults={"rope_theta": 10_000.0})
     ),
-    **dict.fromkeys(_ENCODERS, Family(readers.absolute, mask=readers.both_ways)),
-    "posbias_tiny": Family(readers.tiny, slides=readers.all_slide),
-    **dict.fromkeys(("gpt2", "gpt_bigcode", "openai-gpt", "opt", "biogpt"), Family(readers.learned)),
-    **dict.fromkeys(_ROTARY, _PLAIN),
-    **dict.fromkeys(("mistral", "mixtral", "phi3", "phimoe", "qwen3_moe", "starcoder2"), _ALL),
-    "ministral3": Family(slides=readers.all_slide, scale=readers.beyond_training, remarks=_BEYOND),
-    "llama4_text": Family(
-        bare=readers.listed,
-        parts=layers.CHUNKS,
-        spelt=layers.llama4,
-        scale=readers.tuned,
-        remarks=(_LATER_LOGITS.format("attn_temperature_tuning, in layers without an encoding"),),
+    "posbias_tiny": Family(tiny_positions, SLIDING, classes=("tiny",)),
+    **_all(
+        "bert camembert data2vec-text electra ernie megatron-bert rembert roberta roberta-prelayernorm roc_bert "
+        "xlm-roberta xlm-roberta-xl xmod",
+        Family(absolute, encoder=True),
     ),
-    **dict.fromkeys(("qwen2", "qwen3", "qwen2_vl_text", "qwen2_5_vl_text"), _QWEN),
-    "qwen2_moe": Family(slides=readers.even_below),
-    **dict.fromkeys(("gemma2", "vaultgemma"), Family(slides=lambda t, config: t % 2 == 0)),
-    "gemma3_text": Family(slides=readers.but_every(6)),
-    "cohere2": Family(slides=readers.but_every(4), bare=lambda slides, t, config: not slides),
-    **dict.fromkeys(("exaone4", "exaone_moe"), Family(slides=readers.but_every(4), bare=readers.full_layers)),
-    "olmo3": Family(slides=lambda t, config: t % 4 != 3),
-    "smollm3": Family(slides=lambda t, config: readers.listed(False, t, config), bare=readers.listed),
-    "cwm": Family(spelt=layers.granite),
-    "gpt_oss": Family(slides=lambda t, config: t % 2 == 0, remarks=(_SINKS.format(""),)),
-    **dict.fromkeys(
-        ("granite_swa", "granitemoe_swa"),
-        Family(bare=readers.no_base, spelt=layers.granite, remarks=(_SINKS.format(""),)),
+    **_all("mistral mixtral qwen3_moe starcoder2", Family(layers=SLIDING)),
+    "phi3": Family(layers=SLIDING, rope=_long),
+    "phimoe": Family(layers=SLIDING, rope=_amplified),
+    "ministral3": Family(layers=SLIDING, scale=_beyond_training, remarks=(_BEYOND,)),
+    "mistral4": Family(key_heads=one_key_head, rope=_latent, scale=_beyond_training, remarks=(_BEYOND,)),
+    **_all(
+        "qwen2 qwen3 qwen2_vl_text qwen2_5_vl_text",
+        Family(layers=where(lambda t, config: t >= (config.get("max_window_layers") or 0))),
+    ),
+    "qwen2_moe": Family(
+        layers=where(lambda t, config: t % 2 == 0 and t < (config.get("max_window_layers") or 0))
+    ),
+    **_all("gemma2 vaultgemma", Family(layers=_BOTH_TYPES)),
+    "gemma3_text": Family(layers=every(6), rope=_two_bases),
+    "gemma4_text": Family(
+        layers=every(6),
+        rope=_by_type,
+        key_heads=_gemma4_key_heads,
+        rewrite=_gemma4,
+        unknown={"num_kv_shared_layers": "what {num_kv_shared_layers} layers read of an earlier layer"},
+    ),
+    "cohere2": Family(layers=every(4), bare=not_sliding),
+    **_all(
+        "exaone4 exaone_moe",
+        Family(
+            layers=every(4),
+            bare=lambda kind, t, config: kind != SLIDING and bool(config.get("sliding_window")),
+        ),
+    ),
+    "olmo3": Family(layers=where(lambda t, config: t % 4 != 3), rope=_two_bases),
+    "smollm3": Family(layers=where(lambda t, config: without_rope("", t, config)), bare=without_rope),
+    "cwm": Family(layers=where(lambda t, config: t % 4 != 0)),
+    "afmoe": Family(layers=every(4, "global_attn_every_n_layers"), bare=not_sliding),
+    "gpt_oss": Family(layers=_BOTH_TYPES, remarks=(_SINKS.format(""),)),
+    **_all(
+        "granite_swa granitemoe_swa",
+        Family(
+            layers=where(lambda t, config: t % 4 != 0),
+            bare=without_base,
+            rope=_bases,
+            remarks=(_SINKS.format(""),),
+        ),
     ),
     "mimo_v2_flash": Family(
-        spelt=layers.mimo,
-        unused=("attention_chunk_size", "add_swa_attention_sink_bias", "sliding_window_size"),
+        layers=_mimo_layers,
+        rope=_by_type,
+        key_heads=_mimo_key_heads,
+        rewrite=_mimo,
         remarks=(_SINKS.format(" of a sliding layer"),),
     ),
-    "gemma4_text": Family(spelt=layers.gemma4, beside=layers.shared),
-    "mistral4": Family(scale=readers.beyond_training, remarks=_BEYOND),
-    **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), _INDEXED),
+    "llama4_text": Family(
+        layers=where(lambda t, config: not without_rope("", t, config), CHUNKED),
+        kinds=(CHUNKED,),
+        bare=without_rope,
+        scale=_tuned,
+        remarks=(_LATER_LOGITS.format("attn_temperature_tuning, in layers without an encoding"),),
+    ),
+    **_all(
+        "deepseek_v32 glm_moe_dsa",
+        Family(layers=lambda t, config: INDEXED, kinds=(INDEXED,), key_heads=one_key_head),
+    ),
     "deepseek_v4": Family(
-        parts=layers.COMPRESSION,
-        spelt=layers.deepseek_v4,
-        beside=layers.streams,
+        layers=lambda t, config: SPARSE if t > 2 and t % 2 else COMPRESSED,
+        kinds=(SPARSE, COMPRESSED),
+        rope=_compressing,
+        key_heads=one_key_head,
+        rewrite=_deepseek_v4,
+        unknown={"hc_mult": "how hyper-connections mix {hc_mult} streams"},
         remarks=(_SINKS.format(""),),
     ),
-    **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), _NEXT),
-    "lfm2": Family(parts=layers.CONVOLUTIONS, spelt=layers.lfm2),
-    "jamba": Family(readers.unencoded, parts=layers.STATES, spelt=layers.jamba),
-    "falcon_h1": Family(parts=layers.BRANCHES, spelt=layers.falcon_h1),
-    "nemotron_h": Family(
-        readers.unencoded,
-        parts=layers.STATES | layers.ALONE,
-        spelt=layers.nemotron_h,
+    **_all(
+        "qwen3_next qwen3_5_text qwen3_5_moe_text",
+        Family(
+            layers=every(4, "full_attention_interval", LINEAR),
+            kinds=(LINEAR,),
+            remarks=("attention's update passes a gate, which changes λ alone",),
+        ),
     ),
-    "olmo_hybrid": Family(bare=readers.no_base, parts=layers.STATES, spelt=layers.olmo_hybrid),
-    "afmoe": Family(slides=readers.global_every, bare=lambda slides, t, config: not slides),
-    "kimi_linear": Family(readers.unencoded, parts=layers.STATES, spelt=layers.kimi_linear),
+    "lfm2": Family(
+        layers=where(
+            lambda t, config: (
+                config.get("full_attn_idxs") is not None and t not in by_layer(config, "full_attn_idxs")
+            ),
+            "conv",
+        ),
+        kinds=("conv",),
+    ),
+    "jamba": Family(unencoded, where(_jamba, LINEAR), (LINEAR,)),
+    "falcon_h1": Family(layers=lambda t, config: "hybrid", kinds=("hybrid",)),
+    "nemotron_h": Family(
+        unencoded, lambda t, config: FULL, kinds=(LINEAR, "mlp", "moe"), rewrite=_nemotron_h
+    ),
+    "olmo_hybrid": Family(layers=where(_olmo_hybrid, LINEAR), kinds=(LINEAR,), bare=without_base),
+    "kimi_linear": Family(unencoded, where(_kimi, LINEAR), (LINEAR,), key_heads=one_key_head),
 }
 """Hugging Face `model_type` → how its configuration is read."""
 

@@ -17,14 +17,13 @@ from scipy.special import expit
 
 from posbias.core.errors import InvalidValueError
 from posbias.core.spec import Citation, members, tag, value
-from posbias.theory.any_length import AnyLength
 
 Logits = Float[np.ndarray, "*heads key"]
 """Logits of keys, −∞ where the mask admits none."""
 
 
 @value
-class Softmax(AnyLength):
+class Softmax:
     """A_ij = exp(s_ij)/Σ_k exp(s_ik): rows sum to one, or to less beside a sink (Wu et al. 2025, §3.1)."""
 
     kind: Literal["softmax"] = tag(default="softmax")
@@ -37,7 +36,7 @@ class Softmax(AnyLength):
 
 
 @value
-class ReLU(AnyLength):
+class ReLU:
     """A_ij = max(s_ij, 0)/Σ_k max(s_ik, 0); a row without a positive logit is empty, and its query draws nothing.
 
     The kernel attention of Gu et al. 2025 (their sim/Z) with max(s, 0) as the similarity. Wortsman et al. 2023
@@ -83,7 +82,7 @@ class Sigmoid:
 
 
 @value
-class Unnormalised(AnyLength):
+class Unnormalised:
     """A_ij = exp(s_ij), divided by nothing: the weights of layers that pass on without a softmax.
 
     - Linear attention, a gated delta rule, a state-space layer, content averaged out: A_ij = g·γ^(i − j), from

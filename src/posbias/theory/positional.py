@@ -11,11 +11,11 @@ import math
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from pydantic import Field
 
 from posbias.core import memory
-from posbias.core.arguments import positive
+from posbias.core.arguments import positive, whole
 from posbias.core.errors import InvalidValueError
 from posbias.core.spec import (
     Citation,
@@ -24,13 +24,14 @@ from posbias.core.spec import (
     NonNegatives,
     Open,
     Positive,
+    Positives,
+    Rows,
     Words,
     later,
     members,
     tag,
     value,
 )
-from posbias.theory.any_length import AnyLength
 from posbias.theory.distance import (
     T5,
     DenseLogits,
@@ -43,13 +44,11 @@ from posbias.theory.distance import (
     Tabulated,
     spread,
 )
-from posbias.theory.sandwich import Sandwich
-from posbias.theory.selection import Selected
 
 PerHead = Float[np.ndarray, "head"]
 
 
-class _Exponential(AnyLength):
+class _Exponential:
     """−m·|d| on both sides, from `slopes_of`."""
 
     exact: ClassVar[bool] = True
@@ -111,6 +110,82 @@ class DecayBias(_Exponential):
     def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:
         """Logits at the given distances i − j, one row per head; 0 where the key comes after the query."""
         return -self.slopes_of(heads, groups)[:, None] * np.maximum(distance, 0)
+
+
+class _ByRule:
+    """An encoding whose logits are not linear in the distance."""
+
+    def slopes_of(self, heads: int, groups: int | None = None) -> None:
+        """None: the logit is not linear in the distance."""
+
+
+@value
+class Sandwich(_ByRule):
+    """Σ_{k=1}^{D/2} cos(d/base^(2k/D)) divided by the head's compression ratio, D the `dimension`.
+
+    Sinusoidal positions of which only their product with each other is kept. It falls about as the logarithm of
+    the distance, by D/(2·ln base) for each unit of ln d while 1 ≪ d ≪ base, and nothing is learned.
+
+    `ratios` is one number > 0 for all heads or each; left out, head h = 1 … H of H has 8h/H. Source: Chi et al.
+    2023, where D is 128; code is met whose sums begin at k = 0. Raises `InvalidValueError` for an odd dimension.
+
+        Sandwich().logits_at(np.array([0, 1, 100]), heads=1)   # 64/8 and what is left of it
+    """
+
+    ratios: Positives | None = None
+    dimension: Count = 128
+    base: Positive = 10_000.0
+    kind: Literal["sandwich"] = tag(default="sandwich")
+    cites: ClassVar[Citation] = ("chi2023", "Sandwich, biases by the product of sinusoidal positions")
+    exact: ClassVar[bool] = True
+
+    def __post_init__(self):
+        if self.dimension % 2:
+            raise InvalidValueError(f"dimension: {self.dimension} given, an even number needed")
+
+    def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:
+        """Logits at the given distances i − j, one row per head."""
+        ratios = self.ratios or tuple(8.0 * head / heads for head in range(1, heads + 1))
+        angles = self.base ** (-2.0 * np.arange(1, self.dimension // 2 + 1) / self.dimension)
+        waves = RoPE(tuple((1.0 / ratio,) for ratio in ratios), frequencies=tuple(angles.tolist()))
+        return waves.logits_at(distance, heads, groups)
+
+
+@value
+class Selected(_ByRule):
+    """ln s(d): logits of the rate at which a key at distance d is selected, measured or given.
+
+    `rates` holds s for d = 0, 1, 2, …, above 0 and at most 1, one row for all heads or each (`selection_rates`). A
+    text must not be longer. `after` holds those of keys after the query, d = −1, −2, …, as in `Tabulated`. For
+    DeepSeek's sparse attention and others like it.
+    """
+
+    rates: Rows
+    after: Rows | None = None
+    kind: Literal["selected"] = tag(default="selected")
+    cites: ClassVar[Citation] = ("deepseek2025", "sparse selection of keys")
+    exact: ClassVar[bool] = False
+    caveat: ClassVar[str] = (
+        "selected tokens count by their rates; the mean of a softmax over what is selected is not the softmax of "
+        "the means, unless always as many are selected and their logits are equal"
+    )
+
+    def __post_init__(self):
+        numbers = [rate for row in (*self.rates, *(self.after or ())) for rate in row]
+        if not 0 < min(numbers) <= max(numbers) <= 1:
+            raise InvalidValueError(
+                f"rates: from {min(numbers):g} to {max(numbers):g} given, numbers above 0 and at most 1 needed"
+            )
+        Tabulated(self.rates, self.after)
+
+    def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:
+        """Logits at the given distances i − j, one row per head. Raises `InvalidValueError` as `Tabulated`."""
+        logits, after = (
+            None if rows is None else tuple(tuple(np.log(row).tolist()) for row in rows)
+            for rows in (self.rates, self.after)
+        )
+        assert logits is not None
+        return Tabulated(logits, after).logits_at(distance, heads, groups)
 
 
 @value
@@ -194,6 +269,25 @@ def alibi_slopes(heads: int, bias_max: float = 8.0) -> PerHead:
     slopes = 2.0 ** (-bias_max / lower * np.arange(1, lower + 1))
     between = 2.0 ** (-bias_max / (2 * lower) * np.arange(1, 2 * lower, 2))
     return np.concatenate([slopes, between])[:heads]
+
+
+def selection_rates(
+    selected: Bool[np.ndarray, "text query key"], first: int = 0
+) -> Float[np.ndarray, "distance"]:
+    """How often a key at each distance is selected, over texts and queries: (times + ½)/(queries + 1).
+
+    `first` is the first query that counts: earlier ones, which select all they see, say nothing. The half keeps a
+    distance that was never selected above 0. Raises `InvalidValueError` for another shape.
+    """
+    selected = np.asarray(selected)
+    if selected.dtype != bool or selected.ndim != 3 or selected.shape[1] != selected.shape[2]:
+        raise InvalidValueError("selected: booleans [text, query, key] of one length needed")
+    texts, tokens, _ = selected.shape
+    start = min(whole("first", first, 0), tokens - 1)
+    times = np.array([selected[:, range(max(d, start), tokens), range(max(d, start) - d, tokens - d)].sum()
+                      for d in range(tokens)])  # fmt: skip
+    seen = texts * (tokens - np.maximum(np.arange(tokens), start))
+    return (times + 0.5) / (seen + 1.0)
 
 
 class Rotary(NamedTuple):

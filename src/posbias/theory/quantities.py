@@ -8,14 +8,12 @@ from typing import Any
 from posbias.core.arguments import whole
 from posbias.core.errors import InvalidValueError
 from posbias.core.spec import MOST_LAYERS
-from posbias.theory.architecture import Architecture, Layer, shortest_pattern
-from posbias.theory.content import ConstantDiagonal, NoContent
-from posbias.theory.gates import gated
-from posbias.theory.huggingface_layers import is_attention
+from posbias.theory.architecture import Architecture, Layer, gated, shortest_pattern
+from posbias.theory.content import ConstantDiagonal, NoContent, ScalableSoftmax, StepScale
+from posbias.theory.huggingface import is_attention
 from posbias.theory.masks import MASKS, Causal, Full, LooksBack, Prefix, SlidingWindow
 from posbias.theory.mixing import ConstantMixing, PerLayer, PowerDecay
 from posbias.theory.positional import ALiBi, DecayBias, KerpleLog, KerplePower, NoPE, RoPE
-from posbias.theory.query_scale import ScalableSoftmax, StepScale
 
 
 @dataclass(frozen=True)

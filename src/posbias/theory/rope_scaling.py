@@ -7,7 +7,7 @@ much the rotary part of the logits grows (`gain`). Two depend on the length of t
 
 import math
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from jaxtyping import Float
@@ -15,7 +15,6 @@ from pydantic import Field
 
 from posbias.core.errors import InvalidValueError
 from posbias.core.spec import Citation, Count, Fraction, Positive, Positives, members, tag, value
-from posbias.theory.any_length import AnyLength
 
 Angles = Float[np.ndarray, "pair"]
 
@@ -25,14 +24,21 @@ def plain_angles(base: float, dimension: int) -> Angles:
     return base ** (-np.arange(0, dimension, 2) / dimension)
 
 
-class _SizeKept:
-    """A scaling that leaves the size of logits alone."""
+class _Scaling:
+    """A scaling that leaves the size of logits alone and is the same for texts of any length."""
 
-    gain: ClassVar[float] = 1.0
+    @property
+    def gain(self) -> float:
+        """What the rotary part of the logits is multiplied by."""
+        return 1.0
+
+    def at(self, tokens: int) -> Self:
+        """The same for a text of so many tokens."""
+        return self
 
 
 @value
-class LinearScaling(_SizeKept, AnyLength):
+class LinearScaling(_Scaling):
     """θ_l/factor: positions pressed together (Chen et al. 2023, "position interpolation")."""
 
     factor: Positive
@@ -45,7 +51,7 @@ class LinearScaling(_SizeKept, AnyLength):
 
 
 @value
-class DynamicNTK(_SizeKept):
+class DynamicNTK(_Scaling):
     """A larger base for a text of n > `trained` tokens: base·(factor·n/trained − factor + 1)^(d/(d − 2)).
 
     `tokens` is n; left out it is the length that is asked for, and up to `trained` tokens nothing changes. Source:
@@ -58,7 +64,7 @@ class DynamicNTK(_SizeKept):
     kind: Literal["dynamic_ntk"] = tag(default="dynamic_ntk")
     cites: ClassVar[Citation] = ("peng2024", "a rotary base that grows with the text")
 
-    def at(self, tokens: int) -> "DynamicNTK":
+    def at(self, tokens: int) -> Self:
         """The same for a text of so many tokens, where none was given."""
         return self if self.tokens is not None else replace(self, tokens=tokens)
 
@@ -74,7 +80,7 @@ class DynamicNTK(_SizeKept):
 
 
 @value
-class YaRN(AnyLength):
+class YaRN(_Scaling):
     """θ_l as it is for fast pairs, θ_l/factor for slow ones, a ramp between; logits grow by `attention_factor`².
 
     The ramp over l runs from where a pair turns `fast` times within the `trained` tokens to where it turns `slow`
@@ -116,7 +122,7 @@ class YaRN(AnyLength):
 
 
 @value
-class Llama3Scaling(_SizeKept, AnyLength):
+class Llama3Scaling(_Scaling):
     """θ_l for wavelengths below trained/`high`, θ_l/factor above trained/`low`, between them in proportion.
 
     `low` and `high` are turns within the `trained` tokens, `low` ≤ `high`, transformers' `low_freq_factor` and
@@ -144,7 +150,7 @@ class Llama3Scaling(_SizeKept, AnyLength):
 
 
 @value
-class LongRoPE:
+class LongRoPE(_Scaling):
     """θ_l/short_l for a text of at most `trained` tokens, θ_l/long_l for a longer one.
 
     `short` and `long` have a number for each pair. Logits grow by `attention_factor`², which is
@@ -172,7 +178,7 @@ class LongRoPE:
             return self.attention_factor**2
         return 1.0 + math.log(max(self.factor, 1.0)) / math.log(self.trained)
 
-    def at(self, tokens: int) -> "LongRoPE":
+    def at(self, tokens: int) -> Self:
         """The same for a text of so many tokens, where none was given."""
         return self if self.tokens is not None else replace(self, tokens=tokens)
 
@@ -188,7 +194,7 @@ class LongRoPE:
 
 
 @value
-class ProportionalRoPE(_SizeKept, AnyLength):
+class ProportionalRoPE(_Scaling):
     """θ_l/factor for the first `share` of the pairs; the others do not turn, and know no position.
 
     The angles are those of all dimensions, unlike where a part of them is left out of `RoPE.dimension`. Source:

@@ -14,9 +14,8 @@ from posbias.reports.explore.kernel import MOST_DENSE, exported, not_expressed, 
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.distance import KerpleLog
 from posbias.theory.encodings import ALiBi
-from posbias.theory.hyper_connections import Connection, HyperConnections
 from posbias.theory.masks import Chunked, Dilated, Prefix, SlidingWindow
-from posbias.theory.mixing import ConstantMixing
+from posbias.theory.mixing import Connection, ConstantMixing, HyperConnections
 from posbias.theory.normalisers import ReLU
 from posbias.theory.rollout import influence
 

@@ -12,7 +12,7 @@ from tabs import Opened
 
 from posbias.reports.explore.menu import menu
 from posbias.reports.explore.page import known_curves, page, tiny_architectures
-from posbias.theory.presets import PRESETS, preset
+from posbias.theory.configs import PRESETS, preset
 from posbias.theory.rollout import influence
 
 TOLERANCE = 1e-9

@@ -17,10 +17,9 @@ from jaxtyping import Float
 
 from posbias.core.errors import InputFileError
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.configs import read_architecture
+from posbias.theory.configs import preset, read_architecture
 from posbias.theory.content import ConstantDiagonal
 from posbias.theory.mixing import AttentionOnly
-from posbias.theory.presets import preset
 from posbias_papers.herasimchyk2026.curves import Curves
 from posbias_papers.herasimchyk2026.levels import profile_of
 from posbias_papers.herasimchyk2026.printed import CORPORA, HUB, PLOTTED, TOKENS, Reading

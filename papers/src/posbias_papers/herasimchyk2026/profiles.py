@@ -18,9 +18,9 @@ from posbias.profiles.claims import Claim
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import LEAST, Above, Evidence, Near, share, signed_text
 from posbias.profiles.summary import RISE
+from posbias.theory.configs import preset
 from posbias.theory.mixing import AttentionOnly
 from posbias.theory.positional import ALiBi
-from posbias.theory.presets import preset
 from posbias_papers.claims import AtHand, Maker, Quantity, claims_of
 from posbias_papers.herasimchyk2026 import before_training, splits
 from posbias_papers.herasimchyk2026.curves import Curves

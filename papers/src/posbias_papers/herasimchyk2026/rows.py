@@ -15,7 +15,7 @@ import numpy as np
 from posbias.profiles.claims import Claim
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import Evidence, Printed
-from posbias.theory.presets import PRESETS
+from posbias.theory.configs import PRESETS
 from posbias_papers.herasimchyk2026.printed import HUB, TOKENS, Number, numbers
 from posbias_papers.herasimchyk2026.standing import EFFORT, corpus_of, model_of
 from posbias_papers.pages import Table

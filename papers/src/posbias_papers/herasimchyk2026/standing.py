@@ -4,7 +4,7 @@ would decide its claims then."""
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from posbias.theory.presets import PRESETS
+from posbias.theory.configs import PRESETS
 from posbias_papers.herasimchyk2026.printed import HUB, PROMPTS, TABLE1
 from posbias_papers.study import HERE
 

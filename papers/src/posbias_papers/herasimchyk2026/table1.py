@@ -6,7 +6,7 @@ from typing import Any
 from posbias.profiles.claims import Claim
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import Evidence, Near, Printed
-from posbias.theory.presets import PRESETS
+from posbias.theory.configs import PRESETS
 from posbias_papers.claims import AtHand
 from posbias_papers.herasimchyk2026.levels import slopes_of
 from posbias_papers.herasimchyk2026.measurements import Measurements, study_of

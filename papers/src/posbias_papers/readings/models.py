@@ -10,10 +10,10 @@ from jaxtyping import Float
 from posbias.core.errors import InputFileError
 from posbias.profiles.profile import Profile, wasserstein
 from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.configs import PRESETS
 from posbias.theory.content import ConstantDiagonal, NoContent
 from posbias.theory.mixing import ConstantMixing, Mixing, PreNormInit
 from posbias.theory.positional import ALiBi
-from posbias.theory.presets import PRESETS
 from posbias.theory.rollout.dispatch import influence
 from posbias_papers.herasimchyk2026.configs import config_curves
 from posbias_papers.herasimchyk2026.levels import published_slopes
@@ -122,7 +122,7 @@ def _slopes(preset: str, published: ALiBi, corrected: ALiBi, note: str) -> Compa
 
 @reading("herasimchyk2026/falcon-slopes", "mass of the first 5 %, falcon-rw-7b, 256 tokens")
 def _falcon(material: Material) -> Comparison:
-    corrected = PRESETS["falcon-rw-7b"].positional
+    corrected = PRESETS["falcon-rw-7b"].architecture.layers[0].positional
     assert isinstance(corrected, ALiBi)
     return _slopes(
         "falcon-rw-7b",

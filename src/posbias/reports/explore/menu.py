@@ -33,8 +33,7 @@ from posbias.theory.mixing import (
     known_mixing,
     plausible_mixing,
 )
-from posbias.theory.positional import POSITIONALS, ALiBi, DecayBias, NeedsMeasurement, NoPE
-from posbias.theory.sandwich import Sandwich
+from posbias.theory.positional import POSITIONALS, ALiBi, DecayBias, NeedsMeasurement, NoPE, Sandwich
 
 MOST_LAYERS, MOST_TOKENS = 128, 100_000
 HEADS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 15, 16, 20, 24, 25, 32, 40, 48, 56, 64, 96, 112, 128)

@@ -19,9 +19,8 @@ from posbias.reports.explore.kernel import MOST_DENSE, exported, sweeps
 from posbias.reports.explore.menu import MOST_TOKENS, menu, packed
 from posbias.reports.explore.states import mixing_state, state_of
 from posbias.theory.architecture import Architecture
-from posbias.theory.configs import load_architecture
+from posbias.theory.configs import PRESETS, load_architecture
 from posbias.theory.mixing import known_mixing
-from posbias.theory.presets import PRESETS
 
 SCRIPTS = "kernel bounds compose keep chart told controls drawn views away page"
 """The parts of the script, each a constant that later ones use."""

@@ -55,7 +55,7 @@ def layer_kernel(layer: Layer, tokens: int) -> Kernel:
         if isinstance(layer.normaliser, Softmax):
             kernel += weight * masked_softmax(logits, allowed, sink[:, None])
         else:
-            kernel += weight * layer.normaliser.at(tokens).weights_of(np.where(allowed, logits, -np.inf))
+            kernel += weight * layer.at(tokens).normaliser.weights_of(np.where(allowed, logits, -np.inf))
     return kernel
 
 

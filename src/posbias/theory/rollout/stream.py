@@ -229,7 +229,7 @@ def _by_query(layer: Layer, row: Row) -> tuple[Row, float]:
     behind, far = lookahead(layer.mask, tokens), layer.mask.farthest(tokens)
     dense = layer.positional if isinstance(layer.positional, DenseLogits) else None
     known = layer.bias(np.arange(-behind, far + 1)) if dense is None else np.empty((0, 0))
-    normaliser = None if isinstance(layer.normaliser, Softmax) else layer.normaliser.at(tokens)
+    normaliser = None if isinstance(layer.normaliser, Softmax) else layer.at(tokens).normaliser
     factors, sink_logits = layer.factors(np.arange(tokens)), layer.sink_logits(np.arange(tokens))
     drawn, lost = np.zeros(tokens), 0.0
     for query in np.flatnonzero(row).tolist():
