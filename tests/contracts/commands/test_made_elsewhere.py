@@ -3,7 +3,6 @@
 import csv
 import html
 import json
-import logging
 from dataclasses import replace
 
 import numpy as np
@@ -117,22 +116,6 @@ def test_an_order_by_ones_own_documents_has_no_warning(capsys, here):
     assert told(capsys, "order", "hits.jsonl", "--profile", "R")["warnings"] == []
 
 
-def test_one_number_for_each_place_is_not_called_a_mean(capsys, here):
-    (here / "means.csv").write_text("position,accuracy\n0,92.1\n1,71.5\n2,95.0\n")
-    answer = told(capsys, "report", "means.csv")["answer"]
-    assert "mean" not in answer[1]
-
-
-def test_rates_of_other_names_say_why_they_are_compared_by_rank(capsys, here):
-    for name in ("score", "accuracy"):
-        rows = "".join(f"{place},{trial},{trial % 2}\n" for trial in range(6) for place in range(4))
-        (here / f"{name}.csv").write_text(f"position,trial,{name}\n{rows}")
-    main(["compare", "score.csv", "accuracy.csv"])
-    assert "accuracy and score may not be the same: compared by rank" in capsys.readouterr().out
-    main(["compare", "score.csv", "score.csv"])
-    assert "compared by rank" not in capsys.readouterr().out
-
-
 def test_a_curve_of_a_function_is_written_and_used(capsys, here):
     """As a dictionary in JSON; the answers that it kept are no results, and say what makes some of them."""
     curve = ask(lambda prompt: prompt, retrieval_job("keys", pairs=5, prompts=6), answers="answers.jsonl")
@@ -180,32 +163,11 @@ def test_a_prediction_of_ours_and_a_file_that_is_not_there(capsys, here):
         assert f"{name}: no such file" in capsys.readouterr().err
 
 
-def test_what_a_file_was_taken_for_is_said_in_a_line(caplog):
-    with caplog.at_level(logging.INFO, "posbias"):
-        main(["compare", str(HERE / "needle"), str(HERE / "liu_kv"), "--by-share", *MEAN])
-    said = [record.getMessage() for record in caplog.records if "read as" in record.getMessage()]
-    assert [line.partition("read as ")[2].partition(":")[0] for line in said] == [
-        "needle in a haystack",
-        "lost-in-the-middle predictions",
-    ]
-
-
 def test_differences_that_are_all_alike_decide_nothing(capsys, here):
     kept(here / "R", copies(np.random.default_rng(0), [1.0, 0.0, 0.0, 0.0, 1.0]))
     claims = told(capsys, "report", "R")["claims"]
     assert [claim["verdict"] for claim in claims] == ["undecided", "undecided"]
     assert "in all 300 samples" in claims[0]["why"]
-
-
-@pytest.mark.parametrize(("key", "weight", "option"), [(3, 0.3, "mask"), (1, 0.75, "row_error")])
-def test_what_only_python_can_ask_of_arrays_is_called_so(capsys, here, key, weight, option):
-    attention = np.tril(np.ones((2, 2, 6, 6))) / np.arange(1.0, 7.0)[:, None]
-    attention[1, 0, 1, key] = weight
-    np.save(here / "a.npy", attention)
-    with pytest.raises(SystemExit):
-        main(["report", "a.npy"])
-    said = capsys.readouterr().err
-    assert f"{option} of Attention.from_arrays" in said
 
 
 def test_attributions_beside_a_prediction_are_divided_by_it(capsys, here):

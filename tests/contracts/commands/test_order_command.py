@@ -104,12 +104,6 @@ def test_what_was_kept_of_a_model_that_was_asked_orders_with_its_trials(here, ca
     assert longer["extrapolated"] == ["measured at 130 tokens, these are 300"]
 
 
-def test_a_curve_at_chance_orders_with_a_warning(here, capsys):
-    kept(here / "R", copies(np.random.default_rng(0), [0.0] * 5))
-    answer = told(capsys, hits(here, [{"tokens": 26, "score": k} for k in (1, 2, 3, 4, 5)]), "--profile", "R")
-    assert answer["warnings"]
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -163,16 +157,6 @@ def test_an_unknown_profile_names_the_nearest(here, capsys):
         main(["order", name, "--profile", "smollm"])
     assert ended.value.code == 2
     assert "'smollm2-135m'" in capsys.readouterr().err
-
-
-def test_a_line_ends_where_json_lines_end(here):
-    """Other ends of lines (U+2028, U+0085) may stand in a text; a carriage return before the end is left off."""
-    (here / "hits.jsonl").write_bytes(
-        '{"score": 1, "text": "a\u2028b\x85c"}\r\n{"score": 2, "text": "d"}\n'.encode()
-    )
-    found = read_hits("hits.jsonl")
-    assert found.lengths.tolist() == [5.0, 1.0]
-    assert found.text([1, 0]) == '{"score": 2, "text": "d"}\n{"score": 1, "text": "a\u2028b\x85c"}\n'
 
 
 TEXT = "a" * 20

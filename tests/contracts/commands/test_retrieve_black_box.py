@@ -258,18 +258,6 @@ def test_a_refusal_in_between_says_what_is_kept():
     assert len(lines("results/m-chat-keys/answers.jsonl")) >= 20
 
 
-def test_more_questions_than_are_asked_are_told():
-    rows = [
-        {"question": f"{k}?", "documents": ["a", "b", f"w{k}"], "gold": 2, "answers": [f"w{k}"]}
-        for k in range(9)
-    ]
-    Path("q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with serving(lambda number, body: "w1") as server:
-        asked_few = ("--trials", "q.jsonl", "--positions", 3, "--prompts", 4)
-        _, said = asked(server, *asked_few)
-    assert "4 of the 9 questions are asked: --prompts 9 asks all" in said
-
-
 def test_no_server_is_one_clear_line(monkeypatch):
     import socket
 

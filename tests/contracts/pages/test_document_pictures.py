@@ -22,7 +22,3 @@ def test_it_draws(script, tmp_path, monkeypatch):
     (picture,) = tmp_path.iterdir()
     assert picture.name == f"{script.stem}.png"
     assert picture.read_bytes().startswith(b"\x89PNG")
-
-
-def test_there_are_pictures():
-    assert len(SCRIPTS) >= 4

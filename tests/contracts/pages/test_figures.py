@@ -79,15 +79,6 @@ def test_files_carry_no_date(make_measurement, tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["mixing.svg"]
 
 
-def test_picture_is_a_picture(make_measurement, tmp_path):
-    import matplotlib.image
-
-    figure, _, _ = draw("draw_kernels", make_measurement())
-    pixels = matplotlib.image.imread(plots.save_figure(figure, tmp_path / "kernels.png"))
-    assert pixels.shape[:2] == (640, 1280)
-    assert pixels.std() > 0.05
-
-
 @pytest.mark.parametrize("name", ["figure", "figure.jpeg", "figure.svgg"])
 def test_other_kinds_are_refused(name, tmp_path):
     with pytest.raises(InvalidValueError, match="svg, png, pdf"):

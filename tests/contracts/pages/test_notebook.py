@@ -98,13 +98,6 @@ def test_without_matplotlib_the_words_alone_are_shown(place, monkeypatch):
     assert [tag for tag, _ in reader.tags] == ["pre"]
 
 
-def test_long_noisy_profile_stays_small():
-    noisy = Profile.from_weights(np.random.default_rng(0).uniform(0.1, 1.9, 100_000))
-    markup = noisy._repr_html_()
-    assert len(markup) < 400_000
-    assert "data:image/png;base64," in markup
-
-
 def test_layers_are_told_apart_by_mask_and_encoding():
     ax = architecture().plot()
     labels = [text.get_text() for text in ax.get_legend().get_texts()]

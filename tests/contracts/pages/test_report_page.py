@@ -15,7 +15,7 @@ from posbias.cli import main
 from posbias.comparison.parts import LABELS
 from posbias.comparison.predictors import PREDICTORS, predictions
 from posbias.comparison.scores import compare_all
-from posbias.core.errors import InvalidValueError, OutputFileError
+from posbias.core.errors import InvalidValueError
 from posbias.core.sources import REPORTED, cite
 from posbias.profiles.curves import wasserstein
 from posbias.profiles.influence import measured_influence
@@ -194,13 +194,6 @@ def test_missing_variable_is_named_and_nothing_is_written(make_measurement, tmp_
     with pytest.raises(InvalidValueError, match="energy_kernel"):
         write_report(make_measurement("U").drop_vars("energy_kernel"), tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_folder_that_is_a_file_is_refused(make_measurement, tmp_path):
-    (tmp_path / "taken").write_text("mine")
-    with pytest.raises(OutputFileError, match="taken"):
-        write_report(make_measurement("U"), tmp_path / "taken")
-    assert (tmp_path / "taken").read_text() == "mine"
 
 
 @pytest.mark.parametrize("package", ["matplotlib", "jinja2"])

@@ -102,34 +102,29 @@ def exported_heads(layer: Layer, tokens: int) -> list[dict[str, Any]]:
         alike = np.array_equal(later, np.asarray(fixed.slopes))
         merged = merge(fixed) if alike or len(set(later)) == 1 else fixed
         after = merged.slopes if alike else np.resize(later, len(merged.weights))
-        return _heads(merged, np.zeros_like(merged.weights), slopes=merged.slopes, later=after)
+        return _heads(merged, np.zeros_like(merged.weights), slope=merged.slopes, later=np.abs(after))
     bias = layer.bias(np.arange(-positions[-1], layer.mask.farthest(tokens) + 1))
     ahead = int(positions[-1])
-    return _heads(fixed, constant, tables=bias[:, ahead:], after=bias[:, :ahead][:, ::-1])
+    return _heads(fixed, constant, table=bias[:, ahead:], after=bias[:, :ahead][:, ::-1])
 
 
 def _heads(
-    fixed: HeadLogits,
-    constant: Float[np.ndarray, "head"],
-    slopes: Any = None,
-    later: Any = None,
-    tables: Any = None,
-    after: Any = None,
+    fixed: HeadLogits, constant: Float[np.ndarray, "head"], **given: Float[np.ndarray, "head *entry"]
 ) -> list[dict[str, Any]]:
-    return [
-        {
-            "weight": float(fixed.weights[h]),
-            "slope": None if slopes is None else float(slopes[h]),
-            "later": None if later is None else abs(float(later[h])),
-            "table": None if tables is None else tables[h].tolist(),
-            "after": None if after is None else after[h].tolist(),
-            "diagonal": float(fixed.diagonal[h]),
-            "first": float(fixed.first[h]),
-            "sink": float(fixed.sinks[h]) if np.isfinite(fixed.sinks[h]) else None,
-            "constant": float(constant[h]),
-        }
-        for h in range(len(fixed.weights))
-    ]
+    """The numbers of each head: a slope with what is `later`, or a `table` with what is `after`."""
+    columns = {
+        "weight": fixed.weights,
+        "diagonal": fixed.diagonal,
+        "first": fixed.first,
+        "constant": constant,
+    }
+    heads = []
+    for h in range(len(fixed.weights)):
+        head: dict[str, Any] = dict.fromkeys(("slope", "later", "table", "after"))
+        head |= {name: float(column[h]) for name, column in columns.items()}
+        head |= {name: np.asarray(column)[h].tolist() for name, column in given.items()}
+        heads.append(head | {"sink": float(fixed.sinks[h]) if np.isfinite(fixed.sinks[h]) else None})
+    return heads
 
 
 def _factors(layer: Layer, tokens: int) -> Sequence[Sequence[float]] | None:

@@ -115,23 +115,17 @@ def _mask(cls: Any) -> dict[str, Any]:
     about = _about(cls) | {"numbers": [], "span": None, "value": None, "reason": None}
     if not issubclass(cls, Banded | Split):
         return about | {"reason": OTHER_KEYS}
-    fields = _fields(cls)
+    fields, numbers, first = _fields(cls), [], {}
     here = dict.fromkeys(fields, PROBES[0])
-    least = {name: 2 if needed else 0 for name, needed in fields.items()}
-    first = {name: PROBES[0] if needed else 0 for name, needed in fields.items()}
-    varied = getattr(cls, "varied", "")
-    labels = {
-        name: varied if needed else "first tokens that are always seen" for name, needed in fields.items()
-    }
+    for name, needed in fields.items():
+        label = getattr(cls, "varied", "") if needed else "first tokens that are always seen"
+        least, first[name] = (2, PROBES[0]) if needed else (0, 0)
+        numbers.append(_control([name], label[:1].upper() + label[1:], least, MOST_TOKENS, first[name]))
+    ahead = bool(exported_span(cls(**here), MOST_TOKENS)["prefix"] != 0)
     return about | {
-        "numbers": [
-            _control(
-                [name], labels[name][:1].upper() + labels[name][1:], least[name], MOST_TOKENS, first[name]
-            )
-            for name in fields
-        ],
+        "numbers": numbers,
         "span": _span(cls, here),
-        "ahead": bool(exported_span(cls(**here), MOST_TOKENS)["prefix"] != 0),
+        "ahead": ahead,
         "value": encode(cls(**first)),
     }
 
@@ -234,10 +228,6 @@ def _content() -> dict[str, Any]:
     }
 
 
-def _default_of(cls: Any) -> Any:
-    return cls()
-
-
 def _by_layer(given: Any) -> dict[str, Any]:
     """λ by layer: a table whatever the depth, or the λ whose median at the same relative depth it is."""
     if not isinstance(given, TrainedMedian):
@@ -258,7 +248,7 @@ def _schedules() -> Iterator[dict[str, Any]]:
         elif any(_fields(cls).values()):
             continue
         else:
-            given, told = _default_of(cls), {}
+            given, told = cls(), {}
         yield _about(cls) | {
             **_by_layer(given),
             "controls": told,
@@ -277,10 +267,5 @@ def _schedules() -> Iterator[dict[str, Any]]:
             "caveat": f"λ is that of {name} at {known.tokens:,} tokens, at the same relative depth and any length",
             "alone": False,
         }
-    by_layer = PerLayer((1.0,))
-    yield _about(PerLayer) | {
-        "drawn": ["coefficients"],
-        "controls": {},
-        "value": encode(by_layer),
-        "caveat": None,
-    }
+    drawn = {"drawn": ["coefficients"], "controls": {}, "value": encode(PerLayer((1.0,))), "caveat": None}
+    yield _about(PerLayer) | drawn
