@@ -102,15 +102,15 @@ def exported_heads(layer: Layer, tokens: int) -> list[dict[str, Any]]:
         alike = np.array_equal(later, np.asarray(fixed.slopes))
         merged = merge(fixed) if alike or len(set(later)) == 1 else fixed
         after = merged.slopes if alike else np.resize(later, len(merged.weights))
-        return _heads(merged, np.zeros_like(merged.weights), slope=merged.slopes, later=np.abs(after))
+        return _heads(
+            merged, np.zeros_like(merged.weights), slope=merged.slopes, later=np.abs(np.asarray(after))
+        )
     bias = layer.bias(np.arange(-positions[-1], layer.mask.farthest(tokens) + 1))
     ahead = int(positions[-1])
     return _heads(fixed, constant, table=bias[:, ahead:], after=bias[:, :ahead][:, ::-1])
 
 
-def _heads(
-    fixed: HeadLogits, constant: Float[np.ndarray, "head"], **given: Float[np.ndarray, "head *entry"]
-) -> list[dict[str, Any]]:
+def _heads(fixed: HeadLogits, constant: Float[np.ndarray, "head"], **given: Any) -> list[dict[str, Any]]:
     """The numbers of each head: a slope with what is `later`, or a `table` with what is `after`."""
     columns = {
         "weight": fixed.weights,

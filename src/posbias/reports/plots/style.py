@@ -190,9 +190,7 @@ def series(place: int) -> dict[str, Any]:
     return {"color": SERIES[place % len(SERIES)], "marker": marker}
 
 
-def draw_lines(
-    ax: "Axes", lines: "Mapping[str, tuple[Sequence[float], Sequence[float]]]", **look: Any
-) -> "Axes":
+def draw_lines(ax: "Axes", lines: Mapping[str, tuple[Any, Any]], **look: Any) -> "Axes":
     """Draw lines by name, each as its x and y, told apart by colour and marker."""
     for place, (name, (x, y)) in enumerate(lines.items()):
         ax.plot(x, y, label=name, **{"linewidth": LINE, "markersize": 3} | look, **series(place))

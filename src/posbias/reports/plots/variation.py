@@ -195,7 +195,7 @@ def _scale(axis: "Axis", values: Float[np.ndarray, "value"]) -> None:
     from matplotlib.ticker import NullLocator
 
     if _geometric(values):
-        axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+        (axis.axes.set_xscale if axis is axis.axes.xaxis else axis.axes.set_yscale)("log")
     shown = values[np.unique(np.linspace(0, values.size - 1, min(TICKS, values.size)).round().astype(int))]
     axis.set_ticks(shown, [plain(value) for value in shown])
     axis.set_minor_locator(NullLocator())
