@@ -17,7 +17,6 @@ from posbias.profiles.evidence import Evidence
 from posbias_papers import theorems
 from posbias_papers.collect import collect
 from posbias_papers.everything import make_all
-from posbias_papers.herasimchyk2026.printed import CORPORA, TABLE1, TABLE4
 from posbias_papers.records import Records
 from posbias_papers.registry import STUDIES
 from posbias_papers.statements import STATEMENTS
@@ -215,32 +214,3 @@ def test_results_of_a_paper_may_lie_elsewhere(folder):
 def test_what_is_at_hand_needs_nothing_made(folder):
     found = {one.id: one for one in collect(folder, papers=["herasimchyk2026/table4", "wu2025/fig1"], **FEW)}
     assert found["herasimchyk2026/table4/5"].verdict == found["wu2025/fig1/1"].verdict == "holds"
-
-
-# --- rows of printed tables --------------------------------------------------------------------------------
-
-
-def rows(folder, table):
-    found = collect(folder, papers=[f"herasimchyk2026/{table}"], **FEW)
-    return {one.more["model"]: one for one in found if "model" in one.more}
-
-
-def test_table_1_is_held_against_the_models_own_configurations(folder):
-    found = rows(folder, "table1")
-    assert [*found] == [*TABLE1]
-    assert {one.verdict for one in found.values()} == {"holds"}
-    assert found["bloom-176b"].estimate.value == 70
-
-
-@pytest.mark.parametrize(("off", "verdict"), [(0.0, "holds"), (0.012, "holds"), (0.05, "fails")])
-def test_a_row_that_was_measured_is_compared(folder, off, verdict):
-    assert {one.verdict for one in rows(folder, "table4").values()} == {"undecided"}
-    beside = [
-        {"model": "bloom-7b", "corpus": CORPORA[0], "what": f"({letter})", "here": value + off, "se": 0.005}
-        for letter, value in zip("abc", TABLE4["bloom-7b"][CORPORA[0]], strict=True)
-    ]
-    write(folder, "herasimchyk2026/table4", 0.2, printed_beside=beside)
-    found = rows(folder, "table4")
-    assert [*found] == [*TABLE4]
-    assert (found["bloom-7b"].verdict, found["mpt-7b"].verdict) == (verdict, "undecided")
-    assert found["bloom-7b"].estimate.value in [entry["here"] for entry in beside]

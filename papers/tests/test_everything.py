@@ -10,8 +10,8 @@ from posbias.core.running import InProcess
 from posbias.core.store import save_json
 from posbias_papers import herasimchyk2026, kim2026, wu2025
 from posbias_papers.everything import make_all, read_costs
-from posbias_papers.herasimchyk2026.cells import EFFORTS
-from posbias_papers.herasimchyk2026.cells import Effort as Prompts
+from posbias_papers.herasimchyk2026.measure import EFFORTS
+from posbias_papers.herasimchyk2026.measure import Effort as Prompts
 from posbias_papers.kim2026.figures import EFFORT
 from posbias_papers.pages import Page
 from posbias_papers.records import Records

@@ -1,33 +1,52 @@
 """The levels of Herasimchyk et al. 2026 against plain dense rollouts, in both readings."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+import torch
+import transformers
 import yaml
-from measured import CONSTANT, DELTA, DEPTH, HEAD_SIZE, HEADS, SLOPES, TOKENS, measurement
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from measured import CONSTANT, DELTA, DEPTH, HEAD_SIZE, HEADS, PROMPTS, SLOPES, TOKENS, measurement
 from project import ROLLOUT_FILES, needs_rollout_files
 
 from posbias.comparison.predictors import PREDICTORS
 from posbias.core.errors import InputFileError, InvalidValueError
+from posbias.profiles.profile import spearman, wasserstein
+from posbias.theory.configs import PRESETS
 from posbias.theory.encodings import alibi_slopes
-from posbias.theory.mixing import AttentionOnly, PerLayer
-from posbias_papers.herasimchyk2026.configs import config_curves, config_mixing
-from posbias_papers.herasimchyk2026.levels import NEEDED, architectures, curves_of, mean_content, slopes_of
-from posbias_papers.herasimchyk2026.printed import FEATURED, HUB, TABLE1, TABLE4, TABLE5
+from posbias_papers.herasimchyk2026 import STUDIES
+from posbias_papers.herasimchyk2026.configs import FIGURES, HUB, TABLE1, TABLE4, TABLE5
+from posbias_papers.herasimchyk2026.levels import (
+    apart,
+    apart_by_halves,
+    architectures,
+    config_curves,
+    config_mixing,
+    curves_of,
+    mean_content,
+    output_shares,
+    profile_of,
+    slopes_of,
+    weighted,
+)
+from posbias_papers.herasimchyk2026.measure import Key
+from posbias_papers.herasimchyk2026.table import Measured
 
 LAYER = 1 + np.arange(DEPTH)[:, None]
 
 
-def dense(logits, mixing, window=TOKENS):
-    """The last row of R_T ⋯ R_1, by the definition; logits [layer, head, query, key]."""
+def dense(logits, mixing, window=TOKENS, shares=None):
+    """The last row of R_T ⋯ R_1, by the definition; logits [layer, head, query, key], even heads or `shares`."""
     tokens = logits.shape[-1]
+    shares = np.full(logits.shape[:2], 1 / logits.shape[1]) if shares is None else shares
     distance = np.subtract.outer(np.arange(tokens), np.arange(tokens))
     seen = (distance >= 0) & (distance < window)
     product = np.eye(tokens)
-    for layer, lam in zip(logits, mixing, strict=True):
+    for layer, row, lam in zip(logits, shares, mixing, strict=True):
         weights = np.where(seen, np.exp(layer), 0.0)
-        kernel = (weights / weights.sum(axis=-1, keepdims=True)).mean(axis=0)
+        kernel = np.einsum("h,hqk->qk", row, weights / weights.sum(axis=-1, keepdims=True))
         product = ((1 - lam) * np.eye(tokens) + lam * kernel) @ product
     return product[-1]
 
@@ -85,16 +104,12 @@ def test_published_content_counts_token_0_and_is_not_scaled():
     np.testing.assert_allclose(found.offset, np.sqrt(HEAD_SIZE) * (own - below), rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", NEEDED)
-def test_a_missing_variable_is_named(name):
-    with pytest.raises(InvalidValueError, match=f"{name!r} is missing in that of toy"):
-        curves_of(measurement().drop_vars(name), "noise")
-
-
-def test_content_that_could_not_be_told_is_refused():
+def test_what_is_missing_or_could_not_be_told_is_named():
+    with pytest.raises(InvalidValueError, match="'mixing_token' is missing in that of toy"):
+        curves_of(measurement().drop_vars("mixing_token"), "noise")
     given = measurement()
     given["content_mean"] = given["content_mean"] * np.nan
-    with pytest.raises(InvalidValueError, match="content logits of toy could not be told"):
+    with pytest.raises(InvalidValueError, match="content logits of toy"):
         curves_of(given, "noise")
 
 
@@ -150,22 +165,106 @@ def test_without_slopes_the_levels_are_the_predictors_of_the_same_name():
         np.testing.assert_allclose(curves.levels[letter].mass, expected, rtol=1e-9)
 
 
-def test_reversed_layers_would_show():
-    """Content differs by layer, so that a stack read upside down moves level (c)."""
-    given = measurement()
-    right = architectures(given)["c"]
-    turned = replace(
-        right, layers=right.stack[::-1], mixing=PerLayer(tuple(right.coefficients[::-1].tolist()))
-    )
+def written(shares, **options):
+    """The measurement whose heads write these shares on average, each prompt its own."""
+    cell = measurement(**options)
+    noise = 1 + np.random.default_rng(4).uniform(-0.5, 0.5, (PROMPTS // 2, *np.shape(shares)))
+    by_prompt = np.concatenate([noise, 2 - noise]) * shares * 0.7
+    return cell.assign(mixing_head=(("prompt", "layer", "head"), by_prompt))
+
+
+@given(st.lists(st.floats(0.01, 1), min_size=DEPTH, max_size=DEPTH))
+@examples(20)
+def test_levels_with_heads_by_what_they_write_are_the_dense_rollouts(first_shares):
+    shares = np.stack([first_shares, 1 - 0.9 * np.array(first_shares)], axis=1)
+    shares /= shares.sum(axis=1, keepdims=True)
+    cell = written(shares)
+    np.testing.assert_allclose(output_shares(cell), shares, rtol=1e-12)
     content = (DELTA * LAYER)[..., None, None] * np.eye(TOKENS)
-    lam = given["mixing"].values.mean(axis=0)
-    assert (
-        np.abs(
-            dense((alibi(SLOPES) + content)[::-1], lam[::-1]) - curves_of(given, "").levels["c"].mass
-        ).max()
-        > 1e-4
+    lam, even = cell["mixing"].values.mean(axis=0), architectures(cell)
+    for level, logits in (("b", alibi(SLOPES)), ("c", alibi(SLOPES) + content)):
+        found = profile_of(level, weighted(even[level], output_shares(cell)), TOKENS)
+        np.testing.assert_allclose(found.mass, dense(logits, lam, shares=shares), rtol=1e-9, atol=1e-15)
+
+
+def rows_of(kind_of, cells):
+    study = STUDIES[kind_of]
+    results = Measured({Key(*place, TOKENS): cell for place, cell in cells.items()}, tokens=TOKENS)
+    frame = study.table(results)
+    return frame, {one.id.rpartition("/")[2]: one for one in study.judged(frame)}, results
+
+
+def test_the_gain_of_weighted_heads_is_that_of_the_scores():
+    cell = written(np.tile([0.9, 0.1], (DEPTH, 1)))
+    for name, score, sign in (("table4", spearman, 1), ("table5", wasserstein, -1)):
+        frame, judged, results = rows_of(name, {("toy", "noise"): cell})
+        (curves,) = results.curves.values()
+        for number, level in (("12", "b"), ("13", "c")):
+            row = frame.loc[("measured", "toy", "noise", level)]
+            by_output = profile_of(level, weighted(architectures(cell)[level], output_shares(cell)), TOKENS)
+            both = [
+                float(score(one.mass, curves.influence.mass)) for one in (curves.levels[level], by_output)
+            ]
+            assert [row["value"], row["weighted"]] == pytest.approx(both, rel=1e-12)
+            assert judged[number].estimate.value == pytest.approx(sign * (both[1] - both[0]), abs=1e-12)
+            assert row["largest_weight"] == pytest.approx(0.9)
+    _, judged, _ = rows_of("table4", {("toy", "noise"): measurement()})
+    assert "12" not in judged
+
+
+@given(st.integers(0, 2**32), st.floats(0, 1))
+@examples(10)
+def test_a_split_is_as_far_from_the_attention_as_dense_rollouts_say(seed, share):
+    cell, lam = measurement(), measurement()["mixing"].values.mean(axis=0)
+    other = np.tril(np.random.default_rng(seed).random((DEPTH, TOKENS, TOKENS))) + 1e-9 * np.tri(TOKENS)
+    own = alibi_kernels()
+    kernels = (1 - share) * own + share * other / other.sum(axis=-1, keepdims=True)
+    cell["kernel"] = ("layer", "query", "key"), kernels
+    variation = 0.5 * np.abs(kernels - own)[:, 1:].sum(axis=-1).mean()
+    with np.errstate(divide="ignore"):
+        rows = [dense(np.log(one)[:, None], lam) for one in (own, kernels)]
+    found = apart(cell, architectures(cell)["b"])
+    assert found == pytest.approx((float(wasserstein(*rows)), variation), rel=1e-9, abs=1e-12)
+
+
+def alibi_kernels():
+    weights = np.where(np.tri(TOKENS, dtype=bool), np.exp(alibi(SLOPES)), 0.0)
+    return (weights / weights.sum(axis=-1, keepdims=True)).mean(axis=1)
+
+
+def test_splits_without_a_linear_bias_are_held_against_the_loosest_with_one():
+    def halved(cell):
+        names = ["kernel", "positional_distance", "logits_distance", "logits_diagonal", "logits_first_column"]
+        names += ["content_mean", "content_diagonal", "content_first_column"]
+        return cell.assign({f"{name}_even": cell[name] for name in names})
+
+    own = measurement()
+    own["kernel"] = ("layer", "query", "key"), alibi_kernels()
+    cells = {
+        ("toy", "noise"): halved(own),
+        ("rot", "noise"): halved(measurement("rot", additive=False, seed=3)),
+    }
+    frame, judged, _ = rows_of("fig3", cells)
+    distances = frame.query("curve == 'b'")["rollouts_apart"].dropna().droplevel([0, 2, 3, 4])
+    assert distances["toy"] == pytest.approx(0, abs=1e-12)  # its attention is that of its slopes
+    assert distances["rot"] > 0.01
+    assert judged["8"].verdict == "holds"
+    assert not apart_by_halves(measurement(), "b").known
+    assert "8" not in rows_of("fig3", {("rot", "noise"): cells["rot", "noise"]})[1]
+
+
+def test_before_training_slopes_are_the_models_and_mixing_is_that_at_initialisation():
+    cells = {("toy", "noise"): measurement(), ("rot", "noise"): measurement("rot", additive=False)}
+    frame, judged, _ = rows_of("fig2", cells)
+    lam = [1 / (1 + np.sqrt(1 + 2 * t)) for t in range(DEPTH)]
+    rows = frame[frame["first_token"].notna()].droplevel(["source", "corpus", "position"])
+    assert [*rows.query("curve == 'untrained'").index.unique("model")] == ["toy"]
+    before, after = rows.loc[("toy", "untrained")], rows.loc[("toy", "b")]
+    np.testing.assert_allclose(before["profile"].mass, dense(alibi(SLOPES), lam), rtol=1e-9)
+    assert judged["9"].estimate.value == pytest.approx(
+        before["wasserstein"] - after["wasserstein"], abs=1e-12
     )
-    assert turned != right
+    assert judged["8"].estimate.value == pytest.approx(before["spearman"] - 0.5, abs=1e-12)
 
 
 # --- the authors' files ------------------------------------------------------------------------------------
@@ -275,13 +374,30 @@ def test_printed_tables_are_whole_and_as_printed():
     assert TABLE4["mpt-7b"]["Wikipedia"] == (-0.56, 0.93, 0.68)
     assert TABLE5["falcon-rw-7b"]["DCLM-Baseline"] == (0.66, 0.19, 0.15)
     assert all(len(by) == 3 for table in (TABLE4, TABLE5) for by in table.values())
-    assert set(FEATURED) < set(TABLE4)
+    assert set(FIGURES["fig2"]) < set(TABLE4)
 
 
-def test_the_presets_of_printed_models_have_the_printed_depth():
-    from posbias.theory.configs import preset
+CONFIGS = {
+    "falcon": lambda width, heads, depth, words: transformers.FalconConfig(
+        vocab_size=words, hidden_size=width, num_hidden_layers=depth, num_attention_heads=heads, alibi=True,
+        bias=True, multi_query=False, parallel_attn=False, new_decoder_architecture=False,
+    ),
+    "mpt": lambda width, heads, depth, words: transformers.MptConfig(
+        d_model=width, n_heads=heads, n_layers=depth, vocab_size=words
+    ),
+    "bloom": lambda width, heads, depth, words: transformers.BloomConfig(
+        vocab_size=words, hidden_size=width, n_layer=depth, n_head=heads
+    ),
+}  # fmt: skip
 
-    for model, hub in HUB.items():
-        architecture = preset(hub.preset)
-        assert architecture.depth == TABLE1[model][1]
-        assert isinstance(replace(architecture, mixing=AttentionOnly()).mixing, AttentionOnly)
+
+@pytest.mark.parametrize("model", TABLE1)
+def test_parameters_are_those_of_the_model_that_transformers_builds(model):
+    hub, known = HUB[model], PRESETS[HUB[model].preset]
+    config = CONFIGS[model.partition("-")[0]](
+        known.heads * hub.head_size, known.heads, known.depth, hub.vocabulary
+    )
+    with torch.device("meta"):  # sizes without weights
+        built = transformers.AutoModelForCausalLM.from_config(config)
+    assert hub.parameters == sum(one.numel() for one in built.parameters())
+    assert known.depth == TABLE1[model][1]

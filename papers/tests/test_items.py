@@ -21,7 +21,7 @@ ITEMS = [
         (ROOT / f"papers/src/posbias_papers/{paper}/items.csv").read_text(encoding="utf-8").splitlines()
     )
 ]
-CLAIMS = {claim.id for study in STUDIES.values() for claim in (*study.claims, *study.row_claims)} | {
+CLAIMS = {claim.id for study in STUDIES.values() for claim in study.claims} | {
     claim.id for statement in STATEMENTS for claim in claims_of_statement(statement)
 }
 

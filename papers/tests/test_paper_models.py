@@ -13,8 +13,8 @@ from specimens import specimen
 
 from posbias.cli import main
 from posbias.profiles.measurements import load_measurement
-from posbias_papers.herasimchyk2026 import STUDIES, TARGETS
-from posbias_papers.herasimchyk2026.printed import CORPORA, TABLE1
+from posbias_papers.herasimchyk2026 import TARGETS
+from posbias_papers.herasimchyk2026.configs import CORPORA, TABLE1
 
 PAPER = {
     "bloom": ("bloom-176b", "bloom", 1),
@@ -80,16 +80,12 @@ def test_one_command_makes_all_of_it_and_again_from_what_it_kept(command, tmp_pa
         assert "documents" in path.name
         assert json.loads(attrs["asked"])["packed"] is False
     for table in ("table4", "table5"):
-        compared = told["tables"][table]["printed_beside"]
-        assert {(one["model"], one["corpus"]) for one in compared} == {
-            (m, c) for m in TABLE1 for c in CORPORA
-        }
-        assert told["tables"][table]["not_measured"] == []
-    for claim in STUDIES["table4"].row_claims:
-        assert claim.quantity is not None
-        assert len([one for one in claim.quantity(told["tables"]["table4"]) if not one.flaw]) == 9
-    shown = {name: [row["model"] for row in told["tables"][name]["curves"]] for name in ("fig2", "fig3")}
-    assert shown == {"fig2": ["bloom", "mpt-7b"], "fig3": ["bloom-7b1", "mpt-30b", "falcon-rw-7b"]}
+        rows = [
+            row for row in told["tables"][table]["rows"] if row["source"] == "measured" and "printed" in row
+        ]
+        assert {(row["called"], row["text"]) for row in rows} == {(m, c) for m in TABLE1 for c in CORPORA}
+    by_row = {one["id"].rpartition("/")[2]: one for one in told["claims"]["table4"]}
+    assert {len(by_row[model]["effects"]) for model in TABLE1} == {9}
     before = sorted((tmp_path / "cells").iterdir())
     main([*command, str(tmp_path)])
     again = json.loads(capsys.readouterr().out)

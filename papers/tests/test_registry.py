@@ -60,7 +60,7 @@ def test_every_study_says_what_it_is():
 
 
 def test_expected_numbers_are_those_that_the_papers_print():
-    from posbias_papers.herasimchyk2026.printed import TABLE4, TABLE6
+    from posbias_papers.herasimchyk2026.configs import TABLE4, TABLE6
 
     six = {one.value: one.tolerance for one in STUDIES["kim2026/section3"].expected}
     # the largest standard error of a difference at ten million samples is .0000493

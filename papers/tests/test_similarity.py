@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posbias.core.errors import InvalidValueError
-from posbias_papers.measurement.similarity import (
+from posbias_papers.herasimchyk2026.quantities import (
     PUBLISHED_BINS,
     constant_diagonal,
     content_similarity,

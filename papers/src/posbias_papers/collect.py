@@ -10,9 +10,7 @@ number is its slack (`theorems`). A claim of a figure or table is taken from its
 results. What has not been made is undecided, as is what cannot be read; either says what to do. `why` is the
 reason computed and, after it, the explanation that somebody wrote for that claim."""
 
-import functools
 import logging
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +19,7 @@ from typing import Any
 from posbias.core.errors import InputFileError
 from posbias.core.events import OnEvent
 from posbias.core.running import Engine
-from posbias.profiles.claims import Claim, Judged, judge, undecided
+from posbias.profiles.claims import ELSEWHERE, Claim, Judged, judge, undecided
 from posbias_papers.claims import AtHand
 from posbias_papers.registry import find_studies
 from posbias_papers.study import Basis, Study
@@ -75,12 +73,12 @@ def _claims_of(study: Study, folder: Path, at: Mapping[str, Path] | None) -> Ite
         if made:
             log.warning("%s; not used", error)
         yield from (_unmade(claim, trouble, study) for claim in study.claims)
-    known = {claim.id: claim for claim in study.claims}
+    known, ids = {claim.id: claim for claim in study.claims}, {one["id"] for one in data.get("claims", ())}
     for told in data.get("claims", ()):
-        claim = known.get(told["id"].removesuffix("/elsewhere"))
-        yield _explained(Judged.read(told, told["id"], study.key), study, data, claim)
-    for claim in study.row_claims:
-        yield _row(claim, study, data, trouble)
+        claim = known.get(told["id"]) or known.get(told["id"].removesuffix(ELSEWHERE))
+        # of a claim that is extended to other models, what is explained is what these show
+        written = claim.explanation if claim and f"{told['id']}{ELSEWHERE}" not in ids else ""
+        yield _explained(Judged.read(told, told["id"], study.key), study, data, claim, written)
 
 
 def _unmade(claim: Claim, trouble: str, study: Study) -> Judged:
@@ -91,18 +89,9 @@ def _unmade(claim: Claim, trouble: str, study: Study) -> Judged:
     return undecided(claim, f"{trouble}{by}", study.key, {"effort": NOTHING})
 
 
-def _row(claim: Claim, study: Study, data: Mapping[str, Any], trouble: str) -> Judged:
-    """A claim about a row that the paper prints; `data` is the study's JSON, empty where `trouble` says why."""
-    row = judge(claim, data)
-    why = row.deciding.flaw or row.why
-    if row.deciding.flaw and trouble:
-        why = f"{why}; {trouble}"
-    at_hand = claim.quantity.basis if isinstance(claim.quantity, AtHand) else ""
-    more = {"model": claim.id.rpartition("/")[2], "effort": at_hand or str(data.get("effort", NOTHING))}
-    return replace(row, why=why, study=study.key, more=more)
-
-
-def _explained(judged: Judged, study: Study, data: Mapping[str, Any], claim: Claim | None) -> Judged:
+def _explained(
+    judged: Judged, study: Study, data: Mapping[str, Any], claim: Claim | None, written: str
+) -> Judged:
     """A claim with what its effort, its model and whoever looked into it have to say."""
     at_hand = claim.quantity.basis if claim and isinstance(claim.quantity, AtHand) else ""
     effort, basis, why = str(data.get("effort", "")), Basis.of(data), judged.why
@@ -113,20 +102,6 @@ def _explained(judged: Judged, study: Study, data: Mapping[str, Any], claim: Cla
     others = judged.claim.provenance == "paper" and data.get("stand_in")
     if judged.verdict == "undecided" and effort == "quick" and not (str(basis) or at_hand or others):
         why = f"{why}; quick effort; `{study.command} --effort full` gives it more"
-    if judged.verdict != "holds" and (written := _explanation(judged, claim)):
+    if judged.verdict != "holds" and written:
         why, more["explanation"] = f"{why}. {written}", written
     return replace(judged, why=why, more=more)
-
-
-def _explanation(judged: Judged, claim: Claim | None) -> str:
-    """Why a claim comes out as it does, as far as somebody found out."""
-    known = explanations(judged.paper)
-    text = known.get(judged.id) or known.get(f"{judged.paper}: {judged.sentence}", "")
-    return " ".join(text.split()) or (claim.explanation if claim else "")
-
-
-@functools.cache
-def explanations(paper: str) -> dict[str, str]:
-    """The explanations of a paper whose claims are not rows of its claims.csv yet, by id or paper and sentence."""
-    path = Path(__file__).parent / paper / "explanations.toml"
-    return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

@@ -2,7 +2,8 @@
 
 A figure's table has a row for each combination of settings, which are the levels of its index, and, where it was
 repeated, for each `network` or `prompt` (`UNITS`). A quantity is a column, or an expression of columns; a column
-that is an estimate has its standard error in COLUMN_se, and its number of draws in `n`. A row of `claims.csv` says
+that is an estimate has its standard error in COLUMN_se, its number of draws in `n` (NaN: none are counted), and
+where it is NaN may say in COLUMN_flaw why it decides nothing. A row of `claims.csv` says
 which rows are meant (`where`, a query of pandas), which `quantity`, by which `contrast`, and the `test`; several
 quantities stand with " ; " between them, each followed by its own test if that is another.
 
@@ -27,6 +28,7 @@ quantities stand with " ; " between them, each followed by its own test if that 
 import ast
 import csv
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -216,15 +218,16 @@ def estimates(rows: "pd.DataFrame", quantity: str) -> tuple[Numbers, dict[Settin
             )
             few |= {place: f" ({counted} {unit}s)"} if several.size < units.size else {}
         return numbers, few
-    values = values.dropna()
-    errors: Any = rows.loc[values.index].get(f"{quantity}_se")
-    draws: Any = rows.loc[values.index].get("n")
-    if errors is None:
-        return {_tuple(setting): Estimate(float(value)) for setting, value in values.items()}, few
-    assert draws is not None
-    for (setting, value), error, n in zip(values.items(), errors, draws, strict=True):
-        exact = Estimate(float(value))
-        numbers[_tuple(setting)] = Estimate(float(value), float(error), int(n)) if error else exact
+    errors, draws, flaws = (rows.get(name) for name in (f"{quantity}_se", "n", f"{quantity}_flaw"))
+    for place, (setting, value) in enumerate(values.items()):
+        if value == value:
+            error = 0.0 if errors is None else float(errors.iloc[place])
+            n = math.nan if draws is None else draws.iloc[place]
+            exact = Estimate(float(value))
+            drawn = Estimate(float(value), error, None if math.isnan(n) else int(n)) if error else exact
+            numbers[_tuple(setting)] = drawn
+        elif flaws is not None and isinstance(flaws.iloc[place], str):
+            numbers[_tuple(setting)] = flaws.iloc[place]
     return numbers, few
 
 

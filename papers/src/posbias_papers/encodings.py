@@ -30,11 +30,10 @@ from posbias.profiles.evidence import Evidence
 from posbias.profiles.profile import Profile
 from posbias.reports.answers.numbers import Comparison
 from posbias.reports.plots.style import new_figure, save_figure
-from posbias_papers.herasimchyk2026.cells import Corpus, Effort, check, gather
-from posbias_papers.herasimchyk2026.curves import Curves
-from posbias_papers.herasimchyk2026.levels import curves_of
-from posbias_papers.herasimchyk2026.schedules import FALLS, fall
-from posbias_papers.herasimchyk2026.scores import DIGITS, NOISE, noise_cells, score_text
+from posbias_papers.herasimchyk2026.figures import DIGITS, score_text
+from posbias_papers.herasimchyk2026.levels import Curves, curves_of
+from posbias_papers.herasimchyk2026.measure import Corpus, Effort, check, gather
+from posbias_papers.herasimchyk2026.table import NOISE, fall, scores_of
 from posbias_papers.pages import Page, Table
 from posbias_papers.plots.captions import captioned_figure, settle
 from posbias_papers.plots.encodings import SIZE, EncodingCurves, draw_encodings
@@ -48,7 +47,7 @@ PROMPTS = 128
 CLAIMS = tuple(
     Claim("", "", sentence, provenance="ours")
     for sentence in (
-        f"λ {FALLS}",
+        "λ falls with depth: its mean over the lower half of the layers exceeds that over the upper",
         "Residual-aware rollout (b) is nearer to the measured influence than attention alone (a) "
         "(difference of Wasserstein distances)",
         "The energy rollout (e) is nearer still than (b)",
@@ -190,24 +189,22 @@ def _row(one: Encoding) -> list[str]:
 
 
 def _scores(one: Encoding, score: str, letters: Sequence[str]) -> list[str]:
-    compared = one.curves.comparison
-    agreements = [compared.agreements.get(letter) for letter in letters]
-    agreements += compared.baselines.values()
-    texts = (score_text(getattr(by, score, None), DIGITS[score]) for by in agreements)
-    return [one.curves.model, *texts, *noise_cells(one.curves, score)]
+    found, names = scores_of(one.curves), [*letters, "uniform", "recency_only", *NOISE]
+    texts = (score_text(getattr(found.get(name), score, None), DIGITS[score]) for name in names)
+    return [one.curves.model, *texts]
 
 
 def _claims(shown: Sequence[Encoding]) -> tuple[Judged, ...]:
     """What Herasimchyk et al. state of large models, on these: λ falls, the residual stream matters."""
 
     def nearer(than: str, level: str) -> list[Evidence]:
+        known = [one.curves for one in shown if level in one.curves.levels]
         return [
-            one.curves.difference(one.curves.model, "wasserstein", than, level)
-            for one in shown
-            if level in one.curves.levels
+            Evidence(one.model, one.ahead("wasserstein", one.levels[level], one.levels[than]))
+            for one in known
         ]
 
-    falls = [fall(one.curves.model, one.mixing) for one in shown]
+    falls = [Evidence(one.curves.model, fall(one.mixing)) for one in shown]
     evidence = (falls, nearer("a", "b"), nearer("b", "e"))
     return tuple(judged(claim, pieces) for claim, pieces in zip(CLAIMS, evidence, strict=True))
 

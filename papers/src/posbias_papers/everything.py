@@ -175,7 +175,7 @@ def _check(wanted: Wanted, studies: Sequence[Study]) -> None:
     if twice := [name for name in wanted.models if wanted.models.count(name) > 1]:
         raise InvalidValueError(f"models: expected each once, got {twice[0]} twice")
     if wanted.models:
-        from posbias_papers.herasimchyk2026.cells import check_models
+        from posbias_papers.herasimchyk2026.measure import check_models
 
         check_models(wanted.models)
 

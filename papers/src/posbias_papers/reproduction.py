@@ -126,7 +126,8 @@ def write(study: Study, table: Any, effort: str, folder: Path, **options: Any) -
         save_json(_about(study, table, page, effort), folder / f"{study.name}.json"),
     ]
     if hasattr(table, "to_csv"):
-        text = table.select_dtypes(exclude="object").to_csv(float_format="%.9g")
+        numbers = table[[name for name, kind in table.dtypes.items() if str(kind) != "object"]]
+        text = numbers.to_csv(float_format="%.9g")
         files.append(write_text(folder / f"{study.name}.csv", text))
     return Made(study, table, page, figures, tuple(files), time.monotonic() - began)
 

@@ -111,7 +111,8 @@ class Recorded:
     def __str__(self) -> str:
         if not self.basis.cells:
             return "nothing to compute"
-        return f"{self.basis.recorded} of {self.basis.cells} cells recorded, {self.basis}"
+        cells = f"{self.basis.recorded} of {self.basis.cells} cells recorded"
+        return ", ".join(part for part in (cells, str(self.basis)) if part)
 
 
 @dataclass(frozen=True)
@@ -182,8 +183,7 @@ class Study:
 
     Where cells are asked for at each run `cells` are none, and `counts` says how many there are at each effort
     by default; `options` are those of its command, and `missing` says why there is nothing to show. `expected`
-    are the numbers that the paper prints of it, and `row_claims` claims about these that are judged on the
-    study's JSON, made or not (then an empty one). `decided_by` says what would decide claims that are left open.
+    are the numbers that the paper prints of it. `decided_by` says what would decide claims that are left open.
     """
 
     key: str
@@ -209,7 +209,6 @@ class Study:
     options: str = ""
     missing: Callable[[Any], str] = lambda results: ""
     expected: tuple[Expected, ...] = ()
-    row_claims: tuple[Claim, ...] = ()
     decided_by: str = ""
 
     @property

@@ -5,11 +5,9 @@
     made = reproduce(["table2", "fig2"], out="results/herasimchyk2026", models=["tiny-alibi"])
     print(*made.claims["table2"], sep="\n")
 
-`table1`, `scores` (Tables 2 to 5), `table6`, `schedules` (Figures 1 and 4), `profiles` (2 and 3), `fig5` and
-`section4` (the check of Assumption 4.1) hold the studies; `agreement_claims` what is said of the printed scores.
-Measurements are kept in `cells` and shared.
-`levels` says what is predicted, `configs` reads the authors' files, `curves` says how well levels agree, `printed`
-holds the paper's numbers and `rows` puts them beside ours.
+Measurements are kept in OUT/cells (`measure`) and read as levels (`levels`) and other statistics (`quantities`);
+`table` makes tidy tables of them, which `claims.csv` is put to and `figures` draws. `configs` has the paper's own
+numbers.
 """
 
 import logging
@@ -27,34 +25,20 @@ from posbias.core.files import need_writable
 from posbias.core.store import VERSION
 from posbias.reports.plots.style import new_figure
 from posbias_papers import reproduction
-from posbias_papers.herasimchyk2026 import fig5, profiles, schedules, scores, section4, table1, table6
-from posbias_papers.herasimchyk2026.cells import EFFORTS, Corpus, Effort, Key, Lengths, check, gather
-from posbias_papers.herasimchyk2026.configs import config_curves, config_mixing
-from posbias_papers.herasimchyk2026.measurements import Measurements
-from posbias_papers.herasimchyk2026.printed import BINS, LENGTHS, TOKENS, Reading
+from posbias_papers.herasimchyk2026.configs import BINS, LENGTHS, TOKENS, Reading, stand_in
+from posbias_papers.herasimchyk2026.figures import STUDIES
+from posbias_papers.herasimchyk2026.levels import config_curves, config_mixing
+from posbias_papers.herasimchyk2026.measure import EFFORTS, Corpus, Effort, Key, Lengths, check, gather, names
+from posbias_papers.herasimchyk2026.table import Measured
 from posbias_papers.reproduction import write
-from posbias_papers.study import Studies
 
-__all__ = ["FULL", "MODELS", "QUICK", "STUDIES", "TARGETS", "Corpus", "Reproduction", "reproduce"]
+__all__ = ["MODELS", "STUDIES", "TARGETS", "Corpus", "Reproduction", "reproduce"]
 
 log = logging.getLogger("posbias.papers")
-STUDIES = Studies(
-    [
-        table1.STUDY,
-        *scores.STUDIES,
-        table6.STUDY,
-        schedules.FIG1,
-        *profiles.STUDIES,
-        schedules.FIG4,
-        fig5.STUDY,
-        section4.STUDY,
-    ]
-)
 TARGETS = tuple(STUDIES)
 """What can be made, by name."""
 MODELS = ("tiny-alibi", "smollm2-135m")
 """The models that are at hand without a hub: an ALiBi model and one with rotary encoding."""
-QUICK, FULL = EFFORTS["quick"], EFFORTS["full"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,19 +54,14 @@ class Reproduction(reproduction.Reproduction):
     @property
     def stand_in(self) -> str:
         """Which models stand in for the paper's, in a sentence; "" if none does."""
-        return self.results.stand_in
+        return stand_in(names(self.results.cells, "model"), (curves.model for curves in self.results.files))
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the pictures themselves, for JSON."""
         about = {"effort": self.effort, "version": VERSION}
-        return {
-            "files": [str(path) for path in self.written],
-            "claims": {name: [one.as_dict() for one in claims] for name, claims in self.claims.items()},
-            "tables": {name: {**about, **STUDIES[name].data(self.results)} for name in self.made},
-            "cells": [vars(key) for key in self.results.cells],
-            "stand_in": self.stand_in,
-            "seconds": self.seconds,
-        }
+        tables = {name: {**about, **made.study.data(made.table)} for name, made in self.made.items()}
+        cells = [vars(key) for key in self.results.cells]
+        return super().as_dict() | {"tables": tables, "cells": cells, "stand_in": self.stand_in}
 
 
 def reproduce(
@@ -118,8 +97,8 @@ def reproduce(
     `posbias.measurement.load_model`, such as dtype and device_map. `prompts`: of each cell (default: 32 if
     `quick`, else 1,000, or as many as a text has). `tokens`: of all but Figures 1 and 4, whose `lengths` default
     to 64, 256, 1,024 and 2,048 (`quick`: up to 512). `bins` are those of Table 6, `layers` and `heads` those of
-    Figure 5 (default: four at even steps of R²). `threads` as in `measure`; `on_event` hears the prompts of each
-    measurement. What there is nothing to show of is in `Reproduction.left_out`, with the reason.
+    Figure 5 (default: four at even steps of R²). `threads` as in `measure`; `on_event` hears of all
+    measurements together. What there is nothing to show of is in `Reproduction.left_out`, with the reason.
 
     Raises `InvalidValueError` for an unknown name or reading and counts that cannot be right, `OutputFileError`
     before any work if `out` cannot be written, `InputFileError` for `configs` that hold nothing, and as
@@ -136,32 +115,26 @@ def reproduce(
         check(models, corpora, (tokens, *(one for one in lengths if one != tokens)), effort)
     need_writable(folder / "cells" / "cell.nc")
     new_figure()  # is matplotlib there?
-    from_files, mixings = _of_files(configs, reading, tokens)
+    given: dict[str, Any] = {}
+    if configs is not None:
+        given = {"files": config_curves(configs, reading, tokens), "mixings": config_mixing(configs)}
     sizes = ((text, _wanted(wanted, text == texts[0], tokens, lengths)) for text in texts)
     plan = {text: some for text, some in sizes if some}
     new: list[Key] = []
     how = {"seed": seed, "again": again, "threads": threads, "on_event": on_event, "loading": loading}
     cells = gather(models, plan, folder / "cells", effort, new=new, **how)
-    results = Measurements(cells, from_files, tokens, reading, bins, seed, layers, heads, mixings=mixings)
-    made, left_out = _written(wanted, results, effort.name, folder)
-    costs, took = dict.fromkeys(new, 1.0), time.monotonic() - began
-    return Reproduction(made, results, costs, took, effort.name, left_out=left_out)
-
-
-def _written(
-    wanted: Sequence[str], results: Measurements, effort: str, folder: Path
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """What is written of each study that there is something to show of, and why the others are left out."""
-    left_out = {name: reason for name in wanted if (reason := STUDIES[name].missing(results))}
-    for name, reason in left_out.items():
-        log.info("%s: left out, %s", name, reason)
-    shown = [name for name in wanted if name not in left_out]
-    return {name: write(STUDIES[name], results, effort, folder) for name in shown}, left_out
-
-
-def _of_files(configs: str | os.PathLike[str] | None, reading: Reading, tokens: int) -> tuple[Any, Any]:
-    """Curves and λ of the authors' rollout files; nothing of each without a folder of them."""
-    return ([], {}) if configs is None else (config_curves(configs, reading, tokens), config_mixing(configs))
+    chosen = {"bins": bins, "seed": seed, "layers": layers, "heads": heads}
+    measured = Measured(cells, tokens=tokens, reading=reading, **given, **chosen)
+    made, left_out = {}, {}
+    for name in wanted:
+        study, frame = STUDIES[name], STUDIES[name].table(measured)
+        if reason := study.missing(frame):
+            log.info("%s: left out, %s", name, reason)
+            left_out[name] = reason
+        else:
+            made[name] = write(study, frame, effort.name, folder)
+    took = time.monotonic() - began
+    return Reproduction(made, measured, new, took, effort.name, left_out=left_out)
 
 
 def _effort(base: Effort, prompts: int | None) -> Effort:

@@ -1,121 +1,219 @@
-"""The levels of models that nobody here has measured, from the rollout files that the authors publish.
+"""The models of Herasimchyk et al. 2026: printed numbers, configurations, names.
 
-A folder is searched for `.yaml` files, in the layout of the authors' repository (`no_content/MODEL.yaml`,
-`all_content/CORPUS/MODEL.yaml`, with `_2048` after the first folder for that length) or flat
-(`MODEL-no-content.yaml`, `MODEL-content.yaml`). Level (a) is level (b) with λ = 1. Read as `published`, files are
-taken as the authors' code takes them: a diagonal given once is head 0's alone. `corrected` gives it to all heads,
-divides content by √d_head and takes slopes from the model's own configuration; the files' λ, averaged over
-tokens, is all there is.
+Models are called as in the paper (`bloom-7b` is the hub's bloom-7b1). Tables 2 and 3 repeat the FineWeb-Edu
+columns of Tables 4 and 5 for two models. A model or text of another name is the paper's where `model_of` and
+`corpus_of` say so; any other stands in (`stand_in`).
 """
 
-import os
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-import numpy as np
-from jaxtyping import Float
+from posbias.theory.configs import PRESETS
 
-from posbias.core.errors import InputFileError
-from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.configs import preset, read_architecture
-from posbias.theory.content import ConstantDiagonal
-from posbias.theory.mixing import AttentionOnly
-from posbias_papers.herasimchyk2026.curves import Curves
-from posbias_papers.herasimchyk2026.levels import profile_of
-from posbias_papers.herasimchyk2026.printed import CORPORA, HUB, PLOTTED, TOKENS, Reading
+LEVELS = ("a", "b", "c")
+"""The paper's levels: attention only, residual-aware, residual-aware with constant content."""
+CORPORA = ("FineWeb-Edu", "DCLM-Baseline", "Wikipedia")
+TOKENS = 256
+"""Length of the prompts behind Tables 2 to 6."""
+PROMPTS = 1000
+PLOTTED = 2048
+"""Length of the prompts of Figures 1 and 4."""
+LENGTHS = (64, 256, 1024, PLOTTED)
+"""Lengths at which λ is measured here."""
+TABLE1: dict[str, tuple[float, int]] = {
+    "falcon-rw-7b": (7, 36),
+    "mpt-7b": (7, 32),
+    "mpt-30b": (30, 48),
+    "bloom-7b": (7, 30),
+    "bloom-176b": (176, 70),
+}
+"""Model → parameters in billions, depth."""
+LARGE = ("mpt-30b", "bloom-176b")
+"""The larger models, as Appendix B.2 calls them."""
+FIGURES = {
+    "fig2": ("bloom-176b", "mpt-7b"),
+    "fig3": ("bloom-7b", "mpt-30b", "falcon-rw-7b"),
+    "fig5": ("falcon-rw-7b", "bloom-7b", "bloom-176b", "mpt-7b"),
+}
+"""The models that figures show, from top to bottom; Tables 2 and 3 have those of Figure 2."""
+Row = tuple[float, float, float]
+"""A number for each level."""
 
-_FOLDERS = {"fineweb-edu": CORPORA[0], "dclm": CORPORA[1], "wikipedia": CORPORA[2]}
-_BARE, _FULL = "no_content", "all_content"
-Files = dict[tuple[str, str], Path]
+
+def _by_corpus(rows: dict[str, tuple[Row, Row, Row]]) -> dict[str, dict[str, Row]]:
+    return {model: dict(zip(CORPORA, row, strict=True)) for model, row in rows.items()}
 
 
-def config_curves(
-    folder: str | os.PathLike[str], reading: Reading = "corrected", tokens: int = TOKENS
-) -> list[Curves]:
-    """The levels of every printed model of which `folder` holds a file without content, by model and corpus.
+TABLE4 = _by_corpus(
+    {
+        "falcon-rw-7b": ((-0.52, 0.60, 0.90), (-0.81, 0.62, 0.88), (-0.83, 0.61, 0.90)),
+        "mpt-7b": ((-0.43, 0.88, 0.53), (-0.35, 0.79, 0.47), (-0.56, 0.93, 0.68)),
+        "mpt-30b": ((-0.56, 0.62, 0.81), (-0.47, 0.61, 0.63), (-0.68, 0.48, 0.83)),
+        "bloom-7b": ((-0.44, 0.83, 0.50), (-0.35, 0.77, 0.41), (-0.58, 0.93, 0.66)),
+        "bloom-176b": ((-0.57, 0.91, 0.83), (-0.52, 0.86, 0.80), (-0.49, 0.98, 0.96)),
+    }
+)
+"""Spearman by model, corpus and level."""
+TABLE5 = _by_corpus(
+    {
+        "falcon-rw-7b": ((0.63, 0.19, 0.16), (0.66, 0.19, 0.15), (0.68, 0.21, 0.13)),
+        "mpt-7b": ((0.62, 0.09, 0.10), (0.59, 0.06, 0.12), (0.66, 0.13, 0.06)),
+        "mpt-30b": ((0.61, 0.16, 0.05), (0.58, 0.14, 0.03), (0.65, 0.20, 0.09)),
+        "bloom-7b": ((0.63, 0.04, 0.18), (0.61, 0.03, 0.18), (0.67, 0.08, 0.14)),
+        "bloom-176b": ((0.65, 0.08, 0.01), (0.63, 0.06, 0.02), (0.69, 0.11, 0.05)),
+    }
+)
+"""1-Wasserstein by model, corpus and level."""
+TABLE6: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
+    "falcon-rw-7b": ((0.53, 0.15), (0.45, 0.16)),
+    "mpt-7b": ((0.58, 0.16), (0.47, 0.20)),
+    "mpt-30b": ((0.75, 0.18), (0.73, 0.17)),
+    "bloom-7b": ((0.54, 0.18), (0.47, 0.20)),
+    "bloom-176b": ((0.86, 0.13), (0.84, 0.14)),
+}
+"""Model → (mean, standard deviation) over layers and heads, by region."""
+REGIONS = ("diagonal", "below it")
+"""Those of Table 6."""
+VIOLATIONS, GAP, SHORTFALL = 1e-6, 2e-6, 1e-12
+"""Section 4: the largest share of violating triples, the mean gap of those, the order of the shortfall."""
+BINS = 199
+"""Bins of Table 6 in the authors' code (200 edges); the paper does not print them."""
+Reading = Literal["corrected", "published"]
+"""`corrected`: what the model does. `published`: what the paper's code takes for it (see `levels`)."""
 
-    Raises `InputFileError` when it holds none, or a file cannot be read; `InvalidValueError` for a file whose keys
-    or values are wrong.
+
+@dataclass(frozen=True)
+class Hub:
+    """A printed model on the hub: its `preset`, the name of its rollout files, and the size of its heads.
+
+    `vocabulary` is that of its embedding, padded as it is stored; `biases` says whether its linear maps have them,
+    `embedding_norm` whether a norm follows the embedding.
     """
-    files = _files(Path(folder), tokens)
-    bare = {model: path for (kind, model), path in files.items() if kind == _BARE}
-    if not bare:
-        raise InputFileError(
-            f"configs: {folder} holds no rollout file for {tokens} tokens without content, files such as "
-            "no_content/bloom.yaml needed"
-        )
-    found = []
-    for model in (name for name in HUB if name in bare):
-        plain = _as_read(read_architecture(bare[model]).architecture, model, reading)
-        without = replace(plain, mixing=AttentionOnly())
-        lower = {"a": profile_of("a", without, tokens), "b": profile_of("b", plain, tokens)}
-        full = {corpus: path for corpus in CORPORA if (path := files.get((corpus, model)))}
-        for corpus in full or CORPORA[:1]:
-            levels = dict(lower)
-            if corpus in full:
-                architecture = _as_read(read_architecture(full[corpus]).architecture, model, reading)
-                levels["c"] = profile_of("c", architecture, tokens)
-            found.append(Curves(model, corpus, levels, remarks=("the authors' files, not measured here",)))
-    return found
+
+    preset: str
+    stem: str
+    head_size: int
+    vocabulary: int
+    biases: bool = True
+    embedding_norm: bool = False
+
+    @property
+    def source(self) -> str:
+        """Its name on the hub."""
+        return PRESETS[self.preset].source
+
+    @property
+    def parameters(self) -> int:
+        """How many parameters the model has: embedding and, in each layer, 12d² of attention and feed-forward.
+
+        The output shares the embedding. A layer has two norms of d weights, and where there are biases 9d of the
+        maps and 2d of these norms.
+        """
+        known = PRESETS[self.preset]
+        width = known.heads * self.head_size
+        layer = 12 * width**2 + (13 if self.biases else 2) * width
+        norms = (2 if self.biases else 1) * width * (2 if self.embedding_norm else 1)
+        return self.vocabulary * width + known.depth * layer + norms
 
 
-def config_mixing(
-    folder: str | os.PathLike[str], tokens: int = PLOTTED
-) -> dict[str, Float[np.ndarray, "layer"]]:
-    """λ by layer of every printed model of which `folder` holds a file without content at so many tokens.
+HUB: dict[str, Hub] = {
+    "falcon-rw-7b": Hub("falcon-rw-7b", "falcon-rw-7b", 64, 65_024),
+    "mpt-7b": Hub("mpt-7b", "mpt-7b", 128, 50_432, biases=False),
+    "mpt-30b": Hub("mpt-30b", "mpt-30b", 112, 50_432, biases=False),
+    "bloom-7b": Hub("bloom-7b1", "bloom-7b1", 128, 250_880, embedding_norm=True),
+    "bloom-176b": Hub("bloom-176b", "bloom", 128, 250_880, embedding_norm=True),
+}
 
-    It is the λ of Figure 1, averaged over its prompts. Raises as `config_curves` for what cannot be read.
+
+@dataclass(frozen=True)
+class Number:
+    """A printed number: whose it is (`corpus` "" if of no text), of what, and its digits after the point.
+
+    `claimed` says whether the claim about its row is about it.
     """
-    found = {}
-    for (_, model), path in _files(Path(folder), tokens).items():
-        architecture = read_architecture(path).architecture
-        found.setdefault(model, np.asarray(architecture.mixing.values(architecture.depth), dtype=np.float64))
-    return found
+
+    model: str
+    corpus: str
+    what: str
+    printed: float
+    digits: int = 2
+    claimed: bool = True
 
 
-def _files(folder: Path, tokens: int) -> Files:
-    """Rollout files by (`no_content` or a corpus, model)."""
-    if not folder.is_dir():
-        raise InputFileError(f"configs: {folder} is no folder, one with the authors' rollout files needed")
-    stems = {hub.stem: model for model, hub in HUB.items()} | {name: name for name in HUB}
-    found: Files = {}
-    for path in sorted(folder.rglob("*.yaml")):
-        stem, kind = _kind(path)
-        if kind is None or stem not in stems or read_architecture(path).tokens != tokens:
-            continue
-        found.setdefault((kind, stems[stem]), path)
-    return found
+def numbers(table: str) -> Iterator[Number]:
+    """Every number of one of Tables 1 to 6; what is said of scores is the level, such as "a"."""
+    if table == "table1":
+        for model, (size, depth) in TABLE1.items():
+            yield Number(model, "", "parameters (B)", size, digits=0, claimed=False)
+            yield Number(model, "", "depth", depth, digits=0)
+    elif table == "table6":
+        for model, regions in TABLE6.items():
+            for region, (mean, spread) in zip(REGIONS, regions, strict=True):
+                yield Number(model, "", f"{region}, mean", mean)
+                yield Number(model, "", f"{region}, deviation", spread, claimed=False)
+    else:
+        featured = table in ("table2", "table3")
+        whole = TABLE4 if table in ("table2", "table4") else TABLE5
+        for model in FIGURES["fig2"] if featured else TABLE1:
+            for corpus in CORPORA[:1] if featured else CORPORA:
+                for level, value in zip(LEVELS, whole[model][corpus], strict=True):
+                    yield Number(model, corpus, level, value)
 
 
-def _kind(path: Path) -> tuple[str, str | None]:
-    """The model's name in a file's name, and which file it is: `no_content`, a corpus, or None."""
-    stem, parents = path.stem, [parent.name for parent in path.parents]
-    if stem.endswith(("noresidual", "no-residual")):
-        return stem, None
-    if stem.endswith("-no-content"):
-        return stem.removesuffix("-no-content"), _BARE
-    if stem.endswith("-content"):
-        return stem.removesuffix("-content"), CORPORA[0]
-    if parents[0].removesuffix(f"_{PLOTTED}") == _BARE:
-        return stem, _BARE
-    if parents[1:2] and parents[1].removesuffix(f"_{PLOTTED}") == _FULL:
-        return stem, _FOLDERS.get(parents[0])
-    return stem, None
+# --- which models and texts a name means -------------------------------------------------------------------
+
+_TEXTS = {"FineWeb-Edu": "fineweb", "DCLM-Baseline": "dclm", "Wikipedia": "wiki"}
 
 
-def _as_read(architecture: Architecture, model: str, reading: Reading) -> Architecture:
-    """The architecture of a file, read one way or the other."""
-    scale = 1.0 if reading == "published" else 1.0 / np.sqrt(HUB[model].head_size)
-    own = preset(HUB[model].preset).layers[0].positional
+def model_of(name: str) -> str:
+    """The model of the paper that is called so: there, by its preset, on the hub; "" for any other."""
+    own = {_plain(called): model for model, hub in HUB.items() for called in (model, hub.preset, hub.source)}
+    return own.get(_plain(name), "")
 
-    def layer(given: Layer) -> Layer:
-        content = given.content
-        if isinstance(content, ConstantDiagonal):
-            diagonal = np.array(content.diagonal) * scale
-            if reading == "published" and len(diagonal) == 1:
-                diagonal = np.concatenate([diagonal, np.zeros(given.heads - 1)])
-            constant = np.array(content.constant) * scale
-            content = ConstantDiagonal(tuple(diagonal.tolist()), tuple(constant.tolist()))
-        return replace(given, content=content, positional=given.positional if reading == "published" else own)
 
-    return replace(architecture, layers=tuple(map(layer, architecture.layers)), name=model)
+def corpus_of(text: str) -> str:
+    """The paper's corpus that a text is, by what its name has in it; "" for none and for no text."""
+    return next((corpus for corpus, word in _TEXTS.items() if word in text.lower()), "")
+
+
+def decided_by(study: str, tokens: int = TOKENS, texts: str = "FineWeb-Edu") -> str:
+    """What would decide a claim about the paper's models: models, prompts, texts, and the command."""
+    sources = ",".join(hub.source for hub in HUB.values())
+    return (
+        f"decided by {_listed([*TABLE1])}, {PROMPTS:,} prompts of {tokens:,} tokens of {texts}: `posbias paper "
+        f"herasimchyk2026 {study} --models {sources} --corpora TEXT --effort full`"
+    )
+
+
+def stand_in(measured: Iterable[str], from_files: Iterable[str] = ()) -> str:
+    """'tiny-alibi stands in for mpt-30b and bloom-176b of the paper, not measured here'; empty if none does.
+
+    `measured` are models that were measured, `from_files` those of the paper whose levels come from the authors'
+    rollout files.
+    """
+    measured, given = list(dict.fromkeys(measured)), {*from_files}
+    others = [name for name in measured if not model_of(name)]
+    lacking = [model for model in TABLE1 if model not in {*map(model_of, measured)}]
+    read = [model for model in TABLE1 if model in given]
+    parts = []
+    if lacking and others:
+        whose = f"{_listed(lacking)} of the paper, not measured here"
+        if len(lacking) == len(TABLE1):
+            whose = "the paper's models (BLOOM, MPT, Falcon), none of which was measured here"
+        parts.append(f"{_listed(others)} {'stands' if len(others) == 1 else 'stand'} in for {whose}")
+    elif lacking:
+        parts.append(f"{_listed(lacking)} of the paper {'were' if len(lacking) > 1 else 'was'} not measured")
+    if read:
+        parts.append(f"levels of {_listed(read)} are from the authors' rollout files")
+    return "; ".join(parts)
+
+
+def _plain(name: str) -> str:
+    """A name without its organisation, in small letters."""
+    return name.rpartition("/")[2].lower()
+
+
+def _listed(names: Sequence[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last

@@ -1,4 +1,4 @@
-"""From a measured model to the paper's levels: influence predicted from more and more of what was measured.
+"""The paper's levels: influence predicted from more and more of what was measured, and how well each agrees.
 
 (a) attention only: positional logits, λ = 1; (b) residual-aware: the same with the measured λ_t; (c) the same with
 content as a constant and a diagonal (Proposition 4.5). Where positions add −m·(i − j) to the logits (ALiBi) these
@@ -7,29 +7,40 @@ means by distance, and a fourth level, (d), takes all mean logits by distance wi
 
 The reading `corrected` takes slopes, scale and λ (Eq. 1) from the model; `published` does as the paper's code:
 slopes 2^(−8h/H), content without the factor 1/√d_head, λ averaged over tokens, and (b) with the λ of the first
-corpus whatever the corpus. Rollouts: Herasimchyk et al. 2026, Eqs. (2) to (4) and §6.2.
+corpus whatever the corpus. Rollouts: Herasimchyk et al. 2026, Eqs. (2) to (4) and §6.2. Models that nobody here
+measured have levels from the authors' rollout files (`config_curves`) or from their configuration alone.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
-from posbias.comparison.held_out import folds
+from posbias.comparison.held_out import Fold, folds, half
 from posbias.comparison.predictors import PREDICTORS
-from posbias.core.errors import InvalidValueError
+from posbias.comparison.scores import Comparison, compare_all
+from posbias.core.errors import InputFileError, InvalidValueError
+from posbias.core.seeds import stream
+from posbias.measurement.result import EVEN
+from posbias.profiles.estimate import Estimate
 from posbias.profiles.influence import measured_influence
-from posbias.profiles.profile import Profile
+from posbias.profiles.profile import Profile, spearman, wasserstein
+from posbias.profiles.summary import SHARE
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
+from posbias.theory.configs import preset, read_architecture
 from posbias.theory.content import ConstantDiagonal, Content, NoContent
 from posbias.theory.distance import Tabulated
 from posbias.theory.masks import Causal, Mask, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, PerLayer
 from posbias.theory.positional import ALiBi, Positional
-from posbias_papers.herasimchyk2026.curves import Curves
-from posbias_papers.herasimchyk2026.printed import Reading
+from posbias.theory.rollout.kernel import layer_kernel, push
+from posbias_papers.herasimchyk2026.configs import CORPORA, HUB, PLOTTED, TOKENS, Reading
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -56,10 +67,15 @@ NEEDED = (
 """Variables of a measurement that the levels rest on."""
 MIXING: dict[Reading, str] = {"corrected": "mixing", "published": "mixing_token"}
 """The variable of a measurement that has λ by prompt and layer: of Eq. (1), or, as published, mean over tokens."""
+WRITTEN = "mixing_head"
+"""The variable of a measurement that has each head's part of the update, by prompt and layer."""
 FITTED = next(one for one in PREDICTORS if one.key == "fitted")
 """Level (d): all mean logits by distance, the diagonal among them, and the measured first column."""
 LINEAR = 1e-3
 """Positional logits count as ALiBi's when no pair is further than this share of the largest from a line."""
+RESAMPLES = 1000
+SCORES: dict[str, Callable[..., np.ndarray]] = {"spearman": spearman, "wasserstein": wasserstein}
+"""The scores of Tables 2 to 5: Spearman (higher is better) and 1-Wasserstein on positions over n − 1 (lower)."""
 _ROUNDING = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 """What logits and attention of a model in half precision are good to."""
 
@@ -70,6 +86,79 @@ class MeanContent:
 
     constant: Float[np.ndarray, "layer head"]
     offset: Float[np.ndarray, "layer head"]
+
+
+# --- curves ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Influence on the last token of one model on one corpus: as measured, if it was, and by level.
+
+    `additive` says whether the model adds a line by distance to its logits, `remarks` what no level knows of;
+    resamples are drawn from `seed`; `folds` are levels from halves of the prompts, to be judged on the others.
+    Differences are taken on the same resamples of the prompts for both levels, so that noise in the measured
+    curve, which both share, drops out. What is said of agreement is of curves that were measured.
+    """
+
+    model: str
+    corpus: str
+    levels: Mapping[str, Profile]
+    measured: Profile | None = None
+    additive: bool = True
+    remarks: tuple[str, ...] = ()
+    seed: int = 0
+    folds: tuple[Fold, ...] = ()
+
+    @property
+    def influence(self) -> Profile:
+        """The measured curve."""
+        assert self.measured is not None
+        return self.measured
+
+    @property
+    def samples(self) -> Float[np.ndarray, "prompt position"]:
+        """The measured influence of each prompt."""
+        return np.asarray(self.influence.samples, dtype=np.float64)
+
+    @cached_property
+    def comparison(self) -> Comparison:
+        """Scores with intervals by letter, and what they stand beside. Raises as `compare`."""
+        return compare_all(self.levels, self.influence, held_out=self.folds, seed=self.seed)
+
+    @cached_property
+    def resampled(self) -> Float[np.ndarray, "resample position"]:
+        """Normalised mean influence over prompts drawn with replacement."""
+        prompts = len(self.samples)
+        counts = stream(self.seed, "herasimchyk2026.bootstrap").multinomial(
+            prompts, np.full(prompts, 1.0 / prompts), size=RESAMPLES
+        )
+        sums = counts @ self.samples
+        return sums / sums.sum(axis=1, keepdims=True)
+
+    def ahead(self, score: str, more: Profile, less: Profile) -> Estimate:
+        """By how much the curve `more` agrees better with the measured one than `less`, paired by resample."""
+        of, sign = SCORES[score], 1.0 if score == "spearman" else -1.0
+        return self.estimate(lambda measured: sign * (of(more.mass, measured) - of(less.mass, measured)))
+
+    def minimum(self, letter: str) -> Estimate:
+        """How far the trough of a level lies behind that of the measured curve, as a share of the text."""
+        predicted = self.levels[letter].mass
+        width = max(1, round(SHARE * predicted.size))
+        at = int(trough(predicted, width))
+        return self.estimate(lambda measured: (at - trough(measured, width)) / (predicted.size - 1))
+
+    def estimate(self, statistic: Callable[[np.ndarray], np.ndarray]) -> Estimate:
+        """A statistic of the measured curve ([…, position] → […]) with its error over prompts, NaN of one."""
+        prompts, value = len(self.samples), float(statistic(self.influence.mass))
+        se = float(np.std(statistic(self.resampled), ddof=1)) if prompts > 1 else math.nan
+        return Estimate(value, se, prompts)
+
+
+def trough(mass: Float[np.ndarray, "*batch position"], width: int) -> Int[np.ndarray, "*batch"]:
+    """The centre of the `width` neighbouring positions with the least mass, the earliest such place."""
+    sums = np.lib.stride_tricks.sliding_window_view(mass, width, axis=-1).sum(axis=-1)
+    return np.asarray(sums.argmin(axis=-1) + (width - 1) // 2)
 
 
 def curves_of(
@@ -104,6 +193,9 @@ def curves_of(
     measured = measured_influence(measurement)
     fitted = folds(measurement, levels, needs="logits_distance")
     return Curves(name, corpus, levels(measurement), measured, additive, remarks, seed, fitted)
+
+
+# --- levels of a measurement -------------------------------------------------------------------------------
 
 
 def _levels(
@@ -267,3 +359,171 @@ def _filled(tables: Float[np.ndarray, "layer head distance"]) -> Float[np.ndarra
     finite = np.isfinite(tables)
     last = np.maximum.accumulate(np.where(finite, np.arange(tables.shape[-1]), 0), axis=-1)
     return np.take_along_axis(tables, last, axis=-1)
+
+
+# --- heads by what they write ------------------------------------------------------------------------------
+
+
+def output_shares(measurement: "xr.Dataset") -> Float[np.ndarray, "layer head"]:
+    """Each head's share of what heads add to the stream of a layer, Σ over heads 1; mean over prompts first.
+
+    What a head adds is ‖A_h V_h W_O^h‖ (Frobenius). Section 5.1, after Eq. (4), says that such weights could be
+    justified, and takes even ones.
+    """
+    written = measurement[WRITTEN].values.mean(axis=0)
+    return written / written.sum(axis=-1, keepdims=True)
+
+
+def weighted(architecture: Architecture, shares: Float[np.ndarray, "layer head"]) -> Architecture:
+    """The same architecture with these weights of its heads, layer by layer."""
+    pattern = architecture.layers
+    layers = tuple(
+        replace(pattern[t % len(pattern)], head_weights=tuple(row.tolist())) for t, row in enumerate(shares)
+    )
+    return replace(architecture, layers=layers)
+
+
+# --- how far a split into position and content lies from the attention itself ------------------------------
+
+
+def apart(measurement: "xr.Dataset", architecture: Architecture) -> tuple[float, float]:
+    """1-Wasserstein distance of two rollouts with one λ, of a level's logits and of the measured attention; and
+    the total variation of a row of attention, mean over queries after the first and layers.
+
+    What is between them is the split's alone: both leave out content by token, values and norms. Of a model whose
+    first token is a sink much of it is that token, whose column is no matter of distance. `architecture` is a
+    level of this measurement. Raises `KeyError` where it has no averaged attention.
+    """
+    tokens, depth = measurement.sizes["position"], architecture.depth
+    attention = measurement["kernel"].values.astype(np.float64)
+    pattern, mixing = architecture.layers, np.asarray(architecture.mixing.values(depth))
+    split = np.stack([layer_kernel(pattern[t % len(pattern)], tokens) for t in range(depth)])
+    start = np.eye(tokens)[-1]
+    rows = [push(start, kernels[::-1], mixing[::-1]) for kernels in (split, attention)]
+    variation = 0.5 * np.abs(split - attention)[:, 1:].sum(axis=-1)
+    return float(wasserstein(*(row / row.sum() for row in rows))), float(variation.mean())
+
+
+def apart_by_halves(measurement: "xr.Dataset", level: str, reading: Reading = "corrected") -> Estimate:
+    """The distance of the rollouts from the two halves of the prompts; without these not known."""
+    even = measurement["prompt"].values % 2 == 0
+    if f"kernel{EVEN}" not in measurement or min(even.sum(), (~even).sum()) < 2:
+        return Estimate(math.nan)
+    parts = [half(measurement, which) for which in (True, False)]
+    return Estimate.of_mean(np.array([apart(part, architectures(part, reading)[level])[0] for part in parts]))
+
+
+# --- levels without a measurement --------------------------------------------------------------------------
+
+
+_FOLDERS = {"fineweb-edu": CORPORA[0], "dclm": CORPORA[1], "wikipedia": CORPORA[2]}
+_BARE, _FULL = "no_content", "all_content"
+
+
+def attention_only(tokens: int = TOKENS) -> Iterator[tuple[str, Profile]]:
+    """Level (a) of each of the paper's models, by its name, from its configuration alone.
+
+    Slopes are the model's own and, where these are others, those of the authors' files too.
+    """
+    for model, hub in HUB.items():
+        own = replace(preset(hub.preset), mixing=AttentionOnly())
+        (layer,) = own.layers
+        files = replace(layer, positional=ALiBi(published_slopes(layer.heads)))
+        level, by_files = (profile_of("a", one, tokens) for one in (own, replace(own, layers=(files,))))
+        yield model, level
+        if abs(level.mass[0] - by_files.mass[0]) > 1e-9:
+            yield f"{model} with the files' slopes", by_files
+
+
+def config_curves(
+    folder: str | os.PathLike[str], reading: Reading = "corrected", tokens: int = TOKENS
+) -> list[Curves]:
+    """The levels of every printed model of which `folder` holds a file without content, by model and corpus.
+
+    The folder has `.yaml` files in the layout of the authors' repository (`no_content/MODEL.yaml`,
+    `all_content/CORPUS/MODEL.yaml`, with `_2048` after the first folder for that length) or flat
+    (`MODEL-no-content.yaml`, `MODEL-content.yaml`). Level (a) is level (b) with λ = 1. Read as `published`, files
+    are taken as the authors' code takes them: a diagonal given once is head 0's alone. `corrected` gives it to all
+    heads, divides content by √d_head and takes slopes from the model's own configuration; the files' λ, averaged
+    over tokens, is all there is. Raises `InputFileError` when it holds none, or a file cannot be read;
+    `InvalidValueError` for a file whose keys or values are wrong.
+    """
+    files = _files(Path(folder), tokens)
+    bare = {model: path for (kind, model), path in files.items() if kind == _BARE}
+    if not bare:
+        raise InputFileError(
+            f"configs: {folder} holds no rollout file for {tokens} tokens without content, files such as "
+            "no_content/bloom.yaml needed"
+        )
+    found = []
+    for model in (name for name in HUB if name in bare):
+        plain = _as_read(read_architecture(bare[model]).architecture, model, reading)
+        without = replace(plain, mixing=AttentionOnly())
+        lower = {"a": profile_of("a", without, tokens), "b": profile_of("b", plain, tokens)}
+        full = {corpus: path for corpus in CORPORA if (path := files.get((corpus, model)))}
+        for corpus in full or CORPORA[:1]:
+            levels = dict(lower)
+            if corpus in full:
+                architecture = _as_read(read_architecture(full[corpus]).architecture, model, reading)
+                levels["c"] = profile_of("c", architecture, tokens)
+            found.append(Curves(model, corpus, levels, remarks=("the authors' files, not measured here",)))
+    return found
+
+
+def config_mixing(
+    folder: str | os.PathLike[str], tokens: int = PLOTTED
+) -> dict[str, Float[np.ndarray, "layer"]]:
+    """λ by layer of every printed model of which `folder` holds a file without content at so many tokens.
+
+    It is the λ of Figure 1, averaged over its prompts. Raises as `config_curves` for what cannot be read.
+    """
+    found = {}
+    for (_, model), path in _files(Path(folder), tokens).items():
+        architecture = read_architecture(path).architecture
+        found.setdefault(model, np.asarray(architecture.mixing.values(architecture.depth), dtype=np.float64))
+    return found
+
+
+def _files(folder: Path, tokens: int) -> dict[tuple[str, str], Path]:
+    """Rollout files by (`no_content` or a corpus, model)."""
+    if not folder.is_dir():
+        raise InputFileError(f"configs: {folder} is no folder, one with the authors' rollout files needed")
+    stems = {hub.stem: model for model, hub in HUB.items()} | {name: name for name in HUB}
+    found: dict[tuple[str, str], Path] = {}
+    for path in sorted(folder.rglob("*.yaml")):
+        stem, kind = _kind(path)
+        if kind is None or stem not in stems or read_architecture(path).tokens != tokens:
+            continue
+        found.setdefault((kind, stems[stem]), path)
+    return found
+
+
+def _kind(path: Path) -> tuple[str, str | None]:
+    """The model's name in a file's name, and which file it is: `no_content`, a corpus, or None."""
+    stem, parents = path.stem, [parent.name.removesuffix(f"_{PLOTTED}") for parent in path.parents]
+    if stem.endswith(("noresidual", "no-residual")):
+        return stem, None
+    for suffix, kind in (("-no-content", _BARE), ("-content", CORPORA[0])):
+        if stem.endswith(suffix):
+            return stem.removesuffix(suffix), kind
+    if parents[0] == _BARE:
+        return stem, _BARE
+    return stem, _FOLDERS.get(parents[0]) if parents[1:2] == [_FULL] else None
+
+
+def _as_read(architecture: Architecture, model: str, reading: Reading) -> Architecture:
+    """The architecture of a file, read one way or the other."""
+    scale = 1.0 if reading == "published" else 1.0 / np.sqrt(HUB[model].head_size)
+    own = preset(HUB[model].preset).layers[0].positional
+
+    def layer(given: Layer) -> Layer:
+        content = given.content
+        if isinstance(content, ConstantDiagonal):
+            diagonal = np.array(content.diagonal) * scale
+            if reading == "published" and len(diagonal) == 1:
+                diagonal = np.concatenate([diagonal, np.zeros(given.heads - 1)])
+            constant = np.array(content.constant) * scale
+            content = ConstantDiagonal(tuple(diagonal.tolist()), tuple(constant.tolist()))
+        return replace(given, content=content, positional=given.positional if reading == "published" else own)
+
+    return replace(architecture, layers=tuple(map(layer, architecture.layers)), name=model)

@@ -22,7 +22,7 @@ from posbias.core.arguments import shortened
 from posbias.core.errors import InvalidValueError, MissingPackageError, nearest
 from posbias.core.events import Event, OnEvent
 from posbias_papers.errata import ERRATA, find_erratum
-from posbias_papers.herasimchyk2026.configs import config_curves
+from posbias_papers.herasimchyk2026.levels import config_curves
 from posbias_papers.readings import herasimchyk2026, kim2026, measured, models, wu2025
 from posbias_papers.readings.reading import (
     Comparison,

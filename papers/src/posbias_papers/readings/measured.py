@@ -16,11 +16,8 @@ from posbias.profiles.profile import wasserstein
 from posbias.theory.architecture import Architecture
 from posbias.theory.content import ConstantDiagonal
 from posbias.theory.rollout.dispatch import influence
-from posbias_papers.herasimchyk2026.curves import Curves
-from posbias_papers.herasimchyk2026.levels import architectures, head_size, mean_content
-from posbias_papers.herasimchyk2026.printed import BINS
-from posbias_papers.herasimchyk2026.section4 import order_of
-from posbias_papers.herasimchyk2026.table6 import homogeneity
+from posbias_papers.herasimchyk2026.levels import Curves, architectures, head_size, mean_content
+from posbias_papers.herasimchyk2026.quantities import homogeneity, order_of
 from posbias_papers.readings.models import last_tenth, one_sign
 from posbias_papers.readings.reading import BOTH, BUNDLED, Comparison, Material, answer, reading
 
@@ -121,15 +118,14 @@ def _energy_beside_rollout(material: Material, model: str) -> Comparison:
     levels = predictions(measurement)
     curves = Curves(model, "", {}, measured_influence(measurement))
     published, corrected = (np.asarray(levels[key].mass) for key in ("measured_kernels", "energy"))
-    evidence = [
-        curves.evidence("", statistic)
+    one, other, apart = (
+        curves.estimate(statistic)
         for statistic in (
             lambda mass: wasserstein(published, mass),
             lambda mass: wasserstein(corrected, mass),
             lambda mass: wasserstein(corrected, mass) - wasserstein(published, mass),
         )
-    ]
-    one, other, apart = (piece.estimate for piece in evidence)
+    )
     return answer(one, other, source(measurement), difference=apart)
 
 
@@ -152,10 +148,10 @@ def _homogeneity(material: Material) -> Comparison:
     content = measurement["content"].values
     found = {}
     for which in BOTH:
-        for region, value, null in homogeneity("", content, which, BINS).regions():
+        for region, pair in homogeneity(content, which).items():
             place = "" if region == "diagonal" else "below the diagonal "
-            found[f"{place}{which}"] = Estimate.of_mean(value)
-            found[f"{place}{which} of normal numbers"] = Estimate.of_mean(null)
+            for values, of in zip(pair, ("", " of normal numbers"), strict=True):
+                found[f"{place}{which}{of}"] = Estimate.of_mean(values[np.isfinite(values)])
     return answer(found.pop("published"), found.pop("corrected"), source(measurement), **found)
 
 
@@ -166,9 +162,9 @@ def _homogeneity(material: Material) -> Comparison:
 def _order(material: Material) -> Comparison:
     """Section 4: violating triples after a second softmax with ALiBi's biases, and of attention itself."""
     measurement = material.measured(needs=("kernel",))
-    corrected = order_of(measurement, "", "corrected")
+    corrected = order_of(measurement)
     return answer(
-        order_of(measurement, "", "published").rate,
+        order_of(measurement, "published").rate,
         corrected.rate,
         source(measurement),
         noise_floor=corrected.floor,

@@ -15,9 +15,8 @@ from posbias.theory.content import ConstantDiagonal, NoContent
 from posbias.theory.mixing import ConstantMixing, Mixing, PreNormInit
 from posbias.theory.positional import ALiBi
 from posbias.theory.rollout.dispatch import influence
-from posbias_papers.herasimchyk2026.configs import config_curves
-from posbias_papers.herasimchyk2026.levels import published_slopes
-from posbias_papers.herasimchyk2026.printed import HUB, TABLE1, TABLE4, TABLE5, TOKENS
+from posbias_papers.herasimchyk2026.configs import HUB, TABLE1, TABLE4, TABLE5, TOKENS
+from posbias_papers.herasimchyk2026.levels import config_curves, published_slopes
 from posbias_papers.readings.reading import BOTH, Comparison, Material, UnavailableError, answer, reading
 
 SMALL = 7

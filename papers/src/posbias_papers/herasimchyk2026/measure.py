@@ -1,8 +1,8 @@
-"""The measurements behind the tables: made once, kept in a folder, found again by everything they decide.
+"""The measurements behind tables and figures: made once, kept in a folder, found again by everything they decide.
 
 A cell is one model on one corpus at one length. Its file's name says so, with the fingerprint of the job; the same
 command finds it there and measures only what is missing. A model may also be a finished measurement (`.nc`), for
-what took another machine. An interrupted cell goes on from its finished prompts.
+what took another machine. An interrupted cell resumes from its finished prompts.
 """
 
 import json
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from posbias.core.arguments import shortened
 from posbias.core.errors import InputFileError, InvalidValueError
-from posbias.core.events import OnEvent
-from posbias.core.interruption import Pace
+from posbias.core.events import Event, OnEvent
+from posbias.core.running import Task, run
 from posbias.measurement.models.sources import kind_of
 from posbias.profiles.measurements import load_measurement, save_measurement
-from posbias_papers.herasimchyk2026.printed import PROMPTS
+from posbias_papers.herasimchyk2026.configs import PROMPTS
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -42,13 +42,9 @@ class Corpus:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What `posbias.measure` is told of it."""
-        told: dict[str, Any] = {"text": self.source}
-        return (
-            told
-            | ({"scramble": True} if self.scramble else {})
-            | ({"packed": False} if self.documents else {})
-        )
+        """The arguments of `posbias.measure` that it is."""
+        scramble: dict[str, Any] = {"scramble": True} if self.scramble else {}
+        return {"text": self.source} | scramble | ({"packed": False} if self.documents else {})
 
     @property
     def words(self) -> list[str]:
@@ -101,71 +97,65 @@ def gather(
     """The measurement of every model on every corpus at the lengths wanted there, from `folder` where it has them.
 
     Lengths beyond a model's context, and those of which the text has no prompt, are left out, and said. `on_event`
-    hears the prompts of each measurement, `new` gets the keys of those that were not there; `loading` are
-    arguments of `posbias.measurement.load_model`. Raises as that, `posbias.measure`, `load_measurement` and
+    hears of all measurements together, `new` gets the keys of those that were not there; `loading` are arguments
+    of `posbias.measurement.load_model`. Raises as that, `posbias.measure`, `load_measurement` and
     `save_measurement`; KeyboardInterrupt on Ctrl-C, saying what is kept.
     """
     cells: dict[Key, Any] = {}
-    fresh: list[Key] = [] if new is None else new
-    options = {
-        "seed": seed,
-        "again": again,
-        "threads": threads,
-        "on_event": on_event,
-        "loading": loading or {},
-    }
-    pace = Pace()
-    try:
-        for name in models:
-            _gather_of(name, corpora, folder, effort, options, cells, fresh)
-    except KeyboardInterrupt:
-        wanted = len(models) * sum(map(len, corpora.values()))
-        said = f"{len(cells)} of {wanted} measurements and the running one's finished prompts are kept in {folder}"
-        raise KeyboardInterrupt(pace.goes_on(said, len(fresh), wanted - len(cells))) from None
+    how = {"corpora": corpora, "folder": folder, "effort": effort, "seed": seed, "again": again}
+    how |= {"threads": threads, "loading": loading or {}, "new": [] if new is None else new}
+    failed = run(
+        {name: Task(_measure, {"name": name, **how}, name) for name in models},
+        lambda name, measured: cells.update((_key(one), one) for one in measured),
+        unit="model",
+        on_event=on_event,
+        kept=lambda: f"finished measurements and the running one's finished prompts are kept in {folder}",
+    )
+    for one in failed.values():
+        raise one.error()
     return cells
 
 
-def _gather_of(
-    name: str,
-    corpora: Mapping[Corpus, Lengths],
-    folder: Path,
-    effort: Effort,
-    options: Mapping[str, Any],
-    cells: dict[Key, Any],
-    new: list[Key],
-) -> None:
-    """Add the measurements of a model to `cells`, and the keys of those made now to `new`."""
+def _measure(name: str, on_event: OnEvent, **options: Any) -> "list[xr.Dataset]":
+    """All measurements of a model; nothing holds it afterwards."""
     if name.endswith(".nc"):
-        measurement = load_measurement(name)
-        cells[_key(measurement)] = measurement
-        return
+        return [load_measurement(name)]
     from posbias.measurement.models.formats import let_go
 
-    _measure(name, corpora, folder, effort, options, cells, new)
+    cells = [*_cells(name, on_event, **options)]
     let_go()
+    return cells
 
 
-def _measure(
+def _cells(
     name: str,
+    on_event: OnEvent,
+    *,
     corpora: Mapping[Corpus, Lengths],
     folder: Path,
     effort: Effort,
-    options: Mapping[str, Any],
-    cells: dict[Key, Any],
+    seed: int,
+    again: bool,
+    threads: int | None,
+    loading: Mapping[str, Any],
     new: list[Key],
-) -> None:
-    """The same of a model that is no finished measurement; nothing holds it afterwards."""
+) -> "Iterator[xr.Dataset]":
+    """The same, one by one; `new` gets the keys of those that were not there."""
     from posbias.measurement import load_model
     from posbias.measurement.run import for_length
 
-    loaded = load_model(name, **options["loading"])
-    attention = loaded.attention
-    for corpus, job in _jobs(loaded, corpora, effort, options["seed"]):
+    loaded = load_model(name, **loading)
+    attention, jobs = loaded.attention, [*_jobs(loaded, corpora, effort, seed)]
+    for place, (corpus, job) in enumerate(jobs):
+
+        def heard(event: Event, place: int = place) -> None:
+            on_event(Event(place + event.share, len(jobs), "measurement"))
+
         if loaded.attention != attention:
             loaded.model.set_attn_implementation(attention)
-        fit = loaded if options["loading"].get("attention") else for_length(loaded, job["tokens"])
-        measurement, measured = _cell(fit, corpus, job, folder, options)
-        cells[_key(measurement)] = measurement
+        fit = loaded if loading.get("attention") else for_length(loaded, job["tokens"])
+        measurement, measured = _cell(fit, corpus, job, folder, again, threads=threads, on_event=heard)
+        yield measurement
         if measured:
             new.append(_key(measurement))
 
@@ -214,7 +204,7 @@ def _sizes_of(loaded: Any, corpus: Corpus) -> tuple[str, list[int]]:
 
 
 def _cell(
-    loaded: Any, corpus: Corpus, job: dict[str, Any], folder: Path, options: Mapping[str, Any]
+    loaded: Any, corpus: Corpus, job: dict[str, Any], folder: Path, again: bool, **how: Any
 ) -> "tuple[xr.Dataset, bool]":
     """A cell, and whether it was measured now; one with mean content matrices serves a wish without them."""
     from posbias import measurement as measuring
@@ -226,11 +216,10 @@ def _cell(
     digits = [measuring.job_fingerprint(loaded, **one)[:12] for one in jobs]
     places = [_places(folder / f"{stem}-{one}.nc") for one in digits]
     there = [files[-2] for files in places if len(files) > 1]
-    if there and not options["again"]:
+    if there and not again:
         return load_measurement(there[0]), False
     path = places[0][-1]
     checkpoint = path.with_suffix(".partial.safetensors")
-    how = {name: options[name] for name in ("threads", "on_event")}
     measured = measuring.measure(loaded, **job, checkpoint=checkpoint, **how)
     measured.attrs["parameters"] = sum(one.numel() for one in loaded.model.parameters())
     save_measurement(measured, path)
