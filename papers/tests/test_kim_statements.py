@@ -1,4 +1,4 @@
-"""LayerNorm-induced recency: closed forms against mpmath and simulation, statements tried, mistakes caught."""
+"""Kim et al. 2026: closed forms against mpmath and simulation, margins of statements against plain loops."""
 
 import itertools
 import math
@@ -8,12 +8,19 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.stats import beta
 
 from posbias.core.errors import InvalidValueError
 from posbias.core.seeds import stream
+from posbias.simulation.model import RecencyModel
+from posbias.simulation.token_space import embeddings, hidden_states, layer_scores, normalised
+from posbias.theory.masks import SlidingWindow
 from posbias_papers.closed_forms import layernorm
+from posbias_papers.simulation.variants import Variant, draw_inputs, draw_weights, run_layers
 from posbias_papers.statements import STATEMENTS, verify
 from posbias_papers.statements import kim2026_layernorm as simulations
+from posbias_papers.statements import kim2026_variants as variants
 from posbias_papers.statements.kim2026_layernorm import simulated_scores
 from posbias_papers.theorems import judge_statements
 
@@ -344,3 +351,100 @@ def test_what_the_paper_states_stands_and_misprints_are_claims_of_their_own():
 def test_bad_arguments_are_named(call, argument):
     with pytest.raises(InvalidValueError, match=f"^{argument}: "):
         call()
+
+
+# --- norms, heads, encodings, masks ------------------------------------------------------------------------
+
+
+@given(st.integers(4, 4096))
+@settings(max_examples=30)
+def test_mean_squared_distance_is_the_mean_over_the_beta_law(dimension):
+    # in the sine, whose density has no pole
+    expected, _ = quad(
+        lambda s: (2 - 2 * math.sqrt(1 - s * s)) * beta.pdf(s * s, 0.5, (dimension - 1) / 2) * 2 * s,
+        1e-12,
+        1,
+        points=[min(1, c / math.sqrt(dimension)) for c in (0.5, 2, 6)],
+        limit=200,
+    )
+    assert variants.mean_squared_distance(dimension) == pytest.approx(expected, rel=1e-6)
+
+
+@given(st.integers(3, 40), st.integers(0, 99))
+def test_the_distance_is_decided_by_the_share_along_equal_entries(dimension, seed):
+    x = np.random.default_rng(seed).normal(0.3, 1, dimension)
+    near = normalised(RecencyModel(2, dimension), x[None, None])[0, 0] / math.sqrt(dimension)
+    sine = x.sum() / math.sqrt(dimension) / math.sqrt(sum(one * one for one in x))
+    apart = sum((a - b) ** 2 for a, b in zip(near, x / np.linalg.norm(x), strict=True))
+    assert apart == pytest.approx(2 - 2 * math.sqrt(1 - sine**2), abs=1e-12)
+
+
+@given(st.integers(2, 5), st.integers(3, 8), st.integers(0, 99))
+def test_cosines_are_those_of_every_pair(tokens, dimension, seed):
+    x = np.random.default_rng(seed).normal(size=(tokens, dimension))
+    expected = [
+        x[i] @ x[j] / math.sqrt((x[i] @ x[i]) * (x[j] @ x[j])) for i in range(tokens) for j in range(i)
+    ]
+    assert variants.cosines(x) == pytest.approx(expected, abs=1e-12)
+
+
+@given(
+    st.sampled_from(["none", "layernorm", "rmsnorm"]), st.booleans(), st.sampled_from(["pre", "post"]),
+    st.integers(0, 99),
+)  # fmt: skip
+@settings(max_examples=30)
+def test_scores_are_inner_products_of_the_hidden_states(norm, residual, order, seed):
+    model = RecencyModel(4, 6, 0.3, norm, residual, 3, order)
+    x = embeddings(stream(seed, "test"), model, 3)
+    scores, attention = layer_scores(model, x)
+    states = hidden_states(model, x)
+    assert (states[0] == x).all()
+    for layer, state in enumerate(states):
+        y = normalised(model, state) if order == "pre" else state
+        np.testing.assert_allclose(scores[layer], y @ y.swapaxes(1, 2) / math.sqrt(6), rtol=1e-12)
+        if layer < 2:
+            mixed = np.einsum("sij,sjd->sid", attention[layer], y) + residual * state
+            mixed = normalised(model, mixed) if order == "post" else mixed
+            np.testing.assert_allclose(states[layer + 1], mixed, rtol=1e-10, atol=1e-12)
+
+
+@given(st.integers(3, 7), st.integers(1, 3), st.integers(0, 99))
+@settings(max_examples=30)
+def test_what_is_beyond_distance_is_the_last_query_less_the_first(tokens, heads, seed):
+    scores = np.random.default_rng(seed).normal(size=(2, heads, tokens, tokens))
+    for one, found in zip(scores, variants.beyond_distance(scores), strict=True):
+        last = tokens - 1
+        apart = [one[h, last, last - away] - one[h, away, 0] for h in range(heads) for away in range(1, last)]
+        assert found == pytest.approx(sum(apart) / len(apart), rel=1e-9, abs=1e-12)
+
+
+@given(st.integers(3, 7), st.integers(0, 99))
+@settings(max_examples=30)
+def test_scores_of_distance_alone_have_nothing_beyond_it(tokens, seed):
+    of_distance = np.random.default_rng(seed).normal(size=2 * tokens)
+    place = np.arange(tokens)
+    scores = of_distance[place[:, None] - place][None, None]
+    assert variants.beyond_distance(scores) == pytest.approx(0.0, abs=1e-12)
+    assert (variants.beyond_distance(scores + 0.1 * place[:, None]) > 0).all()
+
+
+def test_the_second_layer_is_that_of_a_network_given_all_inputs():
+    variant = Variant(RecencyModel(5, 8, depth=2), heads=2, positional="alibi", direction="input")
+    scores, content = variants.second_layer(variant, 3, 9)
+    (x,) = draw_inputs(variant, 3, 0, 9)
+    for layer, (score, bare, _) in enumerate(run_layers(x, variant, draw_weights(variant, 3, 0))):
+        np.testing.assert_array_equal(scores[layer], score)
+        np.testing.assert_array_equal(content[layer], bare)
+
+
+# --- masks -------------------------------------------------------------------------------------------------
+
+
+def test_shares_by_query_are_those_of_the_pairs_it_sees():
+    model = RecencyModel(9, depth=2, mask=SlidingWindow(3))
+    shares = variants.shares_by_query(model, 1, 20)
+    scores = layer_scores(model, embeddings(stream(1, "verify/kim/masks"), model, 20))[0][1]
+    for query in range(9):
+        seen = list(range(max(0, query - 2), query))
+        expected = scores[:, query, seen[1]] > scores[:, query, seen[0]] if len(seen) == 2 else math.nan
+        np.testing.assert_array_equal(shares[:, query], np.broadcast_to(expected, 20).astype(float))
