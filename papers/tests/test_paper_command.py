@@ -19,7 +19,7 @@ from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import Evidence
 from posbias_papers.registry import STUDIES
 from posbias_papers.reproduction import Spent
-from posbias_papers.statements import StatementCell
+from posbias_papers.statements.run import StatementCell
 from posbias_papers.theorems import STATEMENTS, try_statements
 
 COMPUTE = StatementCell.compute

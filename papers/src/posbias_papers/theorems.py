@@ -24,7 +24,8 @@ from posbias.profiles.evidence import Above, Evidence, margin_text
 from posbias_papers.study import State, Study
 
 if TYPE_CHECKING:
-    from posbias_papers.statements import Finding, Statement, StatementCell, Trial
+    from posbias_papers.statements import Statement
+    from posbias_papers.statements.run import Finding, StatementCell, Trial
 
 log = logging.getLogger("posbias.papers")
 STATEMENTS = "statements"
@@ -32,7 +33,7 @@ STATEMENTS = "statements"
 QUESTION = "Which of the printed statements survive random and adversarial instances, and what stands where "
 QUESTION += "one does not?"
 INSTANCES = 200
-"""Instances of a reading, unless told otherwise: about 20 seconds on two cores."""
+"""Instances of a reading by default: about 20 seconds on two cores."""
 SCOPE = "whatever satisfies its hypotheses"
 """What a numbered statement speaks of."""
 FEW = 8
@@ -132,7 +133,7 @@ def judge_statements(papers: Sequence[str], tried: "Mapping[str, Finding]") -> I
     """The statements of some papers judged; one that was not tried is undecided.
 
     A statement holds as printed if its least slack is no less than minus its tolerance. One that `asserts` more
-    than constants (that there are some) holds if any reading's survive, and its printed ones are judged beside it.
+    than constants (that there are some) holds if any reading's survive, and its printed ones are judged as well.
     """
     for statement in statements_of(papers):
         study, finding = f"{statement.source}/{STATEMENTS}", tried.get(statement.key)
@@ -167,9 +168,9 @@ def claims_of_statement(statement: "Statement") -> Iterator[Claim]:
     """What is claimed by a statement: what it asserts, and what is printed of its proof; or one for both."""
     printed, key = statement.as_printed, f"{statement.source}/{slug(statement.name)}"
     test = Above(math.nextafter(-printed.tolerance, -math.inf), least=0.0)
-    told = dict(statement.about)
-    of_proof = {"strength": "constant"} | told.pop("proof", {})
-    about: dict[str, Any] = {"strength": "theorem", "scope": SCOPE, "effort": "a proof"} | told
+    more = dict(statement.about)
+    of_proof = {"strength": "constant"} | more.pop("proof", {})
+    about: dict[str, Any] = {"strength": "theorem", "scope": SCOPE, "effort": "a proof"} | more
     if not statement.asserts:
         yield Claim(key, statement.name, f"{statement.name}: {printed.claim}", test=test, **about)
         return
@@ -187,7 +188,7 @@ def slug(name: str) -> str:
 
 
 def _cells(papers: Sequence[str], seed: int, amount: int | None = None) -> "list[StatementCell]":
-    from posbias_papers.statements import StatementCell
+    from posbias_papers.statements.run import StatementCell
 
     return [StatementCell(statement, seed, amount) for statement in statements_of(papers)]
 

@@ -12,7 +12,7 @@ from posbias.core.files import need_writable
 from posbias.core.text_tables import table
 
 if TYPE_CHECKING:
-    from posbias_papers.statements import Finding
+    from posbias_papers.statements.run import Finding
 
 INSTANCES = {"quick": 200, "full": 1000}
 

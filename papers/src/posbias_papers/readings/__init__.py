@@ -7,7 +7,7 @@
 
 A reading belongs to an entry of `posbias_papers.errata` and computes one quantity twice: as printed (or as the
 published code does it) and as it is. Statements are shown on the counterexample of `statements`; closed forms
-beside integrals and simulations; models from presets, from the authors' rollout files where they are given, and
+against integrals and simulations; models from presets, from the authors' rollout files where they are given, and
 measured on the bundled ALiBi model.
 """
 

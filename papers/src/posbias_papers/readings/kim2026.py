@@ -1,4 +1,4 @@
-"""Kim et al. 2026 in both readings: printed equations beside corrected forms, integrals and simulations.
+"""Kim et al. 2026 in both readings: printed equations against corrected forms, integrals and simulations.
 
 Published and corrected are the readings of `posbias_papers.closed_forms.layernorm`; two or three tokens are
 integrated (`posbias_papers.closed_forms.recency`), more are simulated (200,000 samples, with their error). Layers
@@ -147,7 +147,7 @@ def _figure_2(material: Material) -> Comparison:
     "S_32 − S_31 in layer 2, d = 1024, α = 0: rise of the mean, standard deviation of a draw",
 )
 def _drawn(material: Material) -> Comparison:
-    """Whether one draw shows recency: the spread of S_i,i−1 − S_i1 beside the rise of its mean."""
+    """Whether one draw shows recency: the spread of S_i,i−1 − S_i1 against the rise of its mean."""
     tokens, dimension = 3, 1024
     rise = math.expm1(float(log_key_factors(tokens, dimension, reading="corrected")[1]))
     rise *= float(isotropic_scores(tokens, dimension)[2, 0])

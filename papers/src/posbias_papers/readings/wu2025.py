@@ -1,4 +1,4 @@
-"""Wu et al. 2025 in both readings: critical distances, and what the paper says was run beside what its code runs.
+"""Wu et al. 2025 in both readings: critical distances, and what the paper says was run against what its code runs.
 
 Statements with a counterexample are read on that (`posbias_papers.statements`). Nothing is trained: the data's
 numbers are exact, and what an option does to a network is the gap that the theory expects, (m_a − m_b)/(m_a + m_b)

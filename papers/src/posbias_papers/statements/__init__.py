@@ -14,16 +14,8 @@ from posbias_papers.statements import (
     wu2025_encodings,
     wu2025_masks,
 )
-from posbias_papers.statements.record import Instance, Reading, Statement
-from posbias_papers.statements.run import (
-    Finding,
-    StatementCell,
-    Trial,
-    check,
-    save_counterexamples,
-    select,
-    verify,
-)
+from posbias_papers.statements.record import Reading, Statement
+from posbias_papers.statements.run import check, save_counterexamples, select, verify
 
 STATEMENTS: tuple[Statement, ...] = tuple(
     one
@@ -40,16 +32,4 @@ STATEMENTS: tuple[Statement, ...] = tuple(
 )
 """All statements, paper by paper and topic by topic."""
 
-__all__ = [
-    "STATEMENTS",
-    "Finding",
-    "Instance",
-    "Reading",
-    "Statement",
-    "StatementCell",
-    "Trial",
-    "check",
-    "save_counterexamples",
-    "select",
-    "verify",
-]
+__all__ = ["STATEMENTS", "Reading", "Statement", "check", "save_counterexamples", "select", "verify"]

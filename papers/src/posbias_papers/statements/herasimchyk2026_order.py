@@ -32,7 +32,7 @@ from posbias_papers.statements.record import OURS, ROUNDING, Instance, statement
 ordered = partial(statement, tolerance=ROUNDING)
 """Of prefix masses."""
 STEP_SIZE = 1e-30
-"""Of the complex step: its square is nothing beside 1."""
+"""Of the complex step: its square is below the rounding of 1."""
 
 
 # --- the four forces -----------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ def _draw_schedules(rng: Generator, edge: bool) -> Instance:
 def proposition_4_3(kernels: Stack, mixing: Any, larger_mixing: Any) -> Any:
     """λ ≤ λ′ in every layer gives p ⪰ p′.
 
-    The printed induction needs Lemma A.2 beside Lemma A.4; see Appendix A.1.2.
+    The printed induction needs Lemma A.2 besides Lemma A.4; see Appendix A.1.2.
     """
     return dominance(rollout_row(kernels, mixing), rollout_row(kernels, larger_mixing))
 

@@ -247,7 +247,7 @@ def same_probability(**drawn: Any) -> float:
 
     Wider than the paper, which puts √d_h for √d in its derivation, one on mean scores: of these it is so (at d_h
     = 16 and α = .5 .233 with four heads, .229 with one). LayerNorm makes whole vectors alike in length, not a
-    head's part of them, so single scores scatter more and the probability is lower: .598 beside .638. With shared
+    head's part of them, so single scores scatter more and the probability is lower: .598 against .638. With shared
     key heads mean scores rise more (.313 with two key heads, .356 with one): a direction, no rule.
     """
     one, several = map(recency_share, _single_and_several(**drawn))
@@ -312,7 +312,7 @@ def parts_of_a_layer(head_dimension: int, part: str, **drawn: Any) -> float:
     """a feed-forward block, value projections, or W_Q = W_K, all drawn, leave the recency probability of layer 2
     above one half
 
-    Holds, at initialisation; the paper analyses none of them. At d = 64 and α = .5 .541, .532 and .551, beside
+    Holds, at initialisation; the paper analyses none of them. At d = 64 and α = .5 .541, .532 and .551, against
     .553 without. W_Q and W_K drawn apart leave one half over networks (−W_Q is as likely as W_Q).
     """
     more: dict[str, Any] = {

@@ -8,7 +8,8 @@ from posbias.core.errors import InvalidValueError, nearest
 from posbias.core.events import OnEvent
 from posbias.core.spec import Count, tag, value
 from posbias.study.verbs import SINGLE, Found, Lengths, Quantities, quantity
-from posbias_papers.statements import STATEMENTS, Trial, select, verify
+from posbias_papers.statements import STATEMENTS, select, verify
+from posbias_papers.statements.run import Trial
 
 
 @value

@@ -492,7 +492,7 @@ def lemma_i_3(query: Any, key: Any) -> float:
     return 1 - largest / bound if bound else -largest
 
 
-# --- the critical distance of Theorem 4.7, and RoPE's decay beside the decay mask's ------------------------------
+# --- the critical distance of Theorem 4.7, and RoPE's decay against the decay mask's --------------------------
 
 
 def _draw_root(rng: Generator, edge: bool) -> Instance:

@@ -444,9 +444,9 @@ def relu_keeps_reach(logits: Stack) -> float:
 
 # --- windows without content -----------------------------------------------------------------------------------
 
-# Where logits depend on the key alone, beside a decay, a row of attention is one set of weights, cut off by the
-# window. Cut off later it lies on earlier keys, and that of an earlier query lies on earlier keys too; so every
-# layer more, and every wider window, moves the context to the front.
+# Where logits depend on the key alone, with a decay or without, a row of attention is one set of weights, cut off
+# by the window. Cut off later it lies on earlier keys, and that of an earlier query lies on earlier keys too; so
+# every layer more, and every wider window, moves the context to the front.
 
 
 def _draw_widths(rng: Generator, edge: bool) -> Instance:
