@@ -111,7 +111,7 @@ def _designed(job: Any, folder: Path, name: str, threads: int | None) -> "Design
 
     from posbias.core.files import clear_leftovers, write_text
     from posbias.core.store import save_json
-    from posbias.designs.files import toml_of
+    from posbias.designs.space import toml_of
     from posbias.reports.answers.predictions import Design
 
     clear_leftovers(folder)

@@ -11,7 +11,6 @@ thread for each core. When a worker or a whole machine dies, Ray tries its tasks
 
 import contextlib
 import logging
-import math
 import os
 import re
 import socket
@@ -72,7 +71,9 @@ class Cluster:
         version of posbias, and when the cluster is lost; `InvalidValueError` for more than one GPU and a part of
         another.
         """
-        _check_shares(tasks)
+        if wrong := [task.gpus for task in tasks if task.gpus > 1 and task.gpus != int(task.gpus)]:
+            # Ray shares a GPU out in parts, or gives whole ones
+            raise InvalidValueError(f"gpus: expected a number from 0 to 1 or a whole number, got {wrong[0]}")
         if not tasks:
             return
         with _connected(self._address) as ray:
@@ -87,30 +88,27 @@ class Cluster:
     def _run(self, ray: Any, tasks: Sequence[Task], on_message: OnMessage) -> None:
         from ray.util.queue import Queue
 
-        messages, level = (
-            Queue(actor_options={"num_cpus": 0}),
-            logging.getLogger("posbias").getEffectiveLevel(),
-        )
-        sent = ray.remote(_perform)
+        messages = Queue(actor_options={"num_cpus": 0})
+        level, remote = logging.getLogger("posbias").getEffectiveLevel(), ray.remote(_perform)
         pending: dict[Any, int] = {}
         try:
             for number, task in enumerate(tasks):
-                options = sent.options(
+                threads = dict.fromkeys(THREADS, str(max(1, int(task.cores))))
+                on_a_machine = remote.options(
                     num_cpus=task.cores,
                     num_gpus=task.gpus,
                     max_retries=self.retries,
                     name=task.label or f"task {number}",
-                    runtime_env={
-                        "env_vars": dict.fromkeys(THREADS, str(max(1, int(task.cores)))),
-                    },
+                    runtime_env={"env_vars": threads},
                 )
-                pending[options.remote(task, number, level, __version__, messages)] = number
+                pending[on_a_machine.remote(task, number, level, __version__, messages)] = number
             while pending:
                 ready, _ = ray.wait([*pending], num_returns=1, timeout=PAUSE)
                 running = set(pending.values())
-                for number, message in _waiting(ray, messages):
-                    if number in running:
-                        deliver(tasks, on_message, number, message)
+                with contextlib.suppress(ray.exceptions.RayError):  # the queue may be lost with its machine
+                    for number, message in messages.get_nowait_batch(messages.qsize()):
+                        if number in running:
+                            deliver(tasks, on_message, number, message)
                 for one in ready:
                     number = pending.pop(one)
                     on_message(number, _last(ray, one))
@@ -120,12 +118,12 @@ class Cluster:
 
 
 def engine_of(workers: int | None, ray: str | None) -> Engine:
-    """The engine a command asks for: so many local processes, a Ray cluster's address, or by neither in process.
+    """The engine a command asks for: `workers` local processes, a Ray cluster's address, or by neither in process.
 
     Raises `InvalidValueError` for both or for a wrong number, and as `Cluster` does.
     """
     if ray is not None and workers is not None:
-        raise InvalidValueError(f"workers: {workers} given together with ray {ray!r}, one of the two needed")
+        raise InvalidValueError(f"workers: expected either workers or ray, got {workers} and {ray!r}")
     if ray is not None:
         return Cluster(ray)
     return InProcess() if workers is None else Processes(workers)
@@ -134,23 +132,16 @@ def engine_of(workers: int | None, ray: str | None) -> Engine:
 def _perform(task: Task, number: int, level: int, version: str, messages: Any) -> Last:
     """A task, on a machine of the cluster."""
     if version != __version__:
-        said = (
-            f"ray: posbias {__version__} given on {socket.gethostname()}, {version} as on this machine needed"
+        where = socket.gethostname()
+        return Failed(
+            f"ray: expected posbias {version} on {where} as here, got {__version__}", "ClusterError"
         )
-        return Failed(said, "ClusterError")
 
     def send(message: Event | LogLine) -> None:
         with contextlib.suppress(Exception):  # no progress is no harm
             messages.put((number, message), timeout=PATIENCE)
 
     return perform_remotely(task, level, send, PAUSE)
-
-
-def _waiting(ray: Any, messages: Any) -> list[tuple[int, Event | LogLine]]:
-    """What running tasks said since the last look; nothing where the queue was lost with its machine."""
-    with contextlib.suppress(ray.exceptions.RayError):
-        return messages.get_nowait_batch(messages.qsize())
-    return []
 
 
 def _last(ray: Any, one: Any) -> Last:
@@ -160,8 +151,7 @@ def _last(ray: Any, one: Any) -> Last:
     except ray.exceptions.RayTaskError as error:
         # nothing that the task itself raises: it could not be begun
         raise ClusterError(
-            f"ray: posbias cannot be used on a machine of the cluster ({last_line(str(error))}); posbias "
-            f"{__version__} needed on all"
+            f"ray: expected posbias {__version__} on every machine, got {last_line(str(error))}"
         ) from error
     except ray.exceptions.RayError as error:
         return Failed(f"its worker was lost ({type(error).__name__}); {KEPT}", "WorkerError")
@@ -223,8 +213,8 @@ def _answering(address: str) -> str:
     parsed = _ADDRESS.fullmatch(address)
     if parsed is None or not 0 < int(parsed["port"]) < 65536:
         raise ClusterError(
-            f"ray: {shortened(address)} given, auto, local, HOST:PORT (such as head:6379) or "
-            f"ray://HOST:PORT (such as ray://head:10001) needed{nearest(address, ['auto', 'local'])}"
+            "ray: expected auto, local, HOST:PORT (such as head:6379) or ray://HOST:PORT (such as "
+            f"ray://head:10001), got {shortened(address)}{nearest(address, ['auto', 'local'])}"
         )
     try:
         socket.create_connection((parsed["host"].strip("[]"), int(parsed["port"])), timeout=PATIENCE).close()
@@ -236,16 +226,6 @@ def _answering(address: str) -> str:
     return address
 
 
-def _check_shares(tasks: Sequence[Task]) -> None:
-    """Ray shares a GPU out in parts, or gives whole ones."""
-    for task in tasks:
-        for name, given in (("cores", task.cores), ("gpus", task.gpus)):
-            if not 0 <= given < math.inf or (name == "gpus" and given > 1 and given != int(given)):
-                raise InvalidValueError(
-                    f"{name}: {given} given, a number from 0 to 1 or a whole number needed"
-                )
-
-
 def _need_resources(ray: Any, tasks: Sequence[Task]) -> None:
     """Refuse what would wait for ever."""
     machines = [one["Resources"] for one in ray.nodes() if one["Alive"]]
@@ -253,7 +233,7 @@ def _need_resources(ray: Any, tasks: Sequence[Task]) -> None:
         if not any(one.get("CPU", 0) >= cores and one.get("GPU", 0) >= gpus for one in machines):
             there = ", ".join(f"{one.get('CPU', 0):g} and {one.get('GPU', 0):g}" for one in machines)
             raise ClusterError(
-                f"ray: a machine with {cores:g} cores and {gpus:g} GPUs needed, those of the cluster have {there}"
+                f"ray: expected a machine with {cores:g} cores and {gpus:g} GPUs, got machines with {there}"
             )
 
 

@@ -1,6 +1,6 @@
 """Files that are either whole or not there.
 
-A result is written to a temporary name beside its place and renamed when complete, so a full disk, a crash
+A result is written to a temporary name next to its place and renamed when complete, so a full disk, a crash
 or Ctrl-C leaves the old file or none, never half of one. The temporary name is hidden and says whose it is
 (`.HOST~PROCESS~NAME…`), so that what a killed writer began can be cleared.
 """
@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from posbias.core.errors import InputFileError, OutputFileError
+from posbias.core.errors import OutputFileError
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside `path` to write to; on success it becomes `path`, else it is removed.
+    """Yield a temporary path next to `path` to write to; on success it becomes `path`, else it is removed.
 
     Raises `OutputFileError` when the folder or the file cannot be written.
     """
@@ -61,7 +61,7 @@ def is_leftover(path: Path) -> bool:
 
 @contextmanager
 def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary folder beside `path` to fill; on success it becomes `path`, else it is removed.
+    """Yield a temporary folder next to `path` to fill; on success it becomes `path`, else it is removed.
 
     An earlier folder at `path` is replaced only once the new one is complete. Raises `OutputFileError`.
     """
@@ -106,22 +106,6 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> Path:
 def write_text(path: str | os.PathLike[str], content: str) -> Path:
     """Write `content` as UTF-8 to `path`, whole or not at all. Raises `OutputFileError`."""
     return write_bytes(path, content.encode())
-
-
-def between_marks(page: str, begin: str, end: str) -> tuple[str, str, str]:
-    """What stands before, between and after two marks. Raises `InputFileError` unless there is one of each."""
-    begins, ends = page.count(begin), page.count(end)
-    if (begins, ends) != (1, 1) or page.index(begin) > page.index(end):
-        raise InputFileError(f"page: {begins} {begin} and {ends} {end} given, one each in this order needed")
-    before, rest = page.split(begin)
-    held, after = rest.split(end)
-    return before, held.strip("\n"), after
-
-
-def write_between(path: str | os.PathLike[str], begin: str, end: str, text: str) -> None:
-    """Write text between the two marks of a page. Raises as `between_marks` and `write_text`."""
-    before, _, after = between_marks(Path(path).read_text(encoding="utf-8"), begin, end)
-    write_text(path, f"{before}{begin}\n{text}\n{end}{after}")
 
 
 def _prefix(target: Path) -> str:

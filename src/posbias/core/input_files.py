@@ -16,12 +16,12 @@ from posbias.core.arguments import shortened
 from posbias.core.errors import InputFileError, nearest
 
 SUFFIXES = (".toml", ".yaml", ".yml", ".json")
-"""Files of keys and values, by which they are told apart."""
+"""Files of keys and values, which their suffix distinguishes."""
 _PICTURES = (".svg", ".png", ".pdf")
 
 
 def read_mapping(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a TOML, YAML or JSON file (told apart by its suffix) that holds keys and values.
+    """Read a TOML, YAML or JSON file (by its suffix) that holds keys and values.
 
     Raises `InputFileError` when it is missing, unreadable, not of its format, or holds something else.
     """

@@ -1,4 +1,4 @@
-"""Packages whose names are loaded when first used, from the stub beside them, and packages that may be absent."""
+"""Packages whose names are loaded when first used, from their stub, and packages that may be absent."""
 
 import importlib.util
 import traceback
@@ -25,7 +25,7 @@ _EXTRAS = {
 def attach(
     package: str, file: str, work: str, *, extra: str
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """`__getattr__`, `__dir__` and `__all__` of a package: the names of the `.pyi` beside `file`.
+    """`__getattr__`, `__dir__` and `__all__` of a package: the names of the `.pyi` next to `file`.
 
     A name whose module needs an optional package that is absent raises `MissingPackageError`, which says what
     `work` needs and the `extra` of posbias that brings it.

@@ -18,7 +18,7 @@ MOST = 500
 
 
 def one_line(text: str, most: int | None = MOST) -> str:
-    """A text as one line of at most so many characters."""
+    """A text as one line of at most `most` characters."""
     text = " ".join(text.splitlines())
     return text if most is None or len(text) <= most else f"{text[: most - 2]} …"
 

@@ -89,8 +89,8 @@ def _entry(group: str, name: str) -> EntryPoint:
 
 def failed(package: str, what: str, error: Exception | None = None) -> PluginError:
     """The line about a package that does not do what it should."""
-    told = "" if error is None else f" ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
-    return PluginError(f"package {package}: {what}{told}; update or uninstall it")
+    why = "" if error is None else f" ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
+    return PluginError(f"package {package}: {what}{why}; update or uninstall it")
 
 
 def _package(entry: EntryPoint) -> str:

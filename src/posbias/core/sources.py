@@ -87,17 +87,17 @@ def latex(text: str) -> str:
 
     What LaTeX has no spelling for here stays as it is. Braces are left alone: they may group a name.
     """
-    spelt = []
+    parts = []
     for sign in unicodedata.normalize("NFC", text):
         letter, *marks = unicodedata.normalize("NFD", sign)
         if len(marks) == 1 and marks[0] in _ACCENTS:
             accent, base = _ACCENTS[marks[0]], {"i": r"\i", "j": r"\j"}.get(letter, letter)
-            spelt.append(
+            parts.append(
                 f"{{\\{accent}{{{base}}}}}" if accent.isalpha() or base != letter else f"{{\\{accent}{base}}}"
             )
         else:
-            spelt.append(_SIGNS.get(sign, sign))
-    return "".join(spelt)
+            parts.append(_SIGNS.get(sign, sign))
+    return "".join(parts)
 
 
 def _read() -> dict[str, Source]:

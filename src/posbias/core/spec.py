@@ -1,7 +1,7 @@
-"""What a value is: frozen, strict, and spelt the same in Python, TOML, YAML and JSON.
+"""What a value is: frozen, strict, and written the same in Python, TOML, YAML and JSON.
 
-A value class is written as a plain dataclass under `@value`. A field may be a union of value classes, told
-apart by their `kind`; that union is the only registry. Files go through JSON on their way in, so that a list
+A value class is written as a plain dataclass under `@value`. A field may be a union of value classes, which
+their `kind` distinguishes; that union is the only registry. Files go through JSON on their way in, so that a list
 becomes a tuple while `"0.5"` stays refused where a number is needed.
 
     @value
@@ -244,7 +244,9 @@ def decode(cls: type[T], data: Any) -> T:
     except ValidationError as error:
         raise InvalidValueError(_explain(error, cls)) from None
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidValueError(f"its values cannot be spelt in JSON ({error}), plain ones needed") from None
+        raise InvalidValueError(
+            f"its values: expected plain ones, got what JSON cannot hold ({error})"
+        ) from None
 
 
 def encode(given: Any) -> Any:

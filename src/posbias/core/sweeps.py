@@ -11,13 +11,11 @@ running fastest. A path that leads through a list, such as `layers.heads`, means
 import dataclasses
 import itertools
 import math
-import os
 from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from posbias.core.arguments import shortened
-from posbias.core.errors import InputFileError, InvalidValueError, PosbiasError, nearest
-from posbias.core.input_files import read_mapping
+from posbias.core.errors import InvalidValueError, PosbiasError, nearest
 
 T = TypeVar("T")
 Chosen = dict[str, Any]
@@ -25,7 +23,6 @@ Chosen = dict[str, Any]
 
 MOST = 10_000
 """The most combinations that one sweep may ask for."""
-_TWICE = ("Cannot overwrite a value", "Cannot declare", "Cannot mutate immutable namespace")
 
 
 def expand(
@@ -40,7 +37,7 @@ def expand(
     axes = _axes(sweep, base, known)
     count = math.prod(len(values) for values in axes.values())
     if count > MOST:
-        raise InvalidValueError(f"sweep: {count:,} combinations given, at most {MOST:,} needed")
+        raise InvalidValueError(f"sweep: expected at most {MOST:,} combinations, got {count:,}")
     combinations = (dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
     return [(chosen, with_values(base, chosen)) for chosen in combinations]
 
@@ -66,7 +63,7 @@ def build(
             raise InvalidValueError(f"{error} (where {words})" if words else str(error)) from None
         if key(one) in seen:
             raise InvalidValueError(
-                f"{where}: {words} is the same {noun} as {seen[key(one)]}, each once needed"
+                f"{where}: expected each {noun} once, got the same for {words} and {seen[key(one)]}"
             )
         seen[key(one)] = words
         made.append((chosen, one))
@@ -76,23 +73,6 @@ def build(
 def words_of(chosen: Mapping[str, Any]) -> str:
     """'network.depth = 2, iterations = 7'."""
     return ", ".join(f"{path} = {given!r}" for path, given in chosen.items())
-
-
-def read_swept(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The keys of a TOML, YAML or JSON file that may hold a sweep.
-
-    Raises as `read_mapping`; `InputFileError` for a TOML key that is given twice says what that is in a sweep.
-    """
-    try:
-        return read_mapping(path)
-    except InputFileError as error:
-        place = str(error).rpartition("(")[2].rstrip(")")
-        if any(word in str(error) for word in _TWICE):
-            raise InputFileError(
-                f"{path}: not valid TOML: a key is given twice, or as a table and as a value ({place}); in a "
-                "sweep that would be two axes on one path, one needed"
-            ) from None
-        raise
 
 
 def paths(cls: type, before: str = "") -> list[str]:
@@ -145,7 +125,7 @@ def _put(place: dict[str, Any], steps: list[str], given: Any) -> None:
     inner = place.get(step, {})
     for table in inner if isinstance(inner, list) else [inner]:
         if not isinstance(table, Mapping):
-            raise InvalidValueError(f"{step}: {shortened(table)} given, a table needed")
+            raise InvalidValueError(f"{step}: expected a table, got {shortened(table)}")
     place[step] = [dict(table) for table in inner] if isinstance(inner, list) else dict(inner)
     for table in place[step] if isinstance(inner, list) else [place[step]]:
         _put(table, rest, given)
@@ -161,23 +141,20 @@ def _classes(hint: Any) -> list[type]:
 def _axes(sweep: Any, base: Mapping[str, Any], known: Collection[str] | None) -> dict[str, list[Any]]:
     """The lists of a sweep by path, checked."""
     if not isinstance(sweep, Mapping):
-        raise InvalidValueError(f"sweep: {shortened(sweep)} given, a table of paths with lists needed")
+        raise InvalidValueError(f"sweep: expected a table of paths with lists, got {shortened(sweep)}")
     axes: dict[str, list[Any]] = {}
     for path, values in leaves(sweep):
         if known is not None and path not in known:
             raise InvalidValueError(f"sweep: unknown path {path!r}{nearest(path, known)}")
         for other in axes:
             if f"{path}.".startswith(f"{other}.") or f"{other}.".startswith(f"{path}."):
-                raise InvalidValueError(
-                    f"sweep: {other!r} and {shortened(path)} given, one axis on one path needed"
-                    if other != path
-                    else f"sweep: path {path!r} is given twice, one axis on one path needed"
-                )
+                both = f"{path!r} twice" if other == path else f"{other!r} and {shortened(path)}"
+                raise InvalidValueError(f"sweep: expected one axis on one path, got {both}")
         if not isinstance(values, list | tuple):
-            raise InvalidValueError(f"sweep.{path}: {shortened(values)} given, a list needed")
+            raise InvalidValueError(f"sweep.{path}: expected a list, got {shortened(values)}")
         if not values:
-            raise InvalidValueError(f"sweep.{path}: an empty list given, at least one value needed")
+            raise InvalidValueError(f"sweep.{path}: expected at least one value, got an empty list")
         if values_at(base, path):
-            raise InvalidValueError(f"{path}: given by itself and in sweep, one of the two needed")
+            raise InvalidValueError(f"{path}: expected it in sweep or by itself, got both")
         axes[path] = list(values)
     return axes

@@ -36,7 +36,7 @@ def torch_threads(count: int | None) -> Iterator[None]:
 
 
 def leaving_a_core() -> int:
-    """All cores but one, or fewer where torch was told so.
+    """All cores but one, or fewer where torch has fewer.
 
     With a thread on every core, anything else that runs stalls them all.
     """

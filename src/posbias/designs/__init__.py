@@ -25,8 +25,7 @@ from posbias.core.events import Event, OnEvent
 from posbias.core.interruption import Deferred
 from posbias.core.spec import encode
 from posbias.core.text_tables import plain
-from posbias.designs.evolution import Costs, pareto, search
-from posbias.designs.kept import KeptCosts
+from posbias.designs.search import Costs, KeptCosts, pareto, search
 from posbias.designs.space import Point, Space, cached_keys
 from posbias.designs.targets import CurveTarget, Target, target_of
 from posbias.theory.architecture import LAMBDA, Architecture
@@ -65,7 +64,7 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Designs:
-    """What was found: the Pareto front by rising distance to the target, beside the baseline.
+    """What was found: the Pareto front by rising distance to the target, and the baseline.
 
     `looked_at` architectures of the space were predicted; of `impossible` ones the values do not go together.
     `fingerprint` is that of the job: equal jobs give equal designs.
@@ -266,7 +265,7 @@ class DesignJob:
         possible = [(point, costs) for point, costs in found.items() if costs is not None]
         if not possible:
             raise InvalidValueError(
-                f"vary: none of {len(found):,} combinations given is possible, one at least needed"
+                f"vary: expected a combination that is possible, got none among {len(found):,}"
             )
         places = [point for point, _ in pareto(possible)]
         architectures = [self.space.base, *map(self.space.architecture, places)]
@@ -311,5 +310,5 @@ class DesignJob:
         return self.target.distance(profile), float(cache), -float(reach)
 
 
-def _digest(told: Any) -> str:
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+def _digest(data: Any) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]

@@ -4,15 +4,19 @@
 
 Quantities are those of `posbias.theory.quantities`; where several change, they change in the order of that table:
 depth before windows, windows before the period of full layers. A point is a tuple of places in lists of values.
+`toml_of` writes an architecture that was chosen.
 """
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
+from typing import Any
 
 from posbias.core.arguments import one_of, shortened
 from posbias.core.errors import InvalidValueError
+from posbias.core.spec import encode
 from posbias.theory.architecture import Architecture
 from posbias.theory.masks import Banded, Mask, Split
 from posbias.theory.quantities import QUANTITIES
@@ -35,17 +39,17 @@ class Space:
 
     def __post_init__(self):
         if not self.varied:
-            raise InvalidValueError("vary: nothing given, one quantity that may change needed at least")
+            raise InvalidValueError("vary: expected a quantity that may change, got none")
         for name, values in self.varied.items():
             quantity = QUANTITIES[one_of("vary", name, [one for one in QUANTITIES if one != "tokens"])]
             if not len(values) or len(set(values)) < len(values):
                 raise InvalidValueError(
-                    f"vary: {name}={shortened(list(values))} given, different values needed"
+                    f"vary: expected different values of {name}, got {shortened(list(values))}"
                 )
             for one in values:
                 quantity.check(one)
         if self.size > MOST:
-            raise InvalidValueError(f"vary: {self.size:,} combinations given, at most {MOST:,} needed")
+            raise InvalidValueError(f"vary: expected at most {MOST:,} combinations, got {self.size:,}")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -80,7 +84,7 @@ class Space:
 
 
 def cached_keys(architecture: Architecture, tokens: int) -> int:
-    """How many pairs of a key and a value vector a decoder keeps for the next token, behind a text of so many.
+    """How many pairs of a key and a value vector a decoder keeps for the next token, behind a text of `tokens`.
 
     Over layers and key-value heads (`groups`, else heads): under a window its width and the sinks, under chunks
     one chunk, else as far as the mask looks back. Bytes per pair, and what a program adds, are not in it.
@@ -97,3 +101,36 @@ def _kept(mask: Mask, tokens: int) -> int:
         starts = (*mask.pieces(tokens), tokens)
         return max(end - start for start, end in pairwise(starts))
     return min(tokens, mask.farthest(tokens) + 1)
+
+
+def toml_of(architecture: Architecture, remarks: tuple[str, ...] = (), *, tokens: int | None = None) -> str:
+    """An architecture in TOML that `posbias predict` reads, `remarks` as comments above it; a line for each layer.
+
+    `tokens` is the length of text that it is meant for, which commands then take where none is asked for.
+    Numbers are written in full, and what is None is left out, as it is the default. Raises `InvalidValueError` as
+    `encode`.
+    """
+    lines = [f"# {line}" for remark in remarks for line in remark.splitlines()]
+    lines += [] if tokens is None else [f"tokens = {tokens}"]
+    for key, held in encode(architecture).items():
+        if key == "layers":
+            lines += [f"{key} = [", *(f"  {_spelt(layer)}," for layer in held), "]"]
+        elif held is not None:
+            lines.append(f"{key} = {_spelt(held)}")
+    return "\n".join(lines) + "\n"
+
+
+def _spelt(held: Any) -> str:
+    if isinstance(held, Mapping):
+        inner = (f"{_key(key)} = {_spelt(one)}" for key, one in held.items() if one is not None)
+        return f"{{ {', '.join(inner)} }}"
+    if isinstance(held, list):
+        return f"[{', '.join(map(_spelt, held))}]"
+    if isinstance(held, str):
+        # JSON leaves DEL as it is, which TOML does not have
+        return json.dumps(held, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(held)
+
+
+def _key(key: str) -> str:
+    return key if key.isascii() and key.replace("_", "").replace("-", "").isalnum() else json.dumps(key)

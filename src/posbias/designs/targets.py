@@ -2,7 +2,7 @@
 
     flat            an even spread
     middle=0.5      at least half of the mass in the middle half of the text
-    reach=2000      at least so many of the last tokens to hold 90 % of the mass
+    reach=2000      at least this many of the last tokens hold 90 % of the mass
     FILE            another model's curve, by share of the text
 
 The distance to a curve is Wasserstein's, on positions divided by their number less one (Herasimchyk et al. 2026,
@@ -28,8 +28,19 @@ CLOSE = 0.02
 """A curve this near, in units of the text's length, meets a target unless another number is given."""
 
 
+class _Target:
+    """What every target says of itself."""
+
+    kind = ""
+
+    @property
+    def specification(self) -> dict[str, Any]:
+        """What it asks for, ready for JSON."""
+        return {"kind": self.kind} | {name: getattr(self, name) for name in ("name", "within")}
+
+
 @dataclass(frozen=True, eq=False)
-class CurveTarget:
+class CurveTarget(_Target):
     """A curve to be near: `mass` by position of a text of any length, summing to 1.
 
     `name` says whose; `caveat` what a prediction of it leaves out (`Profile.caveat`).
@@ -40,29 +51,28 @@ class CurveTarget:
     within: float = CLOSE
     caveat: str = ""
 
+    kind = "curve"
+
     def distance(self, profile: Profile) -> float:
         """Wasserstein distance of the profile to the curve at its length, between 0 and 1."""
         tokens = profile.tokens
         curve = self.mass if self.mass.size == tokens else at_shares(self.mass, tokens, total=True)
         return float(wasserstein(_shares(profile), curve))
 
-    @property
-    def specification(self) -> dict[str, Any]:
-        """What it asks for, ready for JSON."""
-        return {"kind": "curve", "name": self.name, "within": self.within}
-
 
 @dataclass(frozen=True)
-class MiddleTarget:
+class MiddleTarget(_Target):
     """At least `least` of the mass in the middle half of the text."""
 
     least: float
     within: float = 0.0
 
+    kind = "middle"
+
     def __post_init__(self):
         if not 0 < self.least <= 1:
             raise InvalidValueError(
-                f"target: middle={self.least:g} given, a share above 0 and up to 1 needed"
+                f"target: expected a share above 0 and up to 1, got middle={self.least:g}"
             )
 
     def distance(self, profile: Profile) -> float:
@@ -75,18 +85,15 @@ class MiddleTarget:
         """The target in words."""
         return f"at least {self.least:g} of the mass in the middle half"
 
-    @property
-    def specification(self) -> dict[str, Any]:
-        """What it asks for, ready for JSON."""
-        return {"kind": "middle", "name": self.name, "within": self.within}
-
 
 @dataclass(frozen=True)
-class ReachTarget:
+class ReachTarget(_Target):
     """At least `least` of the last tokens to hold 90 % of the mass (`Summary.effective_range`)."""
 
     least: int
     within: float = 0.0
+
+    kind = "reach"
 
     def __post_init__(self):
         whole("target: reach", self.least, 1)
@@ -99,11 +106,6 @@ class ReachTarget:
     def name(self) -> str:
         """The target in words."""
         return f"a reach of at least {self.least:,} tokens"
-
-    @property
-    def specification(self) -> dict[str, Any]:
-        """What it asks for, ready for JSON."""
-        return {"kind": "reach", "name": self.name, "within": self.within}
 
 
 Target = CurveTarget | MiddleTarget | ReachTarget
@@ -118,7 +120,7 @@ def target_of(spelling: str, tokens: int, within: float | None = None) -> Target
     number that cannot be, or a curve that is no mass; `InputFileError` as `load_profile` and `read_architecture`.
     """
     if within is not None and not 0 <= within < 1:
-        raise InvalidValueError(f"within: {within:g} given, a number from 0 to below 1 needed")
+        raise InvalidValueError(f"within: expected a number from 0 to below 1, got {within:g}")
     near: dict[str, Any] = {} if within is None else {"within": float(within)}
     word, equals, number = spelling.partition("=")
     if spelling == "flat":
@@ -134,17 +136,17 @@ def target_of(spelling: str, tokens: int, within: float | None = None) -> Target
             if isinstance(error, InvalidValueError):
                 raise
             kind = "a share of the mass" if word == "middle" else "a number of tokens"
-            raise InvalidValueError(f"target: {shortened(spelling)} given, {kind} needed") from None
+            raise InvalidValueError(f"target: expected {kind}, got {shortened(spelling)}") from None
     if not _is_there(spelling):
         hint = nearest(word, ("flat", "middle", "reach"))
         raise InvalidValueError(
-            f"target: {shortened(spelling)} given, flat, middle=SHARE, reach=TOKENS or a file with a curve "
-            f"needed{hint}"
+            "target: expected flat, middle=SHARE, reach=TOKENS or a file with a curve, "
+            f"got {shortened(spelling)}{hint}"
         )
     profile = _curve(Path(spelling), tokens)
     if profile.kind != "mass":
         raise InvalidValueError(
-            f"target: {shortened(spelling)} given, which holds a {profile.kind}, influence that sums to 1 needed"
+            f"target: expected influence that sums to 1, got a {profile.kind} in {shortened(spelling)}"
         )
     return CurveTarget(Path(spelling).name, _shares(profile), caveat=profile.caveat, **near)
 
@@ -159,12 +161,12 @@ def _is_there(path: str) -> bool:
 
 def _reached(least: int, tokens: int, **near: float) -> ReachTarget:
     if least > tokens:
-        raise InvalidValueError(f"target: reach={least:,} given, at most the text's {tokens:,} tokens needed")
+        raise InvalidValueError(f"target: expected at most the text's {tokens:,} tokens, got reach={least:,}")
     return ReachTarget(least, **near)
 
 
 def _curve(path: Path, tokens: int) -> Profile:
-    """The curve of a file: of a measurement, a prediction, a list, or of an architecture at so many tokens."""
+    """The curve of a file: of a measurement, a prediction, a list, or of an architecture at `tokens`."""
     if path.is_dir() or path.suffix.lower() in (".toml", ".yaml", ".yml") or path.name == "config.json":
         return predict(read_architecture(path).architecture, tokens)
     return load_profile(path)

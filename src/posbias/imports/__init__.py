@@ -126,7 +126,7 @@ def format_of(table: Table, path: Path, choice: Choice = ANY) -> Format:
         return positions.PLAIN
     if {"results", "configs"} <= set(table.columns):
         raise InputFileError(
-            f"{path}: expected samples_*.jsonl (of lm_eval --log_samples), got the summary beside them"
+            f"{path}: expected samples_*.jsonl (of lm_eval --log_samples), got their summary"
         )
     for role, what in (("judge", "a judge's choices between answers"), ("option", "multiple choice")):
         if having(table, NAMES[role]):

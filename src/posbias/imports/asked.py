@@ -49,7 +49,7 @@ def read_asked(data: Mapping[str, Any], path: Path) -> Profile:
     data = data if "schema" in data else {"schema": SCHEMA, "curves": [data]}
     if data["schema"] != SCHEMA:
         opened = data["schema"] == OPENED
-        what = "the retrieval.nc beside it" if opened else "the folder of one way to ask"
+        what = "the retrieval.nc in the same folder" if opened else "the folder of one way to ask"
         raise unexpected(path, what, "a curve without its trials" if opened else "several ways")
     curves: Any = undamaged(data, path).get("curves")
     try:

@@ -32,7 +32,7 @@ ENOUGH = 4
 ALIKE = 1.5
 """How many times as long as the shortest prompt the longest may be to be called alike."""
 UNEVEN = 1.5
-"""Places are unevenly spaced where the widest gap is so many times the narrowest."""
+"""Places are unevenly spaced where the widest gap is this many times the narrowest."""
 MOST_GROUPS = 4096
 """Rows of samples made of more answers than that."""
 

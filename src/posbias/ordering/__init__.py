@@ -69,7 +69,7 @@ STRATEGIES = {
 
 @dataclass(frozen=True)
 class Ordering:
-    """An order of documents, what it is expected to gain over the usual ones, and whether that is told.
+    """An order of documents, what it is expected to gain over the usual ones, and whether that is significant.
 
     `permutation` has the places of the documents as given, in the order to put them. `worth` is Σ w·worth of
     the place, w the scores divided by their sum: an accuracy where the profile is one, else in units of an even

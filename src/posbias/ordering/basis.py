@@ -59,7 +59,7 @@ def warnings(profile: Profile, lengths: Float[np.ndarray, "document"]) -> tuple[
             had = "its prompts had {} to {} documents".format(*job["documents"])
         said.append(f"{had}: taken for {profile.tokens}, the places asked at")
     if profile.attrs.get("able") is False:
-        said.append("the profile is not told from chance: it may show where the model copies from")
+        said.append("the profile is not above chance: it may show where the model copies from")
     return tuple(said)
 
 
@@ -93,7 +93,7 @@ def extrapolated(
 
 
 def _other_number(profile: Profile, job: Mapping[str, Any], places: int, documents: int) -> str:
-    """That the profile is of so many `places`, and which command asks about as many documents as there are."""
+    """That the profile is of `places` places, and which command asks about as many documents as there are."""
     if profile.kind == "signed" and not job:
         return f"measured at {places} positions, these are {documents} documents"
     said = f"measured with {places} documents, these are {documents}"

@@ -13,7 +13,7 @@ from posbias.profiles.estimate import Estimate, otherwise_at_most, t_95
 
 Rows = Float[np.ndarray, "document position"]
 FEWEST = 4
-"""With fewer prompts behind a profile no gain is told."""
+"""With fewer prompts behind a profile a gain has no error."""
 
 _ALIKE = 1e-12
 """A standard error below this is rounding."""

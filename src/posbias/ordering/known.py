@@ -34,9 +34,9 @@ def profile_of(source: str, **chosen: Any) -> Profile:
             raise InputFileError(
                 f"{source}: expected a file of results for tokens or columns, got a known model"
             )
-        told = json.loads(known[source].read_text(encoding="utf-8"))
-        attrs = {key: told[key] for key in ("model", "checksum", "job", "tokens")}
-        return of_places(np.array(told["samples"], dtype=np.float64), attrs)
+        held = json.loads(known[source].read_text(encoding="utf-8"))
+        attrs = {key: held[key] for key in ("model", "checksum", "job", "tokens")}
+        return of_places(np.array(held["samples"], dtype=np.float64), attrs)
     path = Path(source)
     if not path.suffix and not path.exists():
         close = nearest(source, known) or (

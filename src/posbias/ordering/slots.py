@@ -51,7 +51,7 @@ class Slots:
         return mean
 
     def weights(self, offset: float, length: float, positions: int) -> Curve:
-        """The worth of a stretch as weights of the numbers of `levels`, of so many positions."""
+        """The worth of a stretch as weights of the numbers of `levels` at `positions` positions."""
         front, scale = self._scale(positions)
         start, end = front + offset * scale, front + (offset + length) * scale
         place = np.arange(positions)

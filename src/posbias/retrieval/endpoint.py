@@ -105,7 +105,7 @@ class Endpoint:
 
     @property
     def asked_of(self) -> dict[str, Any]:
-        """What decides an answer beside the prompt: model, api, system message and the answer's length."""
+        """What decides an answer apart from the prompt: model, api, system message and the answer's length."""
         about = {"model": self.model, "api": self.api, "system": self.system, "most_out": self.most_out}
         return {**about, "temperature": 0}
 

@@ -21,7 +21,7 @@ from posbias.profiles.estimate import Estimate, about, otherwise_at_most, quanti
 from posbias.profiles.summary import Verdict
 
 WIDTHS = (0.1, 0.05, 0.02)
-"""Half-widths of a gap's interval in accuracy for which the number of trials is told."""
+"""Half-widths of a gap's interval in accuracy for which the number of trials is estimated."""
 EQUIVALENCE = 0.05
 """A difference in accuracy up to this counts as none, unless another is wanted."""
 CEILING = 1 - EQUIVALENCE

@@ -254,7 +254,7 @@ class Keys(Trials):
         return self._trial(contexts, (keys[0], keys[-1]), values, slots / (self.pairs - 1), arms)
 
     def _longest(self, pairs: int) -> int:
-        """Tokens of the longest of the first few trials with so many pairs."""
+        """Tokens of the longest of the first few trials with this many pairs."""
         self.pairs = pairs
         return max(len(ids) for k in range(_FITTED) for ids in self.encode(self.trial(k).asked))
 

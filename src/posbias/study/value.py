@@ -32,6 +32,7 @@ from pydantic import BeforeValidator, Field, FiniteFloat
 from posbias.core import store, sweeps
 from posbias.core.errors import InvalidValueError, PosbiasError, nearest
 from posbias.core.events import OnEvent
+from posbias.core.input_files import read_mapping
 from posbias.core.spec import Count, NaturalNumber, NonNegative, decode, encode, value
 from posbias.core.store import Header
 from posbias.profiles.evidence import Above, Below, Near, Test
@@ -299,7 +300,7 @@ def read_study(path: str | os.PathLike[str]) -> Study:
 
     Raises `InputFileError` for a file that cannot be read, `InvalidValueError` naming file and key for the rest.
     """
-    data = sweeps.read_swept(path)
+    data = read_mapping(path)
     try:
         return study_of(data, Path(path).stem)
     except PosbiasError as error:

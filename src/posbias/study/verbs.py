@@ -1,4 +1,4 @@
-"""What a cell of a study does: one value class per verb, told apart by `kind`; and what it finds, as quantities.
+"""What a cell of a study does: one value class per verb, by its `kind`; and what it finds, as quantities.
 
     Simulate(RecencyModel(dimension=16), samples=200_000)
     decode_verb({"kind": "simulate", "model": {"dimension": 16}})        # as a file has it

@@ -18,6 +18,7 @@ from typing import Any
 
 from posbias.core import sweeps
 from posbias.core.errors import InvalidValueError, PosbiasError
+from posbias.core.input_files import read_mapping
 from posbias.training.shorthand import experiment_of, without_words
 from posbias.training.specification import Experiment
 
@@ -27,7 +28,7 @@ def read_experiments(path: str | os.PathLike[str]) -> tuple[list[Experiment], bo
 
     Raises `InputFileError` for a file that cannot be read, `InvalidValueError` naming file and key for the rest.
     """
-    data = sweeps.read_swept(path)
+    data = read_mapping(path)
     try:
         return expand(data), "sweep" in data
     except PosbiasError as error:

@@ -259,7 +259,7 @@ WRONG = [
     ("run bad.toml", "", "bad.toml: key 'question'"),
     ("run bad.toml", BASE + "[sweep]\nmodl.dimension = [1]\n", "did you mean 'model.dimension'?"),
     ("run bad.toml", BASE + "[sweep]\nsamples = [1]\n", "samples"),
-    ("run bad.toml", BASE + "[sweep]\nmodel.depth = [1]\nmodel.depth = [2]\n", "two axes on one path"),
+    ("run bad.toml", BASE + "[sweep]\nmodel.depth = [1]\nmodel.depth = [2]\n", "bad.toml: not valid TOML"),
     ("run bad.toml", BASE + CLAIM, "did you mean 'recency_probability'?"),
     ("run bad.toml --workers 0", BASE, "workers"),
     ("run bad.toml --workers 1 --ray auto", BASE, "workers"),

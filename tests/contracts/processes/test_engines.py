@@ -236,7 +236,7 @@ def test_the_engine_is_chosen_by_what_is_asked_for(monkeypatch):
     chosen = engine_of(3, None)
     assert isinstance(chosen, Processes)
     assert chosen.workers == 3
-    with pytest.raises(InvalidValueError, match="workers: 2 given together with ray 'auto', one of the two"):
+    with pytest.raises(InvalidValueError, match="workers: expected either"):
         engine_of(2, "auto")
     for wrong in (0, -1, 1.5, True):
         with pytest.raises(InvalidValueError, match=r"workers: .* given, an integer (≥ 1|or None) needed"):
@@ -252,8 +252,3 @@ def test_engines_load_nothing_heavy():
     code = "import sys, posbias.core.running, json; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"numpy", "torch", "ray", "pydantic"} & set(json.loads(done.stdout))
-
-
-def test_the_tasks_of_these_tests_are_those_that_workers_find():
-    assert piecework.__file__ == str(HERE / "piecework.py")
-    assert os.environ["PYTHONPATH"].startswith(str(HERE))

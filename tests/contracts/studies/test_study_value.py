@@ -139,7 +139,7 @@ def claimed(**changes):
         ({"sweep": {"model.dimensio": [1]}}, "did you mean 'model.dimension'"),
         ({"sweep": {"kind": ["predict"]}}, "kind"),
         ({"sweep": {"model.dimension": [16, 2]}}, "where model.dimension = 2"),
-        ({"sweep": {"model.dimension": [16, 16]}}, "the same cell"),
+        ({"sweep": {"model.dimension": [16, 16]}}, "each cell once"),
         ({"cells": [{"samples": 1}]}, "cells"),
         ({"sweep": {}, "base": {"kind": "predict", "architecture": {"depth": 2}}}, "seeds"),
         ({"base": {}}, "kind"),

@@ -37,7 +37,7 @@ class Checkpoint:
         self._note: object = None
 
     def load(self) -> Tensors | None:
-        """The stored state, or None when there is no file or it is damaged, which the log is told.
+        """The stored state, or None when there is no file or it is damaged, which is logged.
 
         Raises `InputFileError` when the file belongs to another computation or cannot be read.
         """

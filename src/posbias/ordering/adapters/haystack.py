@@ -29,7 +29,7 @@ _FUNCTIONS = ("score", "length")
 
 @component
 class PositionBiasRanker:
-    """Documents in the order that a profile calls best, if it is told to help; options as of `Reordering`.
+    """Documents in the order that a profile calls best, if it surely helps; options as of `Reordering`.
 
     Scores are `Document.score`. Documents are copied; the copies' `meta["posbias_rank"]` is their place among
     those given.

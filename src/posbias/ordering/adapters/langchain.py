@@ -23,7 +23,7 @@ KEYS = ("relevance_score", "score")
 
 
 class PositionBiasReorder(Reordering, BaseDocumentTransformer, BaseDocumentCompressor):
-    """Documents in the order that a profile calls best, if it is told to help; options as of `Reordering`.
+    """Documents in the order that a profile calls best, if it surely helps; options as of `Reordering`.
 
     Scores are `metadata["relevance_score"]`, else `metadata["score"]`. Documents are copied; the copies'
     `metadata["posbias_rank"]` is their place among those given.

@@ -18,7 +18,7 @@ __all__ = ["PositionBiasPostprocessor"]
 
 
 class PositionBiasPostprocessor(Reordering, BaseNodePostprocessor):
-    """Nodes in the order that a profile calls best, if it is told to help; options as of `Reordering`.
+    """Nodes in the order that a profile calls best, if it surely helps; options as of `Reordering`.
 
     Scores are `NodeWithScore.score`; lengths those of the text that a model is shown, metadata included. Nodes are
     copied; the copies' `metadata["posbias_rank"]` is their place among those given, and is shown to no model.
@@ -40,9 +40,9 @@ class PositionBiasPostprocessor(Reordering, BaseNodePostprocessor):
 def _ranked(hit: NodeWithScore, place: int) -> NodeWithScore:
     """A copy with its rank in the metadata, out of sight of language and embedding model."""
     node = hit.node
-    told = {
+    lacking = {
         "metadata": node.metadata | {RANK: place},
         "excluded_llm_metadata_keys": [*dict.fromkeys((*node.excluded_llm_metadata_keys, RANK))],
         "excluded_embed_metadata_keys": [*dict.fromkeys((*node.excluded_embed_metadata_keys, RANK))],
     }
-    return hit.model_copy(update={"node": node.model_copy(update=told)})
+    return hit.model_copy(update={"node": node.model_copy(update=lacking)})

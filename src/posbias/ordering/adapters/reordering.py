@@ -1,7 +1,7 @@
 """What the adapters share: their options, and from scores and texts the places of documents.
 
 An adapter says where its framework keeps scores and texts, and puts copies of the documents in these places.
-Documents move only where that is told to gain: with the verdicts "no difference" and "not known" they stay.
+Documents move only where that surely gains: with the verdicts "no difference" and "not known" they stay.
 """
 
 import logging
@@ -70,7 +70,7 @@ class Reordering(BaseModel):
     def places(
         self, documents: Sequence[Any], texts: Sequence[str | None], kept: Sequence[tuple[str, Any]]
     ) -> list[int]:
-        """The places of documents in the order to put them: as they are where no other is told to help.
+        """The places of documents in the order to put them: as they are where no other surely helps.
 
         `texts` are what the model will read of them; `kept` where the framework keeps each score, and that score.
         Raises `InvalidValueError` naming the document without a text or a score ≥ 0.

@@ -4,16 +4,30 @@ A generation of points is drawn, measured, and joins what is known; parents of t
 half of them among its nearest to the target. A child takes each place from one of two parents and moves a few
 steps in some. Draws depend on the seed and on what was measured alone: whoever has measurements kept goes on as if
 never stopped. Most of what may change is counted (layers, windows, periods): there is no gradient to follow.
+
+What was measured is kept in a JSON file that is written anew every second: a point's costs depend on nothing but
+the job that the fingerprint stands for, so those of any search may be used by any other of the same job.
+
+    {"fingerprint": "…", "points": [[0, 3, 1], …], "costs": [[.031, 4096, -812], …], "digest": "…"}
 """
 
+import logging
+import time
 from collections.abc import Callable, Sequence
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
+from jaxtyping import Bool, Float
 
+from posbias.core.errors import InputFileError
 from posbias.core.seeds import stream
-from posbias.designs.front import on_front
+from posbias.core.store import parse_json, save_json, undamaged
 from posbias.designs.space import Point, Space
+
+log = logging.getLogger(__name__)
+PAUSE = 1.0
+"""Seconds between two writings at least."""
 
 Costs = tuple[float, ...]
 Measure = Callable[[Sequence[Point]], list[Costs | None]]
@@ -26,7 +40,7 @@ TRIES = 200
 
 
 def search(space: Space, measure: Measure, evaluations: int, seed: int) -> dict[Point, Costs | None]:
-    """The costs of all points of a space of at most `evaluations` points, else of so many that evolution chose."""
+    """The costs of all points of a space of at most `evaluations` points, else of those that evolution chose."""
     measured: dict[Point, Costs | None] = {}
     if space.size <= evaluations:
         points = space.points()
@@ -88,3 +102,57 @@ def _child(random: np.random.Generator, shape: Sequence[int], one: Point, other:
     steps = random.geometric(STEP, len(shape)) * random.choice([-1, 1], len(shape))
     places = np.clip(mixed + np.where(moved, steps, 0), 0, np.array(shape) - 1)
     return tuple(int(place) for place in places)
+
+
+def on_front(costs: Float[np.ndarray, "row cost"]) -> Bool[np.ndarray, "row"]:
+    """Which rows no other dominates: is nowhere larger and somewhere smaller; of equal ones the first alone.
+
+    In the order of the costs a row can be dominated by earlier ones alone, and then by one of the front.
+    """
+    keep = np.zeros(len(costs), dtype=bool)
+    order = np.lexsort((np.arange(len(costs)), *costs.T[::-1]))
+    front = np.empty((0, costs.shape[1]))
+    for row in order:
+        if not (front <= costs[row]).all(axis=1).any():
+            keep[row] = True
+            front = np.vstack([front, costs[row]])
+    return keep
+
+
+class KeptCosts(dict[Point, Costs | None]):
+    """Costs by point, with the file they are kept in; with path None in memory alone.
+
+    A file that is damaged or of another job is as good as none.
+    """
+
+    def __init__(self, path: Path | None, fingerprint: str):
+        super().__init__()
+        self._path, self._fingerprint, self._next = path, fingerprint, time.monotonic() + PAUSE
+        if path is not None and path.is_file():
+            self._read(path)
+
+    def _read(self, path: Path) -> None:
+        try:
+            held = undamaged(parse_json(path), path)
+            if held["fingerprint"] != self._fingerprint:
+                return
+            points = [tuple(map(int, point)) for point in held["points"]]
+            costs = [None if one is None else tuple(map(float, one)) for one in held["costs"]]
+            self.update(zip(points, costs, strict=True))
+        except (InputFileError, KeyError, TypeError, ValueError):
+            log.warning("%s is damaged: starting over", path)
+            return
+        log.info("resuming after %d architectures from %s", len(self), path)
+
+    def keep_up(self, points: Sequence[Point], costs: Sequence[Costs | None]) -> None:
+        """Take in what was measured, and write it all if the last writing is a while ago."""
+        self.update(zip(points, costs, strict=True))
+        if time.monotonic() >= self._next:
+            self.write()
+
+    def write(self) -> None:
+        """Write all of it, whole or not at all. Raises `OutputFileError`."""
+        if self._path is not None and self:
+            data = {"fingerprint": self._fingerprint, "points": [*self], "costs": [*self.values()]}
+            save_json(data, self._path)
+        self._next = time.monotonic() + PAUSE
