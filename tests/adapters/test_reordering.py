@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from posbias.core.errors import InputFileError, InvalidValueError, MissingPackageError
 from posbias.ordering import order
 from posbias.ordering.adapters.reordering import Reordering
-from posbias.ordering.known import profile_of
+from posbias.ordering.basis import profile_of
 from posbias.profiles.profile import Profile
 
 KEPT = [("score", one) for one in SCORES]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from posbias.core.errors import InvalidValueError
 from posbias.imports.trials import of_rows
 from posbias.ordering import STRATEGIES, order
-from posbias.ordering.known import known_profiles, of_places, profile_of
+from posbias.ordering.basis import known_profiles, of_places, profile_of
 from posbias.ordering.search import best_order, most, swapped, worths
 from posbias.ordering.slots import Slots, at_all_places
 from posbias.profiles.profile import Profile, uniform

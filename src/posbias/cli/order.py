@@ -54,8 +54,8 @@ def order(
     """
     from posbias.core.files import write_text
     from posbias.ordering import order as ordered
+    from posbias.ordering.basis import profile_of
     from posbias.ordering.hits import read_hits
-    from posbias.ordering.known import profile_of
     from posbias.reports.answers.predictions import Order
 
     shared.check_targets(out, None, hits)

@@ -20,10 +20,8 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.core.errors import InvalidValueError
-from posbias.ordering.basis import basis, extrapolated, unit, warnings
-from posbias.ordering.gains import Judge
-from posbias.ordering.known import profile_of
-from posbias.ordering.search import best_order
+from posbias.ordering.basis import basis, extrapolated, profile_of, unit, warnings
+from posbias.ordering.search import Judge, best_order
 from posbias.ordering.slots import Slots, at_all_places
 from posbias.profiles.estimate import Estimate, about
 from posbias.profiles.profile import Profile

@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from posbias.core.seeds import stream
 from posbias.ordering import STRATEGIES, Ordering, order
-from posbias.ordering.known import of_places
+from posbias.ordering.basis import of_places
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
 from posbias_papers.extensions.extension import Cell, Extension, Found, Results, rounded

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, InstanceOf, PrivateAttr, ValidationE
 from posbias.core.arguments import non_negative, positive, shortened
 from posbias.core.errors import InvalidValueError
 from posbias.ordering import Ordering, order
-from posbias.ordering.known import profile_of
+from posbias.ordering.basis import profile_of
 from posbias.profiles.profile import Profile
 
 __all__ = ["RANK", "Reordering"]
