@@ -6,13 +6,11 @@ models.
 
 import hashlib
 import io
-import itertools
 import json
 import logging
 import os
 import re
 import sys
-from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,14 +104,12 @@ def model_folder(name: str) -> Path:
 
 def available_models() -> list[ModelRecord]:
     """Return the models that can be measured by name, and whether each is on this machine."""
-    return [*_registered_records(), *itertools.starmap(_bundled_record, sorted(bundled().items()))]
-
-
-def _registered_records() -> Iterator[ModelRecord]:
+    records = [_bundled_record(name, folder) for name, folder in sorted(bundled().items())]
     for name, wheel in REGISTERED.items():
-        there = model_folder(name).exists()
-        state = "cached" if there else "not yet"
-        yield ModelRecord(name, wheel.description, wheel.licence, there, state, model_folder(name))
+        folder = model_folder(name)
+        state = "cached" if folder.exists() else "not yet"
+        records.insert(0, ModelRecord(name, wheel.description, wheel.licence, folder.exists(), state, folder))
+    return records
 
 
 def _bundled_record(name: str, folder: Path) -> ModelRecord:
