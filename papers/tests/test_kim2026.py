@@ -17,7 +17,7 @@ from posbias.core.errors import InvalidValueError, OutputFileError
 from posbias.core.events import Event
 from posbias.core.store import JsonCodec, Store
 from posbias.simulation import InterruptedSimulation, RecencyModel, simulate_recency
-from posbias_papers import find_figures, kim2026
+from posbias_papers import kim2026
 from posbias_papers.cli import paper
 from posbias_papers.closed_forms.layernorm import key_factors, log_key_factors
 from posbias_papers.kim2026.figures import ALPHAS, FOUR, models, printed_numbers
@@ -118,7 +118,7 @@ def test_key_factors_are_drawn_in_both_readings(results, name, residual, reading
     assert [ax.get_title() for ax in axes] == ["d = 16", "d = 64", "", ""]
     assert [ax.get_ylabel() for ax in axes] == ["h(j)"] * 2 + ["h(j) / h(0)"] * 2
     for ax, d in zip(axes[:2], (16, 64), strict=True):
-        solid = [line for line in ax.lines if line.get_linestyle() == "-"]
+        solid = [line for line in ax.lines if line.get_linestyle() == "-" and len(line.get_xdata())]
         for line, alpha in zip(solid, ALPHAS, strict=True):
             expected = key_factors(10, d, alpha, residual=residual, reading=reading)
             np.testing.assert_allclose(line.get_ydata(), expected, rtol=1e-14)
@@ -340,12 +340,11 @@ def test_the_command_prints_the_table_and_the_printed_numbers(results, folder, n
     caplog.set_level("INFO", "posbias")
     command("kim2026", "fig7", "--effort", "2e4", "--out", folder)
     out, _ = capsys.readouterr()
-    assert re.search(r"^LayerNorm, α = 0.5, residual +16 +0\.\d+ ± .* 20,000$", out, re.M)
-    assert re.search(r"layer 2 +0.5931 +0\.59\d+ ± \S+ +[+-]\d\.\d\d +(yes|no)$", out, re.M)
-    assert f"figure: {folder / 'fig7.svg'}" in out
+    assert re.search(r"^LayerNorm, α = 0.5, residual +16 +0\.\d+ ± ", out, re.M)
+    assert f"file: {folder / 'fig7.svg'}" in out
     assert "drawing fig7 …" in caplog.messages
     assert re.search(r"^  holds: \(closed form, as printed\) h rises from key to key", out, re.M)
-    assert f"page: {folder / 'fig7.md'}" in out
+    assert f"file: {folder / 'fig7.md'}" in out
 
 
 @pytest.mark.parametrize(
@@ -415,9 +414,9 @@ def test_the_command_answers_in_json(results, folder, no_draws, capsys):
     ("words", "said"),
     [
         (["kim2026", "figure1"], "did you mean 'fig1'"),
-        (["kim2026", "fig8"], "one of fig1, .* all needed"),
+        (["kim2026", "fig8"], "^figure: "),
         (["kim2026", "fig1", "section4"], "did you mean 'section3'"),
-        (["kim2026", "claims", "fig1"], "claims alone needed"),
+        (["kim2026", "claims", "fig1"], "^what: "),
         (["kim2026", "fig1", "--effort", "0"], "effort: 0 given, an integer ≥ 1 needed"),
         (["kim2026", "fig1", "--seed", "-1"], "seed: -1 given"),
         (["kim2026", "fig1", "--threads", "0"], "threads: 0 given"),
@@ -443,7 +442,7 @@ def test_a_folder_that_cannot_be_written_is_said_first(tmp_path, no_draws):
 
 def test_all_means_all():
     figures = (f"fig{number}" for number in range(1, 8))
-    assert find_figures("all", kim2026.TARGETS) == (*figures, "section3")
+    assert kim2026.STUDIES.find("all") == [*figures, "section3"]
 
 
 def test_nothing_heavy_is_loaded_before_it_is_needed():

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from posbias.core.errors import InputFileError, InvalidValueError
+from posbias.core.arguments import shortened
+from posbias.core.errors import InputFileError, InvalidValueError, nearest
 from posbias.core.sources import cite
 from posbias.core.store import VERSION, parse_json, undamaged
 from posbias.profiles.claims import ELSEWHERE, TOLD, Claim, Judged, judged
 from posbias.profiles.evidence import VERDICTS
-from posbias_papers import find_figures
 from posbias_papers.pages import Table
 
 log = logging.getLogger("posbias.papers")
@@ -342,9 +342,14 @@ class Studies(dict[str, Study]):
 
         Raises `InvalidValueError` for nothing, and for an unknown name, naming the nearest.
         """
-        asked = [what] if isinstance(what, str) else list(what)
-        if not asked:
-            raise InvalidValueError(f"what: expected some of {', '.join(self)} or all, got nothing")
-        chosen = {name for target in asked for name in find_figures(target, self)}
-        made = {part.name for name in chosen for part in self[name].made_of}
-        return [name for name in self if name in made]
+        targets, choices = [what] if isinstance(what, str) else list(what), (*self, "all")
+        if not targets:
+            raise InvalidValueError(f"what: expected some of {', '.join(choices)}, got nothing")
+        chosen: set[str] = set()
+        for target in targets:
+            if target not in choices:
+                given = f"{shortened(target)}{nearest(target, choices)}"
+                raise InvalidValueError(f"figure: expected one of {', '.join(choices)}, got {given}")
+            named = self if target == "all" else (target,)
+            chosen |= {part.name for name in named for part in self[name].made_of}
+        return [name for name in self if name in chosen]

@@ -132,20 +132,20 @@ class Drawn(NamedTuple):
     draw: Callable[..., Any]
     title: str
     question: str
-    repeated: str = ""
 
     def studies(self) -> Iterator[Study]:
         """One or two."""
         first, *again = self.quick
-        yield _study(
-            f"fig{first}", self.title, self.question, self.cells, self.draw, (self.quick[first], self.full)
-        )
+        costs = self.quick[first], self.full
+        yield _study(f"fig{first}", self.title, self.question, self.cells, self.draw, costs)
         for number in again:
+            title = f"Figure {first}, fixed vocabulary"
+            question = f"Is what Figure {first} shows so with a fixed vocabulary of correlated vectors too?"
             cells, both_ends = (_vocabulary(some) for some in (self.cells, _biased("first", "last")))
-            title, minutes = f"Figure {first}, fixed vocabulary", (self.quick[number], self.full)
             # what Appendix L says of the main text's findings together is judged with Figure 13
             compared = both_ends if number == 13 else ()
-            yield _study(f"fig{number}", title, self.repeated, cells, self.draw, minutes, compared)
+            costs = self.quick[number], self.full
+            yield _study(f"fig{number}", title, question, cells, self.draw, costs, compared)
 
 
 def _vocabulary(cells: Iterable[Setting]) -> list[Setting]:
@@ -180,7 +180,6 @@ DRAWN = (
         draw_depths,
         "Gap by depth, attention layers alone",
         "Does each further layer without residual connections favour earlier items more?",
-        "Does depth favour earlier items when inputs are a fixed set of correlated vectors?",
     ),
     Drawn(
         {5: 12, 14: 6.9},
@@ -189,7 +188,6 @@ DRAWN = (
         draw_depths,
         "Gap by depth up to ten layers, with residual connections",
         "With residual connections, does the bias still grow with depth, or rise and fall?",
-        "With residual connections and a fixed vocabulary, does every pair of layers add to the bias?",
     ),
     Drawn(
         {3: 2.4, 15: 0.9},
@@ -198,7 +196,6 @@ DRAWN = (
         draw_biased_training,
         "Gap after training that asks for the first and the last item",
         "Does the causal mask let a network learn a preference for either end, and does the middle get lost?",
-        "Is a preference for both ends learnt with a fixed vocabulary too?",
     ),
     *(
         Drawn(
@@ -208,7 +205,6 @@ DRAWN = (
             draw_biased_training,
             f"Gap after training that asks for the {item} item",
             f"Which masks and encodings learn a preference for the {item} item?",
-            f"Is a preference for the {item} item learnt with a fixed vocabulary too?",
         )
         for number, item in ((6, "first"), (7, "middle"), (8, "last"))
     ),
@@ -219,7 +215,6 @@ DRAWN = (
         draw_maps,
         "Attention maps of two-layer causal networks",
         "Does attention gather on the first token when nothing in the data prefers it?",
-        "Does attention gather on the first token with a fixed vocabulary too?",
     ),
     Drawn(
         {10: 0.7, 21: 0.3},
@@ -228,7 +223,6 @@ DRAWN = (
         draw_sinks,
         "Sink metric under the causal mask",
         "Is the first token a sink, beyond what even attention and untrained networks give it?",
-        "Is the first token a sink with a fixed vocabulary too?",
     ),
     Drawn(
         {11: 1.8, 22: 0.7},
@@ -237,7 +231,6 @@ DRAWN = (
         draw_sinks,
         "Sink metric under sliding windows of 5, 9 and 13 tokens",
         "Is the first token more of a sink the wider the window?",
-        "Is the first token more of a sink under wider windows with a fixed vocabulary too?",
     ),
     Drawn(
         {12: 1.7, 23: 0.7},
@@ -246,7 +239,6 @@ DRAWN = (
         draw_sinks,
         "Sink metric under prefix masks of 2, 4 and 6 tokens",
         "Are all tokens of the prefix sinks, and not the first alone?",
-        "Are all tokens of a prefix sinks with a fixed vocabulary too?",
     ),
 )
 
