@@ -16,11 +16,6 @@ from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import Evidence
 from posbias_papers import theorems
 from posbias_papers.collect import collect
-<<<<<<< HEAD
-from posbias_papers.everything import make_all
-=======
-from posbias_papers.herasimchyk2026.printed import CORPORA, TABLE1, TABLE4
->>>>>>> 85355b86 (Find a paper's figures where its studies are, and ask one question of all figures that repeat others)
 from posbias_papers.records import Records
 from posbias_papers.registry import STUDIES
 from posbias_papers.statements import STATEMENTS

@@ -8,7 +8,8 @@
 A numbered statement holds when no random or adversarial instance is a counterexample to it as printed; the
 number is its slack (`theorems`). A claim of a figure or table is taken from its JSON, made here or from recorded
 results. What has not been made is undecided, as is what cannot be read; either says what to do. `why` is the
-reason computed and, after it, the explanation that somebody wrote for that claim."""
+reason computed and, after it, the explanation that somebody wrote for that claim.
+"""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from posbias.core.errors import InputFileError
 from posbias.core.events import OnEvent
 from posbias.core.running import Engine
 from posbias.profiles.claims import ELSEWHERE, Claim, Judged, judge, undecided
-from posbias_papers.claims import AtHand
+from posbias_papers.contrasts import AtHand
 from posbias_papers.registry import find_studies
 from posbias_papers.study import Basis, Study
 from posbias_papers.theorems import INSTANCES, Statements, judge_statements, try_statements

@@ -136,6 +136,22 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class AtHand:
+    """A quantity that needs nothing made, as it rests on what is at hand, such as the paper's own numbers.
+
+    `evidence` makes it of that, and `measured` of a figure's table, if there is one; `basis` is what it rests on.
+    """
+
+    evidence: Callable[[], Iterable[Evidence]]
+    basis: str
+    measured: Callable[[Any], Iterable[Evidence]]
+
+    def __call__(self, table: Any = None) -> Iterable[Evidence]:
+        """Every piece."""
+        return self.evidence() if table is None else self.measured(table)
+
+
+@dataclass(frozen=True)
 class Named(Rows):
     """The evidence of a function that a row names."""
 

@@ -21,7 +21,6 @@ from jaxtyping import Float
 
 from posbias.core.interruption import Deferred
 from posbias.core.store import Tensors
-from posbias.profiles.stochastic_order import TOLERANCES, noise_floor, violations
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -225,6 +224,7 @@ def dataset(
     them `tokens`, `depth` and `heads`.
     """
     from posbias.profiles.labelled import Measurement
+    from posbias.profiles.stochastic_order import TOLERANCES
 
     sizes = {"layer": attrs["depth"], "head": attrs["heads"]}
     sizes |= dict.fromkeys(("position", "query", "key", "distance"), attrs["tokens"])
@@ -249,6 +249,8 @@ def _monotonicity(kernel: Any, even: Any, odd: Any, share: float) -> Arrays:
     `kernel`, `even` and `odd` [layer query key] are means over all prompts and over those with even numbers, whose
     `share` is given, and odd ones; None where there are not both.
     """
+    from posbias.profiles.stochastic_order import TOLERANCES, noise_floor, violations
+
     rate = np.full((len(kernel), len(TOLERANCES)), np.nan)
     gap, floor = np.full(len(kernel), np.nan), np.full(len(kernel), np.nan)
     for layer, seen in enumerate(kernel):

@@ -22,8 +22,7 @@ from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import Above, Evidence, Near, Printed, share
 from posbias.profiles.profile import spearman
 from posbias.reports.plots.style import INK, TEXT
-from posbias_papers.claims import AtHand
-from posbias_papers.contrasts import read_claims
+from posbias_papers.contrasts import AtHand, read_claims
 from posbias_papers.herasimchyk2026.configs import (
     FIGURES,
     GAP,
