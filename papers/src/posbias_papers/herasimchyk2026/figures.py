@@ -33,7 +33,6 @@ from posbias_papers.herasimchyk2026.configs import (
     SHORTFALL,
     TOKENS,
     VIOLATIONS,
-    Number,
     decided_by,
     numbers,
     stand_in,
@@ -92,7 +91,7 @@ def near_printed(rows: "pd.DataFrame") -> Iterator[Evidence]:
         yield Evidence(where, Estimate(row["value"]), test=Near(row["printed"], 1.0))
 
 
-def compared(rows: "pd.DataFrame") -> Iterator[tuple[dict[str, Any], Evidence]]:
+def compared(rows: "pd.DataFrame") -> Iterator[Evidence]:
     """Every number that the paper prints and that was measured here, with its error, against the printed one.
 
     Ours may lie half of the last digit away, and as many standard errors as the furthest of all numbers of its
@@ -105,12 +104,12 @@ def compared(rows: "pd.DataFrame") -> Iterator[tuple[dict[str, Any], Evidence]]:
         errors = NormalDist().inv_cdf(1.0 - LEVEL / 2 / max(1, counts[row["model"]]))
         test = Printed(Estimate(row["printed"]), int(row["digits"]), errors=errors, known=KNOWN)
         where = f"{row['what']} on {row['text']}" if row["text"] else row["what"]
-        yield row, Evidence(where, Estimate(row["value"], row["value_se"]), test=test)
+        yield Evidence(where, Estimate(row["value"], row["value_se"]), test=test)
 
 
 def printed_row(rows: "pd.DataFrame") -> Iterator[Evidence]:
     """That the numbers of a printed row are those measured here; without any, what measures them."""
-    evidence = [piece for _, piece in compared(rows)]
+    evidence = [*compared(rows)]
     yield from evidence
     if not evidence:
         model, table = rows.reset_index()[["model", "table"]].dropna().iloc[0]
@@ -228,27 +227,6 @@ def crossed(
         yield Table(caption, head, [[m, *(cells.get((m, *at), "–") for at in places)] for m in models])
 
 
-def beside(frame: "pd.DataFrame") -> Iterator[Table]:
-    """The printed numbers beside ours, with the tolerance of the claims about their rows."""
-    rows = []
-    for row, piece in compared(frame):
-        test, ours = piece.test, piece.estimate
-        assert isinstance(test, Printed)
-        tolerance = test.rounding + test.errors * ours.se
-        sizes = f"{row['printed']:g} {ours.value:.3g} {ours.value - row['printed']:+.2g} {tolerance:.2g}"
-        within = "yes" if test.agrees(ours) else "no"
-        rows.append(
-            [row["called"], row["text"] or "–", row["what"], *sizes.replace("-", "−").split(), within]
-        )
-    lacking = {*HUB} - {row[0] for row in rows}
-    caption = "Printed beside ours, with the tolerance used"
-    if lacking:
-        caption += f" (not measured here, so not compared: {', '.join(one for one in HUB if one in lacking)})"
-    head = ("model", "corpus", "of", "printed", "here", "difference", "tolerance", "within")
-    if rows:
-        yield Table(caption, head, rows)
-
-
 def score_text(score: Estimate | None, digits: int) -> str:
     """'0.60 [0.49, 0.72]', a dash for none."""
     if score is None or math.isnan(score.value):
@@ -257,7 +235,7 @@ def score_text(score: Estimate | None, digits: int) -> str:
     return f"{score.value:.{digits}f}{around}".replace("-", "−")
 
 
-def _size_tables(frame: "pd.DataFrame") -> Iterator[Table]:
+def _size_tables(frame: "pd.DataFrame", name: str) -> Iterator[Table]:
     names = {"parameters (B)": "parameters (B)", "depth": "depth", "heads": "heads", "positions": "positions"}
     measured, printed, own = (
         frame.query(f"source == '{source}'") for source in ("measured", "printed", "configuration")
@@ -270,10 +248,10 @@ def _size_tables(frame: "pd.DataFrame") -> Iterator[Table]:
     )
     yield from crossed("Printed in the paper", printed, lambda row: _cell(row, "printed", "g"), names)
     yield from crossed("Their configurations on the hub", own, lambda row: _cell(row, "value", ".5g"), names)
-    yield from beside(frame)
 
 
-def _score_tables(frame: "pd.DataFrame", score: str, featured: bool) -> Iterator[Table]:
+def _score_tables(frame: "pd.DataFrame", name: str) -> Iterator[Table]:
+    featured, digits = name in ("table2", "table3"), 2 if name in ("table2", "table4") else 3
     names = {**{letter: f"({letter})" for letter in "abcd"}, **NOISE}
     measured = frame.query("source == 'measured' and place == 0" if featured else "source == 'measured'")
     printed = frame.query("source == 'printed'")
@@ -282,12 +260,11 @@ def _score_tables(frame: "pd.DataFrame", score: str, featured: bool) -> Iterator
 
     def text(row: Mapping[str, Any]) -> str:
         ends = (row["low"], row["high"]) if row["low"] == row["low"] else None
-        words = score_text(Estimate(row["value"], row["value_se"], ends=ends), DIGITS[score])
+        words = score_text(Estimate(row["value"], row["value_se"], ends=ends), digits)
         return f"**{words}**" if row["best"] == 1 else words
 
     yield from crossed("Measured here, with 95 % intervals over prompts", measured, text, names)
     yield from crossed("Printed in the paper", printed, lambda row: f"{row['printed']:.2f}", names)
-    yield from beside(measured if featured else frame)
     columns = {
         "model": "model",
         "corpus": "corpus",
@@ -301,7 +278,7 @@ def _score_tables(frame: "pd.DataFrame", score: str, featured: bool) -> Iterator
         yield from listing("Heads weighted by what they write, in place of evenly (ours)", rows, columns)
 
 
-def _similarity_tables(frame: "pd.DataFrame") -> Iterator[Table]:
+def _similarity_tables(frame: "pd.DataFrame", name: str) -> Iterator[Table]:
     columns = {"model": "model", "of": "what", "similarity": "value ±", "normal numbers": "null .3f"}
     measured, printed = (frame.query(f"source == '{source}'") for source in ("measured", "printed"))
     yield from listing("Measured here, over layers and heads", measured, columns)
@@ -309,10 +286,9 @@ def _similarity_tables(frame: "pd.DataFrame") -> Iterator[Table]:
     yield from crossed(
         "Printed in the paper", printed, lambda row: f"{row['printed']:.2f}", {n: n for n in names}
     )
-    yield from beside(frame)
 
 
-def _order_tables(frame: "pd.DataFrame") -> Iterator[Table]:
+def _order_tables(frame: "pd.DataFrame", name: str) -> Iterator[Table]:
     columns = {
         "model": "model",
         "corpus": "corpus",
@@ -326,7 +302,7 @@ def _order_tables(frame: "pd.DataFrame") -> Iterator[Table]:
     yield from listing(caption, printed, dict([*columns.items()][:-1]))
 
 
-def _mixing_tables(frame: "pd.DataFrame", further: bool) -> Iterator[Table]:
+def _mixing_tables(frame: "pd.DataFrame", name: str) -> Iterator[Table]:
     columns = {
         "model": "model",
         "corpus": "corpus",
@@ -335,7 +311,7 @@ def _mixing_tables(frame: "pd.DataFrame", further: bool) -> Iterator[Table]:
         "layer 0": "bottom ±",
     }
     columns |= {"lower half": "lower ±", "upper half": "upper ±", "last layer": "top ±"}
-    rows = frame.query(f"source == 'measured' and place {'>' if further else '=='} 0")
+    rows = frame.query(f"source == 'measured' and place {'>' if name == 'fig4' else '=='} 0")
     if not rows.empty:
         rows = rows.query("bottom == bottom")
     yield from listing("λ, mean ± standard error over prompts", rows, columns)
@@ -401,10 +377,10 @@ def draw_curves(frame: "pd.DataFrame", caption: str, name: str) -> "Figure":
     return settle(figure)
 
 
-def draw_schedules(frame: "pd.DataFrame", caption: str, further: bool) -> "Figure":
+def draw_schedules(frame: "pd.DataFrame", caption: str, name: str) -> "Figure":
     """Draw λ by layer, a row for each corpus, a column for each model, a line for each length."""
     rows = [row for row in _rows(frame.query("source == 'measured'")) if row["layer"] != row["layer"]]
-    rows = [row for row in rows if bool(row["place"]) == further]
+    rows = [row for row in rows if bool(row["place"]) == (name == "fig4")]
     models, corpora = ([*dict.fromkeys(row[name] for row in rows)] for name in ("model", "corpus"))
     size = (max(5.0, 0.5 + 3.4 * len(models)), 2.9 * len(corpora))
     figure, part = captioned_figure(*size, caption)
@@ -421,7 +397,7 @@ def draw_schedules(frame: "pd.DataFrame", caption: str, further: bool) -> "Figur
     return settle(figure)
 
 
-def draw_content(frame: "pd.DataFrame", caption: str) -> "Figure":
+def draw_content(frame: "pd.DataFrame", caption: str, name: str) -> "Figure":
     """Draw a row per model: heads from the worst to the best described by constant and diagonal, or the chosen."""
     maps = content_maps(frame)
     figure, part = captioned_figure(*content_size([*maps.items()]), caption)
@@ -494,76 +470,61 @@ def _json(frame: "pd.DataFrame") -> dict[str, Any]:
     return {"measured": _measured(frame), "stand_in": _told(frame), "rows": kept}
 
 
-def _note(frame: "pd.DataFrame", name: str) -> str:
+NOTES = {
+    "spearman": f"Against the measured influence, higher is better. {NOISE_NOTE}",
+    "wasserstein": f"Against the measured influence, on positions over n − 1, lower is better. {NOISE_NOTE}",
+    "similarity": "Shannon similarity (Eq. 9) of mean content logits, in {bins} bins over {span}; beside it that "
+    "of normal numbers of the same mean and deviation. Errors are over heads.",
+    "schedules": "λ by layer ({mixing}), mean over prompts with its 95 % interval.",
+    "curves": "Influence on the last token, relative to uniform. What the paper says of its models is judged with "
+    "Figure 2, for those of both figures.",
+    "content": "Mean content logits in softmax units; colours end at the 1 and 99 % percentiles.",
+    "order": "Triples (i < i′, k) whose later row holds more of the prefix 0 … k (Assumption 4.1); the noise "
+    "floor is what sampling noise would give were the true kernels monotone.",
+}
+"""What the numbers of each kind are."""
+READ = {
+    "corrected": {"span": "each head's own range", "mixing": "Frobenius norms, Eq. (1)"},
+    "published": {"span": "the range of all heads together", "mixing": "mean over tokens"},
+}
+"""What a reading means for them."""
+
+
+def _note(frame: "pd.DataFrame", kind: str) -> str:
     """What the numbers rest on, and which models stand in."""
-    note, reading = str(frame.attrs["note"]), frame.attrs.get("reading", "corrected")
-    match name:
-        case "table1":
-            note = "Architectural specifications."
-        case "table2" | "table3" | "table4" | "table5":
-            better = (
-                "higher is better"
-                if name in ("table2", "table4")
-                else "on positions over n − 1, lower is better"
-            )
-            note += f" Against the measured influence, {better}. {NOISE_NOTE}"
-        case "table6":
-            how = "each head's own range" if reading == "corrected" else "the range of all heads together"
-            note += (
-                f" Shannon similarity (Eq. 9) of mean content logits, {frame.attrs['bins']} bins over {how}"
-            )
-            note += (
-                "; beside it that of normal numbers of the same mean and deviation. Errors are over heads."
-            )
-        case "fig1" | "fig4":
-            kind = "Frobenius norms, Eq. (1)" if reading == "corrected" else "mean over tokens"
-            note = f"λ by layer ({kind}), mean over prompts with its 95 % interval."
-        case "fig2" | "fig3":
-            rows = _rows(frame.query("curve == 'b'").query(f"model in {shown_models(frame, name)}"))
-            remarks = dict.fromkeys(
-                f"{row['model']}: {row['remarks']}" for row in rows if row["remarks"] == row["remarks"]
-            )
-            note += " Influence on the last token, relative to uniform."
-            if any(row["called"] in FIGURES["fig3"] for row in rows):
-                note += (
-                    " What the paper says of its models is judged with Figure 2, for those of both figures."
-                )
-            note = " ".join([note, *remarks])
-        case "fig5":
-            note += " Mean content logits in softmax units; colours end at the 1 and 99 % percentiles."
-            drawn = content_maps(frame)
-            undrawn = [model for model in _measured(frame) if drawn and model not in drawn]
-            note += f" Not drawn: {', '.join(undrawn)}." if undrawn else ""
-        case _:
-            note += (
-                " Triples (i < i′, k) whose later row holds more of the prefix 0 … k (Assumption 4.1); the "
-            )
-            note += "noise floor is what sampling noise would give were the true kernels monotone."
+    about = {"reading": "corrected", **frame.attrs}
+    parts = [about["note"], NOTES.get(kind, "").format(bins=about["bins"], **READ[about["reading"]])]
+    if "remarks" in frame:
+        rows = _rows(frame.query("remarks == remarks"))
+        parts += dict.fromkeys(f"{row['model']}: {row['remarks']}." for row in rows)
     told = _told(frame)
-    return f"{note} Here {told}." if told else note
+    return " ".join(part for part in [*parts, f"Here {told}." if told else ""] if part)
+
+
+LACKING = {
+    "table6": "no measurement with mean content matrices",
+    "fig1": "nothing measured",
+    "fig2": "no model that adds a line by distance to its logits, and no rollout files",
+    "fig3": "every model adds a line by distance to its logits (see fig2)",
+    "fig4": "one corpus only",
+    "fig5": "no mean content matrices of layers and heads that were chosen",
+    "section4": "no averaged attention",
+}
+"""Why there is nothing to show of a study; of others there always is what the paper prints."""
 
 
 def _missing(frame: "pd.DataFrame", name: str) -> str:
     """Why there is nothing to show; "" if there is."""
-    measured = frame.query("source == 'measured'")
     match name:
-        case "fig1":
-            return "nothing measured" if measured.empty else ""
         case "fig2" | "fig3":
-            lacking = {
-                "fig2": "no model that adds a line by distance to its logits, and no rollout files",
-                "fig3": "every model adds a line by distance to its logits (see fig2)",
-            }
-            return "" if shown_models(frame, name) else lacking[name]
+            shown = shown_models(frame, name)
         case "fig4":
-            return "one corpus only" if measured.query("place > 0").empty else ""
-        case "section4":
-            return "no averaged attention" if measured.empty else ""
-        case "table6" | "fig5" if measured.empty:
-            return "no measurement with mean content matrices"
-        case "fig5" if not content_maps(frame):
-            return "no model has the layers and heads that were chosen"
-    return ""
+            shown = [*frame.query("source == 'measured' and place > 0").index]
+        case "fig5":
+            shown = content_maps(frame)
+        case _:
+            shown = _measured(frame)
+    return "" if shown else LACKING.get(name, "")
 
 
 def _expected(name: str) -> Iterator[Expected]:
@@ -572,33 +533,23 @@ def _expected(name: str) -> Iterator[Expected]:
         yield Expected("violating triples, at most", VIOLATIONS, 0.0, "Section 4")
         yield Expected("mean gap of violating triples, about", GAP, 0.0, "Section 4")
         yield Expected("expected shortfall, of the order of", SHORTFALL, 0.0, "Section 4")
-    score = ", Spearman" if name in ("table2", "table4") else ", Wasserstein"
     for number in numbers(name) if name.startswith("table") else ():
         if number.claimed:
-            of = f"{number.corpus}, ({number.what}){score}" if number.corpus else _printed_of(number, name)
+            what = ", ".join(part for part in (number.model, number.corpus, number.what) if part)
             rounding = 0.5 * 10.0**-number.digits if number.digits else 0.0
-            yield Expected(f"{number.model}, {of}", number.printed, rounding, f"Table {name[-1]}")
+            yield Expected(what, number.printed, rounding, f"Table {name[-1]}")
 
 
-def _printed_of(number: Number, name: str) -> str:
-    return f"similarity, {number.what}" if name == "table6" else number.what
-
-
-def _study(
-    name: str,
-    kind: str,
-    title: str,
-    question: str,
-    tables: "Callable[[pd.DataFrame], Iterable[Table]]" = lambda frame: (),
-    draw: "Callable[..., Figure] | None" = None,
-    tokens: int = TOKENS,
-    texts: str = "FineWeb-Edu",
-    **options: Any,
-) -> Study:
+def _study(name: str, kind: str, title: str, question: str) -> Study:
     """A study of this paper: what is measured is asked for at each run, and judged on the table of its `kind`."""
-    shared: dict[str, Any] = {"minutes": {"quick": 3, "full": 35}, "counts": {"quick": 2, "full": 2}}
-    shared["recorded"] = partial(_recorded, kind=kind)
+    tables, draw = SHOWN[kind]
+    options: dict[str, Any] = {"minutes": {"quick": 3, "full": 35}, "counts": {"quick": 2, "full": 2}}
+    options["recorded"] = partial(_recorded, kind=kind)
     levels = kind in ("curves", "spearman", "wasserstein")
+    texts = "FineWeb-Edu, DCLM-Baseline, Wikipedia" if kind == "order" else "FineWeb-Edu"
+    also = (
+        "; the authors' rollout files decide some too, --configs" if kind in ("curves", "schedules") else ""
+    )
     return Study(
         f"herasimchyk2026/{name}",
         title,
@@ -607,18 +558,18 @@ def _study(
         tuple(_at_hand(claim, kind) for claim in CLAIMS.get(name, ())),
         EFFORTS,
         "prompts",
-        tables=tables,
+        tables=partial(tables, name=name),
         data=_json,
-        note=partial(_note, name=name),
-        draw=draw,
+        note=partial(_note, kind=kind),
+        draw=draw and partial(draw, name=name),
         needs="models",
         uses=(*SOURCES, *(INFLUENCE if levels else ())),
         missing=partial(_missing, name=name),
         expected=tuple(_expected(name)),
         table=partial(table, kind),
         judge=judge_extended,
-        decided_by=decided_by(name, tokens, texts) + options.pop("also", ""),
-        **shared | options,
+        decided_by=decided_by(name, PLOTTED if kind == "schedules" else TOKENS, texts) + also,
+        **options | OPTIONS.get(name, {}),
     )
 
 
@@ -631,110 +582,81 @@ def _recorded(study: Study, kind: str) -> Recorded:
     )
 
 
-def _agreement(name: str, score: str, title: str, question: str) -> Study:
-    tables = partial(_score_tables, score=score, featured=name in ("table2", "table3"))
-    return _study(name, score, title, question, tables)
-
-
-FILES_TOO = "; levels are decided by the authors' rollout files too, --configs"
-STUDIES = Studies(
-    [
-        _study(
-            "table1",
-            "sizes",
-            "Models: parameters and depth",
-            "What are the models that are compared?",
-            _size_tables,
-            minutes={"quick": 0.1, "full": 0.1},
-        ),
-        _agreement(
-            "table2",
-            "spearman",
-            "Spearman correlation of levels (a) to (c) with the measured influence, two models",
-            "Does the residual connection make the rollout rank positions as the model does?",
-        ),
-        _agreement(
-            "table3",
-            "wasserstein",
-            "Wasserstein distance of levels (a) to (c) from the measured influence, two models",
-            "Does the residual connection bring the rollout near the measured influence?",
-        ),
-        _agreement(
-            "table4",
-            "spearman",
-            "Spearman correlation for every model and text",
-            "Is residual-aware better than attention-only on every text, and is constant content better still?",
-        ),
-        _agreement(
-            "table5",
-            "wasserstein",
-            "Wasserstein distance for every model and text",
-            "Is residual-aware nearer than attention-only on every text, and is constant content nearer still?",
-        ),
-        _study(
-            "table6",
-            "similarity",
-            "Homogeneity of mean content logits on and below the diagonal",
-            "Are mean content logits a constant with another one on the diagonal?",
-            _similarity_tables,
-        ),
-        _study(
-            "fig1",
-            "schedules",
-            "λ by layer at several lengths",
-            "Does the weight of attention against the residual stream fall with depth?",
-            partial(_mixing_tables, further=False),
-            partial(draw_schedules, further=False),
-            tokens=PLOTTED,
-            also="; the authors' rollout files hold such λ too, --configs",
-            minutes={"quick": 7.5, "full": 160},
-            counts={"quick": 5, "full": 7},
-        ),
-        _study(
-            "fig2",
-            "curves",
-            "Levels (a) to (c) and measured influence of models with linear biases",
-            "Does attention-only rollout collapse on the first token, and do residual connections make it a U?",
-            partial(_curve_tables, name="fig2"),
-            partial(draw_curves, name="fig2"),
-            also=FILES_TOO,
-        ),
-        _study(
-            "fig3",
-            "curves",
-            "The same for further models",
-            "Is the measured influence U-shaped, and its minimum where the rollout has it?",
-            partial(_curve_tables, name="fig3"),
-            partial(draw_curves, name="fig3"),
-            also=FILES_TOO,
-        ),
-        _study(
-            "fig4",
-            "schedules",
-            "λ by layer on further texts",
-            "Is the schedule of λ the same on every text?",
-            partial(_mixing_tables, further=True),
-            partial(draw_schedules, further=True),
-            options="--shuffle-tokens",
-            recorded=lambda study: None,  # one text is on record
-            minutes={"quick": 0.5, "full": 10},
-            counts={"quick": 4, "full": 4},
-        ),
-        _study(
-            "fig5",
-            "content",
-            "Mean content logits, head by head",
-            "Do heads shift the diagonal all the same way, and is the rest constant?",
-            draw=draw_content,
-        ),
-        _study(
-            "section4",
-            "order",
-            "Violations of stochastic monotonicity (Assumption 4.1)",
-            "Is averaged attention stochastically monotone, up to a part in a million of all triples?",
-            _order_tables,
-            texts="FineWeb-Edu, DCLM-Baseline, Wikipedia",
-        ),
-    ]
-)
+SHOWN: "dict[str, tuple[Callable[..., Iterable[Table]], Callable[..., Figure] | None]]" = {
+    "sizes": (_size_tables, None),
+    "spearman": (_score_tables, None),
+    "wasserstein": (_score_tables, None),
+    "similarity": (_similarity_tables, None),
+    "order": (_order_tables, None),
+    "schedules": (_mixing_tables, draw_schedules),
+    "curves": (_curve_tables, draw_curves),
+    "content": (lambda frame, name: (), draw_content),
+}
+"""The tables of a page of each kind, and its drawing."""
+OPTIONS: dict[str, dict[str, Any]] = {
+    "table1": {"minutes": {"quick": 0.1, "full": 0.1}},
+    "fig1": {"minutes": {"quick": 7.5, "full": 160}, "counts": {"quick": 5, "full": 7}},
+    "fig4": {
+        "minutes": {"quick": 0.5, "full": 10},
+        "counts": {"quick": 4, "full": 4},
+        "options": "--shuffle-tokens",
+        "recorded": lambda study: None,  # one text is on record
+    },
+}
+TITLES = {
+    "table1": ("sizes", "Models: parameters and depth", "What are the models that are compared?"),
+    "table2": (
+        "spearman",
+        "Spearman correlation of levels (a) to (c) with the measured influence, two models",
+        "Does the residual connection make the rollout rank positions as the model does?",
+    ),
+    "table3": (
+        "wasserstein",
+        "Wasserstein distance of levels (a) to (c) from the measured influence, two models",
+        "Does the residual connection bring the rollout near the measured influence?",
+    ),
+    "table4": (
+        "spearman",
+        "Spearman correlation for every model and text",
+        "Is residual-aware better than attention-only on every text, and is constant content better still?",
+    ),
+    "table5": (
+        "wasserstein",
+        "Wasserstein distance for every model and text",
+        "Is residual-aware nearer than attention-only on every text, and is constant content nearer still?",
+    ),
+    "table6": (
+        "similarity",
+        "Homogeneity of mean content logits on and below the diagonal",
+        "Are mean content logits a constant with another one on the diagonal?",
+    ),
+    "fig1": (
+        "schedules",
+        "λ by layer at several lengths",
+        "Does the weight of attention against the residual stream fall with depth?",
+    ),
+    "fig2": (
+        "curves",
+        "Levels (a) to (c) and measured influence of models with linear biases",
+        "Does attention-only rollout collapse on the first token, and do residual connections make it a U?",
+    ),
+    "fig3": (
+        "curves",
+        "The same for further models",
+        "Is the measured influence U-shaped, and its minimum where the rollout has it?",
+    ),
+    "fig4": ("schedules", "λ by layer on further texts", "Is the schedule of λ the same on every text?"),
+    "fig5": (
+        "content",
+        "Mean content logits, head by head",
+        "Do heads shift the diagonal all the same way, and is the rest constant?",
+    ),
+    "section4": (
+        "order",
+        "Violations of stochastic monotonicity (Assumption 4.1)",
+        "Is averaged attention stochastically monotone, up to a part in a million of all triples?",
+    ),
+}
+"""The kind of table that each is of, what it shows, and the question it answers."""
+STUDIES = Studies(_study(name, *about) for name, about in TITLES.items())
 """Tables, figures and the check of Section 4, in the order of the text."""
