@@ -332,37 +332,34 @@ EVERY = {
 
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize(
-    ("pattern", "tokens", "words"),
+    ("field", "pattern", "tokens"),
     [
-        (Causal(), 0, r"tokens: 0 given, an integer ≥ 1 needed"),
-        (Causal(), 2.0, r"tokens: 2\.0 given"),
-        (Causal(), True, r"tokens: True given"),
-        (Prefix(5), 4, r"length: "),
-        ([Causal(), Prefix(5)], 4, r"length: "),
-        ([], 4, r"pattern: \[\] given, a mask \(Causal, SlidingWindow"),
-        ("causal", 4, r"pattern: 'causal' given"),
-        ([Causal(), 3], 4, r"pattern: .* given, a mask"),
-        (Causal, 4, r"pattern: .* given, a mask"),
+        ("tokens", Causal(), 0),
+        ("tokens", Causal(), 2.0),
+        ("length", Prefix(5), 4),
+        ("length", [Causal(), Prefix(5)], 4),
+        ("pattern", [], 4),
+        ("pattern", "causal", 4),
+        ("pattern", Causal, 4),
     ],
 )
-def test_what_is_wrong_is_said(name, pattern, tokens, words):
+def test_what_does_not_fit_is_refused_by_its_name(name, field, pattern, tokens):
     if name == "networkx_graph":
         pytest.importorskip("networkx")
-    with pytest.raises(InvalidValueError, match=words):
+    with pytest.raises(InvalidValueError, match=f"^{field}: "):
         EVERY[name](pattern, tokens)
 
 
 def test_wrong_depths_and_positions_are_named():
-    with pytest.raises(InvalidValueError, match=r"depth: -1 given, an integer ≥ 0"):
-        walks(Causal(), 4, -1)
-    with pytest.raises(InvalidValueError, match=r"depth: 1\.5 given"):
-        walks(Causal(), 4, 1.5)
-    with pytest.raises(InvalidValueError, match=r"layers: -2 given, an integer ≥ 0"):
-        reachable(Causal(), 4, -2)
-    with pytest.raises(InvalidValueError, match=r"query: 4 given, a position from -4 to 3"):
-        layers_to_reach(Causal(), 4, query=4)
-    with pytest.raises(InvalidValueError, match=r"key: -5 given, a position"):
-        layers_to_reach(Causal(), 4, key=-5)
+    for name, call in (
+        ("depth", lambda: walks(Causal(), 4, -1)),
+        ("depth", lambda: walks(Causal(), 4, 1.5)),
+        ("layers", lambda: reachable(Causal(), 4, -2)),
+        ("query", lambda: layers_to_reach(Causal(), 4, query=4)),
+        ("key", lambda: layers_to_reach(Causal(), 4, key=-5)),
+    ):
+        with pytest.raises(InvalidValueError, match=f"^{name}: "):
+            call()
 
 
 @pytest.mark.parametrize("name", ["graph", "reachable", "centre_nodes", "walks"])

@@ -293,12 +293,3 @@ def test_an_encoder_that_is_a_decoder_is_causal():
     assert not any("position_embedding_type" in line for line in remarks)
     relative = from_huggingface(plain(config) | {"position_embedding_type": "relative_key"})
     assert "relative_key positions" in relative.left_out(4)
-
-
-@pytest.mark.parametrize("family", ["llama", "mistral"])
-def test_types_of_layers_that_a_family_does_not_look_at_are_named(family):
-    types = ["sliding_attention", "full_attention"] * (DEPTH // 2)
-    config, model = build(family, sliding_window=5, layer_types=types)
-    found, remarks = read(plain(config))
-    assert found == captured(model, family)
-    assert any(line.startswith("keys not used: ") and "layer_types = " in line for line in remarks)

