@@ -175,7 +175,7 @@ def test_a_window_that_a_family_does_not_use_is_named(family):
     config, model = build(family, sliding_window=5)
     found, remarks = read(plain(config))
     assert found == captured(model, family)
-    assert "keys not used: sliding_window = 5" in remarks
+    assert any(line.startswith("keys not used: ") and "sliding_window = 5" in line for line in remarks)
 
 
 @pytest.mark.parametrize("container", [name for name in CONTAINERS if name != PREFIXED])
