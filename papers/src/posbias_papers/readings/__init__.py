@@ -23,7 +23,7 @@ from posbias.core.errors import InvalidValueError, MissingPackageError, nearest
 from posbias.core.events import Event, OnEvent
 from posbias_papers.errata import ERRATA, find_erratum
 from posbias_papers.herasimchyk2026.levels import config_curves
-from posbias_papers.readings import herasimchyk2026, kim2026, measured, models, wu2025
+from posbias_papers.readings import herasimchyk2026, kim2026, wu2025
 from posbias_papers.readings.reading import (
     Comparison,
     Material,
@@ -43,7 +43,7 @@ READINGS: tuple[Reading, ...] = tuple(
             *(of_witness(one) for one in STATEMENTS if one.shows),
             *(
                 one
-                for topic in (wu2025, herasimchyk2026, models, measured, kim2026)
+                for topic in (wu2025, herasimchyk2026, kim2026)
                 for one in vars(topic).values()
                 if isinstance(one, Reading)
             ),

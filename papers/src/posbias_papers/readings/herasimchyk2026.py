@@ -1,18 +1,65 @@
-"""Herasimchyk et al. 2026, Theorem 5.4 in both readings; models are in `models` and `measured`.
+"""Herasimchyk et al. 2026 in both readings: Theorem 5.4, and what files and code take for a model.
 
-Statements whose counterexample is a pair of numbers are read on that (`posbias_papers.statements`). Positions and
-layers count from 0.
+Statements whose counterexample is a pair of numbers are read on that (`posbias_papers.statements`). What depends
+on an architecture alone is computed from presets; what needs the λ or content of the paper's models, from the
+authors' rollout files where a folder of them is given. The bundled model is measured here (8 prompts of 64 tokens,
+seconds), unless the results hold a larger measurement of it; SmolLM2-135M, whose first token is a sink, only where
+they do. The note says which. Positions and layers count from 0.
 """
 
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Float
 
-from posbias.theory.mixing import PowerDecay
+from posbias.comparison.predictors import predictions
+from posbias.core.errors import InputFileError
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.influence import measured_influence
+from posbias.profiles.profile import Profile, wasserstein
+from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.configs import PRESETS
+from posbias.theory.content import ConstantDiagonal, NoContent
+from posbias.theory.mixing import ConstantMixing, Mixing, PowerDecay, PreNormInit
+from posbias.theory.positional import ALiBi
+from posbias.theory.rollout.dispatch import influence
 from posbias_papers.closed_forms import residual_bounds
-from posbias_papers.readings.reading import Comparison, Material, answer, reading
+from posbias_papers.herasimchyk2026.configs import HUB, TABLE1, TABLE4, TABLE5, TOKENS
+from posbias_papers.herasimchyk2026.levels import (
+    Curves,
+    architectures,
+    config_curves,
+    head_size,
+    mean_content,
+    published_slopes,
+)
+from posbias_papers.herasimchyk2026.quantities import homogeneity, order_of
+from posbias_papers.readings.reading import (
+    BOTH,
+    BUNDLED,
+    Comparison,
+    Material,
+    UnavailableError,
+    answer,
+    reading,
+)
 from posbias_papers.statements.herasimchyk2026_depth import deep_rollouts, window
 from posbias_papers.statements.record import fields
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+SMALL = 7
+"""Billions of parameters of the smaller models of the paper."""
+OFFSET, MIXING = -4.66, 0.2
+"""δ and λ of the example of a diagonal that is given once."""
+SINK_MODEL = "smollm2-135m"
+SINK_LAYER = 12
+"""A layer of the sink model (from 0), the first whose stream has one token far longer than the others."""
+
+
+# --- Theorem 5.4 -----------------------------------------------------------------------------------------------
 
 
 def _two_tokens(initial: float, exponent: float) -> Any:
@@ -50,3 +97,288 @@ def _window(material: Material) -> Comparison:
     rollouts, mixing, floor = deep_rollouts(**fields(window.witness or {}))
     printed = residual_bounds.exponential_bound(mixing, floor, rollouts.shape[-1] - 1)[-1]
     return answer(float(printed), float(rollouts[-1, -1, -1]))
+
+
+# --- architectures and the authors' files ------------------------------------------------------------------------
+
+
+def _last_tenth(mass: Any) -> float:
+    """The mass of the last tenth of all positions."""
+    return float(np.asarray(mass)[-round(0.1 * len(mass)) :].sum())
+
+
+def _one_sign(offsets: Float[np.ndarray, "*head"], note: str = "") -> Comparison:
+    """The share of heads whose δ is above zero, beside that of one sign alone (Proposition 4.5)."""
+    positive = float((np.asarray(offsets) > 0).mean())
+    return answer(1.0 if positive >= 0.5 else 0.0, positive, note)
+
+
+def _levels_of_files(material: Material) -> dict[str, dict[str, np.ndarray]]:
+    """The levels of mpt-7b on the first corpus, by reading and letter, from the authors' files."""
+    levels = {}
+    for which in BOTH:
+        curves = config_curves(material.configs, which, TOKENS)
+        found = [one.levels for one in curves if one.model == "mpt-7b"]
+        if not found or "c" not in found[0]:
+            raise UnavailableError(f"{material.configs}: no rollout files of mpt-7b without and with content")
+        levels[which] = {letter: np.asarray(profile.mass) for letter, profile in found[0].items()}
+    return levels
+
+
+@reading(
+    "herasimchyk2026/content-scale",
+    "mass of the last tenth, mpt-7b with the content of the authors' files, 256 tokens",
+)
+def _content_of_files(material: Material) -> Comparison:
+    published, corrected = _levels_of_files(material).values()
+    sizes = [hub.head_size for hub in HUB.values()]
+    return answer(
+        _last_tenth(published["c"]),
+        _last_tenth(corrected["c"]),
+        without_content=_last_tenth(corrected["b"]),
+        least_factor=float(np.sqrt(min(sizes))),
+        largest_factor=float(np.sqrt(max(sizes))),
+    )
+
+
+@reading(
+    "herasimchyk2026/printed-fit",
+    "Wasserstein distance of (c) from (b), mpt-7b of the authors' files: content as published, scaled",
+)
+def _fit_of_files(material: Material) -> Comparison:
+    levels = _levels_of_files(material).values()
+    published, corrected = (float(wasserstein(by["c"], by["b"])) for by in levels)
+    return answer(published, corrected)
+
+
+@reading("herasimchyk2026/signs", "share of heads with δ > 0, mpt-7b of the authors' files: one sign, found")
+def _signs_of_files(material: Material) -> Comparison:
+    from posbias.theory.configs import read_architecture
+
+    for path in sorted(material.configs.rglob("mpt-7b*.yaml")):
+        try:
+            layers = read_architecture(path).architecture.stack
+        except InputFileError:
+            continue
+        offsets = [
+            one.content.diagonal_of(one.heads) for one in layers if isinstance(one.content, ConstantDiagonal)
+        ]
+        if offsets:
+            return _one_sign(np.stack(offsets))
+    raise UnavailableError(f"{material.configs}: no rollout file of mpt-7b with content")
+
+
+def _profile(
+    preset: str, positional: ALiBi, mixing: Mixing, content: ConstantDiagonal | NoContent | None = None
+) -> Profile:
+    """The influence on the last of 256 tokens, for the depth and heads of a preset."""
+    known = PRESETS[preset]
+    layer = Layer(known.heads, positional=positional, content=content or NoContent())
+    return influence(Architecture(known.depth, (layer,), mixing), TOKENS, threads=1)
+
+
+def _two_profiles(published: Profile, corrected: Profile) -> tuple[float, float, float]:
+    """The mass of the first 5 % of each, and their Wasserstein distance."""
+    apart = wasserstein(np.asarray(published.mass), np.asarray(corrected.mass))
+    return published.summary.first_mass, corrected.summary.first_mass, float(apart)
+
+
+@reading(
+    "herasimchyk2026/one-diagonal",
+    "mass of the first 5 %, BLOOM-176B's shape with one δ: head 0 alone, all heads",
+)
+def _one_head(material: Material) -> Comparison:
+    heads = PRESETS["bloom-176b"].heads
+    contents = [ConstantDiagonal((OFFSET, *[0.0] * (heads - 1))), ConstantDiagonal((OFFSET,))]
+
+    def masses(positional: ALiBi) -> tuple[float, float, float]:
+        one, every = (_profile("bloom-176b", positional, ConstantMixing(MIXING), two) for two in contents)
+        return _two_profiles(one, every)
+
+    one, every, apart = masses(ALiBi())
+    of_file, every_of_file, apart_of_file = masses(ALiBi(published_slopes(heads)))
+    return answer(
+        one,
+        every,
+        f"δ = −{-OFFSET:g}, λ = {MIXING:g}, 256 tokens, the model's own slopes; the files have others.",
+        Wasserstein_distance_of_the_two=apart,
+        with_the_files_slopes_as_published=of_file,
+        with_the_files_slopes_corrected=every_of_file,
+        with_the_files_slopes_Wasserstein=apart_of_file,
+    )
+
+
+def _slopes(preset: str, published: ALiBi, corrected: Any, note: str) -> Comparison:
+    """The mass of the first 5 % under two sets of slopes, with λ at initialisation."""
+    pair = (_profile(preset, one, PreNormInit()) for one in (published, corrected))
+    first, other, apart = _two_profiles(*pair)
+    note = f"λ as at initialisation, no content. {note}"
+    return answer(first, other, note, Wasserstein_distance_of_the_two=apart)
+
+
+@reading("herasimchyk2026/falcon-slopes", "mass of the first 5 %, falcon-rw-7b, 256 tokens")
+def _falcon(material: Material) -> Comparison:
+    note = "The files' own λ are not in the package, so their U is not shown."
+    return _slopes("falcon-rw-7b", ALiBi(), PRESETS["falcon-rw-7b"].architecture.layers[0].positional, note)
+
+
+@reading("herasimchyk2026/bloom-slopes", "mass of the first 5 %, BLOOM-176B, 256 tokens")
+def _bloom(material: Material) -> Comparison:
+    heads = PRESETS["bloom-176b"].heads
+    of_file = ALiBi(published_slopes(heads))
+    return _slopes("bloom-176b", of_file, ALiBi(), f"{heads} heads are no power of two.")
+
+
+@reading(
+    "herasimchyk2026/closer-alignment",
+    "printed cases in which (c) agrees better than (b): in distance, in rank",
+)
+def _closer(material: Material) -> Comparison:
+    cases = [(model, corpus) for model, by in TABLE4.items() for corpus in by]
+    nearer = [model for model, corpus in cases if TABLE5[model][corpus][2] < TABLE5[model][corpus][1]]
+    ranks = [TABLE4[model][corpus][2] - TABLE4[model][corpus][1] for model, corpus in cases]
+    return answer(
+        len(nearer),
+        sum(rank > 0 for rank in ranks),
+        "Published is by Wasserstein distance, on which the text rests; corrected by Spearman's correlation.",
+        cases=len(cases),
+        b_ranks_above_c=sum(rank < 0 for rank in ranks),
+        c_is_nearer_in_models_of_7_billion=sum(TABLE1[model][0] <= SMALL for model in nearer),
+    )
+
+
+# --- measured ----------------------------------------------------------------------------------------------------
+
+
+def _source(measurement: "xr.Dataset") -> str:
+    """'tiny-alibi, 8 prompts of 64 tokens.'"""
+    sizes = measurement.sizes
+    return f"{measurement.attrs['model']}, {sizes['prompt']} prompts of {sizes['position']} tokens."
+
+
+def _tenth(architecture: Architecture, measurement: "xr.Dataset") -> float:
+    return _last_tenth(influence(architecture, measurement.sizes["position"], threads=1).mass)
+
+
+@reading(
+    "herasimchyk2026/content-scale-measured",
+    f"mass of the last tenth, {BUNDLED} with its measured content: √d_head times it, as it is",
+    "herasimchyk2026/content-scale",
+)
+def _content_scale(material: Material) -> Comparison:
+    measurement = material.measured()
+    level, scale = architectures(measurement)["c"], float(np.sqrt(head_size(measurement)))
+
+    def stretched(layer: Layer) -> Layer:
+        assert isinstance(layer.content, ConstantDiagonal)
+        return replace(layer, content=ConstantDiagonal(tuple(scale * one for one in layer.content.diagonal)))
+
+    published = replace(level, layers=tuple(map(stretched, level.layers)))
+    return answer(_tenth(published, measurement), _tenth(level, measurement), _source(measurement))
+
+
+def _mixing(measurement: "xr.Dataset", layers: Any) -> Comparison:
+    """λ per token and by norms, means over layers and prompts; the difference is one within prompts."""
+    token, norm = (measurement[name].values[:, layers].mean(axis=1) for name in ("mixing_token", "mixing"))
+    apart = Estimate.of_mean(norm - token)
+    both = Estimate.of_mean(token), Estimate.of_mean(norm)
+    return answer(*both, _source(measurement), difference=apart)
+
+
+@reading(
+    "herasimchyk2026/mixing-per-token",
+    f"λ, mean over layers of {BUNDLED}: mean of ratios per token, ratio of norms",
+)
+def _mean_mixing(material: Material) -> Comparison:
+    return _mixing(material.measured(), slice(None))
+
+
+@reading(
+    "herasimchyk2026/mixing-per-token-sink",
+    f"λ of layer {SINK_LAYER} of {SINK_MODEL}: mean of ratios per token, ratio of norms",
+    "herasimchyk2026/mixing-per-token",
+)
+def _sink_mixing(material: Material) -> Comparison:
+    return _mixing(material.measured(SINK_MODEL, needs=("mixing", "mixing_token")), [SINK_LAYER])
+
+
+@reading(
+    "herasimchyk2026/signs-measured",
+    f"share of heads with δ > 0, {BUNDLED}: one sign, measured",
+    "herasimchyk2026/signs",
+)
+def _signs(material: Material) -> Comparison:
+    measurement = material.measured()
+    return _one_sign(mean_content(measurement).offset, _source(measurement))
+
+
+def _energy_beside_rollout(material: Material, model: str) -> Comparison:
+    """Distance from the measured influence: residual-aware rollout of measured attention, energy rollout."""
+    measurement = material.measured(model, needs=("kernel", "energy_kernel"))
+    levels = predictions(measurement)
+    curves = Curves(model, "", {}, measured_influence(measurement))
+    published, corrected = (np.asarray(levels[key].mass) for key in ("measured_kernels", "energy"))
+    one, other, apart = (
+        curves.estimate(statistic)
+        for statistic in (
+            lambda mass: wasserstein(published, mass),
+            lambda mass: wasserstein(corrected, mass),
+            lambda mass: wasserstein(corrected, mass) - wasserstein(published, mass),
+        )
+    )
+    return answer(one, other, _source(measurement), difference=apart)
+
+
+@reading(
+    "herasimchyk2026/predictor",
+    f"Wasserstein distance from the measured influence, {BUNDLED}: residual-aware rollout, energy rollout",
+)
+def _predictor(material: Material) -> Comparison:
+    return _energy_beside_rollout(material, BUNDLED)
+
+
+@reading(
+    "herasimchyk2026/predictor-sink",
+    f"Wasserstein distance from the measured influence, {SINK_MODEL}: residual-aware rollout, energy rollout",
+    "herasimchyk2026/predictor",
+)
+def _predictor_sink(material: Material) -> Comparison:
+    return _energy_beside_rollout(material, SINK_MODEL)
+
+
+@reading(
+    "herasimchyk2026/table-6",
+    f"similarity within the diagonal, {BUNDLED}: one range for all heads, each head's own",
+)
+def _homogeneity(material: Material) -> Comparison:
+    measurement = material.measured(needs=("content",))
+    found = {}
+    for which in BOTH:
+        for region, pair in homogeneity(measurement["content"].values, which).items():
+            place = "" if region == "diagonal" else "below the diagonal "
+            for values, of in zip(pair, ("", " of normal numbers"), strict=True):
+                found[f"{place}{which}{of}"] = Estimate.of_mean(values[np.isfinite(values)])
+    return answer(found.pop("published"), found.pop("corrected"), _source(measurement), **found)
+
+
+@reading(
+    "herasimchyk2026/section-4",
+    f"share of triples against monotonicity, {BUNDLED}: after a second softmax with biases, of attention",
+)
+def _order(material: Material) -> Comparison:
+    measurement = material.measured(needs=("kernel",))
+    corrected = order_of(measurement)
+    rate = order_of(measurement, "published").rate
+    return answer(rate, corrected.rate, _source(measurement), noise_floor=corrected.floor)
+
+
+@reading(
+    "herasimchyk2026/corpus-mixing",
+    f"mass of the last tenth by level (b) on a second corpus, {BUNDLED}: λ of the first, its own",
+)
+def _corpus(material: Material) -> Comparison:
+    first, second = material.measured(), material.measured(scramble=True)
+    own = architectures(second)["b"]
+    other = replace(own, mixing=architectures(first)["b"].mixing)
+    note = f"{_source(second)} The second corpus is the first with the tokens of each prompt shuffled."
+    return answer(_tenth(other, second), _tenth(own, second), note)
