@@ -11,7 +11,6 @@ _CHECKED = [
     "posbias.profiles.sinks",
     "posbias.profiles.estimate",
     "posbias.comparison.scores",
-    "posbias.comparison.paired_scores",
     "posbias.theory.rollout.kernel",
     "posbias.theory.rollout.dispatch",
     *(

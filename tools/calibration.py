@@ -13,18 +13,16 @@ import numpy as np
 import torch
 import xarray as xr
 
-from posbias.comparison.extrapolation import RULES, extrapolate
-from posbias.comparison.extrapolation_trials import Interval, Trial, trials
-from posbias.comparison.reliability import reliability
+from posbias.comparison.agreement import reliability
+from posbias.comparison.extrapolation import RULES, Interval, Trial, extrapolate, trials
 from posbias.comparison.scores import Comparison, compare_all
 from posbias.measurement.job import Request
 from posbias.measurement.models.families import decoder_layers
 from posbias.measurement.models.loading import load_model
 from posbias.measurement.quantities.influence import economy, gradients, predict
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.influence import measured_influence
 from posbias.profiles.measurements import load_measurement, save_measurement
-from posbias.profiles.profile import Profile, harmonic, spearman, uniform, wasserstein
+from posbias.profiles.profile import Profile, harmonic, measured_influence, spearman, uniform, wasserstein
 
 Pair = tuple[float, float]  # Spearman, Wasserstein
 ROOT = Path(__file__).parents[1]
@@ -57,14 +55,10 @@ def _save(model: str, text: str, rows: np.ndarray, out: Path) -> None:
     save_measurement(xr.Dataset({"influence": (("prompt", "position"), rows)}, attrs=attrs), out)
 
 
-def trial(short: xr.Dataset, long: xr.Dataset, most: int = 2048) -> Trial:
-    """Every rule from a short measurement against a longer one; logits, which take minutes, to `most` tokens."""
+def trial(short: xr.Dataset, long: xr.Dataset) -> Trial:
+    """Every rule from a short measurement against a longer one."""
     target, tokens = measured_influence(long), long.sizes["position"]
-    known = {
-        rule: Profile(extrapolate(short, tokens, rule).mass)
-        for rule, one in RULES.items()
-        if all(name in short for name in one.needs) and (rule != "logits" or tokens <= most)
-    }
+    known = {rule: Profile(extrapolate(short, tokens, rule).mass) for rule in RULES}
     compared = compare_all(known | {"recency": harmonic(tokens)}, target)
     return Trial(
         str(short.attrs["model"]),
@@ -156,7 +150,7 @@ def _target_rows(ordered: list[Trial]) -> list[str]:
 
 def _rows(ordered: list[Trial]) -> list[str]:
     """Scores and verdict of each rule, as a table."""
-    head = "| from → to | " + " | ".join(rule.label for rule in RULES.values()) + " |"
+    head = "| from → to | " + " | ".join(RULES) + " |"
     return [head, "|" + "---|" * (1 + len(RULES)), *map(_row, ordered)]
 
 

@@ -13,8 +13,8 @@ from posbias.comparison.extrapolation import BUNDLED as SMOLLM2
 from posbias.core.plugins import bundled
 from posbias.core.store import save_json
 from posbias.measurement import measure
-from posbias.profiles.influence import measured_influence
 from posbias.profiles.measurements import load_measurement, save_measurement
+from posbias.profiles.profile import measured_influence
 
 PLACE = Path(__file__).parents[1] / "src" / "posbias" / "reports" / "explore"
 TOKENS, PROMPTS, DIGITS = 256, 32, 5

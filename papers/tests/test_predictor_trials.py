@@ -7,12 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posbias import measure
-from posbias.comparison.held_out import half
-from posbias.comparison.parts import LABELS, chain, shares
-from posbias.comparison.predictors import PREDICTORS, predictions
+from posbias.comparison.predictors import LABELS, PREDICTORS, chain, half, predictions, shares
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.evidence import LEVEL
-from posbias.profiles.influence import measured_influence
+from posbias.profiles.profile import measured_influence
 from posbias_papers.extensions.predictors import (
     EXTENSION,
     PAIRS,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from posbias.cli import main
 from posbias.core.errors import InvalidValueError
 from posbias.core.events import Event
-from posbias.simulation import RecencyModel, compiled, gram
+from posbias.simulation import RecencyModel, gram
 from posbias.simulation.tally import Layout, Tally
 from posbias.theory.encodings import alibi_slopes
 from posbias_papers.simulation import variants
@@ -145,8 +145,8 @@ def test_without_additions_it_is_the_gram_engine(norm, residual, tokens, dimensi
     model = RecencyModel(tokens, dimension, 0.6, norm, residual, temperature=1.3, bias=bias)
     normals, chis = gram.draw_block(model, 5, 0)
     rank = min(tokens, model.freedom)
-    rows = np.zeros((tokens, rank, compiled.LANES))
-    compiled.embed(rows, normals, chis, 0, model.shared, 1 / math.sqrt(dimension), 0, model.freedom)
+    rows = np.zeros((tokens, rank, gram.LANES))
+    gram.embed(rows, normals, chis, 0, model.shared, 1 / math.sqrt(dimension), 0, model.freedom)
     # an orthonormal basis of what LayerNorm leaves (or of everything), as many vectors of it as needed
     start = np.eye(dimension)
     start[:, 0] = 1.0 if norm == "layernorm" else start[:, 0]
@@ -154,7 +154,7 @@ def test_without_additions_it_is_the_gram_engine(norm, residual, tokens, dimensi
     x = np.einsum("tks,dk->std", rows, basis)
     drawn = list(run_layers(x, Variant(model), draw_weights(Variant(model), 0, 0)))
     mine = Tally.of_scores(*(np.stack([layer[k][:, 0] for layer in drawn]) for k in (0, 2)))
-    theirs = gram.run_block(model, 5, 0, compiled.LANES)
+    theirs = gram.run_block(model, 5, 0, gram.LANES)
     np.testing.assert_allclose(mine.mean, theirs.mean, rtol=1e-9, atol=1e-11)
     np.testing.assert_allclose(mine.squares, theirs.squares, rtol=1e-7, atol=1e-11)
 

@@ -1,7 +1,7 @@
 """What `import posbias` offers: every name, once, with the module that has it. Loaded when first used."""
 
+from .comparison.differences import prior_normalised as prior_normalised
 from .comparison.extrapolation import extrapolate as extrapolate
-from .comparison.normalised import prior_normalised as prior_normalised
 from .comparison.predictors import PREDICTORS as PREDICTORS
 from .comparison.predictors import predictions as predictions
 from .comparison.scores import Comparison as Comparison
@@ -15,12 +15,12 @@ from .measurement import measure as measure
 from .ordering import Ordering as Ordering
 from .ordering import order as order
 from .profiles.estimate import Estimate as Estimate
-from .profiles.files import load_profile as load_profile
-from .profiles.influence import measured_influence as measured_influence
 from .profiles.measurements import load_measurement as load_measurement
+from .profiles.measurements import load_profile as load_profile
 from .profiles.measurements import save_measurement as save_measurement
 from .profiles.profile import Profile as Profile
 from .profiles.profile import Summary as Summary
+from .profiles.profile import measured_influence as measured_influence
 from .reports import report as report
 from .reports import write_report as write_report
 from .retrieval import retrieve as retrieve

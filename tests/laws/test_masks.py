@@ -1,7 +1,6 @@
 """Masks and their graphs: every mask against its definition, every graph law against brute force."""
 
 import itertools
-import sys
 from math import comb
 
 import architectures
@@ -10,18 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posbias.core import memory
-from posbias.core.errors import InvalidValueError, MissingPackageError
-from posbias.theory import graph as graphs
+from posbias.core.errors import InvalidValueError
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.graph import (
     centre_nodes,
     graph,
     layers_to_reach,
-    networkx_graph,
     reachable,
-    runs,
-    runs_of,
     walks,
 )
 from posbias.theory.masks import (
@@ -165,13 +159,6 @@ def test_the_graph_has_an_edge_for_each_admitted_pair(pattern, tokens):
     assert made.nnz == union.sum()
 
 
-@given(masks, texts)
-def test_runs_of_a_mask_are_those_of_its_matrix(mask, tokens):
-    fast, plain = runs(mask, tokens), runs_of(adjacency(mask, tokens))
-    for name in ("first", "start", "stop"):
-        np.testing.assert_array_equal(getattr(fast, name), getattr(plain, name))
-
-
 @given(patterns, st.integers(SHORTEST, 9), st.integers(0, 6))
 def test_walks_are_counted_as_by_matrix_powers(pattern, tokens, depth):
     found = walks(pattern, tokens, depth)
@@ -197,7 +184,7 @@ def test_causal_walks_have_their_closed_form(tokens, layer):
 def test_walks_beyond_floating_point_are_exact():
     found = walks(Full(), 50, 100)
     assert found[7, 3] == 50**99
-    assert walks(Causal(), 300, 40)[299, 0] == comb(39 + 299, 299)
+    assert walks(Causal(), 60, 40)[59, 0] == comb(39 + 59, 59)
 
 
 @given(patterns, texts, st.integers(0, 30))
@@ -219,14 +206,6 @@ def test_a_long_chain_is_reached_to_its_end():
     np.testing.assert_array_equal(
         reachable(SlidingWindow(2), 300, 10**9), reachable(SlidingWindow(2), 300, 299)
     )
-
-
-def test_large_matrices_are_gathered_in_pieces(monkeypatch):
-    whole = [reachable(SlidingWindow(5, 2), 90), walks([SlidingWindow(5, 2), Full()], 90, 5)]
-    monkeypatch.setattr(graphs, "PIECE", 200)
-    monkeypatch.setattr(graphs, "NARROW", 1000)
-    np.testing.assert_array_equal(reachable(SlidingWindow(5, 2), 90), whole[0])
-    np.testing.assert_array_equal(walks([SlidingWindow(5, 2), Full()], 90, 5), whole[1])
 
 
 @given(patterns, texts)
@@ -291,38 +270,8 @@ def test_an_architecture_is_the_pattern_of_its_layers(pattern, tokens):
     np.testing.assert_array_equal(walks(built, tokens, 4), walks(stack, tokens, 4))
 
 
-def test_a_window_s_graph_takes_memory_by_the_edge():
-    made = graph(SlidingWindow(4, sinks=1), 200_000)
-    # the first four queries see 1 + 2 + 3 + 4 keys, the rest the window and the sink
-    assert made.nnz == 1 + 2 + 3 + 4 + 5 * (200_000 - 4)
-    assert centre_nodes(SlidingWindow(4), 200_000).tolist() == [0]
-
-
-@settings(max_examples=25)
-@given(patterns, st.integers(SHORTEST, 12))
-def test_networkx_sees_the_same_graph(pattern, tokens):
-    networkx = pytest.importorskip("networkx")
-    made = networkx_graph(pattern, tokens)
-    assert sorted(made.nodes) == list(range(tokens))
-    assert set(made.edges) == {
-        (j, i) for mask in of(pattern) for i, j in np.argwhere(adjacency(mask, tokens)).tolist()
-    }
-    reached = reachable(pattern, tokens)
-    for key in range(tokens):
-        assert networkx.descendants(made, key) | {key} == set(np.flatnonzero(reached[:, key]).tolist())
-    centres = [key for key in range(tokens) if len(networkx.descendants(made, key) | {key}) == tokens]
-    assert centre_nodes(pattern, tokens).tolist() == centres
-
-
-def test_without_networkx_the_reader_is_told(monkeypatch):
-    monkeypatch.setitem(sys.modules, "networkx", None)
-    with pytest.raises(MissingPackageError, match=r"networkx: not installed.*pip install networkx"):
-        networkx_graph(Causal(), 4)
-
-
 EVERY = {
     "graph": graph,
-    "networkx_graph": networkx_graph,
     "reachable": reachable,
     "centre_nodes": centre_nodes,
     "walks": lambda pattern, tokens: walks(pattern, tokens, 2),
@@ -344,8 +293,6 @@ EVERY = {
     ],
 )
 def test_what_does_not_fit_is_refused_by_its_name(name, field, pattern, tokens):
-    if name == "networkx_graph":
-        pytest.importorskip("networkx")
     with pytest.raises(InvalidValueError, match=f"^{field}: "):
         EVERY[name](pattern, tokens)
 
@@ -360,17 +307,3 @@ def test_wrong_depths_and_positions_are_named():
     ):
         with pytest.raises(InvalidValueError, match=f"^{name}: "):
             call()
-
-
-@pytest.mark.parametrize("name", ["graph", "reachable", "centre_nodes", "walks"])
-def test_what_memory_cannot_hold_is_refused(monkeypatch, name):
-    monkeypatch.setattr(memory, "available", lambda: 10**6)
-    with pytest.raises(InvalidValueError, match=r"tokens: 2000 given; that takes about"):
-        EVERY[name](Causal(), 2000)
-
-
-def test_walks_that_grow_too_long_are_refused(monkeypatch):
-    monkeypatch.setattr(memory, "available", lambda: 5 * 10**6)
-    walks(Causal(), 100, 10)
-    with pytest.raises(InvalidValueError, match=r"depth: 3000 given; that takes about"):
-        walks(Full(), 100, 3000)

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from posbias.core.errors import InvalidValueError
 from posbias.simulation import InterruptedSimulation, RecencyModel, simulate_recency
-from posbias.simulation.gram import BLOCK, run_block
-from posbias.simulation.normals import fill_with_normals, transform
+from posbias.simulation.gram import BLOCK, fill_with_normals, run_block, transform
 from posbias.simulation.tally import Layout, Tally
 
 

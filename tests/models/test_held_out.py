@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from posbias.comparison.held_out import folds, half
-from posbias.comparison.predictors import PREDICTORS, predictions
+from posbias.comparison.predictors import PREDICTORS, folds, half, predictions
 from posbias.measurement import load_model, measure
 
 

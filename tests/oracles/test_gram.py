@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from posbias.core.errors import InvalidValueError
 from posbias.core.seeds import sequence, stream
-from posbias.simulation import RecencyModel, compiled, gram, token_space
+from posbias.simulation import RecencyModel, gram, token_space
 from posbias.simulation.tally import Layout, Tally
 from posbias_papers.statements.kim2026_layernorm import simulated_scores
 
@@ -454,7 +454,7 @@ def ulps(value: np.ndarray, exact: np.ndarray) -> np.ndarray:
 
 def exponentials(x: np.ndarray) -> np.ndarray:
     value = x.copy()
-    compiled.exponentials(value, np.empty_like(x))
+    gram.exponentials(value, np.empty_like(x))
     return value
 
 

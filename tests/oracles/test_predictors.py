@@ -9,9 +9,8 @@ import xarray as xr
 from posbias.comparison.predictors import PREDICTORS, predictions
 from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.measurement import measure
-from posbias.profiles.files import load_profile
-from posbias.profiles.influence import measured_influence
-from posbias.profiles.measurements import load_measurement, save_measurement
+from posbias.profiles.measurements import load_measurement, load_profile, save_measurement
+from posbias.profiles.profile import measured_influence
 
 TOKENS, LAYERS, HEADS, PROMPTS = 9, 3, 2, 5
 

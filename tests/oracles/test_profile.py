@@ -15,7 +15,7 @@ from posbias.comparison.scores import compare
 from posbias.core.errors import InvalidValueError
 from posbias.core.store import save_json
 from posbias.profiles.curves import least_stretch
-from posbias.profiles.files import load_profile
+from posbias.profiles.measurements import load_profile
 from posbias.profiles.profile import Profile, harmonic, spearman, uniform, wasserstein
 from posbias.reports.answers.predictions import Profile as ProfilePart
 from posbias.theory.architecture import Architecture, Layer

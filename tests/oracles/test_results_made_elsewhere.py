@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scipy.stats import t
 
 import posbias
-from posbias.comparison.normalised import prior_normalised, residuals, sentence
+from posbias.comparison.differences import prior_normalised, residuals, sentence
 from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.imports import read_curves
 from posbias.imports.columns import Choice

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from posbias.core.errors import InvalidValueError
 from posbias.core.spec import decode, encode
 from posbias.core.store import Store
-from posbias.simulation import RecencyModel, compiled, gram, simulate_recency, token_space
+from posbias.simulation import RecencyModel, gram, simulate_recency, token_space
 from posbias.simulation.tally import Layout, Tally
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias_papers.simulation.cell import RecencyCell
@@ -30,14 +30,14 @@ def test_the_compiled_engine_is_the_plain_one_on_the_same_vectors(tokens, d, nor
     """The rows of a block's triangular factor, as vectors in d dimensions; scores agree to 1e-9, orders in all."""
     model = RecencyModel(tokens, d, 0.6, norm, residual, depth=3, mask=mask)
     normals, chis = gram.draw_block(model, seed, 0)
-    rows = np.zeros((tokens, min(tokens, model.freedom), compiled.LANES))
-    compiled.embed(rows, normals, chis, 0, model.shared, 1 / math.sqrt(d), 0, model.freedom)
+    rows = np.zeros((tokens, min(tokens, model.freedom), gram.LANES))
+    gram.embed(rows, normals, chis, 0, model.shared, 1 / math.sqrt(d), 0, model.freedom)
     start = np.eye(d)
     start[:, 0] = 1.0 if norm == "layernorm" else start[:, 0]
     basis = np.linalg.qr(start)[0][:, int(norm == "layernorm") :][:, : rows.shape[1]]
     scores, attention = token_space.layer_scores(model, np.einsum("tks,dk->std", rows, basis))
     assert (attention[..., ~mask.allowed(tokens)] == 0).all()
-    plain, fast = Tally.of_scores(scores, attention, mask), gram.run_block(model, seed, 0, compiled.LANES)
+    plain, fast = Tally.of_scores(scores, attention, mask), gram.run_block(model, seed, 0, gram.LANES)
     np.testing.assert_allclose(fast.mean, plain.mean, rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(fast.squares, plain.squares, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(fast.products, plain.products, rtol=1e-7, atol=1e-8)

@@ -8,7 +8,7 @@ from answers import faults
 from scipy.stats import t, ttest_ind, ttest_rel
 
 from posbias.cli import main
-from posbias.comparison.influence_differences import influence_differences
+from posbias.comparison.differences import influence_differences
 from posbias.core.seeds import stream
 from posbias.profiles.profile import Profile
 

@@ -5,11 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from posbias.comparison.held_out import Fold
-from posbias.comparison.paired_scores import Judge, differences_of
-from posbias.comparison.reliability import paired_ceiling, reliability
-from posbias.comparison.scores import compare, compare_all
-from posbias.profiles.agreement import scores
+from posbias.comparison.agreement import paired_ceiling, reliability, scores
+from posbias.comparison.predictors import Fold
+from posbias.comparison.scores import Judge, compare, compare_all, differences_of
 from posbias.profiles.profile import Profile, harmonic, uniform
 
 TOKENS, PROMPTS = 48, 32

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.comparison.paired_scores import Judge, differences_of, mean_agreement
-from posbias.comparison.scores import compare_all
-from posbias.profiles.agreement import SCORES
+from posbias.comparison.agreement import SCORES
+from posbias.comparison.scores import Judge, compare_all, differences_of, mean_agreement
 from posbias.profiles.estimate import MOST_DRAWS, NORMAL_95, Estimate, about, t_95
 from posbias.profiles.profile import Profile, harmonic, uniform
 
@@ -36,7 +35,7 @@ def prompts(random, n):
 @pytest.mark.parametrize("n", [4, pytest.param(8, marks=pytest.mark.slow)])
 def test_scores_and_differences_from_few_prompts_are_covered(n, monkeypatch):
     """Wasserstein of 300 references: 95 % up to sampling (and skewness), where ± 1.96 covers less."""
-    monkeypatch.setattr("posbias.comparison.paired_scores.RESAMPLES", 200)
+    monkeypatch.setattr("posbias.comparison.scores.RESAMPLES", 200)
     random, trials = np.random.default_rng(n), 300
     profiles = {"harmonic": harmonic(TOKENS), "uniform": uniform(TOKENS)}
     scores, differences = [], []

@@ -10,8 +10,7 @@ from posbias.cli.terminal import describe
 from posbias.comparison.extrapolation import BUNDLED
 from posbias.profiles.curves import least_stretch
 from posbias.profiles.profile import Profile
-from posbias.profiles.summary import FLOOR, RISE
-from posbias.profiles.telling import doubts, favoured, margins
+from posbias.profiles.summary import FLOOR, RISE, doubts, favoured, margins
 
 
 @pytest.fixture(scope="module")

@@ -107,8 +107,7 @@ def _masses(
     comparison: "Comparison", names: tuple[str, str], profile: "Profile", reference: "Profile"
 ) -> tuple[dict[str, Any], list[str]]:
     """Where two profiles differ, and what attributions hold beyond position: for JSON, and as lines."""
-    from posbias.comparison.influence_differences import influence_differences
-    from posbias.comparison.normalised import prior_normalised, residuals, sentence
+    from posbias.comparison.differences import influence_differences, prior_normalised, residuals, sentence
     from posbias.imports.trials import MEASURES
     from posbias.reports.answers.measurements import InfluenceDifferences
 

@@ -139,7 +139,7 @@ def _of_retrieval(path: Path) -> Begin:
 
 def _of_measurement(found: "xr.Dataset", file: Path) -> Begin:
     from posbias.comparison.predictors import measured_mixing
-    from posbias.profiles.influence import measured_influence
+    from posbias.profiles.profile import measured_influence
 
     about = {name: found.attrs[name] for name in ("model", "positional", "heads") if name in found.attrs}
     return _of_curve(file, measured_influence(found).mass.tolist(), measured_mixing(found).tolist(), about)

@@ -97,7 +97,7 @@ def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Op
         return
     measurement, written = finished
     from posbias.comparison.predictors import measured_mixing
-    from posbias.profiles.influence import measured_influence
+    from posbias.profiles.profile import measured_influence
 
     profile = measured_influence(measurement)
     answer = Measure.of(

@@ -44,8 +44,7 @@ class Options:
         smollm2-135m: the curve it gives at `tokens`, for models whose positions act through queries and keys.
     rule
         How --calibrate goes on to longer texts: stretched (by share of the context), continued (by distance to the
-        query), both (from the one to the other, by place; the default) or logits. At the measured length also a
-        report's predictor: attention_only, positional, fitted, measured_kernels or energy.
+        query) or both (from the one to the other, by place; the default).
     vary
         What if: the profile for many values of one quantity, for instance depth=1:64, mixing=0:1,
         window=64:4096:12 (so many values) or tokens=256,1024,4096; given twice, a map of the shares of both ends
@@ -314,8 +313,7 @@ def _distance_curves(case: Any, varied: Sequence[str]) -> "list[DistanceCurve]":
 
     from posbias.theory.architecture import Layer
     from posbias.theory.critical_distances import distance_curve
-    from posbias.theory.quantities import QUANTITIES
-    from posbias.theory.variation import values_of
+    from posbias.theory.variation import QUANTITIES, values_of
 
     quantities = dict(map(values_of, varied))
     if len(varied) > 1 or not quantities.keys() <= set(CRITICAL):

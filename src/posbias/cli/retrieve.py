@@ -165,8 +165,7 @@ def _draw(curve: "RetrievalCurve", folder: Path, measurement: "xr.Dataset | None
 
     measured, others = None, None
     if measurement is not None:
-        from posbias.profiles.influence import measured_influence
-        from posbias.profiles.profile import Profile
+        from posbias.profiles.profile import Profile, measured_influence
 
         measured = measured_influence(measurement)
         if "rollout_energy" in measurement:

@@ -10,29 +10,28 @@ each rule fared on models that were measured at both lengths. Only where a rule 
 even spread and than the stretched curve, and its verdict right, does a profile have a verdict.
 """
 
+import functools
 import json
 import math
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
-from posbias.comparison.extrapolation_trials import Calibration, nearest_trial, won_up_to
-from posbias.comparison.predictors import PREDICTORS, measured_mixing, prediction
 from posbias.core import memory
 from posbias.core.arguments import one_of
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.curves import at_shares
-from posbias.profiles.influence import measured_influence
-from posbias.profiles.profile import Profile
+from posbias.profiles.profile import Profile, measured_influence
 from posbias.theory.architecture import Architecture
 from posbias.theory.huggingface_families import rope_words
-from posbias.theory.masks import Causal, Mask, Split, is_causal
+from posbias.theory.masks import Mask, Split, is_causal
 from posbias.theory.positional import NeedsMeasurement
-from posbias.theory.rollout.kernel import masked_softmax, through
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -42,24 +41,11 @@ BUNDLED = Path(__file__).with_name("smollm2-135m.nc")
 """A measurement of SmolLM2-135M at 512 tokens, of what extrapolating needs."""
 FITTED = slice(0.1, 0.5)
 """Between these shares of the measured length, counted back from the query, a power law is fitted."""
-_PREDICTORS = {one.key: one for one in PREDICTORS}
+Interval = tuple[float, float]
 LEAST = 32
 """Tokens that a measurement must have: on fewer nothing can be fitted."""
 TRIED = 32
 """The prompts of every measurement that trials went on from; with fewer there is no verdict."""
-_BLOCK = 256
-"""Queries at a time."""
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A way to continue a measurement: `label` for a table, `method` in a sentence, `needs` what it reads."""
-
-    key: str
-    label: str
-    method: str
-    needs: tuple[str, ...]
-    weights: "Callable[[xr.Dataset, int, Architecture | None], Weights]"
 
 
 def extrapolate(
@@ -67,18 +53,16 @@ def extrapolate(
 ) -> Profile:
     """The influence expected on the last of `tokens` tokens of a model that was measured on fewer.
 
-    `rule` is the key of one of `RULES`, or that of a predictor (`PREDICTORS`), which speaks for
-    the measured length alone and has no verdict: hold it against what was measured. With `architecture`, masks are
-    its own, for the rule "logits"; another name or shape than the measured model's makes this a stand-in.
+    `rule` is the key of one of `RULES`. With `architecture`, another name or shape than the measured model's makes
+    this a stand-in, and masks that the measured model has not are refused.
     `attrs["calibration"]` is a `Calibration`. No verdict (`left_out`) for a stand-in, for another rotary base or
     scaling than was measured (taken to change nothing), beyond the factor and the tokens to which every trial of
     this model was surely won, and from fewer than 32 prompts.
 
     Raises `InvalidValueError` for a measurement of an encoder, an unknown rule, fewer tokens than were measured,
-    fewer than 32 measured, more than memory holds, a measurement without what the rule needs, or a predictor at
-    another length.
+    fewer than 32 measured, or more than memory holds.
     """
-    one_of("rule", rule, (*RULES, *_PREDICTORS))
+    one_of("rule", rule, RULES)
     if measurement.attrs.get("encoder"):
         raise InvalidValueError(
             "measurement: of an encoder given, one of a causal model needed to extrapolate"
@@ -90,32 +74,12 @@ def extrapolate(
         raise InvalidValueError(f"tokens: {tokens} given, the {measured} of the measurement or more needed")
     memory.length("tokens", tokens, each=64)
     left_out = _left_out(measurement, tokens, rule, architecture)
-    if rule in RULES:
-        profile = _continued(measurement, tokens, RULES[rule], architecture)
-    elif tokens == measured:
-        profile = prediction(measurement, _PREDICTORS[rule])
-        worth = f"how near the predictor {rule!r} comes"
-        left_out = (*left_out, worth)
-    else:
-        raise InvalidValueError(
-            f"tokens: {tokens} given, the {measured} measured needed by the rule {rule!r}"
-        )
+    profile = Profile.from_weights(RULES[rule](measured_influence(measurement).mass, tokens))
     model, text = (str(measurement.attrs.get(name, "")) for name in ("model", "text"))
-    trial = nearest_trial(model, measured, tokens) if rule in RULES else None
+    trial = nearest_trial(model, measured, tokens)
     calibration = Calibration(model, text, measured, rule, trial)
     attrs = {"calibration": calibration, "assumptions": [], "exact": False, "method": {}}
     return replace(profile, measures="extrapolated", attrs=dict(profile.attrs) | attrs, left_out=left_out)
-
-
-def _continued(
-    measurement: "xr.Dataset", tokens: int, rule: Rule, architecture: Architecture | None
-) -> Profile:
-    missing = [name for name in rule.needs if name not in measurement]
-    if missing:
-        raise InvalidValueError(
-            f"measurement: variable {missing[0]!r} is missing, needed by the rule {rule.key!r}"
-        )
-    return Profile.from_weights(rule.weights(measurement, tokens, architecture))
 
 
 def _left_out(
@@ -124,7 +88,7 @@ def _left_out(
     """Why an extrapolated profile has no verdict; nothing where trials were won."""
     model, measured = str(measurement.attrs.get("model", "")), measurement.sizes["position"]
     said = [*_beyond(architecture, tokens), *_other_rope(measurement, architecture)]
-    if architecture is not None and rule != "logits":
+    if architecture is not None:
         said += _other_masks(measurement, architecture, tokens)
     depth = measurement.attrs.get("depth")
     layers = (
@@ -225,12 +189,8 @@ def continued(influence: Weights, tokens: int) -> Weights:
     return weights / weights.sum()
 
 
-def _influence(measurement: "xr.Dataset") -> Weights:
-    return measured_influence(measurement).mass
-
-
-def _both(measurement: "xr.Dataset", tokens: int, architecture: Architecture | None = None) -> Weights:
-    influence = _influence(measurement)
+def both(influence: Weights, tokens: int) -> Weights:
+    """Weighed by place: the first token has what its share of the context had, the last what its distance had."""
     if tokens == influence.size:
         return influence
     place = np.linspace(0.0, 1.0, tokens)
@@ -238,113 +198,129 @@ def _both(measurement: "xr.Dataset", tokens: int, architecture: Architecture | N
     return weights / weights.sum()
 
 
-def along_ln(
-    curve: Float[np.ndarray, "*batch position"], tokens: int, kept: float
-) -> Float[np.ndarray, "..."]:
-    """Curves over 0, 1, 2 … of which the share `kept` stands, continued by the line over ln from a quarter on."""
-    measured = curve.shape[-1]
-    low, high = measured // 4, int(kept * measured)
-    x = np.log(np.arange(low, high))
-    y = curve[..., low:high]
-    centre, mean = x.mean(), y.mean(axis=-1, keepdims=True)
-    slope = ((y - mean) * (x - centre)).sum(axis=-1, keepdims=True) / ((x - centre) ** 2).sum()
-    beyond = mean + slope * (np.log(np.arange(high, tokens)) - centre)
-    return np.concatenate([curve[..., :high], beyond], axis=-1)
+RULES: Mapping[str, Callable[[Weights, int], Weights]] = {
+    "both": both,
+    "stretched": stretched,
+    "continued": continued,
+}
+"""The rules by key, the default first: what each makes of the measured influence at another length."""
 
 
-def _logits(measurement: "xr.Dataset", tokens: int, architecture: Architecture | None = None) -> Weights:
-    """The rollout of kernels whose logits by distance and in the first column are continued over ln.
+# --- trials of the rules -----------------------------------------------------------------------------------------
 
-    Position 0 then has what position 1 has: a sink's attention carries next to nothing. Beside the masks, one
-    block of queries is held at a time.
+
+@dataclass(frozen=True)
+class Trial:
+    """Rules held against a measurement at the longer length: Spearman and Wasserstein by rule, and verdicts.
+
+    `verdict` is that of the measurement, `even` the Wasserstein distance of an even spread, `recency` the scores
+    of mass as 1/(distance + 1), `halves` those of half the target's prompts against the other half (noise alone),
+    and `ceiling` the noise ceiling. `leads`: by rule and by what it is held against ("stretched", "recency"), how
+    much higher its Spearman and how much smaller its Wasserstein distance is, 95 % intervals over the target's
+    prompts (`posbias.comparison.scores.Difference`).
     """
-    distances, columns = (measurement[name].values for name in ("logits_distance", "logits_first_column"))
-    masks = _masks(measurement, architecture)
-    memory.require(tokens**2 * len(set(masks)), "tokens", tokens)
-    admitted = {mask: mask.allowed(tokens) for mask in set(masks)}
-    row = np.zeros(tokens)
-    row[-1] = 1.0
-    layers = zip(distances, columns, masks, measured_mixing(measurement), strict=True)
-    for by_distance, column, mask, lam in reversed(list(layers)):
-        table, first = _continued_logits(by_distance, column, tokens)
-        row = (1.0 - lam) * row + lam * _through(row, table, first, admitted[mask])
-    row[0] = row[min(1, tokens - 1)]
-    return row
+
+    model: str
+    measured: int
+    tokens: int
+    prompts: int
+    even: float
+    recency: tuple[float, float]
+    halves: tuple[float, float]
+    ceiling: tuple[float, float]
+    scores: Mapping[str, tuple[float, float]]
+    verdict: str
+    verdicts: Mapping[str, str]
+    leads: Mapping[str, Mapping[str, tuple[Interval, Interval]]]
+
+    def surely(self, rule: str) -> bool:
+        """Whether a rule that won did so beyond the noise of the target's prompts: no interval reaches zero."""
+        return self.won(rule) and all(low > 0 for two in self.leads[rule].values() for low, _ in two)
+
+    @property
+    def factor(self) -> float:
+        """How many times the measured length was predicted."""
+        return self.tokens / self.measured
+
+    def won(self, rule: str) -> bool:
+        """Whether a rule was better by both scores than the stretched curve and recency alone, nearer than an even
+        spread, and its verdict right."""
+        if rule not in self.scores or self.verdicts[rule] != self.verdict:
+            return False
+        (rank, distance), others = self.scores[rule], (self.scores["stretched"], self.recency)
+        return rank > max(other for other, _ in others) and distance < min(self.even, *(d for _, d in others))
 
 
-def _continued_logits(
-    by_distance: Float[np.ndarray, "head distance"], column: Float[np.ndarray, "head query"], tokens: int
-) -> tuple[Float[np.ndarray, "head distance"], Float[np.ndarray, "head query"]]:
-    """Logits of a layer for a longer text; beyond a window they are NaN, as measured."""
-    seen = np.isfinite(by_distance[:, 1:-1]).all()
-    if not seen:
-        longer = [(0, 0), (0, tokens - column.shape[-1])]
-        return tuple(np.pad(one, longer, constant_values=np.nan) for one in (by_distance, column))  # type: ignore[return-value]
-    return along_ln(by_distance, tokens, 0.9), along_ln(column, tokens, 1.0)
+@dataclass(frozen=True)
+class Calibration:
+    """What an extrapolated profile rests on: model, text, tokens measured, the rule, its nearest trial."""
 
+    model: str
+    text: str
+    tokens: int
+    rule: str
+    trial: Trial | None
 
-def _masks(measurement: "xr.Dataset", architecture: Architecture | None) -> Sequence[Mask]:
-    depth = measurement.sizes["layer"]
-    if architecture is None:
-        return [Causal()] * depth
-    if architecture.depth != depth:
-        raise InvalidValueError(
-            f"architecture: {architecture.depth} layers, the {depth} of the measurement needed"
+    def lines(self) -> list[str]:
+        """In words: what was measured, and how the rule fared."""
+        of = f" of {self.text}" if self.text else ""
+        said = f"calibrated by {self.model or 'a model'} on {self.tokens:,} tokens{of}, rule {self.rule!r}"
+        if self.trial is None:
+            return [f"{said}; no trial of it on this model"]
+        trial = self.trial
+        scores = {name: trial.scores[name] for name in (self.rule, "stretched") if name in trial.scores}
+        scores |= {"recency only": trial.recency, "noise ceiling": trial.ceiling}
+        fared = ", ".join(f"{name} {rank:.2f} / {distance:.3f}" for name, (rank, distance) in scores.items())
+        expected = trial.verdicts.get(self.rule)
+        wrong = f"; its verdict there, {expected}, was wrong: {trial.verdict} was measured"
+        lengths = (
+            f"nearest trial, from {trial.measured:,} to {trial.tokens:,} tokens (Spearman / Wasserstein)"
         )
-    return [layer.mask for layer in architecture.stack]
+        ending = wrong if expected not in (None, trial.verdict) else ""
+        return [said, f"{lengths}: {fared}, even spread – / {trial.even:.3f}{ending}"]
 
 
-def _through(
-    row: Weights,
-    table: Float[np.ndarray, "head distance"],
-    first: Float[np.ndarray, "head query"],
-    allowed: Bool[np.ndarray, "query key"],
-) -> Weights:
-    """row · A, A the mean over heads of the softmax of logits by distance, with a first column of its own."""
-    out = np.zeros(row.size)
-    position = np.arange(row.size)
-    for start in range(0, row.size, _BLOCK):
-        query = position[start : start + _BLOCK]
-        keys = position[: query[-1] + 1]
-        distance = query[:, None] - keys
-        for head, own in zip(table, first, strict=True):
-            logits = head[np.maximum(distance, 0)]
-            logits[:, 0] = own[query]
-            seen = allowed[query][:, keys] & np.isfinite(logits)
-            out[keys] += through(row[query], masked_softmax(logits, seen)) / len(table)
-    return out
+def nearest_trial(model: str, measured: int, tokens: int) -> Trial | None:
+    """The trial of a model that is nearest by both lengths, in their ratios; None without any."""
+
+    def apart(trial: Trial) -> float:
+        return abs(np.log(trial.measured / measured)) + abs(np.log(trial.tokens / tokens))
+
+    return min(trials_of(model), key=apart, default=None)
 
 
-_RULES = (
-    Rule(
-        "both",
-        "from stretched to continued",
-        "the next two, weighed by place: the first token has what its share had, the last what its distance had",
-        ("influence",),
-        _both,
-    ),
-    Rule(
-        "stretched",
-        "stretched",
-        "the measured curve by share of the context",
-        ("influence",),
-        lambda measurement, tokens, _: stretched(_influence(measurement), tokens),
-    ),
-    Rule(
-        "continued",
-        "continued",
-        "the measured curve by distance to the query, beyond half of its length by a power law",
-        ("influence",),
-        lambda measurement, tokens, _: continued(_influence(measurement), tokens),
-    ),
-    Rule(
-        "logits",
-        "fitted logits, continued",
-        "mean logits by distance and in the first column, continued linearly in the logarithm of distance and "
-        "query; softmax per head, mixed by the measured λ; position 0 has what position 1 has",
-        ("logits_distance", "logits_first_column", "mixing"),
-        _logits,
-    ),
-)
-RULES: Mapping[str, Rule] = {rule.key: rule for rule in _RULES}
-"""The rules by key, the default first."""
+def won_up_to(model: str, rule: str) -> tuple[float, int]:
+    """Up to how many times the measured length, and up to how many tokens, a rule surely won every trial.
+
+    Zeros where the first was lost, or there is none.
+    """
+    lost = min((trial.factor for trial in trials_of(model) if not trial.surely(rule)), default=np.inf)
+    won = [trial for trial in trials_of(model) if trial.factor < lost]
+    factor, tokens = ([getattr(trial, name) for trial in won] for name in ("factor", "tokens"))
+    return max(factor, default=0.0), max(tokens, default=0)
+
+
+def trials_of(model: str) -> Sequence[Trial]:
+    """The trials of one model."""
+    return [trial for trial in trials() if trial.model == model]
+
+
+@functools.cache
+def trials() -> tuple[Trial, ...]:
+    """All trials, from `extrapolation.toml`."""
+    read = tomllib.loads(
+        files("posbias.comparison").joinpath("extrapolation.toml").read_text(encoding="utf-8")
+    )
+    return tuple(
+        Trial(
+            **row
+            | {name: tuple(row[name]) for name in ("recency", "halves", "ceiling")}
+            | {"scores": {rule: tuple(two) for rule, two in row["scores"].items()}}
+            | {"leads": {rule: _intervals(leads) for rule, leads in row.get("leads", {}).items()}}
+        )
+        for row in read["trial"]
+    )
+
+
+def _intervals(leads: Mapping[str, Any]) -> dict[str, tuple[Interval, Interval]]:
+    return {other: (tuple(rank), tuple(distance)) for other, (rank, distance) in leads.items()}

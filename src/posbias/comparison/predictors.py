@@ -2,17 +2,27 @@
 
 Each takes some of what was measured (never the influence itself) and gives the profile that its theory
 expects. They differ in what they keep: the residual stream, content, the measured attention, the norms.
+
+A measured curve can be taken apart by them (`chain`): between an even spread and the measured profile stand
+predictions, each knowing more than the one before; the steps sum to the measured profile less the even spread at
+every position. The order is a choice: what a part adds depends on what was there before it.
+
+A predictor takes statistics (λ, logits, attention, norms) of prompts, and the influence that it is held against is
+of prompts too. Where they are the same prompts, what is peculiar to them is in both and flatters it. A measurement
+therefore keeps the mean over prompts with even numbers beside the mean over all: `folds` predicts from one half
+what is judged on the other.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from posbias.core.errors import InvalidValueError
-from posbias.profiles.profile import Profile
+from posbias.measurement.result import EVEN
+from posbias.profiles.profile import Profile, measured_influence, uniform
 from posbias.theory.rollout.kernel import masked_softmax, push, through
 
 if TYPE_CHECKING:
@@ -174,3 +184,107 @@ PREDICTORS = (
     ),
 )
 """The predictors in the order of what they keep; the keys are stable names."""
+
+
+# --- a measured curve by parts ---------------------------------------------------------------------------------
+
+LABELS = {
+    "mask": "mask",
+    "residual": "+ residual (λ measured)",
+    "encoding": "+ encoding",
+    "content": "+ content (fitted logits)",
+    "norms": "+ norms (energy rollout)",
+    "measured": "the rest",
+}
+"""What each step adds, in the order of the chain."""
+USED = frozenset({"positional", "fitted", "energy"})
+"""The predictors that stand in it."""
+ENDS = 0.05
+"""The share of positions that counts as first and as last."""
+STRETCHES = ("first 5 %", "between", "last 5 %")
+
+
+def chain(measurement: "xr.Dataset", predicted: Mapping[str, Profile] | None = None) -> dict[str, Profile]:
+    """Seven profiles, from an even spread to the measured one, each knowing more than the one before.
+
+    `predicted` are the measurement's `predictions`, if they are at hand. Raises as `predictions`.
+    """
+    found = predictions(measurement) if predicted is None else predicted
+    mixing = measured_mixing(measurement)
+    return {
+        "even": uniform(measurement.sizes["position"]),
+        "mask": _even_attention(measurement, np.ones_like(mixing)),
+        "residual": _even_attention(measurement, mixing),
+        "encoding": found["positional"],
+        "content": found["fitted"],
+        "norms": found["energy"],
+        "measured": measured_influence(measurement),
+    }
+
+
+def shares(chain: Mapping[str, Float[np.ndarray, "position"]]) -> dict[str, list[float]]:
+    """What each profile of a chain has on the first 5 % of positions, on those between, and on the last 5 %."""
+    rows: dict[str, list[float]] = {name: [] for name in STRETCHES}
+    for mass in chain.values():
+        ends = max(1, round(ENDS * mass.size))
+        for name, part in zip(STRETCHES, (mass[:ends], mass[ends:-ends], mass[-ends:]), strict=True):
+            rows[name].append(float(part.sum()))
+    return rows
+
+
+def _even_attention(measurement: "xr.Dataset", mixing: Float[np.ndarray, "layer"]) -> Profile:
+    """The rollout of attention spread evenly over what each layer's mask, that of all heads, lets a query see."""
+    logits = measurement["positional_distance"].values[::-1]
+    seen = (np.isfinite(one).any(axis=0, keepdims=True) for one in logits)
+    kernels = (averaged(by_distance(np.where(one, 0.0, np.nan))) for one in seen)
+    return Profile.from_weights(push(last_row(measurement), kernels, mixing[::-1]), measures="rollout")
+
+
+# --- predictions from one half of the prompts, to be judged on the other ----------------------------------------
+
+_OF_THE_MODEL = ("head_gain",)
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """Predictions by name, and the prompts to judge them on: rows of the measured profile's `samples`."""
+
+    predictions: Mapping[str, Profile]
+    judged: Int[np.ndarray, "prompt"]
+
+
+def folds(
+    measurement: "xr.Dataset",
+    predict: Callable[["xr.Dataset"], Mapping[str, Profile]] = predictions,
+    needs: str = "energy_kernel",
+) -> tuple[Fold, ...]:
+    """What `predict` makes of either half of the prompts, to be judged on the other half.
+
+    Empty where the measurement does not keep `needs` by halves, or where a half has
+    fewer than two prompts.
+    """
+    even = measurement["prompt"].values % 2 == 0
+    if needs + EVEN not in measurement or min(even.sum(), (~even).sum()) < 2:
+        return ()
+    return tuple(
+        Fold(predict(half(measurement, part)), np.flatnonzero(even != part)) for part in (True, False)
+    )
+
+
+def half(measurement: "xr.Dataset", even: bool) -> "xr.Dataset":
+    """The measurement of the prompts with even numbers, or with odd ones.
+
+    It has what is kept of single prompts and of halves, and what is of the model alone; nothing else, so that no
+    statistic of the other half can be used by mistake.
+    """
+    number = measurement["prompt"].values
+    share = float((number % 2 == 0).mean())
+    names = [str(name).removesuffix(EVEN) for name in measurement.data_vars if str(name).endswith(EVEN)]
+    kept = {name: measurement[name + EVEN] for name in names}
+    if not even:
+        kept = {name: (measurement[name] - share * one) / (1 - share) for name, one in kept.items()}
+    single = [
+        name for name, one in measurement.data_vars.items() if "prompt" in one.dims or name in _OF_THE_MODEL
+    ]
+    rows = np.flatnonzero((number % 2 == 0) == even)
+    return measurement[single].isel(prompt=rows).assign(kept)

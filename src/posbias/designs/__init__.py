@@ -193,7 +193,7 @@ def design(
 ) -> Designs:
     """Look for architectures whose predicted influence on the last token meets a target.
 
-    `varied` has the values of each quantity that may change (`posbias.theory.quantities`), everything else is as
+    `varied` has the values of each quantity that may change (`posbias.theory.variation`), everything else is as
     `architecture` has it; `target` and `within` as in `target_of`. At most `evaluations` architectures are
     predicted: all of the space if it has no more, else those that evolution from `seed` chooses. `kept` is a file
     of what was predicted, written every second and gone on from; it stays for the caller to remove. The result

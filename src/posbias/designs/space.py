@@ -2,7 +2,7 @@
 
     Space(architecture, {"window": [64, 256, 1024], "full_period": [1, 2, 4, 8]})
 
-Quantities are those of `posbias.theory.quantities`; where several change, they change in the order of that table:
+Quantities are those of `posbias.theory.variation`; where several change, they change in the order of that table:
 depth before windows, windows before the period of full layers. A point is a tuple of places in lists of values.
 `toml_of` writes an architecture that was chosen.
 """
@@ -19,7 +19,7 @@ from posbias.core.errors import InvalidValueError
 from posbias.core.spec import encode
 from posbias.theory.architecture import Architecture
 from posbias.theory.masks import Banded, Mask, Split
-from posbias.theory.quantities import QUANTITIES
+from posbias.theory.variation import QUANTITIES
 
 Point = tuple[int, ...]
 MOST = 10**12

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from posbias.core.arguments import shortened, whole
 from posbias.core.errors import InvalidValueError, nearest
 from posbias.profiles.curves import at_shares, wasserstein
-from posbias.profiles.files import load_profile
+from posbias.profiles.measurements import load_profile
 from posbias.profiles.profile import Profile, uniform
 from posbias.theory.configs import read_architecture
 from posbias.theory.prediction import predict

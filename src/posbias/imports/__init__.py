@@ -21,8 +21,7 @@ from posbias.core.tables import Names, Table, bare_name, is_table, plain_name, r
 from posbias.imports import arrays, asked, attributions, positions, prompts
 from posbias.imports.columns import ANY, NAMES, RATES, WORDS, Choice, Curves, Format, having, undecided
 from posbias.imports.trials import listed, of_rows
-from posbias.profiles.files import influence_in, load_profile
-from posbias.profiles.measurements import RETRIEVAL, load_retrieval
+from posbias.profiles.measurements import RETRIEVAL, influence_in, load_profile, load_retrieval
 from posbias.profiles.profile import Profile
 
 __all__ = ["FORMATS", "Format", "format_of", "read", "read_curves", "read_one", "recognised"]

@@ -4,6 +4,7 @@ Every Monte Carlo or sampled figure is an `Estimate`; it prints as many digits a
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -16,6 +17,8 @@ NORMAL_95 = 1.96
 """Standard errors in half a 95 % interval where draws are counted in thousands; `t_95` with fewer."""
 MOST_DRAWS = 10_000
 """More draws than this are not counted by `Estimate.draws_to_tell`."""
+LIMITS = {"rate": (0.0, 1.0), "mass": (0.0, math.inf)}
+"""The least and the most that numbers of a kind can be, where there is such."""
 _EXACT = 1e-12
 """A standard error below this is rounding."""
 _FINE = 1e-9
@@ -86,6 +89,11 @@ class Estimate:
         return cls(float(samples.mean()), se, samples.size)
 
     @classmethod
+    def linearised(cls, value: float, errors: Float[np.ndarray, "sample"]) -> "Estimate":
+        """A value that each sample is off from by `errors`, to first order (`ratio_of_means`)."""
+        return replace(cls.of_mean(errors), value=value)
+
+    @classmethod
     def of_counts(cls, hits: int, n: int) -> "Estimate":
         """A share of `n` trials with Wilson's interval, which stays inside 0 to 1."""
         from scipy.stats import binomtest
@@ -131,6 +139,11 @@ class Estimate:
     def half_width(self) -> float:
         """Half the 95 % interval."""
         return (self.interval[1] - self.interval[0]) / 2
+
+    def jointly(self, count: int) -> "Estimate":
+        """The same with the interval that it has where `count` of them hold together in 95 % (Bonferroni)."""
+        half = quantile_of_t(self.freedom, 1 - 0.025 / count) * self.se if self.se else 0.0
+        return replace(self, ends=(self.value - half, self.value + half), together=count)
 
     @property
     def sign(self) -> int:
@@ -256,6 +269,14 @@ class Estimate:
         return f"{self.value:.{digits}f} ± {self.se:.{digits}f}"
 
 
+def ratio_of_means(
+    part: Float[np.ndarray, "sample"], whole: Float[np.ndarray, "sample"]
+) -> tuple[float, Float[np.ndarray, "sample"]]:
+    """A ratio of two means, and how far each sample is off from it, to first order: their mean has its error."""
+    value = float(part.mean() / whole.mean())
+    return value, (part - value * whole) / whole.mean()
+
+
 def _mover(
     value: float, ends: tuple[float, float], other: float, other_ends: tuple[float, float]
 ) -> tuple[float, float]:
@@ -270,3 +291,31 @@ def about(draws: int) -> str:
     if draws > MOST_DRAWS:
         return f"more than {MOST_DRAWS:,}"
     return f"about {round(draws, min(0, 2 - len(str(draws)))):,}"
+
+
+def intervals(
+    values: Float[np.ndarray, "position"], se: Float[np.ndarray, "position"], draws: int | None, kind: str
+) -> tuple[Float[np.ndarray, "position"], Float[np.ndarray, "position"]]:
+    """The 95 % interval of each number of a profile, as far as numbers of its kind go: low ends, high ends.
+
+    Student's t over so many samples (None: the normal's). A rate that is the same in all of them (`se` 0) has no
+    spread to go by, and the interval of their number alone (`otherwise_at_most`).
+    """
+    least, most = LIMITS.get(kind, (-math.inf, math.inf))
+    reach = t_95(math.inf if draws is None else draws - 1.0) * se
+    if kind == "rate" and draws is not None:
+        others, alike = otherwise_at_most(draws), se < _EXACT
+        down, up = (np.where(alike, others * abs(values - end), reach) for end in (least, most))
+        return np.maximum(least, values - down), np.minimum(most, values + up)
+    return np.maximum(least, values - reach), np.minimum(most, values + reach)
+
+
+def shares_of(
+    counts: Sequence[Sequence[int]],
+) -> tuple[Float[np.ndarray, "position"], Float[np.ndarray, "position"]]:
+    """The 95 % interval of each share, of right answers and all of them: low ends, high ends (Wilson 1927)."""
+    right, of = np.array(counts, dtype=np.float64).T
+    share, z = right / of, t_95(math.inf)
+    middle = (share + z**2 / (2 * of)) / (1 + z**2 / of)
+    half = z / (1 + z**2 / of) * np.sqrt(share * (1 - share) / of + z**2 / (4 * of**2))
+    return np.maximum(0.0, middle - half), np.minimum(1.0, middle + half)

@@ -3,7 +3,7 @@
 import xarray as xr
 
 from posbias.core.errors import PosbiasError
-from posbias.profiles.influence import measured_influence
+from posbias.profiles.profile import measured_influence
 
 
 class Measurement(xr.Dataset):

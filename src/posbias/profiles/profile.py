@@ -4,6 +4,8 @@ Predictions and measurements both end here, so that everything after (comparing,
 only profiles. A profile's mass is a probability distribution over positions; that is checked, never made so.
 """
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,15 +19,24 @@ from posbias.core import memory
 from posbias.core.arguments import shortened
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.curves import at_shares, blocks, least_stretch, ranks, spearman, wasserstein
-from posbias.profiles.estimate import Estimate
-from posbias.profiles.summary import Summary, at_ends, summarise, verdict_of
-from posbias.profiles.telling import doubts, intervals, of_counts
+from posbias.profiles.estimate import Estimate, intervals, ratio_of_means, shares_of
+from posbias.profiles.summary import Summary, at_ends, doubts, summarise, verdict_of
 
 if TYPE_CHECKING:
     import pandas as pd
+    import xarray as xr
     from matplotlib.axes import Axes
 
-__all__ = ["Profile", "Summary", "harmonic", "ranks", "spearman", "uniform", "wasserstein"]
+__all__ = [
+    "Profile",
+    "Summary",
+    "harmonic",
+    "measured_influence",
+    "ranks",
+    "spearman",
+    "uniform",
+    "wasserstein",
+]
 
 Kind = Literal["mass", "rate", "signed"]
 """What the numbers of a profile are: shares of one whole, shares of each position's own, or of either sign."""
@@ -166,10 +177,10 @@ class Profile:
     def limits(self) -> tuple[Float[np.ndarray, "position"], Float[np.ndarray, "position"]] | None:
         """The 95 % interval of each number, low ends and high ends; None where it has no error.
 
-        Of `attrs["counts"]` (right answers and all, by place) Wilson's, else those of `posbias.profiles.telling`.
+        Of `attrs["counts"]` (right answers and all, by place) Wilson's, else `intervals`.
         """
         if "counts" in self.attrs:
-            return of_counts(self.attrs["counts"])
+            return shares_of(self.attrs["counts"])
         if self.se is None or self.samples is None or len(self.samples) < 2:
             return None
         return intervals(self.mass, np.asarray(self.se), len(self.samples), self.kind)
@@ -225,9 +236,7 @@ class Profile:
             return Estimate(value, math.nan, 1)
         samples = np.asarray(self.samples)
         inside, whole = samples[:, left:right].sum(axis=1), samples.sum(axis=1)
-        # the error of a ratio of means, to first order
-        residual = (inside - value * whole) / whole.mean()
-        return Estimate(value, float(residual.std(ddof=1) / math.sqrt(len(samples))), len(samples))
+        return Estimate.linearised(value, ratio_of_means(inside, whole)[1])
 
     @property
     def cross_fitted(self) -> bool:
@@ -272,7 +281,7 @@ class Profile:
 
     @cached_property
     def doubts(self) -> list[str]:
-        """What of the verdict its prompts do not tell, in words (`telling`); of a prediction nothing."""
+        """What of the verdict its prompts do not tell, in words; of a prediction nothing."""
         if self.kind != "mass" or self.samples is None:
             return []
         seen = _seen(self)
@@ -359,6 +368,28 @@ class Profile:
         ends = f"the first {s.ends} hold {s.first_mass:.1%}, the last {s.ends} {s.last_mass:.1%}"
         shape = blocks(self.mass[: self.query + 1])
         return f"{head}\n{shape}\n{self._verdict}\n{ends}; trough at {s.trough}; flatness {s.flatness:.2f}"
+
+
+def measured_influence(measurement: "xr.Dataset") -> Profile:
+    """The gradient influence of the last token, averaged over prompts (its samples) and normalised.
+
+    `attrs` have the names of model and text and, as "prompts", what is equal for measurements of the same prompts.
+    Source: Herasimchyk et al. 2026, Eq. (6).
+    """
+    attrs = {"model": measurement.attrs.get("model", ""), "text": measurement.attrs.get("text", "")}
+    if (of := _prompts(measurement)) is not None:
+        attrs["prompts"] = of
+    return Profile.from_samples(measurement["influence"].values, measures="gradient", attrs=attrs)
+
+
+def _prompts(measurement: "xr.Dataset") -> str | None:
+    """What names the prompts: their text, length and places in it; None where a file does not say."""
+    held = measurement.attrs
+    if not all(str(held.get(name, "")) for name in ("text_sha256", "starts", "tokens")):
+        return None
+    asked = json.loads(held.get("asked", "{}"))
+    told = [str(held.get(name, "")) for name in ("text_sha256", "starts", "tokens", "documents", "skipped")]
+    return hashlib.sha256("|".join([*told, str(asked.get("scramble", False))]).encode()).hexdigest()[:16]
 
 
 def _seen(profile: Profile) -> int:

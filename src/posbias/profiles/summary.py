@@ -1,10 +1,16 @@
 """The shape of a profile in numbers: mass at its ends, its trough, its verdict.
 
 Ends and trough are as many positions each (`at_ends`), so that their mass compares. A verdict says which ends are
-favoured (`Summary.verdict`); what prompts tell of it is of `posbias.profiles.telling`.
+favoured (`Summary.verdict`).
+
+It is that of the mean over prompts. Influence of single prompts varies so much that a mean over a few rises at
+either end by chance: positions shuffled within prompts, in which nothing is favoured, gave 4 prompts a verdict
+other than flat in half of the cases. An end is surely favoured where the intervals of its margins, over what the
+verdict compares it with, lie above 0; surely not where one lies below; and inconclusive otherwise (`doubts`).
 """
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.profiles.curves import least_stretch
+from posbias.profiles.estimate import Estimate, about, ratio_of_means
 
 SHARE = 0.05
 """The share of positions that counts as first and as last."""
@@ -20,6 +27,9 @@ RISE = 1.25
 """How much denser than the trough an end must be to count as favoured."""
 FLOOR = 0.1
 """The share of an even spread's mass that an end must have to count as favoured: next to nothing is no favour."""
+LEAST_PROMPTS = 4
+"""With fewer the trough cannot be read off other prompts than those that place it, and nothing is sure."""
+Samples = Float[np.ndarray, "prompt position"]
 Verdict = Literal["U", "primacy", "recency", "middle", "flat", "inconclusive", "at ceiling", "at chance"]
 """The shape of a curve by position, of predictions, measurements and retrievals alike. Only what was asked in
 trials can be at ceiling or at chance; where it is not known, a prediction has None and trials are inconclusive."""
@@ -153,3 +163,75 @@ def verdict_of(mass: Float[np.ndarray, "position"], least: float | None = None) 
     if primacy or recency:
         return "primacy" if primacy else "recency"
     return "middle" if middle > RISE * max(first, last) else "flat"
+
+
+# --- what prompts say of a verdict -----------------------------------------------------------------------------
+
+
+def margins(samples: Samples, ends: int, last: bool) -> tuple[Estimate, ...]:
+    """Share of the first (or `last`) `ends` positions minus what a verdict holds it against, over the prompts.
+
+    `RISE` times the trough, whose place either half of the prompts gives the other; the middle's mean over as many
+    positions; `FLOOR` of an even spread. Errors are of ratios of means, to first order, with Student's t.
+    """
+    prompts, tokens = samples.shape
+    inside = samples[:, -ends:] if last else samples[:, :ends]
+    whole, end = samples.sum(axis=1), inside.sum(axis=1)
+    trough = np.empty(prompts)
+    for half in (0, 1):
+        at = least_stretch(samples[1 - half :: 2].mean(axis=0), ends)
+        trough[half::2] = samples[half::2, at : at + ends].sum(axis=1)
+    against = [RISE * trough, FLOOR * ends / tokens * whole]
+    if tokens > 2 * ends:
+        against.append(ends * samples[:, ends:-ends].mean(axis=1))
+    return tuple(_ratio(end - other, whole) for other in against)
+
+
+def _ratio(part: Float[np.ndarray, "prompt"], whole: Float[np.ndarray, "prompt"]) -> Estimate:
+    return Estimate.linearised(*ratio_of_means(part, whole))
+
+
+def favoured(found: tuple[Estimate, ...]) -> bool | None:
+    """Whether an end with these margins is favoured; None where the prompts do not tell."""
+    if any(one.interval[1] < 0 for one in found):
+        return False
+    return True if all(one.interval[0] > 0 for one in found) else None
+
+
+def doubts(samples: Samples | None, ends: int, verdict: str | None) -> list[str]:
+    """What of a verdict the prompts do not tell, a sentence each; none where all is told, or there are no prompts.
+
+    `ends` is the number of positions that count as first and as last.
+    """
+    if samples is None or verdict is None:
+        return []
+    prompts = len(samples)
+    if prompts < LEAST_PROMPTS:
+        return [f"{_prompts_do(prompts)} not tell the verdict, at least {LEAST_PROMPTS} needed"]
+    return not_told(prompts, list(_open(samples, ends, verdict)))
+
+
+def not_told(prompts: int, questions: Sequence[str]) -> list[str]:
+    """A sentence that so many prompts do not tell whether each of these is so; none without questions."""
+    return (
+        [f"{_prompts_do(prompts)} not tell whether {', nor whether '.join(questions)}"] if questions else []
+    )
+
+
+def _prompts_do(prompts: int) -> str:
+    return "1 prompt does" if prompts == 1 else f"{prompts} prompts do"
+
+
+def _open(samples: Samples, ends: int, verdict: str) -> Iterator[str]:
+    """Each end that the verdict is not told of, with how many prompts would tell."""
+    for last, name, word in ((False, "first", "primacy"), (True, "last", "recency")):
+        found, said = margins(samples, ends, last), verdict in ("U", word)
+        told = favoured(found)
+        if told is said:
+            continue
+        needed = [one.draws_to_tell() for one in found] if told is None else []
+        # to be favoured takes all margins, not to be takes one
+        counts = [one for one in needed if one is not None]
+        many = (max if said else min)(counts) if counts else None
+        would = "" if many is None else f" ({about(many)} would, were the margin as seen)"
+        yield f"the {name} {'position is' if ends == 1 else f'{ends} are'} favoured{would}"

@@ -59,10 +59,9 @@ def write_report(
     if measurement.attrs.get("encoder"):
         raise InvalidValueError("measurement: expected one of a causal model, got an encoder's (see compare)")
     need("jinja2", "matplotlib", work="a report", extra="report")
-    from posbias.comparison.held_out import folds
-    from posbias.comparison.predictors import predictions
+    from posbias.comparison.predictors import folds, predictions
     from posbias.comparison.scores import compare_all
-    from posbias.profiles.influence import measured_influence
+    from posbias.profiles.profile import measured_influence
     from posbias.reports.figures import illustrations
     from posbias.reports.findings import Findings
     from posbias.reports.page import Plate, render

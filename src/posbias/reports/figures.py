@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from posbias.comparison.parts import ENDS, LABELS, STRETCHES, shares
+from posbias.comparison.predictors import ENDS, LABELS, STRETCHES, shares
 from posbias.profiles.curves import wasserstein
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from posbias.comparison.parts import USED, chain
-from posbias.comparison.predictors import PREDICTORS
-from posbias.comparison.reliability import ROWS
+from posbias.comparison.agreement import ROWS, Agreement
+from posbias.comparison.predictors import PREDICTORS, USED, chain
 from posbias.comparison.scores import Comparison, HeldOut
 from posbias.core.seeds import stream
-from posbias.profiles.agreement import Agreement
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
+from posbias.comparison.agreement import SPLITS
 from posbias.comparison.predictors import PREDICTORS
-from posbias.comparison.reliability import SPLITS
 from posbias.core.sources import REPORTED, cite
 from posbias.profiles.claims import Judged
 from posbias.reports import tables

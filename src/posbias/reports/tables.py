@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posbias.comparison.reliability import PAIRED, ROWS
+from posbias.comparison.agreement import PAIRED, ROWS
 from posbias.comparison.scores import Agreement, Comparison
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile

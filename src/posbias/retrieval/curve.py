@@ -29,8 +29,7 @@ from posbias.core.arguments import one_of, positive
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.estimate import Estimate, about
 from posbias.profiles.profile import Profile
-from posbias.profiles.summary import Verdict
-from posbias.profiles.telling import not_told
+from posbias.profiles.summary import Verdict, not_told
 from posbias.retrieval import statistics
 from posbias.retrieval.statistics import ENDS, EQUIVALENCE, GAPS, gap_words, gaps_of, resampled
 from posbias.retrieval.trials import ABSENT, ALONE, ARMS, SHUFFLED

@@ -346,7 +346,7 @@ class Measure:
         from posbias.comparison.predictors import predictions
         from posbias.comparison.scores import compare_all
         from posbias.measurement import for_length, load_model, measure
-        from posbias.profiles.influence import measured_influence
+        from posbias.profiles.profile import measured_influence
 
         with torch_threads(cores):
             loaded = for_length(load_model(self.model, dtype=self.dtype, device=self.device), self.tokens)

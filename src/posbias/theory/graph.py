@@ -4,111 +4,54 @@ Through several layers information takes a walk, one edge a layer, so that who c
 reachability, and the tokens that can influence all are the centre nodes (Definition 3.1). Every function takes
 a mask, a pattern of masks that repeats up the stack (bottom first), or an architecture, whose layers are the
 pattern. Masks alone speak here: neither mixing nor logits. Every token attends to itself, so what is reached
-stays reached.
-
-The keys of a query lie in a few runs of neighbours. With sums of rows taken once, a layer gathers each run as
-one difference: O(n) a column, whatever the mask.
+stays reached. Matrices are dense, tokens × tokens. All raise `InvalidValueError` for tokens < 1, a pattern that is
+none, a prefix longer than the text, or a matrix that memory cannot hold.
 """
 
-import functools
-import operator
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import count
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from itertools import count, cycle, islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
 from posbias.core import memory
 from posbias.core.arguments import position, shortened, whole
-from posbias.core.errors import InvalidValueError, MissingPackageError
-from posbias.core.spec import MOST_LAYERS
+from posbias.core.errors import InvalidValueError
 from posbias.theory.architecture import Architecture
-from posbias.theory.masks import MASKS, Mask, bounds
+from posbias.theory.masks import MASKS, Mask
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 Pattern = Mask | Sequence[Mask] | Architecture
 """A mask, masks that repeat up the stack (bottom first), or an architecture."""
-PIECE = 1 << 20
-"""Entries that are gathered at a time."""
-NARROW = 64
-"""Columns from which on rows are summed one by one."""
-
-
-@dataclass(frozen=True)
-class Runs:
-    """The keys of every query as runs start … stop − 1, ordered by query, then key; `first` run of each query."""
-
-    first: Int[np.ndarray, "query"]
-    start: Int[np.ndarray, "run"]
-    stop: Int[np.ndarray, "run"]
-
-    @property
-    def edges(self) -> int:
-        """The number of admitted pairs."""
-        return int((self.stop - self.start).sum())
+Allowed = Bool[np.ndarray, "query key"]
 
 
 def graph(pattern: Pattern, tokens: int) -> "csr_array":
     """The graph as an adjacency matrix: entry (j, i) is True where query i may attend to key j.
 
-    Sparse, tokens × tokens, boolean, the orientation of `scipy.sparse.csgraph` (the transpose of `allowed`);
-    a pattern's edges are those of all its layers together. Memory grows with the edges: tokens·width for a
-    window. Raises `InvalidValueError` for tokens < 1, a pattern that is none, a prefix longer than the text,
-    or more edges than memory can hold. Source: Wu et al. 2025, §3.
+    Sparse, tokens × tokens, boolean, the orientation of `scipy.sparse.csgraph` (the transpose of `allowed`); a
+    pattern's edges are those of all its layers together. Source: Wu et al. 2025, §3.
     """
-    masks = masks_of(pattern, tokens)
-    every = {mask: runs(mask, tokens) for mask in masks}
-    memory.require(16 * sum(one.edges for one in every.values()), "tokens", tokens)
-    matrices = (_adjacency(one, tokens) for one in every.values())
-    return functools.reduce(operator.add, matrices).T.tocsr()
+    from scipy.sparse import csr_array
+
+    return csr_array(_union(pattern, tokens).T)
 
 
-def networkx_graph(pattern: Pattern, tokens: int) -> Any:
-    """The same graph as a `networkx.DiGraph` whose nodes are positions 0 … tokens − 1, self-loops included.
-
-    Raises `MissingPackageError` when networkx is not installed, and `InvalidValueError` as `graph` does.
-    """
-    try:
-        import networkx
-    except ModuleNotFoundError:
-        raise MissingPackageError(
-            "networkx: not installed, needed for its graphs; run: pip install networkx"
-        ) from None
-    edges = graph(pattern, tokens)
-    memory.require(320 * edges.nnz, "tokens", tokens)
-    keys, queries = edges.nonzero()
-    made = networkx.DiGraph()
-    made.add_nodes_from(range(tokens))
-    made.add_edges_from(zip(keys.tolist(), queries.tolist(), strict=True))
-    return made
-
-
-def reachable(pattern: Pattern, tokens: int, layers: int | None = None) -> Bool[np.ndarray, "query key"]:
+def reachable(pattern: Pattern, tokens: int, layers: int | None = None) -> Allowed:
     """True where key j can influence query i through the lowest `layers` layers; without them, through any number.
 
-    Raises `InvalidValueError` for tokens < 1, layers < 0, a pattern that is none, a prefix longer than the
-    text, or a matrix that memory cannot hold. Source: Wu et al. 2025, §3.
+    Raises `InvalidValueError` for layers < 0 as well. Source: Wu et al. 2025, §3.
     """
-    masks = masks_of(pattern, tokens)
-    depth = len(masks) if layers is None else whole("layers", layers, 0)
-    memory.require(16 * tokens**2, "tokens", tokens)
-    every = {mask: runs(mask, tokens) for mask in masks}
-    reached, settled = np.eye(tokens, dtype=bool), 0
-    for layer in range(depth):
-        grown = _through(every[masks[layer % len(masks)]], reached) > 0
-        settled = settled + 1 if np.array_equal(grown, reached) else 0
-        reached = grown
-        if settled == len(masks):
-            return reached
-    while layers is None:
-        # twice as many layers at a time: the graph of what is reached, taken as a mask
-        grown = _through(runs_of(reached), reached) > 0
-        if np.array_equal(grown, reached):
-            break
+    if layers is None:
+        reached = _union(pattern, tokens)
+        while not np.array_equal(grown := _through(reached, reached), reached):
+            reached = grown
+        return reached
+    reached = np.eye(whole("tokens", tokens, 1), dtype=bool)
+    for _, grown in islice(_by_layer(pattern, tokens, reached), whole("layers", layers, 0)):
         reached = grown
     return reached
 
@@ -116,44 +59,21 @@ def reachable(pattern: Pattern, tokens: int, layers: int | None = None) -> Bool[
 def centre_nodes(pattern: Pattern, tokens: int) -> Int[np.ndarray, "node"]:
     """The positions from which every position can be reached, in order; none for a window of one token.
 
-    They are the strongly connected component that no other leads into, if there is only one such. Memory
-    grows with the edges. Raises `InvalidValueError` as `graph` does. Source: Wu et al. 2025, Definition 3.1.
+    Source: Wu et al. 2025, Definition 3.1.
     """
-    from scipy.sparse.csgraph import connected_components
-
-    edges = graph(pattern, tokens)
-    memory.require(32 * edges.nnz, "tokens", tokens)
-    number, component = connected_components(edges, connection="strong")
-    keys, queries = component[edges.nonzero()[0]], component[edges.nonzero()[1]]
-    entered = np.unique(queries[keys != queries])
-    sources = np.setdiff1d(np.arange(number), entered)
-    return np.flatnonzero(component == sources[0]) if len(sources) == 1 else np.zeros(0, dtype=np.int64)
+    return np.flatnonzero(reachable(pattern, tokens).all(axis=0))
 
 
 def walks(pattern: Pattern, tokens: int, depth: int) -> Shaped[np.ndarray, "query key"]:
     """The number of walks from key j to query i through the lowest `depth` layers, as exact integers.
 
     An array of Python integers; a walk takes one edge a layer, so its length is `depth`, which is t + 1 for
-    the paper's layers 0 … t: for the causal mask (t + i − j choose i − j). Raises `InvalidValueError` for
-    tokens < 1, depth < 0 or above `MOST_LAYERS`, a pattern that is none, a prefix longer than the text, or
-    numbers that memory cannot hold. Source: Wu et al. 2025, §4.1.
+    the paper's layers 0 … t: for the causal mask (t + i − j choose i − j). O(tokens³) a layer. Raises
+    `InvalidValueError` for depth < 0 as well. Source: Wu et al. 2025, §4.1.
     """
-    masks = masks_of(pattern, tokens)
-    depth = whole("depth", depth, 0)
-    if depth > MOST_LAYERS:
-        raise InvalidValueError(f"depth: {depth} given, at most {MOST_LAYERS:,} needed")
-    memory.require(3 * (8 + 28) * tokens**2, "tokens", tokens)
-    every = {mask: runs(mask, tokens) for mask in masks}
-    stack = [every[masks[layer % len(masks)]] for layer in range(depth)]
-    ending = np.full((tokens, 1), 1, dtype=object)
-    for one in stack:
-        ending = _through(one, ending)
-    digits = -(-int(ending.max()).bit_length() // 30)
-    memory.require(3 * (8 + 28 + 4 * digits) * tokens**2, "depth", depth)
-    counted = np.zeros((tokens, tokens), dtype=object)
-    np.fill_diagonal(counted, 1)
-    for one in stack:
-        counted = _through(one, counted)
+    counted = np.eye(whole("tokens", tokens, 1), dtype=int).astype(object)
+    for layer in islice(cycle(_matrices(pattern, tokens)), whole("depth", depth, 0)):
+        counted = np.stack([counted[keys].sum(axis=0) for keys in layer])
     return counted
 
 
@@ -162,99 +82,17 @@ def layers_to_reach(pattern: Pattern, tokens: int, query: int = -1, key: int = 0
 
     By default how deep a stack must be for the last token to hear of the first: for a window of w tokens
     ⌈(n − 1)/(w − 1)⌉, the exponent of Wu et al. 2025, Theorem 4.2. Positions count from 0, negative ones from
-    the end. Takes O(tokens) per layer. Raises `InvalidValueError` for tokens < 1, a position outside the
-    text, a pattern that is none or a prefix longer than the text.
+    the end. Raises `InvalidValueError` for a position outside the text as well.
     """
-    masks = masks_of(pattern, tokens)
-    target, source = position("query", query, tokens), position("key", key, tokens)
-    every = [runs(mask, tokens) for mask in masks]
-    reached, settled = (np.arange(tokens) == source)[:, None], 0
-    for layer in count():
-        if reached[target, 0]:
-            return layer
-        grown = _through(every[layer % len(masks)], reached) > 0
-        settled = settled + 1 if np.array_equal(grown, reached) else 0
-        if settled == len(masks):
-            return None
-        reached = grown
-    raise AssertionError
-
-
-def runs(mask: Mask, tokens: int) -> Runs:
-    """The runs of keys of every query under a mask; no matrix is made where they are one run and the first few."""
-    position = np.arange(memory.length("tokens", tokens, each=64))
-    seen = bounds(mask, tokens)
-    if seen is None:
-        return runs_of(mask.allowed(tokens))
-    # first keys that touch the run are one run with it
-    first = np.minimum(seen.always, position + 1)
-    low = np.where(first >= seen.low, 0, seen.low)
-    apart = (first > 0) & (low > 0)
-    if not apart.any():
-        return Runs(position, low, seen.high + 1)
-    owner = np.concatenate([position, position[apart]])
-    order = np.lexsort((np.concatenate([np.ones(tokens), np.zeros(apart.sum())]), owner))
-    start = np.concatenate([low, np.zeros(apart.sum(), dtype=np.int64)])[order]
-    stop = np.concatenate([seen.high + 1, first[apart]])[order]
-    return Runs(np.searchsorted(owner[order], position), start, stop)
-
-
-def runs_of(allowed: Bool[np.ndarray, "query key"]) -> Runs:
-    """The runs of keys of every query of a dense mask, in which every query has a key."""
-    bounded = np.pad(allowed, ((0, 0), (1, 1)))
-    changes = bounded[:, 1:] != bounded[:, :-1]
-    # every run begins with one change and ends with the next
-    query, place = np.nonzero(changes)
-    return Runs(np.searchsorted(query[::2], np.arange(len(allowed))), place[::2], place[1::2])
-
-
-def _through(layer: Runs, below: Shaped[np.ndarray, "key column"]) -> Shaped[np.ndarray, "query column"]:
-    """What every query gathers through one layer: the sum of the rows of `below` over its keys, exact."""
-    kind = object if below.dtype == object else np.int32
-    summed = _summed(below.astype(kind, copy=False))
-    gathered = np.empty(below.shape, dtype=kind)
-    ends = np.append(layer.first, len(layer.start))
-    query = 0
-    while query < len(below):
-        # as many queries as fit, at least one
-        most = ends[query] + max(PIECE // below.shape[1], 1)
-        following = max(query + 1, int(np.searchsorted(ends, most, side="right")) - 1)
-        part = slice(ends[query], ends[following])
-        pieces = summed[layer.stop[part]] - summed[layer.start[part]]
-        if len(pieces) > following - query:
-            pieces = np.add.reduceat(pieces, ends[query:following] - ends[query], axis=0)
-        gathered[query:following] = pieces
-        query = following
-    return gathered
-
-
-def _summed(rows: Shaped[np.ndarray, "key column"]) -> Shaped[np.ndarray, "bound column"]:
-    """The sums of the first 0 … n rows."""
-    summed = np.zeros((len(rows) + 1, rows.shape[1]), dtype=rows.dtype)
-    if rows.shape[1] < NARROW:
-        np.cumsum(rows, axis=0, out=summed[1:])
-    else:
-        # far faster than cumsum, which strides through memory
-        for k, row in enumerate(rows):
-            np.add(summed[k], row, out=summed[k + 1])
-    return summed
-
-
-def _adjacency(one: Runs, tokens: int) -> "csr_array":
-    """The boolean matrix (query, key) of these runs."""
-    from scipy.sparse import csr_array
-
-    index = np.int32 if one.edges < 2**31 else np.int64
-    length = one.stop - one.start
-    ends = np.concatenate([[0], np.cumsum(length)])
-    columns = np.repeat((one.start - ends[:-1]).astype(index), length)
-    columns += np.arange(one.edges, dtype=index)
-    bounds = ends[np.append(one.first, len(length))].astype(index)
-    return csr_array((np.ones(one.edges, dtype=bool), columns, bounds), shape=(tokens, tokens))
+    source = np.arange(whole("tokens", tokens, 1))[:, None] == position("key", key, tokens)
+    target = position("query", query, tokens)
+    if source[target, 0]:
+        return 0
+    return next((layer for layer, reached in _by_layer(pattern, tokens, source) if reached[target, 0]), None)
 
 
 def masks_of(pattern: Pattern, tokens: int) -> tuple[Mask, ...]:
-    """The masks of a pattern, bottom first; `tokens` is checked beside it."""
+    """The masks of a pattern, bottom first; `tokens` is checked too."""
     whole("tokens", tokens, 1)
     if isinstance(pattern, Architecture):
         return tuple(layer.mask for layer in pattern.layers)
@@ -262,7 +100,37 @@ def masks_of(pattern: Pattern, tokens: int) -> tuple[Mask, ...]:
     if not masks or not all(isinstance(one, MASKS) for one in masks):
         names = ", ".join(cls.__name__ for cls in MASKS)
         raise InvalidValueError(
-            f"pattern: {shortened(pattern)} given, "
-            f"a mask ({names}), one or more of them, or an architecture needed"
+            f"pattern: expected masks ({names}), or an architecture, got {shortened(pattern)}"
         )
     return tuple(masks)
+
+
+def _matrices(pattern: Pattern, tokens: int) -> list[Allowed]:
+    """Who may attend to whom in each layer of a pattern."""
+    masks = masks_of(pattern, tokens)
+    memory.require(16 * tokens**2, "tokens", tokens)
+    return [mask.allowed(tokens) for mask in masks]
+
+
+def _union(pattern: Pattern, tokens: int) -> Allowed:
+    return np.any(_matrices(pattern, tokens), axis=0)
+
+
+def _through(layer: Allowed, below: Bool[np.ndarray, "key column"]) -> Bool[np.ndarray, "query column"]:
+    """Whether a query sees a key that is reached, for each column; sums of ones are exact in float32."""
+    return layer.astype(np.float32) @ below.astype(np.float32) > 0
+
+
+def _by_layer(
+    pattern: Pattern, tokens: int, reached: Bool[np.ndarray, "key column"]
+) -> Iterator[tuple[int, Bool[np.ndarray, "query column"]]]:
+    """What is reached after 1, 2, … layers, until a whole pattern of them adds nothing."""
+    matrices = _matrices(pattern, tokens)
+    settled = 0
+    for depth, layer in zip(count(1), cycle(matrices), strict=False):
+        grown = _through(layer, reached)
+        settled = settled + 1 if np.array_equal(grown, reached) else 0
+        if settled > len(matrices):
+            return
+        reached = grown
+        yield depth, reached

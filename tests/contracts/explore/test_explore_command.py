@@ -13,8 +13,8 @@ from posbias.core.plugins import bundled
 from posbias.core.store import save_json
 from posbias.imports import read
 from posbias.measurement import measure
-from posbias.profiles.influence import measured_influence
 from posbias.profiles.measurements import load_measurement, save_measurement
+from posbias.profiles.profile import measured_influence
 from posbias.reports.answers.retrievals import AnswerCurve
 from posbias.reports.explore.menu import menu
 from posbias.reports.explore.page import known_curves

@@ -6,14 +6,11 @@ import re
 import numpy as np
 import pytest
 
-from posbias.comparison.held_out import folds
-from posbias.comparison.predictors import predictions
-from posbias.comparison.reliability import Reliability
+from posbias.comparison.agreement import Agreement, Reliability
+from posbias.comparison.predictors import folds, predictions
 from posbias.comparison.scores import Comparison, Difference, compare_all
-from posbias.profiles.agreement import Agreement
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.influence import measured_influence
-from posbias.profiles.profile import harmonic
+from posbias.profiles.profile import harmonic, measured_influence
 from posbias.reports.findings import MEASURES, SPEARMAN, WASSERSTEIN, Findings
 from posbias.reports.sentences import EXPECTED, FAVOURS, PROMPT, SURE, WEIGHS, WHERE, answers, verdicts
 

@@ -11,8 +11,7 @@ import pytest
 
 from posbias.comparison.predictors import predictions
 from posbias.core.errors import InvalidValueError
-from posbias.profiles.influence import measured_influence
-from posbias.profiles.profile import Profile, harmonic, uniform
+from posbias.profiles.profile import Profile, harmonic, measured_influence, uniform
 from posbias.reports import plots
 
 

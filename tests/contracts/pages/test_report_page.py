@@ -12,14 +12,13 @@ import pytest
 from html_pages import LOADING, plain, read
 
 from posbias.cli import main
-from posbias.comparison.parts import LABELS
-from posbias.comparison.predictors import PREDICTORS, predictions
+from posbias.comparison.predictors import LABELS, PREDICTORS, predictions
 from posbias.comparison.scores import compare_all
 from posbias.core.errors import InvalidValueError
 from posbias.core.sources import REPORTED, cite
 from posbias.profiles.curves import wasserstein
-from posbias.profiles.influence import measured_influence
 from posbias.profiles.measurements import save_measurement
+from posbias.profiles.profile import measured_influence
 from posbias.reports import write_report
 from posbias.reports.findings import MEASURES, Findings, number
 from posbias.reports.tables import SHAPE_COLUMNS, shapes

@@ -136,7 +136,7 @@ def test_a_measured_model_is_what_measuring_says(performed):
     from posbias.comparison.predictors import measured_mixing, predictions
     from posbias.comparison.scores import compare_all
     from posbias.measurement import measure
-    from posbias.profiles.influence import measured_influence
+    from posbias.profiles.profile import measured_influence
 
     data = measure("tiny-alibi", prompts=4, tokens=32, seed=3)
     found = performed("measure")[0]["result"]

@@ -17,7 +17,7 @@ from posbias.core.errors import InvalidValueError
 from posbias.core.seeds import stream
 from posbias.profiles.curves import spearman
 from posbias.profiles.evidence import LEVEL
-from posbias.profiles.influence import measured_influence
+from posbias.profiles.profile import measured_influence
 from posbias.retrieval.curve import retrieval_curve
 from posbias_papers.extensions.extension import Cell, Extension, Found, Results, rounded
 from posbias_papers.extensions.predictors import holm

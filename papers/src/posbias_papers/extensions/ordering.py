@@ -45,7 +45,7 @@ class OrderCell(Cell):
         """Ask 200 trials: hits by trial and place; influence of running text as long as the prompts."""
         from posbias.comparison.predictors import predictions
         from posbias.measurement import load_model, measure
-        from posbias.profiles.influence import measured_influence
+        from posbias.profiles.profile import measured_influence
         from posbias.retrieval import retrieval_job, retrieve
         from posbias.retrieval.curve import retrieval_curve
 

@@ -2,7 +2,7 @@
 
 The protocol was written before the runs (docs/predictors.md says what it asked). Each predictor is made on one
 half of the prompts and judged on the other; pairs of predictors are compared by paired differences, with Holm's
-correction over the cells of a pair and score. One curve of each model is taken apart (`posbias.comparison.parts`).
+correction over the cells of a pair and score. One curve of each model is taken apart (`chain`).
 """
 
 import hashlib
@@ -20,23 +20,26 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from posbias.comparison.held_out import folds
-from posbias.comparison.parts import ENDS, LABELS, STRETCHES, chain, shares
+from posbias.comparison.agreement import SCORES, Agreement
 from posbias.comparison.predictors import (
+    ENDS,
+    LABELS,
     PREDICTORS,
+    STRETCHES,
     attention_kernels,
+    chain,
     fitted_kernels,
+    folds,
     last_row,
     prediction,
     predictions,
+    shares,
 )
 from posbias.comparison.scores import compare_all
 from posbias.core.errors import DamagedError, InvalidValueError
-from posbias.profiles.agreement import SCORES, Agreement
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import LEVEL
-from posbias.profiles.influence import measured_influence
-from posbias.profiles.profile import Profile, harmonic, uniform
+from posbias.profiles.profile import Profile, harmonic, measured_influence, uniform
 from posbias.theory.rollout.kernel import through
 from posbias_papers.extensions.extension import Cell, Extension, Found, Results, rounded
 from posbias_papers.pages import Table

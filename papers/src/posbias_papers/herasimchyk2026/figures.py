@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 DIGITS = {"spearman": 2, "wasserstein": 3}
 NOISE_NOTE = (
     "Split-half: one half of the prompts against the other; second measurement: these against as many others, and "
-    "noise ceiling: a noiseless predictor against these, both inferred (posbias.comparison.reliability)."
+    "noise ceiling: a noiseless predictor against these, both inferred (posbias.comparison.agreement)."
 )
 KNOWN = 0.05
 """A number whose standard error is larger does not confirm a printed one."""

@@ -22,15 +22,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float, Int
 
-from posbias.comparison.held_out import Fold, folds, half
-from posbias.comparison.predictors import PREDICTORS
+from posbias.comparison.predictors import PREDICTORS, Fold, folds, half
 from posbias.comparison.scores import Comparison, compare_all
 from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.core.seeds import stream
 from posbias.measurement.result import EVEN
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.influence import measured_influence
-from posbias.profiles.profile import Profile, spearman, wasserstein
+from posbias.profiles.profile import Profile, measured_influence, spearman, wasserstein
 from posbias.profiles.summary import SHARE
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.configs import preset, read_architecture

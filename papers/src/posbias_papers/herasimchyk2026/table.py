@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-    from posbias.profiles.agreement import Agreement
+    from posbias.comparison.agreement import Agreement
 
 RECORDS = Path(__file__).with_name("records.csv")
 """The rows of every kind that were measured at the quick effort, of models that stand in for the paper's."""

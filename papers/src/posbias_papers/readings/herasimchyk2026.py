@@ -16,8 +16,7 @@ from jaxtyping import Float
 from posbias.comparison.predictors import predictions
 from posbias.core.errors import InputFileError
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.influence import measured_influence
-from posbias.profiles.profile import Profile, wasserstein
+from posbias.profiles.profile import Profile, measured_influence, wasserstein
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import PRESETS
 from posbias.theory.content import ConstantDiagonal, NoContent

@@ -12,7 +12,7 @@ import numpy as np
 from posbias.core.events import OnEvent
 from posbias.core.store import Cell, Header
 from posbias.simulation.model import RecencyModel
-from posbias.simulation.result import RecencyResult
+from posbias.simulation.run import RecencyResult
 from posbias.simulation.tally import Layout, Tally
 
 MOMENTS = ("mean", "squares", "products")

@@ -18,7 +18,7 @@ from posbias.reports.answers.numbers import (
 from posbias.reports.answers.retrievals import CurveDifference
 
 if TYPE_CHECKING:
-    from posbias.comparison.influence_differences import InfluenceDifferences as AnyDifferences
+    from posbias.comparison.differences import InfluenceDifferences as AnyDifferences
 
 ReadAs = dict[str, str]
 """What files of results made elsewhere were taken for, by argument."""

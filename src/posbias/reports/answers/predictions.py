@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from posbias.comparison.extrapolation_trials import Calibration
+from posbias.comparison.extrapolation import Calibration
 from posbias.core.answers import Answer, Interval, Number, Numbers, Part, Texts, entry
 from posbias.profiles.profile import harmonic
 from posbias.profiles.summary import Summary

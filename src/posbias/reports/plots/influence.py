@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
+from posbias.profiles.estimate import intervals
 from posbias.profiles.profile import Profile
-from posbias.profiles.telling import intervals
 from posbias.reports.plots import style
 
 if TYPE_CHECKING:

@@ -1,0 +1,203 @@
+"""Differences by position, with intervals that hold together (Bonferroni): none of many is one by chance.
+
+Two measurements: their shares of influence at the first positions, in the middle and at the last, within prompts
+where both measured the same texts, else between two samples of prompts (Welch).
+
+    found = influence_differences(posbias.measured_influence(one), posbias.measured_influence(other))
+    found.paired, found.sentence("one", "other")
+
+Attributions over what position alone predicts, so that what content adds can be seen: a method of attribution
+gives the first and last tokens much whatever they say, if the model does.
+
+    found = posbias.prior_normalised(posbias.read("attributions.json"), posbias.predict(architecture, tokens=64))
+    print(found.mass, found.se)      # 1: as much as position predicts, 2: twice as much, −1: as much against it
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from posbias.comparison.agreement import LEAST_PROMPTS, same_prompts
+from posbias.comparison.scores import up_to_query
+from posbias.core.errors import InvalidValueError
+from posbias.profiles.estimate import Estimate, ratio_of_means
+from posbias.profiles.profile import Profile
+from posbias.profiles.summary import at_ends
+
+MEASURES = "attribution / prior"
+
+
+@dataclass(frozen=True)
+class PartDifference:
+    """What two profiles have of all influence in a part of the positions, and p's share minus q's.
+
+    The interval of the difference holds with those of the other parts together.
+    """
+
+    part: str
+    p: float
+    q: float
+    difference: Estimate
+
+    @property
+    def told(self) -> bool:
+        """Whether the interval leaves out 0."""
+        return self.difference.sign != 0
+
+
+@dataclass(frozen=True)
+class InfluenceDifferences:
+    """The parts, whether prompts are the same for both (`paired`), and how many prompts each has."""
+
+    parts: tuple[PartDifference, ...]
+    paired: bool
+    prompts: tuple[int, int]
+
+    @property
+    def differ(self) -> bool:
+        """Whether a difference is told in any part."""
+        return any(one.told for one in self.parts)
+
+    def sentence(self, p: str = "p", q: str = "q") -> str:
+        """Where the two differ and by how much, and where that is inconclusive; `p` and `q` are their names."""
+        one, other = self.prompts
+        of = f"the same {one} prompts" if self.paired else f"{one} and {other} prompts that are not the same"
+        told = [_told(one) for one in self.parts if one.told]
+        said = [f"they differ {', '.join(told)}"] if told else []
+        if rest := [one for one in self.parts if not one.told]:
+            said.append(f"inconclusive {', '.join(map(_told, rest))}")
+        return f"influence of {p} less that of {q}, on {of}: {'; '.join(said)}"
+
+
+def influence_differences(
+    p: Profile, q: Profile, *, shares: int | None = None
+) -> InfluenceDifferences | None:
+    """Where two measured profiles of one length differ; None unless both are masses over four prompts or more.
+
+    With `shares`, profiles of unlike length are held at so many equal shares of their contexts (`by_share`).
+    Prompts are the same where both profiles name the same in `attrs["prompts"]`, as measurements do. Errors are of
+    ratios of means over prompts, to first order; intervals by Student's t. Raises `InvalidValueError` for profiles
+    of unlike length or with influence of later positions than the query.
+    """
+    if not all(_measured(one) for one in (p, q)):
+        return None
+    paired = same_prompts(p, q)
+    p, q = up_to_query(p, "p"), up_to_query(q, "q")
+    if shares is not None:
+        p, q = p.by_share(shares), q.by_share(shares)
+    if p.tokens != q.tokens:
+        raise InvalidValueError(f"p: {p.tokens} positions given, {q.tokens} needed, as in the reference")
+    samples = [np.asarray(one.samples, dtype=np.float64) for one in (p, q)]
+    parts = list(_parts(p.tokens))
+    found = []
+    for name, left, right in parts:
+        (ours, errors), (theirs, others) = (
+            ratio_of_means(one[:, left:right].sum(axis=1), one.sum(axis=1)) for one in samples
+        )
+        if paired:
+            difference = Estimate.linearised(ours - theirs, errors - others)
+        else:
+            difference = Estimate.linearised(ours, errors) - Estimate.linearised(theirs, others)
+        found.append(PartDifference(name, ours, theirs, difference.jointly(len(parts))))
+    return InfluenceDifferences(tuple(found), paired, (len(samples[0]), len(samples[1])))
+
+
+def _measured(profile: Profile) -> bool:
+    return profile.kind == "mass" and profile.samples is not None and len(profile.samples) >= LEAST_PROMPTS
+
+
+def _parts(tokens: int) -> Iterator[tuple[str, int, int]]:
+    """Name and stretch of the first positions, the middle and the last; without a middle where there is none."""
+    ends = at_ends(tokens)
+    many = "position" if ends == 1 else f"{ends}"
+    yield f"at the first {many}", 0, ends
+    if tokens > 2 * ends:
+        yield "in the middle", ends, tokens - ends
+    yield f"at the last {many}", tokens - ends, tokens
+
+
+def _told(one: PartDifference) -> str:
+    low, high = one.difference.interval
+    by = f"{one.p:.2%} and {one.q:.2%}, {one.difference.value:+.2%} [{low:+.2%}, {high:+.2%}]"
+    return f"{one.part} ({by})"
+
+
+# --- attributions over a prior ---------------------------------------------------------------------------------
+
+
+def prior_normalised(attributions: Profile, prior: Profile) -> Profile:
+    """Each prompt's attributions as shares of their absolute sum, divided by the prior's mass, mean over prompts.
+
+    r_pj = a_pj / (Σ_k |a_pk| · m_j): 1 where a position gets what the prior predicts. `se` is over prompts and,
+    where the prior has an error, √(se² + (r·se_m/m)²) to first order, the two taken as independent. The result is
+    signed, its samples are the prompts'. Raises `InvalidValueError` for lengths that differ, a prior that is no
+    mass or 0 somewhere, and a prompt whose attributions are all 0.
+    """
+    if prior.kind != "mass":
+        raise InvalidValueError(f"prior: a profile of {prior.kind} given, a mass needed")
+    if attributions.tokens != prior.tokens:
+        raise InvalidValueError(
+            f"prior: {prior.tokens} positions given, {attributions.tokens} needed as in the attributions "
+            "(Profile.by_share brings both to one length)"
+        )
+    if not (prior.mass > 0).all():
+        raise InvalidValueError(
+            f"prior: 0 at position {int(np.argmin(prior.mass))} given, numbers > 0 needed"
+        )
+    rows = (
+        attributions.mass[None]
+        if attributions.samples is None
+        else np.asarray(attributions.samples, np.float64)
+    )
+    whole = np.abs(rows).sum(axis=1, keepdims=True)
+    if not (whole > 0).all():
+        raise InvalidValueError("attributions: all 0 in a prompt, one other than 0 needed")
+    held = prior.mass / prior.mass.sum()
+    ratios = rows / whole / held
+    mean, count = ratios.mean(axis=0), len(ratios)
+    se = None
+    if count > 1:
+        se = ratios.std(axis=0, ddof=1) / math.sqrt(count)
+        if prior.se is not None:
+            se = np.hypot(se, mean * np.asarray(prior.se) / prior.mass)
+    attrs = {key: attributions.attrs[key] for key in ("model", "read_as") if key in attributions.attrs}
+    attrs |= {"prior": prior.name or prior.measures}
+    samples = ratios if count > 1 else None
+    return Profile(mean, attributions.query, MEASURES, samples, se, attrs, kind="signed")
+
+
+@dataclass(frozen=True)
+class Residual:
+    """A position whose attribution is not what the prior predicts, and its `ratio` to that."""
+
+    position: int
+    ratio: Estimate
+
+
+def residuals(normalised: Profile) -> tuple[Residual, ...]:
+    """The positions of `prior_normalised` whose interval leaves out 1, the farthest from 1 first.
+
+    Intervals hold together in 95 % (Student's t, Bonferroni over positions). None without prompts: then no
+    interval is known.
+    """
+    if normalised.se is None or normalised.samples is None:
+        return ()
+    prompts = len(normalised.samples)
+    numbers = zip(normalised.mass.tolist(), np.asarray(normalised.se).tolist(), strict=True)
+    ratios = [Estimate(value, se, prompts).jointly(normalised.tokens) for value, se in numbers]
+    found = [Residual(place, ratio) for place, ratio in enumerate(ratios) if ratio.tells(1.0)]
+    return tuple(sorted(found, key=lambda one: -abs(one.ratio.value - 1)))
+
+
+def sentence(found: Sequence[Residual], normalised: Profile) -> str:
+    """What content adds to position, in words."""
+    if normalised.samples is None:
+        return "beside what position predicts: not told, several prompts needed"
+    over = f"{len(normalised.samples)} prompts"
+    if not found:
+        return f"beside what position predicts: no position told apart by {over}"
+    told = ", ".join(f"position {one.position} gets {one.ratio.value:.2g} times as much" for one in found[:3])
+    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    return f"beside what position predicts: {told}{more} ({over}; intervals leave out 1, together in 95 %)"
