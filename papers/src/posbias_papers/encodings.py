@@ -29,6 +29,15 @@ from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import Evidence
 from posbias.profiles.profile import Profile
 from posbias.reports.answers.numbers import Comparison
+from posbias.reports.plots import style
+from posbias.reports.plots.influence import (
+    INFLUENCE,
+    POSITION,
+    density,
+    draw_band,
+    predictor_label,
+    scale_influence,
+)
 from posbias.reports.plots.style import new_figure, save_figure
 from posbias_papers.herasimchyk2026.figures import DIGITS, score_text
 from posbias_papers.herasimchyk2026.levels import Curves, curves_of
@@ -36,14 +45,25 @@ from posbias_papers.herasimchyk2026.measure import Corpus, Effort, check, gather
 from posbias_papers.herasimchyk2026.table import NOISE, fall, scores_of
 from posbias_papers.pages import Page, Table
 from posbias_papers.plots.captions import captioned_figure, settle
-from posbias_papers.plots.encodings import SIZE, EncodingCurves, draw_encodings
+from posbias_papers.plots.levels import draw_mixing_series
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
 
 MODELS = ("tiny-alibi", "tiny-nope", "tiny-rope", "tiny-window", "tiny-learned")
 """The family that comes with the package."""
 PROMPTS = 128
+SIZE = (7.6, 4.6)
+"""Inches that `draw_encodings` takes with five models."""
+DRAWN = ("a", "b", "e")
+"""Predictions that are drawn, by letter, where a model has them."""
+FAINTEST = 1e-3
+"""Influence below this, in units of an even spread, lies outside the picture."""
+_COLOUR = dict(
+    zip(DRAWN, (style.COLOURS[one] for one in ("attention_only", "positional", "energy")), strict=True)
+)
 CLAIMS = tuple(
     Claim("", "", sentence, provenance="ours")
     for sentence in (
@@ -118,7 +138,9 @@ def make(
     )
     data = {"models": [_data(one) for one in shown]}
     page = Page("Encodings under control", note, _tables(shown), _claims(shown))
-    figure = _figure(shown, note)
+    figure, part = captioned_figure(*SIZE, note)
+    draw_encodings(part, shown)
+    settle(figure)
     written = (
         *(save_figure(figure, folder / f"encodings.{kind}") for kind in ("svg", "png")),
         write_text(folder / "encodings.md", page.markdown()),
@@ -143,18 +165,6 @@ def _energy(measurement: "xr.Dataset") -> dict[str, Profile]:
         return {}
     attrs = {"predictor": f"(e) {energy.label}"}
     return {"e": Profile.from_weights(energy.predict(measurement), measures="rollout", attrs=attrs)}
-
-
-def _figure(shown: Sequence[Encoding], note: str) -> Any:
-    figure, part = captioned_figure(*SIZE, note)
-    draw_encodings(
-        part,
-        [
-            EncodingCurves(one.curves.model, one.mixing, one.curves.influence, one.curves.levels)
-            for one in shown
-        ],
-    )
-    return settle(figure)
 
 
 def _tables(shown: Sequence[Encoding]) -> tuple[Table, ...]:
@@ -229,3 +239,63 @@ def _data(one: Encoding) -> dict[str, Any]:
 def _estimate(samples: np.ndarray) -> dict[str, float | None]:
     estimate = Estimate.of_mean(samples)
     return {"value": estimate.value, "se": estimate.se, "n": estimate.n}
+
+
+# --- drawing -----------------------------------------------------------------------------------------------
+
+
+def draw_encodings(part: "Figure | SubFigure", shown: Sequence[Encoding]) -> "Figure | SubFigure":
+    """Draw above mixing by layer and influence by position of all models, each with its 95 % band; below, for each
+    model, measured influence with its band and the predictions over it. Influence panels share one scale.
+    """
+    rows: Any = part.subfigures(2, 1, height_ratios=(1.15, 1.0))
+    above, below = rows
+    left, right = above.subplots(1, 2)
+    draw_mixing_series(left, {one.curves.model: one.mixing for one in shown})
+    style.key(left, 3)
+    draw_measured(right, shown)
+    panels = below.subplots(1, len(shown), squeeze=False)[0]
+    for place, (one, ax) in enumerate(zip(shown, panels, strict=True)):
+        draw_predicted(ax, one, style.SERIES[place % len(style.SERIES)])
+        ax.tick_params(labelleft=place == 0)
+        if place:
+            ax.set_ylabel("")
+    heights = np.concatenate([density(one.curves.influence) for one in shown])
+    low, high = max(FAINTEST, min(0.5, float(heights.min()) / 2)), 1.5 * float(heights.max())
+    for ax in (right, *panels):
+        scale_influence(ax, low, high)
+    handles, labels = panels[0].get_legend_handles_labels()
+    below.legend(handles, labels, loc="outside lower center", ncols=4, **style.LEGEND)
+    return part
+
+
+def draw_measured(ax: "Axes", shown: Sequence[Encoding]) -> "Axes":
+    """Draw measured influence of several models with 95 % bands, in units of an even spread.
+
+    Colours are those of `draw_mixing_series`, whose legend names the models.
+    """
+    style.dress(ax, POSITION, INFLUENCE)
+    style.level_line(ax, 1)
+    for place, one in enumerate(shown):
+        colour = style.SERIES[place % len(style.SERIES)]
+        draw_band(ax, one.curves.influence, colour, 0.2)
+        ax.plot(density(one.curves.influence), color=colour, linewidth=0.8, label=one.curves.model)
+    return ax
+
+
+def draw_predicted(ax: "Axes", one: Encoding, colour: str) -> "Axes":
+    """Draw one model's measured influence, its 95 % band, and its predictions (`DRAWN`), named above the axes."""
+    style.dress(ax, POSITION, INFLUENCE)
+    draw_band(ax, one.curves.influence, style.MUTED, 0.35)
+    ax.plot(
+        density(one.curves.influence), color=style.INK, linewidth=0.6, label="measured, 95 % band", zorder=5
+    )
+    for letter in DRAWN:
+        if letter in one.curves.levels:
+            height, colour_of = density(one.curves.levels[letter]), _COLOUR[letter]
+            label = predictor_label(letter, one.curves.levels[letter])
+            ax.plot(height, color=colour_of, linewidth=style.LINE, label=label)
+            ax.plot(0, height[0], "o", color=colour_of, markersize=2.5)
+    style.whole_numbers(ax.xaxis, 3)
+    ax.set_title(one.curves.model, fontsize=style.SMALL, color=colour, loc="left", pad=3)
+    return ax
