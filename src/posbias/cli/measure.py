@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posbias.cli import options as shared
-from posbias.cli.output import JobFiles, answer_with, computed_once
+from posbias.cli.output import answer_with, computed_once
 from posbias.cli.terminal import describe
 from posbias.core.files import need_writable
 
@@ -150,15 +150,13 @@ def measured(
     _check(model, job)
     from posbias import measurement as measuring
     from posbias.measurement.streaming import group
-    from posbias.profiles.measurements import load_measurement, save_measurement
 
-    files = JobFiles("measurement.nc", load_measurement, save_measurement, "measured", "measures")
     with group() as processes:
         loaded = loading.load(model, job["tokens"], processes.local_rank, processes.first)
         job = _with_target(job, loaded, target)
         fingerprint = measuring.job_fingerprint(loaded, **job)
         compute = functools.partial(measuring.measure, loaded, **job, threads=threads)
-        return computed_once(files, place, fingerprint, job["prompts"], compute, rerun, processes)
+        return computed_once("measurement", place, fingerprint, job["prompts"], compute, rerun, processes)
 
 
 def _cost(model: str, loading: shared.Loading, job: Job, target: str | None) -> Any:

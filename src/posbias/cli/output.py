@@ -7,9 +7,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from posbias.core.errors import InvalidValueError
 from posbias.core.events import Event, OnEvent
@@ -167,19 +166,8 @@ def file_of(
     raise AssertionError
 
 
-@dataclass(frozen=True)
-class JobFiles:
-    """How a kind of job is kept: the name of its file in a folder, what reads and writes it, and two verbs."""
-
-    name: str
-    load: "Callable[[Path], xr.Dataset]"
-    save: "Callable[[xr.Dataset, Path], Path]"
-    done: str
-    does: str
-
-
 def computed_once(
-    files: JobFiles,
+    kind: Literal["measurement", "retrieval"],
     place: Path,
     fingerprint: str,
     prompts: int,
@@ -193,23 +181,24 @@ def computed_once(
     others get None. KeyboardInterrupt says how many prompts are kept.
     """
     from posbias.measurement import discard_checkpoint
+    from posbias.profiles import measurements
 
-    found = file_of(
-        place, files.name, lambda file: files.load(file).attrs.get("fingerprint"), fingerprint, rerun
-    )
+    load, save = (getattr(measurements, f"{verb}_{kind}") for verb in ("load", "save"))
+    held = lambda file: load(file).attrs.get("fingerprint")  # noqa: E731
+    found = file_of(place, f"{kind}.nc", held, fingerprint, rerun)
     file, finished = processes.exchange(found)[0]
     checkpoint = file.with_name(f".{file.stem}-{fingerprint[:12]}.partial.safetensors")
     if finished:
         if not processes.first:
             return None
         discard_checkpoint(checkpoint)  # of a run that was killed when it had written the file
-        log.info("already %s: %s (--rerun %s anew)", files.done, file, files.does)
-        return files.load(file), file
+        log.info("already there: %s (--rerun computes it anew)", file)
+        return load(file), file
     clear_leftovers(file.parent)
     with resumable(prompts) as on_event:
         dataset = compute(checkpoint=checkpoint, on_event=on_event)
     if processes.first:
-        files.save(dataset, file)
+        save(dataset, file)
         discard_checkpoint(checkpoint)
     processes.exchange(None)
     return (dataset, file) if processes.first else None

@@ -108,7 +108,7 @@ def _report_profile(path: Path, options: Options) -> None:
     """The page of results made elsewhere (of each context length, one) or of a retrieval or prediction of ours."""
     from posbias.imports import read_curves
     from posbias.imports.columns import Choice
-    from posbias.reports.answers.measurements import ProfilePage, ReportProfile
+    from posbias.reports.answers.measurements import ReportProfile
     from posbias.reports.profile_page import write_profile_report
 
     shared.refuse_with_file(options, ("out", "json", "tokens", "columns"), "file of results")
@@ -118,10 +118,8 @@ def _report_profile(path: Path, options: Options) -> None:
         unit = "documents" if "documents" in profile.attrs else "tokens"
         folder = place if len(curves) == 1 else place / f"{length:.0f}-{unit}"
         title = path.name if len(curves) == 1 else f"{path.name}, {length:,.0f} {unit}"
-        made = write_profile_report(profile, folder, title=title)
-        claims = [one.as_dict() for one in made.claims]
-        answers.append(ProfilePage.of(made, claims=claims, read_as={"source": made.read_as}))
-        lines += [*([""] if lines else []), made.read_as, "", *made.answer, "", f"report: {made.page}"]
+        answers.append(one := write_profile_report(profile, folder, title=title))
+        lines += [*([""] if lines else []), one.read_as["source"], "", *one.answer, "", f"report: {one.page}"]
     answer = ReportProfile.of(answers[0], lengths=answers if len(answers) > 1 else [])
     answer_with(answer, lambda: lines, options.json)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from posbias.cli import options as shared
 from posbias.cli.black_box import PICTURES, BlackBox, ask_black_box
-from posbias.cli.output import JobFiles, answer_with, computed_once, need_folder
+from posbias.cli.output import answer_with, computed_once, need_folder
 from posbias.cli.terminal import share_text
 from posbias.core.arguments import positive
 from posbias.core.files import need_writable
@@ -127,7 +127,6 @@ def _asked(model: str, options: Options, measured: "xr.Dataset | None") -> "tupl
     """What a model answers, the file that it is written to or was by an earlier run, and its folder."""
     from posbias.measurement import read_text
     from posbias.measurement.streaming import Group
-    from posbias.profiles.measurements import load_retrieval, save_retrieval
     from posbias.retrieval.local import retrieval_fingerprint
     from posbias.retrieval.local import retrieve as ask
     from posbias.retrieval.trials import check_text, retrieval_job
@@ -144,10 +143,9 @@ def _asked(model: str, options: Options, measured: "xr.Dataset | None") -> "tupl
         read_text(options.text)
     loaded = options.loading.load(model, job.length or _SHORT)
     _check_same_model(measured, options.measurement, loaded.checksum, loaded.name)
-    files = JobFiles("retrieval.nc", load_retrieval, save_retrieval, "asked", "asks")
     fingerprint = retrieval_fingerprint(loaded, job, options.text)
     compute = functools.partial(ask, loaded, job, text=options.text, threads=options.threads)
-    asked = computed_once(files, place, fingerprint, job.prompts, compute, options.rerun, Group())
+    asked = computed_once("retrieval", place, fingerprint, job.prompts, compute, options.rerun, Group())
     assert asked is not None  # this process is the only one
     return *asked, asked[1].parent
 

@@ -1,8 +1,8 @@
 """A profile read from a file as a page: what it was taken for, its curve, its ends against its middle."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,20 +16,11 @@ from posbias.reports.sentences import EXPECTED, FAVOURS, PROMPT, SHOWS, SURE, al
 from posbias.retrieval.curve import verdict_of_trials
 from posbias.retrieval.statistics import gaps_of
 
-
-@dataclass(frozen=True)
-class ProfileReport:
-    """What was written and found: the `page`, its `figures` (with their CSV), the `answer` in plain words, the
-    `claims` on the ends of the curve, and what the file was `read_as`."""
-
-    page: Path
-    figures: list[Path]
-    claims: tuple[Judged, ...]
-    answer: list[str]
-    read_as: str
+if TYPE_CHECKING:
+    from posbias.reports.answers.measurements import ProfilePage
 
 
-def write_profile_report(profile: Profile, folder: str | os.PathLike[str], *, title: str) -> ProfileReport:
+def write_profile_report(profile: Profile, folder: str | os.PathLike[str], *, title: str) -> "ProfilePage":
     """Write `report.html`, the curve (`profile.svg`, `profile.png`) and its numbers (`profile.csv`) into a folder.
 
     Raises `MissingPackageError` without matplotlib or jinja2, `OutputFileError` if a file cannot be written, and
@@ -38,23 +29,26 @@ def write_profile_report(profile: Profile, folder: str | os.PathLike[str], *, ti
     if profile.tokens < 2:
         raise InvalidValueError(f"profile: expected two positions or more, got {profile.tokens}")
     need("jinja2", "matplotlib", work="a report", extra="report")
+    from posbias.reports.answers.measurements import ProfilePage
     from posbias.reports.figures import Illustration, curve
     from posbias.reports.page import Plate, render_profile
     from posbias.reports.plots import draw_profile, new_figure
 
     figure, numbers = new_figure(), curve(profile)
     draw_profile(figure.subplots(), profile)
-    caption = " and ".join(numbers.columns[1::-1]).replace(" and ", " by ", 1)
+    caption = f"{numbers.columns[1]} by {numbers.columns[0]}"
     if profile.limits is not None:
         rows = 0 if profile.samples is None else len(profile.samples)
         how = "of the counts" if "counts" in profile.attrs else f"by Student's t over {rows} samples"
         caption += f" with 95 % intervals {how}"
     plate = Plate.of(Illustration("profile", "The curve", f"{_capital(caption)}.", figure, numbers))
-    drawn = [write_bytes(Path(folder) / name, content) for name, content in plate.files.items()]
+    for name, content in plate.files.items():
+        write_bytes(Path(folder) / name, content)
     claims, read_as = end_claims(profile), taken_for(profile)
     told = answers(profile, claims)
     page = write_text(Path(folder) / "report.html", render_profile(title, read_as, told, plate, claims))
-    return ProfileReport(page, drawn, claims, [*told.values()], read_as)
+    judged = [claim.as_dict() for claim in claims]
+    return ProfilePage.of(page=page, answer=[*told.values()], claims=judged, read_as={"source": read_as})
 
 
 def end_claims(profile: Profile) -> tuple[Judged, ...]:

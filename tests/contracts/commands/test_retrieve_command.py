@@ -91,7 +91,7 @@ def test_what_is_there_is_not_asked_again_and_other_jobs_go_beside_it(model, her
     assert "prompt" in first.err
     written = (here / "o" / "retrieval.nc").read_bytes()
     second = run(capsys, model, *SMALL, "--out", "o")
-    assert "already asked" in second.err
+    assert "already there" in second.err
     assert second.out == first.out
     run(capsys, model, *SMALL, "--out", "o", "--seed", 1)
     run(capsys, model, *SMALL, "--out", "o", "--rerun")
