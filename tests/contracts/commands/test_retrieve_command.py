@@ -115,13 +115,6 @@ def test_a_finished_retrieval_is_told_again_without_its_model(model, here, capsy
         assert words[0][2:] in capsys.readouterr().err
 
 
-def test_a_random_model_is_not_told_from_chance(model, here, capsys):
-    told = run(capsys, model, "--pairs", 6, "--positions", 3, "--prompts", 8)
-    assert "at chance: " in told.out, "asking for a thing surely adds less than ln 2"
-    assert told.out.splitlines()[0].split()[:4] == ["position", "place", "token", "written"]
-    assert "verdict" not in told.out
-
-
 def test_a_needle_in_a_text_of_ones_own(model, here, capsys):
     words = np.random.default_rng(0).choice(["the", "sea", "was", "calm"], 400)
     (here / "t.txt").write_text(
@@ -192,36 +185,3 @@ def test_bad_input_is_one_clear_line_and_leaves_nothing(model, here, capsys, lin
     assert named in said.err
     assert said.err.splitlines()[-1].startswith("posbias: ")
     assert list(here.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_after_ctrl_c_the_same_command_goes_on(model, here):
-    command = [
-        POSBIAS,
-        "retrieve",
-        model,
-        "--pairs",
-        "4",
-        "--positions",
-        "3",
-        "--prompts",
-        "400",
-        "--out",
-        "o",
-    ]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        heard = ""
-        # the bar shows that some prompts are done
-        while not any(f"| {done}/400" in heard for done in range(3, 400)):
-            piece = process.stderr.read(1)
-            assert piece, heard
-            heard += piece
-        process.send_signal(signal.SIGINT)
-        said = process.stderr.read()
-    assert process.returncode == 130
-    assert "of 400 prompts are kept; about" in said
-    assert " left; the same command goes on from there" in said
-    (kept,) = (here / "o").iterdir()
-    assert kept.name.endswith(".partial.safetensors")
-    assert SafetensorsCodec().read(kept, KIND, SCHEMA)[1].note["finished"] >= 3

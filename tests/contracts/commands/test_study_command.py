@@ -138,15 +138,6 @@ def test_export_is_the_numbers_in_full(here, capsys):
     assert float(row["value"]) == record["content"]["quantities"]["recency_probability"]["value"][1]
 
 
-@pytest.mark.slow
-def test_processes_find_what_one_finds(slow, tmp_path):
-    path, whole = slow
-    code, out, err = call("run", path, "--out", tmp_path / "o", "--workers", 2)
-    assert (code, err.count("failed")) == (0, 0)
-    assert "6 of 6 cells finished" in out
-    assert results(tmp_path / "o") == whole
-
-
 # ── what stops a run ──
 
 
@@ -206,17 +197,6 @@ def test_ctrl_c_ends_with_130_and_says_what_is_kept(tmp_path):
     assert " left; the same command goes on from there" in err
     assert "Traceback" not in err
     readable(tmp_path / "o")
-
-
-@pytest.mark.waits
-def test_two_runs_of_one_study_at_once_are_one(slow, tmp_path):
-    path, whole = slow
-    both = [start("run", path, "--out", tmp_path / "o") for _ in range(2)]
-    for process in both:
-        _, err = process.communicate(timeout=300)
-        assert process.returncode == 0, err
-        assert "damaged" not in err
-    assert results(tmp_path / "o") == whole
 
 
 @contextlib.contextmanager
@@ -285,13 +265,3 @@ def test_wrong_input_is_one_line_and_exit_code_2(here, capsys, arguments, text, 
     assert told.err.count("\n") == 1
     assert told.out == ""
     assert not (here / "results").exists()
-
-
-def test_a_damaged_record_is_named_on_stderr_and_computed_again(here, capsys):
-    told(capsys, "run", "dimension.toml")
-    path = sorted((here / "results/studies/dimension/cells").iterdir())[0]
-    path.write_text(path.read_text()[:100])
-    answer = told(capsys, "run", "dimension.toml", "--json")
-    assert f"{path.relative_to(here)}: damaged, not valid JSON" in answer.err
-    assert json.loads(answer.out)["computed"] == 1
-    assert path.with_name(f"{path.stem}-2.json").exists()

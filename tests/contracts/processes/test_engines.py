@@ -73,16 +73,6 @@ def wait_for(condition, seconds=300):
         time.sleep(0.05)
 
 
-@given(numbers, st.randoms(use_true_random=False))
-def test_the_order_of_tasks_changes_no_result(pairs, random):
-    order = list(range(len(pairs)))
-    random.shuffle(order)
-    straight = lasts(InProcess(), [task("add", one=one, two=two) for one, two in pairs])
-    shuffled = lasts(InProcess(), [task("add", one=pairs[i][0], two=pairs[i][1]) for i in order])
-    assert [straight[i] for i in order] == shuffled
-    assert [one.value["sum"] for one in straight] == [one + two for one, two in pairs]
-
-
 @settings(max_examples=4)
 @given(numbers, st.integers(1, 3))
 def test_processes_find_what_is_found_here(pairs, processes):

@@ -9,25 +9,9 @@ import sys
 import pytest
 from tqdm import tqdm
 
-from posbias.core.events import Event
 from posbias.core.logs import labelled, on_stderr
 
 log = logging.getLogger("posbias.some.module")
-
-
-@pytest.mark.parametrize(
-    ("event", "share"),
-    [
-        (Event(0, 8), 0.0),
-        (Event(2, 8, "network"), 0.25),
-        (Event(8, 8), 1.0),
-        (Event(9, 8), 1.0),
-        (Event(3), 0.0),
-        (Event(0, 0), 1.0),
-    ],
-)
-def test_an_event_knows_the_share_that_is_done(event, share):
-    assert event.share == share
 
 
 def test_words_are_lines_on_stderr_and_nothing_is_left_behind(capsys):

@@ -7,7 +7,7 @@ import pytest
 from study_values import results, small
 
 from posbias import __version__
-from posbias.core.errors import OutputFileError, SchemaError
+from posbias.core.errors import OutputFileError
 from posbias.core.events import Event
 from posbias.core.running import InProcess
 from posbias.core.store import JsonCodec
@@ -98,28 +98,6 @@ def test_a_damaged_record_is_named_and_computed_again(ran, damage, caplog):
     assert path.read_bytes() == damaged
     path.with_name(f"{path.stem}-2.json").rename(path)
     assert results(ran) == whole
-
-
-def test_another_schema_version_is_refused_and_nothing_changed(ran):
-    path = sorted((ran / "cells").iterdir())[0]
-    change(path, schema=3)
-    before = {one: one.read_bytes() for one in ran.rglob("*") if one.is_file()}
-    for look in (run_study, status):
-        with pytest.raises(SchemaError, match="schema version 3"):
-            look(small(), ran)
-    assert {one: one.read_bytes() for one in ran.rglob("*") if one.is_file()} == before
-
-
-@pytest.mark.parametrize(
-    ("version", "used"), [(f"{__version__}.post7", True), ("0.0.9", False), ("7.1.0", False)]
-)
-def test_records_of_a_version_whose_first_two_numbers_differ_are_computed_again(ran, version, used):
-    path = sorted((ran / "cells").iterdir())[0]
-    change(path, versions=json.loads(path.read_text())["versions"] | {"posbias": version})
-    old = path.read_bytes()
-    assert run_study(small(), ran).computed == (0 if used else 1)
-    assert path.read_bytes() == old
-    assert run_study(small(), ran).computed == 0
 
 
 def test_a_record_is_found_by_its_digits_whatever_words_another_study_gave_it(ran):
