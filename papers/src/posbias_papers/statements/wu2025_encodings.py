@@ -99,7 +99,7 @@ def _theorem_4_5_amended(**decay: Any) -> float:
     (_draw_decay, partial(_draw_decay, positive=False)),
     corrected=_theorem_4_5_amended,
     erratum="theorem-4.5",
-    shows="P_11 of the same instance, one layer",
+    shows="P_11 of two tokens, m = 1, no content, one layer",
     witness=FLAT,
     asserts="P_ij = Θ(binom(t+i−j, i−j)·e^(−(i−j)m)) for all j ≤ i and t ≤ T (N and T fixed)",
     proof=OURS,
