@@ -21,7 +21,6 @@ def test_every_block_runs_after_those_before_it(capsys, tmp_path, monkeypatch):
         exec(compile(code, str(PAGE), "exec"), place)
     printed = capsys.readouterr().out
     for words in (
-        "cannot be saved",
         "Attention: 4 layers × 8 heads",
         "at 6 shares of contexts",
         "Architecture bloom-176b: 70 layers",
