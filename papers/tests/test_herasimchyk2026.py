@@ -28,8 +28,6 @@ from posbias_papers.herasimchyk2026.configs import (
     TABLE4,
     TABLE5,
     TABLE6,
-    Number,
-    numbers,
     stand_in,
 )
 from posbias_papers.herasimchyk2026.levels import SCORES, Curves, attention_only, slopes_of, trough
@@ -247,19 +245,17 @@ def test_mixing_claims():
     one_layer = falling + np.array([0, 0, 0.2, 0])
     for other, verdict in ((falling + 0.001, "holds"), (falling + 0.2, "fails"), (one_layer, "fails")):
         assert verdicts("fig4", of_mixings({"t": falling, "u": other})) == {1: "holds", 2: verdict}
-
-
-def test_most_models_are_more_than_half_of_the_papers():
-    def most(falling, rising=()):
-        layers = np.linspace(0.5, 0.2, 6)
-        mixings = dict.fromkeys(falling, layers) | dict.fromkeys(rising, layers[::-1])
-        tiny = np.tile(layers[::-1], (9, 1)) + np.random.default_rng(0).normal(0, 0.01, (9, 6))
-        return [one.verdict for one in judged("fig1", of_mixings({"t": tiny}, mixings=mixings)).values()]
-
+    # most models are more than half of the paper's, known or not
     first, *others = TABLE1
-    assert most(others, [first]) == ["holds", "fails"]
-    assert most([first], others) == ["fails", "fails"]
-    assert most([first]) == ["undecided", "fails"]
+    layers = np.linspace(0.5, 0.2, 6)
+    for up, down, verdict in (
+        ([first], others, "holds"),
+        (others, [first], "fails"),
+        ([], [first], "undecided"),
+    ):
+        mixings = dict.fromkeys(down, layers) | dict.fromkeys(up, layers[::-1])
+        found = judged("fig1", of_mixings({"t": falling[:, ::-1]}, mixings=mixings))
+        assert [one.verdict for one in found.values()] == [verdict, "fails"]
 
 
 @pytest.mark.slow
@@ -361,14 +357,6 @@ def test_larger_and_deeper_models_agree_better_with_content(name, table, level, 
     orders = [np.corrcoef(ranks[0], order)[0, 1] for order in permutations(range(5))]
     assert found[number].estimate.se == pytest.approx(np.std(orders))
     assert found[number].verdict == verdict
-
-
-def test_all_printed_numbers_are_there_once():
-    tables = [name for name in TARGETS if name.startswith("table")]
-    found = [(name, one.model, one.corpus, one.what) for name in tables for one in numbers(name)]
-    assert len(set(found)) == len(found) == 10 + 6 + 6 + 45 + 45 + 20
-    assert Number("mpt-30b", "DCLM-Baseline", "c", 0.03) in numbers("table5")
-    assert Number("mpt-7b", "FineWeb-Edu", "b", 0.88) in numbers("table2")
 
 
 def printed_row(*off, se):

@@ -11,9 +11,10 @@ corpus whatever the corpus. Rollouts: Herasimchyk et al. 2026, Eqs. (2) to (4) a
 measured have levels from the authors' rollout files (`config_curves`) or from their configuration alone.
 """
 
+import functools
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -418,19 +419,22 @@ _FOLDERS = {"fineweb-edu": CORPORA[0], "dclm": CORPORA[1], "wikipedia": CORPORA[
 _BARE, _FULL = "no_content", "all_content"
 
 
-def attention_only(tokens: int = TOKENS) -> Iterator[tuple[str, Profile]]:
+@functools.cache
+def attention_only(tokens: int = TOKENS) -> tuple[tuple[str, Profile], ...]:
     """Level (a) of each of the paper's models, by its name, from its configuration alone.
 
     Slopes are the model's own and, where these are others, those of the authors' files too.
     """
+    found = []
     for model, hub in HUB.items():
         own = replace(preset(hub.preset), mixing=AttentionOnly())
         (layer,) = own.layers
         files = replace(layer, positional=ALiBi(published_slopes(layer.heads)))
         level, by_files = (profile_of("a", one, tokens) for one in (own, replace(own, layers=(files,))))
-        yield model, level
+        found.append((model, level))
         if abs(level.mass[0] - by_files.mass[0]) > 1e-9:
-            yield f"{model} with the files' slopes", by_files
+            found.append((f"{model} with the files' slopes", by_files))
+    return tuple(found)
 
 
 def config_curves(

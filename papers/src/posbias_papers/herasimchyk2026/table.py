@@ -460,7 +460,7 @@ def chosen_heads(
 
 def _curves(measured: Measured) -> Iterator[Row]:
     """Influence of each model on its first corpus, by level and as measured; of the authors' files by level."""
-    for model, level in _attention_only():
+    for model, level in attention_only():
         about: Row = {"source": "configuration", "model": model, "curve": "a"}
         yield about | {"collapse": float(level.mass[0]) - 0.5}
     files = {curves.model: curves for curves in reversed(measured.files)}
@@ -482,11 +482,6 @@ def _curves(measured: Measured) -> Iterator[Row]:
             yield from _positions(about | {"curve": "measured"}, curves.measured)
         if cell is not None and curves.additive and "mixing" in cell:
             yield about | {"curve": "untrained"} | _untrained(curves, cell, measured.reading)
-
-
-@functools.cache
-def _attention_only() -> tuple[tuple[str, Profile], ...]:
-    return tuple(attention_only())
 
 
 def _shape(profile: Profile) -> Row:
