@@ -13,7 +13,6 @@ import datetime
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -152,16 +151,22 @@ class State:
         return np.stack([row[name] for row in self.rows.values()])
 
     def means(self) -> Arrays:
-        """The means over all prompts, and those over even and odd ones where there are both; sums are used up."""
+        """The means over all prompts, and those over even ones where there are odd ones too.
+
+        Sums become means where they are: kernels are large.
+        """
         found: Arrays = {}
-        odd = sum(index % 2 for index in self.rows)
-        counts = {"": len(self.rows), EVEN: len(self.rows) - odd, ODD: odd}
         for name in self.quantities:
-            sums = {half: self.sums.pop(name + half) for half in counts if name + half in self.sums}
-            if sums:
-                found[name] = reduce(np.add, sums.values()) / counts[""]
-            if len(sums) > 1:
-                found |= {name + half: values / counts[half] for half, values in sums.items()}
+            whole, even, odd = (self.sums.pop(name + half, None) for half in ("", *HALVES))
+            if even is not None and odd is not None:
+                whole = odd
+                whole += even
+                even /= sum(index % 2 == 0 for index in self.rows)
+                found[name + EVEN] = even
+            kept = next((values for values in (whole, even, odd) if values is not None), None)
+            if kept is not None:
+                kept /= len(self.rows)
+                found[name] = kept
         return found
 
     def tensors(self) -> Tensors:
@@ -229,11 +234,10 @@ def dataset(
     sizes = {"layer": attrs["depth"], "head": attrs["heads"]}
     sizes |= dict.fromkeys(("position", "query", "key", "distance"), attrs["tokens"])
     coordinates = {name: np.arange(size) for name, size in sizes.items()}
+    floors = _floors(state)
     values = {name: state.column(name) for name in next(iter(state.rows.values()))} | state.means()
     if "kernel" in values and not attrs.get("encoder"):
-        share = sum(index % 2 == 0 for index in state.rows) / len(state.rows)
-        even, odd = (values.get(f"kernel{half}") for half in HALVES)
-        values |= _monotonicity(values["kernel"], even, odd, share)
+        values |= _monotonicity(values["kernel"]) | {"monotonicity_floor": floors}
         coordinates["tolerance"] = np.array(TOLERANCES)
     if gains is not None:
         values["head_gain"] = gains
@@ -243,20 +247,34 @@ def dataset(
     )
 
 
-def _monotonicity(kernel: Any, even: Any, odd: Any, share: float) -> Arrays:
-    """Violations of Assumption 4.1 in each layer; NaN for layers without a kernel, and floors of one prompt.
-
-    `kernel`, `even` and `odd` [layer query key] are means over all prompts and over those with even numbers, whose
-    `share` is given, and odd ones; None where there are not both.
-    """
-    from posbias.profiles.stochastic_order import TOLERANCES, noise_floor, violations
+def _monotonicity(kernel: Float[np.ndarray, "layer query key"]) -> Arrays:
+    """Violations of Assumption 4.1 in each layer; NaN for layers without a kernel."""
+    from posbias.profiles.stochastic_order import TOLERANCES, violations
 
     rate = np.full((len(kernel), len(TOLERANCES)), np.nan)
-    gap, floor = np.full(len(kernel), np.nan), np.full(len(kernel), np.nan)
+    gap = np.full(len(kernel), np.nan)
     for layer, seen in enumerate(kernel):
-        if np.isfinite(seen).all() and (seen.sum(axis=1) > 0).all():
+        if _whole(seen):
             found = violations(seen)
             rate[layer], gap[layer] = found.rate, found.gap
-            if even is not None:
-                floor[layer] = noise_floor(even[layer], odd[layer], share)
-    return {"monotonicity_rate": rate, "monotonicity_gap": gap, "monotonicity_floor": floor}
+    return {"monotonicity_rate": rate, "monotonicity_gap": gap}
+
+
+def _floors(state: State) -> Float[np.ndarray, "layer"]:
+    """The rate of violations that noise alone makes in each layer, from the halves of the prompts; NaN without."""
+    from posbias.profiles.stochastic_order import noise_floor
+
+    even, odd = (state.sums.get(f"kernel{half}") for half in HALVES)
+    depth = next(len(values) for values in state.sums.values())
+    floors = np.full(depth, np.nan)
+    if even is not None and odd is not None:
+        first = sum(index % 2 == 0 for index in state.rows)
+        for layer in range(depth):
+            halves = even[layer] / first, odd[layer] / (len(state.rows) - first)
+            if _whole(halves[0]) and _whole(halves[1]):
+                floors[layer] = noise_floor(*halves, first / len(state.rows))
+    return floors
+
+
+def _whole(kernel: Float[np.ndarray, "query key"]) -> bool:
+    return bool(np.isfinite(kernel).all() and (kernel.sum(axis=1) > 0).all())

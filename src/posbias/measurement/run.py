@@ -109,12 +109,8 @@ def measure(
     _ = request.source  # what is wrong with the text is said before a model is loaded
     running = torch_threads(leaving_a_core() if threads is None else threads)
     keeping = None if checkpoint is None else Path(checkpoint)
-    with (
-        group() as processes,
-        muted(not processes.first),
-        running,
-        _ready(model, tokenizer, request) as loaded,
-    ):
+    preparing = _ready(model, tokenizer, request)
+    with running, group() as processes, muted(not processes.first), preparing as loaded:
         return _measured(loaded, request, keeping, processes, on_event if processes.first else None)
 
 
