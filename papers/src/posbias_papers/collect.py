@@ -65,7 +65,7 @@ def _claims_of(study: Study, folder: Path, at: Mapping[str, Path] | None) -> Ite
     data: Mapping[str, Any] = {}
     trouble = ""
     try:
-        data = study.told(folder, at)
+        data = study.result(folder, at)
     except InputFileError as error:
         record = study.recorded(study)
         made = study.file(folder, at).exists()
@@ -75,11 +75,11 @@ def _claims_of(study: Study, folder: Path, at: Mapping[str, Path] | None) -> Ite
             log.warning("%s; not used", error)
         yield from (_unmade(claim, trouble, study) for claim in study.claims)
     known, ids = {claim.id: claim for claim in study.claims}, {one["id"] for one in data.get("claims", ())}
-    for told in data.get("claims", ()):
-        claim = known.get(told["id"]) or known.get(told["id"].removesuffix(ELSEWHERE))
+    for row in data.get("claims", ()):
+        claim = known.get(row["id"]) or known.get(row["id"].removesuffix(ELSEWHERE))
         # of a claim that is extended to other models, what is explained is what these show
-        written = claim.explanation if claim and f"{told['id']}{ELSEWHERE}" not in ids else ""
-        yield _explained(Judged.read(told, told["id"], study.key), study, data, claim, written)
+        written = claim.explanation if claim and f"{row['id']}{ELSEWHERE}" not in ids else ""
+        yield _explained(Judged.read(row, row["id"], study.key), study, data, claim, written)
 
 
 def _unmade(claim: Claim, trouble: str, study: Study) -> Judged:

@@ -288,7 +288,7 @@ class Study:
             return State(effort=effort, when=when, recorded=recorded)
         return State.of(str(made["effort"]), file, [one["verdict"] for one in made["claims"]], recorded)
 
-    def told(self, folder: str | Path, at: Places | None = None) -> Mapping[str, Any]:
+    def result(self, folder: str | Path, at: Places | None = None) -> Mapping[str, Any]:
         """Its JSON: what was made in a folder of results, or, of more effort, what is on record.
 
         A made one that cannot be used is named to the log where there is a record. Raises `InputFileError` when
