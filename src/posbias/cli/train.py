@@ -153,7 +153,8 @@ def train(
 
     name = spec.stem if spec is not None else words_of(experiments[0])
     folder = options.out or shared.RESULTS / "train" / name
-    sequences = options.sequences or SEQUENCES["full" if experiment.effort == "full" else "quick"]
+    usual = SEQUENCES["full" if experiment.effort == "full" else "quick"]
+    sequences = usual if options.sequences is None else options.sequences
     how = {"device": options.device, "workers": options.threads, "gpus_per_cell": options.gpus_per_cell}
     how |= {"sequences": sequences, "tests": not options.no_tests, "again": options.rerun, "engine": engine}
     with progress() as on_event:
