@@ -154,7 +154,7 @@ def test_learned_positions_end_where_the_model_has_no_more():
     assert from_huggingface(GPT2).left_out(10**6) == ("learned positions", "λ")
     told = from_huggingface(GPT2 | {"n_positions": 64}).left_out(65)
     assert told == ("learned positions (the model has 64, 65 asked)", "λ")
-    with pytest.raises(InvalidValueError, match="n_positions: 0 given"):
+    with pytest.raises(InvalidValueError, match="max_position_embeddings: "):
         from_huggingface(GPT2 | {"n_positions": 0})
 
 
