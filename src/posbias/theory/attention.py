@@ -75,7 +75,7 @@ class Attention:
         masks = tuple(mask) if isinstance(mask, Sequence) else (mask or Causal(),) * len(layers)
         if len(masks) != len(layers):
             raise InvalidValueError(
-                f"mask: {len(masks)} given, one for all or {len(layers)} (one per layer) needed"
+                f"mask: expected one for all or {len(layers)} (one per layer), got {len(masks)}"
             )
         allowed = _allowed(masks, layers[0].shape[-1])
         _check_texts(layers, allowed)
@@ -158,7 +158,7 @@ class Attention:
         Raises `InvalidValueError` for a threshold that is not between 0 and 1.
         """
         if not 0 <= threshold < 1:
-            raise InvalidValueError(f"threshold: {threshold} given, a number from 0 up to below 1 needed")
+            raise InvalidValueError(f"threshold: expected a number from 0 up to below 1, got {threshold}")
         return self._by_key(lambda weights, allowed: sink_metric(weights, allowed, float(threshold)))
 
     def monotonicity(self, tolerance: float = ROUNDING) -> tuple[Monotonicity, ...]:
@@ -194,14 +194,14 @@ def _schedule(mixing: Any) -> Mixing:
     if isinstance(mixing, str):
         if mixing != "none":
             raise InvalidValueError(
-                f"mixing: {shortened(mixing)} given, a number, one for each layer, a mixing or 'none' needed"
+                f"mixing: expected a number, one for each layer, a mixing or 'none', got {shortened(mixing)}"
             )
         return AttentionOnly()
     if hasattr(mixing, "assumed"):
         return mixing
     coefficients = _as_array(mixing, "mixing").astype(np.float64)
     if not coefficients.size or not ((coefficients >= 0) & (coefficients <= 1)).all():
-        raise InvalidValueError(f"mixing: {shortened(mixing)} given, numbers between 0 and 1 needed")
+        raise InvalidValueError(f"mixing: expected numbers between 0 and 1, got {shortened(mixing)}")
     if not coefficients.ndim:
         return ConstantMixing(float(coefficients))
     return PerLayer(tuple(coefficients.ravel().tolist()))
@@ -229,11 +229,11 @@ def _layers_of(arrays: Any) -> list[Float[np.ndarray, "text head query key"]]:
         layers = list(whole) if whole.ndim else [whole]
         shapes = "[layer, query, key], [layer, head, query, key] or [layer, text, head, query, key]"
     if not layers:
-        raise InvalidValueError("attention: no layer given, at least one needed")
+        raise InvalidValueError("attention: expected at least one, got no layer")
     for number, layer in enumerate(layers):
         if not 2 <= layer.ndim <= 4:
             where, shape = (f"layer {number}: ", layer.shape) if by_layer else ("", np.shape(layers))
-            raise InvalidValueError(f"attention: {where}shape {shape} given, {shapes} needed")
+            raise InvalidValueError(f"attention: expected {shapes}, got {where}shape {shape}")
     return [layer[(None,) * (4 - layer.ndim)] for layer in layers]
 
 
@@ -269,7 +269,7 @@ def _check_shapes(layers: Sequence[Float[np.ndarray, "text head query key"]]) ->
         queries, keys = layer.shape[-2:]
         if queries != keys or not layer.size:
             raise InvalidValueError(
-                f"attention: layer {number}: {queries} queries × {keys} keys given, as many queries as keys needed"
+                f"attention: layer {number}: expected as many queries as keys, got {queries} queries × {keys} keys"
             )
         if layer.shape != layers[0].shape:
             names = "texts × heads × queries × keys"

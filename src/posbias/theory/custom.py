@@ -72,12 +72,14 @@ class Custom:
         try:
             values = np.asarray(self.content(*positions))
         except Exception as error:
-            told = " ".join(str(error).split())
-            if "truth value of an array" in told:
-                told += " It is called with whole arrays: np.where in place of if, & in place of and needed"
-            raise InvalidValueError(f"{what}: {self!r} raised {type(error).__name__}: {told}") from error
+            message = " ".join(str(error).split())
+            if "truth value of an array" in message:
+                message += (
+                    " It is called with whole arrays: np.where in place of if, & in place of and needed"
+                )
+            raise InvalidValueError(f"{what}: {self!r} raised {type(error).__name__}: {message}") from error
         if values.dtype.kind not in self.kind:
-            raise InvalidValueError(f"{what}: {values.dtype} given, {KINDS[self.kind]} needed")
+            raise InvalidValueError(f"{what}: expected {KINDS[self.kind]}, got {values.dtype}")
         return values
 
     def __eq__(self, other: object) -> bool:
@@ -94,7 +96,7 @@ class Custom:
     @cached_property
     def _key(self) -> Any:
         if self.name:
-            # a module that is not here yet is told apart by its name
+            # a module that is not here yet is known by its name
             return self.spelling if _source(self.name) else self.name
         if callable(self._content):
             return id(self._content)
@@ -198,8 +200,10 @@ def _imported(spelling: str) -> Any:
     try:
         loaded = importlib.import_module(module)
     except Exception as error:
-        told = " ".join(str(error).split())
-        raise InvalidValueError(f"{spelling}: cannot be imported: {type(error).__name__}: {told}") from None
+        message = " ".join(str(error).split())
+        raise InvalidValueError(
+            f"{spelling}: cannot be imported: {type(error).__name__}: {message}"
+        ) from None
     finally:
         sys.path.remove(folder)
     if not hasattr(loaded, name):

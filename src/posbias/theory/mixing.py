@@ -102,7 +102,7 @@ class PerLayer(_Known):
         """λ per layer. Raises `InvalidValueError` if there are not `depth` of them."""
         if len(self.coefficients) != depth:
             raise InvalidValueError(
-                f"mixing: {len(self.coefficients)} coefficients given, {depth} (one per layer) needed"
+                f"mixing: expected {depth} (one per layer), got {len(self.coefficients)} coefficients"
             )
         return np.array(self.coefficients, dtype=np.float64)
 
@@ -289,7 +289,7 @@ class Connection:
         for row in self.mix:
             _sums_to_one("mix", row)
         if self.write is not None and len(self.write) != streams:
-            raise InvalidValueError(f"write: {len(self.write)} given, {streams} (one per stream) needed")
+            raise InvalidValueError(f"write: expected {streams} (one per stream), got {len(self.write)}")
 
     def push(
         self, mixing: float, states: States, attend: Callable[[Row], tuple[Row, float]]
@@ -330,7 +330,7 @@ class HyperConnections:
         """The connection of each layer. Raises `InvalidValueError` unless there is one, or one per layer."""
         if len(self.connections) not in (1, depth):
             raise InvalidValueError(
-                f"connections: {len(self.connections)} given, one or {depth} (one per layer) needed"
+                f"connections: expected one or {depth} (one per layer), got {len(self.connections)}"
             )
         return self.connections * (depth // len(self.connections))
 
@@ -341,4 +341,4 @@ class HyperConnections:
 
 def _sums_to_one(name: str, shares: tuple[float, ...]) -> None:
     if abs(sum(shares) - 1.0) > ROUNDING:
-        raise InvalidValueError(f"{name}: shares that sum to {sum(shares):.13g} given, a sum of 1 needed")
+        raise InvalidValueError(f"{name}: expected a sum of 1, got shares that sum to {sum(shares):.13g}")

@@ -141,7 +141,7 @@ class Sandwich(_ByRule):
 
     def __post_init__(self):
         if self.dimension % 2:
-            raise InvalidValueError(f"dimension: {self.dimension} given, an even number needed")
+            raise InvalidValueError(f"dimension: expected an even number, got {self.dimension}")
 
     def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:
         """Logits at the given distances i − j, one row per head."""
@@ -174,7 +174,7 @@ class Selected(_ByRule):
         numbers = [rate for row in (*self.rates, *(self.after or ())) for rate in row]
         if not 0 < min(numbers) <= max(numbers) <= 1:
             raise InvalidValueError(
-                f"rates: from {min(numbers):g} to {max(numbers):g} given, numbers above 0 and at most 1 needed"
+                f"rates: expected numbers above 0 and at most 1, got from {min(numbers):g} to {max(numbers):g}"
             )
         Tabulated(self.rates, self.after)
 

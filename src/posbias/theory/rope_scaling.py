@@ -72,7 +72,7 @@ class DynamicNTK(_Scaling):
         """Angles in radians per token, one per pair. Raises `InvalidValueError` for a single pair."""
         if dimension < 4:
             raise InvalidValueError(
-                f"dimension: {dimension} given, at least 4 needed for dynamic NTK scaling"
+                f"dimension: expected at least 4 for dynamic NTK scaling, got {dimension}"
             )
         stretch = max(self.tokens or self.trained, self.trained) / self.trained
         grown = self.factor * stretch - (self.factor - 1.0)
@@ -99,7 +99,7 @@ class YaRN(_Scaling):
 
     def __post_init__(self):
         if not self.slow < self.fast:
-            raise InvalidValueError(f"fast: {self.fast:g} given, a number above slow = {self.slow:g} needed")
+            raise InvalidValueError(f"fast: expected a number above slow = {self.slow:g}, got {self.fast:g}")
 
     @property
     def gain(self) -> float:
@@ -111,7 +111,7 @@ class YaRN(_Scaling):
         if dimension % 2:
             raise InvalidValueError(f"dimension: expected an even number for YaRN, got {dimension}")
         if base <= 1:
-            raise InvalidValueError(f"base: {base:g} given, a number above 1 needed for YaRN")
+            raise InvalidValueError(f"base: expected a number above 1 for YaRN, got {base:g}")
         logs = (math.log(self.trained / (2 * math.pi * turns)) for turns in (self.fast, self.slow))
         low, high = (dimension * log / (2 * math.log(base)) for log in logs)
         if self.truncate:
@@ -169,7 +169,7 @@ class LongRoPE(_Scaling):
 
     def __post_init__(self):
         if self.trained < 2:
-            raise InvalidValueError(f"trained: {self.trained} given, at least 2 needed")
+            raise InvalidValueError(f"trained: expected at least 2, got {self.trained}")
 
     @property
     def gain(self) -> float:
@@ -187,7 +187,7 @@ class LongRoPE(_Scaling):
         for name, factors in (("short", self.short), ("long", self.long)):
             if len(factors) != dimension // 2:
                 raise InvalidValueError(
-                    f"{name}: {len(factors)} given, {dimension // 2} (one per pair) needed"
+                    f"{name}: expected {dimension // 2} (one per pair), got {len(factors)}"
                 )
         factors = self.long if (self.tokens or 0) > self.trained else self.short
         return plain_angles(base, dimension) / np.array(factors)
