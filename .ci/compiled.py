@@ -35,8 +35,9 @@ def imported(path: Path) -> set[str]:
 def compiling(root: Path) -> list[Path]:
     """The files that compile and what they import, directly or not, sorted."""
     known = modules(root / "src") | modules(root / "papers" / "src")
-    uses = {name: imported(path) & known.keys() for name, path in known.items()}
-    found, left = set(), [name for name, used in uses.items() if "posbias.core.compiling" in used]
+    named = {name: imported(path) for name, path in known.items()}
+    uses = {name: used & known.keys() for name, used in named.items()}
+    found, left = set(), [name for name, used in named.items() if "posbias.core.machine.compiled" in used]
     while left:
         if (name := left.pop()) not in found:
             found.add(name)

@@ -8,7 +8,6 @@ _CHECKED = [
     "posbias.profiles.profile",
     "posbias.profiles.summary",
     "posbias.profiles.curves",
-    "posbias.profiles.sinks",
     "posbias.profiles.estimate",
     "posbias.comparison.scores",
     "posbias.theory.rollout.kernel",

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from posbias.comparison.extrapolation import BUNDLED as SMOLLM2
-from posbias.core.plugins import bundled
-from posbias.core.store import save_json
+from posbias.core.formats import save_json
+from posbias.core.packages import bundled
 from posbias.measurement import measure
 from posbias.profiles.measurements import load_measurement, save_measurement
 from posbias.profiles.profile import measured_influence

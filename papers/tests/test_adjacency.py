@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posbias.core.errors import InvalidValueError
-from posbias.core.seeds import sequence
+from posbias.core.machine import sequence
 from posbias.simulation import RecencyModel, simulate_recency
 from posbias.simulation.token_space import STREAM, block_size, embeddings, layer_scores
 

@@ -9,11 +9,10 @@ import pytest
 
 from posbias import __version__
 from posbias.core.errors import InvalidValueError
+from posbias.core.formats import save_json
 from posbias.core.running import InProcess, Processes
-from posbias.core.store import save_json
-from posbias.profiles.claims import Claim, count, judged
+from posbias.profiles.claims import Claim, Evidence, count, judged
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.evidence import Evidence
 from posbias_papers import theorems
 from posbias_papers.collect import collect
 from posbias_papers.records import Records

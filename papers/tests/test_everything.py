@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from posbias.core.errors import InvalidValueError, ModelError, OutputFileError
+from posbias.core.formats import save_json
 from posbias.core.running import InProcess
-from posbias.core.store import save_json
 from posbias_papers import herasimchyk2026, kim2026, wu2025
 from posbias_papers.everything import make_all, read_costs
 from posbias_papers.herasimchyk2026.measure import EFFORTS

@@ -15,7 +15,7 @@ from project import ROLLOUT_FILES, needs_rollout_files
 
 from posbias.comparison.scores import compare
 from posbias.core.errors import InputFileError, InvalidValueError, OutputFileError
-from posbias.profiles.evidence import NEAR
+from posbias.profiles.claims import NEAR
 from posbias.profiles.measurements import load_measurement, save_measurement
 from posbias.profiles.profile import Profile
 from posbias.reports.plots import picture_bytes

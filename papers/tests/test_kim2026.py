@@ -14,8 +14,9 @@ from answers import plain
 from cyclopts import App, UnknownCommandError
 
 from posbias.core.errors import InvalidValueError, OutputFileError
-from posbias.core.events import Event
-from posbias.core.store import JsonCodec, Store
+from posbias.core.formats import JsonCodec
+from posbias.core.progress import Event
+from posbias.core.store import Store
 from posbias.simulation import InterruptedSimulation, RecencyModel, simulate_recency
 from posbias_papers import kim2026
 from posbias_papers.cli import paper

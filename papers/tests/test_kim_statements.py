@@ -12,7 +12,7 @@ from scipy.integrate import quad
 from scipy.stats import beta
 
 from posbias.core.errors import InvalidValueError
-from posbias.core.seeds import stream
+from posbias.core.machine import stream
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.token_space import embeddings, hidden_states, layer_scores, normalised
 from posbias.theory.masks import SlidingWindow

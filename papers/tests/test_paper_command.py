@@ -12,11 +12,10 @@ import pytest
 from posbias import __version__
 from posbias.cli import main
 from posbias.core.errors import InvalidValueError
+from posbias.core.formats import save_json
 from posbias.core.running import InProcess
-from posbias.core.store import save_json
-from posbias.profiles.claims import Claim, judged
+from posbias.profiles.claims import Claim, Evidence, judged
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.evidence import Evidence
 from posbias_papers.registry import STUDIES
 from posbias_papers.reproduction import Spent
 from posbias_papers.statements.run import StatementCell

@@ -11,8 +11,8 @@ from answers import as_json, plain
 from logged import logged
 
 from posbias.core.errors import InputFileError, OutputFileError, SchemaError
+from posbias.core.formats import NetCDFCodec
 from posbias.core.spec import decode, encode, fingerprint
-from posbias.core.store import NetCDFCodec
 from posbias.reports.answers.experiments import Cell
 from posbias.training.cells import find_cell, run_cells
 from posbias.training.network import ENCODINGS, Network

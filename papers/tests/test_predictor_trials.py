@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from posbias import measure
 from posbias.comparison.predictors import LABELS, PREDICTORS, chain, half, predictions, shares
 from posbias.core.errors import InvalidValueError
-from posbias.profiles.evidence import LEVEL
+from posbias.profiles.claims import LEVEL
 from posbias.profiles.profile import measured_influence
 from posbias_papers.extensions.predictors import (
     EXTENSION,

@@ -10,9 +10,9 @@ from logged import logged
 
 from posbias.cli import main
 from posbias.core.errors import InvalidValueError
+from posbias.core.formats import dump_json, save_json
 from posbias.core.running import InProcess
 from posbias.core.spec import fingerprint
-from posbias.core.store import dump_json, save_json
 from posbias.reports.answers.experiments import Rollout
 from posbias.training.cells import find_cell, run_cells
 from posbias.training.results import measure_cell, save_cell

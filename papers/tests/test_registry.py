@@ -9,10 +9,9 @@ from answers import as_json
 
 from posbias import __version__
 from posbias.core.errors import InputFileError, InvalidValueError
-from posbias.core.store import save_json
-from posbias.profiles.claims import Claim, judged
+from posbias.core.formats import save_json
+from posbias.profiles.claims import Claim, Evidence, judged
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.evidence import Evidence
 from posbias_papers.cli.answers import StudyPart
 from posbias_papers.kim2026 import STUDIES as KIM
 from posbias_papers.records import Records

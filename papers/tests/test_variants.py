@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from posbias.cli import main
 from posbias.core.errors import InvalidValueError
-from posbias.core.events import Event
+from posbias.core.progress import Event
 from posbias.simulation import RecencyModel, gram
 from posbias.simulation.tally import Layout, Tally
 from posbias.theory.encodings import alibi_slopes

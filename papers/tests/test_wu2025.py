@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from trained_networks import PAIRED, depth_outcomes, gaps_of, outcome, pairs
 
 from posbias.core.errors import InvalidValueError, OutputFileError
-from posbias.core.store import dump_json
-from posbias.profiles.evidence import signed_text
+from posbias.core.formats import dump_json
+from posbias.profiles.claims import signed_text
 from posbias.reports.answers.experiments import GapAgreement
 from posbias.reports.plots import picture_bytes
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from trained_networks import PAIRED, as_published, depth_outcomes, gaps_of, outcome, pairs
 
-from posbias.profiles.claims import judge
-from posbias.profiles.evidence import LEAST
+from posbias.profiles.claims import LEAST, judge
 from posbias_papers.wu2025 import STUDIES, Setting
 from posbias_papers.wu2025.functions import spared
 from posbias_papers.wu2025.outcomes import PAIRS

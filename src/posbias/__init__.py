@@ -7,12 +7,12 @@
     print(profile.summary.verdict, profile.summary.trough)
 
 Names are loaded when first used; importing the package does no work, but that torch, if it is loaded later, has
-waiting threads sleep (`posbias.core.threads`). `posbias.measure` needs torch and transformers.
+waiting threads sleep (`posbias.core.machine`). `posbias.measure` needs torch and transformers.
 """
 
 import lazy_loader
 
-from posbias.core.threads import sleep_while_waiting
+from posbias.core.machine import sleep_while_waiting
 
 __version__ = "0.3.0"
 

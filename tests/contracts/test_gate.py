@@ -25,7 +25,7 @@ def checkout(tmp_path):
     (package / "__init__.py").write_text('__version__ = "0"\n')
     (package / "constants.py").write_text("FACTOR = 2.0\n")
     (package / "work.py").write_text(
-        "from posbias.constants import FACTOR\nfrom posbias.core.compiling import compiled\n\n\n"
+        "from posbias.constants import FACTOR\nfrom posbias.core.machine import compiled\n\n\n"
         "@compiled()\ndef times(number):\n    return FACTOR * number\n"
     )
     for name in ("pyproject.toml", "papers/pyproject.toml", "constraints.txt"):

@@ -10,13 +10,13 @@ import pytest
 from packages import install
 
 import posbias
-from posbias.core import plugins
+from posbias.core import packages
 from posbias.core.errors import InvalidValueError, PluginError
 from posbias.theory.huggingface import from_huggingface
 
 READ = """
 import posbias
-from posbias.core.plugins import ModelFamily
+from posbias.core.packages import ModelFamily
 from posbias.theory.huggingface_families import Family
 
 def read(config):
@@ -88,7 +88,7 @@ def test_none_can_take_the_place_of_ours(site):
     install(site, "foreign-models", "raise SystemError('imported')", {"gpt2": "FAMILY", "llama": "FAMILY"})
     config = {"model_type": "gpt2", "n_layer": 2, "n_head": 2}
     assert from_huggingface(config).layers[0].positional.encoding == "learned"
-    assert plugins.names() == {"gpt2": "foreign-models 0.3", "llama": "foreign-models 0.3"}
+    assert packages.names() == {"gpt2": "foreign-models 0.3", "llama": "foreign-models 0.3"}
     assert "foreign_models" not in sys.modules
 
 

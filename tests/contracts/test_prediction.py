@@ -14,7 +14,7 @@ import posbias
 from posbias.cli.terminal import describe
 from posbias.comparison.extrapolation import BUNDLED
 from posbias.core.errors import InvalidValueError
-from posbias.core.store import undamaged
+from posbias.core.formats import undamaged
 from posbias.profiles.measurements import save_measurement
 from posbias.reports.answers.predictions import Profile as ProfilePart
 from posbias.theory.architecture import Architecture, Layer

@@ -5,7 +5,7 @@ import pytest
 
 from posbias.cli.terminal import describe
 from posbias.core.errors import InvalidValueError
-from posbias.core.store import save_json
+from posbias.core.formats import save_json
 from posbias.profiles.measurements import load_profile
 from posbias.reports.answers.predictions import Profile
 from posbias.reports.plots import draw_profile, new_figure

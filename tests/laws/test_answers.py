@@ -156,9 +156,9 @@ def test_normalising_twice_changes_nothing_and_what_contains_the_answer_is_right
 
 def plain_intervals(samples, seed):
     """The same in loops: whole sets drawn with replacement, means, widened percentiles."""
-    from posbias.core import seeds
+    from posbias.core import machine
 
-    random, sets = seeds.stream(seed, "retrieval.bootstrap"), len(samples)
+    random, sets = machine.stream(seed, "retrieval.bootstrap"), len(samples)
     means = [samples[random.integers(sets, size=sets)].mean(axis=0) for _ in range(RESAMPLES)]
     tail = norm.cdf(-t.ppf(0.975, sets - 1) * math.sqrt(sets / (sets - 1)))
     return np.quantile(means, [tail, 1 - tail], axis=0)

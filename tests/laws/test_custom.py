@@ -252,7 +252,7 @@ def test_what_is_no_array_nor_function_is_refused(cls, given_):
 def test_a_config_json_names_no_code(folder):
     import json
 
-    from posbias.core.input_files import read_mapping
+    from posbias.core.files import read_mapping
 
     for name in ("config.json", "mine.json"):
         (folder / name).write_text(json.dumps(read_mapping(folder / "own.toml")))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posbias.core.errors import InputFileError
-from posbias.core.input_files import json_lines
+from posbias.core.files import json_lines
 from posbias.measurement.texts.corpora import read_text
 from posbias.ordering.hits import read_hits
 from posbias.retrieval.answers import read_answers

@@ -15,20 +15,11 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from posbias import __version__
+from posbias.core import store as keeping
 from posbias.core.errors import InputFileError, OtherKindError, OutputFileError, SchemaError
+from posbias.core.formats import Header, JsonCodec, NetCDFCodec, SafetensorsCodec, Tensors
 from posbias.core.spec import fingerprint
-from posbias.core.store import (
-    Cell,
-    Checkpoint,
-    Header,
-    JsonCodec,
-    NetCDFCodec,
-    SafetensorsCodec,
-    Store,
-    Tensors,
-    checkpoint,
-    compute,
-)
+from posbias.core.store import Cell, Checkpoint, Store, compute
 
 KIND, SCHEMA = "trial", 3
 WORDS = st.text(max_size=8)
@@ -436,8 +427,8 @@ def test_writing_takes_its_share_of_the_run_at_most(steps, size, rate, patience,
     clock = Clock(1 / rate)
     state = Tensors({"kernel": np.broadcast_to(np.zeros(1), (size // 8,))}, {})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checkpoint, "time", clock)
-        patch.setattr(checkpoint.SafetensorsCodec, "write", lambda codec, *given: clock.write(*given))
+        patch.setattr(keeping, "time", clock)
+        patch.setattr(keeping.SafetensorsCodec, "write", lambda codec, *given: clock.write(*given))
         keeper = Checkpoint(tmp_path / "c", "f" * 64, patience)
         for step in steps:
             clock.now += step

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from posbias.cli.terminal import describe_variation
 from posbias.core.errors import InvalidValueError
-from posbias.core.text_tables import plain
+from posbias.core.tables import plain
 from posbias.profiles.profile import uniform
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal, ScalableSoftmax, StepScale

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from posbias.core.errors import InputFileError, InvalidValueError, ModelError, PosbiasError
-from posbias.core.memory import available
+from posbias.core.machine import available
 from posbias.measurement import Request, load_model, measure
 from posbias.measurement.memory import memory_parts
 

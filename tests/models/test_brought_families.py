@@ -21,7 +21,7 @@ MODULE = '''
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaAttention
 from posbias.measurement.models.families import Family as Captured
-from posbias.core.plugins import ModelFamily
+from posbias.core.packages import ModelFamily
 from posbias.theory.huggingface_families import Family
 
 class ForeignConfig(LlamaConfig):

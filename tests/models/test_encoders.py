@@ -15,7 +15,7 @@ import posbias
 from posbias.comparison.extrapolation import extrapolate
 from posbias.comparison.predictors import predictions
 from posbias.core.errors import InvalidValueError, ModelError
-from posbias.core.logs import muted
+from posbias.core.progress import muted
 from posbias.measurement import LoadedModel, Request, measure
 from posbias.measurement.prompt_meter import OF_EARLIER_KEYS
 from posbias.measurement.quantities.influence import Economy, gradients, predict

@@ -14,7 +14,7 @@ import transformers
 from small_llama import llama, word_tokenizer, write_gguf
 from specimens import specimen
 
-from posbias.core import memory
+from posbias.core import machine
 from posbias.core.errors import InputFileError, InvalidValueError, ModelError
 from posbias.measurement import LoadedModel, available_models, load_model
 from posbias.measurement.models.families import FAMILIES
@@ -178,7 +178,7 @@ def test_weights_on_disk_change_no_bit_and_leave_nothing(folder, tmp_path, ids, 
 
 def test_weights_larger_than_memory_are_refused_before_they_are_read(folder, monkeypatch):
     bytes_stored = (folder / "model.safetensors").stat().st_size
-    monkeypatch.setattr(memory, "available", lambda: bytes_stored - 1)
+    monkeypatch.setattr(machine, "available", lambda: bytes_stored - 1)
     assert refusal(InvalidValueError, folder).startswith("model: tiny-llama in float32")
     assert load_model(folder, dtype="bfloat16").dtype == "bfloat16"
     assert load_model(folder, device_map="auto").attention == "eager"
@@ -245,7 +245,7 @@ def test_a_missing_part_of_the_weights_is_named(tmp_path):
 def test_a_folder_that_a_package_brings_is_a_model_by_its_name(tmp_path, monkeypatch, ids):
     model = specimen("posbias_tiny")
     save(model, tmp_path / "tiny-try")
-    monkeypatch.setattr("posbias.core.plugins.load", lambda group, name: tmp_path)
+    monkeypatch.setattr("posbias.core.packages.load", lambda group, name: tmp_path)
     assert [record.name for record in available_models()][-1] == "tiny-try"
     assert torch.equal(logits(load_model("tiny-try").model, ids), logits(model, ids))
     said = refusal(ModelError, "tiny-tray")

@@ -5,7 +5,7 @@ import torch
 from precision import LARGEST, beyond, differences
 from tiny import RUNS, tiny_model
 
-from posbias.core import memory
+from posbias.core import machine
 from posbias.core.errors import InvalidValueError, ModelError
 from posbias.measurement import LoadedModel, estimate_cost, load_model, measure, selfcheck, selfchecks
 from posbias.measurement.job import Request, fingerprint_of
@@ -137,7 +137,7 @@ def test_a_gpu_holds_the_passes_and_this_machine_the_means(monkeypatch, text):
     check_memory(on_a_gpu(monkeypatch, there), request)
     with pytest.raises(InvalidValueError, match=r"^tokens: .* cuda:0"):
         check_memory(on_a_gpu(monkeypatch, there - 1), request)
-    monkeypatch.setattr(memory, "available", lambda: sum(parts.values()) - there - 1)
+    monkeypatch.setattr(machine, "available", lambda: sum(parts.values()) - there - 1)
     with pytest.raises(InvalidValueError, match=r"^tokens: (?!.*cuda)"):
         check_memory(on_a_gpu(monkeypatch, there), request)
     assert len(estimate_cost(loaded, request).lines()) == 3

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tiny import RUNS, tiny_model
 
 from posbias.core.errors import InvalidValueError, ModelError
-from posbias.core.seeds import stream
+from posbias.core.machine import stream
 from posbias.measurement.capture.forward import Capture, SeenLayer
 from posbias.measurement.capture.rerun import recording
 from posbias.measurement.capture.scores import Factored

@@ -22,7 +22,7 @@ from posbias.measurement.quantities import attention as of_attention
 from posbias.measurement.quantities.attention import ByDistance, Received, layer_means
 from posbias.measurement.quantities.mixing import head_norms
 from posbias.measurement.result import EVEN, State, dataset
-from posbias.profiles import sinks
+from posbias.profiles import curves
 
 ALL = {"dense_logits": True, "head_kernels": True}
 EVERYTHING = Request(tokens=512, **ALL)
@@ -321,13 +321,13 @@ def test_the_kept_means_are_as_large_as_estimated():
 
 
 def test_received_block_by_block_is_what_the_arrays_give():
-    """`posbias.profiles.sinks` defines both; blocks of queries in any order sum to it."""
+    """`posbias.profiles.curves` defines both; blocks of queries in any order sum to it."""
     allowed = np.tri(9, dtype=bool) & ~np.tri(9, k=-4, dtype=bool)
     weights = torch.rand(2, 9, 9, dtype=torch.float64) * torch.from_numpy(allowed)
     received = Received(2, 9, 0.3)
     for block in (slice(5, 9), slice(0, 2), slice(2, 5)):
         received.add(block.start, weights[:, block], torch.from_numpy(~allowed[block]))
     np.testing.assert_allclose(
-        received.found()["attention_received"], sinks.received(weights.numpy(), allowed), rtol=1e-14
+        received.found()["attention_received"], curves.received(weights.numpy(), allowed), rtol=1e-14
     )
-    np.testing.assert_array_equal(received.metric(), sinks.sink_metric(weights.numpy(), allowed, 0.3))
+    np.testing.assert_array_equal(received.metric(), curves.sink_metric(weights.numpy(), allowed, 0.3))

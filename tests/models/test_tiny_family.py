@@ -10,7 +10,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from posbias.core.errors import InputFileError, InvalidValueError
-from posbias.core.plugins import bundled
+from posbias.core.packages import bundled
 from posbias.measurement.models.tiny import ENCODINGS, TinyConfig, TinyForCausalLM, alibi_slopes, register
 from posbias.measurement.texts.corpora import read_text
 from tiny_models import corpus as texts

@@ -11,7 +11,7 @@ import zoo
 from zoo_page import page
 
 from families import families
-from posbias.core.logs import muted
+from posbias.core.progress import muted
 from posbias.measurement.models.families import decoder_layers
 
 FEW = {

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posbias.core.errors import InvalidValueError
-from posbias.core.seeds import sequence, stream
+from posbias.core.machine import sequence, stream
 from posbias.simulation import RecencyModel, gram, token_space
 from posbias.simulation.tally import Layout, Tally
 from posbias_papers.statements.kim2026_layernorm import simulated_scores

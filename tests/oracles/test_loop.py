@@ -13,7 +13,7 @@ from logged import logged
 from torch import nn
 
 from posbias.core.errors import InvalidValueError
-from posbias.core.events import Event
+from posbias.core.progress import Event
 from posbias.theory.masks import Full, SlidingWindow
 from posbias.training import ensemble
 from posbias.training.feed import training_batch

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.core import seeds
+from posbias.core import machine
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.stochastic_order import TOLERANCES, noise_floor, prefix_shares, violations
 
@@ -86,7 +86,7 @@ def test_the_floor_is_twice_what_breaks_in_the_mean_but_not_in_both_halves(token
 
 def halves(kernel, prompts, seed, concentration=5.0):
     """Mean kernels of even and odd prompts, whose rows are Dirichlet about those of `kernel`."""
-    rng = seeds.stream(seed, "kernels")
+    rng = machine.stream(seed, "kernels")
     drawn = np.tril(rng.gamma(kernel * concentration + 1e-12, size=(prompts, *kernel.shape)))
     drawn += 1e-12 * np.eye(len(kernel))
     drawn /= drawn.sum(axis=2, keepdims=True)

@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from posbias.comparison.scores import compare
 from posbias.core.errors import InvalidValueError
-from posbias.core.store import save_json
+from posbias.core.formats import save_json
 from posbias.profiles.curves import least_stretch
 from posbias.profiles.measurements import load_profile
 from posbias.profiles.profile import Profile, harmonic, spearman, uniform, wasserstein

@@ -147,7 +147,7 @@ def test_a_family_from_an_entry_point(folder):
     site = folder / "site"
     site.mkdir()
     module = (
-        "import posbias\nfrom posbias.core.plugins import ModelFamily\n"
+        "import posbias\nfrom posbias.core.packages import ModelFamily\n"
         "OWN = ModelFamily(lambda config: posbias.Architecture(config['deep']))\n"
     )
     install(site, "own-family", module, {"owned": "OWN"})

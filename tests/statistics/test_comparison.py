@@ -6,7 +6,7 @@ from answers import as_json, plain
 
 from posbias.comparison.scores import compare, compare_all
 from posbias.core.errors import InvalidValueError
-from posbias.core.seeds import stream
+from posbias.core.machine import stream
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile, harmonic, uniform
 from posbias.reports.answers.numbers import Comparison

@@ -9,7 +9,7 @@ from scipy.stats import t, ttest_ind, ttest_rel
 
 from posbias.cli import main
 from posbias.comparison.differences import influence_differences
-from posbias.core.seeds import stream
+from posbias.core.machine import stream
 from posbias.profiles.profile import Profile
 
 TOKENS = 40

@@ -18,7 +18,7 @@ from scipy.integrate import quad
 from scipy.special import beta, betaln, gammaln, hyp2f1
 from scipy.stats import norm as normal
 
-from posbias.core.seeds import sequence
+from posbias.core.machine import sequence
 from posbias.simulation import RecencyModel, simulate_recency, token_space
 from posbias.simulation.tally import Tally
 from posbias.theory.rollout.kernel import masked_softmax

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from posbias.profiles.claims import Above, Evidence
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.evidence import Above, Evidence, share
+from posbias_papers.contrasts import share
 
 
 @pytest.mark.parametrize(

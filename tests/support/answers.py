@@ -9,7 +9,7 @@ import numpy as np
 from jsonschema import Draft202012Validator
 
 from posbias.core.answers import json_schema
-from posbias.core.store import dump_json
+from posbias.core.formats import dump_json
 from posbias.reports.answers import library_answers
 from posbias_papers.cli.answers import paper_answers
 

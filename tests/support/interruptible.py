@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from posbias.core.store import checkpoint as checkpoints
+from posbias.core import store as checkpoints
 from posbias.training import loop
 from posbias.training.loop import train
 from posbias.training.network import ENCODINGS, Network

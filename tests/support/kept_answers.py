@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from posbias.core.store import save_json
+from posbias.core.formats import save_json
 from posbias.reports.answers.retrievals import AnswerCurve as AnswerPart
 from posbias.retrieval import answer_curve
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from posbias.core.plugins import GROUP
+from posbias.core.packages import GROUP
 
 
 def install(site: Path, name: str, module: str, entries: dict[str, str], version: str = "0.3") -> None:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from posbias.core.errors import InputFileError
-from posbias.core.events import Event
+from posbias.core.progress import Event
 
 log = logging.getLogger("posbias.piecework")
 

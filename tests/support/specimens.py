@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import transformers
 
-from posbias.core.seeds import stream
+from posbias.core.machine import stream
 from posbias.measurement.models.families import FAMILIES
 from posbias.measurement.models.tiny import register
 

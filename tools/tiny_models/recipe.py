@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from posbias.core import seeds
+from posbias.core import machine
 from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.measurement.models.tiny import TinyConfig, TinyForCausalLM
 
@@ -80,7 +80,7 @@ def fresh_model(training: Training) -> TinyForCausalLM:
             if weight.dim() == 2:
                 writes = "o_proj" in name or "down_proj" in name
                 deviation = (weight.shape[1] * (2 * training.layers if writes else 1)) ** -0.5
-                drawn = seeds.stream(training.seed, f"tiny {name}").standard_normal(tuple(weight.shape))
+                drawn = machine.stream(training.seed, f"tiny {name}").standard_normal(tuple(weight.shape))
                 weight.copy_(torch.from_numpy(deviation * drawn))
     return model
 
@@ -102,7 +102,7 @@ def batches(
     for step in range(first, training.steps):
         if step // per_epoch != epoch:
             epoch = step // per_epoch
-            order = np.random.default_rng(seeds.sequence(training.seed, "tiny windows", epoch))
+            order = np.random.default_rng(machine.sequence(training.seed, "tiny windows", epoch))
             offset = order.integers(training.context)
             starts = offset + training.context * order.permutation(per_epoch * training.batch)
         place = step % per_epoch

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from posbias.core.errors import InvalidValueError, nearest
+from posbias.core.formats import VERSION
 from posbias.core.sources import BIBLIOGRAPHY, Source, cite, software, versions
 from posbias.core.spec import encode
-from posbias.core.store import VERSION
 from posbias.theory.configs import PRESETS
 from posbias.theory.content import CONTENTS, QUERY_SCALES
 from posbias.theory.distance import RoPE

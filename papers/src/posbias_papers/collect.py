@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from posbias.core.errors import InputFileError
-from posbias.core.events import OnEvent
+from posbias.core.progress import OnEvent
 from posbias.core.running import Engine
 from posbias.profiles.claims import ELSEWHERE, Claim, Judged, judge, undecided
 from posbias_papers.contrasts import AtHand

@@ -38,13 +38,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posbias.core.errors import InputFileError
-from posbias.profiles.claims import Claim
+from posbias.profiles.claims import Above, Below, Claim, Evidence, Near, Printed, Test
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.evidence import Above, Below, Evidence, Near, Printed, Test, share
 
 if TYPE_CHECKING:
     import pandas as pd
 
+MOST = Above(0.5, least=0.0)
+"""That a share is more than half."""
 UNITS = ("network", "prompt")
 FIELDS = (
     "id",
@@ -397,3 +398,51 @@ def _turns(
         return [Evidence("steps", flaw="fewer than two steps between cells that learnt")]
     left = [ends for ends in both if all(end.verdict(len(ends)) != "fails" for end in ends)] or both
     return list(min(left, key=lambda ends: max(end.p for end in ends)))
+
+
+def every(
+    where: str, names: Sequence[str], values: Iterable[float], errors: Iterable[float], n: int, test: Test
+) -> Evidence:
+    """All of several numbers of `n` draws as one piece of evidence: the least sure of them.
+
+    It holds if each does on its own, and fails if one surely does not, allowing for how many there are.
+    """
+    pieces = [
+        Evidence(f"{where}, {name}", Estimate(float(value), float(se), n, max(1.0, n - 2.0)), test=test)
+        for name, value, se in zip(names, values, errors, strict=True)
+    ]
+    flawed = [piece for piece in pieces if piece.flaw]
+    if flawed:
+        return flawed[0]
+    against = min(1.0, len(pieces) * min(piece.against for piece in pieces))
+    return replace(max(pieces, key=lambda piece: (piece.p, -piece.sureness)), opposite=against)
+
+
+def share(where: str, pieces: Sequence[Evidence]) -> Evidence:
+    """The share of `pieces`, each with its test, in which that is passed: what *often* and *most* speak of.
+
+    Each counts with the chance that it is passed, 1 − p, and a half where nothing is known of it; the error is
+    that of the sum, so that of exact numbers there is none. The test is that the share is above one half.
+    """
+    if all(piece.flaw for piece in pieces):
+        return Evidence(where, flaw=pieces[0].flaw if pieces else "nothing to count", test=MOST)
+    chances = np.array([0.5 if piece.flaw else 1.0 - piece.p for piece in pieces])
+    error = float(np.sqrt((chances * (1.0 - chances)).sum())) / len(pieces)
+    passed = sum(not piece.flaw and piece.p < 0.5 for piece in pieces)
+    counted = f"{where}, {passed} of {len(pieces)}" if len(pieces) > 1 else where
+    return Evidence(counted, Estimate(float(chances.mean()), error), test=MOST)
+
+
+def difference(
+    where: str,
+    more: np.ndarray,
+    less: np.ndarray,
+    *,
+    draws: str = "independent values",
+    test: Test | None = None,
+) -> Evidence:
+    """The mean of `more` minus that of `less`, the draws being different ones (Welch's test)."""
+    fewest = min(np.size(more), np.size(less))
+    if fewest < 2:
+        return Evidence(where, flaw=f"{draws}: {fewest}, two needed", test=test)
+    return Evidence(where, Estimate.of_mean(np.asarray(more)) - Estimate.of_mean(np.asarray(less)), test=test)

@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posbias.comparison.predictors import PREDICTORS
-from posbias.core.arguments import whole
-from posbias.core.events import OnEvent
+from posbias.core.errors import whole
 from posbias.core.files import need_writable, write_text
-from posbias.core.store import save_json
-from posbias.profiles.claims import Claim, Judged, judged
+from posbias.core.formats import save_json
+from posbias.core.progress import OnEvent
+from posbias.profiles.claims import Claim, Evidence, Judged, judged
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.evidence import Evidence
 from posbias.profiles.profile import Profile
 from posbias.reports.answers.numbers import Comparison
 from posbias.reports.plots import style

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from types import MappingProxyType
 
-from posbias.core.arguments import shortened
-from posbias.core.errors import InvalidValueError, nearest
+from posbias.core.errors import InvalidValueError, nearest, shortened
 
 
 @dataclass(frozen=True)

@@ -22,20 +22,21 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from posbias.core.arguments import shortened, whole
 from posbias.core.errors import (
     InputFileError,
     InvalidValueError,
     MissingPackageError,
     ModelError,
     PosbiasError,
+    shortened,
+    whole,
 )
-from posbias.core.events import OnEvent
 from posbias.core.files import need_writable
-from posbias.core.lazy import missing as missing_package
-from posbias.core.lazy import need
-from posbias.core.memory import cores
-from posbias.core.store import VERSION, parse_json, save_json, undamaged, versions_here
+from posbias.core.formats import VERSION, parse_json, save_json, undamaged, versions_here
+from posbias.core.machine import cores
+from posbias.core.packages import missing as missing_package
+from posbias.core.packages import need
+from posbias.core.progress import OnEvent
 from posbias_papers.registry import find_studies
 from posbias_papers.reproduction import Spent
 from posbias_papers.study import Basis, Recorded, Study, minutes_text

@@ -17,10 +17,10 @@ from urllib.parse import quote
 
 from posbias import __version__
 from posbias.core.files import write_text
-from posbias.core.lazy import need
+from posbias.core.packages import need
 from posbias.core.sources import BIBLIOGRAPHY, REPORTED, Source, cite, versions
-from posbias.profiles.claims import tally
-from posbias.profiles.evidence import LEAST, LEVEL, NEAR, VERDICTS, margin_text
+from posbias.profiles.claims import LEAST, LEVEL, NEAR, VERDICTS, tally
+from posbias_papers.theorems import margin_text
 
 __all__ = ["TITLE", "write_page"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from posbias.core.errors import InvalidValueError
-from posbias.core.logs import one_line
+from posbias.core.progress import one_line
 from posbias.profiles.claims import Judged, tally
 
 

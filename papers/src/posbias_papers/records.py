@@ -7,7 +7,8 @@ from typing import Any
 
 from posbias.core.errors import InputFileError
 from posbias.core.files import write_text
-from posbias.core.store import Cell, Header, JsonCodec, Stored
+from posbias.core.formats import Header, JsonCodec
+from posbias.core.store import Cell, Stored
 
 
 class Records:

@@ -12,8 +12,7 @@ What a study shows, asks, needs and costs stands in its paper's package (stateme
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from posbias.core.arguments import shortened
-from posbias.core.errors import InvalidValueError, nearest
+from posbias.core.errors import InvalidValueError, nearest, shortened
 from posbias_papers import PAPERS, herasimchyk2026, kim2026, wu2025
 from posbias_papers.study import Study
 from posbias_papers.theorems import STATED

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from posbias.core.files import write_text
-from posbias.core.store import VERSION, dump_json, save_json
+from posbias.core.formats import VERSION, dump_json, save_json
 from posbias.profiles.claims import Judged
 from posbias_papers.pages import Page
 from posbias_papers.sections import label

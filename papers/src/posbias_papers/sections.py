@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from posbias.core.errors import DamagedError, InvalidValueError
+from posbias.core.formats import undamaged
 from posbias.core.sources import Source, cite
-from posbias.core.store import undamaged
-from posbias.profiles.claims import ELSEWHERE, STRENGTHS, Provenance, count, tally
-from posbias.profiles.evidence import VERDICTS, Verdict
+from posbias.profiles.claims import ELSEWHERE, STRENGTHS, VERDICTS, Provenance, Verdict, count, tally
 from posbias_papers.pages import Page, Picture, picture
 
 KINDS = {"fig": "Figures", "table": "Tables", "section": "Section"}

@@ -16,12 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from posbias.core.arguments import shortened
-from posbias.core.errors import InputFileError, InvalidValueError, nearest
+from posbias.core.errors import InputFileError, InvalidValueError, nearest, shortened
+from posbias.core.formats import VERSION, parse_json, undamaged
 from posbias.core.sources import cite
-from posbias.core.store import VERSION, parse_json, undamaged
-from posbias.profiles.claims import ELSEWHERE, TOLD, Claim, Judged, judged
-from posbias.profiles.evidence import VERDICTS
+from posbias.profiles.claims import ELSEWHERE, TOLD, VERDICTS, Claim, Judged, judged
 from posbias_papers.pages import Table
 
 log = logging.getLogger("posbias.papers")

@@ -12,15 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posbias.core.arguments import whole
-from posbias.core.errors import InputFileError
-from posbias.core.events import OnEvent
-from posbias.core.memory import cores
+from posbias.core.errors import InputFileError, whole
+from posbias.core.machine import cores
+from posbias.core.progress import OnEvent
 from posbias.core.running import Engine, Processes
 from posbias.core.store import Store, Stored, compute
-from posbias.profiles.claims import Claim, Judged, judged, undecided
+from posbias.profiles.claims import Above, Claim, Evidence, Judged, judged, undecided
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.evidence import Above, Evidence, margin_text
 from posbias_papers.study import State, Study
 
 if TYPE_CHECKING:
@@ -208,3 +206,13 @@ def _why(finding: "Finding") -> str:
 
 def _survived(trial: "Trial") -> str:
     return f"no counterexample in {trial.instances:,} random and adversarial instances, {margin_text(trial.slack)}"
+
+
+def margin_text(slack: float) -> str:
+    """'margin 0.12', 'margin 0 to rounding', 'off by a factor of 25' or 'of more than 10^11'."""
+    if slack < -10.0:
+        times = 1.0 - slack
+        far = f"more than 10^{math.floor(math.log10(times))}" if times >= 1000 else f"{times:.0f}"
+        return f"off by a factor of {far}"
+    least = "0 to rounding" if abs(slack) <= 1e-9 else f"{slack:.2g}".replace("-", "−")
+    return f"margin {least}"

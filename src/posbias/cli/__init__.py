@@ -19,11 +19,16 @@ from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
 from posbias import __version__
 from posbias.cli.output import COMPILING, without_bars
-from posbias.core import plugins
-from posbias.core.arguments import typed_integer
-from posbias.core.errors import InvalidValueError, MissingPackageError, OutputFileError, PosbiasError
-from posbias.core.lazy import missing
-from posbias.core.logs import on_stderr, one_line
+from posbias.core import packages
+from posbias.core.errors import (
+    InvalidValueError,
+    MissingPackageError,
+    OutputFileError,
+    PosbiasError,
+    typed_integer,
+)
+from posbias.core.packages import missing
+from posbias.core.progress import on_stderr, one_line
 
 __all__ = ["COMPILING", "app", "main"]
 
@@ -42,7 +47,7 @@ app = App(
 )
 for name in COMMANDS.split():
     app.command(f"posbias.cli.{name}:{name}", name=name)
-for name, where in plugins.addresses("posbias.commands").items():
+for name, where in packages.addresses("posbias.commands").items():
     app.command(where, name=name)
 if "paper" not in app:
 

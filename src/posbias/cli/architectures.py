@@ -6,7 +6,7 @@ from typing import Any
 
 from posbias.cli.options import wrong
 from posbias.core.errors import InputFileError, InvalidValueError, nearest
-from posbias.core.plugins import bundled
+from posbias.core.packages import bundled
 
 
 def architecture_from(given: str) -> tuple[Any, int | None]:
@@ -14,7 +14,7 @@ def architecture_from(given: str) -> tuple[Any, int | None]:
 
     A file may be the answer of `posbias predict` in JSON.
     """
-    from posbias.core.input_files import read_mapping
+    from posbias.core.files import read_mapping
     from posbias.theory.configs import PRESETS, preset, read_architecture
     from posbias.theory.mixing import known_mixing
 

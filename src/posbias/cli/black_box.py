@@ -12,12 +12,11 @@ from cyclopts import Parameter
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, resumable
 from posbias.cli.terminal import share_text
-from posbias.core.arguments import shortened
-from posbias.core.errors import ModelError
+from posbias.core.errors import ModelError, shortened
 from posbias.core.files import need_writable
-from posbias.core.lazy import need
-from posbias.core.logs import one_line
-from posbias.core.text_tables import table
+from posbias.core.packages import need
+from posbias.core.progress import one_line
+from posbias.core.tables import table
 
 if TYPE_CHECKING:
     from posbias.retrieval.curve import CurveDifference, RetrievalCurve
@@ -176,7 +175,7 @@ class _Session:
     def compared(self, place: Path, ways: list[Way]) -> tuple[Any, list[str]]:
         """Ask the same in each way, in a folder each: the answer, and what they change against the first."""
         from posbias.core import spec
-        from posbias.core.store import save_json
+        from posbias.core.formats import save_json
         from posbias.reports.answers import retrievals
         from posbias.reports.plots.retrieval import ways_figure
         from posbias.retrieval.curve import curve_differences

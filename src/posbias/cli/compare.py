@@ -8,7 +8,7 @@ from posbias.cli import options as shared
 from posbias.cli.architectures import need_profile
 from posbias.cli.output import answer_with, read_as
 from posbias.cli.terminal import comparison_table
-from posbias.core.text_tables import table
+from posbias.core.tables import table
 
 if TYPE_CHECKING:
     from posbias.comparison.scores import Comparison

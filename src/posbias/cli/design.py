@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from posbias.cli import options as shared
 from posbias.cli.architectures import architecture_from, with_mixing
 from posbias.cli.output import COMPILING, answer_with, file_of, need_folder, resumable
-from posbias.core.text_tables import plain, table
+from posbias.core.tables import plain, table
 
 if TYPE_CHECKING:
     from posbias.reports.answers.predictions import Design
@@ -100,7 +100,7 @@ def design(architecture: str, *, options: Options = Options()) -> None:
 
 def _held(file: Path) -> dict[str, Any]:
     """What a file of an answer holds."""
-    from posbias.core.store import parse_json, undamaged
+    from posbias.core.formats import parse_json, undamaged
 
     return undamaged(parse_json(file), file)
 
@@ -110,7 +110,7 @@ def _designed(job: Any, folder: Path, name: str, threads: int | None) -> "Design
     from dataclasses import replace
 
     from posbias.core.files import clear_leftovers, write_text
-    from posbias.core.store import save_json
+    from posbias.core.formats import save_json
     from posbias.designs.space import toml_of
     from posbias.reports.answers.predictions import Design
 

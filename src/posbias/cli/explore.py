@@ -9,8 +9,7 @@ from cyclopts import Parameter
 from posbias.cli import options as shared
 from posbias.cli.architectures import architecture_from
 from posbias.cli.output import answer_with
-from posbias.core.arguments import shortened
-from posbias.core.errors import InputFileError, InvalidValueError, OtherKindError, PosbiasError
+from posbias.core.errors import InputFileError, InvalidValueError, OtherKindError, PosbiasError, shortened
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -94,7 +93,7 @@ def write_measured(found: "xr.Dataset", file: Path, out: Path) -> Path | None:
 def _begin(given: str | None) -> Begin:
     if given is None:
         return None, None, None
-    from posbias.core.input_files import read_mapping
+    from posbias.core.files import read_mapping
     from posbias.imports import asked
     from posbias.profiles.measurements import RETRIEVAL, load_measurement
 

@@ -6,7 +6,7 @@ from cyclopts import App
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with
-from posbias.core.text_tables import table
+from posbias.core.tables import table
 
 models = App(
     name="models",
@@ -42,13 +42,13 @@ def available(*, fetch: str | None = None, rerun: shared.Rerun = False, json: sh
 @models.command
 def families(*, json: shared.Json = False) -> None:
     """List the model families whose measurement is proven by tests; any other has to pass a check each time."""
-    from posbias.core import plugins
+    from posbias.core import packages
     from posbias.measurement.models.families import FAMILIES
     from posbias.reports.answers.measurements import ModelsFamilies
 
     rows = [family.as_dict() for family in FAMILIES.values()]
     # families of other packages have to pass the check each time, whatever their rows say
-    brought = {name: package for name, package in plugins.names().items() if name not in FAMILIES}
+    brought = {name: package for name, package in packages.names().items() if name not in FAMILIES}
     answer = ModelsFamilies.of(families=rows, brought=brought)
     lines = [[row["model_type"], row["positional"], " ".join(row["attentions"]), _also(row)] for row in rows]
     others = [f"{name}: brought by {package}" for name, package in sorted(brought.items())]

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, dataclass_tr
 
 from cyclopts import Parameter
 
-from posbias.core.arguments import counted, shortened, typed_integer, whole
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, counted, shortened, typed_integer, whole
 from posbias.core.files import need_writable
-from posbias.core.lazy import need
+from posbias.core.packages import need
 
 if TYPE_CHECKING:
     from posbias.core.running import Engine
@@ -221,7 +220,7 @@ class Loading:
 
     def load(self, model: str, tokens: int, local_rank: int = 0, speak: bool = True) -> "LoadedModel":
         """Load a model for prompts of this length, on the device of this process. Raises as `load_model`."""
-        from posbias.core.logs import muted
+        from posbias.core.progress import muted
         from posbias.measurement import for_length, load_model
 
         device = f"cuda:{local_rank}" if self.device == "cuda" and local_rank else self.device

@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from posbias.core.errors import InvalidValueError
-from posbias.core.events import Event, OnEvent
 from posbias.core.files import clear_leftovers
-from posbias.core.interruption import Pace
-from posbias.core.logs import one_line
-from posbias.core.text_tables import fitted
+from posbias.core.progress import Event, OnEvent, Pace, one_line
+from posbias.core.tables import fitted
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -38,7 +36,7 @@ def answer_with(
 
     Raises `OutputFileError`.
     """
-    from posbias.core.store import dump_json, save_json
+    from posbias.core.formats import dump_json, save_json
 
     data = answer.as_json() if json or out is not None else {}
     if out is not None:

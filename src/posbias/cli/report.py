@@ -10,7 +10,7 @@ from posbias.cli.measure import measured, results_of
 from posbias.cli.output import answer_with, need_folder
 from posbias.cli.terminal import comparison_table
 from posbias.core.errors import OtherKindError
-from posbias.core.lazy import need
+from posbias.core.packages import need
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -8,10 +8,10 @@ from posbias.cli import options as shared
 from posbias.cli.black_box import PICTURES, BlackBox, ask_black_box
 from posbias.cli.output import answer_with, computed_once, need_folder
 from posbias.cli.terminal import share_text
-from posbias.core.arguments import positive
+from posbias.core.errors import positive
 from posbias.core.files import need_writable
-from posbias.core.lazy import need
-from posbias.core.text_tables import table
+from posbias.core.packages import need
+from posbias.core.tables import table
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -32,7 +32,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from posbias.core.seeds import stream
+from posbias.core.machine import stream
 from posbias.profiles.curves import spearman, wasserstein
 from posbias.profiles.estimate import Estimate, t_95
 from posbias.profiles.profile import Profile

@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core import memory
-from posbias.core.arguments import one_of
-from posbias.core.errors import InvalidValueError
+from posbias.core import machine
+from posbias.core.errors import InvalidValueError, one_of
 from posbias.profiles.curves import at_shares
 from posbias.profiles.profile import Profile, measured_influence
 from posbias.theory.architecture import Architecture
@@ -72,7 +71,7 @@ def extrapolate(
         raise InvalidValueError(f"measurement: of {measured} tokens, {LEAST} or more needed to extrapolate")
     if tokens < measured:
         raise InvalidValueError(f"tokens: {tokens} given, the {measured} of the measurement or more needed")
-    memory.length("tokens", tokens, each=64)
+    machine.length("tokens", tokens, each=64)
     left_out = _left_out(measurement, tokens, rule, architecture)
     profile = Profile.from_weights(RULES[rule](measured_influence(measurement).mass, tokens))
     model, text = (str(measurement.attrs.get(name, "")) for name in ("model", "text"))

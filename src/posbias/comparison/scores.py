@@ -31,9 +31,8 @@ from posbias.comparison.agreement import (
     scores,
 )
 from posbias.comparison.predictors import Fold
-from posbias.core.arguments import whole
-from posbias.core.errors import InvalidValueError
-from posbias.core.seeds import stream
+from posbias.core.errors import InvalidValueError, whole
+from posbias.core.machine import stream
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile, harmonic, uniform
 from posbias.retrieval.curve import CurveDifference, profile_difference

@@ -21,11 +21,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from posbias import __version__
-from posbias.core.arguments import shortened, whole
-from posbias.core.errors import ClusterError, InvalidValueError, nearest
-from posbias.core.events import Event
-from posbias.core.interruption import KEPT
-from posbias.core.lazy import need
+from posbias.core.errors import ClusterError, InvalidValueError, nearest, shortened, whole
+from posbias.core.packages import need
+from posbias.core.progress import KEPT, Event
 from posbias.core.running import (
     THREADS,
     Engine,

@@ -1,11 +1,16 @@
-"""What can go wrong, as types.
+"""What can go wrong, as types; and what is asked of an argument: each check returns it, or raises.
 
-Every message says three things in one line: which argument (or file, or key), what was given, and what
-would be right. `PosbiasError` is what the command line catches: one line, exit code 2, no traceback.
+Every message is one line, "name: expected WHAT, got VALUE", of an argument, a file or a key. `PosbiasError` is
+what the command line catches: one line, exit code 2, no traceback.
 """
 
 import difflib
+import math
+import reprlib
 from collections.abc import Iterable
+from decimal import Decimal, InvalidOperation
+from numbers import Integral, Real
+from typing import Any, TypeVar
 
 
 class PosbiasError(Exception):
@@ -73,3 +78,106 @@ def nearest(word: str, choices: Iterable[str], there: Iterable[str] = ()) -> str
     folded = {one.lower(): one for one in choices if one not in taken}
     close = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.5)
     return f"; did you mean {folded[close[0]]!r}?" if close else ""
+
+
+Name = TypeVar("Name", bound=str)
+LIMIT = 2**63
+"""Integers stay below this: arrays and files hold 64 bits."""
+MOST_THREADS = 4096
+"""Threads, or processes, that a command starts at most."""
+LONGEST = 60
+"""Characters of a value that an error repeats."""
+
+
+def shortened(given: Any) -> str:
+    """A value as an error repeats it: on one line, with at most `LONGEST` characters; an array by its shape."""
+    if hasattr(given, "shape") and hasattr(given, "dtype") and given.shape:
+        return f"an array of shape {tuple(given.shape)} and type {given.dtype}"
+    if isinstance(given, int) and not isinstance(given, bool) and given.bit_length() > 1000:
+        return f"{'-' if given < 0 else ''}2**{given.bit_length() - 1} or more"
+    try:
+        text = " ".join((repr(given) if isinstance(given, Real) else _SHORT.repr(given)).split())
+    except Exception:
+        # a class may fail at showing itself
+        text = f"a {type(given).__name__}"
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = LONGEST
+
+
+def whole(name: str, given: Any, least: int) -> int:
+    """`given`, if it is a whole number ≥ `least` of 64 bits. Raises `InvalidValueError` naming the argument."""
+    if not is_integer(given) or given < least:
+        most = " and below 2**63" if isinstance(given, Integral) and int(given) >= LIMIT else ""
+        raise InvalidValueError(f"{name}: {shortened(given)} given, an integer ≥ {least}{most} needed")
+    return int(given)
+
+
+def counted(name: str, given: Any) -> int:
+    """A number of threads or processes. Raises `InvalidValueError` below 1 and above `MOST_THREADS`."""
+    if whole(name, given, 1) > MOST_THREADS:
+        raise InvalidValueError(f"{name}: {given} given, at most {MOST_THREADS:,} needed")
+    return int(given)
+
+
+def position(name: str, given: Any, tokens: int) -> int:
+    """A position of a text, negative ones from its end, counted from 0. Raises `InvalidValueError`."""
+    if not is_integer(given) or not -tokens <= int(given) < tokens:
+        raise InvalidValueError(
+            f"{name}: {shortened(given)} given, "
+            f"a position from {-tokens} to {tokens - 1} needed for {tokens} tokens"
+        )
+    return int(given) % tokens
+
+
+def is_integer(given: Any) -> bool:
+    """Whether something is an integer of 64 bits, and no truth value."""
+    return isinstance(given, Integral) and not isinstance(given, bool) and -LIMIT <= int(given) < LIMIT
+
+
+def is_number(given: Any) -> bool:
+    """Whether something is one real number that float64 reaches, and no truth value."""
+    if not isinstance(given, Real) or isinstance(given, bool):
+        return False
+    try:
+        float(given)
+    except OverflowError:
+        return False
+    return True
+
+
+def non_negative(name: str, given: float) -> float:
+    """`given`, if it is finite and ≥ 0. Raises `InvalidValueError` naming the argument."""
+    if not is_number(given) or not 0 <= given < math.inf:
+        raise InvalidValueError(f"{name}: {shortened(given)} given, a finite number ≥ 0 needed")
+    return given
+
+
+def positive(name: str, given: float) -> float:
+    """`given`, if it is finite and above 0. Raises `InvalidValueError` naming the argument."""
+    if not is_number(given) or not 0 < given < math.inf:
+        raise InvalidValueError(f"{name}: {shortened(given)} given, a finite number above 0 needed")
+    return given
+
+
+def one_of(name: str, given: Name, choices: Iterable[str]) -> Name:
+    """`given`, if it is one of the choices. Raises `InvalidValueError` listing them, and naming the nearest."""
+    choices = tuple(choices)
+    if not isinstance(given, str) or given not in choices:
+        hint = nearest(str(given), choices)
+        raise InvalidValueError(f"{name}: {shortened(given)} given, one of {', '.join(choices)} needed{hint}")
+    return given
+
+
+def typed_integer(word: str) -> int | None:
+    """An integer of 64 bits as people type it: 250000, 1e7, 2.5e6, 8k or 8K (8,000), 1M (1,000,000); else None."""
+    factor = {"k": 1_000, "K": 1_000, "M": 1_000_000}.get(word[-1:], 1)
+    try:
+        number = Decimal(word if factor == 1 else word[:-1]) * factor
+    except InvalidOperation:
+        return None
+    if not number.is_finite() or number.adjusted() >= 30 or number != int(number):
+        return None
+    return int(number) if is_integer(int(number)) else None

@@ -25,11 +25,8 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol, TypeVar
 
 from posbias.core import errors
-from posbias.core.arguments import whole
-from posbias.core.errors import PosbiasError
-from posbias.core.events import Event, OnEvent
-from posbias.core.interruption import KEPT, Deferred, Pace
-from posbias.core.logs import labelled
+from posbias.core.errors import PosbiasError, whole
+from posbias.core.progress import KEPT, Deferred, Event, OnEvent, Pace, labelled
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 """The environment variables that set the number of threads of numerical libraries."""

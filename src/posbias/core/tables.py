@@ -8,18 +8,21 @@ a list of objects, one object a line, results within an object, or any form in w
 import ast
 import gzip
 import io
+import itertools
 import json
 import math
 import re
+import shutil
+import sys
+import textwrap
 import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posbias.core.arguments import shortened
-from posbias.core.errors import InputFileError
-from posbias.core.input_files import JsonLine, json_lines, json_object, read_text
+from posbias.core.errors import InputFileError, shortened
+from posbias.core.files import JsonLine, json_lines, json_object, read_text
 
 PLAIN = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 KINDS = (*PLAIN, *(f"{kind}.gz" for kind in PLAIN))
@@ -31,7 +34,8 @@ Table = Any
 """A DataFrame of pandas, whose own types say too little of columns to be checked."""
 Column = Any
 """A Series of pandas."""
-Row = tuple[str, dict[str, Any]]
+Placed = tuple[str, dict[str, Any]]
+"""Where a row stands, and its cells."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,7 @@ def _of_csv(text: str, path: Path) -> Table:
     return held[(held != "").any(axis=1)].iloc[1:]
 
 
-def _of_json(text: str, path: Path, names: Names) -> Iterator[Row]:
+def _of_json(text: str, path: Path, names: Names) -> Iterator[Placed]:
     if not {".jsonl", ".ndjson"} & set(path.suffixes):
         try:
             return _rows(json.loads(text), str(path), names)
@@ -167,7 +171,7 @@ def _of_json(text: str, path: Path, names: Names) -> Iterator[Row]:
     return ((line.where, line.columns) for line in json_lines(text, path))
 
 
-def _rows(data: Any, where: str, names: Names) -> Iterator[Row]:
+def _rows(data: Any, where: str, names: Names) -> Iterator[Placed]:
     """The rows that a value of JSON holds."""
     import pandas as pd
 
@@ -205,7 +209,7 @@ def _is_flat(dicts: list[dict[str, Any]], names: Names) -> bool:
     return plain or not dicts[0].keys().isdisjoint(names.cells)
 
 
-def _within(data: dict[str, Any], where: str, names: Names) -> Iterator[Row]:
+def _within(data: dict[str, Any], where: str, names: Names) -> Iterator[Placed]:
     """The rows of the one value with known columns, with what counts for all of them; else the object itself."""
     found = {}
     for name, held in data.items():
@@ -220,3 +224,80 @@ def _within(data: dict[str, Any], where: str, names: Names) -> Iterator[Row]:
         yield from ((place, around | row) for place, row in rows)
     if not found:
         yield where, data
+
+
+class Row(str):
+    """A line of a table, which `fitted` leaves as it is."""
+
+    __slots__ = ()
+
+
+def plain(value: float) -> str:
+    """A number without an exponent: 16,384, 0.25, 0.0001; of one that is not whole, four digits."""
+    if not math.isfinite(value) or float(value).is_integer():
+        return f"{value:,.0f}"
+    digits = max(0, 3 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{digits}f}".rstrip("0").rstrip(".") if digits else f"{value:,.0f}"
+
+
+def table(head: list[str], rows: list[list[str]]) -> list[str]:
+    """Rows under a head, as lines with aligned columns.
+
+    On a terminal that is narrower, cells go on in further lines, those of the widest columns first; words are
+    never broken.
+    """
+    every, width = [head, *rows], terminal_width()
+    widths = [max(len(row[k]) for row in every) for k in range(len(head))]
+    if width is not None:
+        least = [max(len(word) for row in every for word in row[k].split() or [""]) for k in range(len(head))]
+        widths = _narrowed(widths, least, width - len(_BETWEEN) * (len(head) - 1))
+        every = [line for row in every for line in _folded(row, widths)]
+    return [
+        Row(_BETWEEN.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        for row in every
+    ]
+
+
+_BETWEEN = "  "
+
+
+def _narrowed(widths: list[int], least: list[int], room: int) -> list[int]:
+    """The widths, the widest made narrower until all fit in `room` or none can be."""
+    widths = list(widths)
+    while sum(widths) > room:
+        spare = [k for k, width in enumerate(widths) if width > least[k]]
+        if not spare:
+            break
+        widths[max(spare, key=widths.__getitem__)] -= 1
+    return widths
+
+
+def _folded(row: list[str], widths: list[int]) -> list[list[str]]:
+    """A row as lines of cells that are at most so wide."""
+    cells = [
+        [cell] if len(cell) <= width else _wrapped(cell, width)
+        for cell, width in zip(row, widths, strict=True)
+    ]
+    return [list(line) for line in itertools.zip_longest(*cells, fillvalue="")]
+
+
+def fitted(lines: list[str]) -> list[str]:
+    """Lines for stdout: on a terminal prose is wrapped to its width; tables and indented lines stay."""
+    width = terminal_width()
+    if width is None:
+        return lines
+    loose = [not isinstance(line, Row) and len(line) > width and not line[0].isspace() for line in lines]
+    return [
+        part
+        for line, wrap in zip(lines, loose, strict=True)
+        for part in (_wrapped(line, width) if wrap else [line])
+    ]
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal that stdout is; None where it is a file or a pipe, whose lines are for programs."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)

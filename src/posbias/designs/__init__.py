@@ -19,12 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from posbias.core.arguments import whole
-from posbias.core.errors import InvalidValueError
-from posbias.core.events import Event, OnEvent
-from posbias.core.interruption import Deferred
+from posbias.core.errors import InvalidValueError, whole
+from posbias.core.progress import Deferred, Event, OnEvent
 from posbias.core.spec import encode
-from posbias.core.text_tables import plain
+from posbias.core.tables import plain
 from posbias.designs.search import Costs, KeptCosts, pareto, search
 from posbias.designs.space import Point, Space, cached_keys
 from posbias.designs.targets import CurveTarget, Target, target_of

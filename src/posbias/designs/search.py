@@ -21,8 +21,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from posbias.core.errors import InputFileError
-from posbias.core.seeds import stream
-from posbias.core.store import parse_json, save_json, undamaged
+from posbias.core.formats import parse_json, save_json, undamaged
+from posbias.core.machine import stream
 from posbias.designs.space import Point, Space
 
 log = logging.getLogger(__name__)

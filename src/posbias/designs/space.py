@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any
 
-from posbias.core.arguments import one_of, shortened
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, one_of, shortened
 from posbias.core.spec import encode
 from posbias.theory.architecture import Architecture
 from posbias.theory.masks import Banded, Mask, Split

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.arguments import shortened, whole
-from posbias.core.errors import InvalidValueError, nearest
+from posbias.core.errors import InvalidValueError, nearest, shortened, whole
 from posbias.profiles.curves import at_shares, wasserstein
 from posbias.profiles.measurements import load_profile
 from posbias.profiles.profile import Profile, uniform

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from posbias.core.errors import InputFileError, OtherKindError
-from posbias.core.input_files import read_text
+from posbias.core.files import read_text
 from posbias.core.tables import Names, Table, bare_name, is_table, plain_name, read_table, unexpected
 from posbias.imports import arrays, asked, attributions, positions, prompts
 from posbias.imports.columns import ANY, NAMES, RATES, WORDS, Choice, Curves, Format, having, undecided

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from posbias.core.errors import InputFileError, InvalidValueError
-from posbias.core.store import open_tensors
+from posbias.core.formats import open_tensors
 from posbias.core.tables import unexpected
 from posbias.imports.attributions import attributed
 from posbias.imports.columns import ANY, RATES, scores_of

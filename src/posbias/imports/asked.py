@@ -11,8 +11,8 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from posbias.core.errors import InputFileError
-from posbias.core.logs import one_line
-from posbias.core.store import undamaged
+from posbias.core.formats import undamaged
+from posbias.core.progress import one_line
 from posbias.core.tables import unexpected
 from posbias.profiles.profile import Profile
 from posbias.retrieval.curve import profile_of_trials

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.arguments import is_integer
-from posbias.core.errors import InputFileError
+from posbias.core.errors import InputFileError, is_integer
 from posbias.core.tables import Table, parsed, unexpected
 from posbias.imports.columns import Choice, Curves, Format
 from posbias.imports.trials import MEASURES, MOST, of_rows

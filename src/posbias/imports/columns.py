@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.arguments import shortened
-from posbias.core.errors import InputFileError, InvalidValueError
+from posbias.core.errors import InputFileError, InvalidValueError, shortened
 from posbias.core.tables import Column, Table, bare_name, number, plain_name, unexpected
 from posbias.profiles.profile import Profile
 

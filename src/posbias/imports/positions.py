@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from posbias.core.arguments import shortened
-from posbias.core.errors import InputFileError, InvalidValueError
+from posbias.core.errors import InputFileError, InvalidValueError, shortened
 from posbias.core.tables import Column, Table, number, plain_name, unexpected
 from posbias.imports.columns import (
     NAMES,

@@ -7,6 +7,6 @@ The way through: `load_model` finds and loads a model, `measure` runs it over pr
 returns an `xarray.Dataset` whose contents `docs/measurement.md` fixes.
 """
 
-from posbias.core.lazy import attach
+from posbias.core.packages import attach
 
 __getattr__, __dir__, __all__ = attach(__name__, __file__, "measuring", extra="measure")

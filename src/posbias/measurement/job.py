@@ -11,9 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from posbias.core.arguments import one_of, shortened
-from posbias.core.errors import InvalidValueError
-from posbias.core.store import versions_here
+from posbias.core.errors import InvalidValueError, one_of, shortened
+from posbias.core.formats import versions_here
 from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.quantities.influence import KINDS as INFLUENCES
 from posbias.measurement.quantities.rollouts import KINDS as ROLLOUTS

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from posbias.core import memory
+from posbias.core import machine
 from posbias.measurement.job import Request
 from posbias.measurement.models.families import decoder_config
 from posbias.measurement.models.formats import require_on
@@ -144,7 +144,7 @@ def check_memory(loaded: "LoadedModel", request: Request) -> None:
     given = f"{request.tokens} with {' and '.join(by_head)}" if by_head else str(request.tokens)
     parts, places = _parts(loaded, request), loaded.accelerators
     total, here = sum(parts.values()), sum(parts[name] for name in _HERE)
-    memory.require(here if places else total, "tokens", given)
+    machine.require(here if places else total, "tokens", given)
     if len(places) == 1:
         require_on(places[0], total - here, "tokens", given)
 

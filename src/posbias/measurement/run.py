@@ -18,9 +18,8 @@ import xarray as xr
 from jaxtyping import Int
 
 from posbias.core.errors import InvalidValueError, ModelError
-from posbias.core.events import OnEvent
-from posbias.core.logs import muted
-from posbias.core.threads import leaving_a_core, torch_threads
+from posbias.core.machine import leaving_a_core, torch_threads
+from posbias.core.progress import OnEvent, muted
 from posbias.measurement.job import Request, TextSource, fingerprint_of
 from posbias.measurement.memory import check_memory, estimate_cost
 from posbias.measurement.models.families import MISREAD, decoder_config, decoder_layers

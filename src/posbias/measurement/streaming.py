@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import torch.distributed as dist
 
 from posbias.core.errors import InputFileError, ModelError, NonFiniteError, WorkerError
-from posbias.core.events import Event, OnEvent
+from posbias.core.progress import Event, OnEvent
 from posbias.core.store import Checkpoint
 from posbias.measurement.result import Arrays, Quantities, State
 

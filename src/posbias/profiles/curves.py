@@ -7,7 +7,7 @@ import itertools
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Num
 
 from posbias.core.errors import InvalidValueError
 
@@ -94,3 +94,31 @@ def blocks(mass: Float[np.ndarray, "position"], width: int = 64) -> str:
     density = np.array([mass[a:b].mean() for a, b in itertools.pairwise(edges)]) * mass.size
     level = np.clip((np.log2(np.maximum(density, 2.0**-9)) + 3.0) / 6.0, 0.0, 1.0)
     return "".join("▁▂▃▄▅▆▇█"[round(x * 7)] for x in level)
+
+
+THRESHOLD = 0.2
+"""τ of Wu et al. 2025."""
+
+
+def received(
+    attention: Float[np.ndarray, "*batch query key"], allowed: Bool[np.ndarray, "query key"]
+) -> Float[np.ndarray, "*batch key"]:
+    """The attention each key receives, mean over the queries that see it; NaN where none does."""
+    return over_seers(attention.sum(axis=-2, dtype=np.float64), allowed.sum(axis=0))
+
+
+def sink_metric(
+    attention: Float[np.ndarray, "*batch query key"],
+    allowed: Bool[np.ndarray, "query key"],
+    threshold: float = THRESHOLD,
+) -> Float[np.ndarray, "*batch key"]:
+    """The share of the queries seeing a key that give it more than `threshold`; NaN where none sees it."""
+    return over_seers((attention > threshold).sum(axis=-2), allowed.sum(axis=0))
+
+
+def over_seers(
+    sums: Num[np.ndarray, "*batch key"], seers: Num[np.ndarray, "key"]
+) -> Float[np.ndarray, "*batch key"]:
+    """Sums over queries, divided by how many queries see each key; NaN where none does."""
+    empty = np.full(sums.shape, np.nan)
+    return np.divide(sums, seers, out=empty, where=np.broadcast_to(seers > 0, sums.shape))

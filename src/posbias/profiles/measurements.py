@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posbias.core import memory
-from posbias.core.arguments import shortened
-from posbias.core.errors import DamagedError, InputFileError, InvalidValueError
-from posbias.core.input_files import read_text
-from posbias.core.store import Header, NetCDFCodec, undamaged
+from posbias.core import machine
+from posbias.core.errors import DamagedError, InputFileError, InvalidValueError, shortened
+from posbias.core.files import read_text
+from posbias.core.formats import Header, NetCDFCodec, undamaged
 from posbias.profiles.profile import Profile, measured_influence
 
 if TYPE_CHECKING:
@@ -145,7 +144,7 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
         return influence_in(path)
     try:
         text = read_text(path)
-        memory.require(64 * (text.count(",") + text.count("[")), f"{path}: bytes", len(text))
+        machine.require(64 * (text.count(",") + text.count("[")), f"{path}: bytes", len(text))
         data = json.loads(text)
         data = undamaged(data, path) if isinstance(data, dict) else data
     except RecursionError:

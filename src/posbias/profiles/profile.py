@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from jaxtyping import Bool, Float
 
-from posbias.core import memory
-from posbias.core.arguments import shortened
-from posbias.core.errors import InvalidValueError
+from posbias.core import machine
+from posbias.core.errors import InvalidValueError, shortened
 from posbias.profiles.curves import at_shares, blocks, least_stretch, ranks, spearman, wasserstein
 from posbias.profiles.estimate import Estimate, intervals, ratio_of_means, shares_of
 from posbias.profiles.summary import Summary, at_ends, doubts, summarise, verdict_of
@@ -316,7 +315,7 @@ class Profile:
         number of positions before as "positions"; `se` is left out. Raises `InvalidValueError` for shares < 1 and
         for a query that is not the last position.
         """
-        memory.length("shares", shares, each=64)
+        machine.length("shares", shares, each=64)
         if self.query != self.tokens - 1:
             raise InvalidValueError(
                 f"query: {self.query} given, the last position ({self.tokens - 1}) needed"
@@ -400,11 +399,11 @@ def _seen(profile: Profile) -> int:
 
 def harmonic(tokens: int) -> Profile:
     """The recency-only baseline: mass in proportion to 1/(distance + 1) from the last token."""
-    count = memory.length("tokens", tokens, each=16)
+    count = machine.length("tokens", tokens, each=16)
     return Profile.from_weights(1.0 / np.arange(count, 0, -1), measures="baseline")
 
 
 def uniform(tokens: int) -> Profile:
     """The baseline that knows nothing: the same mass everywhere."""
-    count = memory.length("tokens", tokens, each=16)
+    count = machine.length("tokens", tokens, each=16)
     return Profile(np.full(count, 1.0 / count), measures="baseline")

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from posbias.core.compiling import compiled
 from posbias.core.errors import InvalidValueError
+from posbias.core.machine import compiled
 
 ROUNDING = 1e-12
 """Gaps of prefix mass up to this count as none: above what float64 sums of a row leave, below any effect."""

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posbias.core.arguments import whole
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, whole
 from posbias.core.files import write_bytes, write_text
-from posbias.core.lazy import need
+from posbias.core.packages import need
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -11,7 +11,7 @@ import numpy as np
 from posbias.comparison.agreement import ROWS, Agreement
 from posbias.comparison.predictors import PREDICTORS, USED, chain
 from posbias.comparison.scores import Comparison, HeldOut
-from posbias.core.seeds import stream
+from posbias.core.machine import stream
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
 

@@ -8,9 +8,8 @@ import numpy as np
 
 from posbias.core.errors import InvalidValueError
 from posbias.core.files import write_bytes, write_text
-from posbias.core.lazy import need
-from posbias.profiles.claims import Claim, Judged, judged
-from posbias.profiles.evidence import LEAST, Above, Evidence, mean
+from posbias.core.packages import need
+from posbias.profiles.claims import LEAST, Above, Claim, Evidence, Judged, judged, mean
 from posbias.profiles.profile import Profile
 from posbias.reports.sentences import EXPECTED, FAVOURS, PROMPT, SHOWS, SURE, alone
 from posbias.retrieval.curve import verdict_of_trials

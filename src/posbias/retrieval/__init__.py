@@ -8,6 +8,6 @@
 `local` opens a model and asks it for probabilities; nothing else here knows torch.
 """
 
-from posbias.core.lazy import attach
+from posbias.core.packages import attach
 
 __getattr__, __dir__, __all__ = attach(__name__, __file__, "retrieval by a model here", extra="measure")

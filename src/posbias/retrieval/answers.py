@@ -26,11 +26,17 @@ from typing import Any
 import numpy as np
 
 from posbias.core import spec
-from posbias.core.arguments import counted, shortened
-from posbias.core.errors import DamagedError, InputFileError, InvalidValueError, ModelError, OutputFileError
-from posbias.core.events import Event, OnEvent
-from posbias.core.files import need_writable, write_text
-from posbias.core.input_files import json_lines
+from posbias.core.errors import (
+    DamagedError,
+    InputFileError,
+    InvalidValueError,
+    ModelError,
+    OutputFileError,
+    counted,
+    shortened,
+)
+from posbias.core.files import json_lines, need_writable, write_text
+from posbias.core.progress import Event, OnEvent
 from posbias.core.spec import encode
 from posbias.core.tables import table_lines
 from posbias.retrieval.curve import RetrievalCurve, answer_curve

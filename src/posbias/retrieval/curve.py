@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from posbias.core.arguments import one_of, positive
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, one_of, positive
 from posbias.profiles.estimate import Estimate, about
 from posbias.profiles.profile import Profile
 from posbias.profiles.summary import Verdict, not_told

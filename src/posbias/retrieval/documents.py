@@ -17,8 +17,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from posbias.core.arguments import is_integer
-from posbias.core.errors import InputFileError, InvalidValueError
+from posbias.core.errors import InputFileError, InvalidValueError, is_integer
 from posbias.core.tables import Names, table_lines, unexpected
 from posbias.retrieval.scoring import normalised, place_in
 from posbias.retrieval.trials import Trial, Trials

@@ -19,8 +19,7 @@ import urllib.request
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
-from posbias.core.arguments import one_of, positive, shortened, whole
-from posbias.core.errors import InvalidValueError, ModelError
+from posbias.core.errors import InvalidValueError, ModelError, one_of, positive, shortened, whole
 from posbias.retrieval.scoring import CutOff
 
 log = logging.getLogger(__name__)

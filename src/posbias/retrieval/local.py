@@ -25,10 +25,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from posbias.core.errors import InvalidValueError, ModelError
-from posbias.core.events import OnEvent
+from posbias.core.formats import versions_here
+from posbias.core.machine import leaving_a_core, torch_threads
+from posbias.core.progress import OnEvent
 from posbias.core.spec import encode
-from posbias.core.store import versions_here
-from posbias.core.threads import leaving_a_core, torch_threads
 from posbias.measurement.job import fingerprint_of, job_of
 from posbias.measurement.models.loading import LoadedModel, ready
 from posbias.measurement.result import Quantity, State, attributes, variables

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from posbias.core import seeds
+from posbias.core import machine
 from posbias.profiles.estimate import Estimate, about, otherwise_at_most, quantile_of_t
 from posbias.profiles.summary import Verdict
 
@@ -210,7 +210,7 @@ def _tails(sets: int, miss: float) -> list[float]:
 def _means(
     samples: Float[np.ndarray, "set quantity"], seed: int, resamples: int
 ) -> Float[np.ndarray, "resample quantity"]:
-    random = seeds.stream(seed, "retrieval.bootstrap")
+    random = machine.stream(seed, "retrieval.bootstrap")
     sets = len(samples)
     at_once = max(1, _AT_ONCE // sets)
     parts = []

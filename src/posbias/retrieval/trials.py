@@ -21,9 +21,8 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from posbias.core import seeds
-from posbias.core.arguments import one_of, shortened
-from posbias.core.errors import InputFileError, InvalidValueError, ModelError
+from posbias.core import machine
+from posbias.core.errors import InputFileError, InvalidValueError, ModelError, one_of, shortened
 from posbias.core.spec import Count, NaturalNumber, value
 from posbias.retrieval.wordings import NAMES, QUALITIES, SURNAMES, THINGS, WORDINGS, Pool, Wording
 
@@ -107,7 +106,7 @@ def retrieval_job(
         pairs, length = (_PAIRS, None) if task == "keys" else (None, _LENGTH)
     if positions is None:
         positions = POSITIONS if pairs is None else max(3, min(POSITIONS, pairs))
-    seeds.stream(seed, "retrieval")
+    machine.stream(seed, "retrieval")
     first = next(iter(WORDINGS[task]))
     parts: Any = (task, pairs, length, first if wording is None else wording, positions, prompts, seed)
     try:
@@ -169,11 +168,11 @@ class Trials:
         return len(self.encode([text])[0])
 
     def _random(self, index: int) -> np.random.Generator:
-        return np.random.default_rng(seeds.sequence(self._seed, "retrieval", index))
+        return np.random.default_rng(machine.sequence(self._seed, "retrieval", index))
 
     def _shuffled(self, index: int, parts: list[str]) -> list[str]:
         """`parts` in the order of the arm `SHUFFLED`; a stream of its own, so that no other draw is changed."""
-        random = np.random.default_rng(seeds.sequence(self._seed, "retrieval.shuffled", index))
+        random = np.random.default_rng(machine.sequence(self._seed, "retrieval.shuffled", index))
         return [parts[k] for k in random.permutation(len(parts))]
 
     def _prompt(self, context: str, key: str) -> str:

@@ -26,9 +26,8 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.compiling import compiled
 from posbias.core.errors import InvalidValueError
-from posbias.core.seeds import sequence
+from posbias.core.machine import compiled, sequence
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.tally import Layout, Tally
 

@@ -25,11 +25,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import ndtri
 
-from posbias.core.arguments import one_of, positive, whole
-from posbias.core.errors import InvalidValueError
-from posbias.core.events import Event, OnEvent
-from posbias.core.memory import require
-from posbias.core.seeds import sequence
+from posbias.core.errors import InvalidValueError, one_of, positive, whole
+from posbias.core.machine import require, sequence
+from posbias.core.progress import Event, OnEvent
 from posbias.profiles.estimate import Estimate
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.tally import Layout, Tally

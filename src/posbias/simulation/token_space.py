@@ -14,7 +14,7 @@ from jaxtyping import Float
 from numpy.random import Generator, default_rng
 
 from posbias.core.errors import InvalidValueError
-from posbias.core.seeds import sequence
+from posbias.core.machine import sequence
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.tally import Layout, Tally
 from posbias.theory.rollout.kernel import masked_softmax

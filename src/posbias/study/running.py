@@ -24,14 +24,14 @@ from pathlib import Path
 import numpy as np
 
 from posbias.core.errors import InvalidValueError, PosbiasError
-from posbias.core.events import OnEvent
 from posbias.core.files import clear_leftovers, need_writable
+from posbias.core.formats import save_json
+from posbias.core.progress import OnEvent
 from posbias.core.running import Engine
-from posbias.core.store import Store, Stored, compute, save_json
-from posbias.core.sweeps import words_of
-from posbias.profiles.claims import Claim, Judged, judged
+from posbias.core.spec import words_of
+from posbias.core.store import Store, Stored, compute
+from posbias.profiles.claims import Claim, Evidence, Judged, judged
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.evidence import Evidence
 from posbias.study.value import Cell, StatedClaim, Study, as_dict
 from posbias.study.verbs import estimate_at
 

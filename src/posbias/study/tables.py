@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from posbias.core.errors import InvalidValueError
-from posbias.core.store import dump_json
-from posbias.core.sweeps import words_of
+from posbias.core.formats import dump_json
+from posbias.core.spec import words_of
 from posbias.profiles.estimate import Estimate
 from posbias.study.running import Outcome, combined
 from posbias.study.verbs import SINGLE, check_place, estimate_at, estimates_of

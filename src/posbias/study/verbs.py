@@ -28,13 +28,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from posbias.core import plugins
-from posbias.core.arguments import position, shortened
-from posbias.core.errors import InvalidValueError, nearest
-from posbias.core.events import OnEvent
-from posbias.core.spec import Count, decode, encode, tag, value
-from posbias.core.sweeps import paths
-from posbias.core.threads import torch_threads
+from posbias.core import packages
+from posbias.core.errors import InvalidValueError, nearest, position, shortened
+from posbias.core.machine import torch_threads
+from posbias.core.progress import OnEvent
+from posbias.core.spec import Count, decode, encode, paths, tag, value
 from posbias.profiles.estimate import Estimate
 from posbias.simulation.model import RecencyModel
 from posbias.theory.architecture import Architecture
@@ -403,11 +401,11 @@ def decode_verb(data: Mapping[str, Any]) -> Any:
 
 def class_of(data: Mapping[str, Any]) -> type:
     """The verb class that `kind` names. Raises `InvalidValueError` for a missing or unknown one."""
-    kind, known = data.get("kind"), [*VERBS, *plugins.names(GROUP)]
+    kind, known = data.get("kind"), [*VERBS, *packages.names(GROUP)]
     if kind not in known:
         hint = f"{shortened(kind)}{nearest(str(kind), known)}" if "kind" in data else "no kind"
         raise InvalidValueError(f"kind: expected what every cell does ({', '.join(known)}), got {hint}")
-    return VERBS.get(str(kind)) or plugins.load(GROUP, str(kind))
+    return VERBS.get(str(kind)) or packages.load(GROUP, str(kind))
 
 
 def known_paths(cls: type) -> list[str]:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from posbias.core.arguments import whole
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, whole
 from posbias.core.spec import Count, Fractions, Numbers, Positive, Size, later, value
 from posbias.theory.content import Content, NoContent, QueryScale
 from posbias.theory.distance import DenseLogits, DistanceFunction, Tabulated, spread

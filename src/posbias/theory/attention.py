@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from posbias.core.arguments import non_negative, position, shortened
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, non_negative, position, shortened
+from posbias.profiles.curves import THRESHOLD, received, sink_metric
 from posbias.profiles.profile import Profile
-from posbias.profiles.sinks import THRESHOLD, received, sink_metric
 from posbias.profiles.stochastic_order import ROUNDING, Monotonicity, monotonicity
 from posbias.theory.architecture import LAMBDA
 from posbias.theory.masks import Causal, Mask

@@ -18,9 +18,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from posbias.core.arguments import shortened, whole
-from posbias.core.errors import InputFileError, InvalidValueError, PosbiasError, nearest
-from posbias.core.input_files import read_mapping
+from posbias.core.errors import InputFileError, InvalidValueError, PosbiasError, nearest, shortened, whole
+from posbias.core.files import read_mapping
 from posbias.core.spec import decode
 from posbias.theory.architecture import Architecture
 from posbias.theory.custom import code_of

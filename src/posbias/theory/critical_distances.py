@@ -17,8 +17,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.optimize import brentq
 
-from posbias.core.arguments import non_negative, positive, whole
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, non_negative, positive, whole
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.distance import RoPE
 from posbias.theory.mixing import AttentionOnly

@@ -19,8 +19,7 @@ import numpy as np
 from jaxtyping import Shaped
 from pydantic import PlainSerializer, PlainValidator
 
-from posbias.core.arguments import shortened
-from posbias.core.errors import InvalidValueError, nearest
+from posbias.core.errors import InvalidValueError, nearest, shortened
 
 _NAME = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)(?:#([0-9a-f]{16}))?")
 KINDS = {"b": "booleans", "iuf": "numbers"}

@@ -8,8 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from posbias.core.arguments import shortened
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, shortened
 from posbias.theory.distance import (
     T5,
     DenseLogits,

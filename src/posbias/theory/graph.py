@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
-from posbias.core import memory
-from posbias.core.arguments import position, shortened, whole
-from posbias.core.errors import InvalidValueError
+from posbias.core import machine
+from posbias.core.errors import InvalidValueError, position, shortened, whole
 from posbias.theory.architecture import Architecture
 from posbias.theory.masks import MASKS, Mask
 
@@ -108,7 +107,7 @@ def masks_of(pattern: Pattern, tokens: int) -> tuple[Mask, ...]:
 def _matrices(pattern: Pattern, tokens: int) -> list[Allowed]:
     """Who may attend to whom in each layer of a pattern."""
     masks = masks_of(pattern, tokens)
-    memory.require(16 * tokens**2, "tokens", tokens)
+    machine.require(16 * tokens**2, "tokens", tokens)
     return [mask.allowed(tokens) for mask in masks]
 
 

@@ -11,9 +11,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
-from posbias.core import plugins
-from posbias.core.arguments import shortened
-from posbias.core.errors import InvalidValueError, PosbiasError, nearest
+from posbias.core import packages
+from posbias.core.errors import InvalidValueError, PosbiasError, nearest, shortened
 from posbias.core.spec import MOST_LAYERS
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.huggingface_families import (
@@ -100,7 +99,7 @@ def from_huggingface(config: dict[str, Any], name: str = "") -> Architecture:
     """
     container = config.get("model_type")
     family, config, remarks = _text(config)
-    brought = None if family in FAMILIES else plugins.family(family)
+    brought = None if family in FAMILIES else packages.family(family)
     if brought is not None:
         remark = f"{family}: read by the package {brought.package}, not by posbias"
         if not isinstance(brought.read, Family):
@@ -159,8 +158,8 @@ def _text(config: dict[str, Any]) -> tuple[str, dict[str, Any], list[str]]:
             remarks.append(f"{container}: text alone is meant, its part of family {family}")
     if container == PREFIXED:
         remarks.append(f"{container}: the whole prompt is a prefix, in which every token sees every other")
-    if family not in FAMILIES and family not in plugins.names():
-        known = {*FAMILIES, *CONTAINERS, *plugins.names()}
+    if family not in FAMILIES and family not in packages.names():
+        known = {*FAMILIES, *CONTAINERS, *packages.names()}
         raise InvalidValueError(
             f"model_type: expected one of the {len(known)} known families, got {shortened(family)}"
             f"{nearest(str(family), known)}; its layers can be given in a file of your own (docs/own.md)"
@@ -171,11 +170,11 @@ def _text(config: dict[str, Any]) -> tuple[str, dict[str, Any], list[str]]:
     return family, config, remarks
 
 
-def _brought(brought: plugins.ModelFamily, family: str, config: dict[str, Any]) -> Architecture:
+def _brought(brought: packages.ModelFamily, family: str, config: dict[str, Any]) -> Architecture:
     """What a package's function makes of a configuration. Raises `PluginError`, naming the package."""
     if not callable(brought.read):
         given = type(brought.read).__name__
-        raise plugins.failed(
+        raise packages.failed(
             brought.package, f"expected a row Family(…) or a function for {family}, got {given}"
         )
     try:
@@ -183,10 +182,12 @@ def _brought(brought: plugins.ModelFamily, family: str, config: dict[str, Any]) 
     except PosbiasError:
         raise
     except Exception as error:  # whatever a package raises
-        raise plugins.failed(brought.package, f"a configuration of {family} cannot be read", error) from error
+        raise packages.failed(
+            brought.package, f"a configuration of {family} cannot be read", error
+        ) from error
     if not isinstance(made, Architecture):
         given = type(made).__name__
-        raise plugins.failed(brought.package, f"expected an Architecture made of {family}, got {given}")
+        raise packages.failed(brought.package, f"expected an Architecture made of {family}, got {given}")
     return made
 
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from string import Formatter
 from typing import Any
 
-from posbias.core.arguments import shortened
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, shortened
 from posbias.core.spec import MOST_LAYERS
 from posbias.theory.content import QueryScale, StepScale
 from posbias.theory.masks import Causal, Chunked, Mask, SlidingWindow

@@ -18,8 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 from pydantic import Field
 
-from posbias.core.arguments import shortened
-from posbias.core.errors import InvalidValueError, nearest
+from posbias.core.errors import InvalidValueError, nearest, shortened
 from posbias.core.spec import Citation, Count, NaturalNumber, Open, members, tag, value
 from posbias.theory.custom import Booleans
 

@@ -14,9 +14,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 from pydantic import Field
 
-from posbias.core import memory
-from posbias.core.arguments import positive, whole
-from posbias.core.errors import InvalidValueError
+from posbias.core import machine
+from posbias.core.errors import InvalidValueError, positive, whole
 from posbias.core.spec import (
     Citation,
     Count,
@@ -263,7 +262,7 @@ def alibi_slopes(heads: int, bias_max: float = 8.0) -> PerHead:
     lower power of two, followed by every second one of the next higher. Raises `InvalidValueError` for heads < 1
     and for a `bias_max` that is not above 0.
     """
-    memory.length("heads", heads, each=32)
+    machine.length("heads", heads, each=32)
     positive("bias_max", bias_max)
     lower = 2 ** math.floor(math.log2(heads))
     slopes = 2.0 ** (-bias_max / lower * np.arange(1, lower + 1))

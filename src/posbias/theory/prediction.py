@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.events import OnEvent
+from posbias.core.progress import OnEvent
 from posbias.profiles.profile import Profile
 from posbias.profiles.summary import Summary
 from posbias.theory.architecture import LAMBDA, Architecture

@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from posbias.core import memory
-from posbias.core.arguments import one_of, shortened, typed_integer, whole
-from posbias.core.errors import InvalidValueError, nearest
+from posbias.core import machine
+from posbias.core.errors import InvalidValueError, nearest, one_of, shortened, typed_integer, whole
 from posbias.core.spec import MOST_LAYERS
 from posbias.profiles.profile import Profile
 from posbias.theory.architecture import Architecture, Layer, gated, shortest_pattern
@@ -337,7 +336,7 @@ def vary_two(
         )
     longest = max([tokens, *(max(map(int, values)) for name, values in axes if name == "tokens")])
     bands = 3 if architecture.mixing.assumed else 1
-    memory.require(8 * bands * longest * len(rows) * len(columns), "tokens", longest)
+    machine.require(8 * bands * longest * len(rows) * len(columns), "tokens", longest)
     points = [{one: row, other: column} for row in rows for column in columns]
     varied = _at_points(architecture, points, tokens, query, method=method, threads=threads)
     return [varied[k : k + len(columns)] for k in range(0, len(varied), len(columns))]

@@ -9,6 +9,6 @@ Nothing heavy happens at import: torch and xarray are loaded when a name of the 
 `MissingPackageError` says what to install when they are absent. `docs/training.md` explains the numbers.
 """
 
-from posbias.core.lazy import attach
+from posbias.core.packages import attach
 
 __getattr__, __dir__, __all__ = attach(__name__, __file__, "training", extra="train")

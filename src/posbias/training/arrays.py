@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from posbias.core.formats import Header, Tensors, need_xarray
 from posbias.core.spec import decode
-from posbias.core.store import Header, Tensors, need_xarray
 from posbias.training.averages import Averages
 from posbias.training.kernels import Rollout
 from posbias.training.loop import Trained

@@ -15,14 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from posbias.core.arguments import counted, shortened, whole
-from posbias.core.errors import InvalidValueError, OutputFileError
-from posbias.core.events import OnEvent
+from posbias.core.errors import InvalidValueError, OutputFileError, counted, shortened, whole
 from posbias.core.files import need_writable
-from posbias.core.memory import cores
+from posbias.core.formats import need_xarray
+from posbias.core.machine import cores
+from posbias.core.progress import OnEvent
 from posbias.core.running import Engine, InProcess, Processes, Task, run
 from posbias.core.spec import encode
-from posbias.core.store import Store, need_xarray
+from posbias.core.store import Store
 from posbias.training.jobs import Job, finish_elsewhere, finish_here, take_files, untested
 from posbias.training.loop import check_device
 from posbias.training.network import Rotary

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posbias.core.store import Tensors
+from posbias.core.formats import Tensors
 from posbias.training.feed import Feed
 from posbias.training.network import finite_members, forward, initial_weights, wire
 from posbias.training.specification import Experiment

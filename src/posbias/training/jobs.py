@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from posbias.core.errors import InputFileError
-from posbias.core.events import OnEvent
 from posbias.core.files import write_bytes
+from posbias.core.progress import OnEvent
 from posbias.core.spec import decode, fingerprint, value
 from posbias.core.store import Store
 from posbias.training.loop import Trained, log_of, train

@@ -25,10 +25,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posbias.core.arguments import one_of, whole
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, one_of, whole
+from posbias.profiles.claims import Verdict
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.evidence import Verdict
 from posbias.profiles.profile import Profile
 from posbias.theory.architecture import Architecture
 from posbias.theory.mixing import PerLayer

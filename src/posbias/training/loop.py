@@ -25,14 +25,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posbias.core.arguments import shortened, whole
-from posbias.core.errors import InvalidValueError
-from posbias.core.events import Event, OnEvent
+from posbias.core.errors import InvalidValueError, shortened, whole
 from posbias.core.files import write_text
-from posbias.core.interruption import Deferred
+from posbias.core.formats import dump_json
+from posbias.core.machine import torch_threads
+from posbias.core.progress import Deferred, Event, OnEvent
 from posbias.core.spec import fingerprint
-from posbias.core.store import Checkpoint, dump_json
-from posbias.core.threads import torch_threads
+from posbias.core.store import Checkpoint
 from posbias.training.ensemble import Ensemble
 from posbias.training.precision import multiplying
 from posbias.training.specification import Experiment, compatible

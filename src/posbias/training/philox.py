@@ -22,8 +22,7 @@ from jaxtyping import Float, Int
 from scipy.special import ndtri
 from torch import Tensor
 
-from posbias.core.compiling import compiled
-from posbias.core.seeds import sequence
+from posbias.core.machine import compiled, sequence
 
 ROUNDS, WORD = 10, 0xFFFFFFFF
 _MULTIPLY, _KEY_STEP = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)

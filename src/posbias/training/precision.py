@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 import torch
 
-from posbias.core.arguments import shortened
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, shortened
 
 Precision = Literal["float32", "tf32", "bfloat16"]
 

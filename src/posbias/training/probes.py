@@ -18,8 +18,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch.nn import functional
 
-from posbias.core.arguments import shortened
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, shortened
 from posbias.profiles.estimate import Estimate
 from posbias.training.averages import Averages, average
 from posbias.training.loop import Trained

@@ -15,17 +15,17 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.core.errors import DamagedError, InvalidValueError
-from posbias.core.spec import encode
-from posbias.core.store import Cell as StoredCell
-from posbias.core.store import (
+from posbias.core.formats import (
     Header,
     NetCDFCodec,
     SafetensorsCodec,
-    Store,
     Tensors,
     digest_of_arrays,
     versions_here,
 )
+from posbias.core.spec import encode
+from posbias.core.store import Cell as StoredCell
+from posbias.core.store import Store
 from posbias.training.arrays import as_dataset, evaluation_of, rollout_of, sinks_of, tensors_of, trained_of
 from posbias.training.kernels import Rollout, trained_rollout
 from posbias.training.loop import Trained

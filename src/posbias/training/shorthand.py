@@ -12,10 +12,8 @@ lists.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from posbias.core.arguments import one_of, shortened
-from posbias.core.errors import InvalidValueError, nearest
-from posbias.core.spec import decode, encode, fingerprint
-from posbias.core.sweeps import leaves
+from posbias.core.errors import InvalidValueError, nearest, one_of, shortened
+from posbias.core.spec import decode, encode, fingerprint, leaves
 from posbias.theory.masks import file_word, mask_of
 from posbias.training.network import ENCODINGS, Encoding
 from posbias.training.normalisers import NORMALISERS, Normaliser

@@ -18,10 +18,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from posbias.core.arguments import shortened, whole
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, shortened, whole
+from posbias.profiles.curves import THRESHOLD
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.sinks import THRESHOLD
 from posbias.training.averages import estimate_members
 from posbias.training.loop import Trained
 from posbias.training.network import initial_weights

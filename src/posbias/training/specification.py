@@ -7,7 +7,7 @@ Every seed is a member: a network with its own initial weights, its own classes 
 
 from typing import Any, Literal
 
-from posbias.core import memory
+from posbias.core import machine
 from posbias.core.errors import InvalidValueError
 from posbias.core.spec import Count, NonNegative, Positive, value
 from posbias.training.network import Network, Rotary, Sinusoidal
@@ -71,7 +71,7 @@ class Experiment:
             "items" if task.items > self.batch else "batch": (4 * kept, max(task.items, self.batch)),
         }
         name, (_, given) = max(parts.items(), key=lambda part: part[1][0])
-        memory.require(members * sum(bytes for bytes, _ in parts.values()), name, given)
+        machine.require(members * sum(bytes for bytes, _ in parts.values()), name, given)
 
     @property
     def points(self) -> tuple[int, ...]:

@@ -8,7 +8,7 @@
     network.positional = ["none", "rope", "decay"]
 
 Every key under `[sweep]` is the path of a key of `Experiment` and a list of what to put there; the experiments
-are all combinations, the last key running fastest (`posbias.core.sweeps`). Words may stand for masks and encodings
+are all combinations, the last key running fastest (`posbias.core.spec`). Words may stand for masks and encodings
 (`shorthand`).
 """
 
@@ -16,9 +16,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from posbias.core import sweeps
+from posbias.core import spec
 from posbias.core.errors import InvalidValueError, PosbiasError
-from posbias.core.input_files import read_mapping
+from posbias.core.files import read_mapping
 from posbias.training.shorthand import experiment_of, without_words
 from posbias.training.specification import Experiment
 
@@ -41,6 +41,6 @@ def expand(data: Mapping[str, Any]) -> list[Experiment]:
     Raises `InvalidValueError` as `expand`, for two equal experiments, or values that are wrong.
     """
     base = without_words({key: held for key, held in data.items() if key != "sweep"})
-    combinations = sweeps.expand(base, data.get("sweep", {}), sweeps.paths(Experiment))
-    experiments = sweeps.build(combinations, experiment_of, "experiment", lambda experiment: experiment)
+    combinations = spec.expand(base, data.get("sweep", {}), spec.paths(Experiment))
+    experiments = spec.build(combinations, experiment_of, "experiment", lambda experiment: experiment)
     return [experiment for _, experiment in experiments]

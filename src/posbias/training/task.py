@@ -30,8 +30,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import BeforeValidator
 from torch import Tensor
 
-from posbias.core.arguments import shortened
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, shortened
 from posbias.core.spec import Count, NaturalNumber, NonNegative, value
 from posbias.training.philox import Draws, below
 

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from posbias.core.arguments import whole
+from posbias.core.errors import whole
 from posbias.training.loop import Trained
 from posbias.training.network import Wiring, finite_members, forward, wire
 from posbias.training.task import Batch, Novel, RetrievalTask, blocks_of, make_world, novel_sequences

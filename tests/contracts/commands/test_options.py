@@ -11,9 +11,8 @@ from command import called, commands
 
 from posbias.cli import app, main, output
 from posbias.cli.output import progress
-from posbias.core.arguments import typed_integer
-from posbias.core.errors import InvalidValueError
-from posbias.core.events import Event
+from posbias.core.errors import InvalidValueError, typed_integer
+from posbias.core.progress import Event
 
 POSBIAS = Path(sys.executable).with_name("posbias")
 SMALL = ["--d", "4", "--layers", "2", "--threads", "1", "--effort", "1e4"]

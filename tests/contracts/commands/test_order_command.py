@@ -10,7 +10,7 @@ from kept_answers import copies, kept
 import posbias
 from posbias.cli import main
 from posbias.core.errors import InputFileError
-from posbias.core.store import save_json
+from posbias.core.formats import save_json
 from posbias.ordering import order
 from posbias.ordering.hits import read_hits
 from posbias.reports.answers.predictions import Gain

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from command import called
 
-from posbias.core.store import undamaged
+from posbias.core.formats import undamaged
 
 POSBIAS = Path(sys.executable).with_name("posbias")
 

@@ -9,8 +9,8 @@ from command import called
 from measured import measurement
 
 from posbias.comparison.extrapolation import BUNDLED as SMOLLM2
-from posbias.core.plugins import bundled
-from posbias.core.store import save_json
+from posbias.core.formats import save_json
+from posbias.core.packages import bundled
 from posbias.imports import read
 from posbias.measurement import measure
 from posbias.profiles.measurements import load_measurement, save_measurement

@@ -15,7 +15,7 @@ from answers import plain as fields
 from command import called
 
 from posbias.core.files import replacing_folder
-from posbias.core.store import JsonCodec
+from posbias.core.formats import JsonCodec
 from posbias.profiles.measurements import load_measurement
 from posbias.training import Experiment, Network, RetrievalTask
 from posbias.training.loop import train

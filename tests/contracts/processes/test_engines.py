@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from logged import logged
 from project import ROOT
 
-from posbias.core import logs
+from posbias.core import progress
 from posbias.core.cluster import engine_of
 from posbias.core.errors import InputFileError, InvalidValueError, MissingPackageError, WorkerError
-from posbias.core.events import Event
+from posbias.core.progress import Event
 from posbias.core.running import THREADS, InProcess, Last, Processes, Result, Task
 
 HERE = ROOT / "tests" / "support"
@@ -113,9 +113,9 @@ def test_a_task_that_fails_says_why_and_stops_no_other(engine):
 
 @pytest.mark.parametrize("engine", [InProcess(), Processes(1)], ids=["here", "processes"])
 def test_words_of_a_task_are_lines_under_its_label(engine, capsys):
-    with logs.on_stderr():
+    with progress.on_stderr():
         engine.run([task("add", "the sum", one=1, two=2)], lambda number, news: None)
-    with logs.on_stderr(-1):
+    with progress.on_stderr(-1):
         engine.run([task("add", "quiet", one=1, two=2)], lambda number, news: None)
     assert "the sum: adding 2 to 1" in (lines := capsys.readouterr().err.splitlines())
     assert not any("quiet" in line for line in lines)
@@ -124,7 +124,7 @@ def test_words_of_a_task_are_lines_under_its_label(engine, capsys):
 def test_a_killed_worker_is_replaced_and_its_task_tried_again(tmp_path, capsys, others):
     names = [f"cell{number}" for number in range(5)]
     tasks = [task("die", name, marks=str(tmp_path), name=name, times=int(name == "cell1")) for name in names]
-    with logs.on_stderr():
+    with progress.on_stderr():
         heard = heard_of(Processes(2), tasks)
     assert heard == [[Result(name)] for name in names]
     (line,) = capsys.readouterr().err.splitlines()

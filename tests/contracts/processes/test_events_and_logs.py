@@ -9,7 +9,7 @@ import sys
 import pytest
 from tqdm import tqdm
 
-from posbias.core.logs import labelled, on_stderr
+from posbias.core.progress import labelled, on_stderr
 
 log = logging.getLogger("posbias.some.module")
 
@@ -58,7 +58,7 @@ def test_words_stand_above_a_bar(monkeypatch):
 
 def test_importing_installs_nothing():
     code = (
-        "import logging, posbias, posbias.core.logs, posbias.cli; "
+        "import logging, posbias, posbias.core.progress, posbias.cli; "
         "assert not logging.root.handlers and not logging.getLogger('posbias').handlers"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -10,7 +10,7 @@ import random
 import pytest
 from struck import Command
 
-from posbias.core.store import open_netcdf, open_tensors
+from posbias.core.formats import open_netcdf, open_tensors
 
 STUDY = """
 question = "Does recency grow with depth?"

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from posbias.core.errors import InvalidValueError
-from posbias.core.threads import leaving_a_core, torch_threads
+from posbias.core.machine import leaving_a_core, torch_threads
 
 MULTIPLY = """
 import posbias, time, torch

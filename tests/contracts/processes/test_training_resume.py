@@ -13,10 +13,10 @@ from interruptible import JOB
 from logged import logged
 from project import ROOT
 
+from posbias.core import store as checkpoints
 from posbias.core.errors import InputFileError, OutputFileError
-from posbias.core.interruption import Deferred
+from posbias.core.progress import Deferred
 from posbias.core.running import Processes, Task
-from posbias.core.store import checkpoint as checkpoints
 from posbias.training import loop
 from posbias.training.loop import train
 

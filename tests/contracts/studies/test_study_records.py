@@ -8,9 +8,9 @@ from study_values import results, small
 
 from posbias import __version__
 from posbias.core.errors import OutputFileError
-from posbias.core.events import Event
+from posbias.core.formats import JsonCodec
+from posbias.core.progress import Event
 from posbias.core.running import InProcess
-from posbias.core.store import JsonCodec
 from posbias.study import StudyError, judge, run_study, status
 
 KIND = ("study_cell", 2)

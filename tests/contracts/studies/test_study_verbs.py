@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from posbias.core.store import dump_json
-from posbias.core.store.cells import perform_cell
+from posbias.core.formats import dump_json
+from posbias.core.store import perform_cell
 from posbias.profiles.estimate import Estimate
 from posbias.simulation import RecencyModel, simulate_recency
 from posbias.study import VERBS, Predict, Simulate

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logged import logged
 
+from posbias.core import store as checkpoints
 from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.core.running import InProcess, Processes
 from posbias.core.spec import decode, encode
 from posbias.core.store import Store
-from posbias.core.store import checkpoint as checkpoints
 from posbias.theory.masks import Causal, Dilated, Full, Prefix, SlidingWindow
 from posbias.training import jobs, loop
 from posbias.training.cells import _jobs, run_cells

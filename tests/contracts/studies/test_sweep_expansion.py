@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posbias.core.errors import InvalidValueError
-from posbias.core.sweeps import MOST, expand, leaves, paths, values_at, with_values
+from posbias.core.spec import MOST, expand, leaves, paths, values_at, with_values
 from posbias.study.verbs import VERBS, Predict, Simulate, known_paths
 
 NAMES = st.sampled_from("abcd")

@@ -9,8 +9,8 @@ from cyclopts import Parameter
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, log, progress
 from posbias.core.errors import PosbiasError
-from posbias.core.lazy import need
-from posbias.core.text_tables import table
+from posbias.core.packages import need
+from posbias.core.tables import table
 
 if TYPE_CHECKING:
     from posbias.profiles.claims import Judged

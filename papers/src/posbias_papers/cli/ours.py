@@ -9,10 +9,10 @@ from cyclopts import Parameter
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, progress
-from posbias.core.arguments import one_of
-from posbias.core.events import Event
-from posbias.core.lazy import need
-from posbias.core.text_tables import table
+from posbias.core.errors import one_of
+from posbias.core.packages import need
+from posbias.core.progress import Event
+from posbias.core.tables import table
 from posbias_papers.cli.reproduce import page_lines
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from posbias.cli import options as shared
 from posbias.cli.output import COMPILING, answer_with, log, progress
 from posbias.cli.train import answer_untested
-from posbias.core.arguments import whole
-from posbias.core.errors import InvalidValueError
-from posbias.core.lazy import need
-from posbias.core.text_tables import table
+from posbias.core.errors import InvalidValueError, whole
+from posbias.core.packages import need
+from posbias.core.tables import table
 
 if TYPE_CHECKING:
     from posbias_papers.pages import Page
@@ -245,7 +244,7 @@ def _reproduce(
 
         print_claims(Options(paper=(paper,), out=options.out.parent, json=options.json), {paper: options.out})
         return
-    from posbias.core.store import dump_json
+    from posbias.core.formats import dump_json
     from posbias_papers.cli.answers import reproduced
 
     need("matplotlib", work="drawing", extra="report")

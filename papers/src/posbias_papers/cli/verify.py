@@ -9,7 +9,7 @@ from posbias.cli import options as shared
 from posbias.cli.output import answer_with, progress
 from posbias.cli.terminal import COLUMNS
 from posbias.core.files import need_writable
-from posbias.core.text_tables import table
+from posbias.core.tables import table
 
 if TYPE_CHECKING:
     from posbias_papers.statements.run import Finding

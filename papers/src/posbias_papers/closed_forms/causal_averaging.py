@@ -28,8 +28,7 @@ from jaxtyping import Float
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import gammaincc, gammaln, ive, xlogy
 
-from posbias.core.arguments import non_negative, whole
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, non_negative, whole
 from posbias.profiles.profile import wasserstein
 from posbias.theory.mixing import Layers
 

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from posbias.core import memory
-from posbias.core.arguments import non_negative, positive, whole
-from posbias.core.errors import InvalidValueError
+from posbias.core import machine
+from posbias.core.errors import InvalidValueError, non_negative, positive, whole
 from posbias.theory import critical_distances
 from posbias.theory.architecture import Architecture
 from posbias.theory.masks import Causal
@@ -108,7 +107,7 @@ def log_window_bound(floor: float, position: int, tokens: int, width: int, depth
     if not 1 <= position < tokens:
         raise InvalidValueError(f"position: {position} given, one from 1 to {tokens - 1} needed")
     together = hops(tokens, width)
-    blocks = np.arange(1, memory.length("depth", depth, each=24) + 1) // together
+    blocks = np.arange(1, machine.length("depth", depth, each=24) + 1) // together
     share = position * float(_shares("floor", [floor])[0]) ** together
     if not share < 1.0:
         raise InvalidValueError(f"floor: {floor} given, less than one over the keys a query sees needed")
@@ -169,7 +168,7 @@ def log_walks(depth: int, distance: Distances) -> Logarithms:
     distance = np.asarray(distance, dtype=np.int64)
     if (distance < 0).any():
         raise InvalidValueError(f"distance: {distance.min()} given, integers ≥ 0 needed")
-    memory.require(24 * int(distance.max(initial=0)), "distance", int(distance.max(initial=0)))
+    machine.require(24 * int(distance.max(initial=0)), "distance", int(distance.max(initial=0)))
     steps = np.log1p(before / np.arange(1.0, distance.max(initial=0) + 1))
     return np.concatenate([[0.0], np.cumsum(steps)])[distance]
 
@@ -182,7 +181,7 @@ def decay_envelope(rate: float, logit_range: float, tokens: int) -> Envelope:
     a rate or range that is negative or not finite, or tokens < 1.
     """
     rate = float(non_negative("rate", rate))
-    total = np.logaddexp.reduce(-rate * np.arange(memory.length("tokens", tokens, each=16)))
+    total = np.logaddexp.reduce(-rate * np.arange(machine.length("tokens", tokens, each=16)))
     span = non_negative("logit_range", logit_range)
     return Envelope(-span - float(total), span, rate, rate, power=1)
 
@@ -256,7 +255,7 @@ def collapse(architecture: Architecture, tokens: int, position: int, query: int 
         )
     if architecture.streams is not None:
         raise InvalidValueError("streams: hyper-connections given, one residual needed for the bound")
-    memory.length("tokens", tokens, each=24, squared=True)
+    machine.length("tokens", tokens, each=24, squared=True)
     if not 0 <= position < tokens:
         raise InvalidValueError(f"position: {position} given, one from 0 to {tokens - 1} needed")
     floors = {

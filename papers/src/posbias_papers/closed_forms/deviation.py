@@ -16,8 +16,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from posbias.core.arguments import one_of, whole
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, one_of, whole
 from posbias_papers.closed_forms.layernorm import (
     ReadingName,
     isotropic_scores,

@@ -22,9 +22,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import hyp2f1, poch
 
-from posbias.core import memory
-from posbias.core.arguments import one_of, whole
-from posbias.core.errors import InvalidValueError
+from posbias.core import machine
+from posbias.core.errors import InvalidValueError, one_of, whole
 from posbias.theory.rollout.kernel import masked_softmax
 
 ReadingName = Literal["corrected", "means", "published"]
@@ -226,7 +225,7 @@ def second_layer_scores(
     themselves (d ≥ 16; by factors of two and more at d = 4). Where they are below 1e-16 of the scores,
     `log_key_factors` has them. Raises as `log_key_factors` does.
     """
-    memory.length("tokens", tokens, squared=True)
+    machine.length("tokens", tokens, squared=True)
     common = {"residual": residual, "reading": reading}
     rows = query_factors(tokens, dimension, anisotropy, **common)
     return _causal(np.outer(rows, key_factors(tokens, dimension, anisotropy, **common)), math.sqrt(dimension))
@@ -241,7 +240,7 @@ def isotropic_scores(tokens: int, dimension: int, *, reading: ReadingName = "cor
     """
     if reading != "published":
         return second_layer_scores(tokens, dimension, reading=reading)
-    memory.length("tokens", tokens, squared=True)
+    machine.length("tokens", tokens, squared=True)
     published = query_factors(tokens, dimension, reading="published") / math.sqrt(dimension)
     return _causal(
         np.outer(published, key_factors(tokens, dimension, reading="published")), math.sqrt(dimension)
@@ -258,7 +257,7 @@ def scores_without_layernorm(tokens: int, dimension: int, *, reading: ReadingNam
     gives; −∞ above. Raises `InvalidValueError` for tokens or dimension < 1.
     """
     _check(dimension, 0.0)
-    memory.length("tokens", tokens, each=16, squared=True)
+    machine.length("tokens", tokens, each=16, squared=True)
     position, own = _positions(tokens), math.exp(1.0 / math.sqrt(dimension))
     one_of("reading", reading, READINGS)
     unit = 1.0 if reading == "published" else 1.0 / math.sqrt(dimension)
@@ -283,8 +282,8 @@ def limit_scores(
     dimension < 1, or α outside [0, 1).
     """
     _check(dimension, anisotropy)
-    memory.length("tokens", tokens, each=48, squared=True)
-    memory.require(8 * whole("depth", depth, 1) * tokens**2, "depth", depth)
+    machine.length("tokens", tokens, each=48, squared=True)
+    machine.require(8 * whole("depth", depth, 1) * tokens**2, "depth", depth)
     products = np.eye(_positions(tokens).size) + anisotropy / (1.0 - anisotropy)
     causal, layers = np.tri(tokens, dtype=bool), []
     for _ in range(depth):
@@ -307,7 +306,7 @@ def _causal(below: Scores, diagonal: float | Float[np.ndarray, "query"]) -> Scor
 
 
 def _positions(tokens: int) -> Float[np.ndarray, "position"]:
-    return np.arange(float(memory.length("tokens", tokens)))
+    return np.arange(float(machine.length("tokens", tokens)))
 
 
 def _check(dimension: int, anisotropy: float, least: int = 1) -> None:

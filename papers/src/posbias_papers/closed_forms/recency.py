@@ -27,9 +27,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtr
 
-from posbias.core import memory
-from posbias.core.arguments import one_of, whole
-from posbias.core.errors import InvalidValueError
+from posbias.core import machine
+from posbias.core.errors import InvalidValueError, one_of, whole
 from posbias_papers.closed_forms.layernorm import NODES, correlation_rule
 from posbias_papers.closed_forms.quadrature import Column, angles, blocks, lengths
 
@@ -84,11 +83,11 @@ def exact_scores(
     """
     if tokens not in (2, 3):
         raise InvalidValueError(f"tokens: {tokens} given, 2 or 3 needed (simulate for more)")
-    model = _Model(tokens, dimension, anisotropy, norm, residual, memory.length("depth", depth, each=72))
+    model = _Model(tokens, dimension, anisotropy, norm, residual, machine.length("depth", depth, each=72))
     if nodes is None:
         few, many = (40, NODES) if tokens == 2 else (10, 24)
         nodes = many if model.lengthless or (tokens == 2 and model.directional) else few
-    count = memory.length("nodes", nodes, 4, each=64)
+    count = machine.length("nodes", nodes, 4, each=64)
     (scores, rises), (other_scores, other_rises) = (_expected_scores(model, k) for k in (count, count - 2))
     rounding = np.finfo(float).eps * np.nanmax(np.abs(scores))
     return ExactScores(

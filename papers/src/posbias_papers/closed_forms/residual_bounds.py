@@ -17,9 +17,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import zeta
 
-from posbias.core import memory
-from posbias.core.arguments import non_negative, whole
-from posbias.core.errors import InvalidValueError
+from posbias.core import machine
+from posbias.core.errors import InvalidValueError, non_negative, whole
 from posbias.theory.mixing import Layers, Mixing, PerLayer, PowerDecay
 from posbias.theory.rollout.kernel import Kernel
 
@@ -127,7 +126,7 @@ def window_bound(coefficients: Layers, floor: float, query: int) -> float:
     In place of Theorem 5.4 (ii), whose rate (j − 1)ε is not that of a window. Raises as `self_bound`, and for
     query < 0.
     """
-    moved = np.zeros(memory.length("query", query, 0))
+    moved = np.zeros(machine.length("query", query, 0))
     moved[:1] = 1.0
     for chance in _floor(floor) * _coefficients(coefficients):
         moved[1:] = (1.0 - chance) * moved[1:] + chance * moved[:-1]

@@ -14,9 +14,9 @@ from jaxtyping import Float, Int
 
 from posbias.comparison.predictors import PREDICTORS, predictions
 from posbias.core.errors import InvalidValueError
-from posbias.core.seeds import stream
+from posbias.core.machine import stream
+from posbias.profiles.claims import LEVEL
 from posbias.profiles.curves import spearman
-from posbias.profiles.evidence import LEVEL
 from posbias.profiles.profile import measured_influence
 from posbias.retrieval.curve import retrieval_curve
 from posbias_papers.extensions.extension import Cell, Extension, Found, Results, rounded

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posbias.core import store
-from posbias.core.events import OnEvent
 from posbias.core.files import need_writable, write_text
+from posbias.core.progress import OnEvent
 from posbias.core.running import Engine
 from posbias_papers.pages import Page, Table
 from posbias_papers.records import Records

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.seeds import stream
+from posbias.core.machine import stream
 from posbias.ordering import STRATEGIES, Ordering, order
 from posbias.ordering.basis import of_places
 from posbias.profiles.estimate import Estimate

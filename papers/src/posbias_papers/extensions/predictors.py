@@ -37,8 +37,8 @@ from posbias.comparison.predictors import (
 )
 from posbias.comparison.scores import compare_all
 from posbias.core.errors import DamagedError, InvalidValueError
+from posbias.profiles.claims import LEVEL
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.evidence import LEVEL
 from posbias.profiles.profile import Profile, harmonic, measured_influence, uniform
 from posbias.theory.rollout.kernel import through
 from posbias_papers.extensions.extension import Cell, Extension, Found, Results, rounded

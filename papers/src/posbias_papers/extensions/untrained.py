@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from posbias.core.arguments import one_of
+from posbias.core.errors import one_of
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import spearman, wasserstein
 from posbias_papers.closed_forms.causal_averaging import hops_of, nearest_mixing, profile_of_averages
@@ -89,7 +89,7 @@ class UntrainedCell(Cell):
 
     def compute(self, on_event: Any = None, seeds: Sequence[int] = SEEDS) -> Found:
         """Measure a network of each seed on two prompts."""
-        from posbias.core.plugins import bundled
+        from posbias.core.packages import bundled
         from posbias.measurement import measure
 
         rows, mixing = [], []

@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posbias.core.arguments import shortened, whole
-from posbias.core.errors import InvalidValueError
-from posbias.core.events import OnEvent
+from posbias.core.errors import InvalidValueError, shortened, whole
 from posbias.core.files import need_writable
-from posbias.core.store import VERSION
+from posbias.core.formats import VERSION
+from posbias.core.progress import OnEvent
 from posbias.reports.plots.style import new_figure
 from posbias_papers import reproduction
 from posbias_papers.herasimchyk2026.configs import BINS, LENGTHS, TOKENS, Reading, stand_in

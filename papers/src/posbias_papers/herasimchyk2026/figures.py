@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posbias.profiles.claims import Claim, Judged, undecided
+from posbias.profiles.claims import Above, Claim, Evidence, Judged, Near, Printed, undecided
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.evidence import Above, Evidence, Near, Printed, share
 from posbias.profiles.profile import spearman
 from posbias.reports.plots.style import INK, TEXT
-from posbias_papers.contrasts import AtHand, read_claims
+from posbias_papers.contrasts import AtHand, read_claims, share
 from posbias_papers.herasimchyk2026.configs import (
     FIGURES,
     GAP,

@@ -26,7 +26,7 @@ from jaxtyping import Float, Int
 from posbias.comparison.predictors import PREDICTORS, Fold, folds, half
 from posbias.comparison.scores import Comparison, compare_all
 from posbias.core.errors import InputFileError, InvalidValueError
-from posbias.core.seeds import stream
+from posbias.core.machine import stream
 from posbias.measurement.result import EVEN
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile, measured_influence, spearman, wasserstein

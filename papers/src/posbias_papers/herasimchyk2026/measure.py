@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posbias.core.arguments import shortened
-from posbias.core.errors import InputFileError, InvalidValueError
-from posbias.core.events import Event, OnEvent
+from posbias.core.errors import InputFileError, InvalidValueError, shortened
+from posbias.core.progress import Event, OnEvent
 from posbias.core.running import Task, run
 from posbias.measurement.models.sources import kind_of
 from posbias.profiles.measurements import load_measurement, save_measurement

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.arguments import shortened
-from posbias.core.errors import InvalidValueError, nearest
-from posbias.core.seeds import stream
+from posbias.core.errors import InvalidValueError, nearest, shortened
+from posbias.core.machine import stream
 from posbias.theory.rollout.kernel import masked_softmax
 from posbias_papers.herasimchyk2026.configs import BINS, REGIONS, Reading
 from posbias_papers.herasimchyk2026.levels import need, published_slopes

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
+from posbias.profiles.claims import LEAST, Above, Evidence, signed_text
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.evidence import LEAST, Above, Evidence, signed_text
 from posbias.profiles.profile import Profile, spearman, uniform
 from posbias.profiles.summary import RISE
 from posbias.theory.configs import PRESETS

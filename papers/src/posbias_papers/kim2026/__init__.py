@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posbias.core.arguments import whole
-from posbias.core.errors import InvalidValueError
-from posbias.core.events import Event, OnEvent
+from posbias.core.errors import InvalidValueError, whole
 from posbias.core.files import clear_leftovers, need_writable
-from posbias.core.seeds import sequence
+from posbias.core.machine import sequence
+from posbias.core.progress import Event, OnEvent
 from posbias.core.store import Store, compute
 from posbias.simulation import RecencyModel, RecencyResult
 from posbias_papers import reproduction

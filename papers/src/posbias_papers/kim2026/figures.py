@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posbias.core.errors import InvalidValueError
+from posbias.profiles.claims import Evidence, Printed
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.evidence import Evidence, Printed
 from posbias.reports.plots.recency import LEAST_SPAN, draw_scores, probability_text
 from posbias.reports.plots.style import INK, SMALL, TEXT
 from posbias.simulation import Averages, RecencyModel

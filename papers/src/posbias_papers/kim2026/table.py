@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from posbias.profiles.evidence import Above, every
+from posbias.profiles.claims import Above
 from posbias.simulation import RecencyModel, RecencyResult
 from posbias_papers.closed_forms.layernorm import (
     ReadingName,
@@ -25,6 +25,7 @@ from posbias_papers.closed_forms.layernorm import (
     scores_without_layernorm,
     second_layer_scores,
 )
+from posbias_papers.contrasts import every
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,7 @@ import torch
 import xarray as xr
 from jaxtyping import Float, Int
 
-from posbias.core.events import OnEvent
+from posbias.core.progress import OnEvent
 from posbias.measurement import LoadedModel, Quantity, Request, per_prompt
 from posbias.measurement.capture.forward import Capture, SeenLayer
 from posbias.measurement.job import TextSource

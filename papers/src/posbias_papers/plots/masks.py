@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Bool
 
-from posbias.core.arguments import whole
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, whole
 from posbias.reports.plots.style import ACCENT, INK, MUTED, PAPER, RULE, SMALL, THIN, dress, new_figure
 from posbias.theory.architecture import Architecture
 from posbias.theory.graph import Pattern, centre_nodes, graph, masks_of, walks

@@ -18,9 +18,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from posbias.core.arguments import shortened
-from posbias.core.errors import InvalidValueError, MissingPackageError, nearest
-from posbias.core.events import Event, OnEvent
+from posbias.core.errors import InvalidValueError, MissingPackageError, nearest, shortened
+from posbias.core.progress import Event, OnEvent
 from posbias_papers.errata import ERRATA, find_erratum
 from posbias_papers.herasimchyk2026.levels import config_curves
 from posbias_papers.readings import herasimchyk2026, kim2026, wu2025

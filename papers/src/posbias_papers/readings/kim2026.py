@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from posbias.core.seeds import stream
+from posbias.core.machine import stream
 from posbias.profiles.estimate import Estimate
 from posbias.simulation.model import RecencyModel
 from posbias_papers.closed_forms.deviation import closed_form

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from posbias.core.events import OnEvent
-from posbias.core.store import Cell, Header
+from posbias.core.formats import Header
+from posbias.core.progress import OnEvent
+from posbias.core.store import Cell
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.run import RecencyResult
 from posbias.simulation.tally import Layout, Tally

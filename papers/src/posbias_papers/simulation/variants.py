@@ -19,10 +19,9 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.arguments import shortened, whole
-from posbias.core.errors import InvalidValueError
-from posbias.core.events import Event, OnEvent
-from posbias.core.seeds import sequence
+from posbias.core.errors import InvalidValueError, shortened, whole
+from posbias.core.machine import sequence
+from posbias.core.progress import Event, OnEvent
 from posbias.core.spec import Positive, Size, encode, value
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.token_space import normalised

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.random import Generator
 
-from posbias.core.seeds import stream
+from posbias.core.machine import stream
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.token_space import embeddings, layer_scores
 from posbias_papers.closed_forms.layernorm import (

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import gammaln
 
-from posbias.core.seeds import stream
+from posbias.core.machine import stream
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.token_space import embeddings, hidden_states, layer_scores, normalised
 from posbias.theory.masks import Causal, Full, Mask, SlidingWindow

@@ -10,12 +10,12 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from posbias.core.arguments import whole
-from posbias.core.errors import InvalidValueError, nearest
-from posbias.core.events import Event, OnEvent
+from posbias.core.errors import InvalidValueError, nearest, whole
 from posbias.core.files import write_text
-from posbias.core.seeds import stream
-from posbias.core.store import Cell, Header
+from posbias.core.formats import Header
+from posbias.core.machine import stream
+from posbias.core.progress import Event, OnEvent
+from posbias.core.store import Cell
 from posbias.profiles.claims import AMENDED
 from posbias_papers.statements.margins import Compared, compared_in
 from posbias_papers.statements.record import Instance, Reading, Statement

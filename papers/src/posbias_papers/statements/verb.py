@@ -3,9 +3,8 @@
 import math
 from typing import Literal
 
-from posbias.core.arguments import shortened
-from posbias.core.errors import InvalidValueError, nearest
-from posbias.core.events import OnEvent
+from posbias.core.errors import InvalidValueError, nearest, shortened
+from posbias.core.progress import OnEvent
 from posbias.core.spec import Count, tag, value
 from posbias.study.verbs import SINGLE, Found, Lengths, Quantities, quantity
 from posbias_papers.statements import STATEMENTS, select, verify

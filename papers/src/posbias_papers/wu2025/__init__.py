@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posbias.core.events import OnEvent
 from posbias.core.files import need_writable
+from posbias.core.progress import OnEvent
 from posbias.core.running import Engine
 from posbias_papers import reproduction
 from posbias_papers.reproduction import write

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from posbias.profiles.claims import Claim, judged
+from posbias.profiles.claims import LEAST, Above, Claim, Evidence, judged, mean
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.evidence import LEAST, Above, Evidence, difference, mean
+from posbias_papers.contrasts import difference
 from posbias_papers.wu2025.outcomes import LEARNT
 from posbias_papers.wu2025.settings import RELATIVE
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from posbias.profiles.claims import signed_text
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.evidence import signed_text
 from posbias.reports.answers.experiments import GapAgreement
 from posbias_papers.pages import Table
 from posbias_papers.study import Basis

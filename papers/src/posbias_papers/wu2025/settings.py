@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from posbias.core.arguments import whole
+from posbias.core.errors import whole
 from posbias.core.spec import decode
 from posbias.theory.masks import Causal, Mask, Prefix, SlidingWindow
 

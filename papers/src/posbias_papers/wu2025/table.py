@@ -24,9 +24,8 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.core.spec import encode
-from posbias.profiles.claims import Judged
+from posbias.profiles.claims import LEAST, Judged
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.evidence import LEAST
 from posbias_papers.contrasts import Rows
 from posbias_papers.study import Study, judge_each
 from posbias_papers.wu2025.outcomes import PAIRS, Outcome

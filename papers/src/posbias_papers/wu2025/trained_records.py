@@ -17,7 +17,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from posbias.core.errors import InputFileError, InvalidValueError
-from posbias.core.store import Header, JsonCodec, Stored, digest_of_arrays
+from posbias.core.formats import Header, JsonCodec, digest_of_arrays
+from posbias.core.store import Stored
 from posbias.training.averages import Averages
 from posbias.training.kernels import Rollout
 from posbias.training.loop import Trained

@@ -11,7 +11,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
-from posbias.core import plugins
+from posbias.core import packages
 from posbias.core.errors import ModelError
 
 
@@ -147,12 +147,12 @@ def family_for(config: Any) -> Family:
     model_type = config.get_text_config().model_type
     if model_type in FAMILIES:
         return FAMILIES[model_type]
-    found = plugins.family(model_type)
+    found = packages.family(model_type)
     if found is None or found.capture is None:
         return generic(model_type)
     if not isinstance(found.capture, Family):
         given = type(found.capture).__name__
-        raise plugins.failed(
+        raise packages.failed(
             found.package, f"capture of {model_type}: expected a row Family(…), got a {given}"
         )
     return replace(found.capture, model_type=model_type, checked=False)

@@ -14,10 +14,8 @@ import zipfile
 from pathlib import Path
 
 from posbias.core import files
-from posbias.core.arguments import shortened
-from posbias.core.errors import InvalidValueError, ModelError, OutputFileError, nearest
-from posbias.core.lazy import need
-from posbias.core.plugins import bundled
+from posbias.core.errors import InvalidValueError, ModelError, OutputFileError, nearest, shortened
+from posbias.core.packages import bundled, need
 from posbias.measurement.models.sources import (
     GGUF_READERS,
     PICKLED,

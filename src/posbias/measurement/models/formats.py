@@ -19,17 +19,18 @@ import torch
 import transformers
 from transformers.models.auto import modeling_auto
 
-from posbias.core import memory, plugins
-from posbias.core.arguments import one_of, shortened
+from posbias.core import machine, packages
 from posbias.core.errors import (
     InputFileError,
     InvalidValueError,
     MissingPackageError,
     ModelError,
     PosbiasError,
+    one_of,
+    shortened,
 )
-from posbias.core.input_files import read_mapping
-from posbias.core.lazy import need
+from posbias.core.files import read_mapping
+from posbias.core.packages import need
 from posbias.measurement.models.families import family_for
 from posbias.measurement.models.sources import GGUF_READERS, Files, bars_on_a_terminal, has_safetensors
 from posbias.measurement.models.tiny import register
@@ -95,11 +96,11 @@ def require_on(device: torch.device, needed: int, argument: str, given: object) 
     Memory that torch holds of a GPU and nobody uses counts as free. Devices that say nothing are not asked.
     """
     if device.type == "cpu":
-        memory.require(needed, argument, given)
+        machine.require(needed, argument, given)
     elif device.type == "cuda":
         free = torch.cuda.mem_get_info(device)[0]
         free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        memory.require(needed, argument, given, free, str(device))
+        machine.require(needed, argument, given, free, str(device))
 
 
 def let_go() -> None:
@@ -225,7 +226,7 @@ def _let_register(folder: Path) -> None:
     except InputFileError:  # transformers says what it needs
         return
     if isinstance(model_type, str) and model_type not in transformers.CONFIG_MAPPING:
-        plugins.family(model_type)
+        packages.family(model_type)
 
 
 def attention_for(config: Any, asked: str | None) -> str:

@@ -18,9 +18,8 @@ from typing import Any
 
 import platformdirs
 
-from posbias.core.arguments import shortened
-from posbias.core.errors import ModelError, nearest
-from posbias.core.plugins import bundled
+from posbias.core.errors import ModelError, nearest, shortened
+from posbias.core.packages import bundled
 
 log = logging.getLogger(__name__)
 GGUF_READERS = ("torch", "transformers", "gguf", "accelerate")

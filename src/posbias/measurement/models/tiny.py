@@ -22,8 +22,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, Pre
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutput, CausalLMOutput
 
-from posbias.core.arguments import one_of, shortened
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, one_of, shortened
 
 ENCODINGS = ("alibi", "rope", "nope", "learned", "window")
 """The encodings, in the order they are trained."""

@@ -2,7 +2,7 @@
 
 Averages over prompts of whole logit matrices are large and mostly redundant; what the theory uses are their means
 along diagonals. A sink shows in the columns of the attention: how much a key receives, and in how many rows it
-receives more than τ (`profiles.sinks` defines both). Blocks of several queries are put together by Chan's update
+receives more than τ (`profiles.curves` defines both). Blocks of several queries are put together by Chan's update
 of count, mean and summed squared deviations.
 
 A block is summed in compiled code where numbers are float32 on a CPU: each number is read from the cache and
@@ -18,11 +18,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from posbias.core.compiling import compiled
+from posbias.core.machine import compiled
 from posbias.measurement.capture.forward import SeenLayer
 from posbias.measurement.capture.scores import block_size
 from posbias.measurement.result import Arrays
-from posbias.profiles.sinks import THRESHOLD, over_seers
+from posbias.profiles.curves import THRESHOLD, over_seers
 
 KERNEL_TOKENS = 1024
 """Longest prompts whose averaged kernels are kept: 30 layers of them take 250 MB in float64. Sums over queries and

@@ -19,8 +19,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posbias.core.arguments import one_of
-from posbias.core.errors import InvalidValueError, ModelError
+from posbias.core.errors import InvalidValueError, ModelError, one_of
 from posbias.measurement.capture.rerun import Economy, answering, leaf, owner_of, recomputed, rows_of
 from posbias.measurement.models.families import embedding_table
 

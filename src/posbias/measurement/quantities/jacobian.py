@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posbias.core.errors import ModelError
-from posbias.core.seeds import stream as random_stream
+from posbias.core.machine import stream as random_stream
 from posbias.measurement.capture.forward import SeenLayer
 from posbias.measurement.capture.rerun import recording
 from posbias.measurement.models.families import Family, decoder_layers, part

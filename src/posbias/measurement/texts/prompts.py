@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from posbias.core import seeds
-from posbias.core.arguments import whole
-from posbias.core.errors import InputFileError, InvalidValueError
+from posbias.core import machine
+from posbias.core.errors import InputFileError, InvalidValueError, whole
 from posbias.measurement.texts.corpora import Text
 
 # a tokenizer takes about 150 bytes of memory for each character
@@ -49,7 +48,7 @@ def check_counts(tokens: int, prompts: int, seed: int) -> None:
     """Raise `InvalidValueError` unless tokens ≥ 2, prompts ≥ 1 and seed ≥ 0, all integers."""
     whole("tokens", tokens, 2)
     whole("prompts", prompts, 1)
-    seeds.stream(seed, "prompts")
+    machine.stream(seed, "prompts")
 
 
 def bos_of(tokenizer: Any, text: Text, bos: bool | None = None) -> tuple[int, ...]:
@@ -137,14 +136,14 @@ def _windows(tokenizer: Any, text: Text, tokens: int, prompts: int, seed: int, m
             f"text: {text.name} has {windows} windows of {tokens} tokens{note}, {prompts} prompts asked; "
             f"give a longer text or at most {windows} prompts"
         )
-    drawn = seeds.stream(seed, "prompts").choice(windows, size=prompts, replace=False)
+    drawn = machine.stream(seed, "prompts").choice(windows, size=prompts, replace=False)
     return Prompts(ids[: windows * tokens].reshape(windows, tokens)[drawn], drawn * tokens, None, left_out)
 
 
 def _beginnings(tokenizer: Any, text: Text, tokens: int, prompts: int, seed: int, minimum: int) -> Prompts:
     """Go through the documents in a random order until enough are long enough: no more are tokenised."""
     rows, documents, left_out = [], [], 0
-    for document in seeds.stream(seed, "prompts").permutation(len(text.documents)):
+    for document in machine.stream(seed, "prompts").permutation(len(text.documents)):
         ids = _ids(tokenizer, text.documents[document])
         if ids.size < minimum:
             left_out += 1
@@ -164,7 +163,7 @@ def _beginnings(tokenizer: Any, text: Text, tokens: int, prompts: int, seed: int
 def _scrambled(drawn: Prompts, seed: int) -> Prompts:
     """Shuffle each prompt by a generator of its own, so that it does not depend on how many there are."""
     rows = [
-        np.random.default_rng(seeds.sequence(seed, "scramble", index)).permutation(ids)
+        np.random.default_rng(machine.sequence(seed, "scramble", index)).permutation(ids)
         for index, ids in enumerate(drawn.ids)
     ]
     return Prompts(np.stack(rows), drawn.starts, drawn.documents, drawn.left_out)

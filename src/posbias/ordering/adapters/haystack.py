@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from posbias.core.errors import InvalidValueError
-from posbias.core.lazy import missing
+from posbias.core.packages import missing
 from posbias.ordering import Ordering
 from posbias.ordering.adapters.reordering import RANK, Reordering
 from posbias.profiles.profile import Profile

@@ -8,7 +8,7 @@ Tested with langchain-core and langchain-classic (docs/adapters.md says which ve
 from collections.abc import Sequence
 from typing import Any
 
-from posbias.core.lazy import missing
+from posbias.core.packages import missing
 from posbias.ordering.adapters.reordering import RANK, Reordering
 
 try:

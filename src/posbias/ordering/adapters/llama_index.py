@@ -5,7 +5,7 @@ Tested with llama-index-core (docs/adapters.md says which version).
 
 # pyright: reportMissingImports=false
 
-from posbias.core.lazy import missing
+from posbias.core.packages import missing
 from posbias.ordering.adapters.reordering import RANK, Reordering
 
 try:

@@ -11,8 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, InstanceOf, PrivateAttr, ValidationError
 
-from posbias.core.arguments import non_negative, positive, shortened
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, non_negative, positive, shortened
 from posbias.ordering import Ordering, order
 from posbias.ordering.basis import profile_of
 from posbias.profiles.profile import Profile

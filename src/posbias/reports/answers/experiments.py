@@ -10,7 +10,7 @@ from pydantic import Field
 
 from posbias.core.answers import Answer, Number, Numbers, Part, Table, Texts, entry
 from posbias.core.spec import encode, fingerprint
-from posbias.profiles.evidence import Verdict
+from posbias.profiles.claims import Verdict
 from posbias.reports.answers.numbers import JudgedClaim, Value
 
 if TYPE_CHECKING:

@@ -3,8 +3,7 @@
 from typing import Literal
 
 from posbias.core.answers import Interval, Number, Part, entry
-from posbias.profiles.claims import Provenance, Strength
-from posbias.profiles.evidence import Verdict
+from posbias.profiles.claims import Provenance, Strength, Verdict
 
 ToTell = int | None
 """About how many prompts the 95 % interval needs to leave out 0, were the difference as seen: with so many, even

@@ -13,7 +13,7 @@ import numpy as np
 
 from posbias import __version__
 from posbias.core.errors import InvalidValueError
-from posbias.core.plugins import bundled
+from posbias.core.packages import bundled
 from posbias.core.spec import encode
 from posbias.reports.explore.kernel import MOST_DENSE, exported, sweeps
 from posbias.reports.explore.menu import MOST_TOKENS, menu, packed

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posbias.core.arguments import one_of
+from posbias.core.errors import one_of
 from posbias.core.files import write_bytes
-from posbias.core.lazy import need
+from posbias.core.packages import need
 
 if TYPE_CHECKING:
     from jaxtyping import Float

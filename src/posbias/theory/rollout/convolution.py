@@ -25,7 +25,7 @@ import numpy as np
 import scipy.fft
 from jaxtyping import Float
 
-from posbias.core.compiling import compiled
+from posbias.core.machine import compiled
 from posbias.theory import masks
 from posbias.theory.architecture import Layer
 from posbias.theory.positional import DenseLogits

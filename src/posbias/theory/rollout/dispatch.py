@@ -23,10 +23,9 @@ from itertools import groupby, pairwise
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core import memory
-from posbias.core.arguments import counted, one_of, position, shortened, whole
-from posbias.core.errors import InvalidValueError
-from posbias.core.events import Event, OnEvent
+from posbias.core import machine
+from posbias.core.errors import InvalidValueError, counted, one_of, position, shortened, whole
+from posbias.core.progress import Event, OnEvent
 from posbias.profiles.profile import Profile
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal
@@ -67,7 +66,7 @@ def influence(
     `InvalidValueError` for tokens < 1, a query outside, a size that memory cannot hold, a method that a layer does
     not allow, or a row that sums to more than 1. Source: Herasimchyk et al. 2026, Eqs. (2) to (4).
     """
-    memory.require(plan_bytes(architecture.stack, whole("tokens", tokens, 1)), "tokens", tokens)
+    machine.require(plan_bytes(architecture.stack, whole("tokens", tokens, 1)), "tokens", tokens)
     place = position("query", query, tokens)
     mass, lost, used = _row(architecture, tokens, place, method, cores(threads), on_event)
     attrs = {
@@ -101,7 +100,7 @@ def rollout(
     or a matrix that memory cannot hold. Source: Herasimchyk et al. 2026, §3.
     """
     wanted = range(whole("tokens", tokens, 1)) if rows is None else rows
-    memory.require(8 * len(wanted) * whole("tokens", tokens, 1), "tokens", tokens)
+    machine.require(8 * len(wanted) * whole("tokens", tokens, 1), "tokens", tokens)
     positions = [position("query", row, tokens) for row in wanted]
     matrix = np.zeros((len(positions), tokens))
 
@@ -125,7 +124,7 @@ def trajectory(
 
     The first is the query alone, the last equals `influence`. Arguments and errors as in `influence`.
     """
-    memory.require(8 * whole("tokens", tokens, 1) * (architecture.depth + 3), "tokens", tokens)
+    machine.require(8 * whole("tokens", tokens, 1) * (architecture.depth + 3), "tokens", tokens)
     place = position("query", query, tokens)
     alone = np.zeros(tokens)
     alone[place] = 1.0
@@ -328,4 +327,4 @@ def _pieces(cuts: Sequence[int], row: Row) -> Iterator[tuple[int, int]]:
 
 def cores(threads: int | None) -> int:
     """The threads asked for, or one per core that may be used. Raises `InvalidValueError` as `counted`."""
-    return memory.cores() if threads is None else counted("threads", threads)
+    return machine.cores() if threads is None else counted("threads", threads)

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from posbias.core import memory
-from posbias.core.compiling import compiled
+from posbias.core import machine
 from posbias.core.errors import InvalidValueError
+from posbias.core.machine import compiled
 from posbias.theory import masks
 from posbias.theory.architecture import Layer
 from posbias.theory.masks import lookahead
@@ -209,7 +209,7 @@ def _keys_of(layer: Layer, tokens: int) -> Callable[[int], Int[np.ndarray, "key"
         return lambda query: by_query(query, tokens)
     bounds = masks.bounds(layer.mask, tokens)
     if bounds is None:
-        memory.require(9 * tokens**2, "tokens", tokens)
+        machine.require(9 * tokens**2, "tokens", tokens)
         allowed = layer.mask.allowed(tokens)
         return lambda query: np.flatnonzero(allowed[query])
     low, high, always = bounds

@@ -30,8 +30,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from posbias.core.compiling import SUMS, compiled
 from posbias.core.errors import InvalidValueError
+from posbias.core.machine import SUMS, compiled
 from posbias.theory.architecture import HeadLogits, Layer
 from posbias.theory.rollout.kernel import FLOOR, Row
 

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.compiling import SUMS, compiled
 from posbias.core.errors import InvalidValueError
+from posbias.core.machine import SUMS, compiled
 from posbias.theory.architecture import HeadLogits, Layer
 from posbias.theory.masks import Band, Banded
 from posbias.theory.positional import DecayBias

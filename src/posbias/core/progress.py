@@ -1,11 +1,44 @@
-"""What stops a computation before its end: signals, put off until its state is whole, and what is then said."""
+"""What long work says while it runs: how far it is, words on stderr, and what an interruption leaves.
 
+A function that takes long has a parameter `on_event: OnEvent | None = None` and calls it with how far it has come,
+in the thread that it was called in. Words go through `logging.getLogger(__name__)`: `info` for what happens,
+`warning` for what went wrong and was got over, such as a damaged file. Importing posbias installs no handler.
+"""
+
+import logging
 import math
 import signal
+import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
+
+
+@dataclass(frozen=True)
+class Event:
+    """How far work has come: `done` of `total` (None: nobody knows how much there is), both in `unit`.
+
+    `share` is what is done of all, in [0, 1]; 0 for an unknown total, 1 where there is nothing to do.
+    """
+
+    done: float
+    total: float | None = None
+    unit: str = ""
+
+    @property
+    def share(self) -> float:
+        if self.total is None:
+            return 0.0
+        return min(1.0, self.done / self.total) if self.total > 0 else 1.0
+
+
+OnEvent = Callable[[Event], None]
+
 
 KEPT = "what is finished is kept; the same command goes on from there"
 """What is said where nobody knows more."""
@@ -84,3 +117,66 @@ def time_text(seconds: float) -> str:
         return f"{minutes // 60} h {minutes % 60} min"
     hours = round(minutes / 60)
     return f"{hours // 24} d {hours % 24} h"
+
+
+_LABEL: ContextVar[str] = ContextVar("label", default="")
+
+
+MOST = 500
+"""Characters of a message."""
+
+
+def one_line(text: str, most: int | None = MOST) -> str:
+    """A text as one line of at most `most` characters."""
+    text = " ".join(text.splitlines())
+    return text if most is None or len(text) <= most else f"{text[: most - 2]} …"
+
+
+class StderrHandler(logging.Handler):
+    """Writes each record as a line on stderr, above the progress bar if one is there."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line, label = one_line(self.format(record), 4 * MOST), _LABEL.get()
+        if label not in line:
+            line = f"{label}: {line}"
+        if "tqdm" in sys.modules:
+            sys.modules["tqdm"].tqdm.write(line, file=sys.stderr)
+        else:
+            sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+
+
+@contextmanager
+def on_stderr(verbosity: int = 0) -> Iterator[None]:
+    """Write posbias' records on stderr inside the block, from `info` on; -1: from `warning`, 1: from `debug`."""
+    logger, handler = logging.getLogger("posbias"), StderrHandler()
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO - 10 * verbosity)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+
+
+@contextmanager
+def muted(quiet: bool = True) -> Iterator[None]:
+    """Log nothing inside the block, where `quiet`."""
+    logger = logging.getLogger("posbias")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL if quiet else before)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+@contextmanager
+def labelled(label: str) -> Iterator[None]:
+    """Begin the lines on stderr with "label: " inside the block, unless they name it themselves."""
+    token = _LABEL.set(label)
+    try:
+        yield
+    finally:
+        _LABEL.reset(token)

@@ -26,6 +26,7 @@ from posbias.core.files import replacing, write_text
 if TYPE_CHECKING:
     import xarray as xr
 
+
 VERSION = __version__
 _DIGEST = "digest"
 
