@@ -47,19 +47,23 @@ def test_every_prompt_s_metric_is_that_of_the_model_s_own_attention(name):
 def test_recorded_sinks_are_those_of_the_models_that_come_along(name):
     """The first prompt again: shares of queries may differ by a few whose weight is next to the threshold."""
     recorded, loaded = observed()[name], load_model(name)
-    assert recorded.checksum == loaded.checksum
-    request = Request(text=None, tokens=recorded.tokens, prompts=recorded.prompts, seed=recorded.seed)
-    assert request.source.sha256 == recorded.text_sha256
+    assert recorded["checksum"] == loaded.checksum
+    request = Request(
+        text=None, tokens=recorded["tokens"], prompts=recorded["prompts"], seed=recorded["seed"]
+    )
+    assert request.source.sha256 == recorded["text_sha256"]
     found = prompt_sinks(loaded, prepared(loaded, request).ids[0], "prompt 0")
     metric = found["sink_metric"].mean(axis=0)
-    np.testing.assert_allclose(metric[0], recorded.first[0], atol=1e-3)
-    np.testing.assert_allclose(metric[recorded.strongest], recorded.other[0], atol=0.02)
-    np.testing.assert_allclose(found["even"].mean(axis=0)[: len(recorded.even)], recorded.even, atol=1e-6)
+    np.testing.assert_allclose(metric[0], recorded["first"][0], atol=1e-3)
+    np.testing.assert_allclose(metric[recorded["strongest"]], recorded["other"][0], atol=0.02)
+    np.testing.assert_allclose(
+        found["even"].mean(axis=0)[: len(recorded["even"])], recorded["even"], atol=1e-6
+    )
 
 
 def test_recorded_sinks_agree_with_one_another():
     for name, one in observed().items():
-        assert len(one.first) == len(one.other) == one.prompts, name
-        np.testing.assert_allclose(np.mean(one.first), one.by_token[0], atol=2e-6)
-        np.testing.assert_allclose(np.mean(one.by_layer), one.by_token[0], atol=2e-6)
+        assert len(one["first"]) == len(one["other"]) == one["prompts"], name
+        np.testing.assert_allclose(np.mean(one["first"]), one["by_token"][0], atol=2e-6)
+        np.testing.assert_allclose(np.mean(one["by_layer"]), one["by_token"][0], atol=2e-6)
     assert list(observed()) == list(MODELS)

@@ -104,7 +104,7 @@ def test_the_compiled_engine_refuses_masks_that_look_ahead(mask):
 
 
 def test_a_prefix_beyond_the_text_and_a_masked_variant_are_refused():
-    with pytest.raises(InvalidValueError, match="prefix of 11"):
+    with pytest.raises(InvalidValueError, match="got 11"):
         RecencyModel(mask=Prefix(11))
     with pytest.raises(InvalidValueError, match=r"mask: .*causal one needed in a variant"):
         Variant(RecencyModel(mask=SlidingWindow(3)))

@@ -31,7 +31,6 @@ from posbias.core.progress import Event, OnEvent
 from posbias.profiles.estimate import Estimate
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.tally import Layout, Tally
-from posbias.theory.rollout.dispatch import cores
 
 EngineName = Literal["gram", "token_space"]
 ENGINES: tuple[EngineName, ...] = ("gram", "token_space")
@@ -286,6 +285,8 @@ def simulate_recency(
     module = import_module(f"posbias.simulation.{one_of('engine', engine, ENGINES)}")
     if engine == "gram":
         module.check_mask(model)
+    from posbias.theory.rollout.dispatch import cores  # compiled code: results are read without it
+
     workers = cores(threads) if engine == "gram" else 1
     most = samples if samples is not None else (MOST if until_se is not None else 1_000_000)
     tally = Tally(Layout(model.tokens, model.mask), model.depth)

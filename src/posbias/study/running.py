@@ -103,8 +103,8 @@ def run_study(
     clear_leftovers(folder)
     store, cells = Store(folder / CELLS), study.cells()
     store.clear_leftovers()
-    save_json(as_dict(study), folder / MANIFEST)
     done = compute(cells, store, engine=engine, again=again, on_event=on_event)
+    save_json(as_dict(study), folder / MANIFEST)
     if done.failed:
         words = [f"{cell.label}: {failed.message}" for cell, failed in done.failed.items()]
         more = f"; and {len(words) - _NAMED} more" if len(words) > _NAMED else ""

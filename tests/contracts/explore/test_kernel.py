@@ -83,5 +83,5 @@ def test_what_has_no_form_is_refused_with_the_reason():
     ):
         with pytest.raises(InvalidValueError, match=said):
             exported(architecture, 16)
-    with pytest.raises(InvalidValueError, match=r"tokens: 2,049 given"):
+    with pytest.raises(InvalidValueError, match=r"tokens: expected at most 2,048"):
         exported(Architecture(1, (Layer(positional=KerpleLog((1.0,))),)), MOST_DENSE + 1)

@@ -147,17 +147,17 @@ def load_files(
     """
     gguf = found.path.is_file()
     folder = found.path.parent if gguf else found.path
-    where: dict[str, Any] = {"local_files_only": True, "trust_remote_code": trusted}
+    where: dict[str, Any] = {"local_files_only": True}
     if gguf:
         need(*GGUF_READERS, work="reading a GGUF file", extra="measure")
         where["gguf_file"] = found.path.name
     # of a GGUF file transformers shows a bar that its own switch does not reach
     with bars_on_a_terminal(), quiet_transformers(), _as_model_error(found.path):
         _let_register(folder)
-        config = transformers.AutoConfig.from_pretrained(folder, **where)
+        config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=trusted, **where)
         check_config(config)
         chosen = attention_for(config, attention)
-        tokenizer = _tokenizer(folder, "model", where) if tokenizer is None else tokenizer
+        tokenizer = _tokenizer(folder, "model", trusted, where) if tokenizer is None else tokenizer
         if gguf:
             kind, where["quantization_config"] = (
                 transformers.AutoModelForCausalLM,
@@ -167,7 +167,7 @@ def load_files(
             placement.need_memory(found, getattr(config, "dtype", None))
             kind, where["config"] = _auto_class(config), config
             where["use_safetensors"] = has_safetensors(folder)
-        return _load(kind, folder, placement, attn_implementation=chosen, **where), tokenizer
+        return _load(kind, folder, placement, trusted, attn_implementation=chosen, **where), tokenizer
 
 
 def tokenizer_of_folder(folder: str | Path) -> Any:
@@ -176,12 +176,12 @@ def tokenizer_of_folder(folder: str | Path) -> Any:
     if not path.is_dir():
         raise ModelError(f"tokenizer: expected a folder written by tokenizer.save_pretrained, got {path}")
     with quiet_transformers(), _as_model_error(path, "tokenizer"):
-        return _tokenizer(path, "tokenizer", {"local_files_only": True})
+        return _tokenizer(path, "tokenizer", False, {"local_files_only": True})
 
 
-def _tokenizer(folder: Path, what: str, where: dict[str, Any]) -> Any:
+def _tokenizer(folder: Path, what: str, trusted: bool, where: dict[str, Any]) -> Any:
     try:
-        return transformers.AutoTokenizer.from_pretrained(folder, **where)
+        return transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=trusted, **where)
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ModelError(
@@ -190,7 +190,7 @@ def _tokenizer(folder: Path, what: str, where: dict[str, Any]) -> Any:
         ) from error
 
 
-def _load(kind: Any, folder: Path, placement: Placement, **how: Any) -> Any:
+def _load(kind: Any, folder: Path, placement: Placement, trusted: bool, **how: Any) -> Any:
     """The model, its weights where and as what `placement` says; those on disk go when the model does."""
     if placement.map is not None:
         how["device_map"] = placement.map
@@ -203,7 +203,12 @@ def _load(kind: Any, folder: Path, placement: Placement, **how: Any) -> Any:
     try:
         # pickled weights may hold code: tensors alone are read
         model, report = kind.from_pretrained(
-            folder, output_loading_info=True, weights_only=True, dtype=placement.dtype, **how
+            folder,
+            output_loading_info=True,
+            trust_remote_code=trusted,
+            weights_only=True,
+            dtype=placement.dtype,
+            **how,
         )
         # transformers would make up weights that are not in the files; a pooler comes after all that is measured
         absent = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
