@@ -82,7 +82,7 @@ def test_a_pipeline_is_written_down_and_read_back():
 
 def test_what_cannot_be_written_down_says_so():
     with pytest.raises(
-        InvalidValueError, match="profile: a Profile given, the name of a model or a file needed"
+        InvalidValueError, match=r"profile: expected the name of a model or a file, .*got a Profile"
     ):
         PositionBiasRanker(LAST).to_dict()
     with pytest.raises(SerializationError, match="lambdas"):

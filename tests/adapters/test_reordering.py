@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from posbias.core.errors import InputFileError, InvalidValueError, MissingPackageError
 from posbias.ordering import order
-from posbias.ordering.adapters.reordering import Reordering
+from posbias.ordering.adapters import Reordering
 from posbias.ordering.basis import profile_of
 from posbias.profiles.profile import Profile
 
@@ -119,11 +119,11 @@ def test_a_document_without_text_is_named(text):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({}, "profile: a known model, a file or a Profile needed"),
-        ({"profile": 3}, "profile: 3 given, a known model, a file or a Profile needed"),
+        ({}, "profile: expected a known model, a file or a Profile, got none"),
+        ({"profile": 3}, "profile: expected a known model, a file or a Profile, got 3"),
         ({"profile": LAST, "prefix": -1}, "prefix: -1.0 given, a finite number ≥ 0 needed"),
-        ({"profile": LAST, "suffix": "x"}, "suffix: 'x' given, input should be a valid number"),
-        ({"profile": LAST, "score": 3}, "score: 3 given, input should be callable"),
+        ({"profile": LAST, "suffix": "x"}, "suffix: expected a number, got 'x'"),
+        ({"profile": LAST, "score": 3}, "score: expected a function, got 3"),
         ({"profile": LAST, "lengths": len}, "lengths: "),
     ],
 )

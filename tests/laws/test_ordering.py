@@ -12,8 +12,7 @@ from posbias.core.errors import InvalidValueError
 from posbias.imports.trials import of_rows
 from posbias.ordering import STRATEGIES, order
 from posbias.ordering.basis import known_profiles, of_places, profile_of
-from posbias.ordering.search import best_order, most, swapped, worths
-from posbias.ordering.slots import Slots, at_all_places
+from posbias.ordering.search import Slots, at_all_places, best_order, most, swapped, worths
 from posbias.profiles.profile import Profile, uniform
 
 numbers = st.floats(0.0, 1.0)

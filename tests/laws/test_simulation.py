@@ -106,7 +106,7 @@ def test_a_large_bias_hides_no_difference():
 
 def test_scores_beyond_float64_are_refused():
     for fields in ({"temperature": 1e-310}, {"gain": 1e200}, {"bias": 1e200}):
-        with pytest.raises(InvalidValueError, match="not finite"):
+        with pytest.raises(InvalidValueError, match="expected finite scores"):
             simulate_recency(RecencyModel(**fields), 10)
 
 
@@ -170,10 +170,10 @@ def test_wrong_arguments(arguments, message):
     [
         ({"anisotropy": 1.0}, "anisotropy: 1.0 given, a number < 1 needed"),
         ({"tokens": 1}, "tokens: 1 given"),
-        ({"dimension": 2}, "dimension: 2 given, at least 3 needed with norm 'layernorm'"),
-        ({"dimension": 1, "norm": "rmsnorm"}, "dimension: 1 given, at least 2 needed"),
-        ({"norm": "none", "gain": 2.0}, "gain: 2.0 given with norm 'none'"),
-        ({"norm": "rmsnorm", "bias": 1.0}, "bias: 1.0 given with norm 'rmsnorm'"),
+        ({"dimension": 2}, "dimension: expected at least 3 with norm 'layernorm', got 2"),
+        ({"dimension": 1, "norm": "rmsnorm"}, "dimension: expected at least 2"),
+        ({"norm": "none", "gain": 2.0}, "gain: expected 1 with norm 'none', got 2.0"),
+        ({"norm": "rmsnorm", "bias": 1.0}, "bias: expected 0 with norm 'rmsnorm', got 1.0"),
         ({"norm": "layer"}, "norm: 'layer' given"),
         ({"temperature": 0.0}, "temperature: 0.0 given"),
     ],
@@ -186,9 +186,9 @@ def test_wrong_models(fields, message):
 def test_two_tokens_have_no_recency_probability():
     result = simulate_recency(RecencyModel(tokens=2), 100)
     assert result.mean_scores.value.shape == (4, 2, 2)
-    with pytest.raises(InvalidValueError, match="tokens: 2 given, at least 3 needed"):
+    with pytest.raises(InvalidValueError, match="tokens: expected at least 3"):
         _ = result.recency_probability
-    with pytest.raises(InvalidValueError, match="tokens: 2 given, at least 3 needed"):
+    with pytest.raises(InvalidValueError, match="tokens: expected at least 3"):
         simulate_recency(RecencyModel(tokens=2), until_se=0.1)
 
 

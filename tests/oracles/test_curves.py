@@ -105,7 +105,7 @@ def test_a_profile_draws_itself():
 def test_unlike_lengths_are_compared_by_share_and_only_when_asked():
     long = Profile.from_samples(np.random.default_rng(2).random((6, 30)))
     short = Profile.from_weights(np.arange(1.0, 13.0))
-    with pytest.raises(InvalidValueError, match=r"p: 12 positions given, 30 needed.*by_share=True"):
+    with pytest.raises(InvalidValueError, match=r"p: expected 30 positions .*got 12; by_share=True"):
         posbias.compare(short, long)
     found = posbias.compare(short, long, by_share=True)
     assert found.shares == 12

@@ -197,7 +197,7 @@ def test_what_a_reach_says_is_what_the_trials_say():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((511,), "tokens: 511 given, the 512 of the measurement or more needed"),
+        ((511,), "tokens: expected the 512 of the measurement or more, got 511"),
         ((600, "stretch"), "rule: 'stretch' given"),
         ((600, "energy"), "rule: 'energy' given"),
     ],
@@ -205,7 +205,7 @@ def test_what_a_reach_says_is_what_the_trials_say():
 def test_what_cannot_be_extrapolated_is_told(arguments, said):
     with pytest.raises(InvalidValueError, match=said):
         extrapolate(posbias.load_measurement(BUNDLED), *arguments)
-    with pytest.raises(InvalidValueError, match="of 16 tokens, 32 or more needed"):
+    with pytest.raises(InvalidValueError, match="expected 32 tokens or more to extrapolate, got 16"):
         extrapolate(measurement(np.ones(16)), 64)
 
 

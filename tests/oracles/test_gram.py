@@ -325,7 +325,7 @@ def test_a_block_of_token_space_takes_the_memory_it_says(tokens, depth, dimensio
 @pytest.mark.parametrize("samples", [0, -1, 5000])
 def test_samples_that_a_block_does_not_have_are_refused(samples):
     with pytest.raises(
-        InvalidValueError, match=f"samples: {samples} given, an integer from 1 to 4096 needed"
+        InvalidValueError, match=f"samples: expected an integer from 1 to 4096, got {samples}"
     ):
         token_space.run_block(RecencyModel(tokens=2, dimension=3, depth=1), 0, 0, samples)
 

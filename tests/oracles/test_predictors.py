@@ -93,7 +93,7 @@ def test_keys_and_labels_are_unique():
 
 
 def test_a_missing_variable_is_named(measurement):
-    with pytest.raises(InvalidValueError, match="'kernel' is missing, needed by the predictor"):
+    with pytest.raises(InvalidValueError, match="expected the variable 'kernel' for the predictor"):
         predictions(measurement.drop_vars("kernel"))
 
 

@@ -62,7 +62,7 @@ def test_a_profile_that_sees_only_the_first_token_has_no_score_without_it():
 
 
 def test_lengths_must_match():
-    with pytest.raises(InvalidValueError, match="short: 9 positions given, 10 needed"):
+    with pytest.raises(InvalidValueError, match="short: expected 10 positions as in the reference, got 9"):
         compare_all({"short": uniform(9)}, uniform(10))
     with pytest.raises(InvalidValueError, match="at least 3"):
         compare(uniform(2), uniform(2))
@@ -100,7 +100,9 @@ def test_positions_after_the_query_say_nothing():
 
 def test_influence_on_different_tokens_is_not_compared():
     mass = np.full(10, 0.1)
-    with pytest.raises(InvalidValueError, match="p: influence on position 4 given, on 9 needed"):
+    with pytest.raises(
+        InvalidValueError, match="p: expected influence on position 9 as in the reference, got on 4"
+    ):
         compare(Profile.from_weights(np.r_[mass[:5], np.zeros(5)], query=4), Profile(mass))
 
 

@@ -88,7 +88,7 @@ def influence_differences(
     if shares is not None:
         p, q = p.by_share(shares), q.by_share(shares)
     if p.tokens != q.tokens:
-        raise InvalidValueError(f"p: {p.tokens} positions given, {q.tokens} needed, as in the reference")
+        raise InvalidValueError(f"p: expected {q.tokens} positions as in the reference, got {p.tokens}")
     samples = [np.asarray(one.samples, dtype=np.float64) for one in (p, q)]
     parts = list(_parts(p.tokens))
     found = []
@@ -136,15 +136,15 @@ def prior_normalised(attributions: Profile, prior: Profile) -> Profile:
     mass or 0 somewhere, and a prompt whose attributions are all 0.
     """
     if prior.kind != "mass":
-        raise InvalidValueError(f"prior: a profile of {prior.kind} given, a mass needed")
+        raise InvalidValueError(f"prior: expected a mass, got a profile of {prior.kind}")
     if attributions.tokens != prior.tokens:
         raise InvalidValueError(
-            f"prior: {prior.tokens} positions given, {attributions.tokens} needed as in the attributions "
+            f"prior: expected {attributions.tokens} positions as in the attributions, got {prior.tokens} "
             "(Profile.by_share brings both to one length)"
         )
     if not (prior.mass > 0).all():
         raise InvalidValueError(
-            f"prior: 0 at position {int(np.argmin(prior.mass))} given, numbers > 0 needed"
+            f"prior: expected numbers > 0, got 0 at position {int(np.argmin(prior.mass))}"
         )
     rows = (
         attributions.mass[None]
@@ -153,7 +153,7 @@ def prior_normalised(attributions: Profile, prior: Profile) -> Profile:
     )
     whole = np.abs(rows).sum(axis=1, keepdims=True)
     if not (whole > 0).all():
-        raise InvalidValueError("attributions: all 0 in a prompt, one other than 0 needed")
+        raise InvalidValueError("attributions: expected one other than 0 in each prompt, got all 0")
     held = prior.mass / prior.mass.sum()
     ratios = rows / whole / held
     mean, count = ratios.mean(axis=0), len(ratios)

@@ -64,13 +64,15 @@ def extrapolate(
     one_of("rule", rule, RULES)
     if measurement.attrs.get("encoder"):
         raise InvalidValueError(
-            "measurement: of an encoder given, one of a causal model needed to extrapolate"
+            "measurement: expected one of a causal model to extrapolate, got one of an encoder"
         )
     measured = measurement.sizes["position"]
     if measured < LEAST:
-        raise InvalidValueError(f"measurement: of {measured} tokens, {LEAST} or more needed to extrapolate")
+        raise InvalidValueError(
+            f"measurement: expected {LEAST} tokens or more to extrapolate, got {measured}"
+        )
     if tokens < measured:
-        raise InvalidValueError(f"tokens: {tokens} given, the {measured} of the measurement or more needed")
+        raise InvalidValueError(f"tokens: expected the {measured} of the measurement or more, got {tokens}")
     machine.length("tokens", tokens, each=64)
     left_out = _left_out(measurement, tokens, rule, architecture)
     profile = Profile.from_weights(RULES[rule](measured_influence(measurement).mass, tokens))

@@ -62,7 +62,7 @@ def prediction(measurement: "xr.Dataset", predictor: Predictor) -> Profile:
     missing = [name for name in predictor.needs if name not in measurement]
     if missing:
         raise InvalidValueError(
-            f"measurement: variable {missing[0]!r} is missing, needed by the predictor {predictor.label!r}"
+            f"measurement: expected the variable {missing[0]!r} for the predictor {predictor.label!r}, got none"
         )
     attrs = {"predictor": predictor.label, "source": predictor.source}
     return Profile.from_weights(predictor.predict(measurement), measures="rollout", attrs=attrs)

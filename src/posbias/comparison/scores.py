@@ -253,7 +253,7 @@ def compare_all(
         predictions, measured, shares = _by_share(predictions, measured)
         if shares is not None and held_out:
             raise InvalidValueError(
-                "by_share: given with held_out predictions; profiles of one length needed"
+                "by_share: expected profiles of one length with held_out predictions, got several lengths"
             )
     _check(predictions, measured)
     measured = up_to_query(measured, "q")
@@ -298,20 +298,20 @@ def _check(predictions: Mapping[str, Profile], measured: Profile) -> None:
     for name, profile in predictions.items():
         if profile.tokens != measured.tokens:
             raise InvalidValueError(
-                f"{name}: {profile.tokens} positions given, {measured.tokens} needed, as in the reference; "
+                f"{name}: expected {measured.tokens} positions as in the reference, got {profile.tokens}; "
                 "by_share=True (--by-share) compares by share of the context"
             )
         if profile.query != measured.query:
             raise InvalidValueError(
-                f"{name}: influence on position {profile.query} given, on {measured.query} needed, as in the "
-                "reference"
+                f"{name}: expected influence on position {measured.query} as in the reference, got on "
+                f"{profile.query}"
             )
 
 
 def _held_out(folds: Sequence[Fold], measured: Profile, seed: int) -> HeldOut:
     """Each fold's predictions against the mean of the prompts it may be judged on; the mean over folds."""
     if measured.samples is None:
-        raise InvalidValueError("q: no prompts given, some to judge held-out predictions on needed")
+        raise InvalidValueError("q: expected prompts to judge held-out predictions on, got none")
     samples = np.asarray(measured.samples)
     found: dict[str, list[Scored]] = {}
     for number, fold in enumerate(folds):
@@ -430,8 +430,7 @@ def up_to_query(profile: Profile, name: str) -> Profile:
         return profile
     if profile.mass[last:].any():
         raise InvalidValueError(
-            f"{name}: influence of positions after the query {profile.query} given; to compare, a query at the "
-            "end of the text needed"
+            f"{name}: expected no influence after the query, to compare, got some after position {profile.query}"
         )
     samples = None if profile.samples is None else profile.samples[:, :last]
     return replace(profile, mass=profile.mass[:last], samples=samples, se=None, query=-1)

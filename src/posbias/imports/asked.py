@@ -36,7 +36,7 @@ def file_in(folder: Path) -> Path | None:
     """The file of a retrieval in a folder, None where there is none. Raises `InputFileError` for two."""
     held = [folder / name for name in FILES if (folder / name).is_file()]
     if len(held) > 1:
-        raise InputFileError(f"{folder}: {' and '.join(FILES)} given, the path of one of the two needed")
+        raise unexpected(folder, "one retrieval, by the path of its file", " and ".join(FILES))
     return held[0] if held else None
 
 

@@ -7,8 +7,8 @@
     documents = found.of(documents)
 
 Scores say how likely each document is to hold what is asked for. A slot's worth is what the profile gives the
-tokens a document would take there (`posbias.ordering.slots`); the best order is searched for
-(`posbias.ordering.search`), and its gain is read off other prompts of the profile than those that chose it.
+tokens a document would take there; the best order is searched for (`posbias.ordering.search`), and its gain is
+read off other prompts of the profile than those that chose it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,10 +19,9 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, shortened
 from posbias.ordering.basis import basis, extrapolated, profile_of, unit, warnings
-from posbias.ordering.search import Judge, best_order
-from posbias.ordering.slots import Slots, at_all_places
+from posbias.ordering.search import Judge, Slots, at_all_places, best_order
 from posbias.profiles.estimate import Estimate, about
 from posbias.profiles.profile import Profile
 
@@ -103,7 +102,7 @@ class Ordering:
         """
         if len(documents) != len(self.permutation):
             raise InvalidValueError(
-                f"documents: {len(documents)} given, the {len(self.permutation)} that were ordered needed"
+                f"documents: expected the {len(self.permutation)} that were ordered, got {len(documents)}"
             )
         return [documents[place] for place in (self.instead[1] if self.instead else self.permutation)]
 
@@ -193,7 +192,7 @@ def order(
     weights, sizes, errors = _checked(count, scores, lengths, score_errors)
     for name, given in (("prefix", prefix), ("suffix", suffix)):
         if not 0 <= given <= LONGEST:
-            raise InvalidValueError(f"{name}: {given:g} given, a length from 0 to {LONGEST:g} needed")
+            raise InvalidValueError(f"{name}: expected a length from 0 to {LONGEST:g}, got {given:g}")
     asked, profile = profile.tokens, at_all_places(profile)
     slots = Slots(profile, float(sizes.sum()), float(prefix), float(suffix))
     curve = np.asarray(profile.mass, dtype=np.float64)
@@ -233,7 +232,7 @@ def _or_usual(best: Ordering, judged: Judge, weights: Float[np.ndarray, "documen
 
 def _checked(count: int, scores: Any, lengths: Any, errors: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if count < 1:
-        raise InvalidValueError(f"documents: {count} given, one at least needed")
+        raise InvalidValueError(f"documents: expected one at least, got {count}")
     found = []
     for name, given, default in (
         ("scores", scores, 0.0),
@@ -243,15 +242,15 @@ def _checked(count: int, scores: Any, lengths: Any, errors: Any) -> tuple[np.nda
         numbers = np.full(found[0].shape, default) if given is None else np.asarray(given, dtype=np.float64)
         if numbers.shape != (count,):
             raise InvalidValueError(
-                f"{name}: shape {numbers.shape} given, one for each of {count} documents needed"
+                f"{name}: expected one for each of {count} documents, got shape {numbers.shape}"
             )
         if not (np.isfinite(numbers).all() and (numbers >= 0).all()):
-            raise InvalidValueError(f"{name}: negative or not finite somewhere, numbers ≥ 0 needed")
+            raise InvalidValueError(f"{name}: expected finite numbers ≥ 0, got {shortened(numbers.tolist())}")
         found.append(numbers)
     weights, sizes, noise = found
     if not weights.sum() > 0:
-        raise InvalidValueError("scores: all 0 given, one above 0 needed")
+        raise InvalidValueError("scores: expected one above 0, got all 0")
     if not ((sizes > 0) & (sizes <= LONGEST)).all():
         wrong = sizes.min() if sizes.min() <= 0 else sizes.max()
-        raise InvalidValueError(f"lengths: {wrong:g} given, lengths above 0, at most {LONGEST:g}, needed")
+        raise InvalidValueError(f"lengths: expected numbers above 0, at most {LONGEST:g}, got {wrong:g}")
     return weights / weights.sum(), sizes, noise / weights.sum()

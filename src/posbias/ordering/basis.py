@@ -14,7 +14,7 @@ from jaxtyping import Float
 from posbias.core.errors import InputFileError, nearest
 from posbias.imports import QUANTITY, read
 from posbias.imports.trials import FEWEST_PLACES, of_rows
-from posbias.ordering.slots import Slots, places_of_job
+from posbias.ordering.search import Slots, places_of_job
 from posbias.profiles.profile import Profile
 from posbias.retrieval.curve import QUANTITIES
 

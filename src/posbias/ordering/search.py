@@ -4,17 +4,109 @@ What stands before a document depends on which documents do, not on their order:
 over all sets of them finds the best order. Of documents of one length the best order is that of rearrangement,
 exact for any number. For others documents are assigned to slots of one length, then swapped as long as that gains.
 What an order gains over another is read from the prompts behind a profile, cross-fitted (`Judge`).
+
+What a stretch of a prompt is worth to the document that takes it is read off a profile (`Slots`): the mean
+of the curve over it. The curve of a mass (influence, measured or predicted) runs over
+the whole prompt, in units of an even spread; that of a rate, or of another number by place (retrieval), over the
+documents, so that on as many documents of one length as there were places each has the number of its own. Worth is
+linear in the curve: a gain's error follows from the profile's prompts.
+
+Where trials of N documents were asked at fewer places, those between are read on a line (`at_all_places`): equal
+stretches would give the first and the last number to documents that do not stand there.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
 
-from posbias.ordering.slots import Curve, Slots
 from posbias.profiles.estimate import Estimate, otherwise_at_most, t_95
+from posbias.profiles.profile import Profile
+
+Curve = Float[np.ndarray, "position"]
+Array = Float[np.ndarray, "*batch"]
+
+
+@dataclass(frozen=True, eq=False)
+class Slots:
+    """The stretch that documents of the length `total` share, with `before` and `after` in front and behind."""
+
+    profile: Profile
+    total: float
+    before: float = 0.0
+    after: float = 0.0
+
+    @property
+    def over_tokens(self) -> bool:
+        """Whether the profile is over tokens, prefix and suffix among them, or else over places of documents."""
+        return self.profile.kind == "mass"
+
+    def levels(self, curve: Curve) -> Curve:
+        """The curve in units of worth: of a mass its density, the mean over the whole prompt being 1."""
+        return curve * (curve.size / curve.sum()) if self.over_tokens else curve
+
+    def worth(self, curve: Curve) -> Callable[[Array, Array], Array]:
+        """The worth of the stretch behind so much of other documents, as a function of that and of its length."""
+        held = np.concatenate([[0.0], np.cumsum(self.levels(curve))])
+        front, scale = self._scale(curve.size)
+
+        def mean(offset: Array, length: Array) -> Array:
+            start, width = front + offset * scale, length * scale
+            return (_at(held, start + width) - _at(held, start)) / width
+
+        return mean
+
+    def weights(self, offset: float, length: float, positions: int) -> Curve:
+        """The worth of a stretch as weights of the numbers of `levels` at `positions` positions."""
+        front, scale = self._scale(positions)
+        start, end = front + offset * scale, front + (offset + length) * scale
+        place = np.arange(positions)
+        return np.clip(np.minimum(end, place + 1) - np.maximum(start, place), 0.0, None) / (end - start)
+
+    def shares(self, positions: int) -> Curve:
+        """How much of each position the documents take together, in their unit of length."""
+        return self.weights(0.0, self.total, positions) * self.total
+
+    def _scale(self, positions: int) -> tuple[float, float]:
+        """Where documents begin, and their unit of length, in positions."""
+        front, behind = (self.before, self.after) if self.over_tokens else (0.0, 0.0)
+        scale = positions / (front + self.total + behind)
+        return front * scale, scale
+
+
+def places_of_job(profile: Profile) -> int | None:
+    """How many places the lists behind a profile had: pairs, or documents if all had as many; None: not known."""
+    job = profile.attrs.get("job")
+    if not isinstance(job, Mapping):
+        return None
+    fewest, most = job.get("documents") or (None, None)
+    return job.get("pairs") or (fewest if fewest == most else None)
+
+
+def at_all_places(profile: Profile) -> Profile:
+    """A profile by place that was asked at some of the places of its lists, at all of them; another as it is.
+
+    `attrs["job"]` says how many places there are (`places_of_job`); it was asked at some, evenly from first to
+    last. What lies between is taken on a line, trial by trial.
+    """
+    asked, places = profile.tokens, places_of_job(profile)
+    if profile.kind == "mass" or places is None or not 2 <= asked < places:
+        return profile
+    slots = np.linspace(0, places - 1, asked).round()
+    on_a_line = np.array([np.interp(np.arange(places), slots, one) for one in np.eye(asked)])
+    samples = None if profile.samples is None else np.asarray(profile.samples) @ on_a_line
+    return replace(profile, mass=np.asarray(profile.mass) @ on_a_line, samples=samples, se=None, query=-1)
+
+
+def _at(held: Curve, place: Array) -> Array:
+    """Linear interpolation between the numbers of `held`, at places in positions."""
+    below = np.clip(place.astype(np.int64), 0, held.size - 2)
+    return held[below] + (place - below) * (held[below + 1] - held[below])
+
+
+# --- the best order -------------------------------------------------------------------------------------------
 
 EXACT = 12
 """Documents up to which every set of them is looked at."""
@@ -182,15 +274,14 @@ class Judge:
         """That of the best order over another, with its error; without one where the prompts are too few."""
         samples = self.slots.profile.samples
         if samples is None or len(samples) < FEWEST:
-            rows = self._by_document(found.order) - self._by_document(other)
-            value = self._of(rows, self.curve)
-            return Estimate(value, math.nan, 1)
+            rows = self._between(found.order, other)
+            return Estimate(float(self.weights @ (rows @ self.slots.levels(self.curve))), math.nan, 1)
         samples = np.asarray(samples, dtype=np.float64)
         halves = [samples[k::2] for k in (0, 1)]
         folds = []
         for own, rest in (halves, halves[::-1]):
             chosen = best_order(self.slots, own.mean(axis=0), self.weights, self.lengths)
-            folds.append(self._on(rest, self._by_document(chosen.order) - self._by_document(other)))
+            folds.append(self._on(rest, self._between(chosen.order, other)))
         both = (folds[0] + folds[1]).scaled(0.5)
         # the scores are the same in both halves: their error is not halved by judging twice
         se = math.hypot(both.se, self._of_scores(found.order, other))
@@ -199,7 +290,7 @@ class Judge:
     def over(self, order: Sequence[int], other: Sequence[int]) -> Estimate:
         """The gain of an order that no prompts chose over another, from all prompts of a profile that has some."""
         samples = np.asarray(self.slots.profile.samples, dtype=np.float64)
-        gain = self._on(samples, self._by_document(order) - self._by_document(other))
+        gain = self._on(samples, self._between(order, other))
         return Estimate(gain.value, math.hypot(gain.se, self._of_scores(order, other)), gain.n)
 
     def _by_document(self, given: Sequence[int]) -> Float[np.ndarray, "document position"]:
@@ -212,16 +303,13 @@ class Judge:
             offset += length
         return rows
 
-    def _of(self, rows: Rows, curve: Curve) -> float:
-        return float(self.weights @ self._differences(rows, curve))
-
-    def _differences(self, rows: Rows, curve: Curve) -> Float[np.ndarray, "document"]:
-        return rows @ self.slots.levels(curve)
+    def _between(self, order: Sequence[int], other: Sequence[int]) -> Rows:
+        """What each document has more of in one order than in another."""
+        return self._by_document(order) - self._by_document(other)
 
     def _of_scores(self, given: Sequence[int], other: Sequence[int]) -> float:
         """The standard error that the scores' own errors give a gain, to first order."""
-        rows = self._by_document(given) - self._by_document(other)
-        found = self._differences(rows, self.curve)
+        found = self._between(given, other) @ self.slots.levels(self.curve)
         return float(np.linalg.norm((found - self.weights @ found) * self.errors))
 
     def _on(self, samples: Float[np.ndarray, "prompt position"], rows: Rows) -> Estimate:

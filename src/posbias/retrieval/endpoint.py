@@ -169,7 +169,7 @@ class Endpoint:
         if error.code in _AGAIN:
             return _RefusedError(said, seconds_of(error.headers.get("Retry-After")))
         if 300 <= error.code < 400:
-            said += "; redirections are not followed, the address itself needed"
+            said += "; redirections are not followed: give the address itself"
         return ModelError(f"endpoint: {self.url} refused: {said}")
 
     def _text(self, content: bytes) -> str:

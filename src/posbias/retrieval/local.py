@@ -94,7 +94,7 @@ def retrieve(
     job = job or retrieval_job()
     if job.task == "documents":
         raise InvalidValueError(
-            "task: documents given, keys or needle needed: documents are asked of a generator "
+            "task: expected keys or needle, got documents, which are asked of a generator "
             "(`posbias.retrieval.answers.ask`)"
         )
     check_text(job.task, text)
@@ -115,7 +115,7 @@ def _asked(
 ) -> xr.Dataset:
     if job.length is not None and loaded.context is not None and job.length > loaded.context:
         raise InvalidValueError(
-            f"length: {job.length} given, at most {loaded.context} fit the context of {loaded.name}"
+            f"length: expected at most the {loaded.context} tokens of context of {loaded.name}, got {job.length}"
         )
     if job.task == "keys":
         trials: Trials = Keys(
@@ -195,8 +195,8 @@ class _Asker:
         context = self._loaded.context
         if context is not None and longest > context:
             raise InvalidValueError(
-                f"length: prompts of {longest} tokens with their answers, at most {context} fit the context "
-                f"of {self._loaded.name}"
+                f"length: expected at most the {context} tokens of context of {self._loaded.name}, got prompts "
+                f"of {longest} with their answers"
             )
         return whole[0][:shared], [ids[shared:] for ids in whole]
 

@@ -75,8 +75,8 @@ def check_mask(model: RecencyModel) -> None:
     allowed = model.mask.allowed(model.tokens)
     if np.triu(allowed, 1).any() or not allowed.diagonal().all():
         raise InvalidValueError(
-            f"mask: {model.mask} given with engine 'gram', under which a token sees itself and none after it; "
-            "'token_space' needed"
+            f"mask: expected one by which a token sees itself and none after it, got {model.mask}; the engine "
+            "'token_space' has others"
         )
 
 
@@ -103,7 +103,7 @@ def run_block(model: RecencyModel, seed: int, block: int, samples: int = BLOCK) 
     and for scores whose squares are not finite.
     """
     if not 1 <= samples <= BLOCK:
-        raise InvalidValueError(f"samples: {samples} given, an integer from 1 to {BLOCK} needed")
+        raise InvalidValueError(f"samples: expected an integer from 1 to {BLOCK}, got {samples}")
     tally = Tally(Layout(model.tokens, model.mask), model.depth, samples)
     normals, chis = draw_block(model, seed, block)
     length = 0.0 if model.norm == "none" else np.sqrt(model.dimension) * model.gain
@@ -134,8 +134,8 @@ def run_block(model: RecencyModel, seed: int, block: int, samples: int = BLOCK) 
     for layer in range(model.depth):
         if not (np.isfinite(tally.mean[layer]).all() and np.isfinite(tally.squares[layer]).all()):
             raise InvalidValueError(
-                f"model: {model} given, its scores in layer {layer + 1} or their squares are not finite; "
-                "a higher temperature, or a lower gain, bias or depth needed"
+                f"model: expected finite scores and squares of them, got others in layer {layer + 1} of {model}; "
+                "raise the temperature, or lower gain, bias or depth"
             )
     return tally
 

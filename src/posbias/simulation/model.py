@@ -49,16 +49,16 @@ class RecencyModel:
 
     def __post_init__(self):
         if self.norm == "none" and self.gain != 1.0:
-            raise InvalidValueError(f"gain: {self.gain} given with norm 'none', which has none; 1 needed")
+            raise InvalidValueError(f"gain: expected 1 with norm 'none', got {self.gain}")
         if self.norm != "layernorm" and self.bias != 0.0:
-            raise InvalidValueError(f"bias: {self.bias} given with norm {self.norm!r}, 0 needed")
+            raise InvalidValueError(f"bias: expected 0 with norm {self.norm!r}, got {self.bias}")
         least = {"layernorm": 3, "rmsnorm": 2, "none": 1}[self.norm]
         if self.dimension < least:
             raise InvalidValueError(
-                f"dimension: {self.dimension} given, at least {least} needed with norm {self.norm!r}"
+                f"dimension: expected at least {least} with norm {self.norm!r}, got {self.dimension}"
             )
         if not self.mask.allowed(self.tokens).any(axis=1).all():
-            raise InvalidValueError(f"mask: {self.mask} given, one that leaves every query a key needed")
+            raise InvalidValueError(f"mask: expected one that leaves every query a key, got {self.mask}")
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; the causal mask goes without saying."""

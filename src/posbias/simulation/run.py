@@ -159,7 +159,7 @@ class RecencyResult:
         `InvalidValueError` for a confidence outside (0, 1).
         """
         if not 0.0 < confidence < 1.0:
-            raise InvalidValueError(f"confidence: {confidence} given, a number between 0 and 1 needed")
+            raise InvalidValueError(f"confidence: expected a number between 0 and 1, got {confidence}")
         steps = self.steps
         row, column = np.tril_indices(self.model.tokens, -1)
         answers = []
@@ -205,9 +205,7 @@ class RecencyResult:
     def _shares(self) -> slice:
         layout = self.tally.layout
         if layout.tokens < 3:
-            raise InvalidValueError(
-                f"tokens: {layout.tokens} given, at least 3 needed for a recency probability"
-            )
+            raise _few(layout.tokens)
         return slice(layout.shares, layout.size)
 
     def _controlled_shares(self) -> Pair:
@@ -347,4 +345,8 @@ def _check(model: RecencyModel, samples: int | None, until_se: float | None) -> 
         return
     positive("until_se", until_se)
     if model.tokens < 3:
-        raise InvalidValueError(f"tokens: {model.tokens} given, at least 3 needed for a recency probability")
+        raise _few(model.tokens)
+
+
+def _few(tokens: int) -> InvalidValueError:
+    return InvalidValueError(f"tokens: expected at least 3 for a recency probability, got {tokens}")

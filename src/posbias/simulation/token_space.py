@@ -92,8 +92,8 @@ def layer_scores(
             s = y @ y.swapaxes(1, 2) / (math.sqrt(model.dimension) * model.temperature)
         if not np.abs(s).max() < HIGHEST:
             raise InvalidValueError(
-                f"model: {model} given, its scores in layer {layer + 1} reach {HIGHEST:.0e} or are not finite; "
-                "a higher temperature, or a lower gain, bias or depth needed"
+                f"model: expected finite scores below {HIGHEST:.0e}, got others in layer {layer + 1} of {model}; "
+                "raise the temperature, or lower gain, bias or depth"
             )
         a = masked_softmax(s, allowed)
         scores.append(s)
@@ -119,6 +119,6 @@ def run_block(model: RecencyModel, seed: int, block: int, samples: int) -> Tally
     """
     size = block_size(model)
     if not 1 <= samples <= size:
-        raise InvalidValueError(f"samples: {samples} given, an integer from 1 to {size} needed")
+        raise InvalidValueError(f"samples: expected an integer from 1 to {size}, got {samples}")
     rng = default_rng(sequence(seed, STREAM, block))
     return Tally.of_scores(*layer_scores(model, embeddings(rng, model, size)[:samples]), model.mask)

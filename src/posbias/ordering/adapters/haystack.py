@@ -13,7 +13,7 @@ from typing import Any
 from posbias.core.errors import InvalidValueError
 from posbias.core.packages import missing
 from posbias.ordering import Ordering
-from posbias.ordering.adapters.reordering import RANK, Reordering
+from posbias.ordering.adapters import RANK, Reordering
 from posbias.profiles.profile import Profile
 
 try:
@@ -70,7 +70,7 @@ class PositionBiasRanker:
         options = self._reordering.model_dump()
         if isinstance(self._reordering.profile, Profile):
             raise InvalidValueError(
-                "profile: a Profile given, the name of a model or a file needed to write it down"
+                "profile: expected the name of a model or a file, to write it down, got a Profile"
             )
         options["profile"] = str(options["profile"])
         for name in _FUNCTIONS:

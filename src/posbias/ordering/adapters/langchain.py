@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from posbias.core.packages import missing
-from posbias.ordering.adapters.reordering import RANK, Reordering
+from posbias.ordering.adapters import RANK, Reordering
 
 try:
     from langchain_core.documents import BaseDocumentCompressor, BaseDocumentTransformer, Document

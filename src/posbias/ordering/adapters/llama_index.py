@@ -6,7 +6,7 @@ Tested with llama-index-core (docs/adapters.md says which version).
 # pyright: reportMissingImports=false
 
 from posbias.core.packages import missing
-from posbias.ordering.adapters.reordering import RANK, Reordering
+from posbias.ordering.adapters import RANK, Reordering
 
 try:
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
