@@ -14,9 +14,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from posbias.training.ensemble import Ensemble  # noqa: E402
+from posbias.training.experiments import Experiment  # noqa: E402
+from posbias.training.loop import Ensemble  # noqa: E402
 from posbias.training.network import ENCODINGS, HIDDEN, Network  # noqa: E402
-from posbias.training.specification import Experiment  # noqa: E402
 from posbias.training.task import RetrievalTask, World, make_world  # noqa: E402
 
 BATCH = 128

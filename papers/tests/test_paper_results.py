@@ -15,9 +15,9 @@ from posbias.core.formats import NetCDFCodec
 from posbias.core.spec import decode, encode, fingerprint
 from posbias.reports.answers.experiments import Cell
 from posbias.training.cells import find_cell, run_cells
+from posbias.training.experiments import Experiment
 from posbias.training.network import ENCODINGS, Network
 from posbias.training.results import KIND, SCHEMA, TrainingCell, load_cell, measure_cell, save_cell
-from posbias.training.specification import Experiment
 from posbias.training.task import RetrievalTask
 
 TASK = RetrievalTask(items=4, dimension=16, classes=64, labels=4, burstiness=2, answers=(0, 3))

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from posbias.core.errors import InvalidValueError
-from posbias.training.feed import Feed, training_batch
-from posbias.training.task import RetrievalTask, make_world, novel_sequences
+from posbias.training.task import Feed, RetrievalTask, make_world, novel_sequences, training_batch
 
 TASK = RetrievalTask()
 SMALL = RetrievalTask(items=4, burstiness=2, classes=6, labels=3, dimension=5)

@@ -15,12 +15,11 @@ from posbias.theory.encodings import DecayBias
 from posbias.theory.masks import Full, Prefix, SlidingWindow
 from posbias.theory.mixing import PerLayer
 from posbias.theory.rollout.kernel import dense_influence
-from posbias.training.averages import Averages
+from posbias.training.experiments import Experiment
 from posbias.training.kernels import CARRIERS, LABELS, Rollout, agreement, trained_rollout
 from posbias.training.loop import train
 from posbias.training.network import Network, Rotary, Sinusoidal
-from posbias.training.probes import Evaluation, Gap, evaluate
-from posbias.training.specification import Experiment
+from posbias.training.probes import Averages, Evaluation, Gap, evaluate
 from posbias.training.task import RetrievalTask
 
 PAPER = RetrievalTask(dimension=128, classes=64)

@@ -15,13 +15,11 @@ from torch import nn
 from posbias.core.errors import InvalidValueError
 from posbias.core.progress import Event
 from posbias.theory.masks import Full, SlidingWindow
-from posbias.training import ensemble
-from posbias.training.feed import training_batch
-from posbias.training.loop import train
+from posbias.training import loop
+from posbias.training.experiments import Experiment, compatible
+from posbias.training.loop import precisions, train
 from posbias.training.network import ENCODINGS, Network, forward, initial_weights, wire
-from posbias.training.precision import precisions
-from posbias.training.specification import Experiment, compatible
-from posbias.training.task import RetrievalTask, make_world, novel_sequences
+from posbias.training.task import RetrievalTask, make_world, novel_sequences, training_batch
 
 TASK = RetrievalTask(items=4, dimension=16, classes=32, labels=4, burstiness=2)
 BASE = Experiment(TASK, Network(2), (0, 1, 2), iterations=40, batch=32, evaluate_every=20)
@@ -134,12 +132,12 @@ def test_the_curves_are_what_they_are_called():
     assert curves["loss"][:, 0] == pytest.approx(math.log(4), abs=0.3)
     # the three gaps are differences of shares of the same number of sequences
     for name in ("first-middle", "first-last", "middle-last"):
-        assert np.allclose(curves[name] * ensemble.FEWEST, np.round(curves[name] * ensemble.FEWEST))
-    drawn = novel_sequences(TASK, make_world(TASK, [1]), ensemble.TEST_SET, ensemble.FEWEST)
+        assert np.allclose(curves[name] * loop.FEWEST, np.round(curves[name] * loop.FEWEST))
+    drawn = novel_sequences(TASK, make_world(TASK, [1]), loop.TEST_SET, loop.FEWEST)
     test, member = drawn.asking(), trained.member(1)
     logits = forward(member.weights, wire([BASE.network], TASK.tokens, TASK.dimension), test.tokens)
     accuracy = float((logits.argmax(-1) == test.target).double().mean())
-    assert member.curves["in_context_accuracy"][0, -1] == pytest.approx(accuracy, abs=1 / ensemble.FEWEST)
+    assert member.curves["in_context_accuracy"][0, -1] == pytest.approx(accuracy, abs=1 / loop.FEWEST)
 
 
 @given(iterations=st.integers(1, 10**6), every=st.none() | st.integers(1, 2 * 10**6))
@@ -167,7 +165,7 @@ def test_watching_changes_nothing():
 def test_a_member_that_turns_nan_is_stopped_and_no_other(monkeypatch):
     """One network's weights are spoilt on the way: the others do not change by a bit."""
     whole = train(BASE, threads=1)
-    step = ensemble.Ensemble.step
+    step = loop.Ensemble.step
 
     def spoilt(self):
         if self.iteration == 27:
@@ -175,7 +173,7 @@ def test_a_member_that_turns_nan_is_stopped_and_no_other(monkeypatch):
                 self.weights["value"][1, 0, 0, 0] = float("nan")
         step(self)
 
-    monkeypatch.setattr(ensemble.Ensemble, "step", spoilt)
+    monkeypatch.setattr(loop.Ensemble, "step", spoilt)
     with logged() as said:
         trained = train(BASE, threads=1)
     assert trained.stopped == {1: 27}

@@ -10,8 +10,8 @@ from torch import nn
 
 from posbias.core.errors import InvalidValueError
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
+from posbias.training.attention import NORMALISERS, SinkSoftmax
 from posbias.training.network import ENCODINGS, HIDDEN, Network, forward, initial_weights, wire
-from posbias.training.normalisers import NORMALISERS, SinkSoftmax
 from posbias.training.task import RetrievalTask
 
 MASKS = {

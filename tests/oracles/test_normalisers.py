@@ -21,10 +21,9 @@ from posbias.theory.mixing import AttentionOnly, ConstantMixing
 from posbias.theory.normalisers import NORMALISERS, ReLU, Sigmoid, Softmax, Unnormalised
 from posbias.theory.rollout import influence
 from posbias.theory.rollout.kernel import layer_kernel
+from posbias.training.attention import SinkSoftmax, rows, scores_gradient
+from posbias.training.experiments import compatible, experiment_of, words_of
 from posbias.training.network import Network
-from posbias.training.normalisers import SinkSoftmax, rows, scores_gradient
-from posbias.training.shorthand import experiment_of, words_of
-from posbias.training.specification import compatible
 
 TRAINED = (SinkSoftmax(), SinkSoftmax(-3.0), SinkSoftmax(2.0, learned=True), ReLU(), Sigmoid(), Sigmoid(0.5))
 

@@ -12,11 +12,20 @@ from posbias.core.errors import InvalidValueError
 from posbias.reports.answers.experiments import Average, Cell
 from posbias.theory.encodings import DecayBias, NoPE
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
-from posbias.training import trials
-from posbias.training.averages import Averages, average, estimate_members
 from posbias.training.kernels import attention_example, attention_maps
 from posbias.training.network import Network, Rotary, Sinusoidal
-from posbias.training.probes import alone, compared, evaluate, gap_of, largest_gap, paired_gap
+from posbias.training.probes import (
+    Averages,
+    alone,
+    average,
+    blocks,
+    compared,
+    estimate_members,
+    evaluate,
+    gap_of,
+    largest_gap,
+    paired_gap,
+)
 from posbias.training.results import measure_cell
 from posbias.training.task import RetrievalTask, make_world, novel_sequences
 
@@ -178,7 +187,7 @@ def test_a_member_has_the_same_numbers_in_any_company():
 
 def test_members_and_sets_have_sequences_of_their_own():
     made = scrambled(NETWORKS[0], seeds=(0, 1))
-    drawn = [next(trials.blocks(made, 10, number)).asking().tokens for number in (0, 1)]
+    drawn = [next(blocks(made, 10, number)).asking().tokens for number in (0, 1)]
     items = [tokens[:, 0::2] for batch in drawn for tokens in batch]
     for a in range(4):
         for b in range(a):

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.training.products import mix, rotate, unmix
+from posbias.training.attention import mix, rotate, unmix
 
 
 @st.composite

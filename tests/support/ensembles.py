@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from posbias.theory.masks import SlidingWindow
+from posbias.training.experiments import Experiment
 from posbias.training.loop import Trained
 from posbias.training.network import Network, Sinusoidal, initial_weights, wire
-from posbias.training.specification import Experiment
 from posbias.training.task import RetrievalTask, make_world, novel_sequences
 
 SMALL = RetrievalTask(items=4, dimension=16, classes=64, labels=4, burstiness=2)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from posbias.core import store as checkpoints
 from posbias.training import loop
+from posbias.training.experiments import Experiment
 from posbias.training.loop import train
 from posbias.training.network import ENCODINGS, Network
-from posbias.training.specification import Experiment
 from posbias.training.task import RetrievalTask
 
 TASK = RetrievalTask(items=4, dimension=8, classes=16, labels=4, burstiness=2)

@@ -17,12 +17,10 @@ from pathlib import Path
 import torch
 
 from posbias.core.files import write_text
-from posbias.training.ensemble import Ensemble
-from posbias.training.feed import Feed
+from posbias.training.experiments import Experiment
+from posbias.training.loop import Ensemble, Precision, multiplying, precisions
 from posbias.training.network import Network
-from posbias.training.precision import Precision, multiplying, precisions
-from posbias.training.specification import Experiment
-from posbias.training.task import RetrievalTask
+from posbias.training.task import Feed, RetrievalTask
 
 WARM, SMALL = 20, RetrievalTask(items=4, dimension=16, classes=64, labels=4, burstiness=2)
 

@@ -149,7 +149,7 @@ def train(
     experiments, swept = _experiments(spec, experiment.given)
     from posbias.reports.answers.experiments import Cell, Train, TrainSweep
     from posbias.training import run_cells
-    from posbias.training.shorthand import words_of
+    from posbias.training.experiments import words_of
 
     name = spec.stem if spec is not None else words_of(experiments[0])
     folder = options.out or shared.RESULTS / "train" / name
@@ -171,7 +171,7 @@ def train(
 def _experiments(spec: Path | None, given: dict[str, Any]) -> "tuple[list[Trained], bool]":
     """What to train, from a file or from options, and whether it is a sweep."""
     from posbias.training import Experiment, Network, RetrievalTask, read_experiments
-    from posbias.training.shorthand import answers_of, encoding_of, mask_of, normaliser_of
+    from posbias.training.experiments import answers_of, encoding_of, mask_of, normaliser_of
 
     if spec is not None:
         return read_experiments(spec)
@@ -194,7 +194,7 @@ def _experiments(spec: Path | None, given: dict[str, Any]) -> "tuple[list[Traine
 def answer_untested(folder: Path, experiments: "Sequence[Trained]", json: bool) -> None:
     """Answer with what of some experiments is trained and not tested."""
     from posbias.reports.answers.experiments import TrainUntested
-    from posbias.training.jobs import untested
+    from posbias.training.cells import untested
 
     paths = [path for path in (untested(folder, one) for one in experiments) if path.exists()]
     tested = len(experiments) - len(paths)
@@ -208,7 +208,7 @@ def answer_untested(folder: Path, experiments: "Sequence[Trained]", json: bool) 
 def _cell_lines(cell: "Cell") -> list[str]:
     """One cell: its gaps with what kernels and theory predict, how well it does, and what that means."""
     from posbias.training import agreement
-    from posbias.training.averages import estimate_members
+    from posbias.training.probes import estimate_members
 
     tested, agreed = cell.evaluation, agreement(cell.rollout, cell.evaluation)
     own, theory = agreed["residual" if "residual" in agreed else "attention"], agreed["theory"]
@@ -233,14 +233,14 @@ def _cell_lines(cell: "Cell") -> list[str]:
 
 def _predicted(gap: "Estimate") -> str:
     """A predicted gap; 0 where equal masses differ by rounding."""
-    from posbias.training.averages import ZERO
+    from posbias.training.probes import ZERO
 
     return "0" if abs(gap.value) <= ZERO and not gap.se else str(gap)
 
 
 def _sweep_lines(cells: "Sequence[Cell]") -> list[str]:
     """Many cells: a line for each, on all sequences and on informative ones."""
-    from posbias.training.shorthand import common_words
+    from posbias.training.experiments import common_words
 
     named = dict(zip(common_words([cell.experiment for cell in cells]), cells, strict=True))
     lines: list[str] = []
@@ -261,7 +261,7 @@ def _sweep_lines(cells: "Sequence[Cell]") -> list[str]:
 
 def _words(cell: "Cell") -> list[str]:
     """What the gaps on informative sequences say at 95 % (Student's t over networks), and which were stopped."""
-    from posbias.training.averages import sign
+    from posbias.training.probes import sign
 
     evaluation, task = cell.evaluation, cell.experiment.task
     copying, guessing = task.burstiness / task.items, 1.0 / task.labels

@@ -258,7 +258,7 @@ class Train:
 
     def experiment(self, seed: int) -> Any:
         """The `posbias.training.Experiment` with this one seed."""
-        from posbias.training.shorthand import experiment_of
+        from posbias.training.experiments import experiment_of
 
         names = {field.name for field in dataclasses.fields(self)} - {"sequences", "device", "kind"}
         keys = {name: getattr(self, name) for name in names}
@@ -412,7 +412,7 @@ def known_paths(cls: type) -> list[str]:
     """The paths that a sweep over a verb may name."""
     found = [path for path in paths(cls) if path != "kind"]
     if cls is Train:
-        from posbias.training.specification import Experiment
+        from posbias.training.experiments import Experiment
 
         found += [path for path in paths(Experiment) if path != "seeds"]
     return list(dict.fromkeys(found))

@@ -1,4 +1,4 @@
-"""Training the controlled retrieval experiments of Wu et al. 2025: task, network, ensembles, measures, sweeps.
+"""Training the controlled retrieval experiments of Wu et al. 2025: task, network, ensembles, measures, spec.
 
     from posbias.training import Experiment, Network, evaluate, train
 

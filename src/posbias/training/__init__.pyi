@@ -1,5 +1,8 @@
 from .cells import find_cell as find_cell
 from .cells import run_cells as run_cells
+from .experiments import Experiment as Experiment
+from .experiments import expand as expand
+from .experiments import read_experiments as read_experiments
 from .kernels import Rollout as Rollout
 from .kernels import agreement as agreement
 from .kernels import attention_maps as attention_maps
@@ -15,7 +18,4 @@ from .results import load_cell as load_cell
 from .results import measure_cell as measure_cell
 from .results import save_cell as save_cell
 from .sinks import Sinks as Sinks
-from .specification import Experiment as Experiment
-from .sweep import expand as expand
-from .sweep import read_experiments as read_experiments
 from .task import RetrievalTask as RetrievalTask

@@ -33,10 +33,17 @@ from posbias.theory.architecture import Architecture
 from posbias.theory.mixing import PerLayer
 from posbias.theory.rollout import influence
 from posbias.theory.rollout.kernel import push
-from posbias.training.averages import ZERO, Averages, estimate_members, sign
 from posbias.training.loop import Trained
-from posbias.training.probes import Evaluation
-from posbias.training.trials import attention_blocks, running, wiring
+from posbias.training.probes import (
+    ZERO,
+    Averages,
+    Evaluation,
+    attention_blocks,
+    estimate_members,
+    running,
+    sign,
+    wiring,
+)
 
 Carrier = Literal["label", "item", "both"]
 CARRIERS: dict[str, tuple[int, ...]] = {"label": (1,), "item": (0,), "both": (0, 1)}

@@ -30,8 +30,7 @@ from posbias.theory.masks import Causal, Mask, Prefix, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, PreNormInit
 from posbias.theory.normalisers import ReLU, Softmax
 from posbias.theory.positional import DecayBias, NeedsMeasurement, NoPE
-from posbias.training.attention import SOFTMAX, attend
-from posbias.training.normalisers import Normaliser, SinkSoftmax
+from posbias.training.attention import SOFTMAX, Normaliser, SinkSoftmax, attend
 from posbias.training.philox import Draws
 from posbias.training.task import RetrievalTask
 

@@ -8,22 +8,165 @@ the others, and on all sequences a gap is expected to stay within ± `largest_ga
     >>> evaluation = evaluate(trained, sequences=2000)          # doctest: +SKIP
     >>> evaluation.gaps["first-last"].all                       # doctest: +SKIP
     Estimate(value=…, se=…, n=5)
+
+`Averages` are numbers of an ensemble, one per member, with two errors. Over members: how much a number varies from
+network to network, with all that differs between them (initial weights, training data, test sequences). Over
+sequences: how well the numbers of these very networks are known. A member whose training was stopped has no
+number: NaN, left out of the estimates, null in JSON.
+
+Every member is tested on sequences of its own: its own world's labels and, drawn from its seed and the number
+of the test set, new classes. Its numbers are so the same in any ensemble. A block of `BLOCK` sequences per
+member is drawn and run at once, all members together, which bounds memory whatever the number of sequences.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
 from torch.nn import functional
 
-from posbias.core.errors import InvalidValueError, shortened
+from posbias.core.errors import InvalidValueError, shortened, whole
 from posbias.profiles.estimate import Estimate
-from posbias.training.averages import Averages, average
 from posbias.training.loop import Trained
-from posbias.training.task import PAIRS, RetrievalTask
-from posbias.training.trials import answers, blocks, running
+from posbias.training.network import Wiring, finite_members, forward, wire
+from posbias.training.task import PAIRS, Batch, Novel, RetrievalTask, blocks_of, make_world, novel_sequences
+
+ZERO = 1e-9
+"""A number of at most this is none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Averages:
+    """Each member's mean over its `counts` sequences, and the standard error of that mean over sequences."""
+
+    values: Float[np.ndarray, "member"]
+    errors: Float[np.ndarray, "member"]
+    counts: Int[np.ndarray, "member"]
+
+    @property
+    def over_members(self) -> Estimate:
+        """Mean over members with its standard error, which is NaN for one member."""
+        return estimate_members(self.values)
+
+    @property
+    def over_sequences(self) -> Estimate:
+        """The same mean with the error that the choice of sequences alone gives it."""
+        kept = np.isfinite(self.values)
+        if not kept.any():
+            return Estimate(math.nan, math.nan, 1)
+        error = float(np.sqrt((self.errors[kept] ** 2).sum()) / kept.sum())
+        return Estimate(float(self.values[kept].mean()), error, int(self.counts[kept].sum()))
+
+    @property
+    def estimate(self) -> Estimate:
+        """Over members; of a single one, with the error over its sequences."""
+        over_members = self.over_members
+        return over_members if over_members.known else self.over_sequences
+
+    def only(self, members: Bool[np.ndarray, "member"]) -> "Averages":
+        """The same with NaN for every other member."""
+        values, errors = (np.where(members, held, np.nan) for held in (self.values, self.errors))
+        return Averages(values, errors, self.counts)
+
+
+def average(
+    samples: Float[np.ndarray, "member sequence"], keep: Bool[np.ndarray, "member sequence"]
+) -> Averages:
+    """Each member's mean over the kept sequences: NaN for none, its error NaN for fewer than two."""
+    counts = keep.sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = np.where(keep, samples, 0.0).sum(axis=1) / counts
+        squares = np.where(keep, samples - means[:, None], 0.0) ** 2
+        errors = np.sqrt(squares.sum(axis=1) / (counts - 1.0) / counts)
+    errors[counts < 2] = np.nan
+    return Averages(means, errors, counts)
+
+
+def estimate_members(values: Float[np.ndarray, "member"]) -> Estimate:
+    """Mean and standard error over members without those that are NaN; NaN where none is left.
+
+    A number that is the same for all of several members, such as a prediction, has exactly no error.
+    """
+    kept = values[np.isfinite(values)]
+    if kept.size > 1 and (kept == kept[0]).all():
+        return Estimate(float(kept[0]), 0.0, kept.size)
+    return Estimate.of_mean(kept) if kept.size else Estimate(math.nan, math.nan, 1)
+
+
+def sign(estimate: Estimate) -> int:
+    """−1 or 1 where a number is told from zero at 95 % (Student's t), else 0."""
+    low, high = estimate.interval
+    return int(low > ZERO) - int(high < -ZERO)
+
+
+def blocks(
+    trained: Trained,
+    sequences: int,
+    seed: int,
+    *,
+    task: RetrievalTask | None = None,
+    place: tuple[int, ...] = (),
+) -> Iterator[Novel]:
+    """The test set `seed` of `sequences` sequences per member, in blocks, on the device of the weights.
+
+    `task` is what is shown, by default what was trained on; `place` tells tests apart that share no sequences.
+    Raises `InvalidValueError` for sequences < 1, seed < 0, and networks of posbias 0.1, whose labels' vectors are
+    drawn no more.
+    """
+    whole("sequences", sequences, 1)
+    whole("seed", seed, 0)
+    experiment = trained.experiment
+    task = task or experiment.task
+    world = make_world(task, experiment.seeds, str(_device(trained)))
+    for start, rows in blocks_of(sequences):
+        yield novel_sequences(task, world, seed + 1, rows, start, place)
+
+
+def answers(
+    trained: Trained, batch: Batch
+) -> tuple[Float[Tensor, "member sequence label"], Int[Tensor, "member sequence"]]:
+    """The ensemble's logits for a batch, and what would have been right; both on the CPU."""
+    with torch.no_grad():
+        logits = forward(trained.weights, wiring(trained), batch.tokens)
+    return logits.cpu(), batch.target.cpu()
+
+
+def attention_blocks(
+    trained: Trained, sequences: int, seed: int, *weights: dict[str, Tensor]
+) -> Iterator[tuple[Tensor, list[list[Tensor]]]]:
+    """Blocks of tokens [member, sequence, token, dimension] and each layer's attention to them.
+
+    Sequences show new classes and ask for one at a random item, so that they favour no position. Attention is
+    [member, sequence, query, key], a list over layers, one such list for each of `weights`.
+    """
+    for novel in blocks(trained, sequences, seed):
+        tokens = novel.asking().tokens
+        attention: list[list[Tensor]] = [[] for _ in weights]
+        with torch.no_grad():
+            for own, layers in zip(weights, attention, strict=True):
+                forward(own, wiring(trained), tokens, layers)
+        yield tokens, attention
+
+
+def wiring(trained: Trained) -> Wiring:
+    """The wiring of all members, on the device of their weights."""
+    experiment = trained.experiment
+    networks = [experiment.network] * len(experiment.seeds)
+    return wire(networks, experiment.task.tokens, experiment.task.dimension, str(_device(trained)))
+
+
+def running(trained: Trained) -> Bool[np.ndarray, "member"]:
+    """Which members trained to the end: not stopped, every weight finite where weights were kept."""
+    going = np.array([seed not in trained.stopped for seed in trained.experiment.seeds])
+    return finite_members(trained.weights) & going if trained.weights else going
+
+
+def _device(trained: Trained) -> torch.device:
+    return trained.weights["query"].device
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,12 +6,15 @@
 The .nc is written last: where it is, the cell is whole. `docs/training.md` describes the variables.
 """
 
+import json
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from jaxtyping import Float
 
 from posbias.core.errors import DamagedError, InvalidValueError
@@ -21,23 +24,36 @@ from posbias.core.formats import (
     SafetensorsCodec,
     Tensors,
     digest_of_arrays,
+    need_xarray,
     versions_here,
 )
-from posbias.core.spec import encode
+from posbias.core.spec import decode, encode
 from posbias.core.store import Cell as StoredCell
 from posbias.core.store import Store
-from posbias.training.arrays import as_dataset, evaluation_of, rollout_of, sinks_of, tensors_of, trained_of
+from posbias.training.experiments import Experiment, words_of
 from posbias.training.kernels import Rollout, trained_rollout
 from posbias.training.loop import Trained
-from posbias.training.probes import Evaluation, evaluate
-from posbias.training.shorthand import words_of
-from posbias.training.sinks import Sinks, sinks
-from posbias.training.specification import Experiment
+from posbias.training.probes import Averages, Evaluation, Gap, evaluate
+from posbias.training.sinks import Sinks, default_starts, over_starts, sinks
 
 if TYPE_CHECKING:
     import xarray as xr
 
 KIND, WEIGHTS, SCHEMA = "cell", "weights", 3
+_CURVE, _ROLLOUT = "curve_", "rollout_"
+_QUERIES = ("member", "layer", "start", "key", "threshold")
+_ARRAYS = {
+    "accuracy_by_position": ("evaluation", "accuracy_by_position", ("member", "item")),
+    "accuracy_alone": ("evaluation", "accuracy_alone", ("member", "item")),
+    "attention": ("rollout", "attention", ("member", "layer", "query", "key")),
+    "sink_queries": ("sinks", "trained", _QUERIES),
+    "sink_queries_untrained": ("sinks", "untrained", _QUERIES),
+    "sink_queries_uniform": ("sinks", "uniform", ("start", "key", "threshold")),
+    "allowed": ("sinks", "allowed", ("query", "key")),
+    "mixing": ("rollout", "mixing", ("member", "layer")),
+}
+"""Arrays that are kept as they are: the variable, the part of a cell and its field, the dimensions."""
+_LARGE = ("attention", "sink_queries", "sink_queries_untrained")
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +82,141 @@ def measure_cell(trained: Trained, sequences: int = 2000) -> Cell:
     return Cell(
         trained, evaluate(trained, sequences), sinks(trained, sequences), trained_rollout(trained, sequences)
     )
+
+
+def tensors_of(trained: Trained) -> Tensors:
+    """Weights and learning curves by name; who was stopped, and what training cost."""
+    curves = {_CURVE + name: np.asarray(curve) for name, curve in trained.curves.items()}
+    weights = {name: tensor.cpu().numpy() for name, tensor in trained.weights.items()}
+    stopped = {str(seed): iteration for seed, iteration in trained.stopped.items()}
+    return Tensors(weights | curves, {"stopped": stopped, "cost": dict(trained.cost)})
+
+
+def trained_of(header: Header, tensors: Tensors) -> Trained:
+    """What `tensors_of` was made from."""
+    curves, weights = {}, {}
+    for name, array in tensors.arrays.items():
+        if name.startswith(_CURVE):
+            curves[name.removeprefix(_CURVE)] = array
+        else:
+            weights[name] = torch.tensor(array)
+    stopped = {int(seed): iteration for seed, iteration in tensors.note["stopped"].items()}
+    experiment = decode(Experiment, header.specification)
+    return Trained(experiment, weights, curves, stopped, dict(tensors.note["cost"]))
+
+
+def dataset_of(cell: Cell) -> "xr.Dataset":
+    """A cell as labelled arrays; `docs/training.md` describes variables and dimensions."""
+    xarray, experiment, evaluation, rollout = need_xarray(), cell.experiment, cell.evaluation, cell.rollout
+    gaps, curves = list(evaluation.gaps.values()), dict(cell.trained.curves)
+    steps, tokens = np.asarray(curves.pop("iteration")), np.arange(experiment.task.tokens)
+    plain = {
+        name: (dimensions, getattr(getattr(cell, part), field))
+        for name, (part, field, dimensions) in _ARRAYS.items()
+    }
+    variables = {
+        **_averages("loss", ("member",), evaluation.loss),
+        **_averages("in_context_accuracy", ("member",), evaluation.in_context_accuracy),
+        **_averages("gap", ("pair", "member"), *(gap.over_all for gap in gaps)),
+        **_averages("gap_informative", ("pair", "member"), *(gap.over_informative for gap in gaps)),
+        "informative_share": (("pair", "member"), np.stack([gap.share for gap in gaps])),
+        "pair_items": (("pair", "side"), np.array([(gap.first, gap.second) for gap in gaps])),
+        **plain,
+        "allowed": (("query", "key"), cell.sinks.allowed.astype(np.int8)),
+        **{_ROLLOUT + name: (("member", "position"), masses) for name, masses in rollout.profiles.items()},
+        **{_CURVE + name: (("member", "step"), np.asarray(curve)) for name, curve in curves.items()},
+    }
+    labels = {
+        "member": list(experiment.seeds),
+        "step": steps,
+        "pair": list(evaluation.gaps),
+        "item": np.arange(experiment.task.items),
+        "layer": np.arange(experiment.network.depth),
+        **dict.fromkeys(("query", "key", "position"), tokens),
+        "threshold": list(cell.sinks.thresholds),
+        "start": list(cell.sinks.starts),
+    }
+    attributes = {
+        "test_seed": evaluation.seed,
+        "sink_sequences": cell.sinks.sequences,
+        "rollout_sequences": rollout.sequences,
+        "assumptions": json.dumps(list(rollout.assumptions)),
+        "largest_gap": evaluation.largest_gap,
+        "stopped": json.dumps({str(seed): at for seed, at in cell.trained.stopped.items()}),
+        "machine": platform.machine(),
+    }
+    dataset = xarray.Dataset(variables, coords=labels, attrs=attributes)
+    for name in _LARGE:
+        dataset[name].encoding = {"zlib": True, "complevel": 4}
+    return dataset
+
+
+def cell_of(header: Header, content: "tuple[xr.Dataset, Tensors]") -> Cell:
+    """The cell of what its files hold."""
+    dataset, tensors = content
+    trained, attributes = trained_of(header, tensors), dataset.attrs
+    held: dict[str, dict[str, Any]] = {"evaluation": {}, "sinks": {}, "rollout": {}}
+    for name, (part, field, _) in _ARRAYS.items():
+        held[part][field] = _array(dataset, name)
+    held["sinks"]["allowed"] = held["sinks"]["allowed"].astype(bool)
+    evaluation = Evaluation(
+        **held["evaluation"],
+        seeds=trained.experiment.seeds,
+        sequences=int(header.amount or 0),
+        seed=int(attributes["test_seed"]),
+        gaps={
+            str(name): _gap(dataset.isel(pair=number)) for number, name in enumerate(dataset["pair"].values)
+        },
+        loss=_averages_of(dataset, "loss"),
+        in_context_accuracy=_averages_of(dataset, "in_context_accuracy"),
+        largest_gap=float(attributes["largest_gap"]),
+        stopped=trained.stopped,
+    )
+    starts = dataset["start"].values if "start" in dataset.coords else default_starts(dataset.sizes["key"])
+    counted = Sinks(
+        **held["sinks"],
+        thresholds=tuple(float(one) for one in dataset["threshold"].values),
+        starts=tuple(int(one) for one in starts),
+        sequences=int(attributes["sink_sequences"]),
+    )
+    profiles = {
+        str(name).removeprefix(_ROLLOUT): masses.values
+        for name, masses in dataset.data_vars.items()
+        if str(name).startswith(_ROLLOUT)
+    }
+    rollout = Rollout(
+        **held["rollout"],
+        profiles=profiles,
+        assumptions=tuple(json.loads(attributes["assumptions"])),
+        sequences=int(attributes["rollout_sequences"]),
+    )
+    return Cell(trained, evaluation, counted, rollout)
+
+
+def _averages(name: str, dimensions: tuple[str, ...], *rows: Averages) -> dict[str, Any]:
+    """Averages as three variables: the values, their errors over sequences, the sequences counted."""
+    parts = {"": "values", "_error": "errors", "_count": "counts"}
+    made = {name + ending: np.stack([getattr(row, part) for row in rows]) for ending, part in parts.items()}
+    return {key: (dimensions, one if len(dimensions) > 1 else one[0]) for key, one in made.items()}
+
+
+def _averages_of(dataset: "xr.Dataset", name: str) -> Averages:
+    return Averages(*(dataset[name + ending].values for ending in ("", "_error", "_count")))
+
+
+def _gap(dataset: "xr.Dataset") -> Gap:
+    """The gap of one pair."""
+    first, second = (int(item) for item in dataset["pair_items"].values)
+    both = _averages_of(dataset, "gap"), _averages_of(dataset, "gap_informative")
+    return Gap(first, second, *both, dataset["informative_share"].values)
+
+
+def _array(dataset: "xr.Dataset", name: str) -> np.ndarray:
+    """A variable; sums over queries also of cells that had sinks query by query."""
+    if name in dataset:
+        return dataset[name].values
+    shares = dataset[name.replace("queries", "share")].values
+    return over_starts(shares, default_starts(dataset.sizes["key"]))
 
 
 class CellCodec:
@@ -122,8 +273,7 @@ class TrainingCell(OfExperiment):
 
     def to_content(self, result: Cell) -> "tuple[xr.Dataset, Tensors]":
         """Labelled arrays, and weights with learning curves."""
-        parts = result.trained, result.evaluation, result.sinks, result.rollout
-        return as_dataset(*parts), tensors_of(result.trained)
+        return dataset_of(result), tensors_of(result.trained)
 
     def from_content(self, header: Header, content: "tuple[xr.Dataset, Tensors]") -> Cell:
         """The result; weights come to the CPU."""
@@ -172,13 +322,6 @@ def load_cell(path: Path) -> Cell:
         raise DamagedError(
             f"{path}: damaged, not a whole cell ({' '.join(str(error).split())[:120]})"
         ) from None
-
-
-def cell_of(header: Header, content: "tuple[xr.Dataset, Tensors]") -> Cell:
-    """The cell of what its files hold."""
-    dataset, tensors = content
-    trained = trained_of(header, tensors)
-    return Cell(trained, evaluation_of(dataset, trained, header), sinks_of(dataset), rollout_of(dataset))
 
 
 def save_trained(trained: Trained, path: Path) -> None:

@@ -21,10 +21,9 @@ from torch import Tensor
 from posbias.core.errors import InvalidValueError, shortened, whole
 from posbias.profiles.curves import THRESHOLD
 from posbias.profiles.estimate import Estimate
-from posbias.training.averages import estimate_members
 from posbias.training.loop import Trained
 from posbias.training.network import initial_weights
-from posbias.training.trials import attention_blocks, running
+from posbias.training.probes import attention_blocks, estimate_members, running
 
 THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """The τ of curves."""

@@ -20,13 +20,19 @@ from posbias.core.running import InProcess, Processes
 from posbias.core.spec import decode, encode
 from posbias.core.store import Store
 from posbias.theory.masks import Causal, Dilated, Full, Prefix, SlidingWindow
-from posbias.training import jobs, loop
-from posbias.training.cells import _jobs, run_cells
-from posbias.training.jobs import Job, finish, untested
+from posbias.training import cells, loop
+from posbias.training.cells import Job, _jobs, finish, run_cells, untested
+from posbias.training.experiments import (
+    Experiment,
+    answers_of,
+    common_words,
+    encoding_of,
+    expand,
+    mask_of,
+    name_of,
+    read_experiments,
+)
 from posbias.training.network import ENCODINGS, Network
-from posbias.training.shorthand import answers_of, common_words, encoding_of, mask_of, name_of
-from posbias.training.specification import Experiment
-from posbias.training.sweep import expand, read_experiments
 from posbias.training.task import RetrievalTask
 
 TASK = RetrievalTask(items=4, dimension=16, classes=64, labels=4, burstiness=2)
@@ -315,10 +321,10 @@ def test_what_was_trained_and_not_tested_is_not_trained_again(tmp_path, monkeypa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(jobs, "measure_cell", interrupted)
+        patch.setattr(cells, "measure_cell", interrupted)
         with pytest.raises(KeyboardInterrupt, match="0 of 1 cells"):
             run_cells([TINY], tmp_path / "cut", sequences=50, workers=1)
-    monkeypatch.setattr(jobs, "train", interrupted)
+    monkeypatch.setattr(cells, "train", interrupted)
     (resumed,) = run_cells([TINY], tmp_path / "cut", sequences=50, workers=1)
     assert plain(resumed.evaluation) == plain(whole.evaluation)
     assert sorted(path.suffix for path in (tmp_path / "cut").iterdir()) == [".nc", ".safetensors"]

@@ -32,7 +32,7 @@ from posbias_papers.wu2025.recorded import compared_with, records
 from posbias_papers.wu2025.settings import FULL, QUICK, Effort, Setting, effort_of
 
 if TYPE_CHECKING:
-    from posbias.training.specification import Experiment
+    from posbias.training.experiments import Experiment
     from posbias_papers.wu2025.outcomes import Outcome
 
 log = logging.getLogger("posbias.papers")

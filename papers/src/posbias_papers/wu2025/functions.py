@@ -102,7 +102,7 @@ def at_equal_iterations(one: "Trained", other: "Trained", name: str) -> Matched:
 
 def _curve(trained: "Trained", name: str) -> Float[np.ndarray, "member step"]:
     """A learning curve of the networks that trained to the end."""
-    from posbias.training.trials import running
+    from posbias.training.probes import running
 
     return np.asarray(trained.curves[name], dtype=np.float64)[running(trained)]
 

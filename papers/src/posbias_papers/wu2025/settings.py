@@ -14,8 +14,8 @@ from posbias.core.spec import decode
 from posbias.theory.masks import Causal, Mask, Prefix, SlidingWindow
 
 if TYPE_CHECKING:
+    from posbias.training.experiments import Experiment
     from posbias.training.network import Network
-    from posbias.training.specification import Experiment
     from posbias.training.task import RetrievalTask
 
 Inputs = Literal["gaussian_mixture", "fixed_vocabulary"]
@@ -57,8 +57,8 @@ class Setting:
     @property
     def network(self) -> "Network":
         """The network to train."""
+        from posbias.training.attention import NORMALISERS
         from posbias.training.network import ENCODINGS, Network
-        from posbias.training.normalisers import NORMALISERS
 
         rows = NORMALISERS[self.normaliser]
         return Network(self.depth, self.residual, self.mask, ENCODINGS[self.positional], rows)
@@ -141,7 +141,7 @@ class Effort:
 
     def experiment(self, setting: Setting) -> "Experiment":
         """The setting as something that can be trained."""
-        from posbias.training.specification import Experiment
+        from posbias.training.experiments import Experiment
 
         task, iterations = setting.task_of(self.middle), self.steps(setting)
         return Experiment(task, setting.network, seeds=self.seeds, iterations=iterations)

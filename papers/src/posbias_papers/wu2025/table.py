@@ -167,7 +167,7 @@ def _above_even(
 def changes(trained: "Trained", curve: str) -> Float[np.ndarray, "network"]:
     """By how much each network's curve changes over the last third of training; NaN where it begins later, and of
     a network that was stopped."""
-    from posbias.training.trials import running
+    from posbias.training.probes import running
 
     steps = np.asarray(trained.curves["iteration"], dtype=np.float64)
     lines = np.asarray(trained.curves[curve], dtype=np.float64)

@@ -19,13 +19,12 @@ from jaxtyping import Bool, Float
 from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.core.formats import Header, JsonCodec, digest_of_arrays
 from posbias.core.store import Stored
-from posbias.training.averages import Averages
+from posbias.training.experiments import Experiment
 from posbias.training.kernels import Rollout
 from posbias.training.loop import Trained
-from posbias.training.probes import Evaluation, Gap
+from posbias.training.probes import Averages, Evaluation, Gap
 from posbias.training.results import KIND, SCHEMA, Cell, OfExperiment, TrainingCell, cell_of
 from posbias.training.sinks import THRESHOLD, Sinks, uniform_queries
-from posbias.training.specification import Experiment
 from posbias_papers.records import Records
 
 log = logging.getLogger("posbias.papers")

@@ -122,7 +122,7 @@ class Averages(Part):
     @classmethod
     def over(cls, values: Float[np.ndarray, "member place"]) -> Self:
         """The means of the members that were not stopped."""
-        from posbias.training.averages import estimate_members
+        from posbias.training.probes import estimate_members
 
         places = [estimate_members(column) for column in values.T]
         return cls.of(value=[one.value for one in places], se=[one.se for one in places], members=values)
