@@ -64,8 +64,13 @@ def length(name: str, given: Any, least: int = 1, *, each: int = 8, squared: boo
     return count
 
 
-def cores() -> int:
-    """The cores that this process may use."""
+def cores(threads: int | None = None) -> int:
+    """The threads asked for, or one for each core that this process may use.
+
+    Raises `InvalidValueError` for fewer than one thread.
+    """
+    if threads is not None:
+        return counted("threads", threads)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

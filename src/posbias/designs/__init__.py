@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from posbias.core.errors import InvalidValueError, whole
+from posbias.core.machine import cores
 from posbias.core.progress import Deferred, Event, OnEvent
 from posbias.core.spec import encode
 from posbias.core.tables import plain
@@ -28,7 +29,7 @@ from posbias.designs.space import Point, Space, cached_keys
 from posbias.designs.targets import CurveTarget, Target, target_of
 from posbias.theory.architecture import LAMBDA, Architecture
 from posbias.theory.prediction import said_under, under_each
-from posbias.theory.rollout.dispatch import cores, influence
+from posbias.theory.rollout.dispatch import influence
 
 __all__ = ["Candidate", "Designs", "design"]
 

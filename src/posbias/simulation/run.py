@@ -26,7 +26,7 @@ from jaxtyping import Float, Int
 from scipy.special import ndtri
 
 from posbias.core.errors import InvalidValueError, one_of, positive, whole
-from posbias.core.machine import require, sequence
+from posbias.core.machine import cores, require, sequence
 from posbias.core.progress import Event, OnEvent
 from posbias.profiles.estimate import Estimate
 from posbias.simulation.model import RecencyModel
@@ -283,8 +283,6 @@ def simulate_recency(
     module = import_module(f"posbias.simulation.{one_of('engine', engine, ENGINES)}")
     if engine == "gram":
         module.check_mask(model)
-    from posbias.theory.rollout.dispatch import cores  # compiled code: results are read without it
-
     workers = cores(threads) if engine == "gram" else 1
     most = samples if samples is not None else (MOST if until_se is not None else 1_000_000)
     tally = Tally(Layout(model.tokens, model.mask), model.depth)

@@ -17,6 +17,7 @@ import numpy as np
 
 from posbias.core import machine
 from posbias.core.errors import InvalidValueError, nearest, one_of, shortened, typed_integer, whole
+from posbias.core.machine import cores
 from posbias.core.spec import MOST_LAYERS
 from posbias.profiles.profile import Profile
 from posbias.theory.architecture import Architecture, Layer, gated, shortest_pattern
@@ -26,7 +27,6 @@ from posbias.theory.masks import MASKS, Causal, Full, LooksBack, Prefix, Sliding
 from posbias.theory.mixing import ConstantMixing, PerLayer, PowerDecay
 from posbias.theory.positional import ALiBi, DecayBias, KerpleLog, KerplePower, NoPE, RoPE
 from posbias.theory.prediction import predict
-from posbias.theory.rollout.dispatch import cores
 
 STEPS, MOST = 33, 10_000
 """Values that a range gives when it does not say how many, and that it may ask for at most."""

@@ -77,8 +77,8 @@ def reproduce(
     written; `MissingPackageError` without matplotlib; KeyboardInterrupt on Ctrl-C, saying what is kept; and as
     `simulate_recency`.
     """
+    from posbias.core.machine import cores
     from posbias.reports.plots.style import new_figure
-    from posbias.theory.rollout.dispatch import cores
 
     began, folder, asked = time.monotonic(), Path(out), with_alphas(alphas)
     wanted = [what] if isinstance(what, str) else [*what]

@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.core import machine
-from posbias.core.errors import InvalidValueError, counted, one_of, position, shortened, whole
+from posbias.core.errors import InvalidValueError, one_of, position, shortened, whole
 from posbias.core.progress import Event, OnEvent
 from posbias.profiles.profile import Profile
 from posbias.theory.architecture import Architecture, Layer
@@ -68,7 +68,7 @@ def influence(
     """
     machine.require(plan_bytes(architecture.stack, whole("tokens", tokens, 1)), "tokens", tokens)
     place = position("query", query, tokens)
-    mass, lost, used = _row(architecture, tokens, place, method, cores(threads), on_event)
+    mass, lost, used = _row(architecture, tokens, place, method, machine.cores(threads), on_event)
     attrs = {
         "architecture": architecture.name,
         "assumptions": list(architecture.assumptions_at(tokens)),
@@ -107,7 +107,7 @@ def rollout(
     def fill(place: int) -> None:
         matrix[place] = _row(architecture, tokens, positions[place], method, 1)[0]
 
-    with ThreadPoolExecutor(cores(threads)) as pool:
+    with ThreadPoolExecutor(machine.cores(threads)) as pool:
         list(pool.map(fill, range(len(positions))))
     return matrix
 
@@ -141,7 +141,7 @@ def trajectory(
         part = Architecture(depth, architecture.stack[:depth], mixing, architecture.name, remarks, streams)
         return replace(influence(part, tokens, place, method=method, threads=1), left_out=left_out)
 
-    with ThreadPoolExecutor(cores(threads)) as pool:
+    with ThreadPoolExecutor(machine.cores(threads)) as pool:
         return [
             Profile(alone, query=place, attrs=attrs, left_out=left_out),
             *pool.map(after, range(1, architecture.depth + 1)),
@@ -323,8 +323,3 @@ def _pieces(cuts: Sequence[int], row: Row) -> Iterator[tuple[int, int]]:
     for start, stop in pairwise([*cuts, len(row)]):
         if row[start:stop].any():
             yield start, stop
-
-
-def cores(threads: int | None) -> int:
-    """The threads asked for, or one per core that may be used. Raises `InvalidValueError` as `counted`."""
-    return machine.cores() if threads is None else counted("threads", threads)
