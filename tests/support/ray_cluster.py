@@ -78,14 +78,16 @@ class Machine:
 def members(session):
     """The processes of a session that still run."""
     found = []
-    for number in filter(str.isdigit, os.listdir("/proc")):  # a glob asks for processes that have just ended
-        path = Path("/proc", number, "stat")
+    # a glob would ask for processes that have just ended
+    for number in (path.name for path in Path("/proc").iterdir() if path.name.isdigit()):
         try:
-            state, _, _, its_session = path.read_text().rpartition(")")[2].split()[:4]
+            state, _, _, its_session = (
+                Path("/proc", number, "stat").read_text().rpartition(")")[2].split()[:4]
+            )
         except OSError:
             continue
         if int(its_session) == session and state != "Z":
-            found.append(int(path.parent.name))
+            found.append(int(number))
     return found
 
 
