@@ -186,7 +186,7 @@ def test_kinds_of_layers_are_those_of_the_models(write, family, given):
         ("qwen3_next", {}, {"how fast linear attention forgets", "rotary positions"}),
         ("lfm2", {}, {"rotary positions"}),
         ("lfm2", {"full_attn_idxs": [1]}, {"rotary positions", "what short convolutions weigh"}),
-        ("falcon_h1", {}, {"rotary positions", "what the state space beside attention adds"}),
+        ("falcon_h1", {}, {"rotary positions", "what the state space parallel to attention adds"}),
         ("deepseek_v32", {"index_topk": 1024}, {"rotary positions", "which 1,024 tokens each query selects"}),
         ("gemma4_text", {}, {"rotary positions"}),
         (

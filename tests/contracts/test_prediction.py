@@ -39,9 +39,9 @@ PRETRAINED = {"bloom-176b", "bloom-7b1", "mpt-7b", "mpt-30b", "falcon-rw-7b", "s
 
 
 def answered(*words):
-    told = called("predict", *words, "--json")
-    assert not told.returncode, told.stderr
-    return json.loads(told.stdout)
+    done = called("predict", *words, "--json")
+    assert not done.returncode, done.stderr
+    return json.loads(done.stdout)
 
 
 # ── λ that is known ──
@@ -59,19 +59,19 @@ def test_known_mixing_has_a_coefficient_for_every_layer_and_says_where_from():
 
 
 def test_a_model_that_comes_along_is_predicted_by_its_name():
-    told = answered("tiny-alibi")
-    assert told["summary"]["verdict"] == "recency"
-    assert told["architecture"]["mixing"]["text"] == "sotu"
+    answer = answered("tiny-alibi")
+    assert answer["summary"]["verdict"] == "recency"
+    assert answer["architecture"]["mixing"]["text"] == "sotu"
     assert answered("tiny-rope")["left_out"] == ["rotary positions"]
 
 
 def test_published_mixing_gives_the_u_of_the_papers_figure():
     """BLOOM-176B at 256 tokens; with λ at initialisation it would be primacy."""
-    told = answered("bloom-176b", "--tokens", "256")
-    assert told["summary"]["verdict"] == "U"
-    assert (told["left_out"], told["profile_is"]) == ([], "")
+    answer = answered("bloom-176b", "--tokens", "256")
+    assert answer["summary"]["verdict"] == "U"
+    assert (answer["left_out"], answer["profile_is"]) == ([], "")
     at_first = answered("bloom-176b", "--tokens", "256", "--mixing", "init")
-    assert at_first["profile"][0] > 3 * told["profile"][0]
+    assert at_first["profile"][0] > 3 * answer["profile"][0]
     assert at_first["summary"]["verdict"] is None
 
 
@@ -94,20 +94,20 @@ def test_measured_mixing_stays_measured_at_another_depth():
 
 
 def test_mixing_can_be_published_measured_or_another_files(tmp_path):
-    told = answered("bloom-7b1", "--mixing", "published")
-    assert told["architecture"]["mixing"]["tokens"] == 256
+    answer = answered("bloom-7b1", "--mixing", "published")
+    assert answer["architecture"]["mixing"]["tokens"] == 256
     found = measurement(text="some text")
     save_measurement(found, tmp_path / "m.nc")
     (tmp_path / "a.toml").write_text(f'depth = {DEPTH}\n[mixing]\nkind = "constant"\nvalue = 0.3\n')
-    told = answered(str(tmp_path / "a.toml"), "--mixing", str(tmp_path / "m.nc"))
-    assert told["architecture"]["mixing"]["coefficients"] == found["mixing"].values.mean(0).tolist()
-    assert (told["architecture"]["mixing"]["tokens"], told["architecture"]["mixing"]["text"]) == (
+    answer = answered(str(tmp_path / "a.toml"), "--mixing", str(tmp_path / "m.nc"))
+    assert answer["architecture"]["mixing"]["coefficients"] == found["mixing"].values.mean(0).tolist()
+    assert (answer["architecture"]["mixing"]["tokens"], answer["architecture"]["mixing"]["text"]) == (
         TOKENS,
         "some text",
     )
     (tmp_path / "b.toml").write_text("depth = 2\n")
-    told = answered(str(tmp_path / "b.toml"), "--mixing", str(tmp_path / "a.toml"))
-    assert told["architecture"]["mixing"] == {"kind": "constant", "value": 0.3}
+    answer = answered(str(tmp_path / "b.toml"), "--mixing", str(tmp_path / "a.toml"))
+    assert answer["architecture"]["mixing"] == {"kind": "constant", "value": 0.3}
 
 
 @pytest.mark.parametrize("depth", [1, DEPTH, 7])
@@ -117,29 +117,29 @@ def test_mixing_of_another_depth_is_taken_at_the_same_relative_depth(tmp_path, d
     (tmp_path / "a.toml").write_text(f"depth = {depth}\n")
     values = found["mixing"].values.mean(0)
     expected = [np.interp((t + 0.5) / depth * DEPTH - 0.5, np.arange(DEPTH), values) for t in range(depth)]
-    told = answered(str(tmp_path / "a.toml"), "--mixing", str(tmp_path / "m.nc"))
-    assert told["architecture"]["mixing"]["coefficients"] == pytest.approx(expected)
+    answer = answered(str(tmp_path / "a.toml"), "--mixing", str(tmp_path / "m.nc"))
+    assert answer["architecture"]["mixing"]["coefficients"] == pytest.approx(expected)
     said = f"mixing: λ of m.nc ({DEPTH} layers) at the same relative depth of {depth} layers"
-    assert told["assumptions"].count(said) == (depth != DEPTH)
+    assert answer["assumptions"].count(said) == (depth != DEPTH)
 
 
 def test_mixing_of_another_model_is_had_by_its_name(tmp_path):
     (tmp_path / "a.toml").write_text("depth = 12\n")
-    told = answered(str(tmp_path / "a.toml"), "--mixing", "bloom-176b")
-    assert told["architecture"]["mixing"]["coefficients"] == [
+    answer = answered(str(tmp_path / "a.toml"), "--mixing", "bloom-176b")
+    assert answer["architecture"]["mixing"]["coefficients"] == [
         *plausible_mixing(12)["bloom-176b"].coefficients
     ]
     assert (
-        "mixing: λ of bloom-176b (70 layers) at the same relative depth of 12 layers" in told["assumptions"]
+        "mixing: λ of bloom-176b (70 layers) at the same relative depth of 12 layers" in answer["assumptions"]
     )
-    told = called("predict", str(tmp_path / "a.toml"), "--mixing", "blom-176b")
-    assert "did you mean 'bloom-176b'?" in told.stderr
+    done = called("predict", str(tmp_path / "a.toml"), "--mixing", "blom-176b")
+    assert "did you mean 'bloom-176b'?" in done.stderr
 
 
 def test_what_is_not_published_is_said():
-    told = called("predict", "bloom-3b", "--mixing", "published")
-    assert (told.returncode, len(told.stderr.splitlines())) == (2, 1)
-    assert "bloom-3b" in told.stderr
+    done = called("predict", "bloom-3b", "--mixing", "published")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "bloom-3b" in done.stderr
     with pytest.raises(InvalidValueError, match=r"mixing: .*30 coefficients"):
         Architecture(2, mixing=known_mixing()["smollm2-135m"])
 
@@ -152,8 +152,8 @@ def test_learned_positions_end_where_the_model_has_no_more():
         "learned positions (the model has 256, 257 asked)"
     ]
     assert from_huggingface(GPT2).left_out(10**6) == ("learned positions", "λ")
-    told = from_huggingface(GPT2 | {"n_positions": 64}).left_out(65)
-    assert told == ("learned positions (the model has 64, 65 asked)", "λ")
+    left_out = from_huggingface(GPT2 | {"n_positions": 64}).left_out(65)
+    assert left_out == ("learned positions (the model has 64, 65 asked)", "λ")
     with pytest.raises(InvalidValueError, match="max_position_embeddings: "):
         from_huggingface(GPT2 | {"n_positions": 0})
 
@@ -272,8 +272,8 @@ def test_two_layouts_are_ordered_under_each_known_mixing():
     assert said_under(under) == "6 of 7 known λ (not under bloom-176b)"
     given = [replace(layout, mixing=ConstantMixing(0.1)) for layout in (windows, full)]
     assert flattest_under(*(predict(given[0], 64), [predict(given[1], 64)])) == {}
-    told = answered("bloom-560m", "bloom-176b", "--tokens", "128")["orders"]
-    assert [len(one["under"]) for one in told] == [7]
+    orders = answered("bloom-560m", "bloom-176b", "--tokens", "128")["orders"]
+    assert [len(one["under"]) for one in orders] == [7]
     ended = called("predict", "bloom-560m", "--tokens", "128", "--vary", "depth=2,24")
     assert "the flattest under 7 of 7 known λ" in ended.stdout
 
@@ -326,20 +326,20 @@ def test_a_measurement_is_advised_only_where_the_model_can_be_measured(family, m
 
 def test_no_rotary_preset_has_a_verdict_whatever_its_mixing():
     for words in ([], ["--mixing", "0.2"], ["--mixing", "init"]):
-        told = answered("smollm2-135m", "--tokens", "64", *words)
-        assert told["summary"]["verdict"] is None
-        assert "rotary positions" in told["left_out"]
-        assert told["profile_is"].startswith("mask and residual only")
+        answer = answered("smollm2-135m", "--tokens", "64", *words)
+        assert answer["summary"]["verdict"] is None
+        assert "rotary positions" in answer["left_out"]
+        assert answer["profile_is"].startswith("mask and residual only")
 
 
 def test_a_measurement_settles_what_no_configuration_holds(tmp_path):
     first, *_ = describe(predict(posbias.preset("smollm2-135m"), 64))
     assert "--calibrate smollm2-135m" in first
-    told = answered(
+    answer = answered(
         "smollm2-135m", "--calibrate", "smollm2-135m", "--tokens", "1k", "-o", str(tmp_path / "p.json")
     )
-    assert (told["tokens"], told["summary"]["verdict"], told["left_out"]) == (1000, "U", [])
-    about = told["calibration"]
+    assert (answer["tokens"], answer["summary"]["verdict"], answer["left_out"]) == (1000, "U", [])
+    about = answer["calibration"]
     assert (about["model"], about["tokens"], about["rule"]) == ("smollm2-135m", 512, "both")
     assert (about["trial"]["measured"], about["trial"]["tokens"]) == (512, 1024)
     assert posbias.load_profile(tmp_path / "p.json").summary.verdict == "U"
@@ -361,7 +361,7 @@ def test_a_measurement_settles_what_no_configuration_holds(tmp_path):
         (["--calibrate", "p.json"], "calibrate"),
     ],
 )
-def test_options_that_do_not_go_with_a_calibration_are_told(words, said):
+def test_options_that_do_not_go_with_a_calibration_are_refused(words, said):
     ended = called("predict", "smollm2-135m", *words)
     assert ended.returncode == 2
     assert said in ended.stderr
@@ -380,20 +380,20 @@ def test_the_band_is_drawn_and_written(tmp_path):
     legend = axes.get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["with λ of 5 pretrained models"]
-    told = answered("bloom-560m", "--tokens", "40", "-o", str(tmp_path / "p.json"))
-    assert told == undamaged(json.loads((tmp_path / "p.json").read_text()), "p.json")
-    assert len(told["band"]["low"]) == 40
-    assert {*told["band"]["verdicts"]} == PRETRAINED | {"trained_median"}
-    assert (tuple(told["band"]["models"]), told["band"]["checks"]) == (PUBLISHED, ["smollm2-135m"])
+    answer = answered("bloom-560m", "--tokens", "40", "-o", str(tmp_path / "p.json"))
+    assert answer == undamaged(json.loads((tmp_path / "p.json").read_text()), "p.json")
+    assert len(answer["band"]["low"]) == 40
+    assert {*answer["band"]["verdicts"]} == PRETRAINED | {"trained_median"}
+    assert (tuple(answer["band"]["models"]), answer["band"]["checks"]) == (PUBLISHED, ["smollm2-135m"])
 
 
 def test_what_is_left_out_follows_the_profile_into_a_comparison(tmp_path):
     save_measurement(measurement(), tmp_path / "m.nc")
     answered("tiny-rope", "--tokens", str(TOKENS), "-o", str(tmp_path / "rope.json"))
     answered("tiny-alibi", "--tokens", str(TOKENS), "-o", str(tmp_path / "alibi.json"))
-    told = called("compare", tmp_path / "rope.json", tmp_path / "m.nc")
+    done = called("compare", tmp_path / "rope.json", tmp_path / "m.nc")
     note = "rope.json: rotary positions not known, this is mask and residual only"
-    assert told.stdout.startswith(note)
+    assert done.stdout.startswith(note)
     assert "not known" not in called("compare", tmp_path / "alibi.json", tmp_path / "m.nc").stdout
     read = called("compare", tmp_path / "rope.json", tmp_path / "m.nc", "--json")
     assert json.loads(read.stdout)["left_out"] == ["rotary positions"]
@@ -413,9 +413,9 @@ def test_what_is_left_out_follows_the_profile_into_a_comparison(tmp_path):
     ],
 )
 def test_an_unknown_name_gets_the_right_hint(given, words, tmp_path):
-    told = called("predict", given, cwd=tmp_path)
-    assert told.returncode == 2
-    assert told.stderr.rstrip().endswith(words)
+    done = called("predict", given, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.rstrip().endswith(words)
 
 
 def test_a_name_of_the_hub_is_the_preset():
@@ -440,10 +440,10 @@ def test_several_predictions_are_a_table_with_the_flattest_first(tmp_path):
 
 
 def test_several_predictions_are_each_as_alone():
-    told = answered("tiny-alibi", "bloom-176b", "--tokens", "64,256")
-    assert told["schema"] == "predict-several/1"
-    assert len(told["predictions"]) == 4
-    for one in told["predictions"]:
+    answer = answered("tiny-alibi", "bloom-176b", "--tokens", "64,256")
+    assert answer["schema"] == "predict-several/1"
+    assert len(answer["predictions"]) == 4
+    for one in answer["predictions"]:
         alone = answered(one["name"], "--tokens", str(one["tokens"]))
         assert {key: value for key, value in one.items() if key != "name"} == {
             key: value for key, value in alone.items() if key != "schema"
@@ -451,8 +451,8 @@ def test_several_predictions_are_each_as_alone():
 
 
 def test_one_measurement_is_continued_to_several_lengths():
-    told = answered("smollm2-135m", "--calibrate", "smollm2-135m", "--tokens", "512,1k,100k")
-    assert {one["tokens"]: one["summary"]["verdict"] for one in told["predictions"]} == {
+    answer = answered("smollm2-135m", "--calibrate", "smollm2-135m", "--tokens", "512,1k,100k")
+    assert {one["tokens"]: one["summary"]["verdict"] for one in answer["predictions"]} == {
         512: "U",
         1000: "U",
         100_000: None,
@@ -466,7 +466,7 @@ def test_one_measurement_is_continued_to_several_lengths():
         (["--tokens", "64,128", "--vary", "depth=1:4"], "vary"),
     ],
 )
-def test_what_several_predictions_cannot_be_is_told(words, said):
+def test_what_several_predictions_cannot_be_is_refused(words, said):
     ended = called("predict", "tiny-alibi", *words)
     assert ended.returncode == 2
     assert said in ended.stderr

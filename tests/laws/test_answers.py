@@ -272,7 +272,7 @@ def test_without_a_job_the_documents_or_the_text_decide_it():
     assert ask(lambda prompt: "nothing", text=text).job["task"] == "needle"
 
 
-def test_a_verdict_on_one_end_says_that_the_other_is_not_told():
+def test_a_verdict_on_one_end_says_that_the_other_is_inconclusive():
     """The last place is always found; the first more often than the middle, but not surely."""
     rows = np.zeros((40, 3), dtype=bool)
     rows[:, 2], rows[:2, 0] = True, True

@@ -267,19 +267,24 @@ def test_a_claim_is_judged_on_what_its_quantity_finds():
 
 def test_a_judged_claim_is_read_as_it_was_written():
     pieces = (effect("holds"), effect("fails"))
-    told = judged(Claim("a/b/1", "Section 3", "It rises"), pieces).as_dict()
-    again = Judged.read(told, "a/b/1", "a/b")
+    written = judged(Claim("a/b/1", "Section 3", "It rises"), pieces).as_dict()
+    again = Judged.read(written, "a/b/1", "a/b")
     assert (again.id, again.paper, again.study, again.evidence) == ("a/b/1", "a", "a/b", ())
-    assert again.as_dict() == told | {"paper": "a", "study": "a/b"}
+    assert again.as_dict() == written | {"paper": "a", "study": "a/b"}
     assert [one["verdict"] for one in again.more["effects"]] == ["holds", "fails"]
     with pytest.raises(KeyError, match="verdict"):
-        Judged.read({name: told[name] for name in told if name != "verdict"}, "a/b/1", "a/b")
+        Judged.read({name: written[name] for name in written if name != "verdict"}, "a/b/1", "a/b")
 
 
 def test_a_claim_of_which_nothing_is_known_has_no_number():
-    told = undecided(claim_that("It rises"), "not made", "a/b").as_dict()
-    assert (told["number"], told["se"], told["verdict"], told["why"]) == (None, None, "undecided", "not made")
-    assert "effects" not in told
+    written = undecided(claim_that("It rises"), "not made", "a/b").as_dict()
+    assert (written["number"], written["se"], written["verdict"], written["why"]) == (
+        None,
+        None,
+        "undecided",
+        "not made",
+    )
+    assert "effects" not in written
 
 
 # --- estimates ---------------------------------------------------------------------------------------------

@@ -64,8 +64,8 @@ def test_every_number_of_a_design_is_that_of_its_prediction(windows, mixings, ta
         profile = predict(one.architecture, TOKENS)
         assert one.reach == profile.summary.effective_range
         assert one.distance == wanted.distance(profile)
-    spelt = {(("window", a), ("mixing", b)) for a, b in itertools.product(windows, mixings)}
-    assert {tuple(sorted(one.values.items(), reverse=True)) for one in found.front} <= spelt
+    products = {(("window", a), ("mixing", b)) for a, b in itertools.product(windows, mixings)}
+    assert {tuple(sorted(one.values.items(), reverse=True)) for one in found.front} <= products
 
 
 def everything(target: str, varied=VARIED):

@@ -128,8 +128,8 @@ def test_a_flat_profile_leaves_the_order():
 
 def test_the_usual_orders():
     scores = np.array([0.2, 0.9, 0.5, 0.7, 0.1])
-    told = {name: strategy(scores) for name, strategy in STRATEGIES.items()}
-    assert told == {
+    found = {name: strategy(scores) for name, strategy in STRATEGIES.items()}
+    assert found == {
         "as given": [0, 1, 2, 3, 4],
         "best first": [1, 3, 2, 0, 4],
         "best last": [4, 0, 2, 3, 1],
@@ -142,7 +142,7 @@ def rates(prompts: int, curve: list[float], seed: int) -> Profile:
     return Profile(drawn.mean(axis=0), kind="rate", measures="accuracy", samples=drawn)
 
 
-def test_a_gain_that_is_there_is_told_and_its_interval_holds_it():
+def test_a_gain_that_is_there_is_found_and_its_interval_holds_it():
     curve = [0.8, 0.4, 0.3, 0.4, 0.9]
     scores = [0.1, 0.1, 0.6, 0.1, 0.1]
     inside = 0
@@ -156,10 +156,10 @@ def test_a_gain_that_is_there_is_told_and_its_interval_holds_it():
     assert inside >= 33
 
 
-def test_without_a_bias_hardly_ever_a_gain_is_told():
-    told = [order(5, [5, 1, 3, 2, 4], profile=rates(100, [0.5] * 5, seed)).verdict for seed in range(100)]
+def test_without_a_bias_hardly_ever_a_gain_is_found():
+    verdicts = [order(5, [5, 1, 3, 2, 4], profile=rates(100, [0.5] * 5, seed)).verdict for seed in range(100)]
     # one-sided 2.5 %, so 2.5 expected; 8 is beyond in less than one of 300
-    assert told.count("reorder") <= 8
+    assert verdicts.count("reorder") <= 8
 
 
 def test_noise_in_the_scores_widens_the_interval():
@@ -205,7 +205,7 @@ def test_documents_are_put_in_order():
         found.of(["a", "b"])
 
 
-def test_a_usual_order_that_is_told_to_be_better_is_named():
+def test_a_usual_order_that_is_surely_better_is_named():
     """Of few trials of a U, whose best order is the best at both ends, chance finds a worse one."""
     curve = 0.95 - 0.6 * (1 - abs(np.linspace(-1, 1, 10)))
     weights, named, lost = 1 / np.arange(1, 11), [], []
@@ -293,12 +293,12 @@ def test_places_between_those_asked_at_are_on_a_line(asked, more, seed):
     slots = [round(k * (asked + more - 1) / (asked - 1)) for k in range(asked)]
     assert whole.samples.shape == (12, asked + more)
     assert np.allclose(whole.mass, whole.samples.mean(axis=0))
-    for row, told in zip(whole.samples, hits, strict=True):
+    for row, right in zip(whole.samples, hits, strict=True):
         for k, slot in enumerate(slots):
-            assert row[slot] == pytest.approx(told[k])
+            assert row[slot] == pytest.approx(right[k])
             for between in range(slot + 1, slots[k + 1] if k + 1 < asked else 0):
                 share = (between - slot) / (slots[k + 1] - slot)
-                assert row[between] == pytest.approx((1 - share) * told[k] + share * told[k + 1])
+                assert row[between] == pytest.approx((1 - share) * right[k] + share * right[k + 1])
 
 
 def test_an_order_from_half_of_the_places_gains_nearly_what_one_from_all_does():

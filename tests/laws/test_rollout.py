@@ -105,9 +105,9 @@ def test_a_window_of_the_whole_text_is_causal(layer, tokens, more):
 @given(layers(sinks=False), st.integers(SHORTEST, 60))
 def test_heads_count_through_their_weights_alone(layer, tokens):
     """Doubling every head, by list or by groups, changes nothing."""
-    # slopes and ratios that are not told follow from the number of heads
-    told = [getattr(layer.positional, name, ()) for name in ("slopes", "ratios")]
-    assume(not isinstance(layer.positional, ALiBi | Sandwich) or None not in told)
+    # slopes and ratios that are not given follow from the number of heads
+    given = [getattr(layer.positional, name, ()) for name in ("slopes", "ratios")]
+    assume(not isinstance(layer.positional, ALiBi | Sandwich) or None not in given)
     grouped = dataclasses.replace(
         layer, heads=2 * layer.heads, groups=layer.heads, head_weights=_halved(layer.head_weights)
     )

@@ -292,7 +292,7 @@ def test_the_newest_counts_and_nothing_is_overwritten(store):
     assert len([*store.folder.iterdir()]) == 12
 
 
-def test_a_file_that_a_killed_writer_left_beside_no_cell_takes_no_number(store):
+def test_a_file_that_a_killed_writer_left_without_a_cell_takes_no_number(store):
     """Weights are written before the cell that names them; killed in between, the same run writes them again."""
     name = save(store, Power(2)).path
     name.rename(name.with_suffix(".safetensors"))
@@ -402,7 +402,7 @@ def test_what_a_killed_writer_began_is_cleared_and_a_living_ones_is_not(store):
 
 
 class Clock:
-    """A clock that runs only as told; writing a byte takes so many seconds."""
+    """A clock that runs only as it is set; writing a byte takes so many seconds."""
 
     def __init__(self, seconds_per_byte=0.0):
         self.now, self.rate, self.written = 0.0, seconds_per_byte, []

@@ -140,7 +140,7 @@ def test_an_assumed_mixing_has_no_verdict():
 
 @pytest.mark.parametrize(("dtype", "least", "most"), [("float16", 1e-5, 2e-3), ("bfloat16", 1e-4, 8e-3)])
 @pytest.mark.parametrize("kept", [True, False])
-def test_half_precision_is_told_and_its_rows_divided(dtype, least, most, kept):
+def test_half_precision_is_noticed_and_its_rows_divided(dtype, least, most, kept):
     """Also where the numbers were cast to float32 afterwards, as NumPy has no bfloat16."""
     torch = pytest.importorskip("torch")
     exact = weights((2, 3, 40))

@@ -160,8 +160,8 @@ def test_other_rotary_positions_than_measured_are_named_and_have_no_verdict(keys
     assert profile.left_out == said
     assert profile.summary.verdict == (None if words else "U")
     del measured.attrs["rope"]
-    told = extrapolate(measured, 1024, architecture=rotary(**keys)).left_out
-    assert [one.endswith("the measurement does not say)") for one in told] == [True]
+    left_out = extrapolate(measured, 1024, architecture=rotary(**keys)).left_out
+    assert [one.endswith("the measurement does not say)") for one in left_out] == [True]
 
 
 def test_a_model_has_no_positions_beyond_its_table_whatever_it_is_calibrated_by():
@@ -169,9 +169,9 @@ def test_a_model_has_no_positions_beyond_its_table_whatever_it_is_calibrated_by(
     architecture = posbias.Architecture(30, (layer,), name="smollm2-135m")
     bundled = posbias.load_measurement(BUNDLED)
     assert not extrapolate(bundled, 700, architecture=architecture).left_out
-    told = extrapolate(bundled, 701, architecture=architecture)
-    assert told.left_out == ("learned positions (the model has 700, 701 asked)",)
-    assert verdict_line(told).endswith("no text of this length fits the model")
+    found = extrapolate(bundled, 701, architecture=architecture)
+    assert found.left_out == ("learned positions (the model has 700, 701 asked)",)
+    assert verdict_line(found).endswith("no text of this length fits the model")
 
 
 def test_the_bundled_measurement_says_what_its_rotary_positions_are():
@@ -202,7 +202,7 @@ def test_what_a_reach_says_is_what_the_trials_say():
         ((600, "energy"), "rule: 'energy' given"),
     ],
 )
-def test_what_cannot_be_extrapolated_is_told(arguments, said):
+def test_what_cannot_be_extrapolated_is_refused(arguments, said):
     with pytest.raises(InvalidValueError, match=said):
         extrapolate(posbias.load_measurement(BUNDLED), *arguments)
     with pytest.raises(InvalidValueError, match="expected 32 tokens or more to extrapolate, got 16"):

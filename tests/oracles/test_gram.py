@@ -1,6 +1,6 @@
 """The Gram-space engine against token space on the very same draw, feature by feature, without statistics.
 
-Both engines are told to use the vectors that one block of the fast one consists of, put into d dimensions in
+Both engines use the vectors that one block of the fast one consists of, put into d dimensions in
 any orientation. What they may differ by is rounding. How much that is in a sample is measured on the reference
 alone: with another orientation and a covariance shaken in its last digits it differs by rounding and nothing
 else (`rounding`).

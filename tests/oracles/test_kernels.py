@@ -1,4 +1,4 @@
-"""Rollouts of trained kernels beside theory and gaps: plain loops, networks without content, and verdicts."""
+"""Rollouts of trained kernels against theory and gaps: plain loops, networks without content, and verdicts."""
 
 import math
 
@@ -109,7 +109,7 @@ def test_masses_of_items_and_predicted_gaps_by_hand():
 
 
 def test_answering_in_proportion_to_label_mass_gives_the_predicted_gap():
-    # the claim behind `gap`: told at random with chances p(y_a), p(y_b) among the two
+    # the claim behind `gap`: labels drawn at random with chances p(y_a), p(y_b) among the two
     rng = np.random.default_rng(0)
     a, b = 0.15, 0.05
     tells_a = rng.random(20_000) < a / (a + b)
@@ -195,7 +195,7 @@ def test_signs_hold_fail_or_stay_undecided(labels, gaps, sign, order):
     assert found.order == order
 
 
-def test_orders_hold_or_fail_where_gaps_are_told_apart():
+def test_orders_hold_or_fail_where_gaps_differ_significantly():
     noise = np.array([-0.001, 0.0, 0.001])
     # predicted: first-middle .33, first-last .6, middle-last .33
     for first_middle, first_last, expected in ((0.1, 0.3, "holds"), (0.3, 0.1, "fails")):
@@ -207,9 +207,9 @@ def test_orders_hold_or_fail_where_gaps_are_told_apart():
         found = agreement(rollout_of(PRIMACY), evaluation_of(gaps))["attention"]
         assert found.orders["first-middle > first-last"] == expected
         assert found.order == expected
-        told = as_json(GapAgreement.of(found))
-        assert told["order"] == expected
-        assert told["label"] == LABELS["attention"]
+        written = as_json(GapAgreement.of(found))
+        assert written["order"] == expected
+        assert written["label"] == LABELS["attention"]
 
 
 def test_stopped_members_are_left_out():

@@ -201,10 +201,10 @@ def test_training_ends_when_everyone_is_stopped():
     assert all(one.isnan().all() for one in trained.weights.values())
 
 
-def test_progress_and_cost_are_told():
-    told = []
-    trained = train(BASE, threads=1, on_event=told.append)
-    assert told == [Event(done, 40, "iteration") for done in range(1, 41)]
+def test_progress_and_cost_are_reported():
+    events = []
+    trained = train(BASE, threads=1, on_event=events.append)
+    assert events == [Event(done, 40, "iteration") for done in range(1, 41)]
     assert trained.cost["threads"] == 1
     assert trained.cost["device"] == "cpu"
     rate = 3 * 40 / trained.cost["seconds"]

@@ -100,8 +100,8 @@ class Reference(nn.Module):
             case "softmax":
                 return torch.softmax(scores, dim=-1)
             case "sink_softmax":
-                beside = torch.cat([sink.expand(*scores.shape[:-1], 1), scores], dim=-1)
-                return torch.softmax(beside, dim=-1)[..., 1:]
+                logits = torch.cat([sink.expand(*scores.shape[:-1], 1), scores], dim=-1)
+                return torch.softmax(logits, dim=-1)[..., 1:]
             case "sigmoid":
                 return torch.sigmoid(scores - math.log(scores.shape[-1]))
             case "relu":

@@ -237,10 +237,10 @@ def test_rows_of_networks_are_those_made_by_hand(problem, normaliser):
     tokens = scores.shape[-1]
     for member, sequence, query in np.ndindex(*scores.shape[:3]):
         logits = scores[member, sequence, query].tolist()
-        beside = float(sink[member]) if isinstance(normaliser, SinkSoftmax) else None
+        logit = float(sink[member]) if isinstance(normaliser, SinkSoftmax) else None
         allowed = [logit > -math.inf for logit in logits]
         bias = getattr(normaliser, "bias", None)
-        by_hand = row_by_hand(kind, logits, allowed, tokens, beside, bias)
+        by_hand = row_by_hand(kind, logits, allowed, tokens, logit, bias)
         assert np.allclose(weight[member, sequence, query], by_hand, rtol=1e-12, atol=1e-15)
 
 
@@ -254,8 +254,8 @@ def test_gradients_of_scores_and_sinks_are_those_of_automatic_differentiation(pr
     )
     match normaliser:
         case SinkSoftmax():
-            beside = sink[:, None, None, None].expand(*scores.shape[:3], 1)
-            plain = torch.softmax(torch.cat([beside, scores], dim=-1), dim=-1)[..., 1:]
+            column = sink[:, None, None, None].expand(*scores.shape[:3], 1)
+            plain = torch.softmax(torch.cat([column, scores], dim=-1), dim=-1)[..., 1:]
         case ReLU():
             kept = scores.clamp(min=0)
             plain = kept / kept.sum(dim=-1, keepdim=True).clamp(min=1e-300)

@@ -71,11 +71,13 @@ def test_gaps_are_those_of_a_plain_loop(network, short_blocks):
     gap = paired_gap(made, 0, 3, SEQUENCES)
     for member in range(2):
         differences, informative = (np.array(one) for one in plain_gap(made, member, 0, 3))
-        told = differences[informative]
+        decided = differences[informative]
         assert gap.over_all.values[member] == pytest.approx(differences.mean(), abs=1e-15)
         assert gap.over_all.errors[member] == pytest.approx(differences.std(ddof=1) / math.sqrt(SEQUENCES))
-        assert gap.over_informative.values[member] == pytest.approx(told.mean(), abs=1e-15)
-        assert gap.over_informative.errors[member] == pytest.approx(told.std(ddof=1) / math.sqrt(told.size))
+        assert gap.over_informative.values[member] == pytest.approx(decided.mean(), abs=1e-15)
+        assert gap.over_informative.errors[member] == pytest.approx(
+            decided.std(ddof=1) / math.sqrt(decided.size)
+        )
         assert gap.share[member] == informative.mean()
 
 
@@ -143,7 +145,7 @@ def test_a_network_that_copies_one_label_shows_the_largest_gaps(item, sign):
 
 
 def test_predictions_fed_by_hand():
-    # told: the first item's label, always
+    # predicted: the first item's label, always
     labels = np.array([[[1, 1], [1, 2], [3, 0], [2, 2]]])
     first, second = labels[..., 0], labels[..., 1]
     gap = gap_of(0, 3, first == first, first == second, first != second)
@@ -233,19 +235,19 @@ def test_stopped_members_are_left_out_and_the_rest_stay():
     assert gap.all.value == whole.gaps["first-last"].over_all.values[1]
     assert found.loss.over_sequences.n == 40
     assert np.isnan(attention_maps(lame, 10)[[0, 2]]).all()
-    told = as_json(Average.of(gap.over_all))
-    assert told["members"][0] is None
-    assert told["se"] is None
+    written = as_json(Average.of(gap.over_all))
+    assert written["members"][0] is None
+    assert written["se"] is None
     none = evaluate(Ensemble(made.experiment, broken, stopped={0: 17, 1: 3}), 10)
     assert math.isnan(none.gaps["first-last"].all.value)
 
 
 def test_a_cell_in_json_begins_with_the_gaps():
-    told = as_json(Cell.of(measure_cell(untrained(Network(depth=1)), 20)))
-    assert list(told)[:2] == ["gaps", "accuracy_by_position"]
-    assert list(told["gaps"]) == ["first-middle", "first-last", "middle-last"]
-    assert {"value", "se", "se_sequences", "informative"} <= set(told["gaps"]["first-middle"])
-    assert len(told["accuracy_by_position"]["value"]) == len(told["accuracy_alone"]["se"]) == 4
+    written = as_json(Cell.of(measure_cell(untrained(Network(depth=1)), 20)))
+    assert list(written)[:2] == ["gaps", "accuracy_by_position"]
+    assert list(written["gaps"]) == ["first-middle", "first-last", "middle-last"]
+    assert {"value", "se", "se_sequences", "informative"} <= set(written["gaps"]["first-middle"])
+    assert len(written["accuracy_by_position"]["value"]) == len(written["accuracy_alone"]["se"]) == 4
 
 
 @pytest.mark.parametrize(

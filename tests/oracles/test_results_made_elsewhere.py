@@ -99,8 +99,8 @@ def test_key_value_answers_are_found_at_the_place_in_the_prompt():
 def test_answers_to_questions_are_scored_by_normalised_substrings_of_the_first_line(tmp_path):
     def row(gold, answer, question="who?"):
         documents = [{"title": "t", "text": "x", "isgold": place == gold} for place in range(3)]
-        told = {"question": question, "answers": ["The Grand Canal!", "Venice"], "model_documents": documents}
-        return told | {"model_answer": answer, "model": "m"}
+        row = {"question": question, "answers": ["The Grand Canal!", "Venice"], "model_documents": documents}
+        return row | {"model_answer": answer, "model": "m"}
 
     rows = [row(0, "it is a grand canal."), row(1, "no\nGrand Canal"), row(2, "VENICE, surely")]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -245,7 +245,7 @@ RIGHT = {
 }
 
 
-@pytest.mark.skipif(not PUBLIC.is_dir(), reason="the public cases are not beside this repository")
+@pytest.mark.skipif(not PUBLIC.is_dir(), reason="the public cases are not next to this repository")
 def test_public_cases_are_read_as_computed_apart():
     for name, expected in RIGHT.items():
         found = {length: profile.mass.tolist() for length, profile in read_curves(PUBLIC / name).items()}
@@ -318,7 +318,7 @@ def test_attention_arrays_become_their_rollout(tmp_path):
         assert "λ = 0.5" in profile.attrs["read_as"]
 
 
-# --- attributions beside what position predicts -----------------------------------------------------------
+# --- attributions beyond what position predicts -----------------------------------------------------------
 
 
 @given(st.integers(1, 6), st.integers(2, 7), st.integers(0, 99))
@@ -346,13 +346,15 @@ def test_attributions_that_follow_the_prior_have_no_residual_and_content_shows()
     content = plain * np.where(np.arange(8) == 3, 4.0, 1.0)
     for rows, expected in ((plain, ()), (content, (3,))):
         found = prior_normalised(Profile(rows.mean(axis=0), samples=rows, kind="signed"), prior)
-        told = residuals(found)
-        # with one position raised all others' shares fall: they are told too, below 1
-        assert tuple(one.position for one in told if one.ratio.value > 1) == expected
-    assert told[0].position == 3
+        significant = residuals(found)
+        # with one position raised all others' shares fall: they are significant too, below 1
+        assert tuple(one.position for one in significant if one.ratio.value > 1) == expected
+    assert significant[0].position == 3
     reach = t.ppf(1 - 0.05 / 16, 39) * found.se[3]
-    assert told[0].ratio.interval == pytest.approx((found.mass[3] - reach, found.mass[3] + reach), rel=1e-12)
-    assert "position 3 gets" in sentence(told, found)
+    assert significant[0].ratio.interval == pytest.approx(
+        (found.mass[3] - reach, found.mass[3] + reach), rel=1e-12
+    )
+    assert "position 3 gets" in sentence(significant, found)
 
 
 def test_together_the_intervals_err_in_at_most_their_share_of_trials():

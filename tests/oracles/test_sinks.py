@@ -132,8 +132,8 @@ def test_keys_that_no_later_query_sees_have_no_metric():
     metric = found.metric(start=5)
     assert np.isnan(metric[:, :3]).all()
     assert np.isfinite(metric[:, 3:]).all()
-    told = as_json(Sinks.of_sinks(found))
-    assert told["later_queries"]["uniform"][0] is None
+    written = as_json(Sinks.of_sinks(found))
+    assert written["later_queries"]["uniform"][0] is None
 
 
 def test_the_untrained_null_is_where_the_members_began():

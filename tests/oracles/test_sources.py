@@ -70,7 +70,7 @@ def test_the_software_is_an_entry_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("text", "spelt"),
+    ("text", "expected"),
     [
         ("Sören", r"S{\"o}ren"),
         ("Blázquez", r"Bl{\'a}zquez"),
@@ -81,8 +81,8 @@ def test_the_software_is_an_entry_of_its_own():
         ("{Gemma Team}", "{Gemma Team}"),
     ],
 )
-def test_letters_beyond_ascii_are_spelt_for_latex(text, spelt):
-    assert latex(text) == spelt
+def test_letters_beyond_ascii_are_commands_in_latex(text, expected):
+    assert latex(text) == expected
 
 
 def test_captions_name_the_authors():

@@ -40,7 +40,7 @@ def test_the_interval_shrinks_with_prompts():
     assert width(400) < width(25) / 2.5
 
 
-def test_baselines_stand_beside_and_uniform_has_no_rank():
+def test_baselines_are_scored_too_and_uniform_has_no_rank():
     comparison = compare(harmonic(40), measured(10, 4))
     assert set(comparison.baselines) == {"uniform", "recency_only"}
     assert np.isnan(comparison.baselines["uniform"].spearman.value)

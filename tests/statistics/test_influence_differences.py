@@ -45,14 +45,16 @@ def test_a_difference_is_that_of_the_shares_and_its_error_that_of_a_t_test():
 
 
 @pytest.mark.parametrize("of", ["same", None])
-def test_measurements_that_do_not_differ_are_seldom_told_to(of):
+def test_measurements_that_do_not_differ_seldom_seem_to(of):
     """400 pairs of 24 prompts: at most 5 % by the intervals' level, and three errors of that share more."""
     random = stream(1, "test")
-    told = 0
+    differing = 0
     for _ in range(400):
         noise = random.gamma(4.0, 1.0, (24, TOKENS)) if of else None
-        told += influence_differences(*(profile(drawn(random, 24, 0.0, noise), of) for _ in range(2))).differ
-    assert told <= 400 * (0.05 + 3 * np.sqrt(0.05 * 0.95 / 400))
+        differing += influence_differences(
+            *(profile(drawn(random, 24, 0.0, noise), of) for _ in range(2))
+        ).differ
+    assert differing <= 400 * (0.05 + 3 * np.sqrt(0.05 * 0.95 / 400))
 
 
 def test_what_prompts_share_drops_out():

@@ -111,10 +111,10 @@ Follow = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 MODEL = RecencyModel(residual=True)
 
 
-def spelt_out(follow: Follow, *, causal: bool = True, samples: int = PLAIN[10]) -> Tally:
+def by_hand(follow: Follow, *, causal: bool = True, samples: int = PLAIN[10]) -> Tally:
     """The model of `MODEL` with x ← follow(A, y, x), and a mask or none."""
     mask = np.tri(MODEL.tokens, dtype=bool) | (not causal)
-    x = token_space.embeddings(default_rng(sequence(0, "test/spelt-out")), MODEL, samples)
+    x = token_space.embeddings(default_rng(sequence(0, "test/by-hand")), MODEL, samples)
     scores, attention = [], []
     for _ in range(MODEL.depth):
         y = token_space.normalised(MODEL, x)
@@ -129,10 +129,10 @@ def right(attention: np.ndarray, y: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 WRONG: dict[str, Callable[[], Tally]] = {
-    "the residual adds y": lambda: spelt_out(lambda attention, y, x: attention @ y + y),
-    "values are not normalised": lambda: spelt_out(lambda attention, y, x: attention @ x + x),
-    "no residual": lambda: spelt_out(lambda attention, y, x: attention @ y),
-    "no mask": lambda: spelt_out(right, causal=False),
+    "the residual adds y": lambda: by_hand(lambda attention, y, x: attention @ y + y),
+    "values are not normalised": lambda: by_hand(lambda attention, y, x: attention @ x + x),
+    "no residual": lambda: by_hand(lambda attention, y, x: attention @ y),
+    "no mask": lambda: by_hand(right, causal=False),
     **{
         what: lambda change=change: plain(replace(MODEL, **change), PLAIN[10])
         for what, change in {
@@ -153,8 +153,8 @@ def ours() -> Tally:
     return fast(MODEL, FAST * PLAIN[10])
 
 
-def test_the_right_model_spelt_out_is_not_noticed(ours):
-    assert not noticed(ours, spelt_out(right))
+def test_the_right_model_by_hand_is_not_noticed(ours):
+    assert not noticed(ours, by_hand(right))
 
 
 @pytest.mark.parametrize("wrong", WRONG)
@@ -317,5 +317,5 @@ def test_two_tokens_are_functions_of_one_correlation(engine, samples, norm, dime
     for layer in range(depth):
         for kind, start in enumerate((below, tally.layout.attention + below)):
             assert agrees(deviations(tally, layer, start, np.array([mean(kind, layer)])))
-    if dimension <= 16:  # the layers are told apart
+    if dimension <= 16:  # the layers differ noticeably
         assert not agrees(deviations(tally, 1, below, np.array([mean(0, 0)])))

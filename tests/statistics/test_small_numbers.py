@@ -89,12 +89,12 @@ def test_the_least_number_whose_interval_leaves_out_zero(seen, n):
         return
     deviation = se * math.sqrt(n)
 
-    def told(draws):
+    def significant(draws):
         return t_95(draws - 1.0) * deviation / math.sqrt(draws) < value
 
     # up to rounding of the last digit
-    assert found > MOST_DRAWS or told(found * (1 + 1e-9))
-    assert found == 2 or not told(found - 1 - 1e-9)
+    assert found > MOST_DRAWS or significant(found * (1 + 1e-9))
+    assert found == 2 or not significant(found - 1 - 1e-9)
     assert Estimate(-value, se, n).draws_to_tell() == found
 
 
@@ -105,11 +105,11 @@ def test_so_many_draws_tell_in_half_of_all_cases():
     random, trials = np.random.default_rng(1), 1000
     for factor, odds in ((1.0, 0.5), (2.73, 0.9)):
         drawn = random.normal(0.5, deviation, (trials, round(factor * needed)))
-        told = np.mean([Estimate.of_mean(one).tells() for one in drawn])
-        assert abs(told - odds) < 0.06
+        share = np.mean([Estimate.of_mean(one).tells() for one in drawn])
+        assert abs(share - odds) < 0.06
 
 
-def test_what_cannot_be_told_says_so():
+def test_what_no_number_of_draws_decides_has_none_or_the_most():
     assert Estimate(0.0, 0.1, 9).draws_to_tell() == MOST_DRAWS + 1
     assert Estimate(0.1, math.nan, 1).draws_to_tell() is None
     assert Estimate(0.1).draws_to_tell() is None

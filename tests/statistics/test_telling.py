@@ -19,16 +19,16 @@ def measured():
 
 
 @pytest.mark.parametrize("prompts", [1, 2, 4, 8, 16, 32])
-def test_prompts_without_any_bias_are_seldom_told_to_have_one(measured, prompts):
-    """Positions shuffled within each prompt: at most 5 % of verdicts are told, with room for 60 draws."""
-    random, told, seen = np.random.default_rng(prompts), 0, 0
+def test_prompts_without_any_bias_are_seldom_judged_to_have_one(measured, prompts):
+    """Positions shuffled within each prompt: at most 5 % of verdicts are sure, with room for 60 draws."""
+    random, sure, seen = np.random.default_rng(prompts), 0, 0
     for _ in range(60):
         chosen = random.choice(len(measured), prompts, replace=False)
         profile = Profile.from_samples(random.permuted(measured[chosen], axis=1))
         favours = profile.summary.verdict in ("U", "primacy", "recency")
         seen += favours
-        told += favours and not profile.doubts
-    assert told <= 6
+        sure += favours and not profile.doubts
+    assert sure <= 6
     assert prompts > 8 or seen > 6, "the verdict alone would have done"
 
 
@@ -81,7 +81,7 @@ def test_margins_are_those_of_plain_sums_and_a_jackknife(prompts, tokens, ends, 
     np.testing.assert_allclose([one.se for one in found], jackknife, rtol=0.5)
 
 
-def test_an_end_is_told_where_all_margins_are_clear():
+def test_an_end_is_decided_where_all_margins_are_clear():
     clear = np.ones((8, 40)) + np.random.default_rng(0).normal(0, 0.01, (8, 40))
     clear[:, :2] *= 3
     assert favoured(margins(clear, 2, last=False)) is True

@@ -19,7 +19,7 @@ from typing import Any
 from posbias.core.errors import InputFileError, InvalidValueError, nearest, shortened
 from posbias.core.formats import VERSION, parse_json, undamaged
 from posbias.core.sources import cite
-from posbias.profiles.claims import ELSEWHERE, TOLD, VERDICTS, Claim, Judged, judged
+from posbias.profiles.claims import ALWAYS, ELSEWHERE, VERDICTS, Claim, Judged, judged
 from posbias_papers.pages import Table
 
 log = logging.getLogger("posbias.papers")
@@ -315,7 +315,7 @@ def read_result(path: Path, name: str) -> dict[str, Any]:
         if data.get(key) != wanted:
             raise InputFileError(f"{path}: {key}: expected {wanted}, got {data.get(key)!r}")
     claims = data.get("claims")
-    if not isinstance(claims, list) or not all({"id", *TOLD} <= {*one} for one in claims):
+    if not isinstance(claims, list) or not all({"id", *ALWAYS} <= {*one} for one in claims):
         raise InputFileError(f"{path}: claims: expected a list of judged claims, got {str(claims)[:60]!r}")
     return data
 

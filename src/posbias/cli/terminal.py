@@ -211,7 +211,7 @@ def orders(named: "Sequence[tuple[str, Profile]]") -> list[dict[str, Any]]:
 
 def comparison_table(comparison: "Comparison", names: dict[str, str]) -> list[str]:
     """A comparison as aligned lines: profiles, baselines, what noise allows; then the held-out scores, if any."""
-    from posbias.comparison.agreement import LEAST_PROMPTS
+    from posbias.profiles.summary import LEAST_PROMPTS
     from posbias.reports import tables
 
     rows = [

@@ -36,11 +36,10 @@ from posbias.core.machine import stream
 from posbias.profiles.curves import spearman, wasserstein
 from posbias.profiles.estimate import Estimate, t_95
 from posbias.profiles.profile import Profile
+from posbias.profiles.summary import LEAST_PROMPTS
 
 SCORES = ("spearman", "wasserstein", "spearman_without_first", "wasserstein_without_first")
 """The fields of `Agreement`, in the order of every axis called score."""
-LEAST_PROMPTS = 4
-"""With fewer prompts neither resampling them nor leaving them out says how sure a score is: no interval."""
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posbias.comparison.agreement import LEAST_PROMPTS, same_prompts
+from posbias.comparison.agreement import same_prompts
 from posbias.comparison.scores import up_to_query
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.estimate import Estimate, ratio_of_means
 from posbias.profiles.profile import Profile
-from posbias.profiles.summary import at_ends
+from posbias.profiles.summary import LEAST_PROMPTS, at_ends
 
 MEASURES = "attribution / prior"
 
@@ -42,7 +42,7 @@ class PartDifference:
     difference: Estimate
 
     @property
-    def told(self) -> bool:
+    def significant(self) -> bool:
         """Whether the interval leaves out 0."""
         return self.difference.sign != 0
 
@@ -57,17 +57,17 @@ class InfluenceDifferences:
 
     @property
     def differ(self) -> bool:
-        """Whether a difference is told in any part."""
-        return any(one.told for one in self.parts)
+        """Whether the difference is significant in any part."""
+        return any(one.significant for one in self.parts)
 
     def sentence(self, p: str = "p", q: str = "q") -> str:
         """Where the two differ and by how much, and where that is inconclusive; `p` and `q` are their names."""
         one, other = self.prompts
         of = f"the same {one} prompts" if self.paired else f"{one} and {other} prompts that are not the same"
-        told = [_told(one) for one in self.parts if one.told]
-        said = [f"they differ {', '.join(told)}"] if told else []
-        if rest := [one for one in self.parts if not one.told]:
-            said.append(f"inconclusive {', '.join(map(_told, rest))}")
+        found = [_words(one) for one in self.parts if one.significant]
+        said = [f"they differ {', '.join(found)}"] if found else []
+        if rest := [one for one in self.parts if not one.significant]:
+            said.append(f"inconclusive {', '.join(map(_words, rest))}")
         return f"influence of {p} less that of {q}, on {of}: {'; '.join(said)}"
 
 
@@ -118,7 +118,7 @@ def _parts(tokens: int) -> Iterator[tuple[str, int, int]]:
     yield f"at the last {many}", tokens - ends, tokens
 
 
-def _told(one: PartDifference) -> str:
+def _words(one: PartDifference) -> str:
     low, high = one.difference.interval
     by = f"{one.p:.2%} and {one.q:.2%}, {one.difference.value:+.2%} [{low:+.2%}, {high:+.2%}]"
     return f"{one.part} ({by})"
@@ -194,10 +194,12 @@ def residuals(normalised: Profile) -> tuple[Residual, ...]:
 def sentence(found: Sequence[Residual], normalised: Profile) -> str:
     """What content adds to position, in words."""
     if normalised.samples is None:
-        return "beside what position predicts: not told, several prompts needed"
+        return "beyond what position predicts: not known, several prompts needed"
     over = f"{len(normalised.samples)} prompts"
     if not found:
-        return f"beside what position predicts: no position told apart by {over}"
-    told = ", ".join(f"position {one.position} gets {one.ratio.value:.2g} times as much" for one in found[:3])
+        return f"beyond what position predicts: no position differs significantly in {over}"
+    first = ", ".join(
+        f"position {one.position} gets {one.ratio.value:.2g} times as much" for one in found[:3]
+    )
     more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-    return f"beside what position predicts: {told}{more} ({over}; intervals leave out 1, together in 95 %)"
+    return f"beyond what position predicts: {first}{more} ({over}; intervals leave out 1, together in 95 %)"

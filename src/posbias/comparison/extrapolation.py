@@ -153,8 +153,8 @@ def _other_rope(measurement: "xr.Dataset", architecture: Architecture | None) ->
     measured = rope_words(json.loads(measurement.attrs.get("rope", "{}")))
     encodings = () if architecture is None else (layer.positional for layer in architecture.layers)
     asked = {one.rope for one in encodings if isinstance(one, NeedsMeasurement)} - {"", measured}
-    beside = measured or "others, or the same: the measurement does not say"
-    return [f"rotary positions of {one} (measured with {beside})" for one in sorted(asked)]
+    held = measured or "others, or the same: the measurement does not say"
+    return [f"rotary positions of {one} (measured with {held})" for one in sorted(asked)]
 
 
 def is_of(measurement: "xr.Dataset", architecture: Architecture) -> bool:

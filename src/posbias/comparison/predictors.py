@@ -9,8 +9,8 @@ every position. The order is a choice: what a part adds depends on what was ther
 
 A predictor takes statistics (λ, logits, attention, norms) of prompts, and the influence that it is held against is
 of prompts too. Where they are the same prompts, what is peculiar to them is in both and flatters it. A measurement
-therefore keeps the mean over prompts with even numbers beside the mean over all: `folds` predicts from one half
-what is judged on the other.
+therefore keeps the mean over prompts with even numbers in addition to the mean over all: `folds` predicts from one
+half what is judged on the other.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +23,7 @@ from jaxtyping import Float, Int
 from posbias.core.errors import InvalidValueError
 from posbias.measurement.result import EVEN
 from posbias.profiles.profile import Profile, measured_influence, uniform
+from posbias.profiles.summary import at_ends
 from posbias.theory.rollout.kernel import masked_softmax, push, through
 
 if TYPE_CHECKING:
@@ -199,8 +200,6 @@ LABELS = {
 """What each step adds, in the order of the chain."""
 USED = frozenset({"positional", "fitted", "energy"})
 """The predictors that stand in it."""
-ENDS = 0.05
-"""The share of positions that counts as first and as last."""
 STRETCHES = ("first 5 %", "between", "last 5 %")
 
 
@@ -226,7 +225,7 @@ def shares(chain: Mapping[str, Float[np.ndarray, "position"]]) -> dict[str, list
     """What each profile of a chain has on the first 5 % of positions, on those between, and on the last 5 %."""
     rows: dict[str, list[float]] = {name: [] for name in STRETCHES}
     for mass in chain.values():
-        ends = max(1, round(ENDS * mass.size))
+        ends = at_ends(mass.size)
         for name, part in zip(STRETCHES, (mass[:ends], mass[ends:-ends], mass[-ends:]), strict=True):
             rows[name].append(float(part.sum()))
     return rows

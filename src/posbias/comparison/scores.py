@@ -1,6 +1,6 @@
 """How well two profiles agree, never without the scale to read it on.
 
-Beside the scores of `agreement` always stand what two ignorant profiles reach (uniform; 1/(distance + 1))
+With the scores of `agreement` always stand what two ignorant profiles reach (uniform; 1/(distance + 1))
 and what noise in the reference allows (`reliability`). A score's own error is that of a bootstrap over the
 reference's prompts. Which of two predictions is better is decided by the difference of their scores as prompts
 are left out one at a time: noise in the reference, which both share, drops out. Predictions made from statistics
@@ -19,7 +19,6 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.comparison.agreement import (
-    LEAST_PROMPTS,
     SCORES,
     Agreement,
     Reliability,
@@ -35,6 +34,7 @@ from posbias.core.errors import InvalidValueError, whole
 from posbias.core.machine import stream
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile, harmonic, uniform
+from posbias.profiles.summary import LEAST_PROMPTS
 from posbias.retrieval.curve import CurveDifference, profile_difference
 
 if TYPE_CHECKING:
@@ -62,19 +62,19 @@ class Difference:
 
     @property
     def sides(self) -> dict[str, str]:
-        """What `more` is beside `less` by each score: "better", "worse" or "open"; without a score that has none.
+        """How `more` compares with `less` by each score, "better", "worse" or "open"; without those that are NaN.
 
         By the interval or, where there is none (`Estimate.bounds`), by the value alone.
         """
-        told = {}
+        found = {}
         for name in SCORES:
             one: Estimate = getattr(self.scores, name)
             if not math.isnan(one.value):
                 low, high = one.bounds or (one.value, one.value)
                 better = low > 0 if name.startswith("spearman") else high < 0
                 worse = high < 0 if name.startswith("spearman") else low > 0
-                told[name] = "better" if better else "worse" if worse else "open"
-        return told
+                found[name] = "better" if better else "worse" if worse else "open"
+        return found
 
     @property
     def prompts_to_tell(self) -> dict[str, int | None]:
@@ -97,7 +97,7 @@ class HeldOut:
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """Agreement of one or more profiles with a reference, beside its baselines and what its noise allows.
+    """Agreement of one or more profiles with a reference, with its baselines and what its noise allows.
 
     `baselines` holds "uniform" (its Spearman is undefined: every rank is tied) and "recency_only" (mass as
     1/(distance + 1)). `reliability` is None with fewer than four prompts; `differences` are those of every
@@ -132,19 +132,19 @@ class Comparison:
         """
         if self.between is not None:
             return {name: "; ".join(self.between.sentences()) for name in self.agreements}
-        told: dict[str, list[str]] = {name: [] for name in self.agreements}
+        parts: dict[str, list[str]] = {name: [] for name in self.agreements}
         for lead in self.leads:
             other = {"uniform": "an even spread", "recency_only": "1/(distance + 1)"}[lead.less]
             for side, words in (
                 ("better", "better than"),
                 ("worse", "worse than"),
-                ("open", "not told apart from"),
+                ("open", "not significantly different from"),
             ):
                 by = [name.capitalize() for name, found in lead.sides.items() if found == side]
                 by = [name for name in by if "_" not in name]
                 if by:
-                    told[lead.more].append(f"{words} {other} by {' and '.join(by)}")
-        return {name: "; ".join(parts) for name, parts in told.items() if parts}
+                    parts[lead.more].append(f"{words} {other} by {' and '.join(by)}")
+        return {name: "; ".join(words) for name, words in parts.items() if words}
 
     def to_dataframe(self) -> "pd.DataFrame":
         """A row for each profile, baseline and bound of noise; columns `role` and each score with its interval.
@@ -177,8 +177,8 @@ class Comparison:
         from posbias.reports.plots import notebook_html
 
         head, *_ = repr(self).splitlines()
-        told = [f"{name}: {said}" for name, said in self.sentences().items()]
-        return notebook_html("; ".join([head, *told]), self.plot)
+        words = [f"{name}: {said}" for name, said in self.sentences().items()]
+        return notebook_html("; ".join([head, *words]), self.plot)
 
     def __repr__(self) -> str:
         """A line for what was compared, one for each of up to six profiles, and what else there is."""
@@ -195,7 +195,7 @@ class Comparison:
             for name, one in kept
         ]
         if len(self.agreements) == 1:
-            lines += [f"{name}: {told}" for name, told in self.sentences().items()]
+            lines += [f"{name}: {words}" for name, words in self.sentences().items()]
         hidden = len(self.agreements) - 6
         return "\n".join(lines) + (f" (and {hidden} more profiles)" if hidden > 0 else "")
 

@@ -132,11 +132,11 @@ class Designs:
             said = f"the baseline meets the target as it is {near}"
             if least.cache < self.baseline.cache:
                 keys = f"{least.cache:,} keys in cache, not {self.baseline.cache:,}"
-                said += f"; on the front {_spelt(least.values)} meets it with {keys}"
+                said += f"; on the front {_words(least.values)} meets it with {keys}"
         elif met:
             said = (
                 f"met by {len(met)} of {len(self.front)} architectures on the front; the smallest cache of them "
-                f"is {least.cache:,} keys, with {_spelt(least.values)}"
+                f"is {least.cache:,} keys, with {_words(least.values)}"
             )
         else:
             size, looked = f"{self.space.size:,}", f"{self.looked_at + self.impossible:,}"
@@ -144,7 +144,7 @@ class Designs:
             if not self.exhaustive:
                 none = f"no architecture among the {looked} looked at, of {size}, meets the target"
             nearest = self.front[0] if self.front else self.baseline
-            said = f"{none}; the nearest is {_spelt(nearest.values)} (distance {nearest.distance:.3g})"
+            said = f"{none}; the nearest is {_words(nearest.values)} (distance {nearest.distance:.3g})"
         if verdict != "not known":
             return f"{said}; so under every known λ" if self._deciding.under else said
         return f"not known: {self._unknown}; as it stands, {said}"
@@ -156,7 +156,7 @@ class Designs:
         said = [f"{' and '.join(one.left_out)} left out"] if one.left_out else []
         if one.under:
             met = said_under({name: far <= self.target.within for name, far in one.under.items()})
-            said.append(f"λ not given, {_spelt(one.values)} meets the target under {met}")
+            said.append(f"λ not given, {_words(one.values)} meets the target under {met}")
         return " and ".join(said)
 
     @property
@@ -168,12 +168,12 @@ class Designs:
 
     def __str__(self) -> str:
         lines = [
-            f"{one.distance:.4f}  {one.cache:,}  {one.reach:,}  {_spelt(one.values)}" for one in self.front
+            f"{one.distance:.4f}  {one.cache:,}  {one.reach:,}  {_words(one.values)}" for one in self.front
         ]
         return "\n".join([self.said, *lines, THEORY])
 
 
-def _spelt(values: Mapping[str, float]) -> str:
+def _words(values: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {plain(value)}" for name, value in values.items()) or "the baseline"
 
 

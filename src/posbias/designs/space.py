@@ -113,18 +113,18 @@ def toml_of(architecture: Architecture, remarks: tuple[str, ...] = (), *, tokens
     lines += [] if tokens is None else [f"tokens = {tokens}"]
     for key, held in encode(architecture).items():
         if key == "layers":
-            lines += [f"{key} = [", *(f"  {_spelt(layer)}," for layer in held), "]"]
+            lines += [f"{key} = [", *(f"  {_toml(layer)}," for layer in held), "]"]
         elif held is not None:
-            lines.append(f"{key} = {_spelt(held)}")
+            lines.append(f"{key} = {_toml(held)}")
     return "\n".join(lines) + "\n"
 
 
-def _spelt(held: Any) -> str:
+def _toml(held: Any) -> str:
     if isinstance(held, Mapping):
-        inner = (f"{_key(key)} = {_spelt(one)}" for key, one in held.items() if one is not None)
+        inner = (f"{_key(key)} = {_toml(one)}" for key, one in held.items() if one is not None)
         return f"{{ {', '.join(inner)} }}"
     if isinstance(held, list):
-        return f"[{', '.join(map(_spelt, held))}]"
+        return f"[{', '.join(map(_toml, held))}]"
     if isinstance(held, str):
         # JSON leaves DEL as it is, which TOML does not have
         return json.dumps(held, ensure_ascii=False).replace("\x7f", "\\u007f")

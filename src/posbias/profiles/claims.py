@@ -271,10 +271,10 @@ def p_text(p: float) -> str:
     return (f"p = {p:.2g}" if p >= 1e-5 else "p < 1e-5").replace(" ", "\xa0")
 
 
-TOLD = ("claim", "number", "se", "verdict", "why")
-"""What a judged claim always tells of itself."""
+ALWAYS = ("claim", "number", "se", "verdict", "why")
+"""The keys of `Judged.as_dict` that every judged claim has."""
 ABOUT = ("provenance", "place", "strength", "scope", "effort", "alias_of")
-"""What one with an id tells of its claim."""
+"""The keys that one with an id has, too: attributes of its claim."""
 _SEEN: Mapping[str, bool] = {"holds": True, "fails": False}
 Provenance = Literal["paper", "ours"]
 Strength = Literal["theorem", "constant", "printed", "observation", "hedged"]
@@ -408,14 +408,18 @@ class Judged:
         return keys | dict(self.more)
 
     @classmethod
-    def read(cls, told: Mapping[str, Any], id: str, study: str) -> Self:
+    def read(cls, written: Mapping[str, Any], id: str, study: str) -> Self:
         """What `as_dict` made of a claim, as that of `id` and `study`. Raises KeyError for what is not whole."""
-        about = {name: told[name] for name in ABOUT if name in told}
-        more = {name: told[name] for name in told if name not in ("id", "seen", *TOLD, *ABOUT)}
-        number, se = (math.nan if told[name] is None else float(told[name]) for name in ("number", "se"))
-        claim = Claim(id, sentence=str(told["claim"]), **{"place": "", **about})
-        seen = told.get("seen", _SEEN.get(told["verdict"]))
-        return cls(claim, (), told["verdict"], Estimate(number, se), str(told["why"]), study, more, seen)
+        about = {name: written[name] for name in ABOUT if name in written}
+        more = {name: written[name] for name in written if name not in ("id", "seen", *ALWAYS, *ABOUT)}
+        number, se = (
+            math.nan if written[name] is None else float(written[name]) for name in ("number", "se")
+        )
+        claim = Claim(id, sentence=str(written["claim"]), **{"place": "", **about})
+        seen = written.get("seen", _SEEN.get(written["verdict"]))
+        return cls(
+            claim, (), written["verdict"], Estimate(number, se), str(written["why"]), study, more, seen
+        )
 
 
 def undecided(claim: Claim, why: str, study: str, more: Mapping[str, Any] | None = None) -> Judged:

@@ -69,7 +69,7 @@ def save_measurement(measurement: "xr.Dataset", path: str | os.PathLike[str]) ->
 
 
 def load_measurement(path: str | os.PathLike[str], needs: tuple[str, ...] = ()) -> "xr.Dataset":
-    """Read a measurement back, whole, into memory; `needs` are variables that it is to have beside `influence`.
+    """Read a measurement back, whole, into memory; `needs` are variables it must have in addition to `influence`.
 
     Raises `InputFileError` when the file is missing, is not NetCDF, does not hold a measurement, lacks a variable
     or is damaged.

@@ -19,7 +19,7 @@ from posbias.core import machine
 from posbias.core.errors import InvalidValueError, shortened
 from posbias.profiles.curves import at_shares, blocks, least_stretch, ranks, spearman, wasserstein
 from posbias.profiles.estimate import Estimate, intervals, ratio_of_means, shares_of
-from posbias.profiles.summary import Summary, at_ends, doubts, summarise, verdict_of
+from posbias.profiles.summary import LEAST_PROMPTS, Summary, at_ends, doubts, summarise, verdict_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +74,7 @@ class Profile:
         if not 0 <= missing <= 1 + 1e-9:
             raise InvalidValueError(f"missing_mass: {missing} given, a number between 0 and 1 needed")
         if self.kind == "mass" and abs(mass.sum() + missing - 1.0) > 1e-9:
-            besides = f" beside the {missing:.9g} missing" if missing else ""
+            besides = f" with {missing:.9g} missing" if missing else ""
             raise InvalidValueError(
                 f"mass: sums to {mass.sum():.9g}{besides}, a sum of 1 needed (Profile.from_weights normalises)"
             )
@@ -218,7 +218,7 @@ class Profile:
         few = min(at_ends(mass.size), int(reached.sum()))
         place = np.flatnonzero(reached)[least_stretch(mass[reached], few) + (few - 1) // 2]
         trough = int(place), self.trough_depth.value
-        return summarise(mass / held, self.query, trough, least, told=not self.left_out)
+        return summarise(mass / held, self.query, trough, least, decided=not self.left_out)
 
     def share(self, left: int, right: int) -> Estimate:
         """Mass of positions left … right − 1, with its standard error over prompts (NaN without prompts).
@@ -240,7 +240,7 @@ class Profile:
     @property
     def cross_fitted(self) -> bool:
         """Whether the trough's share is read off other prompts than those that place it: with four or more."""
-        return self.samples is not None and len(self.samples) >= 4
+        return self.samples is not None and len(self.samples) >= LEAST_PROMPTS
 
     @cached_property
     def _reached(self) -> Bool[np.ndarray, "position"]:
@@ -348,8 +348,8 @@ class Profile:
         from posbias.reports.plots import notebook_html
 
         head, *_, last = repr(self).splitlines()
-        told = f"{self._verdict}; {last}" if self.kind == "mass" else last
-        return notebook_html(f"{head}; {told}", self.plot)
+        words = f"{self._verdict}; {last}" if self.kind == "mass" else last
+        return notebook_html(f"{head}; {words}", self.plot)
 
     @property
     def _verdict(self) -> str:
@@ -387,8 +387,8 @@ def _prompts(measurement: "xr.Dataset") -> str | None:
     if not all(str(held.get(name, "")) for name in ("text_sha256", "starts", "tokens")):
         return None
     asked = json.loads(held.get("asked", "{}"))
-    told = [str(held.get(name, "")) for name in ("text_sha256", "starts", "tokens", "documents", "skipped")]
-    return hashlib.sha256("|".join([*told, str(asked.get("scramble", False))]).encode()).hexdigest()[:16]
+    named = [str(held.get(name, "")) for name in ("text_sha256", "starts", "tokens", "documents", "skipped")]
+    return hashlib.sha256("|".join([*named, str(asked.get("scramble", False))]).encode()).hexdigest()[:16]
 
 
 def _seen(profile: Profile) -> int:

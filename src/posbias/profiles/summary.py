@@ -28,7 +28,8 @@ RISE = 1.25
 FLOOR = 0.1
 """The share of an even spread's mass that an end must have to count as favoured: next to nothing is no favour."""
 LEAST_PROMPTS = 4
-"""With fewer the trough cannot be read off other prompts than those that place it, and nothing is sure."""
+"""With fewer the trough cannot be read off other prompts than those that place it, and neither resampling prompts
+nor leaving them out says how sure a number is: no verdict is sure, and no score has an interval."""
 Samples = Float[np.ndarray, "prompt position"]
 Verdict = Literal["U", "primacy", "recency", "middle", "flat", "inconclusive", "at ceiling", "at chance"]
 """The shape of a curve by position, of predictions, measurements and retrievals alike. Only what was asked in
@@ -106,12 +107,12 @@ def summarise(
     trough: tuple[int, float],
     least: float | None,
     *,
-    told: bool = True,
+    decided: bool = True,
 ) -> Summary:
     """The statistics of shares `mass` ≥ 0, which sum to 1, of the positions that influence `query`.
 
     `trough` is its place and depth, `least` the mass of the k neighbours with the least (None: to be found), which
-    may be read off other prompts than those that place it; without `told` there is no verdict.
+    may be read off other prompts than those that place it; unless `decided` there is no verdict.
     """
     tokens = mass.size
     ends = at_ends(tokens)
@@ -137,7 +138,7 @@ def summarise(
         ),
         effective_range=int(reached[0]) + 1 if reached.size else tokens,
         entropy=abs(float((positive * np.log(positive)).sum())),
-        verdict=verdict_of(mass, least) if told else None,
+        verdict=verdict_of(mass, least) if decided else None,
         flatness=float(np.minimum(mass, uniform).sum()),
         out_of_reach=tokens - positive.size,
     )
@@ -199,7 +200,7 @@ def favoured(found: tuple[Estimate, ...]) -> bool | None:
 
 
 def doubts(samples: Samples | None, ends: int, verdict: str | None) -> list[str]:
-    """What of a verdict the prompts do not tell, a sentence each; none where all is told, or there are no prompts.
+    """What of a verdict the prompts do not decide, a sentence each; none where they decide all, or there are none.
 
     `ends` is the number of positions that count as first and as last.
     """
@@ -208,10 +209,10 @@ def doubts(samples: Samples | None, ends: int, verdict: str | None) -> list[str]
     prompts = len(samples)
     if prompts < LEAST_PROMPTS:
         return [f"{_prompts_do(prompts)} not tell the verdict, at least {LEAST_PROMPTS} needed"]
-    return not_told(prompts, list(_open(samples, ends, verdict)))
+    return inconclusive(prompts, list(_open(samples, ends, verdict)))
 
 
-def not_told(prompts: int, questions: Sequence[str]) -> list[str]:
+def inconclusive(prompts: int, questions: Sequence[str]) -> list[str]:
     """A sentence that so many prompts do not tell whether each of these is so; none without questions."""
     return (
         [f"{_prompts_do(prompts)} not tell whether {', nor whether '.join(questions)}"] if questions else []
@@ -223,13 +224,13 @@ def _prompts_do(prompts: int) -> str:
 
 
 def _open(samples: Samples, ends: int, verdict: str) -> Iterator[str]:
-    """Each end that the verdict is not told of, with how many prompts would tell."""
+    """Each end of which the prompts do not bear the verdict out, with how many would."""
     for last, name, word in ((False, "first", "primacy"), (True, "last", "recency")):
         found, said = margins(samples, ends, last), verdict in ("U", word)
-        told = favoured(found)
-        if told is said:
+        decided = favoured(found)
+        if decided is said:
             continue
-        needed = [one.draws_to_tell() for one in found] if told is None else []
+        needed = [one.draws_to_tell() for one in found] if decided is None else []
         # to be favoured takes all margins, not to be takes one
         counts = [one for one in needed if one is not None]
         many = (max if said else min)(counts) if counts else None

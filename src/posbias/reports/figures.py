@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from posbias.comparison.predictors import ENDS, LABELS, STRETCHES, shares
+from posbias.comparison.predictors import LABELS, STRETCHES, shares
 from posbias.profiles.curves import wasserstein
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
+from posbias.profiles.summary import SHARE
 from posbias.reports import plots
 from posbias.reports.findings import Findings
 from posbias.reports.plots.influence import share_scale
@@ -143,7 +144,7 @@ def _parts(known: Mapping[str, np.ndarray]) -> "tuple[Figure, pd.DataFrame]":
     """With the shares of the stretches, and how far (Wasserstein) each curve is from the measured one."""
     figure = plots.new_figure(6.6, 3.0)
     by_stretch, steps = shares(known), [*LABELS.values()]
-    ax = plots.draw_parts(figure.subplots(), by_stretch, steps, (ENDS, 1.0 - 2.0 * ENDS, ENDS))
+    ax = plots.draw_parts(figure.subplots(), by_stretch, steps, (SHARE, 1.0 - 2.0 * SHARE, SHARE))
     figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3, **LEGEND)
     names = {"known": ["even spread", *steps[:-1], f"{steps[-1]}: as measured"]}
     apart = {"Wasserstein from measured": [wasserstein(one, known["measured"]) for one in known.values()]}

@@ -28,7 +28,7 @@ from jaxtyping import Bool, Float
 from posbias.core.errors import InvalidValueError, one_of, positive
 from posbias.profiles.estimate import Estimate, about
 from posbias.profiles.profile import Profile
-from posbias.profiles.summary import Verdict, not_told
+from posbias.profiles.summary import Verdict, inconclusive
 from posbias.retrieval import statistics
 from posbias.retrieval.statistics import ENDS, EQUIVALENCE, GAPS, gap_words, gaps_of, resampled
 from posbias.retrieval.trials import ABSENT, ALONE, ARMS, SHUFFLED
@@ -151,12 +151,12 @@ class RetrievalCurve:
         """What the trials leave open of the verdict, as `Profile.doubts` says it; nothing where all is decided."""
         if not self.able:
             whether = f"it does better than chance{statistics.would(self.chance_needs, 'its shares')}"
-            return not_told(self.prompts, [whether]) if self.verdict == "inconclusive" else []
+            return inconclusive(self.prompts, [whether]) if self.verdict == "inconclusive" else []
         left = [end for end, words in self.ends.items() if words == statistics.END_WORDS[0]]
         needed = {
             end: statistics.would(self.prompts_to_tell[f"{end} - middle"], "the difference") for end in left
         }
-        return not_told(self.prompts, [f"the {end} is favoured{would}" for end, would in needed.items()])
+        return inconclusive(self.prompts, [f"the {end} is favoured{would}" for end, would in needed.items()])
 
     @property
     def chance_needs(self) -> int | None:

@@ -40,7 +40,7 @@ LOG2E = 1.4426950408889634
 MAGIC = 6755399441055744.0
 """1.5·2^52: added to a number of ordinary size, it leaves the nearest integer in the lowest bits."""
 LEAST = -700.0
-"""Exponents below this are taken as this: e^−700 beside a weight of 1 is nothing."""
+"""Exponents below this are taken as this: e^−700 is nothing against a weight of 1."""
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 ROOT_HALF = 0x3FE6A09E667F3BCD
 """The bits of √½: mantissas are taken between √½ and √2, where the logarithm's series is shortest."""
@@ -62,7 +62,7 @@ def memory(model: RecencyModel) -> int:
 
 
 def extra_coordinates(model: RecencyModel) -> int:
-    """Coordinates beside the Bartlett factor: one where the first layer comes before any LayerNorm."""
+    """Coordinates in addition to the Bartlett factor: one where the first layer comes before any LayerNorm."""
     return int(model.order == "post" and model.norm == "layernorm")
 
 
@@ -98,7 +98,7 @@ def draw_block(
 def run_block(model: RecencyModel, seed: int, block: int, samples: int = BLOCK) -> Tally:
     """The tally of the first `samples` samples of block number `block`.
 
-    A bias is left out until the end: it adds the same to every score of a normalised layer, and beside a large
+    A bias is left out until the end: it adds the same to every score of a normalised layer, and next to a large
     one their differences would lose their digits. Raises `InvalidValueError` for samples < 1 or above `BLOCK`,
     and for scores whose squares are not finite.
     """

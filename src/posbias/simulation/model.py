@@ -27,7 +27,7 @@ NORMS: tuple[NormName, ...] = ("layernorm", "rmsnorm", "none")
 class RecencyModel:
     """Tokens of random embeddings in a stack of attention layers without parameters.
 
-    `dimension` is d, `anisotropy` α, `temperature` divides the scores beside √d, `gain` and `bias` are the
+    `dimension` is d, `anisotropy` α, `temperature` divides the scores in addition to √d, `gain` and `bias` are the
     entries of constant affine vectors (LayerNorm's bias adds bias²·√d to every score and nothing else).
     Raises `InvalidValueError` for α outside [0, 1), counts below 1, gain or bias without a norm that has them,
     for a norm of too few dimensions (1 for RMSNorm, 2 for LayerNorm: all its vectors are ± one vector), and for a
@@ -62,8 +62,8 @@ class RecencyModel:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; the causal mask goes without saying."""
-        told = encode(self)
-        return {name: field for name, field in told.items() if name != "mask" or self.mask != Causal()}
+        fields = encode(self)
+        return {name: field for name, field in fields.items() if name != "mask" or self.mask != Causal()}
 
     @property
     def shared(self) -> float:
@@ -77,7 +77,7 @@ class RecencyModel:
 
     @property
     def freedom(self) -> int:
-        """Dimensions in which directions are told apart: LayerNorm takes one away."""
+        """Dimensions in which directions differ: LayerNorm takes one away."""
         return self.dimension - (self.norm == "layernorm")
 
     @property

@@ -35,7 +35,7 @@ class HeadLogits:
     """A layer's logits per head in softmax units, and the weight of each head.
 
     s_ij = bias_h(i − j) + diagonal_h·1[i = j] + first_h·1[j = 0]; `slopes` is m where bias_h(d) = −m_h·d for
-    d ≥ 0, else None. `sinks` holds the logit of the learned sink beside the keys, −inf without one.
+    d ≥ 0, else None. `sinks` holds the logit of the learned sink next to the keys, −inf without one.
     """
 
     slopes: Float[np.ndarray, "head"] | None
@@ -52,7 +52,7 @@ class Layer:
     Lists of numbers per head may hold one for all heads, one per head, or, with `groups` (key-value heads of
     grouped-query attention, which divide the heads), one per group. `head_weights` (one per head, summing to
     one) replace the uniform mean over heads of Herasimchyk et al. 2026, Eq. (4); `temperature` divides the
-    logits. `sinks` are logits of a learned sink beside the keys (GPT-OSS): what it draws is lost to the
+    logits. `sinks` are logits of a learned sink next to the keys (GPT-OSS): what it draws is lost to the
     tokens. `normaliser` makes rows of logits; only a softmax has sinks. `query_scale` multiplies the logits of
     each query by a number of its position. Raises `InvalidValueError` where counts do not fit.
     """
@@ -144,7 +144,7 @@ class Layer:
         return factors
 
     def sink_logits(self, positions: Int[np.ndarray, "query"]) -> Float[np.ndarray, "head query"]:
-        """Logits of the learned sink beside the keys of queries at these positions, −∞ without one.
+        """Logits of the learned sink next to the keys of queries at these positions, −∞ without one.
 
         A factor on a row multiplies the constant content logit, which lifts every key against the sink.
         """

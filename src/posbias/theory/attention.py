@@ -115,11 +115,11 @@ class Attention:
     ) -> Profile:
         """The rollout's row of one token (Herasimchyk et al. 2026, Eqs. 2 to 4), from this attention.
 
-        `mixing` is λ, the weight of attention beside the residual: a number for all layers, one per layer (bottom
-        first), a schedule of `posbias.mixing`, or "none": attention only, without residual. `query` is a position,
-        negative ones count from the end. With several texts the profile is the mean of their rollouts and has them
-        as samples; what learned sinks take on the way is its `missing_mass`. Raises `InvalidValueError` for a λ
-        that does not fit and a query outside.
+        `mixing` is λ, the weight of attention (the residual's is 1 − λ): a number for all layers, one per layer
+        (bottom first), a schedule of `posbias.mixing`, or "none": attention only, without residual. `query` is a
+        position, negative ones count from the end. With several texts the profile is the mean of their rollouts
+        and has them as samples; what learned sinks take on the way is its `missing_mass`. Raises
+        `InvalidValueError` for a λ that does not fit and a query outside.
         """
         schedule = _schedule(mixing)
         coefficients = schedule.values(self.depth)[::-1]

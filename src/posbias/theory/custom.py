@@ -119,12 +119,12 @@ def _custom(kind: str, arrays: bool) -> Callable[[Any], Custom]:
     return read
 
 
-_SPELT = PlainSerializer(lambda one: one.spelling)
-Booleans = Annotated[Any, PlainValidator(_custom("b", True)), _SPELT]
+_SAVED = PlainSerializer(lambda one: one.spelling)
+Booleans = Annotated[Any, PlainValidator(_custom("b", True)), _SAVED]
 """Booleans [query, key]: an array, a function of both, or the name of one."""
-Biases = Annotated[Any, PlainValidator(_custom("iuf", True)), _SPELT]
+Biases = Annotated[Any, PlainValidator(_custom("iuf", True)), _SAVED]
 """Numbers or −∞ [query, key] or [head, query, key]: an array, a function of query and key, or the name of one."""
-OfDistance = Annotated[Any, PlainValidator(_custom("iuf", False)), _SPELT]
+OfDistance = Annotated[Any, PlainValidator(_custom("iuf", False)), _SAVED]
 """A function of distance, or its name."""
 
 

@@ -38,7 +38,7 @@ def spread(
     raise InvalidValueError(f"{name}: {len(numbers)} given, {some} or {heads} (one per head) needed")
 
 
-class _ByDistance:
+class ByDistance:
     """An encoding that is no exponential family."""
 
     exact: ClassVar[bool] = True
@@ -48,7 +48,7 @@ class _ByDistance:
 
 
 @value
-class RoPE(_ByDistance):
+class RoPE(ByDistance):
     """Rotary encoding as a bias by distance: Σ_l a_l·cos(d·θ_l + φ_l), one row of a and φ for all heads or each.
 
     Rotating queries and keys by their positions turns their product, for fixed content, into this sum over
@@ -78,7 +78,7 @@ class RoPE(_ByDistance):
         if self.dimension is not None and self.dimension % 2:
             raise InvalidValueError(f"dimension: {self.dimension} given, an even number needed")
         if self.scaling is not None and self.dimension is None:
-            raise InvalidValueError("scaling: given beside frequencies, a dimension needed")
+            raise InvalidValueError("scaling: given with frequencies, a dimension needed")
         pairs = len(self.angles)
         for name, rows in (("amplitudes", self.amplitudes), ("phases", self.phases)):
             for row in rows:
@@ -123,7 +123,7 @@ class RoPE(_ByDistance):
 
 
 @value
-class T5(_ByDistance):
+class T5(ByDistance):
     """Learned biases for buckets of distances (Raffel et al. 2020, §2.1), one row for all heads or each.
 
     Distances below buckets/2 have a bucket each, larger ones share logarithmic buckets up to `max_distance`,
@@ -183,7 +183,7 @@ class T5(_ByDistance):
 
 
 @value
-class KerpleLog(_ByDistance):
+class KerpleLog(ByDistance):
     """KERPLE's logarithmic kernel: −r₁·ln(1 + r₂·|d|), one r₁ ≥ 0 and r₂ > 0 for all heads or each.
 
     Source: Chi et al. 2022.
@@ -201,7 +201,7 @@ class KerpleLog(_ByDistance):
 
 
 @value
-class KerplePower(_ByDistance):
+class KerplePower(ByDistance):
     """KERPLE's power kernel: −r₁·|d|^r₂ with r₁ ≥ 0 and 0 < r₂ ≤ 2, one for all heads or each.
 
     Source: Chi et al. 2022. An exponent of 1 is ALiBi.
@@ -224,7 +224,7 @@ class KerplePower(_ByDistance):
 
 
 @value
-class Tabulated(_ByDistance):
+class Tabulated(ByDistance):
     """Any logits by distance: `table` holds them for d = 0, 1, 2, …, one row for all heads or each.
 
     `after` holds those of keys after the query, d = −1, −2, …, which prefix and full masks need. For logits
@@ -265,7 +265,7 @@ class Tabulated(_ByDistance):
 
 
 @value
-class DistanceFunction(_ByDistance):
+class DistanceFunction(ByDistance):
     """Any logits by distance: `function` of an integer array of distances, or its name "module:name".
 
     It gives one logit per distance for all heads, or a row of them per head (or group of heads); it is called with

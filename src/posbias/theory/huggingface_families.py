@@ -162,7 +162,7 @@ PARTS = {
     ),
     "hybrid": Part(
         "attention and a state space in parallel, taken as the attention alone",
-        "what the state space beside attention adds",
+        "what the state space parallel to attention adds",
     ),
     "mlp": _ALONE,
     "moe": _ALONE,
@@ -675,7 +675,7 @@ def _all(names: str, row: Family) -> dict[str, Family]:
 
 
 _SINKS = (
-    "learned sinks: every head{} has a trained logit beside the keys that draws attention off; it is not in the "
+    "learned sinks: every head{} has a trained logit next to the keys that draws attention off; it is not in the "
     "configuration and left out (give it as Layer.sinks)"
 )
 _LATER_LOGITS = (
@@ -823,4 +823,4 @@ CONTAINERS = {
     "qwen2_5_vl": "qwen2_5_vl_text",
     "paligemma": "gemma",
 }
-"""Models with more than text → the family of their text, in `text_config` or, in older files, beside it."""
+"""Models with more than text → the family of their text, in `text_config` or, in older files, at the top level."""

@@ -3,7 +3,7 @@
 Softmax gives every key that the mask admits a part: no edge of the mask is ever lost (Wu et al. 2025, §4.1). ReLU
 gives nothing to keys whose logit is not positive, and so takes edges out; sigmoid weighs each key by itself. A
 row may then sum to less than one, and what is missing reaches no token, as with a learned sink. A softmax with
-such a sink beside the keys is `Layer.sinks`; the sink of logit 0 is "softmax off by one" (Miller 2023). Layers
+such a sink next to the keys is `Layer.sinks`; the sink of logit 0 is "softmax off by one" (Miller 2023). Layers
 that are no attention (linear attention, state spaces, short convolutions) divide by nothing.
 """
 
@@ -24,12 +24,12 @@ Logits = Float[np.ndarray, "*heads key"]
 
 @value
 class Softmax:
-    """A_ij = exp(s_ij)/Σ_k exp(s_ik): rows sum to one, or to less beside a sink (Wu et al. 2025, §3.1)."""
+    """A_ij = exp(s_ij)/Σ_k exp(s_ik): rows sum to one, or to less with a sink (Wu et al. 2025, §3.1)."""
 
     kind: Literal["softmax"] = tag(default="softmax")
 
     def weights_of(self, logits: Logits, sink: float | Float[np.ndarray, "*heads 1"] = -np.inf) -> Logits:
-        """Weights of keys; `sink` is the logit of a sink beside them. A row of −∞ alone is not allowed."""
+        """Weights of keys; `sink` is the logit of a sink next to them. A row of −∞ alone is not allowed."""
         largest = np.maximum(logits.max(axis=-1, keepdims=True), sink)
         weights = np.exp(logits - largest)
         return weights / (weights.sum(axis=-1, keepdims=True) + np.exp(sink - largest))

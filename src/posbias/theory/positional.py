@@ -33,6 +33,7 @@ from posbias.core.spec import (
 )
 from posbias.theory.distance import (
     T5,
+    ByDistance,
     DenseLogits,
     DistanceFunction,
     Distances,
@@ -111,15 +112,8 @@ class DecayBias(_Exponential):
         return -self.slopes_of(heads, groups)[:, None] * np.maximum(distance, 0)
 
 
-class _ByRule:
-    """An encoding whose logits are not linear in the distance."""
-
-    def slopes_of(self, heads: int, groups: int | None = None) -> None:
-        """None: the logit is not linear in the distance."""
-
-
 @value
-class Sandwich(_ByRule):
+class Sandwich(ByDistance):
     """Σ_{k=1}^{D/2} cos(d/base^(2k/D)) divided by the head's compression ratio, D the `dimension`.
 
     Sinusoidal positions of which only their product with each other is kept. It falls about as the logarithm of
@@ -136,7 +130,6 @@ class Sandwich(_ByRule):
     base: Positive = 10_000.0
     kind: Literal["sandwich"] = tag(default="sandwich")
     cites: ClassVar[Citation] = ("chi2023", "Sandwich, biases by the product of sinusoidal positions")
-    exact: ClassVar[bool] = True
 
     def __post_init__(self):
         if self.dimension % 2:
@@ -151,7 +144,7 @@ class Sandwich(_ByRule):
 
 
 @value
-class Selected(_ByRule):
+class Selected(ByDistance):
     """ln s(d): logits of the rate at which a key at distance d is selected, measured or given.
 
     `rates` holds s for d = 0, 1, 2, …, above 0 and at most 1, one row for all heads or each (`selection_rates`). A

@@ -270,7 +270,7 @@ QUANTITIES = {
         Quantity("diagonal", "content logit of a token on itself", False, False, _content("diagonal")),
         Quantity("first_column", "content logit of all tokens on the first", False, False,
                  _content("first_column")),
-        Quantity("sink_logit", "logit of a sink beside the keys", False, False,
+        Quantity("sink_logit", "logit of a sink next to the keys", False, False,
                  _layers(lambda layer, logit: replace(layer, sinks=(float(logit),)))),
         Quantity("decay", "rate of a decay mask in every layer", False, True,
                  _layers(lambda layer, rate: replace(layer, positional=DecayBias(rate)))),

@@ -22,7 +22,6 @@ from jaxtyping import Float
 
 from posbias.comparison.agreement import SCORES, Agreement
 from posbias.comparison.predictors import (
-    ENDS,
     LABELS,
     PREDICTORS,
     STRETCHES,
@@ -40,6 +39,7 @@ from posbias.core.errors import DamagedError, InvalidValueError
 from posbias.profiles.claims import LEVEL
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile, harmonic, measured_influence, uniform
+from posbias.profiles.summary import SHARE
 from posbias.theory.rollout.kernel import through
 from posbias_papers.extensions.extension import Cell, Extension, Found, Results, rounded
 from posbias_papers.pages import Table
@@ -364,7 +364,7 @@ def _draw(results: Results) -> Any:
     figure = new_figure(3.0 * columns, 2.3 * rows + 0.5)
     axes = np.ravel(figure.subplots(rows, columns, sharey=True, squeeze=False))
     for ax, (model, one) in zip(axes, known.items(), strict=False):
-        draw_parts(ax, shares(one), [*LABELS.values()], (ENDS, 1.0 - 2.0 * ENDS, ENDS))
+        draw_parts(ax, shares(one), [*LABELS.values()], (SHARE, 1.0 - 2.0 * SHARE, SHARE))
         direct_label(ax, model, "black")
     for ax in axes[len(known) :]:
         ax.set_visible(False)

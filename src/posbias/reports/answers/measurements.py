@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from pydantic import Field
+
 from posbias.core.answers import Answer, Interval, Number, Numbers, Part, Texts, entry
 from posbias.measurement.models.sources import ModelRecord
 from posbias.profiles.summary import Summary
@@ -116,7 +118,7 @@ class PartDifference(Part):
     p: float = entry("share of all influence")
     q: float
     difference: Shares
-    told: bool = entry("whether the interval leaves out 0")
+    significant: bool = Field(serialization_alias="told", description="whether the interval leaves out 0")
 
 
 class InfluenceDifferences(Part):

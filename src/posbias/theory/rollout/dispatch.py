@@ -99,8 +99,9 @@ def rollout(
     take. `method` and `threads` as in `influence`. Raises `InvalidValueError` for tokens < 1, a row outside,
     or a matrix that memory cannot hold. Source: Herasimchyk et al. 2026, §3.
     """
-    wanted = range(whole("tokens", tokens, 1)) if rows is None else rows
-    machine.require(8 * len(wanted) * whole("tokens", tokens, 1), "tokens", tokens)
+    whole("tokens", tokens, 1)
+    wanted = range(tokens) if rows is None else rows
+    machine.require(8 * len(wanted) * tokens, "tokens", tokens)
     positions = [position("query", row, tokens) for row in wanted]
     matrix = np.zeros((len(positions), tokens))
 

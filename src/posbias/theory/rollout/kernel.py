@@ -27,7 +27,7 @@ def masked_softmax(
 ) -> Float[np.ndarray, "*heads query key"]:
     """Softmax over keys where `allowed`, zero elsewhere (Herasimchyk et al. 2026, §3), in float64.
 
-    `sink` is the logit of a learned sink beside the keys, one for all queries or one for each: rows then sum to
+    `sink` is the logit of a learned sink next to the keys, one for all queries or one for each: rows then sum to
     less than one. A logit of −∞ is masked.
 
     Raises `InvalidValueError` for an admissible logit that is NaN or +∞, or a query that may see no key.

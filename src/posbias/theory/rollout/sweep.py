@@ -14,7 +14,7 @@ Heads with equal logits are one head with their weights added. Three things make
   at and after its own. One block stays in the cache while it passes through all layers, and several threads
   form a pipeline over layers that gives the same bits as one thread.
 - The weights g/Z of a block are computed once and shared by all layers with equal logits; beyond 41.5/m
-  tokens γ^j has vanished beside 1 and one row of weights serves all blocks.
+  tokens γ^j is negligible against 1 and one row of weights serves all blocks.
 - Sums below `FLOOR` become zero before they can turn into denormals, on which processors crawl.
 
 The rounding of γ itself would grow with distance; each block multiplies its running sums by the correction
