@@ -44,7 +44,7 @@ class PartDifference:
     @property
     def significant(self) -> bool:
         """Whether the interval leaves out 0."""
-        return self.difference.sign != 0
+        return self.difference.tells()
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,10 @@ rope_of(config, amplitudes)   # the encoding that has them, with amplitudes that
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
 
 from posbias.core.errors import InvalidValueError, shortened
 from posbias.theory.distance import (
@@ -43,7 +46,6 @@ from posbias.theory.positional import (
     NeedsMeasurement,
     NoPE,
     Positional,
-    Rotary,
     Sandwich,
     Selected,
     alibi_slopes,
@@ -81,6 +83,13 @@ __all__ = [
     "rotary_of",
 ]
 _SHARE = "partial_rotary_factor"
+
+
+class Rotary(NamedTuple):
+    """Angles of rotary positions in radians per token, one per rotated pair, and the gain on queries and keys."""
+
+    angles: Float[np.ndarray, "pair"]
+    gain: float
 
 
 def rotary_of(config: Mapping[str, Any], layer_type: str | None = None) -> Rotary:

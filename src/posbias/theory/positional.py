@@ -8,7 +8,7 @@ whether part of it acts through queries and keys, so that a prediction rests on 
 """
 
 import math
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -280,10 +280,3 @@ def selection_rates(
                       for d in range(tokens)])  # fmt: skip
     seen = texts * (tokens - np.maximum(np.arange(tokens), start))
     return (times + 0.5) / (seen + 1.0)
-
-
-class Rotary(NamedTuple):
-    """Angles of rotary positions in radians per token, one per rotated pair, and the gain on queries and keys."""
-
-    angles: Float[np.ndarray, "pair"]
-    gain: float
