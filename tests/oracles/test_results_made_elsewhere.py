@@ -318,7 +318,7 @@ def test_attention_arrays_become_their_rollout(tmp_path):
         assert "λ = 0.5" in profile.attrs["read_as"]
 
 
-# --- attributions beyond what position predicts -----------------------------------------------------------
+# --- attributions relative to what position predicts -----------------------------------------------------------
 
 
 @given(st.integers(1, 6), st.integers(2, 7), st.integers(0, 99))

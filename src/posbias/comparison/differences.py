@@ -194,12 +194,14 @@ def residuals(normalised: Profile) -> tuple[Residual, ...]:
 def sentence(found: Sequence[Residual], normalised: Profile) -> str:
     """What content adds to position, in words."""
     if normalised.samples is None:
-        return "beyond what position predicts: not known, several prompts needed"
+        return "relative to what position predicts: not known, several prompts needed"
     over = f"{len(normalised.samples)} prompts"
     if not found:
-        return f"beyond what position predicts: no position differs significantly in {over}"
+        return f"relative to what position predicts: no position differs significantly in {over}"
     first = ", ".join(
         f"position {one.position} gets {one.ratio.value:.2g} times as much" for one in found[:3]
     )
     more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-    return f"beyond what position predicts: {first}{more} ({over}; intervals leave out 1, together in 95 %)"
+    return (
+        f"relative to what position predicts: {first}{more} ({over}; intervals leave out 1, together in 95 %)"
+    )

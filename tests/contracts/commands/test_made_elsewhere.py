@@ -176,7 +176,7 @@ def test_attributions_beside_a_prediction_are_divided_by_it(capsys, here):
     answer = told(capsys, "compare", HERE / "inseq_saliency.json", "p.json")
     assert answer["beyond_position"] is not None
     main(["compare", str(HERE / "inseq_saliency.json"), "p.json"])
-    assert "beyond what position predicts" in capsys.readouterr().out
+    assert "relative to what position predicts" in capsys.readouterr().out
     assert told(capsys, "compare", "p.json", "p.json")["beyond_position"] is None
 
 
