@@ -4,7 +4,7 @@ import copy
 import math
 
 import pytest
-from frameworks import LAST, SCORES, TEXTS, UNTOLD, block_with
+from frameworks import LAST, SCORES, TEXTS, UNDECIDED, block_with
 
 pytest.importorskip("haystack", reason="haystack-ai is not installed: `make test-adapters` has it")
 
@@ -59,14 +59,14 @@ def chance(document):
 def test_a_pipeline_shows_the_model_the_best_document_where_it_finds_most():
     # documents taken to be as long: what BM25 thinks of them differs between versions
     whole = pipeline(PositionBiasRanker(LAST, length=lambda text: 1.0))
-    told = run(whole)
-    plain, ordered = told["retriever"]["documents"], told["order"]["documents"]
+    outputs = run(whole)
+    plain, ordered = outputs["retriever"]["documents"], outputs["order"]["documents"]
     last = whole.get_component("order").last
     assert last.verdict == "reorder"
     assert plain[0].content == TEXTS[2] == ordered[-1].content
     assert [one.meta["posbias_rank"] for one in ordered] == [*last.permutation]
     assert {one.id: one.score for one in ordered} == {one.id: one.score for one in plain}
-    assert told["prompt"]["prompt"].split("\n") == [*(one.content for one in ordered), QUERY]
+    assert outputs["prompt"]["prompt"].split("\n") == [*(one.content for one in ordered), QUERY]
 
 
 def test_a_pipeline_is_written_down_and_read_back():
@@ -99,7 +99,7 @@ def test_documents_are_copied():
 
 
 def test_without_a_verdict_documents_stay():
-    ordered = PositionBiasRanker(UNTOLD).run(documents())["documents"]
+    ordered = PositionBiasRanker(UNDECIDED).run(documents())["documents"]
     assert [one.meta["posbias_rank"] for one in ordered] == [0, 1, 2, 3, 4]
 
 

@@ -5,7 +5,7 @@ import copy
 import math
 
 import pytest
-from frameworks import LAST, SCORES, TEXTS, UNTOLD, bag, block_with
+from frameworks import LAST, SCORES, TEXTS, UNDECIDED, bag, block_with
 
 pytest.importorskip("langchain_core", reason="langchain-core is not installed: `make test-adapters` has it")
 pytest.importorskip(
@@ -91,7 +91,7 @@ def test_it_transforms_and_compresses_alike_and_leaves_the_given_documents(key):
 
 
 def test_without_a_verdict_documents_stay():
-    ordered = PositionBiasReorder(profile=UNTOLD).transform_documents(documents())
+    ordered = PositionBiasReorder(profile=UNDECIDED).transform_documents(documents())
     assert [one.metadata["posbias_rank"] for one in ordered] == [0, 1, 2, 3, 4]
 
 

@@ -5,7 +5,7 @@ import copy
 
 import pytest
 from answers import plain
-from frameworks import LAST, SCORES, TEXTS, UNTOLD, bag, block_with
+from frameworks import LAST, SCORES, TEXTS, UNDECIDED, bag, block_with
 
 pytest.importorskip("llama_index", reason="llama-index-core is not installed: `make test-adapters` has it")
 
@@ -82,7 +82,7 @@ def test_lengths_are_of_the_text_that_the_model_is_shown():
 
 
 def test_without_a_verdict_nodes_stay():
-    ordered = PositionBiasPostprocessor(profile=UNTOLD).postprocess_nodes(nodes())
+    ordered = PositionBiasPostprocessor(profile=UNDECIDED).postprocess_nodes(nodes())
     assert [hit.metadata["posbias_rank"] for hit in ordered] == [0, 1, 2, 3, 4]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from answers import plain
 from examples import examples
-from frameworks import LAST, SCORES, TEXTS, UNTOLD
+from frameworks import LAST, SCORES, TEXTS, UNDECIDED
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +23,7 @@ documents = st.lists(st.tuples(st.floats(0.01, 1.0), st.text(min_size=1, max_siz
 
 
 @examples(30)
-@given(documents, st.booleans(), st.sampled_from([LAST, UNTOLD]))
+@given(documents, st.booleans(), st.sampled_from([LAST, UNDECIDED]))
 def test_places_are_those_of_order_where_it_helps_or_always(drawn, always, profile):
     scores, texts = [score for score, _ in drawn], [text for _, text in drawn]
     reordering = Reordering(profile=profile, always=always)
@@ -34,20 +34,22 @@ def test_places_are_those_of_order_where_it_helps_or_always(drawn, always, profi
     assert places == (list(found.permutation) if moved else list(range(len(texts))))
 
 
-def test_documents_move_only_where_that_is_told_to_gain():
-    told, untold = Reordering(profile=LAST), Reordering(profile=UNTOLD)
-    assert told.places(TEXTS, TEXTS, KEPT)[-1] == 2
-    assert told.last.verdict == "reorder"
-    assert untold.places(TEXTS, TEXTS, KEPT) == [0, 1, 2, 3, 4]
-    assert untold.last.verdict == "not known"
-    assert Reordering(profile=UNTOLD, always=True).places(TEXTS, TEXTS, KEPT) == [*untold.last.permutation]
-    assert untold.last.permutation != (0, 1, 2, 3, 4)
+def test_documents_move_only_where_that_gains_significantly():
+    decided, undecided = Reordering(profile=LAST), Reordering(profile=UNDECIDED)
+    assert decided.places(TEXTS, TEXTS, KEPT)[-1] == 2
+    assert decided.last.verdict == "reorder"
+    assert undecided.places(TEXTS, TEXTS, KEPT) == [0, 1, 2, 3, 4]
+    assert undecided.last.verdict == "not known"
+    assert Reordering(profile=UNDECIDED, always=True).places(TEXTS, TEXTS, KEPT) == [
+        *undecided.last.permutation
+    ]
+    assert undecided.last.permutation != (0, 1, 2, 3, 4)
 
 
 def test_the_verdict_is_logged_in_one_line(caplog):
     with caplog.at_level(logging.INFO, logger="posbias"):
         Reordering(profile=LAST).places(TEXTS, TEXTS, KEPT)
-        Reordering(profile=UNTOLD).places(TEXTS, TEXTS, KEPT)
+        Reordering(profile=UNDECIDED).places(TEXTS, TEXTS, KEPT)
     moved, left = [record.getMessage() for record in caplog.records]
     assert moved.startswith("5 documents reordered; reorder: ")
     assert "gain over as given: 0." in moved
@@ -75,18 +77,18 @@ def test_scores_lengths_prefix_and_suffix_are_those_given():
 
 def test_characters_are_not_taken_for_tokens():
     """A profile of 72 tokens is not for lengths far from them; of characters eight are one token."""
-    told, untold = (
+    in_tokens, in_characters = (
         Reordering(profile="smollm2-135m", length=lambda text: 500.0),
         Reordering(profile="smollm2-135m"),
     )
     characters = sum(map(len, TEXTS))
     for times in (8, 9):
         assert (times * characters > 8 * 1.5 * 72) == (times == 9)
-        for reordering in (told, untold):
+        for reordering in (in_tokens, in_characters):
             reordering.places(TEXTS, [text * times for text in TEXTS], KEPT)
-        assert any("measured at 72 tokens, these are 2,500" in one for one in told.last.extrapolated)
+        assert any("measured at 72 tokens, these are 2,500" in one for one in in_tokens.last.extrapolated)
         far = f"measured at 72 tokens, these are {times * characters:,} characters"
-        assert (far in untold.last.extrapolated) == (times == 9)
+        assert (far in in_characters.last.extrapolated) == (times == 9)
 
 
 def test_no_documents_stay_none():

@@ -81,8 +81,10 @@ def make_captum(model, folder):
     explained = LLMAttribution(FeatureAblation(network), tokenizer)
     results = [explained.attribute(TextTokenInput(text, tokenizer), target=" noon") for text in PROMPTS]
     fields = ("seq_attr", "token_attr", "input_tokens", "output_tokens")
-    told = [{name: getattr(result, name) for name in fields} for result in results]
-    plain = [{key: one.tolist() if torch.is_tensor(one) else one for key, one in row.items()} for row in told]
+    fields_of = [{name: getattr(result, name) for name in fields} for result in results]
+    plain = [
+        {key: one.tolist() if torch.is_tensor(one) else one for key, one in row.items()} for row in fields_of
+    ]
     (folder / "captum_llm_attribution.json").write_text(json.dumps(plain))
     longest = max(result.seq_attr.shape for result in results)
     attributed = np.stack([result.seq_attr.numpy() for result in results if result.seq_attr.shape == longest])
@@ -169,8 +171,8 @@ def make_ruler(model, folder):
             f"you about the number afterwards.\n{said}\nWhat is the special magic number for {key} mentioned in "
             f"the provided text? The special magic number for {key} mentioned in the provided text is"
         )
-        told = {"index": number, "pred": answer(prompt), "input": prompt, "outputs": [value]}
-        rows.append(told | {"others": {}, "truncation": -1, "length": -1})
+        row = {"index": number, "pred": answer(prompt), "input": prompt, "outputs": [value]}
+        rows.append(row | {"others": {}, "truncation": -1, "length": -1})
     (folder / "ruler_niah_multikey.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
@@ -184,13 +186,13 @@ def make_liu(model, folder):
             f'{{{said}}}\n\nKey: "{gold[0]}"\nCorresponding value:'
         )
         first = [gold, *(pair for pair in pairs if pair != gold)]
-        told = {"ordered_kv_records": first, "key": gold[0], "value": gold[1], "model_prompt": prompt}
-        told |= {"model_answer": answer(prompt), "model": "SmolLM2-135M", "model_temperature": 0.0}
-        rows.setdefault(place, []).append(told | {"model_top_p": 1.0, "model_ordered_kv_records": pairs})
+        row = {"ordered_kv_records": first, "key": gold[0], "value": gold[1], "model_prompt": prompt}
+        row |= {"model_answer": answer(prompt), "model": "SmolLM2-135M", "model_temperature": 0.0}
+        rows.setdefault(place, []).append(row | {"model_top_p": 1.0, "model_ordered_kv_records": pairs})
     place_of = folder / "liu_kv"
     place_of.mkdir(exist_ok=True)
-    for place, told in rows.items():
-        lines = "".join(json.dumps(row) + "\n" for row in told)
+    for place, kept in rows.items():
+        lines = "".join(json.dumps(row) + "\n" for row in kept)
         (place_of / f"kv-10-gold_at_{place}-predictions.jsonl").write_text(lines)
 
 

@@ -233,9 +233,9 @@ def test_an_interrupted_pass_leaves_no_wrong_cache():
 
 
 def test_the_dataset_has_every_candidate_and_what_follows_from_them(loaded, job):
-    told = []
-    found = retrieve(loaded, job, on_event=lambda event: told.append(event.done))
-    assert told == [0, 1, 2, 3, 4]
+    done = []
+    found = retrieve(loaded, job, on_event=lambda event: done.append(event.done))
+    assert done == [0, 1, 2, 3, 4]
     assert dict(found.sizes) == {"prompt": 4, "position": 3, "candidate": 4}
     scores = found.log_probability.values
     np.testing.assert_array_equal(found.margin, scores[..., 0] - scores[..., 1:].max(axis=-1))
@@ -308,7 +308,7 @@ def test_a_copying_model_is_found_out(loaded, job):
     assert not last_only.able
     assert last_only.verdict == "at chance"
     assert "at chance" in last_only.sentences()[-1]
-    for margins, verdict, untold in (
+    for margins, verdict, undecided in (
         ([3.0, 1.0, 2.0], "U", []),
         ([3.0, 1.0, 1.0], "primacy", ["last"]),
         ([1.0, 1.0, 2.0], "recency", ["first"]),
@@ -323,7 +323,7 @@ def test_a_copying_model_is_found_out(loaded, job):
         assert gap.value == pytest.approx(margins[0] - margins[1], abs=1e-9)
         assert [
             name for name in ("first", "last") if f"whether the {name} is" in "".join(made.doubts)
-        ] == untold
+        ] == undecided
         assert all(said.startswith("12 prompts do not tell whether the ") for said in made.doubts)
 
 

@@ -33,7 +33,7 @@ def rates(curve: list[float], prompts: int = 300) -> Profile:
 
 LAST = rates([0.8, 0.4, 0.3, 0.4, 0.9])
 """Of 300 prompts, the last place is best: enough to tell."""
-UNTOLD = rates([0.5, 0.5, 0.5, 0.5, 0.6], prompts=8)
+UNDECIDED = rates([0.5, 0.5, 0.5, 0.5, 0.6], prompts=8)
 """Of too few prompts to tell anything."""
 
 

@@ -18,7 +18,7 @@ from typing import Annotated
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
 from posbias import __version__
-from posbias.cli.output import COMPILING, without_bars
+from posbias.cli.output import without_bars
 from posbias.core import packages
 from posbias.core.errors import (
     InvalidValueError,
@@ -30,7 +30,7 @@ from posbias.core.errors import (
 from posbias.core.packages import missing
 from posbias.core.progress import on_stderr, one_line
 
-__all__ = ["COMPILING", "app", "main"]
+__all__ = ["app", "main"]
 
 log = logging.getLogger(__name__)
 VERBOSE, QUIET = ("-v", "--verbose"), ("-q", "--quiet")
@@ -88,7 +88,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _prepare() -> None:
-    """Streams that can be written to, whatever they can spell; pictures that need no screen; SIGTERM as Ctrl-C.
+    """Streams that can be written to, whatever their encoding; pictures that need no screen; SIGTERM as Ctrl-C.
 
     Raises `OutputFileError` where standard output is closed, `InvalidValueError` for a variable that libraries
     would stumble over.
@@ -100,7 +100,7 @@ def _prepare() -> None:
         raise OutputFileError("standard output: expected a file, or /dev/null, got a closed one")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # halves of characters, from names that are no text, are spelt out as JSON spells them
+            # halves of characters, from names that are no text, are escaped as in JSON
             whole = codecs.lookup(stream.encoding).name == "utf-8"
             stream.reconfigure(errors="backslashreplace" if whole else "replace")
     threads = os.environ.get("NUMBA_NUM_THREADS")

@@ -164,10 +164,10 @@ class _Session:
         shared.check_targets(path, None, self.options.asking.trials, self.options.text)
         requests = self.requests
         write_requests(requests, path)
-        told = cost(requests, {})
-        answer = RetrievePrompts.of(file=path, prompts=told.requests, words=told.words_in)
+        total = cost(requests, {})
+        answer = RetrievePrompts.of(file=path, prompts=total.requests, words=total.words_in)
         lines = [
-            f"{told.requests:,} prompts with {told.words_in:,} words: {path}",
+            f"{total.requests:,} prompts with {total.words_in:,} words: {path}",
             "answer each line under its id",
         ]
         answer_with(answer, lambda: lines, self.options.json)
@@ -241,10 +241,10 @@ class _Session:
         check_effort(asking.until, asking.concurrency, equivalence)
         if kept is not None:
             known = AnswerFile(kept, asked_of).known
-            told = cost(self.requests, known, asking.answer_tokens)
+            left = cost(self.requests, known, asking.answer_tokens)
             most = " at most" if asking.until is not None else ""
             nothing = f"nothing, all answers are in {kept}; another --out asks anew"
-            log.info("to ask%s: %s", most, told if told.requests else nothing)
+            log.info("to ask%s: %s", most, left if left.requests else nothing)
         how = {
             "text": self.text,
             "documents": self.documents,

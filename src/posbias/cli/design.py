@@ -21,12 +21,12 @@ class Options:
     Parameters
     ----------
     vary
-        What may change, and between what: window=64:1024:5 (so many values), depth=4:24 or full_period=1,2,4; once
+        What may change, and between what: window=64:1024:5 (5 values), depth=4:24 or full_period=1,2,4; once
         for each quantity. Quantities are those of `posbias predict --vary`, but for tokens.
     target
-        flat; middle=0.5 (at least so much of the mass in the middle half); reach=2000 (at least so many of the
-        last tokens to hold 90 % of it); or a file with a curve: a measurement's .nc, JSON of `posbias predict`, a
-        list of weights, an architecture.
+        flat; middle=0.5 (at least this share of the mass in the middle half); reach=2000 (at least this many of
+        the last tokens to hold 90 % of it); or a file with a curve: a measurement's .nc, JSON of
+        `posbias predict`, a list of weights, an architecture.
     within
         Up to which distance the target is met. Default: 0.02 of the text for a curve, else 0.
     tokens

@@ -140,7 +140,7 @@ def measured(
     """Measure, or take an existing measurement, and return it with its file.
 
     `place` is the .nc file to write, or the folder to write it in. A finished measurement of the same job is
-    used as it is; one of another job stays, and the new one is written beside it (as with `rerun`). What an
+    used as it is; one of another job stays, and the new one is written next to it (as with `rerun`). What an
     interruption leaves is resumed. Of several processes, all measure and the first one writes; the others get
     None.
     """

@@ -124,7 +124,7 @@ TorchThreads = Annotated[
     Whole | None, Parameter(name="--threads", help="Threads of torch. Default: the cores but one.")
 ]
 _CELLS = (
-    "Cores to use: cells train one on each (default: all), a single cell with so many threads (default: 1)."
+    "Cores to use: cells train one on each (default: all), a single cell with this many threads (default: 1)."
 )
 TrainingThreads = Annotated[Whole | None, Parameter(name="--threads", help=_CELLS)]
 Workers = Annotated[

@@ -121,7 +121,7 @@ def notice(line: str, after: float = 2.0) -> Iterator[None]:
 
 @contextmanager
 def resumable(total: int, what: str = "prompts", waiting: str | None = None) -> Iterator[OnEvent]:
-    """Progress on so many pieces of work; KeyboardInterrupt says how many of them are kept."""
+    """Progress on `total` pieces of work; KeyboardInterrupt says how many of them are kept."""
     done, first, pace = 0.0, None, Pace()
     with progress(waiting) as show:
 

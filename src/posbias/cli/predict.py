@@ -47,9 +47,9 @@ class Options:
         query) or both (from the one to the other, by place; the default).
     vary
         What if: the profile for many values of one quantity, for instance depth=1:64, mixing=0:1,
-        window=64:4096:12 (so many values) or tokens=256,1024,4096; given twice, a map of the shares of both ends
-        over two. Quantities: depth, mixing, mixing_exponent (β of λ/(t + 1)^β), window, full_period (every so
-        many layers a full one), full_place (its place among them), sinks (first tokens that windows see), heads,
+        window=64:4096:12 (12 values) or tokens=256,1024,4096; given twice, a map of the shares of both ends
+        over two. Quantities: depth, mixing, mixing_exponent (β of λ/(t + 1)^β), window, full_period (a full layer
+        in every this many), full_place (its place among them), sinks (first tokens that windows see), heads,
         gate (on all heads), prefix, chunk, dilated (its stride), blocks (tokens in one), slopes (factor on those
         of ALiBi), rope_base, rope_angle (of one pair), rope_factor (of scaling), kerple (factor on its scale),
         diagonal and first_column (of content), sink_logit, decay, nope_period, temperature, scalable_softmax (its

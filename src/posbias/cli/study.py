@@ -191,7 +191,7 @@ def _answer(
     )
 
     def lines() -> list[str]:
-        told = [
+        shown = [
             f"{outcome.study.name}: {outcome.study.question}",
             "",
             *table(*summary(outcome, quantities)),
@@ -205,10 +205,10 @@ def _answer(
                 ]
                 for cell, one in pairs
             ]
-            told += [*table(["cell", "cost", "file"], rows), ""]
-        told += [*map(str, claims), *([""] if claims else [])]
-        told += [_cost_line(outcome), f"results: {outcome.folder}"]
-        return told if picture is None else [*told, f"plot: {picture}"]
+            shown += [*table(["cell", "cost", "file"], rows), ""]
+        shown += [*map(str, claims), *([""] if claims else [])]
+        shown += [_cost_line(outcome), f"results: {outcome.folder}"]
+        return shown if picture is None else [*shown, f"plot: {picture}"]
 
     answer_with(answer, lines, json)
 

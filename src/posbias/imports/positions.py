@@ -34,7 +34,7 @@ GRADED = ("model_response", "needle", "version")
 MOST_ANSWERS = 2**22
 """Answers that counts may stand for."""
 ROUNDED = 0.006
-"""A share may be off by so much for being rounded."""
+"""A share may be off by this for being rounded."""
 
 
 def read_positions(table: Table, path: Path, choice: Choice) -> Curves:

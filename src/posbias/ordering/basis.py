@@ -74,7 +74,7 @@ def warnings(profile: Profile, lengths: Float[np.ndarray, "document"]) -> tuple[
 def extrapolated(
     profile: Profile, slots: Slots, documents: int, in_tokens: bool | None, asked: int
 ) -> list[str]:
-    """In what the documents differ from those measured, `asked` at so many places; a baseline fits all.
+    """In what the documents differ from those measured, which were asked at `asked` places; a baseline fits all.
 
     `in_tokens`: whether lengths are tokens, or else characters, of which `MOST_CHARACTERS` are one token at least;
     None: no lengths are known.

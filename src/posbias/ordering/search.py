@@ -48,7 +48,7 @@ class Slots:
         return curve * (curve.size / curve.sum()) if self.over_tokens else curve
 
     def worth(self, curve: Curve) -> Callable[[Array, Array], Array]:
-        """The worth of the stretch behind so much of other documents, as a function of that and of its length."""
+        """The worth of the stretch behind a length of other documents, as a function of that and of its length."""
         held = np.concatenate([[0.0], np.cumsum(self.levels(curve))])
         front, scale = self._scale(curve.size)
 

@@ -2,7 +2,7 @@
 
 The page begins with four questions answered in plain words, and a picture; the evidence follows: what the
 scores say, figures, tables, method, sources, caveats and provenance. Everything is inside it; each figure also
-stands beside it as PNG and SVG, its numbers as CSV. The same measurement and seed give the same bytes.
+is written next to it as PNG and SVG, its numbers as CSV. The same measurement and seed give the same bytes.
 """
 
 import os
@@ -50,7 +50,7 @@ def write_report(
     """Predict, compare, draw, and write `report.html` and the figures into `folder`, each whole or not at all.
 
     `measurement` is a dataset as `docs/measurement.md` describes it; `seed` draws the resamples of the
-    prompts; `links` name what lies beside the page, by file. Files of an earlier report are replaced. Raises
+    prompts; `links` say what is in the same folder, by file. Files of an earlier report are replaced. Raises
     `MissingPackageError` without matplotlib or jinja2, `InvalidValueError` if the measurement lacks something,
     `OutputFileError` if a file cannot be written.
     """

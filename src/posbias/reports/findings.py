@@ -138,7 +138,7 @@ def decided(difference: Estimate) -> bool:
 
 
 def number(value: float, digits: int) -> str:
-    """A number with so many digits and a proper minus sign; a dash where it is undefined."""
+    """A number with this many digits after the point and a proper minus sign; a dash where it is undefined."""
     return "–" if math.isnan(value) else f"{value:.{digits}f}".replace("-", "−")
 
 

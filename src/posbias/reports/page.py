@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from posbias.reports.figures import Illustration
 
 LARGEST_CSV = 100_000
-"""Characters of a figure's numbers up to which the page holds them; longer ones lie beside it alone."""
+"""Characters of a figure's numbers up to which the page holds them; longer ones are in their own file alone."""
 MOST_COLUMNS = 16
 """Columns of numbers up to which the page shows them as a table."""
 
 
 @dataclass(frozen=True)
 class Plate:
-    """A figure as it goes into a page and beside it: its pictures and numbers as files, its words."""
+    """A figure as it goes into a page and into files next to it: its pictures and numbers as files, its words."""
 
     about: "Illustration"
     files: dict[str, bytes]
@@ -52,15 +52,21 @@ class Plate:
     @property
     def link(self) -> str:
         """The numbers as CSV within an address; empty where they are too many for the page."""
-        content = self.files[f"{self.about.name}.csv"]
-        data = base64.b64encode(content).decode()
-        return f"data:text/csv;base64,{data}" if len(content) <= LARGEST_CSV else ""
+        return f"data:text/csv;base64,{base64.b64encode(self._csv).decode()}" if self._fits else ""
 
     @property
     def rows(self) -> list[list[str]]:
         """Head and rows of the numbers, to be shown as a table; none where they are too many."""
-        shown = self.link and len(self.about.numbers.columns) <= MOST_COLUMNS
-        return [*csv.reader(io.StringIO(self.about.csv))] if shown else []
+        shown = self._fits and len(self.about.numbers.columns) <= MOST_COLUMNS
+        return [*csv.reader(io.StringIO(self._csv.decode()))] if shown else []
+
+    @property
+    def _csv(self) -> bytes:
+        return self.files[f"{self.about.name}.csv"]
+
+    @property
+    def _fits(self) -> bool:
+        return len(self._csv) <= LARGEST_CSV
 
 
 def inline_svg(picture: bytes, name: str, title: str) -> Markup:
@@ -97,7 +103,7 @@ def render(
     plates: Sequence[Plate],
     links: Mapping[str, str],
 ) -> str:
-    """The page of a measurement as HTML; `links` name what lies beside it, by file."""
+    """The page of a measurement as HTML; `links` say what is in the same folder, by file."""
     measurement = found.measurement
     return template("report.html").render(
         style=Markup(resource("report.css")),

@@ -44,10 +44,14 @@ def write_profile_report(profile: Profile, folder: str | os.PathLike[str], *, ti
     for name, content in plate.files.items():
         write_bytes(Path(folder) / name, content)
     claims, read_as = end_claims(profile), taken_for(profile)
-    told = answers(profile, claims)
-    page = write_text(Path(folder) / "report.html", render_profile(title, read_as, told, plate, claims))
-    judged = [claim.as_dict() for claim in claims]
-    return ProfilePage.of(page=page, answer=[*told.values()], claims=judged, read_as={"source": read_as})
+    answered = answers(profile, claims)
+    page = write_text(Path(folder) / "report.html", render_profile(title, read_as, answered, plate, claims))
+    return ProfilePage.of(
+        page=page,
+        answer=[*answered.values()],
+        claims=[claim.as_dict() for claim in claims],
+        read_as={"source": read_as},
+    )
 
 
 def end_claims(profile: Profile) -> tuple[Judged, ...]:
@@ -92,19 +96,17 @@ def answers(profile: Profile, claims: tuple[Judged, ...]) -> dict[str, str]:
     """By question: what the curve shows, how sure that is, and what such a file does not say."""
     computed = profile.measures == "rollout"
     made = (
-        "The file does not hold how the model is built; ‘posbias predict’ computes it from a configuration."
+        "The curve is itself computed, from an architecture or from attention, and was not measured."
+        if computed
+        else "The file does not hold how the model is built; ‘posbias predict’ computes it from a configuration."
     )
-    if computed:
-        made = "The curve is itself computed, from an architecture or from attention, and was not measured."
     prompt = (
         "It shows at which places answers were right in these trials, with all else the same; others may "
+        "differ. ‘posbias order’ puts documents in order by it."
+        if profile.kind == "rate"
+        else f"It shows which positions weigh most in what the model writes next{', in theory' * computed}. "
+        "Weight is not use: whether a fact is found there is measured by ‘posbias retrieve’."
     )
-    prompt += "differ. ‘posbias order’ puts documents in order by it."
-    if profile.kind != "rate":
-        prompt = (
-            f"It shows which positions weigh most in what the model writes next{', in theory' * computed}. "
-        )
-        prompt += "Weight is not use: whether a fact is found there is measured by ‘posbias retrieve’."
     return {SHOWS: _shows(profile), SURE: _sure(profile, claims), EXPECTED: made, PROMPT: prompt}
 
 
@@ -112,17 +114,17 @@ def _shows(profile: Profile) -> str:
     mass, s = profile.mass, profile.summary if profile.kind == "mass" else None
     name = "the share of the influence" if s else profile.measures
     most, least = _where(profile, mass.max()), _where(profile, mass.min())
-    told = f"{_capital(name)} is highest at {most} and lowest at {least}."
+    said = f"{_capital(name)} is highest at {most} and lowest at {least}."
     if mass.max() == mass.min():
-        told = f"{_capital(name)} is {mass[0]:.4g} at all {profile.tokens} places."
+        said = f"{_capital(name)} is {mass[0]:.4g} at all {profile.tokens} places."
     if profile.left_out:
-        told += f" There is no verdict: {profile.caveat}."
+        said += f" There is no verdict: {profile.caveat}."
     if s and s.verdict is not None:
-        told += (
+        said += (
             f" The curve favours {FAVOURS[s.verdict]}: the last {s.ends} of {s.tokens} positions hold "
             f"{100 * s.last_mass:.3g} %, the first {s.ends} {100 * s.first_mass:.3g} %.{alone(s)}"
         )
-    return told
+    return said
 
 
 def _where(profile: Profile, value: float) -> str:
@@ -142,21 +144,21 @@ def _sure(profile: Profile, claims: tuple[Judged, ...]) -> str:
         )
     rate, measures = profile.kind == "rate", profile.measures
     rows = str(profile.attrs.get("rows", "trials" if rate else "prompts"))
-    told = [f"every number is a mean over {samples} {rows}"]
+    said = [f"every number is a mean over {samples} {rows}"]
     if counts := sorted({of for _, of in profile.attrs.get("counts", ())}):
-        told = [
+        said = [
             f"every number is a share of {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} answers"
         ]
-    told += profile.doubts
+    said += profile.doubts
     if profile.attrs.get("able") is False:
-        told.append(
+        said.append(
             "answers are not shown to be better than guesses: the curve may show where the model copies from"
         )
     elif rate:
-        told += verdict_of_trials(np.asarray(profile.samples, np.float64), f"{samples} {rows}", measures)
+        said += verdict_of_trials(np.asarray(profile.samples, np.float64), f"{samples} {rows}", measures)
     else:
-        told += [f"{claim.sentence}: {claim.verdict} ({claim.why})" for claim in claims]
-    return " ".join(f"{_capital(one)}." for one in told)
+        said += [f"{claim.sentence}: {claim.verdict} ({claim.why})" for claim in claims]
+    return " ".join(f"{_capital(one)}." for one in said)
 
 
 def _capital(text: str) -> str:

@@ -42,14 +42,14 @@ WEIGHS = {
     "flat": "what stands at either end weighs no more in the next token than what lies between",
 }
 _SINK = 5.0, 3.0
-"""Token 0 counts as a sink from so many times an even share of attention on, and as what spoils a prediction that
-gives it so many times its measured influence."""
+"""Token 0 counts as a sink from the first of these times an even share of attention on, and spoils a prediction
+that gives it the second times its measured influence."""
 
 
 def answers(found: Findings) -> dict[str, str]:
     """By question: where the model looks, how sure that is, what its architecture implies, what follows."""
-    told = {WHERE: _looks(found), SURE: _sure(found), EXPECTED: _expected(found), PROMPT: _prompt(found)}
-    return {question: text for question, text in told.items() if text}
+    answered = {WHERE: _looks(found), SURE: _sure(found), EXPECTED: _expected(found), PROMPT: _prompt(found)}
+    return {question: text for question, text in answered.items() if text}
 
 
 def alone(s: Summary) -> str:
@@ -76,12 +76,12 @@ def _looks(found: Findings) -> str:
 
 def _sure(found: Findings) -> str:
     doubts, sizes = found.measured.doubts, found.measurement.sizes
-    told = f"95 % intervals over {sizes['prompt']} prompts decide for each end whether it is favoured."
+    sure = f"95 % intervals over {sizes['prompt']} prompts decide for each end whether it is favoured."
     if doubts:
-        told = f"That is what the mean of these prompts shows: {'; '.join(doubts)}."
+        sure = f"That is what the mean of these prompts shows: {'; '.join(doubts)}."
     text = found.measurement.attrs.get("text", "an unnamed text")
     return (
-        f"{told} They are pieces of {sizes['position']} tokens from the text ‘{text}’; other texts and lengths "
+        f"{sure} They are pieces of {sizes['position']} tokens from the text ‘{text}’; other texts and lengths "
         "may differ."
     )
 
@@ -161,7 +161,7 @@ def _best(found: Findings) -> str:
 
 
 def _even(found: Findings, measure: Measure, key: str, field: str = "wasserstein") -> str:
-    """What an even spread scores beside a Wasserstein distance, and that it does better where it does."""
+    """What an even spread scores by Wasserstein distance, and that it does better where it does."""
     even = found.judged.baselines.get("uniform")
     if even is None or measure is not WASSERSTEIN:
         return ""

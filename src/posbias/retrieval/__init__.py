@@ -1,4 +1,4 @@
-"""Retrieval by position: trials, their templates, whatever answers them, and the statistics of the answers.
+"""Retrieval by position: trials, their wordings, whatever answers them, and the statistics of the answers.
 
     from posbias.retrieval import ask, retrieval_job
 

@@ -138,7 +138,7 @@ class RetrievalCurve:
 
     @property
     def detectable(self) -> dict[str, float | None]:
-        """By deciding gap, the least one that so many trials would show; None where no two trials differ."""
+        """By deciding gap, the least one that this many trials would show; None where no two trials differ."""
         return statistics.detectable_of(self.deciding)
 
     @property

@@ -204,7 +204,7 @@ class _Asker:
 def _dataset(state: State, loaded: LoadedModel, job: RetrievalJob, about: dict[str, Any]) -> xr.Dataset:
     columns = {name: state.column(name) for name in _ROWS}
     sizes = zip(_ROWS["log_probability"].dimensions, columns["log_probability"].shape, strict=True)
-    told = {
+    attrs = {
         "model": loaded.name,
         "family": loaded.model.config.model_type,
         "checksum": loaded.checksum,
@@ -217,7 +217,7 @@ def _dataset(state: State, loaded: LoadedModel, job: RetrievalJob, about: dict[s
         "seconds": {"load": loaded.seconds, "ask": state.seconds},
     }
     coordinates = {name: np.arange(size) for name, size in sizes}
-    return xr.Dataset(variables(columns, _ROWS), coordinates, attributes("retrieval", told))
+    return xr.Dataset(variables(columns, _ROWS), coordinates, attributes("retrieval", attrs))
 
 
 # --- endings of prompts that begin alike ---------------------------------------------------------------------

@@ -103,7 +103,7 @@ def ends_of(gaps: Mapping[str, Estimate], equivalence: float | None, able: bool 
 
 
 def detectable_of(gaps: Mapping[str, Estimate]) -> dict[str, float | None]:
-    """By gap, the least one that so many trials would show; None where no two trials differ."""
+    """By gap, the least one that this many trials would show; None where no two trials differ."""
     return {name: gap.detectable if math.isfinite(gap.detectable) else None for name, gap in gaps.items()}
 
 

@@ -171,15 +171,15 @@ def test_a_command_works_or_names_the_package_and_the_extra_in_one_line(install,
         (tmp_path / name).write_text(content)
     # beyond the base, what would work is not run: other tests do
     lines = [line for line, needs in LINES.items() if install == "base" or missing & {*needs}]
-    for line, code, said, told, new in tried(lines, tmp_path, missing):
+    for line, code, said, errors, new in tried(lines, tmp_path, missing):
         package = next((name for name in LINES[line] if name in missing), None)
         if package is None:
-            assert (code, "Traceback" in told) == (0, False), (line, told)
+            assert (code, "Traceback" in errors) == (0, False), (line, errors)
             assert said, line
             continue
-        assert (code, said, new) == (2, "", []), (line, told)
-        (last, *more) = reversed(told.splitlines())
-        assert not more, (line, told)
+        assert (code, said, new) == (2, "", []), (line, errors)
+        (last, *more) = reversed(errors.splitlines())
+        assert not more, (line, errors)
         extra = re.fullmatch(
             rf"posbias: {package}: not installed, .*; run: pip install 'posbias\[(\w+)\]'", last
         )

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from command import called
 
-from posbias.cli import COMPILING, main
+from posbias.cli import main
+from posbias.cli.output import COMPILING
 from posbias.theory.architecture import Architecture
 from posbias.theory.mixing import ConstantMixing
 from posbias.theory.rollout.dispatch import influence
@@ -80,9 +81,9 @@ def test_predict_says_what_it_assumed(tmp_path):
     done = run("predict", config)
     assert "assumed: mixing: no λ was given" in done.stderr
     assert "assumed: positional: rotary acts through queries and keys" in done.stderr
-    told = run("predict", config, "--mixing", "abnar-zuidema", "--json")
-    assert "no λ was given" not in told.stderr
-    assert json.loads(told.stdout)["exact"] is False
+    done = run("predict", config, "--mixing", "abnar-zuidema", "--json")
+    assert "no λ was given" not in done.stderr
+    assert json.loads(done.stdout)["exact"] is False
 
 
 def test_predict_writes_and_compare_reads(architecture, tmp_path):

@@ -40,9 +40,9 @@ def peak_of_rollout(logits, depth):
 
 
 def test_decay_masks_have_the_peak_of_walks_times_envelope(capsys, tmp_path):
-    told = answer(capsys, tmp_path, DECAY, "--vary", "decay=0.3,0.7")
-    assert told["schema"] == "predict-critical/1"
-    for curve, rate in zip(told["curves"], (0.3, 0.7), strict=True):
+    found = answer(capsys, tmp_path, DECAY, "--vary", "decay=0.3,0.7")
+    assert found["schema"] == "predict-critical/1"
+    for curve, rate in zip(found["curves"], (0.3, 0.7), strict=True):
         assert curve["depth"] == [1, 2, 3, 4, 5, 6]
         for place, depth in enumerate(curve["depth"]):
             assert curve["predicted"][place] == pytest.approx((depth - 1) / (math.exp(rate) - 1))
@@ -53,8 +53,8 @@ def test_decay_masks_have_the_peak_of_walks_times_envelope(capsys, tmp_path):
 
 
 def test_a_rotary_pair_has_the_root_and_the_peaks(capsys, tmp_path):
-    told = answer(capsys, tmp_path, PAIR, "--vary", "rope_angle=0.03,0.08")
-    for curve, angle in zip(told["curves"], (0.03, 0.08), strict=True):
+    found = answer(capsys, tmp_path, PAIR, "--vary", "rope_angle=0.03,0.08")
+    for curve, angle in zip(found["curves"], (0.03, 0.08), strict=True):
         for place, depth in enumerate(curve["depth"]):
             x = curve["predicted"][place]
             strength = 10.0 * angle**2  # a/2 for c

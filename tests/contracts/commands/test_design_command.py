@@ -27,7 +27,7 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def told(capsys, *words):
+def designed(capsys, *words):
     main(["design", "base.toml", "--tokens", "128", *VARY, *words, "--json"])
     answer = json.loads(capsys.readouterr().out)
     assert not faults(answer)
@@ -39,7 +39,7 @@ def files_of(folder):
 
 
 def test_every_design_predicts_the_numbers_of_its_row(here, capsys):
-    answer = told(capsys, "--out", "found", "--plot", "front.svg")
+    answer = designed(capsys, "--out", "found", "--plot", "front.svg")
     assert (here / "front.svg").stat().st_size > 1000
     assert len(answer["front"]) > 3
     uniform = 1 / 128
@@ -76,13 +76,13 @@ def test_mixing_is_given_in_the_words_of_predict(here, capsys):
 
 
 def test_the_same_command_gives_the_same_bytes_and_another_its_own_folder(here, capsys):
-    told(capsys, "--out", "one", "--evaluations", "6", "--seed", "2", "--threads", "1")
-    told(capsys, "--out", "two", "--evaluations", "6", "--seed", "2", "--threads", "2")
+    designed(capsys, "--out", "one", "--evaluations", "6", "--seed", "2", "--threads", "1")
+    designed(capsys, "--out", "two", "--evaluations", "6", "--seed", "2", "--threads", "2")
     assert files_of(here / "one") == files_of(here / "two")
     stamp = (here / "one" / "design.json").stat().st_mtime_ns
-    told(capsys, "--out", "one", "--evaluations", "6", "--seed", "2")
+    designed(capsys, "--out", "one", "--evaluations", "6", "--seed", "2")
     assert (here / "one" / "design.json").stat().st_mtime_ns == stamp
-    told(capsys, "--out", "one", "--evaluations", "6", "--seed", "3")
+    designed(capsys, "--out", "one", "--evaluations", "6", "--seed", "3")
     assert (here / "one-2" / "design.json").exists()
 
 

@@ -37,7 +37,7 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def told(capsys, *words):
+def answered(capsys, *words):
     main([*map(str, words), "--json"])
     answer = json.loads(capsys.readouterr().out)
     assert not faults(answer)
@@ -48,9 +48,9 @@ def told(capsys, *words):
 def test_every_file_is_compared_ordered_by_and_reported(capsys, here, name):
     (here / "hits.jsonl").write_text('{"score": 0.2, "tokens": 9}\n{"score": 0.7, "tokens": 9}\n')
     answers = [
-        told(capsys, "compare", HERE / name, HERE / "liu_kv", "--by-share", "--plot", "a.svg", *MEAN),
-        told(capsys, "order", "hits.jsonl", "--profile", HERE / name, *MEAN),
-        told(capsys, "report", HERE / name, "--out", "page", *MEAN),
+        answered(capsys, "compare", HERE / name, HERE / "liu_kv", "--by-share", "--plot", "a.svg", *MEAN),
+        answered(capsys, "order", "hits.jsonl", "--profile", HERE / name, *MEAN),
+        answered(capsys, "report", HERE / name, "--out", "page", *MEAN),
     ]
     assert (here / "a.svg").is_file()
     for answer, key in zip(answers, ("p", "profile", "source"), strict=True):
@@ -78,7 +78,7 @@ def test_every_file_is_compared_ordered_by_and_reported(capsys, here, name):
 def test_a_retrieval_of_ours_is_reported_by_file_and_by_folder(capsys, here):
     """Of a model that was asked; its answers are at chance, which the page says."""
     kept(here / "R", copies(np.random.default_rng(0), [0.0] * 5))
-    one, other = (told(capsys, "report", name, "--out", "page") for name in ("R/retrieval.json", "R"))
+    one, other = (answered(capsys, "report", name, "--out", "page") for name in ("R/retrieval.json", "R"))
     assert one == other
     assert one["read_as"]["source"].startswith("retrieval by answers: ")
     assert "300 trials" in one["answer"][1]
@@ -93,7 +93,7 @@ def test_two_retrievals_are_compared_trial_by_trial_where_these_are_the_same(cap
     everywhere = replace(everywhere, job=everywhere.job | {"seed": seed})
     kept(here / "ends", ends)
     kept(here / "all", everywhere)
-    between = told(capsys, "compare", "ends", "all", "--plot", "two.svg")["between"]
+    between = answered(capsys, "compare", "ends", "all", "--plot", "two.svg")["between"]
     assert (between["way"], between["against"], between["paired"]) == ("ends", "all", seed == 0)
     assert between["verdict"] == "changes the bias"
     gaps = between["differences"]
@@ -105,7 +105,7 @@ def test_two_retrievals_are_compared_trial_by_trial_where_these_are_the_same(cap
     assert row.count("[") == 2
     assert "Wasserstein" not in (here / "two.svg").read_text()
     kept(here / "none", copies(random, [0.0] * 5))
-    assert told(capsys, "compare", "none", "all")["between"]["at_chance"] == ["none"]
+    assert answered(capsys, "compare", "none", "all")["between"]["at_chance"] == ["none"]
 
 
 def test_an_order_by_ones_own_documents_has_no_warning(capsys, here):
@@ -113,7 +113,7 @@ def test_an_order_by_ones_own_documents_has_no_warning(capsys, here):
     job = curve.job | {"task": "documents", "pairs": None, "documents": [5, 5]}
     kept(here / "R", replace(curve, job=job))
     (here / "hits.jsonl").write_text('{"score": 0.2, "tokens": 26}\n' * 5)
-    assert told(capsys, "order", "hits.jsonl", "--profile", "R")["warnings"] == []
+    assert answered(capsys, "order", "hits.jsonl", "--profile", "R")["warnings"] == []
 
 
 def test_a_curve_of_a_function_is_written_and_used(capsys, here):
@@ -124,7 +124,7 @@ def test_a_curve_of_a_function_is_written_and_used(capsys, here):
     assert profile.mass.tolist() == curve.profile().mass.tolist()
     assert profile.attrs["job"] == curve.profile().attrs["job"]
     (here / "hits.jsonl").write_text('{"score": 0.2, "tokens": 26}\n' * 5)
-    order = told(capsys, "order", "hits.jsonl", "--profile", "curve.json")
+    order = answered(capsys, "order", "hits.jsonl", "--profile", "curve.json")
     assert order["basis"] == "accuracy by place of the generator, 6 prompts"
     with pytest.raises(InputFileError, match=r"`posbias retrieve --answers answers\.jsonl` makes"):
         posbias.read("answers.jsonl")
@@ -138,7 +138,7 @@ def test_intervals_of_places_that_are_always_right_have_a_width(capsys, here):
         "question_id,gold_position,correct\n"
         + "".join(f"{k},{place},{right:g}\n" for k, row in enumerate(rows) for place, right in enumerate(row))
     )
-    told(capsys, "report", "mine.csv", "--out", "page")
+    answered(capsys, "report", "mine.csv", "--out", "page")
     table = list(csv.reader((here / "page" / "profile.csv").read_text().splitlines()))[1:]
     ends = [tuple(map(float, row[2:])) for row in table]
     most = 1 - 0.05 ** (1 / 20)
@@ -153,7 +153,7 @@ def test_intervals_of_places_that_are_always_right_have_a_width(capsys, here):
 def test_a_prediction_of_ours_and_a_file_that_is_not_there(capsys, here):
     main(["predict", "tiny-alibi", "--tokens", "12", "--out", "p.json"])
     capsys.readouterr()
-    shows, sure, expected, _ = told(capsys, "report", "p.json")["answer"]
+    shows, sure, expected, _ = answered(capsys, "report", "p.json")["answer"]
     assert "the last 1 of 12 positions" in shows
     assert "not known" in sure
     assert "not measured" in expected
@@ -165,19 +165,19 @@ def test_a_prediction_of_ours_and_a_file_that_is_not_there(capsys, here):
 
 def test_differences_that_are_all_alike_decide_nothing(capsys, here):
     kept(here / "R", copies(np.random.default_rng(0), [1.0, 0.0, 0.0, 0.0, 1.0]))
-    claims = told(capsys, "report", "R")["claims"]
+    claims = answered(capsys, "report", "R")["claims"]
     assert [claim["verdict"] for claim in claims] == ["undecided", "undecided"]
     assert "in all 300 samples" in claims[0]["why"]
 
 
-def test_attributions_beside_a_prediction_are_divided_by_it(capsys, here):
+def test_attributions_against_a_prediction_are_divided_by_it(capsys, here):
     main(["predict", "tiny-alibi", "--tokens", "12", "--out", "p.json"])
     capsys.readouterr()
-    answer = told(capsys, "compare", HERE / "inseq_saliency.json", "p.json")
+    answer = answered(capsys, "compare", HERE / "inseq_saliency.json", "p.json")
     assert answer["beyond_position"] is not None
     main(["compare", str(HERE / "inseq_saliency.json"), "p.json"])
     assert "relative to what position predicts" in capsys.readouterr().out
-    assert told(capsys, "compare", "p.json", "p.json")["beyond_position"] is None
+    assert answered(capsys, "compare", "p.json", "p.json")["beyond_position"] is None
 
 
 @pytest.mark.parametrize("words", [("compare", "FILE", "FILE"), ("report", "FILE")])
@@ -194,7 +194,7 @@ def test_columns_and_lengths_count_where_a_file_has_them_and_are_refused_where_n
     rows = [f"{place},{4 - place},{n}" for n in (4000, 8000) for place in range(4)]
     (here / "mine.csv").write_text("\n".join(["where,ok,context_length", *rows]))
     named = ("--columns", "place=where", "score=ok", "scale=0-10", "--tokens", "8k")
-    answer = told(capsys, "compare", "mine.csv", HERE / "liu_kv", *named)
+    answer = answered(capsys, "compare", "mine.csv", HERE / "liu_kv", *named)
     assert answer["read_as"]["q"].startswith("lost-in-the-middle")
     assert "8,000 tokens of 4,000, 8,000" in answer["read_as"]["p"]
     (here / "hits.jsonl").write_text('{"score": 0.2, "tokens": 9}\n')
@@ -213,16 +213,16 @@ def test_columns_and_lengths_count_where_a_file_has_them_and_are_refused_where_n
 
 
 def test_every_context_length_has_a_page_of_its_own(capsys, here):
-    answer = told(capsys, "report", HERE / "needle", "--out", "pages")
+    answer = answered(capsys, "report", HERE / "needle", "--out", "pages")
     assert [one["page"] for one in answer["lengths"]] == [
         f"pages/{length}-tokens/report.html" for length in (1000, 200000)
     ]
     assert answer["page"] == answer["lengths"][0]["page"]
-    one = told(capsys, "report", HERE / "needle", "--tokens", "200k", "--out", "page")
+    one = answered(capsys, "report", HERE / "needle", "--tokens", "200k", "--out", "page")
     assert one["claims"] == answer["lengths"][1]["claims"]
     (here / "mine.csv").write_text("where,ok,of\n0,9,10\n1,4,10\n2,10,10\n")
     named = ("--columns", "place=where", "score=ok", "total=of")
-    told(capsys, "report", "mine.csv", "--out", "mine", *named)
+    answered(capsys, "report", "mine.csv", "--out", "mine", *named)
     rows = list(csv.reader((here / "mine" / "profile.csv").read_text().splitlines()))[1:]
     # statsmodels.stats.proportion.proportion_confint(4, 10, method="wilson")
     assert [float(cell) for cell in rows[1]] == pytest.approx([1, 0.4, 0.168180, 0.687326], abs=1e-6)

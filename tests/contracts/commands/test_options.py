@@ -119,9 +119,9 @@ def test_q_shows_no_progress_and_v_says_more(at_once, capsys):
     main(["-q", "simulate", "layernorm", *SMALL])
     assert capsys.readouterr() == (usual.out, "")
     main(["simulate", "layernorm", *SMALL, "-v"])
-    told = capsys.readouterr()
-    assert told.out == usual.out
-    assert re.search(r"^\d+\.\d s, \d+\.\d s of them computing$", told.err, re.M)
+    verbose = capsys.readouterr()
+    assert verbose.out == usual.out
+    assert re.search(r"^\d+\.\d s, \d+\.\d s of them computing$", verbose.err, re.M)
 
 
 def test_a_bar_begins_where_work_was_left_and_goes_when_it_is_full(at_once, capsys):
@@ -133,7 +133,7 @@ def test_a_bar_begins_where_work_was_left_and_goes_when_it_is_full(at_once, caps
         assert re.findall(r"\S+prompt/s", resumed) == ["?prompt/s"]
         on_event(Event(1000, 1000, "prompt"))
         assert "0.00/1.00k" not in capsys.readouterr().err
-        # the same is told again with the result
+        # the same event comes again with the result
         on_event(Event(1000, 1000, "prompt"))
         assert capsys.readouterr().err == ""
         on_event(Event(0, 1000, "prompt"))
@@ -172,7 +172,7 @@ def test_an_integer_is_read_as_people_type_it(word, number):
 
 
 def test_every_whole_number_may_be_typed_so(tmp_path):
-    told = called("predict", "tiny-alibi", "--tokens", "1k", "--json")
-    assert json.loads(told.stdout)["tokens"] == 1000
-    told = called("predict", "tiny-alibi", "--vary", "tokens=64,0.1k", "--json")
-    assert json.loads(told.stdout)["values"] == [64, 100]
+    done = called("predict", "tiny-alibi", "--tokens", "1k", "--json")
+    assert json.loads(done.stdout)["tokens"] == 1000
+    done = called("predict", "tiny-alibi", "--vary", "tokens=64,0.1k", "--json")
+    assert json.loads(done.stdout)["values"] == [64, 100]

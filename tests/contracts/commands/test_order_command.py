@@ -29,7 +29,7 @@ def hits(folder, rows, name: str = "hits.jsonl"):
     return name
 
 
-def told(capsys, *words):
+def ordered_by(capsys, *words):
     main(["order", *words, "--json"])
     answer = json.loads(capsys.readouterr().out)
     assert not faults(answer)
@@ -39,7 +39,7 @@ def told(capsys, *words):
 def test_what_matters_most_goes_where_the_profile_is_highest(here, capsys):
     (here / "curve.json").write_text(json.dumps(CURVE), encoding="utf-8")
     rows = [{"text": "a" * 10, "score": score} for score in (0.1, 0.2, 0.9, 0.3, 0.4)]
-    answer = told(capsys, hits(here, rows), "--profile", "curve.json")
+    answer = ordered_by(capsys, hits(here, rows), "--profile", "curve.json")
     assert answer["permutation"] == [4, 1, 0, 3, 2]
     assert answer["verdict"] == "not known"
     assert answer["lengths_in"] == "characters"
@@ -63,7 +63,7 @@ def test_a_retrieval_orders_and_tells_its_gain(here, capsys):
     about = {"posbias_kind": "retrieval", "model": "made", "checksum": "0", "job": "{}", "versions": "{}"}
     save_retrieval(xr.Dataset(data, attrs=about), here / "retrieval.nc")
     rows = [{"tokens": 30, "score": score} for score in (1, 1, 8, 1, 1)]
-    answer = told(capsys, hits(here, rows), "--profile", "retrieval.nc", "--out", "ordered.jsonl")
+    answer = ordered_by(capsys, hits(here, rows), "--profile", "retrieval.nc", "--out", "ordered.jsonl")
     assert answer["verdict"] == "reorder"
     assert answer["basis"] == "accuracy by place of made, 300 prompts"
     assert answer["unit"] == "in accuracy"
@@ -71,9 +71,9 @@ def test_a_retrieval_orders_and_tells_its_gain(here, capsys):
     assert 0 < low < 7 / 12 * 0.6 < high
     lines = (here / "ordered.jsonl").read_text().splitlines()
     assert [json.loads(line)["score"] for line in lines][-1] == 8
-    # the same of documents ten times as long is not told by it, and not done
+    # the same of documents ten times as long is not known from it, and not done
     rows = [row | {"tokens": 300} for row in rows]
-    answer = told(capsys, hits(here, rows), "--profile", "retrieval.nc", "--out", "ordered.jsonl")
+    answer = ordered_by(capsys, hits(here, rows), "--profile", "retrieval.nc", "--out", "ordered.jsonl")
     assert answer["verdict"] == "not known"
     assert answer["extrapolated"] == ["measured at 160 tokens, these are 1,500"]
     assert answer["prompts_to_tell"] == 300
@@ -91,7 +91,7 @@ def test_what_was_kept_of_a_model_that_was_asked_orders_with_its_trials(here, ca
     assert profile.attrs["read_as"] == "retrieval by answers: keys 5 pairs, 300 trials of asked"
     rows = [{"tokens": 26, "score": score} for score in (1, 1, 8, 1, 1)]
     by_path, by_folder = (
-        told(capsys, hits(here, rows), "--profile", name) for name in ("R/retrieval.json", "R")
+        ordered_by(capsys, hits(here, rows), "--profile", name) for name in ("R/retrieval.json", "R")
     )
     assert by_path == by_folder
     assert by_folder["verdict"] == "reorder"
@@ -100,17 +100,17 @@ def test_what_was_kept_of_a_model_that_was_asked_orders_with_its_trials(here, ca
     found = order(5, [1, 1, 8, 1, 1], [26.0] * 5, profile=curve.profile())
     assert by_folder["gains"] == {name: as_json(Gain.of(one)) for name, one in found.gains.items()}
     # words are some 1.3 tokens each
-    longer = told(capsys, hits(here, [row | {"tokens": 60} for row in rows]), "--profile", "R")
+    longer = ordered_by(capsys, hits(here, [row | {"tokens": 60} for row in rows]), "--profile", "R")
     assert longer["extrapolated"] == ["measured at 130 tokens, these are 300"]
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda told: told["curves"].append(told["curves"][0]),
-        lambda told: told["curves"][0].pop("found"),
-        lambda told: told["curves"][0]["found"][1].__setitem__(0, 2),
-        lambda told: told.update(schema="retrieve/1"),
+        lambda data: data["curves"].append(data["curves"][0]),
+        lambda data: data["curves"][0].pop("found"),
+        lambda data: data["curves"][0]["found"][1].__setitem__(0, 2),
+        lambda data: data.update(schema="retrieve/1"),
     ],
 )
 def test_what_is_no_curve_is_named(here, change):
@@ -124,7 +124,7 @@ def test_what_is_no_curve_is_named(here, change):
 
 def test_a_known_model_comes_along(here, capsys):
     rows = [{"tokens": 30, "score": score} for score in (1, 2, 3, 4, 5, 4, 3, 2, 1, 1)]
-    answer = told(capsys, hits(here, rows), "--profile", "smollm2-135m")
+    answer = ordered_by(capsys, hits(here, rows), "--profile", "smollm2-135m")
     assert answer["basis"] == "accuracy by place of smollm2-135m, 200 prompts"
     assert answer["loss_at_most"] == 0.0
 
@@ -203,7 +203,7 @@ def test_documents_are_read_as_retrievers_write_them(here, capsys, name):
     (here / f"again-{name}").write_text(found.text([1, 0]), encoding="utf-8")
     assert read_hits(f"again-{name}").scores == pytest.approx(found.scores[::-1])
     (here / "curve.json").write_text(json.dumps(CURVE), encoding="utf-8")
-    told(capsys, name, "--profile", "curve.json")
+    ordered_by(capsys, name, "--profile", "curve.json")
 
 
 def test_negative_scores_are_logits_where_that_is_said(here, capsys):
@@ -212,4 +212,4 @@ def test_negative_scores_are_logits_where_that_is_said(here, capsys):
     assert read_hits(name, "logit").scores == pytest.approx([1 / (1 + np.exp(-1)), 1 / (1 + np.exp(1))])
     (here / "curve.csv").write_text("where,ok\n0,1\n1,0\n", encoding="utf-8")
     chosen = ("--profile", "curve.csv", "--columns", "place=where", "score=ok", "--scores", "logit")
-    assert "as logits" in told(capsys, name, *chosen)["scores"]
+    assert "as logits" in ordered_by(capsys, name, *chosen)["scores"]

@@ -44,9 +44,9 @@ def answer(number, body):
 def asked(server, *words, model="toy/model"):
     done = called("retrieve", model, "--endpoint", server.url, *words, "--json")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert not faults(told)
-    return told, done.stderr
+    reply = json.loads(done.stdout)
+    assert not faults(reply)
+    return reply, done.stderr
 
 
 def lines(path):
@@ -55,7 +55,7 @@ def lines(path):
 
 def test_a_server_is_asked_once_and_everything_is_kept():
     with serving(answer) as server:
-        told, said = asked(server, *SMALL, "--api", "completion")
+        reply, said = asked(server, *SMALL, "--api", "completion")
         assert len(server.asked) == 8 * 6
         assert server.most_together <= 4
         again, said_again = asked(server, *SMALL, "--api", "completion")
@@ -63,35 +63,35 @@ def test_a_server_is_asked_once_and_everything_is_kept():
         more, _ = asked(server, *LISTS, "--api", "completion", "--prompts", 10)
         assert len(server.asked) == 10 * 6
     folder = Path("results/model-completion-keys")
-    assert told["file"] == str(folder / "answers.jsonl")
+    assert reply["file"] == str(folder / "answers.jsonl")
     assert {path.name for path in folder.iterdir()} == {
         "answers.jsonl", "retrieval.json", "retrieval.png", "retrieval.svg",
     }  # fmt: skip
-    assert again == told
+    assert again == reply
     assert json.loads((folder / "retrieval.json").read_text())["curves"] == more["curves"]
     assert "48 requests" in said
     assert "nothing" in said_again
-    curve = told["curves"][0]
+    curve = reply["curves"][0]
     assert [place["accuracy"]["value"] for place in curve["positions"]] == [1, 0, 1]
     assert (curve["verdict"], curve["chance"]) == ("U", pytest.approx(1 / 6))
 
 
 def test_prompts_are_written_answered_by_somebody_and_read():
     done = called("retrieve", "--write-prompts", "prompts.jsonl", *SMALL, "--json")
-    told = json.loads(done.stdout)
-    assert not faults(told)
+    reply = json.loads(done.stdout)
+    assert not faults(reply)
     rows = lines("prompts.jsonl")
-    assert told["prompts"] == len(rows) == 48
+    assert reply["prompts"] == len(rows) == 48
     Path("answers.jsonl").write_text(
         "".join(json.dumps({"id": row["id"], "answer": reads(row["prompt"])}) + "\n" for row in rows)
     )
     read = called("retrieve", "--answers", "answers.jsonl", *SMALL, "--json", "--out", "there")
-    told = json.loads(read.stdout)
-    assert not faults(told)
-    assert told["asked"]["model"] == "answers of answers.jsonl"
+    reply = json.loads(read.stdout)
+    assert not faults(reply)
+    assert reply["asked"]["model"] == "answers of answers.jsonl"
     with serving(answer) as server:
         served, _ = asked(server, *SMALL)
-    assert told["curves"][0]["positions"] == served["curves"][0]["positions"]
+    assert reply["curves"][0]["positions"] == served["curves"][0]["positions"]
     left_out = called("retrieve", "--answers", "answers.jsonl", *LISTS, "--prompts", 9)
     assert left_out.returncode == 2
 
@@ -111,14 +111,14 @@ def test_documents_of_ones_own_a_system_message_and_a_chat():
         return "It is " + re.findall(r"\) (.*)", prompt_of(body))[0]
 
     with serving(first_document) as server:
-        told, _ = asked(server, "--trials", "sets.jsonl", "--positions", 3, "--system", "Answer.")
-    curve = told["curves"][0]
+        reply, _ = asked(server, "--trials", "sets.jsonl", "--positions", 3, "--system", "Answer.")
+    curve = reply["curves"][0]
     job = ("task", "pairs", "length", "wording", "positions", "prompts", "seed")
     assert tuple(curve["job"][key] for key in job) == ("documents", None, None, "chat", 3, 12, 0)
     assert [place["accuracy"]["value"] for place in curve["positions"]] == [1, 0, 0]
     assert (curve["rule"], curve["verdict"]) == ("contains", "primacy")
     assert server.asked[0][2]["messages"][0] == {"role": "system", "content": "Answer."}
-    assert told["file"] == "results/model-chat-system-documents/answers.jsonl"
+    assert reply["file"] == "results/model-chat-system-documents/answers.jsonl"
 
 
 def test_of_several_gold_documents_the_moved_one_and_all_are_counted():
@@ -133,26 +133,26 @@ def test_of_several_gold_documents_the_moved_one_and_all_are_counted():
 
     words = ("--trials", "sets.jsonl", "--positions", 3)
     with serving(first_two) as server:
-        told, _ = asked(server, *words)
+        reply, _ = asked(server, *words)
         said = called("retrieve", "toy/model", "--endpoint", server.url, *words)
-    places = told["curves"][0]["positions"]
+    places = reply["curves"][0]["positions"]
     assert [place["accuracy"]["value"] for place in places] == [1, 0, 0]
-    assert 0 < places[0]["all_found"]["value"] < 0.6, "where the second stands beside it"
+    assert 0 < places[0]["all_found"]["value"] < 0.6, "where the second is next to it"
     assert [place["all_found"]["value"] for place in places[1:]] == [0, 0]
     assert "position  place  found              all found" in said.stdout
 
 
 def test_several_sizes_are_a_map_and_asking_stops_when_it_is_known():
     with serving(answer) as server:
-        told, _ = asked(
+        reply, _ = asked(
             server, "--sizes", "4,8", "--wording", "json", "--positions", 3, "--prompts", 60, "--until", 0.12
         )
-    assert [curve["job"]["pairs"] for curve in told["curves"]] == [4, 8]
-    for curve in told["curves"]:
+    assert [curve["job"]["pairs"] for curve in reply["curves"]] == [4, 8]
+    for curve in reply["curves"]:
         assert curve["half_width"] <= 0.12
         assert 32 <= curve["prompts"] < 60
-    assert Path(told["pictures"][1]).read_bytes().startswith(b"\x89PNG")
-    drawn = Path(told["pictures"][0]).read_text()
+    assert Path(reply["pictures"][1]).read_bytes().startswith(b"\x89PNG")
+    drawn = Path(reply["pictures"][0]).read_text()
     assert "pairs" in drawn
 
 
@@ -331,10 +331,10 @@ def test_sixty_questions_and_a_server_of_ones_own(here, server, verdict):
     (here / "q.jsonl").write_text("".join(own_questions()))
     words = ("--trials", "q.jsonl", "--positions", 10)
     with serving(server) as running:
-        told, _ = asked(running, *words)
+        reply, _ = asked(running, *words)
         again = called("retrieve", "toy/model", "--endpoint", running.url, *words)
-        more, _ = asked(running, *words, "--answer-tokens", 64) if server is reasons else (told, "")
-    (curve,) = told["curves"]
+        more, _ = asked(running, *words, "--answer-tokens", 64) if server is reasons else (reply, "")
+    (curve,) = reply["curves"]
     assert (curve["verdict"], curve["job"]["positions"]) == (verdict, 10)
     found = np.array(curve["found"])
     gap = (found[:, -1] - found[:, 1:-1].mean(axis=1)).mean()

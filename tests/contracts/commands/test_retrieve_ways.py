@@ -23,7 +23,7 @@ def here(tmp_path, monkeypatch):
 
 
 def answer(number, body):
-    """Reads the first two and the last two of a list in JSON; told to take care, all of it."""
+    """Reads the first two and the last two of a list in JSON; with the message to take care, all of it."""
     owner = re.findall(r'"([\w ]+)": "\s*$', prompt_of(body))[0]
     pairs = re.findall(r'"([\w ]+)": "([\w ]+)"', prompt_of(body))
     careful = body.get("messages", [{}])[0].get("content") == "Take care."
@@ -33,16 +33,16 @@ def answer(number, body):
 def asked(server, *words):
     done = called("retrieve", "toy/model", "--endpoint", server.url, *words, "--json")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert not faults(told)
-    return told, done.stderr
+    reply = json.loads(done.stdout)
+    assert not faults(reply)
+    return reply, done.stderr
 
 
 @pytest.mark.slow
 def test_templates_and_system_messages_are_held_against_the_first_on_the_same_trials():
     ways = ("--api", "completion", "--api", "chat", "--system", "", "--system", "Take care.")
     with serving(answer) as server:
-        told, said = asked(server, *SMALL, *ways)
+        reply, said = asked(server, *SMALL, *ways)
         assert len(server.asked) == 3 * 16 * 6
         again, _ = asked(server, *SMALL, *ways)
         assert len(server.asked) == 3 * 16 * 6
@@ -54,24 +54,24 @@ def test_templates_and_system_messages_are_held_against_the_first_on_the_same_tr
             "--system",
             "",
             "--out",
-            told["ways"][0]["folder"] + "/..",
+            reply["ways"][0]["folder"] + "/..",
         )
         assert len(server.asked) == 3 * 16 * 6, "a way is known by what it is, not by its number"
-    assert again == told
+    assert again == reply
     assert said.count("to ask: 96 requests") == 3
-    assert [one["name"] for one in told["ways"]] == ["completion", "chat", "chat, system message 1"]
-    assert [one["asked"]["system"] for one in told["ways"]] == [None, None, "Take care."]
-    (template, careful), (back,) = told["differences"][0], turned["differences"][0]
+    assert [one["name"] for one in reply["ways"]] == ["completion", "chat", "chat, system message 1"]
+    assert [one["asked"]["system"] for one in reply["ways"]] == [None, None, "Take care."]
+    (template, careful), (back,) = reply["differences"][0], turned["differences"][0]
     assert template["verdict"] == "inconclusive"
     assert all(one["value"] == 0 for one in template["differences"].values())
     assert careful["verdict"] == "changes the bias"
     assert careful["differences"]["first - middle"]["value"] == -1
     assert careful["differences"]["mean"]["value"] == pytest.approx(1 / 3)
     assert back["differences"]["last - middle"]["value"] == 1
-    assert told["pictures"] == [f"results/model-ways-keys/retrieval.{kind}" for kind in ("svg", "png")]
-    drawn = Path(told["pictures"][0]).read_text()
+    assert reply["pictures"] == [f"results/model-ways-keys/retrieval.{kind}" for kind in ("svg", "png")]
+    drawn = Path(reply["pictures"][0]).read_text()
     assert "chat, system message 1" in drawn, "the last ways that were asked"
-    for one in told["ways"]:
+    for one in reply["ways"]:
         alone = json.loads(Path(one["folder"], "retrieval.json").read_text())
         assert not faults({key: alone[key] for key in alone if key != "digest"})
         assert alone["curves"] == one["curves"]

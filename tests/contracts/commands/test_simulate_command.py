@@ -130,14 +130,14 @@ def test_ctrl_c_keeps_what_is_counted_and_says_how_sure_it_is(tmp_path):
         assert time.monotonic() < deadline
         seen += process.stderr.read(1)
     os.killpg(process.pid, signal.SIGINT)
-    answer, told = process.communicate(timeout=300)
+    answer, progress = process.communicate(timeout=300)
     assert process.returncode == 130
     kept = json.loads(answer)
     assert kept["interrupted"] is True
     assert kept["samples"] >= 2048
     assert kept["recency_probability"][1]["se"] > 0
     assert undamaged(json.loads(out.read_text()), out) == kept
-    last = told.strip().rpartition("\n")[2]
+    last = progress.strip().rpartition("\n")[2]
     assert f"posbias: interrupted: {kept['samples']:,} samples are counted above" in last
     assert "standard errors at most" in last
 

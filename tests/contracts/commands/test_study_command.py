@@ -72,7 +72,7 @@ def call(*arguments, **settings):
     return process.returncode, out, err
 
 
-def told(capsys, *arguments):
+def ran(capsys, *arguments):
     main(["study", *map(str, arguments)])
     return capsys.readouterr()
 
@@ -92,7 +92,7 @@ def readable(folder):
 
 
 def test_json_holds_every_cell_and_claim(here, capsys):
-    answer = json.loads(told(capsys, "run", "dimension.toml", "--out", "o", "--json").out)
+    answer = json.loads(ran(capsys, "run", "dimension.toml", "--out", "o", "--json").out)
     assert (answer["finished"], answer["computed"], answer["folder"]) == (6, 6, "o")
     assert [one["verdict"] for one in answer["claims"]] == ["holds", "holds"]
     assert answer["claims"][0]["bound"] == ["above", 0.5]
@@ -100,15 +100,15 @@ def test_json_holds_every_cell_and_claim(here, capsys):
         on_disk = json.loads(Path(cell["file"]).read_text())
         assert cell["quantities"] == on_disk["content"]["quantities"]
         assert cell["fingerprint"] == on_disk["fingerprint"]
-    shown = json.loads(told(capsys, "show", "dimension.toml", "--out", "o", "--json").out)
+    shown = json.loads(ran(capsys, "show", "dimension.toml", "--out", "o", "--json").out)
     assert shown == answer | {"computed": 0}
-    state = json.loads(told(capsys, "status", "dimension.toml", "--out", "none", "--json").out)
+    state = json.loads(ran(capsys, "status", "dimension.toml", "--out", "none", "--json").out)
     assert (state["cells"], state["finished"], len(state["missing"])) == (6, 0, 6)
 
 
 def test_show_draws_and_lists(here, capsys):
-    told(capsys, "run", "dimension.toml")
-    shown = told(
+    ran(capsys, "run", "dimension.toml")
+    shown = ran(
         capsys, "show", "dimension.toml", "--cells", "--quantities", "least_step.1", "--plot", "a.svg"
     ).out
     assert "least_step.1" in shown
@@ -116,18 +116,18 @@ def test_show_draws_and_lists(here, capsys):
     assert shown.count("simulate-dimension16-seed") == 2
     assert "plot: a.svg" in shown
     assert (here / "a.svg").read_text().count("<path") > 10
-    told(capsys, "show", "dimension.toml", "--plot", "b.svg")
+    ran(capsys, "show", "dimension.toml", "--plot", "b.svg")
     assert (here / "a.svg").read_bytes() != (here / "b.svg").read_bytes()
 
 
 def test_export_is_the_numbers_in_full(here, capsys):
-    told(capsys, "run", "dimension.toml")
-    text = told(capsys, "export", "dimension.toml", "--csv", "-").out
-    assert told(capsys, "export", "dimension.toml").out == text
-    assert told(capsys, "export", "dimension.toml", "--csv", "t.csv").out == "table: t.csv\n"
+    ran(capsys, "run", "dimension.toml")
+    text = ran(capsys, "export", "dimension.toml", "--csv", "-").out
+    assert ran(capsys, "export", "dimension.toml").out == text
+    assert ran(capsys, "export", "dimension.toml", "--csv", "t.csv").out == "table: t.csv\n"
     assert (here / "t.csv").read_text() == text
     table = list(csv.DictReader(io.StringIO(text)))
-    listed = json.loads(told(capsys, "export", "dimension.toml", "--json").out)["rows"]
+    listed = json.loads(ran(capsys, "export", "dimension.toml", "--json").out)["rows"]
     assert [float(row["value"]) for row in table] == [row["value"] for row in listed]
     (row,) = (
         row for row in table
@@ -168,7 +168,7 @@ def test_a_run_killed_at_any_moment_loses_at_most_the_running_cells(slow, tmp_pa
         kills += 1
         if count(folder) == 6:
             break
-    # a file that was being written lies hidden beside the cells, and is swept away
+    # a file that was being written lies hidden among the cells, and is swept away
     kept = {one: one.stat().st_mtime_ns for one in (folder / "cells").glob("[!.]*")}
     code, _, err = call("run", path, "--out", folder)
     assert code == 0, err
@@ -259,9 +259,9 @@ def test_wrong_input_is_one_line_and_exit_code_2(here, capsys, arguments, text, 
         (here / name).write_text(text)
     with pytest.raises(SystemExit) as ended:
         main(["study", *arguments.split()])
-    told = capsys.readouterr()
+    printed = capsys.readouterr()
     assert ended.value.code == 2
-    assert words.lower() in told.err.lower()
-    assert told.err.count("\n") == 1
-    assert told.out == ""
+    assert words.lower() in printed.err.lower()
+    assert printed.err.count("\n") == 1
+    assert printed.out == ""
     assert not (here / "results").exists()

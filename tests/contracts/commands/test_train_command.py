@@ -97,23 +97,23 @@ def test_every_option_reaches_the_experiment(here, capsys):
 
 
 def test_the_table_speaks_of_every_gap_and_says_what_it_means(here, capsys):
-    told = run(capsys, *TINY)
-    assert told.out.splitlines()[0].split() == [
+    printed = run(capsys, *TINY)
+    assert printed.out.splitlines()[0].split() == [
         *("gap", "all", "sequences", "informative", "own", "kernels", "say", "theory", "says")
     ]
     for words in ("first-middle", "middle-last", "in-context accuracy", "loss", "by position of the answer"):
-        assert words in told.out
+        assert words in printed.out
     again = run(capsys, *TINY)
-    assert again.out == told.out
+    assert again.out == printed.out
     assert "iteration" not in again.err
 
 
 def test_a_sweep_is_a_table_of_cells(here, capsys):
     (here / "depths.toml").write_text(SPEC.format(iterations=30))
-    told = run(capsys, "depths.toml", "--sequences", 60, "--threads", 1)
-    assert "gaps on all sequences" in told.out
-    assert "gaps on informative sequences" in told.out
-    assert told.out.count("causal-none-depth2  ") == 2
+    printed = run(capsys, "depths.toml", "--sequences", 60, "--threads", 1)
+    assert "gaps on all sequences" in printed.out
+    assert "gaps on informative sequences" in printed.out
+    assert printed.out.count("causal-none-depth2  ") == 2
     assert len(list((here / "results/train/depths").glob("*.nc"))) == 2
     cells = json.loads(run(capsys, "depths.toml", "--sequences", 60, "--threads", 1, "--json").out)["cells"]
     assert [cell["experiment"]["network"]["depth"] for cell in cells] == [1, 2]
@@ -127,10 +127,10 @@ def test_a_sweep_is_a_table_of_cells(here, capsys):
 
 def test_weights_are_tested_later(here, capsys):
     whole = run(capsys, *TINY, "--out", "whole", "--json").out
-    told = json.loads(run(capsys, *TINY, "--no-tests", "--json").out)
-    assert not faults(told)
-    assert told["tested"] == 0
-    (weights,) = map(Path, told["untested"])
+    untested = json.loads(run(capsys, *TINY, "--no-tests", "--json").out)
+    assert not faults(untested)
+    assert untested["tested"] == 0
+    (weights,) = map(Path, untested["untested"])
     assert weights.exists()
     assert "1 cells trained, 0 tested already" in run(capsys, *TINY, "--no-tests").out
     cell = json.loads(run(capsys, *TINY, "--json").out)
@@ -171,11 +171,11 @@ def test_wrong_input_is_one_line(here, capsys, line):
     (here / "key.toml").write_text("iteration = 3\n")
     with pytest.raises(SystemExit) as end:
         main(["train", *words.split()])
-    told = capsys.readouterr()
+    printed = capsys.readouterr()
     assert end.value.code == 2
-    assert named in told.err
-    assert told.err.count("\n") == 1
-    assert not told.out
+    assert named in printed.err
+    assert printed.err.count("\n") == 1
+    assert not printed.out
     assert not list(here.rglob("*.nc"))
 
 
@@ -219,12 +219,12 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
         assert time.monotonic() < deadline
         time.sleep(0.1)
     os.kill(process.pid, signal.SIGINT)
-    answer, told = process.communicate(timeout=300)
+    answer, errors = process.communicate(timeout=300)
     assert process.returncode == 130
     assert not answer
-    last = told.strip().rpartition("\n")[2]
+    last = errors.strip().rpartition("\n")[2]
     assert "posbias: interrupted: 0 of 2 cells and the running ones' checkpoints are kept in" in last
-    assert "Traceback" not in told
+    assert "Traceback" not in errors
     assert not any(map(alive, workers))
     assert len(list(folder.glob(".*.checkpoint"))) == 2
     resumed, _, seen = started(tmp_path, 100_000)

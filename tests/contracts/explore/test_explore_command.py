@@ -33,9 +33,9 @@ def test_the_command_begins_from_what_is_given(tmp_path):
     for given, said in {None: "24 layers", **begins}.items():
         answer = called("explore", *filter(None, [given]), "--no-open", "--json", cwd=tmp_path)
         assert answer.returncode == 0, answer.stderr
-        told = json.loads(answer.stdout)
-        assert (told["schema"], told["page"], told["opened"]) == ("explore/1", "explore.html", False)
-        assert told["begins_from"] == given
+        found = json.loads(answer.stdout)
+        assert (found["schema"], found["page"], found["opened"]) == ("explore/1", "explore.html", False)
+        assert found["begins_from"] == given
         assert said in (tmp_path / "explore.html").read_text(encoding="utf-8")
 
 

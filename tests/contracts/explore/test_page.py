@@ -159,11 +159,11 @@ def test_presets_give_their_prediction_and_others_say_why_not(opened, tmp_path):
         shown = [one.get_attribute("value") for one in opened.tab.locator("#curves input:checked").all()]
         assert shown[-1:] == ([name] if name in {one["key"] for one in known_curves()} else shown[-1:])
     names = [one.get_attribute("value") for one in opened.tab.locator("#preset option").all()]
-    assert set(names) == {"set", "", *PRESETS, *(one["key"] for one in curves())}
+    assert set(names) == {"set", "", *PRESETS, *(one["key"] for one in known_curves())}
     assert "its layers differ" in opened.tab.text_content("#preset option[value=smollm3-3b]:disabled")
     for kind in ("masks", "encodings"):
-        told = opened.tab.locator(f"#{kind[:-1]} option[disabled]").all_text_contents()
-        assert [f"{one['title']}: {one['reason']}" for one in MENU[kind] if one["reason"]] == told
+        listed = opened.tab.locator(f"#{kind[:-1]} option[disabled]").all_text_contents()
+        assert [f"{one['title']}: {one['reason']}" for one in MENU[kind] if one["reason"]] == listed
 
 
 def test_the_layers_of_a_file_that_the_controls_do_not_have_are_swept_as_they_are(browser, written, tmp_path):
@@ -222,7 +222,7 @@ def test_the_page_fits_its_width_and_has_no_barrier(browser, written, width, sch
             pytest.skip("axe-core is not looked for: POSBIAS_AXE does not say where axe.min.js lies")
         tab.tab.evaluate("for (const one of document.querySelectorAll('details')) one.open = true;")
         tab.tab.evaluate(Path(AXE).read_text(encoding="utf-8"))
-        found = tab.tab.evaluate("axe.run().then((told) => told.violations)")
+        found = tab.tab.evaluate("axe.run().then((result) => result.violations)")
         assert not [(one["id"], [node["html"][:120] for node in one["nodes"]]) for one in found]
     finally:
         tab.context.close()

@@ -98,11 +98,11 @@ def best_of(make_measurement, agreements, difference):
 def test_paired_differences_decide_and_not_intervals_that_overlap(make_measurement):
     """Two scores whose intervals overlap can differ for certain; what they share drops out of the difference."""
     agreements = {"energy": scored(0.88, 0.15, 0.1), "fitted": scored(0.9, 0.1, 0.1)}
-    told = best_of(make_measurement, agreements, scored(-0.02, 0.05))
-    assert told.count("better than every other") == 2
-    told = best_of(make_measurement, agreements, scored(-0.02, 0.05, 0.06))
-    # nearer by so much: a Wasserstein distance is better when less
-    assert re.findall(r"\(by ([^)]*)\)", told) == ["0.020 [−0.040, 0.080]", "0.050 [−0.010, 0.110]"]
+    sentence = best_of(make_measurement, agreements, scored(-0.02, 0.05))
+    assert sentence.count("better than every other") == 2
+    sentence = best_of(make_measurement, agreements, scored(-0.02, 0.05, 0.06))
+    # a Wasserstein distance is better when less
+    assert re.findall(r"\(by ([^)]*)\)", sentence) == ["0.020 [−0.040, 0.080]", "0.050 [−0.010, 0.110]"]
 
 
 def test_a_predictor_is_not_praised_without_an_even_spread(make_measurement):

@@ -75,8 +75,8 @@ def test_numbers_are_saved_and_copied_as_they_lie_beside_the_page(page, written)
     link = page.locator("figure a[download]").first
     with page.expect_download() as saved:
         link.click()
-    beside = next(path.parent for path in written.values() if path.as_uri() == page.url)
-    content = (beside / saved.value.suggested_filename).read_bytes()
+    folder = next(path.parent for path in written.values() if path.as_uri() == page.url)
+    content = (folder / saved.value.suggested_filename).read_bytes()
     assert saved.value.path().read_bytes() == content
     page.locator("details.numbers summary").first.click()
     shown = page.locator("details.numbers table").first

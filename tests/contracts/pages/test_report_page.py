@@ -116,7 +116,7 @@ def test_figures_stand_beside_the_page(report):
 
 
 def test_numbers_of_every_figure_are_in_its_csv_and_in_the_page(make_measurement, report):
-    """The file beside the page, the address in the page and the table beneath the figure are one thing."""
+    """The file next to the page, the address in the page and the table beneath the figure are one thing."""
     reader, page = read(report.page), report.page.read_text(encoding="utf-8")
     links = re.findall(r'<a download="([^"]+)" href="data:text/csv;base64,([^"]+)"', page)
     kept = {name: base64.b64decode(text) for name, text in links}
@@ -161,8 +161,8 @@ def test_reports_of_two_measurements_in_a_folder_do_not_replace_each_other(
     for name, shape in (("one", "U"), ("two", "recency"), ("measurement", "flat")):
         save_measurement(make_measurement(shape, model=name, heads=2), tmp_path / f"{name}.nc")
         main(["report", f"{name}.nc"])
-    told = capsys.readouterr().out.splitlines()
-    pages = [Path(line.removeprefix("report: ")) for line in told if line.startswith("report: ")]
+    printed = capsys.readouterr().out.splitlines()
+    pages = [Path(line.removeprefix("report: ")) for line in printed if line.startswith("report: ")]
     # one named measurement.nc has its folder to itself, as `posbias measure` writes it
     assert pages == [Path("one", "report.html"), Path("two", "report.html"), Path("report.html")]
     for name, page in zip(("one", "two", "measurement"), pages, strict=True):

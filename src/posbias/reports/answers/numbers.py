@@ -6,7 +6,7 @@ from posbias.core.answers import Interval, Number, Part, entry
 from posbias.profiles.claims import Provenance, Strength, Verdict
 
 ToTell = int | None
-"""About how many prompts the 95 % interval needs to leave out 0, were the difference as seen: with so many, even
+"""About how many prompts the 95 % interval needs to leave out 0, were the difference as seen: with that many, even
 odds. null where it does already, or its error is not known; 10001 stands for more than 10,000."""
 Under = dict[str, bool]
 """Whether it holds, by the model whose λ it is or the assumed schedule."""

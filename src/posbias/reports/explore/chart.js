@@ -136,7 +136,7 @@ const chart = (() => {
     return made;
   }
 
-  // a table of at most so many rows, the last one included
+  // a table of at most `most` rows, the last one included
   function table(place, head, rows, most = 33) {
     const every = Math.max(1, (rows.length - 1) / (most - 1));
     const chosen = rows.length <= most ? rows

@@ -186,5 +186,5 @@ const compose = (() => {
     return { depth: state.depth, mixing: mixingValue(state, menu), layers: all };
   }
 
-  return { architecture, contentOf, mixing, number, numbersOf, option, roles, stretched, sweeps, value };
+  return { architecture, mixing, number, option, sweeps, value };
 })();

@@ -1,4 +1,4 @@
-// Sliders with a number beside each, and lists of options with the reason where one cannot be chosen.
+// Sliders with a number next to each, and lists of options with the reason where one cannot be chosen.
 const controls = (() => {
   const STEPS = 400;
 

@@ -253,7 +253,7 @@ const kernel = (() => {
   function ready(layer, tokens) {
     const known = prepared.get(layer);
     if (known && known.tokens === tokens) return known.value;
-    const sweeps = !layer.factors && layer.heads.every((head) => head.table === null) && !layer.slow;
+    const sweeps = !layer.factors && layer.heads.every((head) => head.table === null);
     const value = sweeps ? prepareSlopes(layer, tokens) : prepareTables(layer, tokens);
     prepared.set(layer, { tokens, value });
     return value;

@@ -169,16 +169,16 @@ def _encoding(cls: Any) -> dict[str, Any]:
     given, chosen, controls = ENCODINGS[cls]
     layer = Layer(positional=given)
     caveat = "" if given.exact else getattr(given, "caveat", "")
-    spelt = encode(given)
+    value = encode(given)
     return about | {
         "reason": layer_not_expressed(layer),
         "caveat": "; ".join(filter(None, (chosen, caveat))) or None,
         "exact": given.exact,
         "controls": {
-            role: _control([field], *numbers) | {"unit": spelt[field]}
+            role: _control([field], *numbers) | {"unit": value[field]}
             for role, (field, *numbers) in controls.items()
         },
-        "value": spelt,
+        "value": value,
         **_logits(given),
     }
 
@@ -241,17 +241,17 @@ def _schedules() -> Iterator[dict[str, Any]]:
     for cls in MIXINGS:
         if cls in SCHEDULES:
             given, controls = SCHEDULES[cls]
-            told = {
+            sliders = {
                 role: _control([field], *numbers) | {"unit": 1.0}
                 for role, (field, *numbers) in controls.items()
             }
         elif any(_fields(cls).values()):
             continue
         else:
-            given, told = cls(), {}
+            given, sliders = cls(), {}
         yield _about(cls) | {
             **_by_layer(given),
-            "controls": told,
+            "controls": sliders,
             "value": encode(given),
             "caveat": getattr(given, "assumed", "") or None,
             "alone": cls is AttentionOnly,

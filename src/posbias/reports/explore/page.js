@@ -1,11 +1,11 @@
-// The page: what is chosen, the curves that follow from it, and what can be taken away.
+// The page: what is chosen, the curves that follow from it, and what can be saved.
 const page = (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const { menu } = data;
   const DRAGGED = { swept: 4096, dense: 512 };
   const WORK = 2e8;
   const id = (name) => document.getElementById(name);
-  let state = keep.read(location.hash, data.begin, menu);
+  let state = states.read(location.hash, data.begin, menu);
   let seen = null;
   let frame = 0;
   let turn = 0;
@@ -78,8 +78,8 @@ const page = (() => {
     views.tables(now, curves, state);
     views.words(now, caveats(), state.own ? menu.own.exact : compose.option(menu.encodings, state.encoding).exact);
     id("file").querySelector("pre").textContent = toml();
-    history.replaceState(null, "", keep.link(state, data.begin) === "#" ? location.pathname + location.search
-      : keep.link(state, data.begin));
+    history.replaceState(null, "", states.link(state, data.begin) === "#" ? location.pathname + location.search
+      : states.link(state, data.begin));
     document.documentElement.dataset.settled = "yes";
   }
 
@@ -91,7 +91,7 @@ const page = (() => {
     return said.filter(Boolean);
   }
 
-  const toml = () => keep.toml(compose.value(state, menu), [
+  const toml = () => states.toml(compose.value(state, menu), [
     "from posbias explore", `posbias predict FILE --tokens ${state.tokens}`,
   ]);
 
@@ -108,7 +108,7 @@ const page = (() => {
       depth: whole("Layers", 1, limits.layers),
       heads: whole("Heads", limits.heads[0], limits.heads.at(-1), { values: limits.heads }),
       tokens: whole("Tokens", 8, limits.tokens),
-      every: whole("Every so many layers one sees all (0: none)", 0, 16),
+      every: whole("Period of global layers (0: none)", 0, 16),
     })) {
       sizes[name] = controls.slider(name, control, set(name));
       id(name === "every" ? "mask-numbers" : "sizes")[name === "every" ? "after" : "append"](sizes[name].field);
@@ -142,7 +142,7 @@ const page = (() => {
     if (preset.reason) return false;
     const same = { tokens: state.tokens, scale: state.scale, shown: state.shown };
     const made = { ...data.begin, own: false, ...preset.state, ...same };
-    return keep.link(state, made) === "#" && keep.link(made, state) === "#";
+    return states.link(state, made) === "#" && states.link(made, state) === "#";
   }
 
   // sliders of a part, for numbers that `into` of the state holds
@@ -210,10 +210,10 @@ const page = (() => {
   function begin() {
     built();
     measured.connect(curves, () => state, () => changed());
-    views.connect(drawn.connect(id("mixing"), () => compose.mixing(state, menu), drawLambda));
-    away.connect({ toml, title: () => `Influence by position, ${state.tokens.toLocaleString("en")} tokens` });
+    views.connect(trajectory.connect(id("mixing"), () => compose.mixing(state, menu), drawLambda));
+    exporter.connect({ toml, title: () => `Influence by position, ${state.tokens.toLocaleString("en")} tokens` });
     addEventListener("hashchange", () => {
-      state = keep.read(location.hash, data.begin, menu);
+      state = states.read(location.hash, data.begin, menu);
       measured.tick(state);
       remake();
     });
@@ -227,7 +227,6 @@ const page = (() => {
     get profile() { return Array.from(seen.mass); },
     get lost() { return seen.lost; },
     get state() { return structuredClone(state); },
-    compute: (settled) => compute(settled),
     draw: () => { seen = compute(false); views.profile(seen, state, curves); views.mixing(seen); },
   };
 })();

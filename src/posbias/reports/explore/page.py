@@ -22,7 +22,7 @@ from posbias.theory.architecture import Architecture
 from posbias.theory.configs import PRESETS, load_architecture
 from posbias.theory.mixing import known_mixing
 
-SCRIPTS = "kernel bounds compose keep chart told controls drawn views away page"
+SCRIPTS = "kernel bounds compose state chart summary controls trajectory views export page"
 """The parts of the script, each a constant that later ones use."""
 BEGIN = {
     "depth": 24,
@@ -32,16 +32,17 @@ BEGIN = {
     "mask": "causal",
     "numbers": {},
     "encoding": "alibi",
-}
-BEGIN |= {
     "encoded": {},
     "content": {},
     "sink": None,
     "schedule": "trained_median",
     "scheduled": {},
     "drawn": [],
+    "residual": True,
+    "own": False,
+    "scale": "logarithm",
+    "shown": [],
 }
-BEGIN |= {"residual": True, "own": False, "scale": "logarithm", "shown": []}
 """What a page shows that begins from nothing."""
 
 

@@ -23,7 +23,7 @@ def state_of(architecture: Architecture, choices: Mapping[str, Any]) -> tuple[di
     if local:
         alike = all(one == local[0] for one in local) and last | {"mask": local[0]["mask"]} == local[0]
         if not alike or last["mask"]["kind"] != choices["global"]:
-            return {}, "its layers differ in more than every so many-th one that sees all"
+            return {}, "its layers differ in more than a global layer at a fixed period"
         state["every"] = len(architecture.layers)
     layer, reason = _layer_state(architecture.layers[0], choices)
     return ({}, reason) if reason else (state | layer, "")

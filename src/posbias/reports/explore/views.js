@@ -20,12 +20,12 @@ const views = (() => {
   function lines(now, state, curves) {
     const { factor, even } = units(state.scale, now.tokens);
     const ghosts = now.passed.map(({ depth, mass }, k) => ({
-      name: k === 0 || k === now.passed.length - 1 ? `after ${told.count(depth, "layer")}` : "",
+      name: k === 0 || k === now.passed.length - 1 ? `after ${summary.count(depth, "layer")}` : "",
       class: `ghost ghost-${Math.round((6 * k) / Math.max(now.passed.length - 1, 1))}`,
       points: points(mass, factor), heading: `after ${depth}`, mass,
     }));
     const shown = curves.filter((curve) => state.shown.includes(curve.key)).map((curve) => ({
-      name: `${curve.title} (measured, ${told.count(curve.mass.length, curve.unit || "token")})`,
+      name: `${curve.title} (measured, ${summary.count(curve.mass.length, curve.unit || "token")})`,
       class: `measured measured-${curves.indexOf(curve) % 6}`,
       points: points(curve.mass, (curve.mass.length * factor) / now.tokens, now.tokens), mass: curve.mass,
     }));
@@ -34,7 +34,7 @@ const views = (() => {
       ...ghosts,
       { name: "even spread", class: "even", points: [[0, even], [now.tokens - 1, even]] },
       ...shown,
-      { name: `predicted, after ${told.count(state.depth, "layer")}`, class: "final", points: points(now.mass, factor) },
+      { name: `predicted, after ${summary.count(state.depth, "layer")}`, class: "final", points: points(now.mass, factor) },
     ];
   }
 
@@ -82,12 +82,12 @@ const views = (() => {
   }
 
   function mixing(now) {
-    place(drawn.draw(id("mixing"), now.architecture.mixing));
+    place(trajectory.draw(id("mixing"), now.architecture.mixing));
   }
 
   function layers(now, done) {
     const at = (value) => done.map(({ depth, mass }) => [depth, value(mass)]);
-    const shares = [0, 1, 2].map((k) => at((mass) => told.tenths(mass)[k]));
+    const shares = [0, 1, 2].map((k) => at((mass) => summary.tenths(mass)[k]));
     const { rest, kept } = now.bounds;
     const all = [
       { name: "first tenth of the text", class: "first-tenth", points: [[0, 0], ...shares[0]] },
@@ -104,7 +104,7 @@ const views = (() => {
       x: { label: "layers passed", least: 0, most: now.architecture.mixing.length, whole: true }, y, lines: all,
     });
     chart.legend(id("layers-legend"), all);
-    id("bound").textContent = told.bounded(now.bounds, now.tokens);
+    id("bound").textContent = summary.bounded(now.bounds, now.tokens);
   }
 
   const shown = (value) => (value === 0 ? "0" : value.toPrecision(4));
@@ -116,7 +116,7 @@ const views = (() => {
     const head = ["position", "share", "× even spread", ...drawn.map((line) => line.heading || line.name)];
     chart.table(id("profile-numbers").querySelector("table"), head, rows);
     const layers = now.trajectory.map(({ depth, mass }) => [
-      String(depth), ...told.tenths(mass).map(shown), shown(mass[0]),
+      String(depth), ...summary.tenths(mass).map(shown), shown(mass[0]),
       shown(now.bounds.kept[depth - 1]), now.bounds.rest ? shown(Math.exp(now.bounds.rest[depth - 1])) : "–"]);
     chart.table(id("layers-numbers").querySelector("table"),
       ["layers", "first tenth", "between", "last tenth", "first token",
@@ -126,8 +126,8 @@ const views = (() => {
   }
 
   function words(now, caveats, exact) {
-    const said = told.profile(now.mass, now.lost, now.architecture.mixing.length);
-    if (now.limited) said.push(told.envelope());
+    const said = summary.profile(now.mass, now.lost, now.architecture.mixing.length);
+    if (now.limited) said.push(summary.envelope());
     if (!exact) said.unshift("Part of the encoding is left out or chosen (below), so this is no verdict on a model.");
     id("said").replaceChildren(...said.map((text) => Object.assign(document.createElement("p"), { textContent: text })));
     id("caveats").textContent = caveats.length ? `Taken for granted: ${caveats.join("; ")}.` : "";

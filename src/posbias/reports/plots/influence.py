@@ -87,7 +87,7 @@ def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
 
 
 def draw_profiles(ax: "Axes", profiles: Mapping[str, Profile]) -> "Axes":
-    """Draw profiles of any lengths by share of the text, told apart by colour and marker.
+    """Draw profiles of any lengths by share of the text, each in a colour and marker of its own.
 
     The name of one that leaves out what decides it says that it has no verdict. Where λ was not given, a band is
     what the λ of pretrained models would give.

@@ -92,7 +92,7 @@ def colour_span(scores: Float[np.ndarray, "entry"], se: Float[np.ndarray, "entry
         return 0.0, 1.0
     low, high = float(scores.min()), float(scores.max())
     short = max(0.0, LEAST_SPAN * float(np.nan_to_num(se).max()) - (high - low)) / 2.0
-    if low - short == high + short:  # without an error, or one lost beside the score
+    if low - short == high + short:  # without an error, or one too small to change the score
         short = 0.5e-9 * max(abs(low), abs(high), 1.0)
     return low - short, high + short
 

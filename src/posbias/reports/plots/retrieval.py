@@ -95,7 +95,7 @@ def draw_answer_map(ax: "Axes", curves: Sequence[RetrievalCurve]) -> "Axes":
 def retrieval_figure(
     curve: RetrievalCurve, measured: Profile | None = None, others: Mapping[str, Profile] | None = None
 ) -> "Figure":
-    """Shares and margins by place, and beside them the influence by place of the same model, if given."""
+    """Shares and margins by place, and next to them the influence by place of the same model, if given."""
     panels = 2 if measured is None else 3
     figure = style.new_figure(3.2 * panels, 2.9)
     axes = figure.subplots(1, panels)
@@ -157,8 +157,9 @@ def _entitled(figure: "Figure", lines: Sequence[str]) -> "Figure":
 
 def _trials(curves: Sequence[RetrievalCurve]) -> str:
     """Model and number of trials of curves that are drawn together."""
-    counts = sorted({curve.prompts for curve in curves})
-    return f"{curves[0].model}, {' to '.join(map(str, {counts[0], counts[-1]}))} trials, 95 % intervals"
+    counts = [curve.prompts for curve in curves]
+    span = " to ".join(map(str, dict.fromkeys((min(counts), max(counts)))))
+    return f"{curves[0].model}, {span} trials, 95 % intervals"
 
 
 def _size(curve: RetrievalCurve) -> tuple[str, str]:

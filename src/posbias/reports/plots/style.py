@@ -36,12 +36,12 @@ COLOURS = {
     "measured_kernels": "#d55e00",
     "energy": "#0072b2",
 }
-"""A colour for each predictor (Okabe and Ito's palette, told apart with any colour vision)."""
+"""A colour for each predictor (Okabe and Ito's palette, which any colour vision distinguishes)."""
 ACCENT, SECOND = COLOURS["energy"], COLOURS["measured_kernels"]
 SMALL, TEXT = 7.0, 8.0
 THIN, LINE = 0.6, 1.3
 SERIES = (*COLOURS.values(), "#cc79a7", INK)
-"""Colours of lines told apart by nothing but their place in a legend (Okabe and Ito)."""
+"""Colours of lines that differ in nothing but their place in a legend (Okabe and Ito)."""
 MARKERS = "osv^Dx*"
 DASHES = (0, (2, 2))
 LEGEND = {"fontsize": SMALL, "frameon": False, "labelcolor": INK}
@@ -60,7 +60,7 @@ _UNDATED: dict[str, dict[str, Any]] = {
 
 
 def new_figure(width: float = 6.4, height: float = 3.2) -> "Figure":
-    """An empty figure of so many inches, belonging to no window.
+    """An empty figure of `width` × `height` inches, belonging to no window.
 
     Raises `MissingPackageError` when matplotlib is not installed.
     """
@@ -71,7 +71,7 @@ def new_figure(width: float = 6.4, height: float = 3.2) -> "Figure":
 
 
 def new_axes(width: float = 6.4, height: float = 3.2) -> "Axes":
-    """The axes of a new figure of so many inches, as pyplot makes one: a notebook shows it.
+    """The axes of a new figure of `width` × `height` inches, as pyplot makes one: a notebook shows it.
 
     Raises `MissingPackageError` when matplotlib is not installed.
     """
@@ -184,14 +184,14 @@ def direct_label(ax: "Axes", text: str, colour: str) -> None:
 
 
 def series(place: int) -> dict[str, Any]:
-    """Colour and marker of a line told apart by nothing but its place in a legend."""
+    """Colour and marker of a line that is known by nothing but its place in a legend."""
     # a marker further with each round of colours, so that lines of one colour differ in it
     marker = MARKERS[(place + place // len(SERIES)) % len(MARKERS)]
     return {"color": SERIES[place % len(SERIES)], "marker": marker}
 
 
 def draw_lines(ax: "Axes", lines: Mapping[str, tuple[Any, Any]], **look: Any) -> "Axes":
-    """Draw lines by name, each as its x and y, told apart by colour and marker."""
+    """Draw lines by name, each as its x and y, in a colour and marker of its own."""
     for place, (name, (x, y)) in enumerate(lines.items()):
         ax.plot(x, y, label=name, **{"linewidth": LINE, "markersize": 3} | look, **series(place))
     return ax

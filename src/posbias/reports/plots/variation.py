@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BINS = 256
-"""Places along the text that a heat map tells apart."""
+"""Places along the text that a heat map distinguishes."""
 TICKS = 8
-"""Values that are written beside an axis, of those tried."""
+"""Values that are written at an axis, of those tried."""
 LEAST, MOST = 1 / 32, 32.0
 """Influence, in units of an even spread, at the ends of the colour scale."""
 WIDE = 10.0
@@ -43,7 +43,7 @@ class Drawn(Protocol):
 
 
 def variation_figure(quantity: str, varied: Varied) -> "Figure":
-    """The heat map of all profiles beside small multiples of six of them."""
+    """The heat map of all profiles, and small multiples of six of them."""
     figure = style.new_figure(9.6, 3.8)
     left, right = figure.subfigures(1, 2, width_ratios=(1.0, 1.15)).flat  # type: ignore[union-attr]
     draw_variation(left.subplots(), varied, quantity)

@@ -1,17 +1,17 @@
-// Measured curves that come to the page, and files that leave it; all of it here, nothing by a network.
+// Measured curves from files, and the pictures, file and link to take away; nothing goes over a network.
 const measured = (() => {
   const id = (name) => document.getElementById(name);
   const MOST = 64e6;
 
   // a curve from the JSON of posbias measure or posbias predict; an Error says what is wrong
   function curveOf(text, name) {
-    let told;
-    try { told = JSON.parse(text); } catch { throw new Error(`${name}: no JSON`); }
-    const mass = told && (told.influence || told.profile);
+    let answer;
+    try { answer = JSON.parse(text); } catch { throw new Error(`${name}: no JSON`); }
+    const mass = answer && (answer.influence || answer.profile);
     const right = Array.isArray(mass) && mass.length > 2 && mass.every((value) => Number.isFinite(value) && value >= 0);
     const sum = right ? mass.reduce((total, value) => total + value, 0) : 0;
     if (!right || !(sum > 0)) throw new Error(`${name}: no influence by position; the JSON of posbias measure --json needed`);
-    return { key: `file ${name}`, title: told.model || name, mass: mass.map((value) => value / sum), about: name };
+    return { key: `file ${name}`, title: answer.model || name, mass: mass.map((value) => value / sum), about: name };
   }
 
   function connect(curves, state, changed) {
@@ -37,7 +37,7 @@ const measured = (() => {
           state().shown = [...state().shown, curve.key];
           add(curve);
         }
-        id("measured-said").textContent = `${curve.title}: ${told.count(curve.mass.length, "token")}, drawn beneath.`;
+        id("measured-said").textContent = `${curve.title}: ${summary.count(curve.mass.length, "token")}, drawn beneath.`;
         changed();
       } catch (error) {
         id("measured-said").textContent = error.message;
@@ -59,7 +59,7 @@ const measured = (() => {
   return { connect, tick };
 })();
 
-const away = (() => {
+const exporter = (() => {
   const id = (name) => document.getElementById(name);
 
   function save(blob, name) {

@@ -1,5 +1,5 @@
-// What is seen, in words.
-const told = (() => {
+// What the charts show, in words.
+const summary = (() => {
   const percent = (share) => {
     if (share > 0 && share < 0.0005) return "less than 0.1 %";
     return `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
@@ -54,5 +54,5 @@ const told = (() => {
     "position as layers allow, each worth e^(−m·distance) up to constants (Wu et al. 2025, Theorem 4.5, with constants " +
     "that hold).";
 
-  return { bounded, count, envelope, percent, profile, tenths };
+  return { bounded, count, envelope, profile, tenths };
 })();

@@ -1,5 +1,5 @@
 // The chart of λ by layer, on which layers are set: by drawing, or one after another with the keyboard.
-const drawn = (() => {
+const trajectory = (() => {
   let at = 0;
 
   // `set(layer, λ, settled)` for each layer that is moved

@@ -1,5 +1,5 @@
 // What is chosen as a link and as a file: `#depth=24&…` and TOML.
-const keep = (() => {
+const states = (() => {
   const WORDS = ["mask", "encoding", "schedule", "scale"];
   const COUNTS = ["depth", "heads", "tokens", "every"];
   const GROUPS = { numbers: "", encoded: "encoding.", content: "content.", scheduled: "mixing." };
@@ -58,15 +58,15 @@ const keep = (() => {
 
   // --- TOML ---
 
-  function spelt(value) {
-    if (Array.isArray(value)) return `[${value.map(spelt).join(", ")}]`;
+  function literal(value) {
+    if (Array.isArray(value)) return `[${value.map(literal).join(", ")}]`;
     if (value !== null && typeof value === "object") return `{ ${pairs(value).join(", ")} }`;
     return JSON.stringify(value);
   }
 
   const pairs = (value) => Object.entries(value)
     .filter(([, one]) => one !== null)
-    .map(([name, one]) => `${name} = ${spelt(one)}`);
+    .map(([name, one]) => `${name} = ${literal(one)}`);
 
   function toml(value, words) {
     const { layers, ...top } = value;
