@@ -114,7 +114,7 @@ def test_turning_points_are_where_the_density_turns(hops, decay):
     assert len(found) <= 2
     assert list(found) == sorted(found)
     assert ends_rising(hops, decay) == (len(found) == 1)
-    # of the slope's sign nothing is known where it is flat: a little beside each point, and at the ends
+    # of the slope's sign nothing is known where it is flat: close to each point, and at the ends
     edges = [1e-3, *found, 1.0]
     rising = [False, True, False][: len(found) + 1]
     for low, high, rises in zip(edges, edges[1:], rising, strict=False):

@@ -79,7 +79,7 @@ def test_without_kappa_the_rise_stays_off_by_it(residual):
 
 
 def test_printed_residual_coefficient_leaves_less_than_half_of_the_rise():
-    """γ = 1 for g = 1/√(d(1 − α)): the rise is too small by (1 + g)/2, beside κ, as d grows."""
+    """γ = 1 for g = 1/√(d(1 − α)): the rise is too small by (1 + g)/2, in addition to κ, as d grows."""
     (off,) = deviations([1024], "rise", "published", residual=True, **HALF)
     g = layernorm.residual_coefficient(1024, 0.5, residual=True)
     kappa = layernorm.fluctuation_factor(1024, 0.5)

@@ -380,7 +380,7 @@ def test_a_printed_row_is_confirmed_by_numbers_known_well_enough_and_near_enough
     assert judged("table4", Measured({}))["bloom-7b"].verdict == "undecided"
 
 
-def test_printed_numbers_stand_beside_those_of_the_papers_models(tmp_path):
+def test_printed_numbers_are_compared_with_those_of_the_papers_models(tmp_path):
     cells = {
         ("bigscience/bloom-7b1", text): measurement(
             "bigscience/bloom-7b1", text, seed=seed, parameters=7_069_016_064
@@ -426,7 +426,7 @@ def contents(tokens=40, heads=3):
     return np.where(np.tri(tokens, dtype=bool), entries, np.nan)
 
 
-def test_similarity_beside_its_null():
+def test_similarity_and_its_null():
     own, shared = (homogeneity(contents(), reading)["below it"] for reading in ("corrected", "published"))
     # a range of all heads makes heads of small logits look homogeneous
     assert (shared[0][:, 0] > 0.8).all()

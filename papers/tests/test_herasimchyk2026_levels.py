@@ -104,7 +104,7 @@ def test_published_content_counts_token_0_and_is_not_scaled():
     np.testing.assert_allclose(found.offset, np.sqrt(HEAD_SIZE) * (own - below), rtol=1e-12)
 
 
-def test_what_is_missing_or_could_not_be_told_is_named():
+def test_what_is_missing_or_could_not_be_separated_is_named():
     with pytest.raises(InvalidValueError, match="'mixing_token' is missing in that of toy"):
         curves_of(measurement().drop_vars("mixing_token"), "noise")
     given = measurement()

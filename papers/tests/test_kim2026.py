@@ -146,8 +146,8 @@ def test_anisotropies_can_be_chosen(tmp_path):
     for row in rows:
         if row["key"] == "0" and row["published_factor"]:
             assert float(row["published_factor"]) == pytest.approx(1 / math.sqrt(float(row["dimension"])))
-    told = json.loads((tmp_path / "fig2.json").read_text())
-    assert {claim["id"] for claim in told["claims"]} >= {f"kim2026/fig2/{k}" for k in (1, 10)}
+    data = json.loads((tmp_path / "fig2.json").read_text())
+    assert {claim["id"] for claim in data["claims"]} >= {f"kim2026/fig2/{k}" for k in (1, 10)}
 
 
 @pytest.mark.parametrize("alphas", [(), (0.0,), (0.2, 0.5), (0.0, 0.5, 0.5), (0.0, 0.5, 0.4), (0.0, 1.0)])
@@ -297,9 +297,9 @@ def test_a_cell_that_cannot_be_used_is_named_and_drawn_anew(tmp_path, spoil, sai
     (path,) = tmp_path.iterdir()
     spoil(path)
     again = gather([SMALL], tmp_path, samples=4096, threads=1)[SMALL]
-    (told,) = [record.getMessage() for record in caplog.records]
-    assert said in told
-    assert str(path) in told
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert said in warning
+    assert str(path) in warning
     assert again.tally.mean.tobytes() == right.tally.mean.tobytes()
     assert Store(tmp_path).find(RecencyCell(SMALL), at_least=4096) is not None
     assert len(caplog.records) == 1

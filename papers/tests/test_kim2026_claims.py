@@ -96,7 +96,7 @@ def test_what_draws_cannot_tell_is_in_closed_form(results):
     assert np.array_equal(at(frame, RECENT, 2, "known_step"), at(frame, RECENT, 2, "step"), equal_nan=True)
 
 
-def test_closed_forms_stand_beside_what_is_simulated(results):
+def test_closed_forms_are_compared_with_what_is_simulated(results):
     model = RecencyModel(dimension=64, anisotropy=0.5, residual=True)
     frame = table({model: results[model], BARE: results[BARE]})
     ratio = at(frame, model, 2, "ratio")[9]
@@ -132,7 +132,7 @@ def test_every_claim_has_evidence_of_its_own_figure(claims):
         assert all((one.claim.place, one.claim.strength, one.claim.scope, one.claim.effort)), one.id
 
 
-def test_every_printed_number_is_beside_that_of_its_model(results):
+def test_every_printed_number_is_compared_with_that_of_its_model(results):
     numbers = [*printed_numbers(table(shown(results, "section3")))]
     assert [one["printed"] for one in numbers] == [0.5015, 0.5, 0.6382, 0.5544, 0.5931, 0.5457]
     models = [

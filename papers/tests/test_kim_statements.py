@@ -319,12 +319,12 @@ def test_what_the_paper_states_stands_and_misprints_are_claims_of_their_own():
     }
     stands = ("theorem-1", "proposition-1", "proposition-2", "proposition-3")
     misprints = ("proposition-3-proof", "equation-19")
-    told = {
+    observed = {
         "section-3-shared-components": ("holds", "observation"),
         "section-4-heads": ("holds", "observation"),
         "section-4-relative-encodings": ("holds", "hedged"),
     }
-    assert judged == told | dict.fromkeys(stands, ("holds", "theorem")) | dict.fromkeys(
+    assert judged == observed | dict.fromkeys(stands, ("holds", "theorem")) | dict.fromkeys(
         misprints, ("fails", "constant")
     )
 

@@ -53,17 +53,17 @@ def refused(capsys, *words):
     with pytest.raises(SystemExit) as stopped:
         main([*map(str, ("paper", *words))])
     assert stopped.value.code == 2
-    told = capsys.readouterr().err.strip().splitlines()
-    return told[-1]
+    lines = capsys.readouterr().err.strip().splitlines()
+    return lines[-1]
 
 
 # --- list --------------------------------------------------------------------------------------------------
 
 
 def test_list_has_every_study_and_its_state(capsys, results):
-    told = json.loads(answer(capsys, "list", "--out", results, "--json"))["studies"]
-    assert [one["study"] for one in told] == [*STUDIES]
-    states = {one["study"]: one["state"]["made"] for one in told}
+    data = json.loads(answer(capsys, "list", "--out", results, "--json"))["studies"]
+    assert [one["study"] for one in data] == [*STUDIES]
+    states = {one["study"]: one["state"]["made"] for one in data}
     assert {key for key, made in states.items() if made} == {
         "wu2025/fig3",
         *(key for key in STUDIES if key.endswith("/statements")),
@@ -91,12 +91,12 @@ def test_list_names_what_cannot_be_used(capsys, tmp_path):
 def test_claims_are_json_on_stdout_and_progress_on_stderr(results):
     command = [POSBIAS, "paper", "claims", "--paper", "wu2025", "--out", results, "--json"]
     done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300, check=True)
-    told = json.loads(done.stdout)
-    for one in told["claims"]:
+    data = json.loads(done.stdout)
+    for one in data["claims"]:
         assert {"id", "paper", "claim", "number", "se", "verdict", "why"} <= one.keys()
-    verdicts = [one["verdict"] for one in told["claims"]]
-    assert told["counts"] == {kind: verdicts.count(kind) for kind in ("holds", "fails", "undecided")}
-    assert {one["id"]: one["verdict"] for one in told["claims"] if one["study"] == "wu2025/fig3"} == {
+    verdicts = [one["verdict"] for one in data["claims"]]
+    assert data["counts"] == {kind: verdicts.count(kind) for kind in ("holds", "fails", "undecided")}
+    assert {one["id"]: one["verdict"] for one in data["claims"] if one["study"] == "wu2025/fig3"} == {
         "wu2025/fig3/1": "holds",
         "wu2025/fig3/2": "fails",
     }
@@ -104,13 +104,13 @@ def test_claims_are_json_on_stdout_and_progress_on_stderr(results):
 
 def test_claims_can_be_those_of_one_verdict(capsys, results):
     words = ("claims", "--paper", "wu2025", "--out", results)
-    told = json.loads(answer(capsys, *words, "--verdict", "fails", "--json"))
-    assert {one["verdict"] for one in told["claims"]} == {"fails"}
-    assert told["counts"]["holds"] > 0
+    data = json.loads(answer(capsys, *words, "--verdict", "fails", "--json"))
+    assert {one["verdict"] for one in data["claims"]} == {"fails"}
+    assert data["counts"]["holds"] > 0
     shown = answer(capsys, *words, "--verdict", "fails")
     assert "wu2025/fig3/2  −0.3 ± 0.01" in shown
     assert "wu2025/fig3/1" not in shown
-    for counts in told["tallies"]["wu2025"].values():
+    for counts in data["tallies"]["wu2025"].values():
         words = f"{counts['holds']} hold, {counts['fails']} fail, {counts['undecided']} undecided"
         assert words in shown.splitlines()[0]
 
@@ -120,9 +120,9 @@ def test_a_paper_s_own_command_prints_its_claims(capsys, results, tmp_path):
     elsewhere.mkdir()
     shutil.copy(results / "wu2025" / "fig3.json", elsewhere)
     shutil.copytree(results / STATEMENTS, tmp_path / STATEMENTS)
-    told = json.loads(answer(capsys, "wu2025", "claims", "--out", elsewhere, "--json"))
-    assert {one["paper"] for one in told["claims"]} == {"wu2025"}
-    assert "wu2025/fig3/1" in {one["id"] for one in told["claims"]}
+    data = json.loads(answer(capsys, "wu2025", "claims", "--out", elsewhere, "--json"))
+    assert {one["paper"] for one in data["claims"]} == {"wu2025"}
+    assert "wu2025/fig3/1" in {one["id"] for one in data["claims"]}
     for paper in ("wu2025", "herasimchyk2026", "kim2026"):
         assert "what: " in refused(capsys, paper, "fig3", "claims", "--out", elsewhere)
 
@@ -160,12 +160,12 @@ def test_all_can_write_the_page(capsys, parts, results, monkeypatch):
 
     one = compare_readings("kim2026/eq-35")
     monkeypatch.setattr("posbias_papers.readings.compare_readings", lambda **_: one)
-    told = json.loads(answer(capsys, "all", "--out", results, "--report", "--json"))
-    page = Path(told["page"]).read_text()
-    assert Path(told["page"]) == results / "papers.html"
+    data = json.loads(answer(capsys, "all", "--out", results, "--report", "--json"))
+    page = Path(data["page"]).read_text()
+    assert Path(data["page"]) == results / "papers.html"
     there = {"wu2025/fig3", *(key for key in STUDIES if key.endswith("/statements"))}
-    assert ({*told["found"]}, told["failed"]) == (there, {})
-    assert {*told["made"]} == {key for key, one in STUDIES.items() if not one.parts} - there
+    assert ({*data["found"]}, data["failed"]) == (there, {})
+    assert {*data["made"]} == {key for key, one in STUDIES.items() if not one.parts} - there
     parts.add("kim2026")
     assert "kim2026/fig1: kim2026 is broken" in refused(capsys, "all", "--out", results)
     assert "It rises" in page

@@ -68,10 +68,10 @@ def command(models, corpora):
 @pytest.mark.slow
 def test_one_command_makes_all_of_it_and_again_from_what_it_kept(command, tmp_path, capsys):
     main([*command, str(tmp_path)])
-    told = json.loads(capsys.readouterr().out)
-    assert [*told["tables"]] == [*TARGETS]
-    assert told["stand_in"] == ""
-    measured = {(cell["model"], cell["corpus"], cell["tokens"]) for cell in told["cells"]}
+    data = json.loads(capsys.readouterr().out)
+    assert [*data["tables"]] == [*TARGETS]
+    assert data["stand_in"] == ""
+    measured = {(cell["model"], cell["corpus"], cell["tokens"]) for cell in data["cells"]}
     assert len(measured) == len(PAPER) * len(TEXTS) * 2
     for path in (tmp_path / "cells").glob("*.nc"):
         attrs = load_measurement(path).attrs
@@ -81,13 +81,13 @@ def test_one_command_makes_all_of_it_and_again_from_what_it_kept(command, tmp_pa
         assert json.loads(attrs["asked"])["packed"] is False
     for table in ("table4", "table5"):
         rows = [
-            row for row in told["tables"][table]["rows"] if row["source"] == "measured" and "printed" in row
+            row for row in data["tables"][table]["rows"] if row["source"] == "measured" and "printed" in row
         ]
         assert {(row["called"], row["text"]) for row in rows} == {(m, c) for m in TABLE1 for c in CORPORA}
-    by_row = {one["id"].rpartition("/")[2]: one for one in told["claims"]["table4"]}
+    by_row = {one["id"].rpartition("/")[2]: one for one in data["claims"]["table4"]}
     assert {len(by_row[model]["effects"]) for model in TABLE1} == {9}
     before = sorted((tmp_path / "cells").iterdir())
     main([*command, str(tmp_path)])
     again = json.loads(capsys.readouterr().out)
     assert sorted((tmp_path / "cells").iterdir()) == before
-    assert again["tables"] == told["tables"]
+    assert again["tables"] == data["tables"]

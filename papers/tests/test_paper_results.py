@@ -152,7 +152,7 @@ def test_a_cell_of_another_schema_is_refused(cell, tmp_path):
         find_cell(tmp_path, EXPERIMENT)
 
 
-def test_what_is_made_anew_stands_beside_the_damaged_cell(cell, tmp_path):
+def test_what_is_made_anew_does_not_replace_the_damaged_cell(cell, tmp_path):
     path = copied(cell, tmp_path)
     flip(path.with_suffix(".safetensors"), -5)
     before = path.read_bytes(), path.with_suffix(".safetensors").read_bytes()

@@ -148,11 +148,11 @@ def pictures(path):
 
 
 def test_figures_are_files_where_they_were_drawn(results, tmp_path):
-    beside = write(results, results / "papers.html")
-    check_structure(beside)
-    assert pictures(beside) == ["wu2025/fig2.svg", "kim2026/fig1.svg"]
+    there = write(results, results / "papers.html")
+    check_structure(there)
+    assert pictures(there) == ["wu2025/fig2.svg", "kim2026/fig1.svg"]
     assert pictures(write(results, tmp_path / "a b" / "p.html"))[0] == "../results/wu2025/fig2.svg"
-    assert beside.stat().st_size < 40_000
+    assert there.stat().st_size < 40_000
 
 
 def test_a_picture_that_cannot_be_read_gives_way_to_the_next_and_then_to_a_note(results, tmp_path):
@@ -181,12 +181,12 @@ def test_a_claim_that_is_said_again_leads_to_where_it_stands(tmp_path):
 
 def test_the_document_counts_what_the_records_say():
     text = (ROOT / "docs" / "papers.md").read_text("utf-8")
-    (told,) = re.findall(
+    (counted,) = re.findall(
         r"of (\d+) claims of the papers (\d+) hold, (\d+) fail and (\d+) are undecided", text
     )
     reference = json.loads((ROOT / "tests" / "reference.json").read_text("utf-8"))
     counts = Counter(row[0] for row in reference["claims"].values())
-    assert list(map(int, told)) == [counts.total(), counts["holds"], counts["fails"], counts["undecided"]]
+    assert list(map(int, counted)) == [counts.total(), counts["holds"], counts["fails"], counts["undecided"]]
 
 
 def test_wrong_claims_are_refused_and_nothing_is_written(tmp_path):

@@ -58,14 +58,14 @@ def test_scores_are_those_of_the_other_half(measured, found, key):
 
 def test_each_difference_is_the_first_less_the_second(found):
     for more, less in PAIRS:
-        told = found["differences"][f"{more} - {less}"]
+        difference = found["differences"][f"{more} - {less}"]
         for score in ("spearman", "wasserstein", "wasserstein_without_first"):
             one, other = (found["scores"][name][score] for name in (more, less))
             if one is None or other is None:
-                assert told[score] is None
+                assert difference[score] is None
             else:
-                assert told[score][0] == pytest.approx(one[0] - other[0], rel=5e-5, abs=3e-5)
-                assert told[score][1] >= 0.0
+                assert difference[score][0] == pytest.approx(one[0] - other[0], rel=5e-5, abs=3e-5)
+                assert difference[score][1] >= 0.0
 
 
 def test_a_dropped_column_has_what_position_1_has(measured):

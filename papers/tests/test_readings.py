@@ -212,14 +212,14 @@ def test_expected_gaps_are_those_of_the_networks_own_architectures(compared):
 
 
 def test_simulated_and_integrated_numbers_side_with_the_correction(compared):
-    """The truth is nearer to the corrected number than to the published one, wherever it is told."""
-    told = 0
+    """The truth is nearer to the corrected number than to the published one, wherever it is known."""
+    known = 0
     for one in compared.values():
         for name in ("integrated", "simulated", "drawn", "from Eq 37"):
             if name in one.others:
-                truth, told = one.others[name].value, told + 1
+                truth, known = one.others[name].value, known + 1
                 assert abs(one.corrected.value - truth) < abs(one.published.value - truth), one.key
-    assert told >= 7
+    assert known >= 7
 
 
 # --- what is asked -----------------------------------------------------------------------------------------

@@ -76,8 +76,8 @@ def test_the_registry_imports_nothing_heavy_and_finds_records_without_torch():
     code = "import sys; from posbias_papers.registry import STUDIES\n"
     code += "assert STUDIES['wu2025/fig2'].state('nowhere').recorded\n"
     code += f"print([m for m in {heavy!r} if m in sys.modules])"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "[]"
+    imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert imported.stdout.strip() == "[]"
 
 
 def test_studies_are_found_by_key_or_paper():

@@ -1,6 +1,6 @@
 """Figures of the residual-aware paper and of its code, from the rollout files its authors publish.
 
-The files are not part of this project; these tests run where a checkout lies beside it, and skip elsewhere.
+The files are not part of this project; these tests run where a checkout lies next to this one, and skip elsewhere.
 """
 
 import numpy as np

@@ -94,7 +94,7 @@ def test_links_lead_to_the_entry_that_names_the_statement():
         assert key in entry
 
 
-def test_every_verdict_is_told_apart():
+def test_every_verdict_is_reached():
     holds, below, above = (at_least(bound) for bound in (0.0, -1.0, 2.0))
     tried = [
         Statement("a", "One", "s", holds),

@@ -239,7 +239,7 @@ def test_figures_are_trained_drawn_and_written(made):
     assert [claim.verdict for claim in after.claims["fig10"]] == verdicts
 
 
-def test_every_cell_stands_beside_what_rollouts_predict_of_it(made, monkeypatch, tmp_path):
+def test_every_cell_has_what_rollouts_predict_of_it(made, monkeypatch, tmp_path):
     monkeypatch.setattr("posbias_papers.wu2025.outcomes.LEARNT", 0.0)
     shutil.copytree(made[0] / "cells", tmp_path / "cells")
     result = reproduce("fig10", out=tmp_path, effort=BRIEF, workers=1)
@@ -248,8 +248,8 @@ def test_every_cell_stands_beside_what_rollouts_predict_of_it(made, monkeypatch,
         cell = load_cell(path)
         found = agreement(cell.rollout, cell.evaluation)
         (setting,) = (s for s in result.results if s.network == cell.experiment.network)
-        told = {name: as_json(GapAgreement.of(one)) for name, one in found.items()}
-        assert about["predicted"][str(setting)] == json.loads(json.dumps(told))
+        expected = {name: as_json(GapAgreement.of(one)) for name, one in found.items()}
+        assert about["predicted"][str(setting)] == json.loads(json.dumps(expected))
         assert {"own kernels, attention only", "theory"} <= {one.label for one in found.values()}
 
 

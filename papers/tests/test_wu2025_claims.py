@@ -209,7 +209,7 @@ def test_networks_that_have_not_learnt_are_left_out_and_named():
 # --- compared when they can do as much ---------------------------------------------------------------------
 
 
-def test_depth_is_told_from_how_much_networks_have_learnt_and_curves_from_settled_ones():
+def test_depth_is_separated_from_how_much_networks_have_learnt_and_curves_from_settled_ones():
     cells = depth_outcomes(STUDIES["curves"])
     found = [claim.verdict for claim in judged("curves", cells).values()]
     # gaps grow with depth; all go on growing to the end, the smallest by .04, which three networks do not tell
@@ -219,7 +219,7 @@ def test_depth_is_told_from_how_much_networks_have_learnt_and_curves_from_settle
     assert "holds" not in [claim.verdict for claim in judged("curves", alike).values()][:6]
 
 
-def test_what_depth_costs_and_brings_is_told_apart():
+def test_what_depth_costs_and_brings_is_judged_separately():
     cells = {}
     for cell, one in depth_outcomes(STUDIES["curves"]).items():
         run, steps, sign = one.trained, cell.depth / 2, 1 if cell.residual else -1

@@ -473,7 +473,7 @@ def test_kerple_envelopes_against_walks(kind, second):
     assert BY_KEY["wu-4.4-kerple"].slack(instance) >= 0
 
 
-def test_rotary_decay_of_one_layer_beside_the_decay_mask():
+def test_rotary_decay_of_one_layer_with_the_decay_mask():
     rotary, decay = decays(256, 1.0, 1e-4, -math.log(0.8))
     with mpmath.workdps(40):
         assert rotary == pytest.approx(float(1 - mpmath.cos(mpmath.mpf(255) / 10_000)), rel=1e-9)
@@ -494,8 +494,8 @@ def test_narrower_windows_against_walks():
         for kernels in (masked_softmax(biased, SlidingWindow(width).allowed(tokens)) for width in (2, 3))
     ]
     margins = [(wide - narrow) / max(wide, narrow) for narrow, wide in zip(*prefixes, strict=True)]
-    told = {"logits": logits.tolist(), "rate": rate, "narrow": 2, "wide": 3}
-    assert BY_KEY["wu-4.2-narrower"].slack(told) == pytest.approx(min(margins), abs=1e-12)
+    given = {"logits": logits.tolist(), "rate": rate, "narrow": 2, "wide": 3}
+    assert BY_KEY["wu-4.2-narrower"].slack(given) == pytest.approx(min(margins), abs=1e-12)
 
 
 def test_content_by_query_lets_a_narrow_window_prefer_the_front():

@@ -34,7 +34,7 @@ MEMBERS = (*MASKS, *POSITIONALS, *ROPE_SCALINGS, *CONTENTS, *MIXINGS, *NORMALISE
 KINDS: dict[str, Use] = {
     "rotary": RoPE.cites,
     "sinusoidal": ("vaswani2017", "sinusoidal encoding"),
-    "sink_softmax": ("miller2023", "a softmax beside a sink"),
+    "sink_softmax": ("miller2023", "a softmax with a sink"),
     "layernorm": ("ba2016", "LayerNorm"),
     "rmsnorm": ("zhang2019", "RMSNorm"),
 } | {cls.kind: cls.cites for cls in MEMBERS if hasattr(cls, "cites")}
@@ -71,7 +71,7 @@ def of_kind(part: Any) -> Uses:
     if kind in KINDS:
         yield KINDS[kind]
     if kind == "sliding_window" and part.get("sinks"):
-        yield "xiao2024", "first tokens kept beside the window"
+        yield "xiao2024", "first tokens kept in addition to the window"
 
 
 def of_architecture(architecture: Mapping[str, Any]) -> Uses:

@@ -50,7 +50,7 @@ INTRODUCTIONS: dict[str, tuple[str, ...]] = {
         "apart; LayerNorm, by rescaling averages of more and of fewer tokens alike, makes scores grow "
         "towards the query.",
         "The probability that the more recent of two keys scores higher is simulated over widths, depths "
-        "and angles between embeddings, with and without residual connections, beside closed forms of its "
+        "and angles between embeddings, with and without residual connections, next to closed forms of its "
         "mean scores.",
     ),
 }
@@ -105,7 +105,7 @@ def write_page(
         readings_of=_grouped(readings, lambda pair: getattr(pair, "erratum", "") or pair.key),
         about=about,
         anchor=anchor,
-        beside=partial(_beside, Path(out).parent),
+        link=partial(_link, Path(out).parent),
         ids={claim.id for claim in claims},
         label=label,
         named=_named,
@@ -116,7 +116,7 @@ def write_page(
     return write_text(out, page)
 
 
-def _beside(folder: Path, file: str) -> str:
+def _link(folder: Path, file: str) -> str:
     """A file as a page in `folder` names it."""
     return quote(Path(os.path.relpath(file, folder)).as_posix())
 

@@ -66,8 +66,8 @@ class Page:
         for table in self.tables:
             lines += table.markdown()
         for whose, counts in tally(self.claims).items():
-            told = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
-            lines += [f"{'Ours: ' * (whose == 'ours')}{told}", ""] if sum(counts.values()) else []
+            counted = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
+            lines += [f"{'Ours: ' * (whose == 'ours')}{counted}", ""] if sum(counts.values()) else []
         for claim in self.claims:
             whose = "ours" if claim.claim.provenance == "ours" else claim.claim.place
             lines.append(f"- **{claim.mark}**: {_safe(claim.sentence)} ({whose or 'of the paper'})")

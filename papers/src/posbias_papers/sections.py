@@ -16,7 +16,7 @@ from posbias_papers.pages import Page, Picture, picture
 
 KINDS = {"fig": "Figures", "table": "Tables", "section": "Section"}
 """What studies are called together, by the letters their names begin with."""
-OURS, OTHERS = "Ours, beside the paper's", "Of other models than the paper's"
+OURS, OTHERS = "Ours, in addition to the paper's", "Of other models than the paper's"
 """Headings of claims that are not the paper's."""
 FILES = ("svg", "png", "md", "json")
 
@@ -60,13 +60,13 @@ class Section:
         for claim in self.claims:
             ours = OTHERS if claim.id.endswith(ELSEWHERE) else OURS
             kinds[ours if claim.claim.provenance == "ours" else ""].append(claim)
-        told, before = [], {}
+        parts, before = [], {}
         for heading, claims in kinds.items():
             shared = before | shared_by(claims)
             new = {name: text for name, text in shared.items() if before.get(name) != text}
-            told += [(heading, claims, shared, new)] if claims else []
+            parts += [(heading, claims, shared, new)] if claims else []
             before = shared
-        return told
+        return parts
 
     @property
     def said_of_all(self) -> dict[Verdict, list[str]]:
@@ -136,11 +136,11 @@ def about(claim: Any) -> dict[str, str]:
 
 def shared_by(claims: Sequence[Any]) -> dict[str, str]:
     """What most of some claims, and two at least, tell of themselves in the same words (`about`)."""
-    told = [about(claim) for claim in claims if not claim.claim.alias_of]
+    described = [about(claim) for claim in claims if not claim.claim.alias_of]
     shared: dict[str, str] = {}
     for name in ("place", "strength", "of", "judged on"):
-        for text, times in Counter(one[name] for one in told).most_common(1):
-            shared |= {name: text} if text and times > max(1, len(told) / 2) else {}
+        for text, times in Counter(one[name] for one in described).most_common(1):
+            shared |= {name: text} if text and times > max(1, len(described) / 2) else {}
     return shared
 
 
@@ -221,9 +221,9 @@ def _section(folder: Path, key: str, study: Any, claims: Sequence[Any], cost: Ma
 
 def _cost(record: Mapping[str, Any]) -> tuple[str, ...]:
     """'quick', '18 cells', '14 minutes', as far as they are on record."""
-    told = [str(record["effort"])] if record.get("effort") else []
+    cost = [str(record["effort"])] if record.get("effort") else []
     for value, unit in ((record.get("cells_made"), "cell"), (record.get("seconds"), "second")):
         if isinstance(value, int | float) and value >= 1:
             value, unit = (value / 60, "minute") if unit == "second" and value >= 90 else (value, unit)
-            told.append(f"{value:,.0f} {unit}{'s' * (round(value) != 1)}")
-    return tuple(told)
+            cost.append(f"{value:,.0f} {unit}{'s' * (round(value) != 1)}")
+    return tuple(cost)

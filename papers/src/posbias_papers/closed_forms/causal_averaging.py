@@ -8,7 +8,7 @@ on N tokens; c = 0: no encoding) is the kernel c·e^{−c(σ − σ')}/(1 − e^
 it is the Cesàro average dy'/y on [0, y] for every c. So k layers of it draw y with the density
 ℓ^{k−1}/(k − 1)!, ℓ = −ln y, and layers of which k attend with the chance P(k) draw
 
-    f(y) = Σ_{k≥1} P(k) ℓ^{k−1}/(k − 1)!,     and the last token keeps P(0) of itself beside.
+    f(y) = Σ_{k≥1} P(k) ℓ^{k−1}/(k − 1)!,     and the last token keeps P(0) of itself in addition.
 
 With layers (1 − λ_t)I + λ_t·A, P is the Poisson binomial of the λ_t; with many layers of little mixing, that add
 up to `strength`, it is Poisson's, and f is a Bessel function.

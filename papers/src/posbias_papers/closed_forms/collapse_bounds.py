@@ -227,7 +227,7 @@ def rope_envelope(
     )
 
 
-# --- what a network does beside its bounds -----------------------------------------------------------------
+# --- what a network does, next to its bounds -----------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)

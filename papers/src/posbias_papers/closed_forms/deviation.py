@@ -41,7 +41,7 @@ class DeviationCurve:
 
     @property
     def known(self) -> "np.ndarray":
-        """Where the deviation is told apart from zero: beyond two standard errors."""
+        """Where the deviation is significant: beyond two standard errors."""
         return np.abs(self.deviation) > 2.0 * self.se
 
 

@@ -66,12 +66,12 @@ def _stretched(low: float, high: float) -> Rule:
 def _gauss_rule(point: Float[np.ndarray, "point"], weight: Float[np.ndarray, "point"], count: int) -> Rule:
     """The Gauss rule of a density given on a grid: Stieltjes' recurrence, then Golub and Welsch's eigenvalues."""
     weight = weight / weight.sum()
-    diagonal, beside = np.empty(count), np.empty(count)
+    diagonal, off_diagonal = np.empty(count), np.empty(count)
     before, now, norm = np.zeros_like(point), np.ones_like(point), 0.0
     for k in range(count):
         diagonal[k] = np.sum(weight * point * now**2)
         following = (point - diagonal[k]) * now - norm * before
-        norm = beside[k] = math.sqrt(np.sum(weight * following**2))
+        norm = off_diagonal[k] = math.sqrt(np.sum(weight * following**2))
         before, now = now, following / norm
-    nodes, vectors = eigh_tridiagonal(diagonal, beside[:-1])
+    nodes, vectors = eigh_tridiagonal(diagonal, off_diagonal[:-1])
     return nodes, vectors[0] ** 2

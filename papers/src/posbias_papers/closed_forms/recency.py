@@ -139,7 +139,7 @@ class _Model:
 
     @property
     def freedom(self) -> int:
-        """Dimensions in which directions are told apart: LayerNorm takes one away."""
+        """Dimensions in which directions differ: LayerNorm takes one away."""
         return self.dimension - (self.norm == "layernorm")
 
     @property
@@ -202,7 +202,7 @@ def _first_two(model: _Model, first: Column, second: Column, angle: Column) -> l
 def _third(
     model: _Model, first: Column, second: Column, angle: Column
 ) -> tuple[Callable[[Column, Column, Column], list[list[Column]]], Column]:
-    """Token 2 beside the first two as a function of its noise, and its mean along y_1 − y_0.
+    """Token 2, given the first two, as a function of its noise, and its mean along y_1 − y_0.
 
     The noise is given by its parts along y_1 − y_0, across it in the plane, and out of the plane; the mean in
     units of the noise's standard deviation.

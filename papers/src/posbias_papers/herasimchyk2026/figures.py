@@ -77,7 +77,7 @@ INFLUENCE = (
     ("simonyan2014", "influence as a gradient"),
     ("wu2025", "the level without residual connections"),
 )
-"""The same where levels stand beside measured influence."""
+"""The same where levels are shown with measured influence."""
 
 
 # --- what contrasts cannot say -----------------------------------------------------------------------------
@@ -429,7 +429,7 @@ def _measured(frame: "pd.DataFrame", source: str = "measured") -> list[str]:
     return [*frame.query(f"source == '{source}'").index.unique("model")]
 
 
-def _told(frame: "pd.DataFrame") -> str:
+def _stand_in(frame: "pd.DataFrame") -> str:
     """Which models stand in for the paper's."""
     return stand_in(_measured(frame), _measured(frame, "files"))
 
@@ -440,16 +440,16 @@ def judge_extended(study: Study, frame: "pd.DataFrame") -> Iterator[Judged]:
     A claim of the paper of which only the second is known is left open, saying so.
     """
     own, others = frame.query("own == 1"), frame.query("own == 0")
-    told = _told(frame) or ("" if others.empty else "other models or texts than the paper's too")
+    caveat = _stand_in(frame) or ("" if others.empty else "other models or texts than the paper's too")
     for claim in study.claims:
         about_models = claim.strength != "printed" and not isinstance(claim.quantity, AtHand)
-        if not told or claim.provenance == "ours" or not about_models:
+        if not caveat or claim.provenance == "ours" or not about_models:
             yield from judge_each([claim], frame)
             continue
         ours = replace(claim, id=f"{claim.id}{ELSEWHERE}", provenance="ours", scope=HERE, alias_of="")
         extended, decided = [*judge_each([ours], others)], [*judge_each([claim], own)]
         seen = [f"measured on these, see {ours.id}"] if extended else []
-        reason = "; ".join([told, *seen, study.decided_by])
+        reason = "; ".join([caveat, *seen, study.decided_by])
         if extended and not decided:
             decided = [undecided(claim, reason, "")]
         for verdict in decided:
@@ -466,13 +466,13 @@ def _json(frame: "pd.DataFrame") -> dict[str, Any]:
         if math.isnan(row.get("position", math.nan))
     ]
     kept = [{name: value for name, value in row.items() if value == value} for row in rows]
-    return {"measured": _measured(frame), "stand_in": _told(frame), "rows": kept}
+    return {"measured": _measured(frame), "stand_in": _stand_in(frame), "rows": kept}
 
 
 NOTES = {
     "spearman": f"Against the measured influence, higher is better. {NOISE_NOTE}",
     "wasserstein": f"Against the measured influence, on positions over n − 1, lower is better. {NOISE_NOTE}",
-    "similarity": "Shannon similarity (Eq. 9) of mean content logits, in {bins} bins over {span}; beside it that "
+    "similarity": "Shannon similarity (Eq. 9) of mean content logits, in {bins} bins over {span}; with it that "
     "of normal numbers of the same mean and deviation. Errors are over heads.",
     "schedules": "λ by layer ({mixing}), mean over prompts with its 95 % interval.",
     "curves": "Influence on the last token, relative to uniform. What the paper says of its models is judged with "
@@ -496,8 +496,8 @@ def _note(frame: "pd.DataFrame", kind: str) -> str:
     if "remarks" in frame:
         rows = _rows(frame.query("remarks == remarks"))
         parts += dict.fromkeys(f"{row['model']}: {row['remarks']}." for row in rows)
-    told = _told(frame)
-    return " ".join(part for part in [*parts, f"Here {told}." if told else ""] if part)
+    caveat = _stand_in(frame)
+    return " ".join(part for part in [*parts, f"Here {caveat}." if caveat else ""] if part)
 
 
 LACKING = {

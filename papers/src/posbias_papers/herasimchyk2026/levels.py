@@ -122,7 +122,7 @@ class Curves:
 
     @cached_property
     def comparison(self) -> Comparison:
-        """Scores with intervals by letter, and what they stand beside. Raises as `compare`."""
+        """Scores with intervals by letter, with baselines and bounds of noise. Raises as `compare`."""
         return compare_all(self.levels, self.influence, held_out=self.folds, seed=self.seed)
 
     @cached_property
@@ -256,7 +256,7 @@ def slopes_of(measurement: "xr.Dataset") -> Float[np.ndarray, "layer head"] | No
     seen = np.isfinite(rise)
     kept = np.where(seen, rise, 0.0)
     if not seen[..., 1:].any(axis=-1).all():
-        return None  # content could not be told in some layer
+        return None  # content could not be separated in some layer
     slopes = (kept * position).sum(axis=-1) / (seen * position**2).sum(axis=-1)
     reach = np.abs(slopes).max() * position[-1]
     off = np.abs(np.where(seen, rise - slopes[..., None] * position, 0.0)).max()
@@ -276,8 +276,8 @@ def mean_content(measurement: "xr.Dataset", reading: Reading = "corrected") -> M
     below, own = measurement["content_mean"].values, measurement["content_diagonal"].values
     if not (np.isfinite(below).all() and np.isfinite(own[..., 1:]).all()):
         raise InvalidValueError(
-            f"measurement: content logits of {measurement.attrs.get('model', 'the model')} could not be told from "
-            "positional ones, finite ones needed"
+            f"measurement: content logits of {measurement.attrs.get('model', 'the model')} could not be separated "
+            "from positional ones, finite ones needed"
         )
     if reading == "corrected":
         return MeanContent(below, own[..., 1:].mean(axis=-1) - below)

@@ -1,7 +1,7 @@
 """What is computed of content logits and averaged attention, levels apart.
 
 Figure 5: constant and diagonal fitted to each head's mean content. Table 6: how alike the entries of a content
-matrix are, one minus the normalised entropy of their histogram, beside a null:
+matrix are, one minus the normalised entropy of their histogram, with a null:
 
     Sim(p) = 1 − H(p) / log B,  p the histogram of the entries over B bins  (Eq. 9, Herasimchyk et al. 2026)
 

@@ -5,9 +5,9 @@ A row's index says where its numbers are from (`source`: measured, files for the
 of the paper's models on its texts, which `called` and `text` name. COLUMN_se is a standard error over `n` prompts
 (of similarity and R², over heads), COLUMN_flaw why there is no number.
 
-    sizes                    by `what`: parameters, depth, heads, how positions enter; beside what is `printed`
+    sizes                    by `what`: parameters, depth, heads, how positions enter; with what is `printed`
     spearman, wasserstein    by `what`: a level, a baseline or a bound of noise; its score and how far it is ahead
-    similarity               by `what`: mean and deviation over heads in a region; beside a null
+    similarity               by `what`: mean and deviation over heads in a region; with a null
     order                    violations of Assumption 4.1
     schedules                by `place` of the text among those of the model, `tokens` and `layer` (NaN: all): λ
     curves                   by `curve` (level, measured, untrained) and `position` (NaN: all): influence, shape
@@ -217,7 +217,7 @@ def _printed(name: str) -> Iterator[Row]:
         yield {"source": "printed", "table": name, **vars(number), "claimed": float(number.claimed)}
 
 
-def _beside(name: str, rows: Iterable[Row]) -> Iterator[Row]:
+def _with_printed(name: str, rows: Iterable[Row]) -> Iterator[Row]:
     """Rows of measured numbers, each with the printed one where the paper has the same."""
     printed = {(row["model"], row["corpus"], row["what"]): row for row in _printed(name)}
     for row in rows:
@@ -243,7 +243,7 @@ def _sizes(measured: Measured) -> Iterator[Row]:
         word = str(cell.attrs.get("positional", "through queries and keys"))
         word = word if slopes_of(cell) is None else "ALiBi"
         rows.append({"model": key.model, "what": "positions", "word": word})
-    yield from _beside("table1", rows)
+    yield from _with_printed("table1", rows)
 
 
 def _scores(score: str, measured: Measured) -> Iterator[Row]:
@@ -270,7 +270,7 @@ def _scores(score: str, measured: Measured) -> Iterator[Row]:
             some = [values[model, corpus, level] for model in models for corpus in corpora]
             about = {"source": "printed mean", "model": group, "corpus": " ".join(corpora), "what": level}
             yield about | _rounded(float(np.mean(some)), sign, len(some))
-    yield from _beside(name, (row for key in measured.keys for row in _scored(score, key, measured)))
+    yield from _with_printed(name, (row for key in measured.keys for row in _scored(score, key, measured)))
 
 
 def _rounded(value: float, sign: float, numbers: int) -> Row:
@@ -339,7 +339,7 @@ def _similarity(measured: Measured) -> Iterator[Row]:
             deviation = Estimate(float(value.std()), mean.se / math.sqrt(2))
             row = about | {"what": f"{region}, deviation", "null": float(other.std())}
             rows.append(row | _number("value", deviation))
-    yield from _beside("table6", rows)
+    yield from _with_printed("table6", rows)
 
 
 # --- Section 4, λ by layer, content ------------------------------------------------------------------------

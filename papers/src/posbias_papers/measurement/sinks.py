@@ -1,7 +1,7 @@
 """The metric of attention sinks, prompt by prompt: one forward pass each and no gradient.
 
 A measurement (`posbias.measure`) has the metric as a mean over prompts, so that its error over prompts is not
-known. Here every prompt keeps its own, the mean over a layer's heads, beside what even attention under the same
+known. Here every prompt keeps its own, the mean over a layer's heads, next to what even attention under the same
 mask would score.
 """
 

@@ -50,7 +50,7 @@ def draw_deviation(
 ) -> "Axes":
     """Draw |closed/found − 1| against d by reading, both logarithmic.
 
-    Lines: found without sampling, as far as the deviation is told apart from its error. Points: found by
+    Lines: found without sampling, as far as the deviation is beyond its error. Points: found by
     sampling, with the 95 % interval; where that holds zero, a mark pointing down at its upper end, below which
     the deviation is. Dotted, with `slope`: that power of d.
     """
@@ -92,7 +92,7 @@ def draw_reading_key(ax: "Axes") -> "Axes":
 
 
 def _guide(ax: "Axes", curve: "DeviationCurve", slope: float) -> None:
-    """A dotted line of the given power of d beside the end of a curve, and the power in words."""
+    """A dotted line of the given power of d next to the end of a curve, and the power in words."""
     dimension, size = curve.dimension[curve.known], abs(curve.deviation[curve.known])
     if not size.size:
         return

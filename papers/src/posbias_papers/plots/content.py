@@ -55,7 +55,7 @@ def draw_content_rows(part: "Figure | SubFigure", rows: Sequence[ContentRow]) ->
 def draw_content(ax: "Axes", matrix: Float[np.ndarray, "query key"], unit: str = "") -> "Axes":
     """Draw mean content logits below and on the diagonal as colours, between the 1 and 99 % percentiles.
 
-    `unit` is written beside the colour bar.
+    `unit` is written next to the colour bar.
     """
     dress(ax, "", "")
     low, high = np.nanpercentile(matrix, TAILS)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_NODES = 32
-"""More nodes than this cannot be told apart."""
+"""More nodes than this cannot be distinguished."""
 NAMED = 12
 """Up to this many nodes carry their position; beyond, every fourth is written below."""
 ARCH = 0.32
@@ -186,7 +186,9 @@ def _on_walks(
 def _edges(mask: Pattern, tokens: int) -> list[tuple[int, int]]:
     """The edges (key, query) without self-loops, if they can be drawn."""
     if isinstance(tokens, int) and tokens > MOST_NODES:
-        raise InvalidValueError(f"tokens: {tokens} given, at most {MOST_NODES} can be told apart in a graph")
+        raise InvalidValueError(
+            f"tokens: {tokens} given, at most {MOST_NODES} can be distinguished in a graph"
+        )
     keys, queries = graph(mask, tokens).nonzero()
     return [(key, query) for key, query in zip(keys.tolist(), queries.tolist(), strict=True) if key != query]
 

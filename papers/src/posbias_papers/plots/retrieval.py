@@ -146,7 +146,7 @@ def draw_sink_metric(
     untrained: Float[np.ndarray, "member token"],
     pale: bool = False,
 ) -> "Axes":
-    """Draw the share of queries whose attention on a token exceeds the threshold, beside its two nulls.
+    """Draw the share of queries whose attention on a token exceeds the threshold, with its two nulls.
 
     Bars: trained networks, mean ± standard error, each a dot. Dashes: even attention under the same mask.
     Rings: the same networks before training, their mean. `pale` bars are of networks that have not learnt.

@@ -107,7 +107,7 @@ def _last_tenth(mass: Any) -> float:
 
 
 def _one_sign(offsets: Float[np.ndarray, "*head"], note: str = "") -> Comparison:
-    """The share of heads whose δ is above zero, beside that of one sign alone (Proposition 4.5)."""
+    """The share of heads whose δ is above zero, compared with that of one sign alone (Proposition 4.5)."""
     positive = float((np.asarray(offsets) > 0).mean())
     return answer(1.0 if positive >= 0.5 else 0.0, positive, note)
 
@@ -311,7 +311,7 @@ def _signs(material: Material) -> Comparison:
     return _one_sign(mean_content(measurement).offset, _source(measurement))
 
 
-def _energy_beside_rollout(material: Material, model: str) -> Comparison:
+def _energy_and_rollout(material: Material, model: str) -> Comparison:
     """Distance from the measured influence: residual-aware rollout of measured attention, energy rollout."""
     measurement = material.measured(model, needs=("kernel", "energy_kernel"))
     levels = predictions(measurement)
@@ -333,7 +333,7 @@ def _energy_beside_rollout(material: Material, model: str) -> Comparison:
     f"Wasserstein distance from the measured influence, {BUNDLED}: residual-aware rollout, energy rollout",
 )
 def _predictor(material: Material) -> Comparison:
-    return _energy_beside_rollout(material, BUNDLED)
+    return _energy_and_rollout(material, BUNDLED)
 
 
 @reading(
@@ -342,7 +342,7 @@ def _predictor(material: Material) -> Comparison:
     "herasimchyk2026/predictor",
 )
 def _predictor_sink(material: Material) -> Comparison:
-    return _energy_beside_rollout(material, SINK_MODEL)
+    return _energy_and_rollout(material, SINK_MODEL)
 
 
 @reading(

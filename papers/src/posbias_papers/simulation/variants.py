@@ -8,7 +8,7 @@ A variant adds parts of a real layer at initialisation to a `RecencyModel`, all 
 A network is one draw of the weights and of the direction that embeddings share (a property of an embedding
 table, not of a text), and is given many inputs. With W_Q and W_K independent, −W_Q is as likely as W_Q and
 turns every QKᵀ around: without ALiBi the recency probability over networks is ½ at every layer, whatever each
-of them does. So a network's own probability is estimated, and its spread over networks stands beside its mean.
+of them does. So a network's own probability is estimated, and its spread over networks is given with its mean.
 """
 
 import math

@@ -466,8 +466,8 @@ def _draw_widths(rng: Generator, edge: bool) -> Instance:
     "wu-4.2-narrower", "Section 4.1, narrower windows", _draw_widths, provenance="ours", strength="hedged"
 )
 def narrower_windows(logits: Any, rate: float, narrow: int, wide: int) -> float:
-    """where logits depend on the key alone, beside the decay mask or not, a narrower window leaves no more of any
-    token's context on the first j tokens, for every j and depth
+    """where logits depend on the key alone, with or without the decay mask, a narrower window leaves no more of
+    any token's context on the first j tokens, for every j and depth
 
     Holds; the text says that a smaller window helps, and gives no condition: content for which queries differ can
     make a narrow window prefer the front. Rows are one set of weights cut off by the window, so that they order as

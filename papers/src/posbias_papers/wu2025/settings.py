@@ -30,8 +30,8 @@ ABSOLUTE = {"none": "none", "sinusoidal": "sin", "rope": "RoPE"}
 """Encodings of the figures on biased training."""
 NORMALISERS = {
     "softmax": "Softmax",
-    "off_by_one": "Softmax beside a sink of logit 0",
-    "learned_sink": "Softmax beside a learned sink",
+    "off_by_one": "Softmax with a sink of logit 0",
+    "learned_sink": "Softmax with a learned sink",
     "relu": "ReLU",
     "sigmoid": "Sigmoid",
 }
