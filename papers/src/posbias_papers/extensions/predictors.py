@@ -249,7 +249,7 @@ def differences(more: str, less: str, score: str, results: Results) -> dict[Pred
 
 
 def sides(more: str, less: str, score: str, results: Results) -> dict[PredictorCell, Side]:
-    """In which cells `more` wins against `less`, loses, or neither (not significant), after Holm over all cells."""
+    """In which cells `more` wins against `less`, loses, or is open (not significant), after Holm over cells."""
     found = differences(more, less, score, results)
     better = [(-one if score == PLACE else one).p_above() for one in found.values()]
     adjusted = holm([min(1.0, 2.0 * min(p, 1.0 - p)) for p in better])

@@ -270,8 +270,9 @@ def _score_tables(frame: "pd.DataFrame", name: str) -> Iterator[Table]:
         "level": "what",
         "even": "value .3f",
         "weighted": "weighted .3f",
+        "better by": "weighted_ahead ±",
+        "largest weight": "largest_weight .2f",
     }
-    columns |= {"better by": "weighted_ahead ±", "largest weight": "largest_weight .2f"}
     if not featured and "weighted" in frame:
         rows = frame.query("weighted == weighted")
         yield from listing("Heads weighted by what they write, in place of evenly (ours)", rows, columns)
@@ -293,8 +294,9 @@ def _order_tables(frame: "pd.DataFrame", name: str) -> Iterator[Table]:
         "corpus": "corpus",
         "violating triples": "rate .2g",
         "noise floor": "floor .2g",
+        "mean gap of those": "gap .2g",
+        "worst layer": "worst g",
     }
-    columns |= {"mean gap of those": "gap .2g", "worst layer": "worst g"}
     yield from listing("Measured here", frame.query("source == 'measured'"), columns)
     printed = frame.query("source == 'printed'")
     caption = f"Printed in the paper (at most, about; expected shortfall {SHORTFALL:.0e})"
@@ -308,8 +310,10 @@ def _mixing_tables(frame: "pd.DataFrame", name: str) -> Iterator[Table]:
         "tokens": "tokens",
         "prompts": "n",
         "layer 0": "bottom ±",
+        "lower half": "lower ±",
+        "upper half": "upper ±",
+        "last layer": "top ±",
     }
-    columns |= {"lower half": "lower ±", "upper half": "upper ±", "last layer": "top ±"}
     rows = frame.query(f"source == 'measured' and place {'>' if name == 'fig4' else '=='} 0")
     if not rows.empty:
         rows = rows.query("bottom == bottom")
