@@ -52,5 +52,7 @@ def test_claims_of_the_papers_are_judged_as_on_the_published_page(tmp_path):
         claim = claims[key]
         assert [claim["place"], claim["strength"], claim["scope"]] == about, key
         assert claim["verdict"] == verdict, key
-        if claim["effort"] == effort:
+        # margins of statements are kept for more instances than are tried here
+        if not effort.endswith(" instances"):
+            assert claim["effort"] == effort, key
             assert [claim["number"], claim["se"]] == [close(number, 1e-9), close(error, 1e-9)], key
