@@ -149,7 +149,7 @@ def test_what_tends_to_be_is_a_share_of_the_settings():
 
 
 def at_effort(steps, networks=3, late=0.0, of=as_published):
-    """The paper's pattern after so many iterations; curves change by `late` after the first two thirds."""
+    """The paper's pattern after `steps` iterations; curves change by `late` after the first two thirds."""
     curves = {name: np.zeros((networks, 4)) for name in (*PAIRS, "in_context_accuracy", "loss")}
     scatter = np.array([[0.0], [1e-3], [-1e-3]])[:networks]
     curves["first-last"] = 0.1 + np.array([0.0, 0.0, 0.0, late]) + scatter

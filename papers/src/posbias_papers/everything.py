@@ -113,7 +113,7 @@ def make_all(
 
     `effort` is quick, full, or a number in the unit of all studies; `models` are those of Herasimchyk et al.
     2026 (none: those at hand), `configs` a folder of the authors' rollout files; `engine` does the training and
-    the statements (none: the cores here); `again` makes even what is there, and does without recorded results.
+    the statements (none: the cores here); `again` makes anew what was made before, and uses no recorded results.
     What is missing, and its cost, is logged first. Raises `InvalidValueError` for an unknown name or effort, a
     number where there are several units, a model given twice or a folder of configurations that is none,
     `OutputFileError` before any work if `folder` cannot be written, `MissingPackageError` where nothing can be

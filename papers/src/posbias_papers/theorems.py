@@ -35,7 +35,7 @@ INSTANCES = 200
 SCOPE = "whatever satisfies its hypotheses"
 """What a numbered statement speaks of."""
 FEW = 8
-"""So many statements are tried sooner than worker processes have started."""
+"""This many statements or fewer are tried sooner than worker processes have started."""
 
 
 class Statements(Study):
@@ -120,7 +120,7 @@ def try_statements(
 
 
 def tried_already(folder: Path, paper: str, instances: int | None = None) -> list[Stored] | None:
-    """The statements of a paper as `folder` has them, tried on so many instances; None unless it has all."""
+    """The statements of a paper as `folder` has them, tried on `instances` or more; None unless it has all."""
     store = Store(folder / STATEMENTS)
     cells = _cells([paper], 0) if store.folder.is_dir() else ()
     stored = [store.find(cell, at_least=instances) for cell in cells]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from posbias_papers.everything import Ran
 
 INDENT = " " * 13
-_RERUN = "Make even what is there, of the cells that are kept."
+_RERUN = "Make again what was made before, from the cells that are kept."
 
 
 def list_(*papers: str, out: shared.Results = shared.RESULTS, json: shared.Json = False) -> None:

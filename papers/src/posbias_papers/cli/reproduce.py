@@ -73,7 +73,7 @@ class WuOptions:
     Parameters
     ----------
     effort
-        quick (minutes of a laptop: 3 networks per cell, 1,000 to 2,500 iterations, 2,000 test sequences), full
+        quick (minutes of a laptop: 3 networks per cell, 500 to 2,500 iterations, 2,000 test sequences), full
         (the paper's: 5 networks, 100,000 iterations, 10,000 sequences), or any number of iterations, otherwise as
         full. Cells on record at this effort are not trained, unless --rerun.
     middle
@@ -105,9 +105,9 @@ def wu2025(*what: str, options: WuOptions = WuOptions()) -> None:
     Parameters
     ----------
     what
-        The figures, fig1 to fig24, table1, curves for learning curves, windows and anisotropy for gaps by
-        window and by what a vocabulary shares, or all; claims prints the claims with their
-        verdicts. Default: fig2.
+        The figures, fig1 to fig24, table1, curves for learning curves, masks, normalisers and anisotropy for gaps
+        by mask, by what makes rows of attention and by what a vocabulary shares, observed-sinks for language
+        models, or all; claims prints the claims with their verdicts. Default: fig2.
     """
     shared.check_threads(options.threads)
     settings: dict[str, Any] = {
@@ -129,7 +129,7 @@ def wu2025(*what: str, options: WuOptions = WuOptions()) -> None:
 
 
 def training_effort(effort: str | int, networks: int | None, middle: int | None = None) -> "TrainingEffort":
-    """The effort of this name or of so many iterations, with so many networks and this middle item.
+    """The effort of this name or of this number of iterations, with this many networks and this middle item.
 
     Raises `InvalidValueError`.
     """

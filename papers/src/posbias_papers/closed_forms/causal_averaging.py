@@ -100,7 +100,7 @@ def kinetic_density(position: Positions, strength: float, decay: float = 0.0) ->
 
 
 def profile_of_averages(tokens: int, hops: Hops, decay: float = 0.0) -> Float[np.ndarray, "key"]:
-    """The influence of each of so many tokens on the last, which keeps P(0) more; adds up to 1.
+    """The influence of each of `tokens` tokens on the last, which keeps P(0) more; adds up to 1.
 
     A token is the interval of positions between it and the next. Raises as `cumulative_influence`.
     """
@@ -111,7 +111,7 @@ def profile_of_averages(tokens: int, hops: Hops, decay: float = 0.0) -> Float[np
 
 
 def nearest_mixing(influence: Float[np.ndarray, "key"], depth: int) -> float:
-    """The λ, the same in so many layers of even attention, whose profile is nearest to `influence` (Wasserstein).
+    """The λ, the same in `depth` layers of even attention, whose profile is nearest to `influence` (Wasserstein).
 
     Raises `InvalidValueError` for depth < 1.
     """

@@ -25,7 +25,7 @@ PAIR = "first-last"
 
 @dataclass(frozen=True)
 class DesignedCell(Cell):
-    """Networks under a window of so many tokens (all 17: a causal mask) with a decay mask of this rate."""
+    """Networks under a window of `window` tokens (all 17: a causal mask) with a decay mask of this rate."""
 
     window: int
     decay: float
@@ -33,7 +33,7 @@ class DesignedCell(Cell):
     kind = "designed_cell"
 
     def compute(self, on_event: Any = None, networks: int = NETWORKS) -> Found:
-        """Train so many networks, test them, and predict the gap between the first item and the last."""
+        """Train `networks` networks, test them, and predict the gap between the first item and the last."""
         from posbias.theory.masks import SlidingWindow
         from posbias.theory.positional import DecayBias
         from posbias.training import Experiment, Network, evaluate, train, trained_rollout

@@ -103,5 +103,5 @@ class Extension:
 
 
 def rounded(values: Iterable[float], digits: int = 4) -> list[float]:
-    """The same to so many significant digits, which is what records keep."""
+    """The same to `digits` significant digits, which is what records keep."""
     return [float(f"{one:.{digits}g}") for one in values]

@@ -139,7 +139,7 @@ def nearer_in_larger(rows: "pd.DataFrame") -> Iterator[Evidence]:
 def by_depth(rows: "pd.DataFrame") -> Iterator[Evidence]:
     """The rank correlation of depth with agreement, the mean of a model's printed scores.
 
-    Its error is that of so many unrelated ranks, 1/√(models − 1): five models tell little.
+    Its error is that of as many unrelated ranks, 1/√(models − 1): five models tell little.
     """
     by_model: dict[float, list[float]] = {}
     for row in _rows(rows):

@@ -313,7 +313,7 @@ def need(measurement: "xr.Dataset", names: tuple[str, ...]) -> None:
 
 
 def profile_of(letter: str, architecture: Architecture, tokens: int) -> Profile:
-    """The influence that an architecture predicts for a text of so many tokens, named after its level."""
+    """The influence that an architecture predicts for a text of `tokens` tokens, named after its level."""
     from posbias.theory.rollout.dispatch import influence
 
     return _named(letter, influence(architecture, tokens, threads=1).mass)
@@ -475,7 +475,7 @@ def config_curves(
 def config_mixing(
     folder: str | os.PathLike[str], tokens: int = PLOTTED
 ) -> dict[str, Float[np.ndarray, "layer"]]:
-    """λ by layer of every printed model of which `folder` holds a file without content at so many tokens.
+    """λ by layer of every printed model of which `folder` holds a file without content at `tokens` tokens.
 
     It is the λ of Figure 1, averaged over its prompts. Raises as `config_curves` for what cannot be read.
     """

@@ -83,7 +83,7 @@ PRINTED_ERROR = 0.01 / math.sqrt(12)
 RANKED = 0.5
 """A prediction with a higher rank correlation is said to rank positions as the model does."""
 FLOORS = 1.5
-"""A rate of violations up to so many noise floors is within the noise, whose own spread is not known."""
+"""A rate of violations up to this many noise floors is within the noise, whose own spread is not known."""
 PANELS = 4
 """Heads of a model in Figure 5: those at even steps of R², from the worst to the best."""
 UNMEASURED = "influence was not measured here"

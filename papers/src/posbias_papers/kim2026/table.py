@@ -36,7 +36,7 @@ RECORDS = Path(__file__).with_name("records.csv")
 PRINTED_SAMPLES = 10_000_000
 """Samples behind the paper's numbers."""
 SURE = 5.0
-"""A score or rise counts as known to differ from 0 from so many standard errors on."""
+"""A score or rise counts as known to differ from 0 beyond this many standard errors."""
 KNOWN = 0.05
 """How well a simulated score has to be known for a closed form to be held against it, as a share of itself."""
 READINGS: tuple[ReadingName, ...] = ("published", "corrected")

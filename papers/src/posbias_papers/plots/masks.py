@@ -30,7 +30,7 @@ def mask_figure(masks: Mapping[str, Pattern] | Sequence[Pattern], tokens: int, l
     """Masks side by side, each as a matrix with its graph below, the centre nodes in the accent colour.
 
     `masks` with their titles, or without (then named after their kind); each a mask, a pattern of masks or an
-    architecture. With `layers` the walks through so many layers stand above. Raises `InvalidValueError` for no
+    architecture. With `layers` the walks through that many layers stand above. Raises `InvalidValueError` for no
     mask, layers < 0, more than `MOST_NODES` tokens, or as `posbias.theory.graph.graph` does. After Wu et al. 2025,
     Figure 1.
     """

@@ -149,7 +149,7 @@ class Material:
         return self._configs
 
     def simulated(self, model: RecencyModel, samples: int = 200_000) -> "RecencyResult":
-        """So many samples of a model of Kim et al. 2026."""
+        """A simulation of a model of Kim et al. 2026 with this many samples."""
         from posbias.simulation import simulate_recency
 
         return self._once((model, samples), lambda: simulate_recency(model, samples, threads=self._threads))

@@ -37,7 +37,7 @@ from posbias_papers.statements.margins import least
 from posbias_papers.statements.record import OURS, Draw
 
 COSINES = 1.25
-"""The root mean square by which two cosines differ is at most so many times (1 − α²)/d, from 16 dimensions on."""
+"""The root mean square by which two cosines differ is at most this times (1 − α²)/d, from 16 dimensions on."""
 OFF = 0.2
 """By which share of itself a rise may be off that of a single head."""
 APART = 0.01
@@ -45,7 +45,7 @@ APART = 0.01
 LONGER = 3
 """How many times longer the longer of two texts is."""
 WINDOWS = 4
-"""Texts under masks are so many windows long."""
+"""Texts under masks are this many windows long."""
 STREAM = "verify/kim/extensions"
 AT_ONCE = "d_h from 16 to 32, 2 or 4 heads, α from .45 to .8, 8 to 10 tokens, layer 2, at initialisation"
 UNPRINTED: Mapping[str, Any] = {"effort": "none: the paper simulates none"}
@@ -182,7 +182,7 @@ def _variants(inputs: int, **choices: tuple[Any, ...]) -> Draw:
 def _scores(
     seed: int, inputs: int, head_dimension: int, heads: int, anisotropy: float, tokens: int, **fields: Any
 ) -> tuple[list[Scores], list[Scores]]:
-    """The same of so many heads of so many dimensions."""
+    """The same of `heads` heads of `head_dimension` dimensions."""
     model = RecencyModel(tokens, heads * head_dimension, anisotropy, depth=2)
     return second_layer(Variant(model, direction="input", heads=heads, **fields), seed, inputs)
 

@@ -13,7 +13,7 @@ from posbias_papers.statements.run import Trial
 
 @value
 class Verify:
-    """Try a numbered statement of the papers on so many random and adversarial instances.
+    """Try a numbered statement of the papers on `instances` random and adversarial instances.
 
     `statement` is a key of `posbias verify`, such as wu-4.1. The least slack is exact for the instances drawn; the
     seed draws them. Raises `InvalidValueError` for an unknown statement.

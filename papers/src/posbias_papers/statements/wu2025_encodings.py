@@ -29,7 +29,7 @@ from posbias_papers.statements.record import OURS, Instance, statement
 
 Angles = Float[np.ndarray, "pair"]
 FAR = 0.01
-"""RoPE's decay is called far below another where its logarithm is at most so many times the other's."""
+"""RoPE's decay is called far below another where its logarithm is at most this many times the other's."""
 
 
 # --- Lemma 4.4 and Theorem 4.5: the decay mask ---------------------------------------------------------------
@@ -367,7 +367,7 @@ def _slack_rope_rollout(corrected: bool, **rotary: Any) -> float:
 
 
 def _crossed(segments: int) -> Instance:
-    """Lemma 4.6's counterexample, in each of so many pairs of dimensions: half a turn between two tokens."""
+    """Lemma 4.6's counterexample, in each of `segments` pairs of dimensions: half a turn between two tokens."""
     queries, keys = (
         np.tile([[one, 0.0], [other, 0.0]], segments) for one, other in ((0.02, 1.0), (5.0, 5.0))
     )

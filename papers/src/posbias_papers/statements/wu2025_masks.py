@@ -290,7 +290,7 @@ def _draw_masks(rng: Generator, edge: bool, by_layer: bool) -> Instance:
 
 
 def _reach(allowed: Bool[np.ndarray, "layer query key"], layers: int) -> Bool[np.ndarray, "query key"]:
-    """Which keys have reached which query after so many layers, the masks used in turn."""
+    """Which keys have reached which query after `layers` layers, the masks used in turn."""
     reached = np.eye(allowed.shape[-1], dtype=bool)
     for layer in range(layers):
         reached = (allowed[layer % len(allowed)].astype(int) @ reached.astype(int)) > 0

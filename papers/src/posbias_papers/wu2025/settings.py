@@ -175,7 +175,7 @@ EFFORT = {"quick": QUICK, "full": FULL}
 
 
 def effort_of(iterations: int, networks: int | None = None, sequences: int = FULL.sequences) -> Effort:
-    """The effort of so many iterations at every depth; networks (default: 5) and sequences as at the full one.
+    """The effort of this many iterations at every depth; networks (default: 5) and sequences as at the full one.
 
     Raises `InvalidValueError` for iterations or networks < 1.
     """

@@ -85,7 +85,7 @@ def record_cells(folder: Path, records: Records) -> list[Experiment]:
 
 
 def find_record(records: Records, experiment: Experiment, at_least: int | None = None) -> Record | None:
-    """The record of an experiment, on `at_least` so many test sequences; None if there is none."""
+    """The record of an experiment, on `at_least` test sequences or more; None if there is none."""
     stored = records.find(RecordedCell(experiment), at_least)
     return None if stored is None else stored.result
 
