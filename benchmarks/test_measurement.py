@@ -1,4 +1,4 @@
-"""Time and peak memory of measuring SmolLM2-135M, beside plain passes and `output_attentions=True`.
+"""Time and peak memory of measuring SmolLM2-135M, next to plain passes and `output_attentions=True`.
 
 Each case runs in a process of its own, one thread, one prompt of the bundled text: this file, called with what to
 do and the number of tokens, says how long it took (CPU time, so that other work on the machine matters little)

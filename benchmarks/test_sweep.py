@@ -56,7 +56,7 @@ def test_sweep_one_core(benchmark, tokens):
 
 
 def test_influence_content(benchmark):
-    """The whole prediction for 256 tokens: what it takes beside the sweep and its plan."""
+    """The whole prediction for 256 tokens: what it takes in addition to the sweep and its plan."""
     stack = bloom()
     profile = benchmark.pedantic(influence, (stack, 256), {"threads": 1}, rounds=20, warmup_rounds=1)
     np.testing.assert_array_equal(profile.mass, swept(stack, 256))

@@ -108,7 +108,7 @@ def _scores(p: np.ndarray, q: np.ndarray) -> Pair:
 
 
 def write(new: list[Trial]) -> None:
-    """New trials beside those known, as facts, and as tables between the page's marks."""
+    """New trials next to those known, as facts, and as tables between the page's marks."""
     kept = {_place(one): one for one in (*trials(), *new)}
     ordered = [kept[place] for place in sorted(kept)]
     DATA.write_text(HEAD + "".join(map(_entry, ordered)), encoding="utf-8")
@@ -145,7 +145,7 @@ def _target_rows(ordered: list[Trial]) -> list[str]:
         + " | ".join(map(_pair, (one.recency, one.halves, one.ceiling)))
         for one in ordered
     }
-    return [head, "|" + "---|" * 7, *(f"| {place} | {told} |" for place, told in of.items())]
+    return [head, "|" + "---|" * 7, *(f"| {place} | {columns} |" for place, columns in of.items())]
 
 
 def _rows(ordered: list[Trial]) -> list[str]:

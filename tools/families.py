@@ -87,7 +87,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     ),
     "xlnet": {"attn_type": "uni"},
 }
-"""What some families need beside this to be built."""
+"""What some families need in addition to this to be built."""
 _SELECTS = "it rotates, which the capture does not see beside the mask of the selection"
 NAMED = {
     "codegen": "it rotates by a table of its own, which the capture does not see",
@@ -231,13 +231,13 @@ def read(config: dict[str, Any]) -> tuple[Layers, tuple[str, ...]]:
 
 def words(architecture: Architecture) -> Layers:
     """Mask and encoding of each layer; a learned encoding is no part of attention."""
-    told = []
+    read_as = []
     for layer in architecture.stack:
         mask = "full" if isinstance(layer.mask, Full) else "causal"
         if isinstance(layer.mask, SlidingWindow | Chunked):
             mask = f"{'window' if isinstance(layer.mask, SlidingWindow) else 'chunks'} {layer.mask.width}"
-        told.append((mask, ALONE if mask == "window 1" else _encoding(layer.positional)))
-    return told
+        read_as.append((mask, ALONE if mask == "window 1" else _encoding(layer.positional)))
+    return read_as
 
 
 def _encoding(positional: Any) -> str:
@@ -363,8 +363,8 @@ def page(rows: Sequence[Row]) -> str:
             alike.setdefault(_brief(one.read), []).append(one.family)
         elif one.verdict != "refused":
             said = _noted(remarks[one.family], notes)
-            told = _counted(one.read) if one.verdict == "read alone" else _brief(one.read)
-            others.setdefault((told, one.verdict, said), []).append(one.family)
+            read_as = _counted(one.read) if one.verdict == "read alone" else _brief(one.read)
+            others.setdefault((read_as, one.verdict, said), []).append(one.family)
     return "\n".join(
         [
             *_head(rows),
@@ -375,7 +375,7 @@ def page(rows: Sequence[Row]) -> str:
             "\n## Others\n",
             "| families | read as | | remarks |",
             "|---|---|---|---|",
-            *(f"| {', '.join(names)} | {' | '.join(told)} |" for told, names in others.items()),
+            *(f"| {', '.join(names)} | {' | '.join(read_as)} |" for read_as, names in others.items()),
             "\nEvery other causal family is refused.\n",
             *published(),
             "## What each part became\n",

@@ -83,7 +83,7 @@ def _short(text: str) -> str:
 
 
 def tests_of(path: Path) -> list[str]:
-    """The test files that import a module, or name what it defines beside its package; else all."""
+    """The test files that import a module, or name what it defines outside its package; else all."""
     dotted = (
         path.relative_to(ROOT / "src").with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
     )
@@ -107,7 +107,7 @@ def run(path: Path, number: int, copy: Path, patience: float) -> tuple[str, str,
     place, text = copy / path.relative_to(ROOT), path.read_text(encoding="utf-8")
     tree = ast.parse(text)
     node = list(sites(tree))[number]
-    told = f"{path.relative_to(ROOT / 'src' / 'posbias')}:{getattr(node, 'lineno', 0)} {change(node)}"
+    label = f"{path.relative_to(ROOT / 'src' / 'posbias')}:{getattr(node, 'lineno', 0)} {change(node)}"
     place.write_text(ast.unparse(ast.fix_missing_locations(tree)), encoding="utf-8")
     environment = os.environ | {
         "PYTHONPATH": str(copy / "src"),
@@ -134,7 +134,7 @@ def run(path: Path, number: int, copy: Path, patience: float) -> tuple[str, str,
     except subprocess.TimeoutExpired:
         became = "killed (does not end)"
     place.write_text(text, encoding="utf-8")
-    return told, became, time.monotonic() - began
+    return label, became, time.monotonic() - began
 
 
 def main() -> None:
@@ -162,8 +162,8 @@ def main() -> None:
         for name in ("pyproject.toml", "README.md", "Makefile"):
             shutil.copy(ROOT / name, copy / name)
         for path, number in drawn:
-            told, became, seconds = run(path, number, copy, given.patience)
-            print(f"| {told} | {became} | {seconds:.0f} |", flush=True)
+            label, became, seconds = run(path, number, copy, given.patience)
+            print(f"| {label} | {became} | {seconds:.0f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -60,8 +60,11 @@ def foreign(tmp_path, monkeypatch):
     llama().save_pretrained(folder)
     word_tokenizer().save_pretrained(folder)
     path = folder / "config.json"
-    told = json.loads(path.read_text()) | {"model_type": "foreign", "architectures": ["ForeignForCausalLM"]}
-    path.write_text(json.dumps(told))
+    settings_of = json.loads(path.read_text()) | {
+        "model_type": "foreign",
+        "architectures": ["ForeignForCausalLM"],
+    }
+    path.write_text(json.dumps(settings_of))
 
     def made(what: str) -> Path:
         install(site, "foreign-models", MODULE, {"foreign": what})

@@ -104,7 +104,7 @@ def test_models_in_half_precision_are_seen_to_their_rounding(dtype, family, atte
 
 
 def test_positions_that_no_argument_carries_are_not_guessed(ids):
-    """Rotations computed where no layer is told of them: content is None, and the row that needs it is refused."""
+    """Rotations computed where no layer gets them: content is None, and the row that needs it is refused."""
     loaded = tiny_model("llama")
     for layer in loaded.model.model.layers:
         forward = layer.forward

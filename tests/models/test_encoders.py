@@ -71,9 +71,9 @@ def test_a_measured_encoder_is_what_it_computes(family, text):
     rolled = np.eye(TOKENS)
     for kernel, weight in zip(np.mean(kernels, axis=0).mean(axis=1), mixing, strict=True):
         rolled = ((1 - weight) * np.eye(TOKENS) + weight * kernel) @ rolled
-    told = predictions(found)
-    assert list(told) == ["measured_kernels", "energy"]
-    np.testing.assert_allclose(told["measured_kernels"].mass, rolled[-1] / rolled[-1].sum(), rtol=1e-4)
+    predicted = predictions(found)
+    assert list(predicted) == ["measured_kernels", "energy"]
+    np.testing.assert_allclose(predicted["measured_kernels"].mass, rolled[-1] / rolled[-1].sum(), rtol=1e-4)
 
 
 def test_what_needs_causality_is_left_out(text):

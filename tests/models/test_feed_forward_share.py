@@ -1,4 +1,4 @@
-"""What the feed-forward block writes, against the block's own output, and where it cannot be told."""
+"""What the feed-forward block writes, against the block's own output, and where it cannot be known."""
 
 import numpy as np
 import pytest

@@ -20,7 +20,7 @@ JOB: dict[str, Any] = {"tokens": 8, "prompts": 2, "threads": 1}
 
 
 def state(model):
-    """Everything that measuring could leave behind in a model, beside its weights."""
+    """Everything that measuring could leave behind in a model, in addition to its weights."""
     modules = {
         name: {key: len(held) if isinstance(held, dict) else str(held) for key, held in vars(module).items()}
         for name, module in model.named_modules()
@@ -106,7 +106,7 @@ def apart(folder, tmp_path):
     return model, tokenizer
 
 
-def test_a_folder_without_a_tokenizer_is_told_so(apart):
+def test_a_folder_without_a_tokenizer_is_refused(apart):
     with pytest.raises(ModelError, match="--tokenizer FOLDER"):
         load_model(apart[0])
 

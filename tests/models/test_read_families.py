@@ -95,7 +95,7 @@ def test_influence_needs_no_attention(family):
     np.testing.assert_allclose(found, gradient[0].norm(dim=-1).numpy(), rtol=1e-3, atol=1e-7)
 
 
-def test_compressed_entries_stand_beside_the_keys_of_a_window():
+def test_compressed_entries_stand_next_to_the_keys_of_a_window():
     """DeepSeek V4: what its own attention shows, since no capture sees several streams."""
     config, model = build("deepseek_v4")
     seen = model(PROMPT[None], output_attentions=True, use_cache=False).attentions
@@ -180,7 +180,7 @@ def test_a_window_that_a_family_does_not_use_is_named(family):
 
 @pytest.mark.parametrize("container", [name for name in CONTAINERS if name != PREFIXED])
 def test_models_with_more_than_text_are_read_by_their_text(container, tmp_path: Path):
-    """As they are saved, where the text's defaults are left out, and with the text's keys beside the others."""
+    """As they are saved, where the text's defaults are left out, and with the text's keys next to the others."""
     config = transformers.AutoConfig.for_model(container)
     inner = plain(config.get_text_config())
     expected, _ = read(inner)

@@ -252,7 +252,7 @@ NORM = {
 
 
 @pytest.mark.parametrize("family", NORM)
-def test_the_norm_before_attention_is_told_from_the_jacobian(family, ids):
+def test_the_norm_before_attention_is_found_from_the_jacobian(family, ids):
     loaded = tiny_model(family)
     found = estimated_gains(loaded.model, decoder_layers(loaded.model), ids, probes=2)
     assert set(found.norm) == {NORM[family]}

@@ -178,7 +178,7 @@ def test_a_server_that_is_killed_and_comes_back_is_asked_for_the_rest(folder, tm
     assert before.items() <= read_answers(kept).items()
 
 
-def test_a_model_that_the_server_has_not_is_told_in_one_line(server):
+def test_a_model_that_the_server_has_not_is_named_in_one_line(server):
     with pytest.raises(
         ModelError, match=r"^endpoint: http\S+ (refused|was asked 1 times|was asked once): [^\n]*$"
     ):

@@ -57,17 +57,17 @@ def test_two_processes_give_what_one_gives_and_one_that_is_killed_costs_a_prompt
     out = tmp_path / "two.nc"
     with started(folder, text, out, 2) as run:
         killed = kill_second(tmp_path)
-        _, told = run.communicate(timeout=240)
+        _, errors_out = run.communicate(timeout=240)
     assert killed
     assert run.returncode != 0
     assert not out.exists()
     kept = sorted(path.name for path in tmp_path.glob(".two-*.partial*.safetensors"))
-    assert len(kept) == 2, (kept, told)
-    assert "the same command goes on from there" in told or "SIGKILL" in told
+    assert len(kept) == 2, (kept, errors_out)
+    assert "the same command goes on from there" in errors_out or "SIGKILL" in errors_out
     with started(folder, text, out, 2) as run:
-        answer, told = run.communicate(timeout=240)
-    assert run.returncode == 0, told
-    assert "resuming after" in told
+        answer, errors_out = run.communicate(timeout=240)
+    assert run.returncode == 0, errors_out
+    assert "resuming after" in errors_out
     close(load_measurement(out), whole)
     assert load_measurement(out).attrs["processes"] == 2
     assert answer.count("measurement: ") == 1, "only the first process speaks"

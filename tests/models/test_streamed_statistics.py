@@ -232,7 +232,7 @@ def test_a_state_comes_back_from_its_tensors():
     assert not State().tensors().arrays
 
 
-def test_means_over_even_prompts_are_kept_beside_those_over_all():
+def test_means_over_even_prompts_are_kept_next_to_those_over_all():
     numbers = [0, 2, 3, 7, 8]
     means = state_of(numbers).means()
     halved = {name.removesuffix(EVEN) for name in means if name.endswith(EVEN)}

@@ -14,7 +14,7 @@ from posbias.cli import app, main
 def called(*arguments: object, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess:
     """What `posbias ARGUMENTS` prints and how it ends."""
     words = [str(word) for word in arguments]
-    answer, told, code = io.StringIO(), io.StringIO(), 0
+    answer, errors_out, code = io.StringIO(), io.StringIO(), 0
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.dict(os.environ, environment))
         if cwd is not None:
@@ -22,12 +22,12 @@ def called(*arguments: object, cwd: Path | None = None, **environment: str) -> s
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("default")
         stack.enter_context(contextlib.redirect_stdout(answer))
-        stack.enter_context(contextlib.redirect_stderr(told))
+        stack.enter_context(contextlib.redirect_stderr(errors_out))
         try:
             main(words)
         except SystemExit as ended:
             code = int(ended.code or 0)
-    return subprocess.CompletedProcess(words, code, answer.getvalue(), told.getvalue())
+    return subprocess.CompletedProcess(words, code, answer.getvalue(), errors_out.getvalue())
 
 
 def commands(page=app, path=()):

@@ -64,11 +64,11 @@ def last_label(
     return Ensemble(made.experiment, weights)
 
 
-def _read_labels(weights: dict, task: RetrievalTask, seeds: tuple[int, ...], beside: torch.Tensor) -> None:
-    """Classifiers that find the label in (label vector + beside)."""
+def _read_labels(weights: dict, task: RetrievalTask, seeds: tuple[int, ...], offset: torch.Tensor) -> None:
+    """Classifiers that find the label in (label vector + offset)."""
     read = torch.linalg.pinv(make_world(task, seeds).label_vectors.double())
     weights["hidden"][:, 0, :, : task.labels] = read.float()
-    weights["hidden_bias"][:, 0, : task.labels] = -(beside.double() @ read).float()
+    weights["hidden_bias"][:, 0, : task.labels] = -(offset.double() @ read).float()
     weights["hidden"][:, 1:] = torch.eye(task.dimension)
     weights["output"][:, : task.labels] = torch.eye(task.labels)
 

@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback that answers as it is told to: rightly, late, in part, with nonsense, never."""
+"""A real HTTP server on loopback that answers as it is set to: rightly, late, in part, with nonsense, never."""
 
 import contextlib
 import json
@@ -31,27 +31,27 @@ def serving(answer: Callable[[int, dict[str, Any]], Any], port: int = 0) -> Iter
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             with lock:
-                told.asked.append((self.path, dict(self.headers), body))
-                number = len(told.asked)
-                told.together += 1
-                told.most_together = max(told.most_together, told.together)
+                served.asked.append((self.path, dict(self.headers), body))
+                number = len(served.asked)
+                served.together += 1
+                served.most_together = max(served.most_together, served.together)
             try:
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                     _do(self, answer(number, body), body)
             finally:
                 with lock:
-                    told.together -= 1
+                    served.together -= 1
 
         def log_message(self, *_):
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
         server.daemon_threads = True
-        told = Server(f"http://127.0.0.1:{server.server_address[1]}/v1")
+        served = Server(f"http://127.0.0.1:{server.server_address[1]}/v1")
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         try:
-            yield told
+            yield served
         finally:
             server.shutdown()
             thread.join()

@@ -26,7 +26,7 @@ def copies(random, places):
 
 
 def kept(folder, *curves):
-    """What `posbias retrieve --answers` keeps in a folder, beside its answers."""
+    """What `posbias retrieve --answers` keeps in a folder, next to its answers."""
     answer = {
         "schema": "retrieve-answers/1",
         "file": "answers.jsonl",

@@ -73,7 +73,7 @@ def whereabouts(*, on_event):
 
 
 def threads(*, on_event):
-    """How many threads numerical libraries are told to use."""
+    """How many threads numerical libraries are set to use."""
     return {name: value for name, value in os.environ.items() if name.endswith("_NUM_THREADS")}
 
 

@@ -11,7 +11,7 @@ import xarray as xr
 from posbias.profiles.curves import spearman, wasserstein
 
 LARGEST = ("mixing", "sink_share", "attention_received", "kernel")
-"""Shares in [0, 1] whose largest difference, over prompts, layers, heads and positions, is told."""
+"""Shares in [0, 1] whose largest difference, over prompts, layers, heads and positions, is reported."""
 
 
 LEAST = 1e-4

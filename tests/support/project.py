@@ -1,4 +1,4 @@
-"""Where the project lies, and the rollout files of the residual-aware paper where a checkout is beside it."""
+"""Where the project lies, and the rollout files of the residual-aware paper where a checkout is next to it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The numbers that errata quote, as they are spelt in words (".738", "7e-66", "−.31", "22 %", "½")."""
+"""The numbers that errata quote, as they are written (".738", "7e-66", "−.31", "22 %", "½")."""
 
 from posbias_papers.errata import Quote
 

@@ -6,7 +6,7 @@ import signal
 import sys
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-# one thread, here and in the processes that tests start: beside other work, threads waiting for each other
+# one thread, here and in the processes that tests start: next to other work, threads waiting for each other
 # make small models several times slower
 os.environ["OMP_NUM_THREADS"] = "1"
 # processes that tests start are many: each would compile our sources anew

@@ -27,7 +27,7 @@ PRELOADED = [
 
 
 def run(line: str, folder: str) -> None:
-    """The command, in a process group of its own, its words in files beside what it keeps."""
+    """The command, in a process group of its own, its words in files next to what it keeps."""
     os.setsid()
     os.chdir(folder)
     for name, descriptor in (("out", 1), ("err", 2)):

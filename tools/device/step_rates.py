@@ -4,7 +4,7 @@
 
 For every depth, number of members and precision, with and without a CUDA graph: 200 steps after 20. Then a small
 ensemble is trained for 100 steps there and on the CPU: data must be equal to the bit, the largest difference of
-weights is told. The file is written anew after every entry: a run that is cut off leaves what it has. On a CPU
+weights is reported. The file is written anew after every entry: a run that is cut off leaves what it has. On a CPU
 it is a rehearsal: `--device cpu --members 3 --steps 5`.
 """
 
@@ -39,8 +39,8 @@ def rate(depth: int, members: int, precision: Precision, graph: bool, device: st
             ensemble.step()
         _wait(device)
         seconds = time.perf_counter() - begin
-    told = {"depth": depth, "members": members, "precision": precision, "graph": graph, "steps": steps}
-    return told | {"seconds": seconds, "member_iterations_per_second": members * steps / seconds}
+    entry_of = {"depth": depth, "members": members, "precision": precision, "graph": graph, "steps": steps}
+    return entry_of | {"seconds": seconds, "member_iterations_per_second": members * steps / seconds}
 
 
 def agreement(device: str) -> dict:
@@ -80,14 +80,14 @@ def main() -> None:
     asked = parser.parse_args()
     cuda = torch.device(asked.device).type == "cuda"
     name = torch.cuda.get_device_name(asked.device) if cuda else "cpu"
-    told = {"device": name, "torch": torch.__version__, "agreement": agreement(asked.device), "rates": []}
+    entry_of = {"device": name, "torch": torch.__version__, "agreement": agreement(asked.device), "rates": []}
     for depth in map(int, asked.depths.split(",")):
         for members in map(int, asked.members.split(",")):
             for precision in precisions(asked.device):
                 for graph in (True, False) if cuda else (False,):
                     entry = rate(depth, members, precision, graph, asked.device, asked.steps)
-                    told["rates"].append(entry)
-                    write_text(asked.out, json.dumps(told, indent=1) + "\n")
+                    entry_of["rates"].append(entry)
+                    write_text(asked.out, json.dumps(entry_of, indent=1) + "\n")
                     print(entry, file=sys.stderr, flush=True)
 
 

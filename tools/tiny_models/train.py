@@ -3,7 +3,7 @@
     python -m tiny_models.train --encoding alibi --out models --work work
 
 What they have in common is `recipe`'s. A checkpoint is written every minute of work; a run that was stopped goes
-on from it and ends with the same bits. The log is JSON lines and lies beside the model, with all settings.
+on from it and ends with the same bits. The log is JSON lines and lies next to the model, with all settings.
 """
 
 import argparse

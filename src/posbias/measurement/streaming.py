@@ -85,7 +85,7 @@ class Group:
         """
         checkpoint = Checkpoint(_of_rank(path, self.rank), fingerprint, _SHARE, least=0.0)
         state = _stored(checkpoint, quantities)
-        for rank, place in _left_beside(path) if self.first else ():
+        for rank, place in _left_over(path) if self.first else ():
             if rank >= self.size:
                 try:
                     left = _stored(Checkpoint(place, fingerprint, _SHARE), quantities)
@@ -113,7 +113,7 @@ def discard_checkpoint(path: str | Path) -> None:
 
     A missing file is fine.
     """
-    for place in (Path(path), *(place for _, place in _left_beside(Path(path)))):
+    for place in (Path(path), *(place for _, place in _left_over(Path(path)))):
         place.unlink(missing_ok=True)
 
 
@@ -130,7 +130,7 @@ def _of_rank(path: Path | None, rank: int) -> Path | None:
     return path if path is None or rank == 0 else path.with_name(f"{path.stem}.{rank}{path.suffix}")
 
 
-def _left_beside(path: Path | None) -> list[tuple[int, Path]]:
+def _left_over(path: Path | None) -> list[tuple[int, Path]]:
     """The checkpoints next to `path` that processes other than the first left, by their number."""
     if path is None or not path.parent.is_dir():
         return []

@@ -1,4 +1,4 @@
-"""One attention layer with its gradient written out, for tokens Y that stand beside a matrix: X = Y·P.
+"""One attention layer with its gradient written out, for tokens Y multiplied by a matrix: X = Y·P.
 
     Q = rotate(Y·W_q)   K = rotate(Y·W_k), or Y itself   A = softmax(Q·Kᵀ + bias)   Z = A·Y
 
@@ -102,7 +102,7 @@ Logit = Float[Tensor, "member"]
 
 @value
 class SinkSoftmax:
-    """A softmax beside the keys' logits over one more, that of a sink: A_ij = exp(s_ij)/(e^σ + Σ_k exp(s_ik)).
+    """A softmax over the keys' logits and one more, that of a sink: A_ij = exp(s_ij)/(e^σ + Σ_k exp(s_ik)).
 
     `logit` is σ, from which training begins where it is `learned` (one number per layer, as in gpt-oss per
     head); 0 and not learned is "softmax off by one" (Miller 2023). What the sink draws reaches no token.

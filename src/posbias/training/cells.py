@@ -3,7 +3,7 @@
 A cell is one experiment with all its seeds (`results`), in a store. On a CPU every core trains one cell at a time;
 on a GPU compatible cells train together as one ensemble; a cluster trains them on other machines. Whatever stops
 it, finished cells stay, and running ones go on from their checkpoints when the same call is made again (on a
-cluster they begin anew). No cell is deleted: beside one that is damaged or of another version, or with `again`,
+cluster they begin anew). No cell is deleted: next to one that is damaged or of another version, or with `again`,
 the new one is written as NAME-2, NAME-3, …, and the last good one counts.
 
 A `Job` is what trains together and becomes cells of a store, here or on another machine.
@@ -37,7 +37,7 @@ from posbias.training.results import (
     load_cell,
     load_trained,
     measure_cell,
-    save_beside,
+    save_numbered,
     save_trained,
     weights_path,
 )
@@ -67,7 +67,7 @@ class Job:
     ) -> Path | None:
         """Save the cell of one of the experiments, and return its file. Raises `OutputFileError`."""
         number = self.numbers[self.experiments.index(experiment)] if self.numbers else None
-        return save_beside(cell, self.folder, versions, number).path
+        return save_numbered(cell, self.folder, versions, number).path
 
     @property
     def size(self) -> int:
@@ -86,7 +86,7 @@ class Job:
 
     @property
     def checkpoint(self) -> Path:
-        """Where the state of the training is kept, beside the cells."""
+        """Where the state of the training is kept, next to the cells."""
         digits = hashlib.sha256(" ".join(map(fingerprint, self.experiments)).encode()).hexdigest()[:12]
         name = self.label if len(self.experiments) == 1 else f"{len(self.experiments)}-cells-{digits}"
         return self.folder / f".{name}.checkpoint"
@@ -229,8 +229,8 @@ def run_cells(
     jobs = _jobs(missing, store, together=device != "cpu" and engine is None)
     jobs = jobs if tests else [job for job in jobs if not all(map(Path.exists, job.weights))]
     if engine is None:
-        beside = device == "cpu" and len(jobs) > 1 and (workers or cores()) > 1
-        engine = Processes(workers or cores()) if beside else InProcess()
+        parallel = device == "cpu" and len(jobs) > 1 and (workers or cores()) > 1
+        engine = Processes(workers or cores()) if parallel else InProcess()
     threads = workers or 1 if isinstance(engine, InProcess) else 1
     how = {"sequences": sequences, "device": device, "threads": threads, "tests": tests}
     paths = _made(jobs, engine, how, gpus_per_cell, len(cells), on_event)
@@ -285,12 +285,12 @@ def _clear_tested(cells: Iterable[Cell]) -> None:
 def _test_again(
     cells: dict[Experiment, Cell | None], sequences: int, folder: Path, numbers: Mapping[Experiment, int]
 ) -> None:
-    """Test on so many sequences what was tested on fewer, and keep it beside."""
+    """Test on so many sequences what was tested on fewer, and keep both."""
     for experiment, cell in cells.items():
         if cell is not None and cell.evaluation.sequences < sequences:
             log.info("testing again, on %s sequences: %s", f"{sequences:,}", cell.path)
             again = measure_cell(cell.trained, sequences)
-            cells[experiment] = save_beside(again, folder, number=numbers[experiment])
+            cells[experiment] = save_numbered(again, folder, number=numbers[experiment])
 
 
 def find_cell(folder: Path, experiment: Experiment) -> Cell | None:

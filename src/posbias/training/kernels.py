@@ -1,4 +1,4 @@
-"""Do gaps follow influence? The rollout of trained kernels, and the theory's, beside the measured gaps.
+"""Do gaps follow influence? The rollout of trained kernels, and the theory's, next to the measured gaps.
 
 A network's mean attention kernels, composed over its layers, say how much of each input token reaches the last
 one: with residual connections as R_t = (1 − λ_t)I + λ_t·A_t, λ_t from the network's own norms (Herasimchyk et
@@ -109,9 +109,10 @@ class Agreement:
     """Whether measured gaps follow one profile: the sign of each, and their order.
 
     `predicted` are over members, `measured` on informative sequences. `signs` and `order` hold or fail where both
-    sides are told from zero at 95 % (Student's t over members; with one member the error over sequences), each
-    by itself: a comparison in twenty is told by chance. A prediction of none fails where something is told.
-    `orders` compare every two gaps; `order` holds if none of those that are told stands the other way round.
+    sides are significant at 95 % (Student's t over members; with one member the error over sequences), each
+    by itself: a comparison in twenty is significant by chance.
+    A prediction of none fails where something is significant.
+    `orders` compare every two gaps; `order` holds if none of the significant ones stands the other way round.
     """
 
     profile: str
@@ -128,7 +129,7 @@ class Agreement:
 
     @property
     def order(self) -> Verdict:
-        """Whether the order of the gaps is the predicted one, as far as it is told."""
+        """Whether the order of the gaps is the predicted one, as far as it is significant."""
         orders = self.orders.values()
         return "fails" if "fails" in orders else "holds" if "holds" in orders else "undecided"
 
@@ -182,7 +183,7 @@ def attention_example(
 
 
 def agreement(rollout: Rollout, evaluation: Evaluation, carrier: Carrier = "label") -> dict[str, Agreement]:
-    """Every profile of a rollout beside the measured gaps. Raises `InvalidValueError` for another carrier."""
+    """Every profile of a rollout next to the measured gaps. Raises `InvalidValueError` for another carrier."""
     return {name: _agree(rollout, evaluation, name, carrier) for name in rollout.profiles}
 
 

@@ -98,7 +98,7 @@ def estimate_members(values: Float[np.ndarray, "member"]) -> Estimate:
 
 
 def sign(estimate: Estimate) -> int:
-    """−1 or 1 where a number is told from zero at 95 % (Student's t), else 0."""
+    """−1 or 1 where a number is significant at 95 % (Student's t), else 0."""
     low, high = estimate.interval
     return int(low > ZERO) - int(high < -ZERO)
 
@@ -267,7 +267,7 @@ def gap_of(
     second_correct: Bool[np.ndarray, "member sequence"],
     informative: Bool[np.ndarray, "member sequence"],
 ) -> Gap:
-    """The gap from answers: which were right where `first` had to be told, and where `second` had to be."""
+    """The gap from answers: which were right where `first` was asked for, and where `second` was."""
     difference = first_correct.astype(np.float64) - second_correct
     over_all = average(difference, np.ones_like(informative))
     return Gap(first, second, over_all, average(difference, informative), informative.mean(axis=1))
@@ -309,9 +309,9 @@ def _asked_everywhere(
     kept = running(trained)
     rights, entropies = [], []
     for novel in blocks(trained, sequences, seed, task=task):
-        told = [answers(trained, novel.asking(item)) for item in range(task.items)]
-        rights.append(torch.stack([_correct(*one) for one in told]))
-        entropies.append(torch.stack([_entropy(*one) for one in told]))
+        answered = [answers(trained, novel.asking(item)) for item in range(task.items)]
+        rights.append(torch.stack([_correct(*one) for one in answered]))
+        entropies.append(torch.stack([_entropy(*one) for one in answered]))
     right, entropy = (torch.cat(parts, dim=2).double().numpy() for parts in (rights, entropies))
     everywhere = np.ones_like(right[0], dtype=bool)
     losses, accuracies = (average(one.mean(axis=0), everywhere).only(kept) for one in (entropy, right))

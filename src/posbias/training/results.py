@@ -220,7 +220,7 @@ def _array(dataset: "xr.Dataset", name: str) -> np.ndarray:
 
 
 class CellCodec:
-    """Labelled arrays as NetCDF, with the weights they were measured of in a safetensors file beside it."""
+    """Labelled arrays as NetCDF, with the weights they were measured of in a safetensors file next to it."""
 
     suffix = ".nc"
 
@@ -292,10 +292,10 @@ def save_cell(cell: Cell, path: Path) -> Cell:
     return replace(cell, path=Path(path))
 
 
-def save_beside(
+def save_numbered(
     cell: Cell, folder: Path, versions: Mapping[str, str] | None = None, number: int | None = None
 ) -> Cell:
-    """Save a cell beside those of `folder`; `versions` are by default those here. Raises `OutputFileError`.
+    """Save a cell next to those of `folder`; `versions` are by default those here. Raises `OutputFileError`.
 
     `number` is that of its file (`Store.save`).
     """

@@ -4,7 +4,7 @@
 
 with M the mask (Wu et al. 2025, Appendix K.4; τ = 0.2), averaged over sequences that favour no position. The
 metric is not zero for a network that prefers nothing: under the causal mask uniform attention gives token 0 more
-than 0.2 in its first four rows, hence 4/17 = .235. So it always stands beside two nulls, uniform attention
+than 0.2 in its first four rows, hence 4/17 = .235. So it always stands next to two nulls, uniform attention
 under the same mask (exact) and the untrained network (same seeds, initial weights), and is also given over the
 queries from the sixth on, where uniform causal attention scores nothing at τ = 0.2.
 """

@@ -1,4 +1,4 @@
-"""The in-context retrieval task: which label stood beside the item of the query's class?
+"""The in-context retrieval task: which label followed the item of the query's class?
 
     x₁, y₁, x₂, y₂, …, x_n, y_n, x_query     →     the label of x_query's class
 

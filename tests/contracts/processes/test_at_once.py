@@ -19,7 +19,7 @@ from posbias.core.formats import JsonCodec
 from posbias.profiles.measurements import load_measurement
 from posbias.training import Experiment, Network, RetrievalTask
 from posbias.training.loop import train
-from posbias.training.results import load_cell, measure_cell, save_beside
+from posbias.training.results import load_cell, measure_cell, save_numbered
 
 STUDY = """
 question = "Does recency grow with depth?"
@@ -110,7 +110,7 @@ def test_the_arrays_of_one_training_fit_the_weights_of_an_equal_one(tmp_path):
     for seconds in (1.0, 2.0):
         trained = train(experiment, threads=1)
         cell = measure_cell(replace(trained, cost=trained.cost | {"seconds": seconds}), 20)
-        paths.append(save_beside(cell, tmp_path / str(seconds)).path)
+        paths.append(save_numbered(cell, tmp_path / str(seconds)).path)
     one, other = paths
     assert one.with_suffix(".safetensors").read_bytes() != other.with_suffix(".safetensors").read_bytes()
     shutil.copy(other.with_suffix(".safetensors"), one.with_suffix(".safetensors"))
@@ -118,7 +118,7 @@ def test_the_arrays_of_one_training_fit_the_weights_of_an_equal_one(tmp_path):
 
 
 def test_folders_that_are_written_at_once_are_whole(tmp_path):
-    """Twelve writers of one folder: the last one stays, and nothing beside it."""
+    """Twelve writers of one folder: the last one stays, and nothing else."""
     failures = []
 
     def write(number):

@@ -232,10 +232,10 @@ def test_a_study_survives_a_machine_that_is_killed(here, tmp_path):
     wait_for(lambda: len(list((out / "cells").glob("*"))) >= 1, 120)
     wait_for(here.machines[0].busy)
     here.machines[0].kill()
-    answer, told = process.communicate(timeout=300)
-    assert process.returncode == 0, told
+    answer, errors_out = process.communicate(timeout=300)
+    assert process.returncode == 0, errors_out
     assert json.loads(answer)["cells"]
-    assert "Traceback" not in told
+    assert "Traceback" not in errors_out
     assert results(out) == results(tmp_path / "whole")
     sums = Counter(json.loads(path.read_text())["fingerprint"] for path in (out / "cells").iterdir())
     assert set(sums.values()) == {1}
@@ -250,8 +250,8 @@ def test_cells_are_trained_on_a_cluster_as_they_are_here(here, tmp_path):
     answers = []
     for options in (("--ray", f"ray://{here.client}", "--out", "there"), ("--threads", "1", "--out", "here")):
         process = started(tmp_path, *common, *options)
-        answer, told = process.communicate(timeout=300)
-        assert process.returncode == 0, told
+        answer, errors_out = process.communicate(timeout=300)
+        assert process.returncode == 0, errors_out
         answers.append(json.loads(answer)["cells"])
     for one, two in zip(*answers, strict=True):
         assert one["gaps"] == two["gaps"]
@@ -264,11 +264,11 @@ def test_cells_are_trained_on_a_cluster_as_they_are_here(here, tmp_path):
 def test_a_wrong_address_is_one_line_and_nothing_is_made(tmp_path):
     (tmp_path / "small.toml").write_text(CELLS)
     process = started(tmp_path, "train", "small.toml", "--ray", f"127.0.0.1:{free_port()}")
-    answer, told = process.communicate(timeout=300)
+    answer, errors_out = process.communicate(timeout=300)
     assert process.returncode == 2
     assert not answer
-    assert told.startswith("posbias: ray: no cluster answers at 127.0.0.1")
-    assert told.count("\n") == 1
+    assert errors_out.startswith("posbias: ray: no cluster answers at 127.0.0.1")
+    assert errors_out.count("\n") == 1
     process = started(tmp_path, "train", "small.toml", "--ray", "auto", "--threads", "2")
     assert "threads" in process.communicate(timeout=300)[1]
     assert [path.name for path in tmp_path.iterdir()] == ["small.toml"]

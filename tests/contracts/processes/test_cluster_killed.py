@@ -73,12 +73,12 @@ def test_workers_killed_again_and_again_change_nothing(whole, tmp_path):
                     os.kill(one, signal.SIGKILL)
                     killed[label] += 1
             time.sleep(0.05)
-        answer, told = process.communicate(timeout=300)
+        answer, errors_out = process.communicate(timeout=300)
     finally:
         cluster.stop()
     print(f"{killed.total()} workers killed")
-    assert process.returncode == 0, told
+    assert process.returncode == 0, errors_out
     assert len(json.loads(answer)["cells"]) == CELLS
-    assert "Traceback" not in told
+    assert "Traceback" not in errors_out
     assert killed.total() >= 20
     assert (results(tmp_path / "kept"), manifest(tmp_path)) == whole

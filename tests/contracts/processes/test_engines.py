@@ -99,16 +99,16 @@ def test_a_task_that_fails_says_why_and_stops_no_other(engine):
         task("refuse", what="nothing", unknown=1),
         task("add", one=1, two=2),
     ]
-    told = lasts(engine, tasks)
-    assert (told[0].message, told[0].kind) == ("x.toml: no such file", "InputFileError")
-    assert (told[1].message, told[1].kind) == ("ValueError: two lines", "ValueError")
-    assert "unexpected keyword argument 'unknown'" in told[2].message
-    assert told[3].value["sum"] == 3
+    events = lasts(engine, tasks)
+    assert (events[0].message, events[0].kind) == ("x.toml: no such file", "InputFileError")
+    assert (events[1].message, events[1].kind) == ("ValueError: two lines", "ValueError")
+    assert "unexpected keyword argument 'unknown'" in events[2].message
+    assert events[3].value["sum"] == 3
     with pytest.raises(InputFileError, match=r"x\.toml") as caught:
-        raise told[0].error()
+        raise events[0].error()
     assert "piecework" in caught.value.__notes__[0]
     with pytest.raises(RuntimeError, match="ValueError: two lines"):
-        raise told[1].error()
+        raise events[1].error()
 
 
 @pytest.mark.parametrize("engine", [InProcess(), Processes(1)], ids=["here", "processes"])
@@ -143,22 +143,22 @@ def test_what_keeps_killing_its_worker_fails_in_the_end(tmp_path, retries, attem
         task("add", one=1, two=2),
         task("add", one=3, two=4),
     ]
-    told = lasts(Processes(1, retries=retries), tasks)
-    assert told[0].kind == "WorkerError"
-    assert "its worker ended" in told[0].message
-    assert ("3 times" in told[0].message) == (attempts == 3)
-    assert [one.value["sum"] for one in told[1:]] == [3, 7]
+    events = lasts(Processes(1, retries=retries), tasks)
+    assert events[0].kind == "WorkerError"
+    assert "its worker ended" in events[0].message
+    assert ("3 times" in events[0].message) == (attempts == 3)
+    assert [one.value["sum"] for one in events[1:]] == [3, 7]
     assert len(list(tmp_path.iterdir())) == attempts
     with pytest.raises(WorkerError, match="the same command goes on"):
-        raise told[0].error()
+        raise events[0].error()
 
 
 def test_what_cannot_travel_is_refused_or_fails_alone():
     with pytest.raises(Exception, match="pickle"):
         Processes(1).run([task("echo", what=lambda: None)], lambda number, message: None)
-    told = lasts(Processes(1), [task("refuse", what="unpicklable"), task("add", one=1, two=2)])
-    assert "pickle" in told[0].message
-    assert told[1].value["sum"] == 3
+    events = lasts(Processes(1), [task("refuse", what="unpicklable"), task("add", one=1, two=2)])
+    assert "pickle" in events[0].message
+    assert events[1].value["sum"] == 3
 
 
 def test_a_worker_that_is_killed_between_two_tasks_is_replaced():
@@ -175,8 +175,8 @@ def test_a_worker_that_is_killed_between_two_tasks_is_replaced():
 
 def test_a_worker_has_one_thread(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    (told,) = lasts(Processes(1), [task("threads")])
-    assert told.value.items() >= dict.fromkeys(THREADS, "1").items()
+    (events,) = lasts(Processes(1), [task("threads")])
+    assert events.value.items() >= dict.fromkeys(THREADS, "1").items()
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
@@ -213,12 +213,14 @@ def test_no_worker_outlives_its_parent_even_in_a_quiet_task(tmp_path, with_what)
     ) as parent:
         wait_for(lambda: len(list(tmp_path.iterdir())) == 2)
         parent.send_signal(with_what)
-        answer, told = parent.communicate(timeout=300)
+        answer, events = parent.communicate(timeout=300)
     started = [int(path.name) for path in tmp_path.iterdir()]
     assert len(started) == 2
     wait_for(lambda: not any(map(alive, started)))
     assert answer == ("interrupted\n" if with_what == signal.SIGINT else "")
-    assert not told or "resource_tracker" in told.splitlines()[0]  # Python's own, of a caller that was killed
+    assert (
+        not events or "resource_tracker" in events.splitlines()[0]
+    )  # Python's own, of a caller that was killed
 
 
 def test_the_engine_is_chosen_by_what_is_asked_for(monkeypatch):

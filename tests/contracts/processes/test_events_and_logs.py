@@ -1,4 +1,4 @@
-"""Progress is told as events, words go through logging; the command line writes both on stderr."""
+"""Progress is reported as events, words go through logging; the command line writes both on stderr."""
 
 import io
 import logging

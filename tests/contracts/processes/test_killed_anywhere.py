@@ -44,8 +44,10 @@ def content(path):
         return arrays, untimed(data.attrs)
     if path.suffix == ".safetensors":
         metadata, arrays = open_tensors(path)
-        told = {name: untimed(json.loads(held)) for name, held in metadata.items()}
-        return told, {name: (array.dtype, array.shape, array.tobytes()) for name, array in arrays.items()}
+        metadata_of = {name: untimed(json.loads(held)) for name, held in metadata.items()}
+        return metadata_of, {
+            name: (array.dtype, array.shape, array.tobytes()) for name, array in arrays.items()
+        }
     return untimed(json.loads(path.read_text())) if path.suffix == ".json" else path.read_bytes()
 
 
@@ -82,7 +84,9 @@ def test_a_command_killed_at_any_moment_goes_on_and_leaves_the_same(name, tmp_pa
             assert ended <= 4 * KILLS + 9, "it ends before it is struck"
             assert kept(folders[1]) == expected
             killed.forget()
-            span *= 0.5 if ended > 4 * KILLS else 0.9  # beside other work the run measured may have been slow
+            span *= (
+                0.5 if ended > 4 * KILLS else 0.9
+            )  # next to other work the run measured may have been slow
     killed.whole()
     assert kept(folders[1]) == expected
     print(f"{name}: {length:.2f} s, {struck} kills, {cut} of them in a file, {ended} runs ended between them")

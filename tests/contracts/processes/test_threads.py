@@ -1,4 +1,4 @@
-"""Threads of torch: those that wait sleep, and a command has as many as it is told."""
+"""Threads of torch: those that wait sleep, and a command has as many as it is asked for."""
 
 import os
 import subprocess
@@ -32,14 +32,14 @@ def called(code, **environment):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="torch comes with another OpenMP elsewhere")
 @pytest.mark.parametrize(("asked", "spins"), [({}, "'0'"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "'30000000000'")])
-def test_torch_hears_that_waiting_threads_sleep_unless_they_were_told_otherwise(asked, spins):
+def test_torch_hears_that_waiting_threads_sleep_unless_they_were_set_otherwise(asked, spins):
     """What the OpenMP that torch has loaded says of itself."""
-    _, told = called("import posbias, torch; torch.ones(2)", OMP_DISPLAY_ENV="VERBOSE", **asked)
-    assert f"GOMP_SPINCOUNT = {spins}" in told
+    _, errors_out = called("import posbias, torch; torch.ones(2)", OMP_DISPLAY_ENV="VERBOSE", **asked)
+    assert f"GOMP_SPINCOUNT = {spins}" in errors_out
 
 
 @pytest.mark.slow
-def test_two_threads_beside_busy_ones_spend_no_time_on_waiting():
+def test_two_threads_next_to_busy_ones_spend_no_time_on_waiting():
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
     try:
         asleep, spinning = (

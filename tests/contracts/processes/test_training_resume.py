@@ -98,24 +98,24 @@ def test_ctrl_c_keeps_the_iteration_that_was_reached(whole, tmp_path, at):
     command = [sys.executable, ROOT / "tests" / "support" / "interruptible.py", checkpoint, "never"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        told = [line.strip() for line in itertools.islice(process.stdout, at)]
+        reports = [line.strip() for line in itertools.islice(process.stdout, at)]
         process.send_signal(signal.SIGINT)
         rest, error = process.communicate(timeout=60)
     assert "KeyboardInterrupt" in error
-    reached = int([*told, *rest.split()][-1])
+    reached = int([*reports, *rest.split()][-1])
     assert at <= reached < 60
     numbers, on_event = heard()
     same(train(JOB, checkpoint=checkpoint, threads=1, on_event=on_event), whole)
     assert numbers == list(range(reached + 1, 61))
 
 
-def test_a_worker_that_is_told_to_end_keeps_the_iteration_that_was_reached(whole, tmp_path, monkeypatch):
+def test_a_worker_that_is_asked_to_end_keeps_the_iteration_that_was_reached(whole, tmp_path, monkeypatch):
     """By the SIGTERM that a stopped engine sends."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests" / "support"))
-    checkpoint, told = tmp_path / "job.safetensors", []
+    checkpoint, reports = tmp_path / "job.safetensors", []
 
     def hear(number, news):
-        told.append(news.done)
+        reports.append(news.done)
         if news.done >= 13:
             raise KeyboardInterrupt
 
@@ -123,7 +123,7 @@ def test_a_worker_that_is_told_to_end_keeps_the_iteration_that_was_reached(whole
         Processes(1).run([Task(interruptible.task, {"checkpoint": str(checkpoint)})], hear)
     numbers, on_event = heard()
     same(train(JOB, checkpoint=checkpoint, threads=1, on_event=on_event), whole)
-    assert numbers[0] > told[-1]
+    assert numbers[0] > reports[-1]
     assert numbers == list(range(numbers[0], 61))
 
 

@@ -193,7 +193,7 @@ def test_one_exact_counterexample_among_the_seeds_refutes():
 
 def test_a_claim_about_what_is_not_finished_has_no_error_either(tmp_path):
     (judged,) = judge(status(small(claims=claim(above=0.5)), tmp_path))
-    told = judged.as_dict()
-    assert told["verdict"] == "undecided"
-    assert told["number"] is None
-    assert told["se"] is None
+    entry = judged.as_dict()
+    assert entry["verdict"] == "undecided"
+    assert entry["number"] is None
+    assert entry["se"] is None

@@ -212,7 +212,7 @@ def test_finished_cells_are_taken_and_the_others_trained(tmp_path):
     assert not said
 
 
-def test_again_writes_beside_and_finds_the_same(tmp_path):
+def test_again_writes_a_second_cell_and_finds_the_same(tmp_path):
     (one,) = run_cells([TINY], tmp_path, sequences=50, workers=1)
     (two,) = run_cells([TINY], tmp_path, sequences=50, workers=1, again=True)
     assert one.path is not None
@@ -244,12 +244,12 @@ def test_cells_side_by_side_are_the_cells_one_by_one(tmp_path):
     experiments = [tiny(depth, network=Network(depth=depth, residual=True)) for depth in (1, 2)]
     heard, on_event = counted()
     apart = run_cells(experiments, tmp_path / "apart", sequences=50, workers=1)
-    beside = run_cells(experiments, tmp_path / "beside", sequences=50, workers=2, on_event=on_event)
-    for one, two in zip(apart, beside, strict=True):
+    parallel = run_cells(experiments, tmp_path / "parallel", sequences=50, workers=2, on_event=on_event)
+    for one, two in zip(apart, parallel, strict=True):
         assert plain(one.evaluation) == plain(two.evaluation)
         assert plain(one.sinks) == plain(two.sinks)
     assert heard[-1] == (120, 120)
-    assert not list((tmp_path / "beside").glob(".*"))
+    assert not list((tmp_path / "parallel").glob(".*"))
 
 
 @pytest.mark.slow
@@ -415,8 +415,8 @@ def test_a_worker_that_is_killed_is_replaced_and_its_cell_finished(tmp_path):
     heard = []
 
     def children() -> set[int]:
-        told = (path.read_text() for path in Path("/proc/self/task").glob("*/children"))
-        every = {int(word) for words in told for word in words.split()}
+        lists = (path.read_text() for path in Path("/proc/self/task").glob("*/children"))
+        every = {int(word) for words in lists for word in words.split()}
         return {one for one in every if "spawn_main" in Path(f"/proc/{one}/cmdline").read_text()}
 
     before = children()

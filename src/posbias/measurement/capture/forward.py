@@ -170,7 +170,7 @@ class Capture(TorchFunctionMode):
         if watch.scores is None or update is None:
             return
         with torch.no_grad():
-            scores, content = self._told_apart(watch)
+            scores, content = self._separated(watch)
             self._see(
                 SeenLayer(
                     layer=self._index,
@@ -187,7 +187,7 @@ class Capture(TorchFunctionMode):
         self._seen.add(self._index)
         self._just_seen = self._index
 
-    def _told_apart(self, watch: Watch) -> tuple[Scores, Factored | None]:
+    def _separated(self, watch: Watch) -> tuple[Scores, Factored | None]:
         """The scores, and what they are without positions when the kind of encoding allows it."""
         scores, plain = watch.scores, watch.plain
         assert isinstance(scores, (Given, Factored))
