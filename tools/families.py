@@ -88,7 +88,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "xlnet": {"attn_type": "uni"},
 }
 """What some families need in addition to this to be built."""
-_SELECTS = "it rotates, which the capture does not see beside the mask of the selection"
+_SELECTS = "it rotates, which the capture does not see in addition to the mask of the selection"
 NAMED = {
     "codegen": "it rotates by a table of its own, which the capture does not see",
     "deepseek_v32": _SELECTS,

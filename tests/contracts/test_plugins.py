@@ -66,8 +66,8 @@ def test_a_command_reads_what_a_package_brings(tmp_path):
     assert answer.returncode == 0, answer.stderr
     near = posbias.Layer(heads=2, mask=posbias.Chunked(8), positional=posbias.ALiBi())
     expected = posbias.Architecture(3, (near, posbias.Layer(heads=2)), posbias.ConstantMixing(0.5))
-    told = json.loads(answer.stdout)
-    assert told["profile"] == pytest.approx(posbias.predict(expected, 40).mass.tolist(), rel=1e-12)
+    written = json.loads(answer.stdout)
+    assert written["profile"] == pytest.approx(posbias.predict(expected, 40).mass.tolist(), rel=1e-12)
     assert "foreign: read by the package foreign-models 0.3, not by posbias" in answer.stdout
 
 

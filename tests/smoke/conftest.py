@@ -26,7 +26,7 @@ def retrieved(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def llama_folder(tmp_path_factory):
-    """A random Llama of three layers with a tokenizer of words, in a folder, and a text beside it."""
+    """A random Llama of three layers with a tokenizer of words, in a folder, and a text in the same place."""
     import random
 
     from small_llama import WORDS, llama, word_tokenizer

@@ -39,7 +39,7 @@ TOKENS, WORDS = 20, [f"w{number}" for number in range(50)]
 TOLERANCE = 1e-4
 """Relative, of λ and gradients against those by hand; of attention and its sums absolute. Seen: 1e-8 to 1e-6."""
 
-UNTOLD = "by hand it cannot be told: "
+UNDETERMINED = "by hand it cannot be determined: "
 Seen = Mapping[int, SeenLayer]
 
 
@@ -55,7 +55,7 @@ class Row:
 
 VERDICTS = {
     "measured": "attention, λ, outputs and gradient influence are the model's, in every layer",
-    "all but λ": "the same without λ: what attention adds to the stream cannot be told by hand",
+    "all but λ": "the same without λ: what attention adds to the stream cannot be determined by hand",
     "attention layers only": "`measure` refuses; the gradient influence, and attention and λ of the layers "
     "that have a softmax, are right",
     "influence only": "`measure` refuses and says why; the gradient influence is right",
@@ -128,18 +128,18 @@ def row(family: str, head: Any) -> Row:
     own = own_attention(asked_for_own, ids)
     faults = _deviations(model, ids, own, found["kernel"].values, found["mixing"].values[0])
     faults += of_influence(model, ids, found["influence"].values[0])
-    told = (
+    separated = (
         int(np.isfinite(found["content_diagonal"].values).all(axis=(1, 2)).sum())
         if "content_diagonal" in found
         else 0
     )
     depth = found.sizes["layer"]
-    if told < depth:
-        said = (*said, f"positions are told apart from content in {told} of {depth} layers")
+    if separated < depth:
+        said = (*said, f"positions are separated apart from content in {separated} of {depth} layers")
     faults += _fused(model, family, ids, found["mixing"].values[0])
-    untold = [fault for fault in faults if UNTOLD in fault]
+    untold = [fault for fault in faults if UNDETERMINED in fault]
     wrong = [fault for fault in faults if not fault.startswith("(") and fault not in untold]
-    remarks = [*wrong, *(fault.split(UNTOLD)[1] for fault in untold[:1])]
+    remarks = [*wrong, *(fault.split(UNDETERMINED)[1] for fault in untold[:1])]
     remarks += [*(fault.strip("()") for fault in faults if fault.startswith("(")), *said]
     verdict = "wrong" if wrong else "all but λ" if untold else "measured"
     return Row(family, verdict, f"{depth} of {depth}", tuple(remarks))
@@ -161,7 +161,7 @@ def _refused(family: str, model: Any, reason: str, said: tuple[str, ...]) -> Row
     partial = "attention was seen in" in problem and seen
     if partial:
         faults += of_layers(model, ids, seen)
-    untold = [f"no λ: {one.split(UNTOLD)[1]}" for one in faults if UNTOLD in one]
+    untold = [f"no λ: {one.split(UNDETERMINED)[1]}" for one in faults if UNDETERMINED in one]
     if len(faults) > len(untold):
         return Row(family, "wrong", f"{len(seen)} of {depth}", (*faults, reason, *said))
     if partial:
@@ -226,7 +226,7 @@ def _attention(number: int, found: np.ndarray, own: np.ndarray) -> list[str]:
 
 def _lambda(number: int, found: float, by_hand: Any) -> list[str]:
     if by_hand.reason:
-        return [f"λ of layer {number} is {found:.3f}, {UNTOLD}{by_hand.reason}"]
+        return [f"λ of layer {number} is {found:.3f}, {UNDETERMINED}{by_hand.reason}"]
     if not abs(found - by_hand.mixing) < TOLERANCE * by_hand.mixing:
         return [f"λ of layer {number} is {found:.4f}, by hand {by_hand.mixing:.4f}"]
     return []

@@ -31,7 +31,10 @@ outputs, λ it does not. The gradient influence needs no attention: `gradients(p
     verdicts = [
         "| verdict | causal | encoders | |",
         "|---|---|---|---|",
-        *(f"| {kind} | {counts[0][kind]} | {counts[1][kind]} | {told} |" for kind, told in VERDICTS.items()),
+        *(
+            f"| {kind} | {counts[0][kind]} | {counts[1][kind]} | {meaning} |"
+            for kind, meaning in VERDICTS.items()
+        ),
         "",
     ]
     return "\n".join([head, *verdicts, *_table("Causal", decoders), *_table("Encoders", both_ways)])

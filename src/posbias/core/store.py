@@ -32,6 +32,11 @@ from posbias.core.progress import OnEvent
 from posbias.core.running import Engine, Failed, InProcess, Task, run
 
 log = logging.getLogger(__name__)
+KIND, SCHEMA = "checkpoint", 2
+LEAST = 2.0
+"""Seconds between two writings of a checkpoint at least, unless another number is given."""
+RATE = 100e6
+"""Bytes a second that a disk is taken to write of what no writing has timed yet."""
 _NAME = re.compile(r"[^.].*-(?P<digits>[0-9a-f]{12})(-(?P<number>\d+))?(?P<suffix>\.\w+)")
 
 
@@ -286,14 +291,6 @@ def perform_cell(cell: Cell, on_event: OnEvent | None = None) -> tuple[Any, dict
 def _main(version: str) -> list[str]:
     """The first two numbers of a version: those that say whether results may differ."""
     return version.split(".")[:2]
-
-
-log = logging.getLogger(__name__)
-KIND, SCHEMA = "checkpoint", 2
-LEAST = 2.0
-"""Seconds between two writings at least, unless another number is given."""
-RATE = 100e6
-"""Bytes a second that a disk is taken to write of what no writing has timed yet."""
 
 
 class Checkpoint:
