@@ -6,7 +6,7 @@ both charts; a browser without a screen asks for 60 a second at most. Beside it:
 
 import numpy as np
 import pytest
-from browser_fixture import browser  # noqa: F401
+from browser import browser  # noqa: F401
 
 from posbias.reports.explore.page import page
 from posbias.theory.architecture import Architecture, Layer

@@ -1,7 +1,7 @@
 """The papers' tests: the setting of the library's, tiny models, shapes checked."""
 
 from setting import logging_as_found, pytest_collection_modifyitems  # noqa: F401, I001
-from llama_fixtures import build, folder, ids, text, tiny  # noqa: F401
+from tiny import build, folder, ids, text, tiny  # noqa: F401
 from shapes import check_shapes
 
 check_shapes(

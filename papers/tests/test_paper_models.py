@@ -8,8 +8,7 @@ import json
 
 import numpy as np
 import pytest
-from small_llama import WORDS, word_tokenizer
-from specimens import specimen
+from tiny import WORDS, specimen, word_tokenizer
 
 from posbias.cli import main
 from posbias.profiles.measurements import load_measurement

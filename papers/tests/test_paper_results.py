@@ -8,7 +8,7 @@ import pytest
 import torch
 import xarray as xr
 from answers import as_json, plain
-from logged import logged
+from setting import logged
 
 from posbias.core.errors import InputFileError, OutputFileError, SchemaError
 from posbias.core.formats import NetCDFCodec

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from urllib.parse import unquote
 
 import pytest
-from html_pages import LOADING, plain, read
+from browser import LOADING, plain, read
 from project import ROOT
 from three_papers import CLAIMS, EFFECTS, ERRATA, PAGE, READINGS, STUDIES, judged, study
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import quotes
 import torch
-from logged import logged
 from measured import measurement
 from project import ROLLOUT_FILES, ROOT
+from setting import logged
 
 from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.profiles.measurements import save_measurement

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from answers import as_json, faults, plain
-from logged import logged
+from setting import logged
 
 from posbias.cli import main
 from posbias.core.errors import InvalidValueError

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from smoke_fixtures import answered, folder  # noqa: F401
+from answers import answered, folder  # noqa: F401
 
 from posbias_papers.readings import compare_readings
 

@@ -1,1 +1,1 @@
-from browser_fixture import browser  # noqa: F401
+from browser import browser  # noqa: F401

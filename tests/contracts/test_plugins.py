@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from packages import install
+from project import install
 
 import posbias
 from posbias.core import packages

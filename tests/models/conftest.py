@@ -1,1 +1,1 @@
-from llama_fixtures import build, folder, ids, text, tiny  # noqa: F401
+from tiny import build, folder, ids, text, tiny  # noqa: F401

@@ -7,7 +7,7 @@ import pytest
 import tokenizers
 import transformers
 from command import called
-from small_llama import WORDS, llama
+from tiny import WORDS, llama
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 import posbias

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from packages import install
-from small_llama import llama, word_tokenizer
+from project import install
+from tiny import llama, word_tokenizer
 
 import posbias
 from posbias.core.errors import ModelError, PluginError

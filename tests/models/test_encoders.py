@@ -8,8 +8,7 @@ import pytest
 import torch
 import transformers
 import zoo
-from small_llama import word_tokenizer
-from tiny import tiny_model
+from tiny import tiny_model, word_tokenizer
 
 import posbias
 from posbias.comparison.extrapolation import extrapolate

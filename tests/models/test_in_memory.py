@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from small_llama import llama, word_tokenizer
+from tiny import llama, word_tokenizer
 
 import posbias
 from posbias.core.errors import InvalidValueError, ModelError

@@ -5,8 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from specimens import specimen
-from tiny import CASES, tiny_model
+from tiny import CASES, specimen, tiny_model
 from torch.autograd.graph import saved_tensors_hooks
 
 from posbias.core.errors import InvalidValueError

@@ -11,8 +11,7 @@ import pytest
 import small_hub
 import torch
 import transformers
-from small_llama import llama, word_tokenizer, write_gguf
-from specimens import specimen
+from tiny import llama, specimen, word_tokenizer, write_gguf
 
 from posbias.core import machine
 from posbias.core.errors import InputFileError, InvalidValueError, ModelError

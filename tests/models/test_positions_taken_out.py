@@ -2,14 +2,13 @@
 
 import pytest
 import torch
-from specimens import specimen_config
-from tiny import CASES, seen_layers, tiny_model
+from tiny import CASES, seen_layers, specimen, tiny_model
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor as bloom_alibi
 from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor as mpt_alibi
 
 from posbias.measurement.models.families import FAMILIES, decoder_layers
 
-KINDS = {case: FAMILIES[case[0]].positional_kind(specimen_config(*case)) for case in CASES}
+KINDS = {case: FAMILIES[case[0]].positional_kind(specimen(*case).config) for case in CASES}
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from small_llama import llama, word_tokenizer
+from tiny import llama, word_tokenizer
 
 from posbias import measure
 from posbias.core.errors import ModelError

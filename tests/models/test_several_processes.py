@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from logged import logged
+from setting import logged
 
 from posbias.core.errors import InvalidValueError, ModelError, NonFiniteError
 from posbias.measurement import for_length, load_model, measure, prompt_meter

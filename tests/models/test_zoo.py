@@ -8,7 +8,6 @@ import pytest
 import torch
 import transformers
 import zoo
-from zoo_page import page
 
 from families import families
 from posbias.core.progress import muted
@@ -105,4 +104,4 @@ def test_nothing_is_measured_wrong():
     assert not [one for one in (*decoders, *encoders) if one.verdict == "wrong"]
     measured = sum(one.verdict == "measured" for one in decoders)
     assert measured > 80
-    assert f"| measured | {measured} |" in page(decoders, encoders)
+    assert f"| measured | {measured} |" in zoo.page(decoders, encoders)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from logged import logged
+from setting import logged
 from torch import nn
 
 from posbias.core.errors import InvalidValueError

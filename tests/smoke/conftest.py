@@ -1,8 +1,8 @@
 """What the smoke tests share: one tiny measurement, one tiny retrieval."""
 
 import pytest
+from answers import answered, folder  # noqa: F401
 from command import called
-from smoke_fixtures import answered, folder  # noqa: F401
 
 import posbias
 
@@ -29,7 +29,7 @@ def llama_folder(tmp_path_factory):
     """A random Llama of three layers with a tokenizer of words, in a folder, and a text in the same place."""
     import random
 
-    from small_llama import WORDS, llama, word_tokenizer
+    from tiny import WORDS, llama, word_tokenizer
 
     folder = tmp_path_factory.mktemp("smoke") / "llama"
     llama().save_pretrained(folder)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from small_llama import llama, word_tokenizer, write_gguf
+from tiny import llama, word_tokenizer, write_gguf
 
 import posbias
 from posbias.measurement import LoadedModel, Request, load_model

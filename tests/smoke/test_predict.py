@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from packages import install
+from project import install
 
 import posbias
 

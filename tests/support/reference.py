@@ -126,7 +126,7 @@ def theory() -> dict[str, Any]:
 
 def measurement() -> dict[str, Any]:
     """Every variable of two tiny measurements."""
-    from small_llama import WORDS, llama, word_tokenizer
+    from tiny import WORDS, llama, word_tokenizer
 
     Path("words.txt").write_text(" ".join(WORDS * 8))
     jobs = {

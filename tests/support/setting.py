@@ -1,9 +1,10 @@
-"""What both suites set: the same examples on every run, no hub asked, tests that wait first."""
+"""What both suites set: the same examples on every run, no hub asked, tests that wait first; what posbias logs."""
 
 import logging
 import os
 import signal
 import sys
+from contextlib import contextmanager
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # one thread, here and in the processes that tests start: next to other work, threads waiting for each other
@@ -45,3 +46,17 @@ def logging_as_found():
     logger.setLevel(before[0])
     logger.handlers[:] = before[1]
     assert now == before, f"the log is left at level {now[0]} with {now[1]}, not {before[0]} with {before[1]}"
+
+
+@contextmanager
+def logged():
+    """The messages that posbias logs inside the block, at `info` and above."""
+    lines, handler, logger = [], logging.Handler(), logging.getLogger("posbias")
+    handler.emit = lambda record: lines.append(record.getMessage())
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield lines
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(logging.NOTSET)

@@ -4,7 +4,7 @@ python tests/support/zoo.py                  write docs/made/zoo.md
 python tests/support/zoo.py llama bert       print the rows of some families
 
 Each family goes through `posbias.measure` as a user's model in memory would. What comes out is held against the
-model's own attention, and against λ and gradients computed plainly (`by_hand.py`). `zoo_page.py` writes the page.
+model's own attention, and against λ and gradients computed plainly (`by_hand.py`).
 """
 
 import logging
@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tokenizers
 import torch
 import transformers
 from by_hand import influence, mixings, own_attention, uncached
+from tiny import WORDS, word_tokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 from families import build, families
@@ -35,7 +35,7 @@ from posbias.measurement.models.families import FAMILIES, MISREAD, decoder_confi
 from posbias.measurement.quantities.influence import gradients, predict
 from posbias.measurement.quantities.mixing import mixing, token_norms
 
-TOKENS, WORDS = 20, [f"w{number}" for number in range(50)]
+TOKENS = 20
 TOLERANCE = 1e-4
 """Relative, of λ and gradients against those by hand; of attention and its sums absolute. Seen: 1e-8 to 1e-6."""
 
@@ -85,14 +85,6 @@ def tiny(family: str, head: Any = transformers.AutoModelForCausalLM, attention: 
     return model
 
 
-def tokenizer() -> Any:
-    """One token a word."""
-    vocabulary = {word: number for number, word in enumerate(["[UNK]", *WORDS])}
-    words = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]"))
-    words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]")
-
-
 def causal(family: str) -> Row:
     """Build and measure one family with a causal head."""
     return row(family, transformers.AutoModelForCausalLM)
@@ -115,12 +107,12 @@ def row(family: str, head: Any) -> Row:
         text.write_text(" ".join(random.Random(5).choices(WORDS, k=200)), encoding="utf-8")
         asked = {"text": text, "tokens": TOKENS, "prompts": 1}
         try:
-            found = measure(model, tokenizer=tokenizer(), threads=1, **asked)
+            found = measure(model, tokenizer=word_tokenizer(), threads=1, **asked)
         except PosbiasError as error:
             return _refused(family, model, _line(error), said)
         except Exception as error:
             return Row(family, "wrong", remarks=(f"raises {_line(error)}", *said))
-        loaded = LoadedModel(model, tokenizer(), generic(family), family, "")
+        loaded = LoadedModel(model, word_tokenizer(), generic(family), family, "")
         ids = torch.from_numpy(Request(**asked).draw(loaded).ids[0])
     model.eval().requires_grad_(False)
     # asked for its attention, a model with sdpa may return one that it does not use
@@ -284,14 +276,76 @@ def quiet() -> None:
     logging.getLogger("posbias").setLevel(logging.ERROR)
 
 
+PAGE = Path(__file__).parents[2] / "docs" / "made" / "zoo.md"
+UNSEEN = ("influence only", "refused", "not built")
+"""Verdicts whose reasons the page leaves to `measure` and to `zoo.py NAME`."""
+
+
+def page(decoders: Sequence[Row], both_ways: Sequence[Row]) -> str:
+    """Both tables as Markdown."""
+    head = f"""# Families: what can be measured
+
+Every family of transformers {transformers.__version__} with a causal head ({len(decoders)}) or one for masked \
+words ({len(both_ways)}), tiny and with random weights. Made by `make pages`, held by `make test-all`. \
+[How configurations are read](families.md) is another page.
+
+Attention is held against what the model returns, λ against what a layer adds with its feed-forward block off and \
+attention on or off, the gradient influence against a plain backward pass, each to {TOLERANCE:g}; eager against \
+fused attention (sdpa) to 1e-2. A released model may use other options: `measure` checks its attention and \
+outputs, λ it does not. The gradient influence needs no attention: `gradients(predict(model, ids), ids, \
+("probability",))["influence"]`, both of `posbias.measurement.quantities.influence`.
+"""
+    counts = [Counter(one.verdict for one in rows) for rows in (decoders, both_ways)]
+    verdicts = [
+        "| verdict | causal | encoders | |",
+        "|---|---|---|---|",
+        *(
+            f"| {kind} | {counts[0][kind]} | {counts[1][kind]} | {meaning} |"
+            for kind, meaning in VERDICTS.items()
+        ),
+        "",
+    ]
+    return "\n".join([head, *verdicts, *_table("Causal", decoders), *_table("Encoders", both_ways)])
+
+
+def _table(title: str, rows: Sequence[Row]) -> list[str]:
+    """A table of families that share verdict and remarks."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for one in sorted(rows, key=lambda one: [*VERDICTS].index(one.verdict)):
+        remarks = dict.fromkeys(map(_common, one.remarks)) if one.verdict not in UNSEEN else ()
+        remark = "; ".join(remarks)
+        family = f"{one.family} ({one.layers})" if _some(one.layers) else one.family
+        alike.setdefault((one.verdict, remark), []).append(family)
+    return [
+        f"## {title}\n",
+        "| verdict | | families |",
+        "|---|---|---|",
+        *(
+            f"| {verdict} | {remark} | {', '.join(sorted(names))} |"
+            for (verdict, remark), names in alike.items()
+        ),
+        "",
+    ]
+
+
+def _some(layers: str) -> bool:
+    """Whether it is some of a model's layers that were seen, not all."""
+    return len({*layers.split(" of ")}) == 2
+
+
+def _common(remark: str) -> str:
+    """A remark without the names and sizes of one family, so that it stands once."""
+    remark = re.sub(r"\w+(For[A-Z]\w+|LMHeadModel)( \(\w+\))?", "the model", remark)
+    remark = re.sub(r"^'[\w-]+' has", "it has", remark)
+    return remark.split("; a model with")[0]
+
+
 def main(names: Sequence[str]) -> None:
     """Write the page, or print some rows."""
     quiet()
     for name in names:
         print(*(kind(name) for kind, known in ((causal, families()), (encoder, encoders())) if name in known))
     if not names:
-        from zoo_page import PAGE, page
-
         decoders, both_ways = [causal(name) for name in families()], [encoder(name) for name in encoders()]
         PAGE.parent.mkdir(exist_ok=True)
         PAGE.write_text(page(decoders, both_ways), encoding="utf-8")

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from answers import faults
-from kept_answers import copies, kept
+from answers import copies, faults, kept
 from project import ROOT
 
 import posbias

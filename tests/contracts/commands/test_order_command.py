@@ -4,8 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from answers import as_json, faults
-from kept_answers import copies, kept
+from answers import as_json, copies, faults, kept
 
 import posbias
 from posbias.cli import main

@@ -7,9 +7,9 @@ import architectures as drawn
 import numpy as np
 import pytest
 from architectures import spans
+from browser import Opened
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from tabs import Opened
 
 from posbias.reports.explore.kernel import exported, not_expressed
 from posbias.reports.explore.page import page

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from browser import Opened
 from command import called
-from tabs import Opened
 
 from posbias.reports.explore.menu import menu
 from posbias.reports.explore.page import known_curves, page, tiny_architectures

@@ -4,8 +4,8 @@ import shutil
 import subprocess
 
 import pytest
-from html_pages import plain
-from html_pages import read as read_page
+from browser import plain
+from browser import read as read_page
 
 from posbias.reports import write_report
 

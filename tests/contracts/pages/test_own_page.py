@@ -3,9 +3,8 @@
 import re
 
 import pytest
-from fenced import blocks
 from matplotlib import pyplot
-from project import ROOT
+from project import ROOT, blocks
 
 from posbias.cli import app
 

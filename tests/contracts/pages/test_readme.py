@@ -4,8 +4,7 @@ import contextlib
 import io
 import re
 
-from fenced import blocks
-from project import ROOT
+from project import ROOT, blocks
 
 
 def test_the_example_prints_what_it_says():

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from html_pages import LOADING, plain, read
+from browser import LOADING, plain, read
 
 from posbias.cli import main
 from posbias.comparison.predictors import LABELS, PREDICTORS, predictions

@@ -5,8 +5,7 @@ import re
 from pathlib import PurePosixPath
 
 import pytest
-from fenced import blocks
-from project import ROOT
+from project import ROOT, blocks
 
 import posbias
 

@@ -12,8 +12,8 @@ import piecework
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from logged import logged
 from project import ROOT
+from setting import logged
 
 from posbias.core import progress
 from posbias.core.cluster import engine_of

@@ -10,8 +10,8 @@ import interruptible
 import numpy as np
 import pytest
 from interruptible import JOB
-from logged import logged
 from project import ROOT
+from setting import logged
 
 from posbias.core import store as checkpoints
 from posbias.core.errors import InputFileError, OutputFileError

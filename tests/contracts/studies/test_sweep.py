@@ -12,7 +12,7 @@ import pytest
 from answers import plain
 from hypothesis import given
 from hypothesis import strategies as st
-from logged import logged
+from setting import logged
 
 from posbias.core import store as checkpoints
 from posbias.core.errors import InputFileError, InvalidValueError
