@@ -6,7 +6,6 @@ import json
 import os
 import pkgutil
 import random
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -70,8 +69,6 @@ CASES = {
     "gram, no norm": lambda threads: recency(threads, depth=2, norm="none"),
     "gram, post": lambda threads: recency(threads, depth=2, order="post"),
 }
-FEW = ("scan, long", "token space")
-"""What is compiled in a few seconds."""
 
 
 def digests(names, threads=1):
@@ -94,27 +91,17 @@ def elsewhere(names, cache, threads=1, shuffled=0, source=None):
     return json.loads(done.stdout)
 
 
-def compare_processes(names, folder):
-    copy = shutil.copytree(
-        Path(posbias.__file__).parent,
-        folder / "copy" / "posbias",
-        ignore=shutil.ignore_patterns("__pycache__"),
-    ).parent
-    compiling = elsewhere(names, folder / "cache")
-    assert set(compiling) == set(names)
-    assert any((folder / "cache").rglob("*.nbc"))
-    assert elsewhere(names, folder / "cache", threads=2, shuffled=1) == compiling
-    assert elsewhere(names, folder / "second", shuffled=2, source=copy) == compiling
-
-
-@pytest.mark.slow
-def test_a_process_that_compiles_gives_the_bytes_of_one_that_loads(tmp_path):
-    compare_processes(FEW, tmp_path)
-
-
 @pytest.mark.slow
 def test_every_engine_gives_the_same_bytes_from_any_cache(tmp_path):
-    compare_processes(CASES, tmp_path)
+    ignored = shutil.ignore_patterns("__pycache__")
+    copy = shutil.copytree(
+        Path(posbias.__file__).parent, tmp_path / "copy" / "posbias", ignore=ignored
+    ).parent
+    compiling = elsewhere(CASES, tmp_path / "cache")
+    assert set(compiling) == set(CASES)
+    assert any((tmp_path / "cache").rglob("*.nbc"))
+    assert elsewhere(CASES, tmp_path / "cache", threads=2, shuffled=1) == compiling
+    assert elsewhere(CASES, tmp_path / "second", shuffled=2, source=copy) == compiling
 
 
 @pytest.mark.parametrize("name", CASES)
