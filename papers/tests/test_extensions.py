@@ -1,89 +1,223 @@
-"""Our own studies: cells against dense products, what is on record against the documents, made and kept."""
+"""Our own studies: cells against plain computation, results on record against the documents, made and kept."""
 
 import numpy as np
 import pytest
+import scipy.stats
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from project import ROOT
 
-from posbias.cli import main
+from posbias import measure
+from posbias.comparison.predictors import PREDICTORS, half, predictions
 from posbias.core.errors import InvalidValueError
+from posbias.designs import design
+from posbias.profiles.claims import LEVEL
+from posbias.profiles.estimate import Estimate
+from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.encodings import DecayBias
+from posbias.theory.masks import SlidingWindow
+from posbias.theory.mixing import AttentionOnly
 from posbias_papers.closed_forms.causal_averaging import hops_of, profile_of_averages
 from posbias_papers.extensions import EXTENSIONS
-from posbias_papers.extensions.averages import EvenCell, KineticCell
-from posbias_papers.extensions.extension import Cell, Extension
-
-
-def dense_row(tokens: int, mixing: float, depth: int, decay: float = 0.0) -> np.ndarray:
-    """The influence on the last token, from the definition."""
-    weights = np.tril(np.tile(np.exp(decay * np.arange(tokens) / tokens), (tokens, 1)))
-    layer = (1.0 - mixing) * np.eye(tokens) + mixing * weights / weights.sum(axis=1, keepdims=True)
-    return np.linalg.matrix_power(layer, depth)[-1]
-
-
-@pytest.mark.parametrize(("decay", "multiple"), [(0.5, 0.9), (2.0, 1.5), (5.0, 2.0)])
-def test_a_kinetic_cell_finds_what_a_dense_product_has(decay, multiple):
-    cell = KineticCell(decay, multiple, tokens=300)
-    found, step = cell.compute(), cell.strength / 400
-    row = dense_row(300, step / (1 + step), 400, decay)
-    turns = np.flatnonzero(np.diff(np.sign(np.diff(row[:-1])))) + 1
-    assert found["turns"] == pytest.approx(turns / 300)
-    closed = profile_of_averages(300, hops_of([step / (1 + step)] * 400), decay)
-    assert found["off"] == pytest.approx(np.abs(row / closed - 1)[3:-1].max(), rel=1e-6)
-
-
-def test_a_cell_of_even_attention_finds_what_a_dense_product_has():
-    found, row = EvenCell(6, 0.5, tokens=400).compute(), dense_row(400, 0.5, 6)
-    assert found["lowest_from_end"] == 1 == 399 - row.argmin()
-    assert found["kept"] == pytest.approx(row[-1] - row[-2])
-    assert found["steps_up"] == 0
-    assert found["off"] < 0.05
+from posbias_papers.extensions.averages import AverageCell, kinetic
+from posbias_papers.extensions.designed import CAUSAL, DECAY, FLAT, NARROW, TOKENS, DesignedCell
+from posbias_papers.extensions.encodings import EncodingCell
+from posbias_papers.extensions.extension import Extension
+from posbias_papers.extensions.ordering import gains
+from posbias_papers.extensions.predictors import PAIRS, PredictorCell, holm, outcomes, predicted, trial
+from posbias_papers.extensions.untrained import UntrainedCell, untrained
 
 
 def test_cells_are_kept_and_computed_again_when_asked_to(tmp_path):
-    cells = (KineticCell(0.5, 0.9, tokens=200), EvenCell(2, 0.5, tokens=200))
+    cells = (kinetic(0.5, 0.9, tokens=200), AverageCell(0.0, 0.5, 2, 200))
     small = Extension("small", "Why?", "docs/none.md", cells, lambda results: ())
-
-    def kept() -> int:
-        return len([*(tmp_path / "cells").iterdir()])
-
-    assert [path.name for path in small.make(tmp_path)] == ["small.md"]
-    assert kept() == 2
-    small.make(tmp_path)
-    assert kept() == 2
-    small.make(tmp_path, rerun=True)
-    assert kept() == 4
+    for rerun, number in ((False, 2), (False, 2), (True, 4)):
+        assert [path.name for path in small.make(tmp_path, rerun=rerun)] == ["small.md"]
+        assert len([*(tmp_path / "cells").iterdir()]) == number
 
 
-def test_a_cell_that_fails_is_named(tmp_path):
-    class Broken(Cell):
-        kind = "broken_cell"
-
-        def compute(self, on_event=None):
-            raise InvalidValueError("depth: expected an integer >= 1, got 0")
-
-    broken = Extension("broken", "Why?", "docs/none.md", (Broken(),), lambda results: ())
-    with pytest.raises(InvalidValueError, match="depth: expected"):
-        broken.make(tmp_path)
-    assert not (tmp_path / "broken.md").exists()
-
-
-@pytest.mark.parametrize("name", ["designed", "ordering", "predictors", "behaviour"])
-def test_what_takes_long_is_on_record(name):
+@pytest.mark.parametrize("name", ["designed", "ordering", "predictors"])
+def test_what_takes_long_is_on_record(name, tmp_path):
     extension = EXTENSIONS[name]
     assert [*extension.recorded()] == [*extension.cells]
+    files = extension.make(tmp_path)
+    assert [file.name for file in files][:1] == [f"{name}.md"]
+
+
+# --- averages ----------------------------------------------------------------------------------------------
+
+
+def dense_row(cell: AverageCell) -> np.ndarray:
+    """The influence on the last token, from the definition."""
+    growth = np.exp(cell.decay * np.arange(cell.tokens) / cell.tokens)
+    weights = np.tril(np.tile(growth, (cell.tokens, 1)))
+    attention = weights / weights.sum(axis=1, keepdims=True)
+    layer = (1.0 - cell.mixing) * np.eye(cell.tokens) + cell.mixing * attention
+    return np.linalg.matrix_power(layer, cell.depth)[-1]
+
+
+@pytest.mark.parametrize("at", [(0.5, 0.9), (2.0, 1.5), (5.0, 2.0), None])
+def test_causal_averages_are_the_dense_products(at):
+    cell = AverageCell(0.0, 0.5, 6, 400) if at is None else kinetic(*at, tokens=300)
+    found, row = cell.compute(), dense_row(cell)
+    turns = np.flatnonzero(np.diff(np.sign(np.diff(row[:-1])))) + 1
+    assert found["turns"] == pytest.approx(turns / cell.tokens)
+    closed = profile_of_averages(cell.tokens, hops_of([cell.mixing] * cell.depth), cell.decay)
+    first = cell.tokens // 100
+    assert found["off"] == pytest.approx(np.abs(row / closed - 1)[first:-1].max(), rel=1e-6)
+    assert found["kept"] == pytest.approx(row[-1] - row[-2])
+    assert found["lowest_from_end"] == cell.tokens - 1 - row.argmin()
+
+
+# --- untrained ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["gpt2", "qwen2"])
+def test_untrained_weights_are_the_same_with_and_without_positions(family):
+    with_positions, without = (untrained(family, 8, 32, 5, positions=one) for one in (True, False))
+    parameters = zip(with_positions.named_parameters(), without.named_parameters(), strict=True)
+    for (name, one), (_, other) in parameters:
+        assert torch.equal(one, other) == ("wpe" not in name), name
+    if family == "qwen2":
+        cosine, sine = without.model.rotary_emb(torch.zeros(1), torch.arange(32)[None])
+        assert (cosine == 1).all()
+        assert (sine == 0).all()
+
+
+@pytest.mark.slow
+def test_an_untrained_network_ranks_positions_as_even_attention_does():
+    (table, _) = EXTENSIONS["untrained"].tables({cell: cell.compute(seeds=range(2, 4)) for cell in CELLS})
+    assert all(float(row[2].partition(" ")[0]) > 0.85 for row in table.rows)
+
+
+CELLS = [UntrainedCell(family, positions) for family in ("gpt2", "qwen2") for positions in (True, False)]
+
+
+# --- designed ----------------------------------------------------------------------------------------------
+
+
+def test_the_designs_are_those_that_the_search_finds():
+    base = Architecture(2, (Layer(),), AttentionOnly())
+    varied = {"window": range(5, TOKENS + 1), "decay": [k / 100 for k in range(31)]}
+    found = [dict(one.values) for one in design(base, varied, tokens=TOKENS).front]
+    narrow = next(one for one in found if one["window"] <= 13)
+    assert [found[0], narrow] == [{"window": one.window, "decay": one.decay} for one in (FLAT, NARROW)]
+
+
+@pytest.mark.parametrize(
+    ("cell", "distance"), [(FLAT, 0.022), (NARROW, 0.040), (CAUSAL, 0.250), (DECAY, 0.080)]
+)
+def test_distances_of_designs_and_controls(cell, distance):
+    layer = Layer(mask=SlidingWindow(cell.window), positional=DecayBias(cell.decay))
+    found = design(Architecture(2, (layer,), AttentionOnly()), {"mixing": [1.0]}, tokens=TOKENS)
+    assert found.baseline.distance == pytest.approx(distance, abs=5e-4)
+
+
+def test_the_document_has_the_measured_gaps_on_record():
+    page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    for result in EXTENSIONS["designed"].recorded().values():
+        assert f"| {Estimate.of_mean(np.array(result['gaps']))} |" in page
+
+
+@pytest.mark.slow
+def test_what_is_on_record_is_trained_again():
+    """Two networks of ten: float32 on another machine may have other last bits, which 2,500 steps make larger."""
+    stored = EXTENSIONS["designed"].recorded()[NARROW]
+    again = DesignedCell(NARROW.window, NARROW.decay).compute(networks=2)
+    assert again["predicted"] == pytest.approx(stored["predicted"], abs=1e-12)
+    assert again["gaps"] == pytest.approx(stored["gaps"][:2], abs=0.03)
+
+
+# --- ordering, encodings -----------------------------------------------------------------------------------
 
 
 def test_orders_found_on_some_trials_gain_on_others():
-    gains, *_ = EXTENSIONS["ordering"].tables(EXTENSIONS["ordering"].recorded())
-    rows = [row for row in gains.rows if row[0] == "smollm2-135m"]
+    rows = [row for row in gains(EXTENSIONS["ordering"].recorded()) if row["model"] == "smollm2-135m"]
     assert len(rows) == 12
-    assert all(float(row[-1].split(" ")[0].replace("−", "-")) > 0 for row in rows if row[2] == "best first")
+    assert all(row["retrieval"].value > 0 for row in rows if row["over"] == "best first")
+    given_order = [row["retrieval"].value for row in rows if row["over"] == "as given"]
+    assert given_order == pytest.approx([0.052, 0.125, 0.270], abs=5e-4)
 
 
-def test_the_command_lists_them_writes_one_and_names_the_nearest(tmp_path, capsys):
-    main(["paper", "extensions"])
-    listed = capsys.readouterr().out
-    assert all(name in listed for name in EXTENSIONS)
-    main(["paper", "extensions", "behaviour", "--out", str(tmp_path)])
-    assert (tmp_path / "extensions" / "behaviour.md").exists()
-    with pytest.raises(SystemExit):
-        main(["paper", "extensions", "behavior"])
-    assert "did you mean 'behaviour'" in capsys.readouterr().err
+def test_a_small_decoder_is_measured_and_predicted(tmp_path):
+    cell = EncodingCell("tiny-alibi", tokens=32, prompts=6)
+    result = cell.compute()
+    measured = measure("tiny-alibi", tokens=32, prompts=6)
+    np.testing.assert_allclose(result["mixing"], measured["mixing"].values)
+    assert {*result["levels"]} == {*"abce"}
+    energy = predictions(measured)["energy"].mass
+    np.testing.assert_allclose(result["levels"]["e"], energy, rtol=1e-9)
+    study = EXTENSIONS["encodings"]
+    small = Extension("encodings", "", "", (cell,), study.tables, study.draw)
+    assert len(small.make(tmp_path)) == 3
+
+
+# --- predictors --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def measured():
+    return measure("tiny-alibi", tokens=24, prompts=12, seed=3)
+
+
+def test_scores_of_predictors_are_those_of_the_other_half(measured):
+    found, place = trial(measured), np.arange(24) / 23
+    for key in (predictor.key for predictor in PREDICTORS):
+        scores = []
+        for even in (True, False):
+            mass = predictions(half(measured, even))[key].mass
+            rest = half(measured, not even)["influence"].values.mean(axis=0)
+            rank = scipy.stats.spearmanr(mass, rest).statistic
+            scores.append([rank, scipy.stats.wasserstein_distance(place, place, mass, rest)])
+        both = [found["scores"][key][name][0] for name in ("spearman", "wasserstein")]
+        assert both == pytest.approx(np.mean(scores, axis=0), abs=1e-5)
+    for more, less in PAIRS:
+        difference = found["differences"][f"{more} - {less}"]["wasserstein"]
+        one, other = (found["scores"][name]["wasserstein"][0] for name in (more, less))
+        assert difference[0] == pytest.approx(one - other, rel=5e-5, abs=3e-5)
+    with pytest.raises(InvalidValueError):
+        trial(measure("tiny-nope", tokens=8, prompts=2))
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_rejects_step_by_step(p_values):
+    adjusted = holm(p_values)
+    rejecting = True
+    for step, place in enumerate(np.argsort(p_values, kind="stable")):
+        rejecting &= p_values[place] * (len(p_values) - step) < LEVEL
+        assert (adjusted[place] < LEVEL) == rejecting
+    assert max(adjusted) <= 1.0
+
+
+def results(*cells: tuple[str, float, float, float]) -> dict[PredictorCell, dict]:
+    """Cells: model, how much better than recency energy is by rank and by place, noise ceiling."""
+    return {
+        PredictorCell(model, "made", number): {
+            "noise": {"noiseless": {"spearman": [ceiling, 0.0, 1.0]}},
+            "differences": {
+                "energy - recency": {"spearman": [rank, 0.01, 30.0], "wasserstein": [place, 0.01, 30.0]}
+            },
+        }
+        for number, (model, rank, place, ceiling) in enumerate(cells)
+    }
+
+
+def test_a_win_is_sure_after_the_correction_and_three_quarters_of_them_predict_a_model():
+    made = results(
+        ("a", 0.2, -0.2, 0.9), ("a", 0.02, 0.2, 0.9), ("b", -0.2, -0.02, 0.9), ("b", 0.2, 0.0, 0.2)
+    )
+    assert [*outcomes("energy", "recency", "spearman", made).values()] == ["win", "open", "loss"]
+    assert [*outcomes("energy", "recency", "wasserstein", made).values()] == ["win", "loss", "open", "open"]
+    won, even, lost = ("a", 0.2, -0.2, 0.9), ("a", 0.0, 0.0, 0.9), ("a", 0.2, 0.2, 0.9)
+    assert predicted("energy", results(won, won, won, even)) == {"a": True}
+    assert predicted("energy", results(won, won, even, even)) == {"a": False}
+    assert predicted("energy", results(won, won, won, lost)) == {"a": False}
+
+
+def test_no_predictor_predicts_every_model_on_record():
+    found = EXTENSIONS["predictors"].recorded()
+    predicts = {one.key: predicted(one.key, found) for one in PREDICTORS}
+    assert [model for model, does in predicts["energy"].items() if does] == ["tiny-rope"]
+    assert [model for model, does in predicts["fitted"].items() if does] == ["tiny-window"]
+    assert not any(all(one.values()) for one in predicts.values())

@@ -5,10 +5,11 @@ The page of three papers reads the JSON (`Page.from_dict`): nothing that was set
 
 import csv
 import io
+import math
 import os
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -16,6 +17,7 @@ from typing import Any, Self
 from posbias.core.errors import InvalidValueError
 from posbias.core.progress import one_line
 from posbias.profiles.claims import Judged, tally
+from posbias.profiles.estimate import Estimate
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,13 @@ class Table:
     caption: str
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
+
+    @classmethod
+    def of(cls, caption: str, rows: Iterable[Mapping[str, Any]]) -> Self:
+        """A table of rows by column: numbers to three digits, estimates with their error, a dash for none."""
+        rows = list(rows)
+        head = [*dict.fromkeys(name for row in rows for name in row)]
+        return cls(caption, head, [[_word(row.get(name)) for name in head] for row in rows])
 
     def markdown(self) -> list[str]:
         """Its lines, an empty one at the end."""
@@ -132,6 +141,24 @@ def _size_of_png(content: bytes) -> tuple[float, float] | None:
         return None
     width, height = (pixels * 96 / DPI for pixels in struct.unpack(">II", content[16:24]))
     return width, height
+
+
+def _word(value: Any) -> str:
+    """A value as a table has it: '−0.123', '0.12 ± 0.01', 'yes', '–' for none."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None or value != value or (isinstance(value, Estimate) and math.isnan(value.value)):
+        return "–"
+    text = (
+        str(value)
+        if isinstance(value, Estimate)
+        else f"{value:.3g}"
+        if isinstance(value, float)
+        else f"{value:,}"
+    )
+    return text.replace("-", "−")
 
 
 def _safe(text: str) -> str:

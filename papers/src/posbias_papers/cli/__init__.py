@@ -7,7 +7,7 @@ paper = App(
 )
 COMMANDS = {
     "claims": ("all_", "list_", "claims"),
-    "ours": ("encodings", "extensions", "variants"),
+    "ours": ("extensions", "variants"),
     "reproduce": ("herasimchyk2026", "kim2026", "wu2025"),
 }
 """The functions of each module that are commands."""

@@ -155,16 +155,6 @@ class PaperExtension(Answer):
     files: Files
 
 
-class PaperEncodings(Answer):
-    """Small models that differ in their encoding only."""
-
-    schema_name = "paper-encodings/1"
-    files: Files
-    claims: list[JudgedClaim]
-    models: Rows = entry("loss in nats, mixing, influence, predictions and their agreement, by model")
-    seconds: float
-
-
 class LayerOfNetworks(Part):
     """A layer, with errors over networks."""
 

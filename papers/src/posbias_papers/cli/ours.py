@@ -1,4 +1,4 @@
-"""`posbias paper extensions|encodings|variants`: our own studies, which belong to no paper."""
+"""`posbias paper extensions|variants`: our own studies, which belong to no paper."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -13,7 +13,6 @@ from posbias.core.errors import one_of
 from posbias.core.packages import need
 from posbias.core.progress import Event
 from posbias.core.tables import table
-from posbias_papers.cli.reproduce import page_lines
 
 if TYPE_CHECKING:
     from posbias_papers.simulation.variants import Variant, VariantResult
@@ -34,7 +33,7 @@ def extensions(
     Parameters
     ----------
     name
-        averages, untrained, designed, ordering, predictors or behaviour. Default: list them.
+        averages, untrained, encodings, designed, ordering or predictors. Default: list them.
     """
     from posbias_papers.cli.answers import OwnStudy, PaperExtension, PaperExtensions
     from posbias_papers.extensions import EXTENSIONS
@@ -55,53 +54,6 @@ def extensions(
         files = EXTENSIONS[name].make(out / "extensions", rerun=rerun, engine=engine, on_event=on_event)
     answer = PaperExtension.of(name=name, files=files)
     answer_with(answer, lambda: [*files[0].read_text().splitlines(), *map(str, files)], json)
-
-
-# --- encodings ---------------------------------------------------------------------------------------------
-
-
-@shared.options
-class EncodingOptions:
-    """What is measured, and where it goes.
-
-    Parameters
-    ----------
-    models
-        Names, folders, hub ids, or the .nc of finished measurements, with commas. Default: all five.
-    prompts
-        Prompts of each model.
-    tokens
-        Length of the prompts, at most 256 for these models.
-    out
-        The folder to write to.
-    """
-
-    models: shared.Names = ("tiny-alibi", "tiny-nope", "tiny-rope", "tiny-window", "tiny-learned")
-    prompts: shared.Whole = 128
-    tokens: shared.Whole = 256
-    out: shared.Out = Path("results/encodings")
-    seed: shared.Seed = 0
-    threads: shared.TorchThreads = None
-    rerun: shared.Rerun = False
-    json: shared.Json = False
-
-
-def encodings(*, options: EncodingOptions = EncodingOptions()) -> None:
-    """Compare small models that differ in their encoding of positions only: λ and influence, and theory.
-
-    No paper has this comparison; the five models come with posbias. Measurements are kept; after Ctrl-C the
-    same command goes on.
-    """
-    from posbias_papers.cli.answers import PaperEncodings
-    from posbias_papers.encodings import make
-
-    shared.check_threads(options.threads)
-    same = ("models", "prompts", "tokens", "seed", "threads")
-    settings = {name: getattr(options, name) for name in same}
-    with progress() as on_event:
-        made = make(options.out, again=options.rerun, on_event=on_event, **settings)
-    lines = page_lines({"encodings": made.page}, made.written)
-    answer_with(PaperEncodings.of(**made.as_dict()), lambda: lines, options.json)
 
 
 # --- variants ----------------------------------------------------------------------------------------------

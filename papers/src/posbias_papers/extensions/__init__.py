@@ -4,14 +4,14 @@
 
     files = EXTENSIONS["averages"].make("results/extensions")
 
-`posbias paper extensions NAME` does the same. Nothing of them is a verdict on a paper.
+`posbias paper extensions NAME` does the same. None of them judges a paper.
 """
 
-from posbias_papers.extensions import averages, behaviour, designed, ordering, predictors, untrained
+from posbias_papers.extensions import averages, designed, encodings, ordering, predictors, untrained
 from posbias_papers.extensions.extension import Extension
 
 EXTENSIONS: dict[str, Extension] = {
-    one.EXTENSION.name: one.EXTENSION
-    for one in (averages, untrained, designed, ordering, predictors, behaviour)
+    module.EXTENSION.name: module.EXTENSION
+    for module in (averages, untrained, encodings, designed, ordering, predictors)
 }
 """By name."""

@@ -2,7 +2,7 @@
 
 After Duerinckx et al. 2026 (ALiBi of slope c/N, many small residual steps that add up to the strength s) and
 Chowdhury 2026 (even attention of one weight α), whose texts were not at hand: nothing here is a verdict on them.
-Rollouts are held against the closed form of `posbias_papers.closed_forms.causal_averaging`. The first of 100
+Rollouts are compared with the closed form of `posbias_papers.closed_forms.causal_averaging`. The first of 100
 positions are left out: few tokens stand for a density that has no bound there.
 """
 
@@ -16,7 +16,7 @@ from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.mixing import ConstantMixing
 from posbias.theory.positional import DecayBias
 from posbias_papers.closed_forms import causal_averaging as averages
-from posbias_papers.extensions.extension import Cell, Extension, Found, Results
+from posbias_papers.extensions.extension import Cell, Extension, Result, Results
 from posbias_papers.pages import Table
 
 FIRST = 0.01
@@ -26,105 +26,75 @@ DEPTHS, MIXINGS = (6, 12, 24), (0.1, 0.2, 0.5)
 
 
 @dataclass(frozen=True)
-class KineticCell(Cell):
-    """The decay c, and the strength s in multiples of min(3 − √3, 2(1 − e^{−c}))."""
+class AverageCell(Cell):
+    """Layers of the decay c (0: even attention) with the weight α each."""
 
     decay: float
-    multiple: float
-    tokens: int = 4000
+    mixing: float
+    depth: int
+    tokens: int
 
-    kind = "kinetic_cell"
+    kind = "average_cell"
 
-    @property
-    def strength(self) -> float:
-        """s."""
-        return self.multiple * averages.smallness_bound(self.decay)
-
-    def compute(self, on_event: Any = None) -> Found:
-        """Roll 400 layers out: where the profile turns, and how far it is from the closed form."""
+    def compute(self, on_event: Any = None) -> Result:
+        """Roll the layers out: where influence turns and is lowest, and how far it is from the closed form."""
         from posbias.theory.rollout.dispatch import influence
 
-        step = self.strength / LAYERS
-        mixing = ConstantMixing(step / (1.0 + step))
-        layer = Layer(positional=DecayBias(self.decay / self.tokens))
-        mass = influence(Architecture(LAYERS, (layer,), mixing), self.tokens).mass
-        hops = averages.hops_of(mixing.values(LAYERS))
+        layer = Layer(positional=DecayBias(self.decay / self.tokens)) if self.decay else Layer()
+        mass = influence(Architecture(self.depth, (layer,), ConstantMixing(self.mixing)), self.tokens).mass
+        inner = slice(int(FIRST * self.tokens), self.tokens - 1)
+        hops = averages.hops_of([self.mixing] * self.depth)
         off = np.abs(mass / averages.profile_of_averages(self.tokens, hops, self.decay) - 1.0)
         # the last token keeps its own
-        turns = np.flatnonzero(np.diff(np.sign(np.diff(mass[:-1])))) + 1
+        steps = np.diff(mass[:-1])
         return {
-            "off": float(off[int(FIRST * self.tokens) : -1].max()),
-            "turns": [float(turn / self.tokens) for turn in turns],
+            "off": float(off[inner].max()),
+            "turns": ((np.flatnonzero(np.diff(np.sign(steps))) + 1) / self.tokens).tolist(),
             "expected": list(averages.turning_points(hops, self.decay)),
-        }
-
-
-@dataclass(frozen=True)
-class EvenCell(Cell):
-    """Even attention: layers and α."""
-
-    depth: int
-    mixing: float
-    tokens: int = 200_000
-
-    kind = "even_cell"
-
-    def compute(self, on_event: Any = None) -> Found:
-        """Roll the layers out: the lowest point, and how far it is from the closed form."""
-        from posbias.theory.rollout.dispatch import influence
-
-        mass = influence(Architecture(self.depth, mixing=ConstantMixing(self.mixing)), self.tokens).mass
-        inner = slice(int(FIRST * self.tokens), self.tokens - 1)
-        places = (np.arange(self.tokens) + 0.5)[inner] / self.tokens
-        off = np.abs(mass[inner] * self.tokens / self.density(places) - 1.0)
-        return {
-            "off": float(off.max()),
             "lowest_from_end": int(self.tokens - 1 - mass.argmin()),
-            "steps_up": int((np.diff(mass[:-1]) > 0.0).sum()),
             "kept": float(mass[-1] - mass[-2]),
         }
 
-    def density(self, positions: np.ndarray) -> np.ndarray:
-        """The closed form."""
-        return averages.influence_density(positions, averages.hops_of([self.mixing] * self.depth))
+
+def kinetic(decay: float, multiple: float, tokens: int = 4000) -> AverageCell:
+    """400 layers of the strength `multiple` · min(3 − √3, 2(1 − e^{−c})) in all."""
+    step = multiple * averages.smallness_bound(decay) / LAYERS
+    return AverageCell(decay, step / (1.0 + step), LAYERS, tokens)
 
 
-KINETIC = tuple(KineticCell(decay, multiple) for decay in DECAYS for multiple in MULTIPLES)
-EVEN = tuple(EvenCell(depth, mixing) for mixing in MIXINGS for depth in DEPTHS)
+EVEN = tuple(AverageCell(0.0, mixing, depth, 200_000) for mixing in MIXINGS for depth in DEPTHS)
+CELLS = (*(kinetic(decay, multiple) for decay in DECAYS for multiple in MULTIPLES), *EVEN)
 
 
 def _tables(results: Results) -> Iterator[Table]:
-    head = ["c", "s₀", "2(1 − e^{−c})", *(f"{multiple:g} s₀" for multiple in MULTIPLES), "expected, off by"]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for decay in DECAYS:
-        cells = [KineticCell(decay, multiple) for multiple in MULTIPLES]
-        turns = [", ".join(f"{turn:.3f}" for turn in results[cell]["turns"]) or "–" for cell in cells]
-        limits = (averages.smallness_bound(decay), -2.0 * np.expm1(-decay))
-        off = max(_misplaced(results[cell]) for cell in cells)
-        rows.append([f"{decay:g}", *(f"{limit:.3f}" for limit in limits), *turns, f"{off:.4f}"])
-    yield Table(
-        "Where a rollout of 400 layers turns, by its strength; s₀ = min(3 − √3, 2(1 − e^{−c}))", head, rows
+        found = {f"{multiple:g} s₀": results[kinetic(decay, multiple)] for multiple in MULTIPLES}
+        row = {"c": decay, "s₀": averages.smallness_bound(decay), "2(1 − e^{−c})": -2.0 * np.expm1(-decay)}
+        row |= {name: ", ".join(f"{turn:.3f}" for turn in one["turns"]) for name, one in found.items()}
+        rows.append(row | {"expected, off by": max(map(misplaced, found.values()))})
+    caption = "Where a rollout of 400 layers turns, by its strength; s₀ = min(3 − √3, 2(1 − e^{−c}))"
+    yield Table.of(caption, rows)
+    yield Table.of(
+        "Even attention",
+        (
+            {
+                "layers": cell.depth,
+                "α": cell.mixing,
+                "lowest, from the end": results[cell]["lowest_from_end"],
+                "kept": results[cell]["kept"],
+                "(1 − α)^H": (1.0 - cell.mixing) ** cell.depth,
+                "form off by": results[cell]["off"],
+            }
+            for cell in EVEN
+        ),
     )
-    head = ["layers", "α", "lowest, from the end", "steps up before it", "kept", "(1 − α)^H", "form off by"]
-    rows = [
-        [
-            str(cell.depth),
-            f"{cell.mixing:g}",
-            str(results[cell]["lowest_from_end"]),
-            str(results[cell]["steps_up"]),
-            f"{results[cell]['kept']:.2e}",
-            f"{(1.0 - cell.mixing) ** cell.depth:.2e}",
-            f"{results[cell]['off']:.1e}",
-        ]
-        for cell in EVEN
-    ]
-    yield Table("Even attention", head, rows)
 
 
-def _misplaced(found: Found) -> float:
+def misplaced(result: Result) -> float:
     """The farthest that a turning point is from where the closed form has it; 1 if their numbers differ."""
-    same = len(found["turns"]) == len(found["expected"])
-    return float(max(np.abs(np.subtract(found["turns"], found["expected"])), default=0.0)) if same else 1.0
+    same = len(result["turns"]) == len(result["expected"])
+    return float(max(np.abs(np.subtract(result["turns"], result["expected"])), default=0.0)) if same else 1.0
 
 
 def _draw(results: Results) -> Any:
@@ -136,14 +106,14 @@ def _draw(results: Results) -> Any:
     for ax, decay in zip(above, (0.5, 2.0, 5.0), strict=True):
         curves, dots = {}, []
         for multiple in (0.5, 0.9, 1.5, 2.0):
-            strength = KineticCell(decay, multiple).strength
+            strength = multiple * averages.smallness_bound(decay)
             curves[f"{multiple:g} s₀"] = averages.kinetic_density(places, strength, decay)
             dots.append(averages.turning_points(averages.poisson_hops(strength), decay))
         draw_position_curves(ax, places, curves, dots, key=decay == 5.0)
         direct_label(ax, f"c = {decay:g}", "black")
     for ax, mixing in zip(below, MIXINGS, strict=True):
-        cells = [cell for cell in EVEN if cell.mixing == mixing]
-        curves = {f"{cell.depth} layers": cell.density(places[:-1]) for cell in cells}
+        hops = {f"{depth} layers": averages.hops_of([mixing] * depth) for depth in DEPTHS}
+        curves = {name: averages.influence_density(places[:-1], one) for name, one in hops.items()}
         draw_position_curves(ax, places[:-1], curves, key=mixing == MIXINGS[-1])
         direct_label(ax, f"c = 0, α = {mixing:g}", "black")
     return figure
@@ -153,7 +123,7 @@ EXTENSION = Extension(
     "averages",
     "When do causal averages with residual connections make a U, and where is influence lowest?",
     "docs/theory-since.md",
-    (*KINETIC, *EVEN),
+    CELLS,
     _tables,
     _draw,
     minutes=0.3,

@@ -1,12 +1,12 @@
-"""A study of our own: cells that are computed once, tables and a figure of what they found.
+"""A study of our own: cells that are computed once, tables and a figure of their results.
 
-A cell is a frozen dataclass of plain fields with a method `compute`; what it finds is kept in OUT/cells. Cells of
+A cell is a frozen dataclass of plain fields with a method `compute`; its result is kept in OUT/cells. Cells of
 language models and of training are in `records.jsonl` too, as they take long: these are used unless `rerun`.
 """
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +20,12 @@ from posbias_papers.records import Records
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Found = Mapping[str, Any]
-"""What a cell found, in JSON's terms."""
-Results = Mapping[Any, Found]
-"""What the cells of an extension found, by cell."""
+Result = Mapping[str, Any]
+"""What a cell computes, in JSON's terms."""
+Results = Mapping[Any, Result]
+"""Results by cell."""
+SMALL = ("tiny-nope", "tiny-alibi", "tiny-rope", "tiny-learned", "tiny-window")
+"""Decoders of ours that differ in the encoding alone (`docs/encodings.md`)."""
 RECORDS = Records(Path(__file__).with_name("records.jsonl"))
 
 
@@ -38,7 +40,7 @@ class Cell(store.Cell):
 
     @property
     def name(self) -> str:
-        """Its kind and its fields, such as birth_cell-depth12."""
+        """Its kind and its fields, such as average_cell-depth12."""
         return "-".join([self.kind, *(f"{key}{value}" for key, value in self.specification.items())])
 
     @property
@@ -49,7 +51,7 @@ class Cell(store.Cell):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Extension:
-    """A question, its cells, what is shown of them, the page of what was found, and minutes on two cores."""
+    """A question, its cells, tables and figure of their results, the page about it, and minutes on two cores."""
 
     name: str
     question: str
@@ -73,35 +75,29 @@ class Extension:
         cannot be written, `MissingPackageError` without matplotlib or torch where it needs them,
         KeyboardInterrupt on Ctrl-C (finished cells are kept).
         """
-        folder = Path(out)
-        need_writable(folder / f"{self.name}.md")
-        results = self._results(store.Store(folder / "cells"), rerun, engine, on_event)
-        page = Page(self.question, f"See {self.page}", tuple(self.tables(results)))
-        return (write_text(folder / f"{self.name}.md", page.markdown()), *self._drawn(results, folder))
-
-    def recorded(self) -> Results:
-        """What is on record of its cells."""
-        found = {cell: RECORDS.find(cell) for cell in self.cells}
-        return {cell: one.result for cell, one in found.items() if one is not None}
-
-    def _results(
-        self, kept: store.Store, rerun: bool, engine: Engine | None, on_event: OnEvent | None
-    ) -> dict[Cell, Found]:
-        results: dict[Cell, Found] = {} if rerun else dict(self.recorded())
-        missing = [cell for cell in self.cells if cell not in results]
-        done = store.compute(missing, kept, engine=engine, again=rerun, on_event=on_event)
-        results |= done.results()
-        return {cell: results[cell] for cell in self.cells}
-
-    def _drawn(self, results: Results, folder: Path) -> Iterator[Path]:
         from posbias.reports.plots.style import save_figure
 
+        folder = Path(out)
+        need_writable(folder / f"{self.name}.md")
+        known = {} if rerun else self.recorded()
+        missing = [cell for cell in self.cells if cell not in known]
+        kept = store.Store(folder / "cells")
+        done = store.compute(missing, kept, engine=engine, again=rerun, on_event=on_event)
+        by_cell = {**known, **done.results()}
+        results = {cell: by_cell[cell] for cell in self.cells}
+        page = Page(self.question, f"See {self.page}", tuple(self.tables(results)))
+        files = [write_text(folder / f"{self.name}.md", page.markdown())]
         if self.draw is not None:
             figure = self.draw(results)
-            for kind in ("svg", "png"):
-                yield save_figure(figure, folder / f"{self.name}.{kind}")
+            files += [save_figure(figure, folder / f"{self.name}.{kind}") for kind in ("svg", "png")]
+        return tuple(files)
+
+    def recorded(self) -> dict[Cell, Result]:
+        """The results on record of its cells."""
+        stored = {cell: RECORDS.find(cell) for cell in self.cells}
+        return {cell: one.result for cell, one in stored.items() if one is not None}
 
 
 def rounded(values: Iterable[float], digits: int = 4) -> list[float]:
     """The same to `digits` significant digits, which is what records keep."""
-    return [float(f"{one:.{digits}g}") for one in values]
+    return [float(f"{value:.{digits}g}") for value in values]

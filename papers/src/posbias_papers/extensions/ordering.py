@@ -6,7 +6,8 @@ the trials of one seed and predicts its gains over the usual ones; they are meas
 Σ w·accuracy at the place of each document, trial by trial. The same is asked of orders by influence alone.
 """
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +19,10 @@ from posbias.ordering import STRATEGIES, Ordering, order
 from posbias.ordering.basis import of_places
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
-from posbias_papers.extensions.extension import Cell, Extension, Found, Results, rounded
+from posbias_papers.extensions.extension import SMALL, Cell, Extension, Result, Results, rounded
 from posbias_papers.pages import Table
-from posbias_papers.wu2025.observed import MODELS
 
+MODELS = ("smollm2-135m", *SMALL)
 PLACES = 10
 STEEPNESS = {"flat": 0.5, "Zipf": 1.0, "steep": 2.0}
 """By name: s of scores that fall as rank^−s."""
@@ -41,7 +42,7 @@ class OrderCell(Cell):
 
     kind = "order_cell"
 
-    def compute(self, on_event: Any = None) -> Found:
+    def compute(self, on_event: Any = None) -> Result:
         """Ask 200 trials: hits by trial and place; influence of running text as long as the prompts."""
         from posbias.comparison.predictors import predictions
         from posbias.measurement import load_model, measure
@@ -72,7 +73,7 @@ def scores(shape: str) -> Float[np.ndarray, "document"]:
     return stream(0, "ours.ordering").permutation(weights / weights.sum())
 
 
-def ordered(found: Found, shape: str, basis: str) -> Ordering:
+def ordered(found: Result, shape: str, basis: str) -> Ordering:
     """The order that a cell calls best."""
     if basis == "retrieval":
         hits = np.array(found["hits"], dtype=np.float64)
@@ -85,7 +86,7 @@ def ordered(found: Found, shape: str, basis: str) -> Ordering:
     return order(PLACES, scores(shape), lengths, profile=profile, prefix=float(starts[0]), suffix=behind)
 
 
-def measured(found: Found, shape: str, best: Ordering, strategy: str) -> Estimate:
+def measured(found: Result, shape: str, best: Ordering, strategy: str) -> Estimate:
     """What an order gains over another on the trials of a cell, in accuracy."""
     weights = scores(shape)
     hits = np.array(found["hits"], dtype=np.float64)
@@ -93,79 +94,29 @@ def measured(found: Found, shape: str, best: Ordering, strategy: str) -> Estimat
     return Estimate.of_mean(by_trial)
 
 
-def gains(results: Results, basis: str = "retrieval") -> Iterator[tuple[str, str, str, Estimate, Estimate]]:
-    """Model, shape of the scores, strategy; the gain over it that is predicted, and that is measured."""
-    for model in MODELS:
-        seen, held_out = (results.get(OrderCell(model, seed)) for seed in (SEEN, HELD_OUT))
-        if seen and held_out:
-            for shape in STEEPNESS:
-                best = ordered(seen, shape, basis)
-                for strategy in STRATEGIES:
-                    yield (
-                        model,
-                        shape,
-                        strategy,
-                        best.gains[strategy],
-                        measured(held_out, shape, best, strategy),
-                    )
-
-
-ABLE = MODELS[0]
+def gains(results: Results) -> Iterator[dict[str, Any]]:
+    """What each order gains over each strategy: predicted, measured, and measured of orders by influence."""
+    for model, shape in itertools.product(MODELS, STEEPNESS):
+        seen, held_out = (results[OrderCell(model, seed)] for seed in (SEEN, HELD_OUT))
+        orders = {basis: ordered(seen, shape, basis) for basis in BASES}
+        for strategy in STRATEGIES:
+            row = {"model": model, "scores": shape, "over": strategy}
+            row |= {"predicted": orders["retrieval"].gains[strategy]}
+            yield row | {basis: measured(held_out, shape, one, strategy) for basis, one in orders.items()}
 
 
 def _tables(results: Results) -> Iterator[Table]:
-    yield Table(
-        "Gain in accuracy of the order found, over the usual ones",
-        ("model", "scores", "over", "predicted", "measured, other trials"),
-        [[*where, str(predicted), str(found)] for *where, predicted, found in gains(results)],
+    caption = (
+        "Gain in accuracy over the usual orders: predicted from retrieval, and of other trials measured of"
     )
-    by_basis = {basis: list(gains(results, basis)) for basis in BASES}
-    yield Table(
-        f"{ABLE}: measured gain over the best first, of orders found by",
-        ("scores", *BASES),
-        [[shape, *(str(_over_best_first(rows, shape)) for rows in by_basis.values())] for shape in STEEPNESS],
-    )
-    yield Table(
-        "Accuracy by place, over the trials of both seeds",
-        ("model", "can do the task", *map(str, range(1, PLACES + 1))),
-        [_accuracy(model, results) for model in MODELS],
-    )
-
-
-def _over_best_first(rows: list[tuple[str, str, str, Estimate, Estimate]], wanted: str) -> Estimate:
-    (found,) = (
-        found
-        for model, shape, strategy, _, found in rows
-        if (model, shape, strategy) == (ABLE, wanted, "best first")
-    )
-    return found
-
-
-def _accuracy(model: str, results: Results) -> list[str]:
-    both = [results[OrderCell(model, seed)] for seed in (SEEN, HELD_OUT)]
-    mean = np.concatenate([one["hits"] for one in both]).mean(axis=0)
-    return [model, "yes" if all(one["able"] for one in both) else "no", *(f"{one:.3f}" for one in mean)]
-
-
-def _draw(results: Results) -> Any:
-    from posbias.reports.plots.style import LEGEND, LINE, dress, new_figure, series
-
-    figure = new_figure(4.6, 3.4)
-    axes = figure.subplots()
-    dress(axes, "predicted gain in accuracy", "measured on other trials")
-    rows = [row for row in gains(results) if row[0] == ABLE]
-    for place, strategy in enumerate(STRATEGIES):
-        points = [(predicted, found) for _, _, name, predicted, found in rows if name == strategy]
-        errors: Mapping[str, Any] = {
-            "xerr": [1.96 * predicted.se for predicted, _ in points],
-            "yerr": [1.96 * found.se for _, found in points],
-        }
-        look = series(place) | {"linestyle": "none", "linewidth": LINE, "markersize": 4}
-        x, y = ([one.value for one in column] for column in zip(*points, strict=True))
-        axes.errorbar(x, y, label=f"over {strategy}", elinewidth=0.7, **errors, **look)
-    axes.axline((0.0, 0.0), slope=1.0, color="0.6", linewidth=0.7, zorder=0)
-    axes.legend(**LEGEND)
-    return figure
+    yield Table.of(f"{caption} orders found by {', '.join(BASES)}", gains(results))
+    rows = []
+    for model in MODELS:
+        both = [results[OrderCell(model, seed)] for seed in (SEEN, HELD_OUT)]
+        mean = np.concatenate([one["hits"] for one in both]).mean(axis=0)
+        row = {"model": model, "can do the task": all(one["able"] for one in both)}
+        rows.append(row | {f"place {place}": value for place, value in enumerate(mean, 1)})
+    yield Table.of("Accuracy by place, over the trials of both seeds", rows)
 
 
 EXTENSION = Extension(
@@ -174,6 +125,5 @@ EXTENSION = Extension(
     "docs/order.md",
     CELLS,
     _tables,
-    _draw,
     minutes=25.0,
 )

