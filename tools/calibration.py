@@ -1,4 +1,4 @@
-"""How extrapolating from a measurement fares: extrapolation.toml, the tables of docs/calibration.md.
+"""How extrapolating from a measurement fares: extrapolation.toml, the tables of docs/evidence.md.
 
 python tools/calibration.py influence MODEL TOKENS PROMPTS OUT.nc   measure the influence alone
 python tools/calibration.py score SHORT.nc … --against LONG.nc …    add trials from each to each longer one
@@ -27,7 +27,7 @@ from posbias.profiles.profile import Profile, harmonic, measured_influence, spea
 Pair = tuple[float, float]  # Spearman, Wasserstein
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "src" / "posbias" / "comparison" / "extrapolation.toml"
-PAGE = ROOT / "docs" / "calibration.md"
+PAGE = ROOT / "docs" / "evidence.md"
 HEAD = """# How each rule of `extrapolation` fared on models that were measured at both lengths: Spearman
 # and Wasserstein against the gradient influence measured at the longer one (other prompts of the same text,
 # whose windows may share tokens with those of the shorter). Made by `tools/calibration.py`.

@@ -1,4 +1,4 @@
-"""Does depth add to the bias? Curves and tables of docs/depth.md, from the cells of Figure 2 on record."""
+"""Does depth add to the bias? Curves and tables of docs/train.md, from the cells of Figure 2 on record."""
 
 from posbias.profiles.claims import judge
 from posbias.profiles.estimate import Estimate

@@ -120,5 +120,5 @@ def test_a_document_without_text_is_named():
 
 
 def test_the_block_of_the_page_prints_what_it_says(capsys):
-    exec(compile(block_with("adapters.haystack"), "docs/adapters.md", "exec"), {})
+    exec(compile(block_with("adapters.haystack"), "docs/order.md", "exec"), {})
     assert capsys.readouterr().out == "reorder [1, 8, 5, 2, 3, 6, 4, 9, 7, 0]\n"

@@ -102,5 +102,5 @@ def test_it_is_written_down_and_read_back():
 
 
 def test_the_block_of_the_page_prints_what_it_says(capsys):
-    exec(compile(block_with("adapters.llama_index"), "docs/adapters.md", "exec"), {})
+    exec(compile(block_with("adapters.llama_index"), "docs/order.md", "exec"), {})
     assert capsys.readouterr().out == "reorder [1, 8, 5, 2, 3, 6, 4, 9, 7, 0]\n"

@@ -210,7 +210,7 @@ def test_what_cannot_be_extrapolated_is_refused(arguments, said):
 
 
 def test_the_page_has_the_trials_on_record():
-    page = (ROOT / "docs" / "calibration.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "evidence.md").read_text(encoding="utf-8")
     for mark, table in (("targets", calibration._target_rows), ("trials", calibration._rows)):
         shown = page.split(f"<!-- {mark} -->\n\n")[1].split(f"\n\n<!-- end of {mark} -->")[0]
         assert shown.splitlines() == table(list(trials()))

@@ -17,7 +17,7 @@ TOKENS, LAYERS, HEADS, PROMPTS = 9, 3, 2, 5
 
 @pytest.fixture
 def measurement() -> xr.Dataset:
-    """Random numbers in the shapes of docs/measurement.md; every layer and head differs."""
+    """Random numbers in the shapes of docs/measure.md; every layer and head differs."""
     rng = np.random.default_rng(11)
     lower = np.tril(np.ones((TOKENS, TOKENS)))
     kernel = rng.gamma(1.0, size=(LAYERS, TOKENS, TOKENS)) * lower

@@ -13,7 +13,7 @@ import numpy as np
 
 from posbias.profiles.profile import Profile
 
-PAGE = Path(__file__).parents[2] / "docs" / "adapters.md"
+PAGE = Path(__file__).parents[2] / "docs" / "order.md"
 TEXTS = [
     "Nothing of note happened.",
     "Rain fell all day.",

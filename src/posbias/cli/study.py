@@ -51,7 +51,7 @@ def run(file: File, *, options: RunOptions = RunOptions()) -> None:
     """Compute the cells of a study that are not finished, and judge its claims.
 
     Finished cells are kept whatever stops a run; the same command goes on from there. A file is TOML, YAML or JSON
-    (docs/studies.md).
+    (docs/study.md).
     """
     one, folder = _read(file, options.out)
     if options.dry_run:

@@ -4,7 +4,7 @@ Nothing heavy happens at import: torch, transformers and xarray are loaded when 
 and `MissingPackageError` says what to install when they are absent.
 
 The way through: `load_model` finds and loads a model, `measure` runs it over prompts cut from a text and
-returns an `xarray.Dataset` whose contents `docs/measurement.md` fixes.
+returns an `xarray.Dataset` whose contents `docs/measure.md` fixes.
 """
 
 from posbias.core.packages import attach

@@ -83,11 +83,11 @@ def measure(
     prompts before the first and after each. Started by `torchrun`, each process measures a share of the prompts,
     and all return the same.
 
-    Returns the dataset of `docs/measurement.md`. Quantities: Herasimchyk et al. 2026 (arXiv 2602.16837),
+    Returns the dataset of `docs/measure.md`. Quantities: Herasimchyk et al. 2026 (arXiv 2602.16837),
     Eq. 1 and 5 (mixing), 4 (kernel), 6 (influence). Raises `InvalidValueError` for bad or too large numbers,
     `InputFileError` for a bad text or another job's checkpoint, `OutputFileError` when the checkpoint cannot
     be written, `ModelError` for a model that cannot be found, loaded, captured, sees later tokens without being an
-    encoder (of which docs/measurement.md says what is measured), or is not finite in any prompt, `WorkerError`
+    encoder (of which docs/measure.md says what is measured), or is not finite in any prompt, `WorkerError`
     when another process is gone.
     """
     request = Request(

@@ -1,6 +1,6 @@
 """Profiles, measurements and retrievals as files, at whatever path a person gives; and the influence in them.
 
-`docs/measurement.md` describes a measurement's file. A profile's is the JSON of a prediction or a plain list.
+`docs/measure.md` describes a measurement's file. A profile's is the JSON of a prediction or a plain list.
 """
 
 import json

@@ -49,7 +49,7 @@ def write_report(
 ) -> Report:
     """Predict, compare, draw, and write `report.html` and the figures into `folder`, each whole or not at all.
 
-    `measurement` is a dataset as `docs/measurement.md` describes it; `seed` draws the resamples of the
+    `measurement` is a dataset as `docs/measure.md` describes it; `seed` draws the resamples of the
     prompts; `links` say what is in the same folder, by file. Files of an earlier report are replaced. Raises
     `MissingPackageError` without matplotlib or jinja2, `InvalidValueError` if the measurement lacks something,
     `OutputFileError` if a file cannot be written.

@@ -86,7 +86,7 @@ def retrieve(
     stays until `discard_checkpoint`. `threads` are those of torch (default: the cores but one). `on_event` hears
     of finished prompts.
 
-    Returns the dataset of `docs/retrieval.md` (dims prompt, position, candidate; log-probabilities in nats).
+    Returns the dataset of `docs/retrieve.md` (dims prompt, position, candidate; log-probabilities in nats).
     Raises `InvalidValueError` for a job that the tokenizer or the model's context cannot hold, `InputFileError`
     for a bad text or another job's checkpoint, `OutputFileError` when the checkpoint cannot be written,
     `ModelError` for a model that cannot be loaded or whose outputs are not finite.

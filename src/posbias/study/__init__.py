@@ -6,7 +6,7 @@
     for claim in judge(outcome):
         print(claim)
 
-`value` says what a study is, `verbs` what its cells do, `running` computes and judges; `docs/studies.md`
+`value` says what a study is, `verbs` what its cells do, `running` computes and judges; `docs/study.md`
 explains.
 """
 

@@ -6,7 +6,7 @@
     print(evaluate(trained).gaps["first-last"].all)
 
 Nothing heavy happens at import: torch and xarray are loaded when a name of the stub is first used, and
-`MissingPackageError` says what to install when they are absent. `docs/training.md` explains the numbers.
+`MissingPackageError` says what to install when they are absent. `docs/train.md` explains the numbers.
 """
 
 from posbias.core.packages import attach

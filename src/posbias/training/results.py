@@ -3,7 +3,7 @@
     NAME.safetensors    what training made: weights (first axis member) and learning curves
     NAME.nc             gaps, accuracies, attention, sinks and the same curves as labelled arrays
 
-The .nc is written last: where it is, the cell is whole. `docs/training.md` describes the variables.
+The .nc is written last: where it is, the cell is whole. `docs/train.md` describes the variables.
 """
 
 import json
@@ -106,7 +106,7 @@ def trained_of(header: Header, tensors: Tensors) -> Trained:
 
 
 def dataset_of(cell: Cell) -> "xr.Dataset":
-    """A cell as labelled arrays; `docs/training.md` describes variables and dimensions."""
+    """A cell as labelled arrays; `docs/train.md` describes variables and dimensions."""
     xarray, experiment, evaluation, rollout = need_xarray(), cell.experiment, cell.evaluation, cell.rollout
     gaps, curves = list(evaluation.gaps.values()), dict(cell.trained.curves)
     steps, tokens = np.asarray(curves.pop("iteration")), np.arange(experiment.task.tokens)

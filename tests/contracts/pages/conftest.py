@@ -1,4 +1,4 @@
-"""Small measurements of a chosen shape, made by the contract in docs/measurement.md."""
+"""Small measurements of a chosen shape, made by the contract in docs/measure.md."""
 
 from collections.abc import Callable
 

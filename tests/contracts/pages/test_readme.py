@@ -4,6 +4,7 @@ import contextlib
 import io
 import re
 
+import pytest
 from project import ROOT, blocks
 
 
@@ -18,16 +19,34 @@ def test_the_example_prints_what_it_says():
 def test_the_architecture_file_is_one(tmp_path):
     from posbias.theory.configs import load_architecture
 
-    (text,) = blocks("toml", ROOT / "docs" / "theory.md")
+    (text,) = blocks("toml", ROOT / "docs" / "predict.md")
     path = tmp_path / "architecture.toml"
     path.write_text(text, encoding="utf-8")
     architecture = load_architecture(path)
     assert (architecture.depth, architecture.layers[0].heads) == (24, 16)
 
 
-def test_every_command_it_names_is_a_command():
+def test_a_file_that_names_a_mask_and_an_encoding_of_ones_own_predicts(tmp_path, monkeypatch):
     from posbias.cli import app
 
-    named = set(re.findall(r"bin/posbias ([a-z]+)", "".join(blocks(""))))
-    assert named
+    (text,) = blocks("toml", ROOT / "docs" / "own.md")
+    (tmp_path / "own.toml").write_text(text, encoding="utf-8")
+    (tmp_path / "mymodule.py").write_text(
+        "def mymask(query, key): return key <= query\ndef mylogits(distance): return -0.1 * distance\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        app(["predict", "own.toml", "--tokens", "64", "--json"])
+    assert not ended.value.code
+
+
+def test_every_command_that_is_named_is_a_command():
+    from posbias.cli import app
+
+    start = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
+    named = {
+        *re.findall(r"bin/posbias ([a-z]+)", "".join(blocks(""))),
+        *re.findall(r"`posbias ([a-z]+)", start),
+    }
+    assert len(named) >= 12
     assert named <= set(app)

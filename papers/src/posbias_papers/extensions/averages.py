@@ -122,7 +122,7 @@ def _draw(results: Results) -> Any:
 EXTENSION = Extension(
     "averages",
     "When do causal averages with residual connections make a U, and where is influence lowest?",
-    "docs/theory-since.md",
+    "docs/theory.md",
     CELLS,
     _tables,
     _draw,

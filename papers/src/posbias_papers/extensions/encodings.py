@@ -104,7 +104,7 @@ def _draw(results: Results) -> Any:
 EXTENSION = Extension(
     "encodings",
     "What does the encoding of positions alone change in λ and influence, and do predictions see it?",
-    "docs/encodings.md",
+    "docs/evidence.md",
     CELLS,
     _tables,
     _draw,

@@ -25,7 +25,7 @@ Result = Mapping[str, Any]
 Results = Mapping[Any, Result]
 """Results by cell."""
 SMALL = ("tiny-nope", "tiny-alibi", "tiny-rope", "tiny-learned", "tiny-window")
-"""Decoders of ours that differ in the encoding alone (`docs/encodings.md`)."""
+"""Decoders of ours that differ in the encoding alone (`docs/evidence.md`)."""
 RECORDS = Records(Path(__file__).with_name("records.jsonl"))
 
 

@@ -1,6 +1,6 @@
 """A fair test of predictors: does any predict measured influence where it was not chosen?
 
-The protocol was written before the runs (docs/predictors.md). Each predictor is made on one half of the prompts
+The protocol was written before the runs (docs/evidence.md). Each predictor is made on one half of the prompts
 and judged on the other. Pairs of predictors are compared by paired differences, with Holm's correction over the
 cells of a pair and score. One curve of each model is taken apart (`chain`).
 """
@@ -274,7 +274,7 @@ def _draw(results: Results) -> Any:
 EXTENSION = Extension(
     "predictors",
     "Does a predictor of position bias predict it on models, texts and lengths that had no part in its choice?",
-    "docs/predictors.md",
+    "docs/evidence.md",
     CELLS,
     _tables,
     _draw,

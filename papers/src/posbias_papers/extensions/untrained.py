@@ -150,7 +150,7 @@ def _draw(results: Results) -> Any:
 EXTENSION = Extension(
     "untrained",
     "Is the U there before training, is it that of even attention, and do positions matter?",
-    "docs/theory-since.md",
+    "docs/evidence.md",
     CELLS,
     _tables,
     _draw,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PRETRAINED = ("smollm2-135m",)
 SMALL = ("tiny-nope", "tiny-alibi", "tiny-rope", "tiny-learned", "tiny-window")
-"""Decoders of ours that differ in the encoding alone (`docs/encodings.md`)."""
+"""Decoders of ours that differ in the encoding alone (`docs/evidence.md`)."""
 MODELS = (*PRETRAINED, *SMALL)
 TOKENS, PROMPTS, SEED = 256, 16, 0
 SHOWN = 16

@@ -1,6 +1,6 @@
 """Haystack: a component, for pipelines, between a retriever or ranker and the prompt builder.
 
-Tested with haystack-ai (docs/adapters.md says which version).
+Tested with haystack-ai (docs/order.md says which version).
 """
 
 # pyright: reportMissingImports=false

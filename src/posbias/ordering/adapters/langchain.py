@@ -1,6 +1,6 @@
 """LangChain: a document transformer that is a compressor too, for pipelines and compression retrievers.
 
-Tested with langchain-core and langchain-classic (docs/adapters.md says which versions).
+Tested with langchain-core and langchain-classic (docs/order.md says which versions).
 """
 
 # pyright: reportMissingImports=false

@@ -1,6 +1,6 @@
 """LlamaIndex: a node postprocessor, for query engines and chat engines.
 
-Tested with llama-index-core (docs/adapters.md says which version).
+Tested with llama-index-core (docs/order.md says which version).
 """
 
 # pyright: reportMissingImports=false

@@ -51,7 +51,7 @@ class SimulateLayernorm(Answer):
     """Recency of attention without parameters over random embeddings."""
 
     schema_name = "simulate-layernorm/1"
-    model: dict[str, Any] = entry("as simulation.md has it; with its mask where that is not the causal one")
+    model: dict[str, Any] = entry("as simulate.md has it; with its mask where that is not the causal one")
     samples: int
     seed: int
     engine: Literal["gram", "token_space"]
@@ -225,7 +225,7 @@ class Cell(Part):
     sinks: Sinks
     rollout: Rollout
     agreement: dict[str, GapAgreement] = entry("by profile")
-    experiment: dict[str, Any] = entry("as a specification file has it (training.md)")
+    experiment: dict[str, Any] = entry("as a specification file has it (train.md)")
     fingerprint: str = entry("of the experiment")
     cost: dict[str, Any] = entry("device, threads, seconds, iterations per second")
     file: Path | None = entry("the cell's .nc")
@@ -297,7 +297,7 @@ class StudyCell(Part):
     fingerprint: str
     chosen: dict[str, Any] = entry("what varies, by path in the study's base")
     seed: int
-    quantities: dict[str, Quantity] | None = entry("by name (studies.md)")
+    quantities: dict[str, Quantity] | None = entry("by name (study.md)")
     about: dict[str, Any] | None = entry("what is no number")
     cost: dict[str, Any] | None = entry("seconds, cores, bytes, when")
     file: Path | None

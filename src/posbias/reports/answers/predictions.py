@@ -50,7 +50,7 @@ class Profile(Part):
 class WithArchitecture(Part):
     """What was predicted from."""
 
-    architecture: dict[str, Any] = entry("as a specification file has it (theory.md)")
+    architecture: dict[str, Any] = entry("as a specification file has it (predict.md)")
     assumptions: Texts = entry("what the input did not say and was taken for granted")
 
 
