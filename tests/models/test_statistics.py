@@ -1,81 +1,301 @@
-"""Every number of the dataset against a naive computation that shares no code with the package."""
+"""Every number of a measurement against naive computations that share no code with the package.
+
+`naive` computes all means of one layer by loops over pairs of plain floats. It is tried on synthetic layers, where
+heads, lengths, windows, learned sinks and blocks of queries vary freely, and on a measured Llama, whose logits are
+computed from its weights channel by channel.
+"""
 
 import cmath
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny import tiny_model
 from torch import nn
 
-from posbias.measurement import measure
-from posbias.measurement.quantities.attention import energy_kernel
+from posbias.comparison.predictors import PREDICTORS, folds, half, predictions
+from posbias.measurement import load_model, measure
+from posbias.measurement.capture.forward import SeenLayer
+from posbias.measurement.capture.scores import Factored, Given
+from posbias.measurement.job import Request
+from posbias.measurement.memory import MARGIN, memory_parts
+from posbias.measurement.models.families import decoder_layers
+from posbias.measurement.prompt_meter import PromptMeter
+from posbias.measurement.quantities import attention as of_attention
+from posbias.measurement.quantities.attention import ByDistance, Received, layer_means
+from posbias.measurement.quantities.mixing import feed_forward_share, head_norms
+from posbias.measurement.result import EVEN, State, dataset
+from posbias.profiles import curves
 from posbias.profiles.stochastic_order import TOLERANCES, noise_floor, violations
 
+ALL = {"dense_logits": True, "head_kernels": True}
 TOKENS, PROMPTS = 12, 3
 
 
-def plain_pass(model, ids):
-    """Streams entering each layer, attention updates, attention weights: plain hooks (right for Llama)."""
-    streams, updates, hooks = [], [], []
-    for layer in model.model.layers:
-        hooks.append(layer.register_forward_pre_hook(lambda module, given: streams.append(given[0][0])))
-        hooks.append(
-            layer.self_attn.register_forward_hook(lambda module, given, made: updates.append(made[0][0]))
+def r_squared(matrix, pairs):
+    """R² of least squares on a constant and an indicator of the diagonal, by a general solver."""
+    values = np.array([matrix[pair] for pair in pairs])
+    design = np.array([[1.0, float(i == j)] for i, j in pairs])
+    fitted = design @ np.linalg.lstsq(design, values, rcond=None)[0]
+    spread = ((values - values.mean()) ** 2).sum()
+    return 1 - ((values - fitted) ** 2).sum() / spread if spread > 1e-20 else np.nan
+
+
+def naive(logits, content, attention, weights):
+    """Every mean of one layer and prompt by loops; [head, query, key], −∞ where hidden; weights [head, key]."""
+    tokens = logits.shape[1]
+    visible = np.isfinite(logits[0])
+    pairs = [[(j + d, j) for j in range(1, tokens - d) if visible[j + d, j]] for d in range(tokens)]
+
+    def by_distance(values, what):
+        return np.array([[what([v[p] for p in at]) if at else np.nan for at in pairs] for v in values])
+
+    earlier, seers = [pair for at in pairs[1:] for pair in at], visible.sum(axis=0)
+    found = {
+        "logits_distance": by_distance(logits, np.mean),
+        "content_distance": by_distance(content, np.mean),
+        "content_distance_variance": by_distance(content, np.var),
+        "positional_distance": by_distance(logits - np.where(visible, content, 0), np.mean),
+        "attention_received": attention.sum(axis=1) / seers,
+        "sink_metric": (attention > 0.2).sum(axis=1) / seers,
+        "sink_share": attention[:, 1:, 0].sum(axis=1) / (tokens - 1),
+        "missing_mass": 1 - attention.sum(axis=(1, 2)) / tokens,
+        "kernel": attention.mean(axis=0),
+        "kernel_head": attention,
+        "energy_kernel": np.einsum("hij,hj->ij", attention**2, weights),
+        "logits": np.where(visible, logits, np.nan),
+        "content": np.where(visible, content, np.nan),
+    }
+    for name, values in (("logits", logits), ("content", content)):
+        found[f"{name}_diagonal"] = np.array([np.diag(v) for v in values])
+        found[f"{name}_first_column"] = np.where(visible[:, 0], values[:, :, 0], np.nan)
+    both = [*earlier, *pairs[0]]
+    of_pairs = {
+        "content_mean": lambda v: np.mean([v[p] for p in earlier]),
+        "content_variance": lambda v: np.var([v[p] for p in earlier]),
+        "constant_diagonal_r2": lambda v: r_squared(v, both) if len(both) > 1 else np.nan,
+    }
+    return found | {
+        name: np.array([of(v) if earlier else np.nan for v in content]) for name, of in of_pairs.items()
+    }
+
+
+# ── synthetic layers ──
+
+
+def layer(heads, tokens, seed, window=None, sinks=False, dtype=torch.float64):
+    """A layer that attends to itself and up to `window` − 1 keys before, content and positions drawn apart."""
+    rng = np.random.default_rng(seed)
+    query, key = torch.from_numpy(rng.normal(1.0, 2.0, size=(2, heads, tokens, 3))).to(dtype)
+    distance = torch.arange(tokens)[:, None] - torch.arange(tokens)
+    seen = (distance >= 0) & (distance < (window or tokens))
+    content = Factored(query, key, 0.4, mask=seen[None])
+    positions = torch.from_numpy(rng.normal(size=tokens)).to(dtype)[distance.abs()]
+    logits = (content.query @ key.transpose(1, 2)) * 0.4 + positions
+    logits = logits.masked_fill(~seen, torch.finfo(dtype).min)
+    joined = torch.cat([logits, torch.zeros(heads, tokens, 1, dtype=dtype)], dim=2)
+    attention = joined.softmax(-1)[..., :-1] if sinks else logits.softmax(-1)
+    stream = torch.from_numpy(rng.normal(size=(tokens, 5))).to(dtype)
+    return SeenLayer(0, stream, stream * 0.3, Given(logits, attention), content)
+
+
+@given(
+    heads=st.integers(1, 3),
+    tokens=st.integers(2, 11),
+    window=st.one_of(st.none(), st.integers(1, 12)),
+    sinks=st.booleans(),
+    block=st.integers(1, 12),
+    seed=st.integers(0, 10**6),
+)
+def test_blocks_of_queries_give_what_whole_matrices_give(heads, tokens, window, sinks, block, seed):
+    seen = layer(heads, tokens, seed, window, sinks)
+    weights = torch.rand(heads, tokens, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    logits, attention = (values.double().numpy() for values in seen.scores.dense())
+    expected = naive(logits, seen.content.dense()[0].double().numpy(), attention, weights.numpy())
+    found = layer_means(seen, weights, block=block, **ALL)
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        assert found[name].dtype == np.float64
+        known = np.isfinite(values) if name == "constant_diagonal_r2" else ...
+        close = (
+            {"rtol": 1e-8, "atol": 1e-9} if name == "constant_diagonal_r2" else {"rtol": 1e-10, "atol": 1e-12}
         )
+        np.testing.assert_allclose(found[name][known], values[known], **close, err_msg=name)
+
+
+@given(
+    heads=st.integers(1, 3),
+    start=st.integers(0, 40),
+    queries=st.integers(1, 40),
+    hidden=st.floats(0, 1),
+    seed=st.integers(0, 10**6),
+)
+def test_compiled_sums_are_those_of_tensor_operations(heads, start, queries, hidden, seed):
+    """Sums are in float64 either way: at most a few roundings apart, whatever is hidden, and −∞ where it is."""
+    rng, keys = np.random.default_rng(seed), start + queries
+    unseen = torch.from_numpy(rng.random((queries, keys)) < hidden)
+    unseen |= torch.ones(queries, keys, dtype=torch.bool).triu(start + 1)
+    block = torch.from_numpy(rng.normal(3.0, 10.0, (heads, queries, keys)).astype(np.float32))
+    attention = block.masked_fill(unseen, -torch.inf).softmax(2).nan_to_num()
+    weights = torch.from_numpy(rng.random((heads, keys)) * 10.0 ** rng.integers(-9, 9, (heads, keys)))
+    for summed, asked in (
+        (of_attention.by_distance, (start, block.masked_fill(unseen, -torch.inf), unseen)),
+        (of_attention.received, (attention, float(np.float32(0.2)))),
+        (of_attention.head_mean, (attention,)),
+        (of_attention.energy_kernel, (attention, weights)),
+    ):
+        # float64 goes through tensor operations
+        wide = [one.double() if getattr(one, "dtype", None) == torch.float32 else one for one in asked]
+        for one, other in zip(summed(*asked), summed(*wide), strict=True):
+            assert (one is None) == (other is None)
+            if one is not None:
+                np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12 * np.abs(other).max())
+
+
+def test_variances_do_not_cancel():
+    """Deviations of 1e-3 about 1e4: E[x²] − E[x]² would keep four digits of them."""
+    logits = torch.from_numpy(1e4 + 1e-3 * np.random.default_rng(0).normal(size=(1, 60, 60)))
+    moments, unseen = ByDistance(1, 60), torch.ones(60, 60, dtype=torch.bool).triu(1)
+    for start in range(0, 60, 7):
+        moments.add(start, logits[:, start : start + 7], unseen[start : start + 7])
+    direct = [np.var(np.diagonal(logits[0].numpy(), -d)[1:]) for d in range(59)]
+    np.testing.assert_allclose(moments.variance()[0, :59], direct, rtol=1e-8, atol=1e-20)
+
+
+def test_received_block_by_block_is_what_the_arrays_give():
+    """`posbias.profiles.curves` defines both; blocks of queries in any order sum to it."""
+    allowed = np.tri(9, dtype=bool) & ~np.tri(9, k=-4, dtype=bool)
+    weights = torch.rand(2, 9, 9, dtype=torch.float64) * torch.from_numpy(allowed)
+    received = Received(2, 9, 0.3)
+    for block in (slice(5, 9), slice(0, 2), slice(2, 5)):
+        received.add(block.start, weights[:, block], torch.from_numpy(~allowed[block]))
+    expected = curves.received(weights.numpy(), allowed)
+    np.testing.assert_allclose(received.found()["attention_received"], expected, rtol=1e-14)
+    np.testing.assert_array_equal(received.metric(), curves.sink_metric(weights.numpy(), allowed, 0.3))
+
+
+@given(st.integers(1, 4), st.integers(0, 10**6))
+def test_norms_of_heads_parts_equal_the_explicit_products(heads, seed):
+    rng = np.random.default_rng(seed)
+    mixed, output = rng.normal(size=(6, heads * 2)), rng.normal(size=(5, heads * 2))
+    scale = rng.uniform(0.5, 2, size=6)
+    of_head = [slice(2 * h, 2 * h + 2) for h in range(heads)]
+    parts = [(mixed[:, one] @ output[:, one].T) * scale[:, None] for one in of_head]
+    found = head_norms(*(torch.from_numpy(each) for each in (mixed, output)), heads, torch.from_numpy(scale))
+    np.testing.assert_allclose(found, [np.linalg.norm(part) for part in parts], rtol=1e-10)
+
+
+# ── over prompts ──
+
+
+def sample(number):
+    """One prompt's sample as a measurement makes it, of one layer."""
+    found = layer_means(layer(2, 6, number), **ALL)
+    return {name: values[None] for name, values in found.items()} | {"loss": np.array(float(number))}
+
+
+def state_of(numbers, begun=None):
+    state = begun or State()
+    for number in numbers:
+        state.add(number, sample(number), 1.0)
+    return state
+
+
+def test_variances_are_pooled_over_pairs_and_prompts():
+    numbers = [3, 4, 5, 6, 7]
+    means = state_of(numbers).means()
+    content = np.array([layer(2, 6, number).content.dense()[0].numpy() for number in numbers])
+    for head in range(2):
+        earlier = [content[p, head, i, j] for p in range(5) for i in range(6) for j in range(1, i)]
+        assert means["content_mean"][0, head] == pytest.approx(np.mean(earlier), rel=1e-12)
+        assert means["content_variance"][0, head] == pytest.approx(np.var(earlier), rel=1e-12)
+        for distance in range(5):
+            at = [content[p, head, j + distance, j] for p in range(5) for j in range(1, 6 - distance)]
+            found = means["content_distance_variance"][0, head, distance]
+            assert found == pytest.approx(np.var(at), rel=1e-12)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2, 5])
+def test_shares_of_several_processes_and_tensors_read_back_make_the_same_state(cut):
+    whole, parts = state_of(range(5)), state_of(range(5)[cut:])
+    parts.merge(state_of(range(cut)))
+    np.testing.assert_array_equal(parts.column("loss"), np.arange(5.0))
+    first = state_of(range(cut))
+    again = state_of(range(cut, 5), State.of(first.tensors(), first.quantities))
+    assert again.seconds == whole.seconds
+    merged, read = parts.means(), again.means()
+    for name, mean in whole.means().items():
+        np.testing.assert_allclose(merged[name], mean, rtol=1e-12, atol=1e-14, err_msg=name)
+        np.testing.assert_array_equal(read[name], mean, err_msg=name)
+
+
+def test_means_over_even_prompts_are_kept_next_to_those_over_all():
+    numbers = [0, 2, 3, 7, 8]
+    means = state_of(numbers).means()
+    halved = {name.removesuffix(EVEN) for name in means if name.endswith(EVEN)}
+    assert {"kernel", "logits_distance", "content_mean"} <= halved
+    for name in halved:
+        for kept, of in (("", numbers), (EVEN, (0, 2, 8))):
+            direct = np.mean([sample(number)[name] for number in of], axis=0)
+            np.testing.assert_allclose(means[name + kept], direct, rtol=1e-12, atol=1e-14, err_msg=name)
+    assert not [name for name in state_of([0, 2]).means() if name.endswith(EVEN)]
+
+
+# ── a measured Llama ──
+
+
+def plain_pass(model, ids):
+    """From hooks: streams that enter each layer, updates of attention and feed-forward block, attention."""
+    kept, hooks = {"stream": [], "update": [], "block": []}, []
+    for one in model.model.layers:
+        hooks.append(one.register_forward_pre_hook(lambda m, given: kept["stream"].append(given[0][0])))
+        hooks.append(
+            one.self_attn.register_forward_hook(lambda m, g, made: kept["update"].append(made[0][0]))
+        )
+        hooks.append(one.mlp.register_forward_hook(lambda m, given, made: kept["block"].append(made[0])))
     with torch.no_grad():
         made = model(ids[None], output_attentions=True)
     for hook in hooks:
         hook.remove()
-    return streams, updates, [weights[0].double().numpy() for weights in made.attentions], made.logits[0]
+    found = {name: [one.double().numpy() for one in parts] for name, parts in kept.items()}
+    attention = [weights[0].double().numpy() for weights in made.attentions]
+    return found | {"ids": ids, "attention": attention, "outputs": made.logits[0].double()}
 
 
-def naive_logits(model, layer, stream, rotate):
+def naive_logits(model, number, stream, rotate):
     """[head, query, key] from the weights, pair of channels by pair of channels, position by position."""
-    config, block = model.config, model.model.layers[layer]
-    x = stream.double().numpy()
-    normed = x / np.sqrt((x**2).mean(1, keepdims=True) + config.rms_norm_eps)
+    config, block = model.config, model.model.layers[number]
+    normed = stream / np.sqrt((stream**2).mean(1, keepdims=True) + config.rms_norm_eps)
     normed = normed * block.input_layernorm.weight.double().numpy()
-    channels = config.head_dim
+    size, base = config.head_dim, config.rope_parameters["rope_theta"]
     query = normed @ block.self_attn.q_proj.weight.double().numpy().T
     key = normed @ block.self_attn.k_proj.weight.double().numpy().T
-    base = config.rope_parameters["rope_theta"]
 
     def turned(vector, position):
-        half = channels // 2
-        pairs = [complex(vector[c], vector[c + half]) for c in range(half)]
-        if rotate:
-            pairs = [
-                pair * cmath.exp(1j * position * base ** (-2 * c / channels)) for c, pair in enumerate(pairs)
-            ]
-        return np.array(pairs)
+        pairs = [complex(vector[c], vector[c + size // 2]) for c in range(size // 2)]
+        angle = [position * base ** (-2 * c / size) if rotate else 0.0 for c in range(size // 2)]
+        return np.array([pair * cmath.exp(1j * turn) for pair, turn in zip(pairs, angle, strict=True)])
 
-    logits = np.full((config.num_attention_heads, len(x), len(x)), np.nan)
+    logits = np.full((config.num_attention_heads, len(stream), len(stream)), -np.inf)
     for head in range(config.num_attention_heads):
         shared = head * config.num_key_value_heads // config.num_attention_heads
-        for i in range(len(x)):
-            q = turned(query[i, head * channels : (head + 1) * channels], i)
+        for i in range(len(stream)):
+            q = turned(query[i, head * size : (head + 1) * size], i)
             for j in range(i + 1):
-                k = turned(key[j, shared * channels : (shared + 1) * channels], j)
-                logits[head, i, j] = (q * k.conj()).real.sum() / math.sqrt(channels)
+                k = turned(key[j, shared * size : (shared + 1) * size], j)
+                logits[head, i, j] = (q * k.conj()).real.sum() / math.sqrt(size)
     return logits
-
-
-def naive_distance_means(logits):
-    """[head, distance] by loops."""
-    heads, tokens, _ = logits.shape
-    means = np.full((heads, tokens), np.nan)
-    for head in range(heads):
-        for distance in range(tokens - 1):
-            pairs = [logits[head, j + distance, j] for j in range(1, tokens - distance)]
-            means[head, distance] = sum(pairs) / len(pairs)
-    return means
 
 
 @pytest.fixture
 def measured(tiny, text):
-    return measure(tiny, text=text, tokens=TOKENS, prompts=PROMPTS, seed=1, dense_logits=True)
+    return measure(tiny, text=text, tokens=TOKENS, prompts=PROMPTS, seed=1, **ALL)
 
 
 @pytest.fixture
@@ -83,239 +303,253 @@ def passes(tiny, text, measured):
     """The plain passes of the very prompts that were measured."""
     words = tiny.tokenizer(text.read_text(), add_special_tokens=False)["input_ids"]
     starts = json.loads(measured.attrs["starts"])
-    return [
-        (torch.tensor(words[at : at + TOKENS]), plain_pass(tiny.model, torch.tensor(words[at : at + TOKENS])))
-        for at in starts
-    ]
+    return [plain_pass(tiny.model, torch.tensor(words[at : at + TOKENS])) for at in starts]
 
 
-def test_mixing_is_equation_1(measured, passes):
-    for prompt, (_, (streams, updates, _, _)) in enumerate(passes):
-        for layer, (x, a) in enumerate(zip(streams, updates, strict=True)):
-            x, a = x.double(), a.double()
-            mixing = torch.linalg.matrix_norm(a) / (torch.linalg.matrix_norm(x) + torch.linalg.matrix_norm(a))
-            by_token = (a.norm(dim=1) / (x.norm(dim=1) + a.norm(dim=1))).mean()
-            assert measured.mixing.values[prompt, layer] == pytest.approx(float(mixing), rel=1e-6)
-            assert measured.mixing_token.values[prompt, layer] == pytest.approx(float(by_token), rel=1e-6)
+NORMS = (("residual", "stream"), ("update", "update"))
 
 
-def test_norms_are_means_over_prompts(measured, passes):
-    for name, which in (("residual_norm", 0), ("update_norm", 1)):
-        naive = np.mean([[s.double().norm(dim=1).numpy() for s in made[which]] for _, made in passes], axis=0)
-        np.testing.assert_allclose(measured[name].values, naive, rtol=1e-6)
+def test_means_over_prompts_are_those_of_the_naive_computation(tiny, measured, passes):
+    epsilon = tiny.model.config.rms_norm_eps
+    for t in range(3):
+        rows = []
+        for one in passes:
+            stream = one["stream"][t]
+            logits, content = (naive_logits(tiny.model, t, stream, rotate) for rotate in (True, False))
+            weights = measured.head_gain.values[t][:, None] / ((stream**2).mean(1) + epsilon)
+            row = naive(logits, content, one["attention"][t], weights)
+            rows.append(row | {f"{name}_norm": np.linalg.norm(one[part][t], axis=1) for name, part in NORMS})
+        assert np.nanmax(abs(rows[0]["positional_distance"])) > 0.1
+        for name in rows[0].keys() - {"content_variance", "content_distance_variance"}:  # pooled, see above
+            expected = np.mean([row[name] for row in rows], axis=0)
+            rotated = name.startswith(("logits", "content", "positional", "constant"))
+            close = {"rtol": 1e-3, "atol": 1e-4} if rotated else {"rtol": 1e-6, "atol": 1e-6}
+            np.testing.assert_allclose(measured[name].values[t], expected, **close, err_msg=name)
 
 
-def test_logits_and_their_reductions(tiny, measured, passes):
-    for layer in range(3):
-        whole = np.mean([naive_logits(tiny.model, layer, made[0][layer], True) for _, made in passes], axis=0)
-        content = np.mean(
-            [naive_logits(tiny.model, layer, made[0][layer], False) for _, made in passes], axis=0
-        )
-        close = {"rtol": 1e-4, "atol": 1e-4}
-        np.testing.assert_allclose(measured.logits.values[layer], whole, **close)
-        np.testing.assert_allclose(
-            measured.logits_distance.values[layer], naive_distance_means(whole), **close
-        )
-        positional = naive_distance_means(whole - content)
-        np.testing.assert_allclose(measured.positional_distance.values[layer], positional, **close)
-        assert np.nanmax(abs(positional)) > 0.1
-        for head in range(4):
-            np.testing.assert_allclose(
-                measured.logits_diagonal.values[layer, head], np.diag(whole[head]), **close
-            )
-            np.testing.assert_allclose(
-                measured.logits_first_column.values[layer, head], whole[head, :, 0], **close
-            )
-
-
-def test_content_is_what_is_left_without_rotation(tiny, measured, passes):
-    close = {"rtol": 1e-4, "atol": 1e-4}
-    for layer in range(3):
-        each = np.array([naive_logits(tiny.model, layer, made[0][layer], False) for _, made in passes])
-        content = each.mean(axis=0)
-        np.testing.assert_allclose(measured.content.values[layer], content, **close)
-        np.testing.assert_allclose(
-            measured.content_distance.values[layer], naive_distance_means(content), **close
-        )
-        for head in range(4):
-            pairs = [(i, j) for i in range(TOKENS) for j in range(1, i)]
-            values = [each[prompt, head, i, j] for prompt in range(PROMPTS) for i, j in pairs]
-            assert measured.content_mean.values[layer, head] == pytest.approx(np.mean(values), rel=1e-4)
-            assert measured.content_variance.values[layer, head] == pytest.approx(np.var(values), rel=1e-4)
-            column = measured.content_first_column.values[layer, head]
-            np.testing.assert_allclose(column, content[head, :, 0], **close)
-            diagonal = measured.content_diagonal.values[layer, head]
-            np.testing.assert_allclose(diagonal, np.diag(content[head]), **close)
-            assert measured.constant_diagonal_r2.values[layer, head] == pytest.approx(
-                np.mean([r_squared(one[head]) for one in each]), rel=1e-3
-            )
-
-
-def r_squared(matrix):
-    """Of least squares on a constant and an indicator of the diagonal, keys from 1, by a general solver."""
-    pairs = [(i, j) for i in range(TOKENS) for j in range(1, i + 1)]
-    values = np.array([matrix[pair] for pair in pairs])
-    design = np.array([[1.0, float(i == j)] for i, j in pairs])
-    fitted = design @ np.linalg.lstsq(design, values, rcond=None)[0]
-    return 1 - ((values - fitted) ** 2).sum() / ((values - values.mean()) ** 2).sum()
-
-
-def test_each_heads_part_of_the_mixing(tiny, measured, passes):
-    for prompt, (_, (streams, updates, attention, _)) in enumerate(passes):
-        for layer, block in enumerate(tiny.model.model.layers):
-            normed = block.input_layernorm(streams[layer])
+def test_numbers_of_each_prompt_and_layer(tiny, measured, passes):
+    """λ by Eq. 1 of the paper and by token and head, the feed-forward block's share, massive activations."""
+    for prompt, one in enumerate(passes):
+        for t, block in enumerate(tiny.model.model.layers):
+            x, a, m = (one[name][t] for name in ("stream", "update", "block"))
+            norms, parts = np.linalg.norm(x, axis=1), np.linalg.norm(a, axis=1)
+            whole, expected = np.linalg.norm(x) + np.linalg.norm(a), {}
+            normed = block.input_layernorm(torch.from_numpy(x).float())
             values = (normed @ block.self_attn.v_proj.weight.T).double().detach().numpy()
             out = block.self_attn.o_proj.weight.double().numpy()
-            size = np.linalg.norm(streams[layer].double()) + np.linalg.norm(updates[layer].double())
-            whole = 0
-            for head in range(4):
-                shared = slice(8 * (head // 2), 8 * (head // 2) + 8)
-                part = attention[layer][head] @ values[:, shared] @ out[:, 8 * head : 8 * head + 8].T
-                whole = whole + part
-                expected = np.linalg.norm(part) / size
-                assert measured.mixing_head.values[prompt, layer, head] == pytest.approx(expected, rel=1e-5)
-            np.testing.assert_allclose(whole, updates[layer].double(), rtol=1e-3, atol=1e-4)
-
-
-def test_massive_activations(measured, passes):
-    for prompt, (_, (streams, _, _, _)) in enumerate(passes):
-        for layer, stream in enumerate(streams):
-            norms = stream.double().norm(dim=1).numpy()
-            ratio = measured.massive_ratio.values[prompt, layer]
-            assert ratio == pytest.approx(norms.max() / np.median(norms), rel=1e-6)
-            assert measured.massive_token.values[prompt, layer] == norms.argmax()
+            by_head = [
+                one["attention"][t][h]
+                @ values[:, 8 * (h // 2) : 8 * (h // 2) + 8]
+                @ out[:, 8 * h : 8 * h + 8].T
+                for h in range(4)
+            ]
+            np.testing.assert_allclose(sum(by_head), a, rtol=1e-3, atol=1e-4)
+            expected = {
+                "mixing": np.linalg.norm(a) / whole,
+                "mixing_token": (parts / (norms + parts)).mean(),
+                "mixing_head": [np.linalg.norm(part) / whole for part in by_head],
+                "feed_forward_share": np.linalg.norm(m) / (np.linalg.norm(a) + np.linalg.norm(m)),
+                "massive_ratio": norms.max() / np.median(norms),
+                "massive_token": norms.argmax(),
+            }
+            for name, value in expected.items():
+                np.testing.assert_allclose(measured[name].values[prompt, t], value, rtol=1e-5, err_msg=name)
+        loss = nn.functional.cross_entropy(one["outputs"][:-1], one["ids"][1:])
+        assert measured.loss.values[prompt] == pytest.approx(float(loss), rel=1e-6)
+        assert measured.next_token.values[prompt] == int(one["outputs"][-1].argmax())
+        probability = float(one["outputs"][-1].softmax(-1).max())
+        assert measured.probability.values[prompt] == pytest.approx(probability, rel=1e-9)
 
 
 def test_monotonicity_is_that_of_the_mean_kernel_and_its_halves(measured, passes):
-    attention = np.array([made[2] for _, made in passes]).mean(axis=2)
+    attention = np.array([one["attention"] for one in passes]).mean(axis=2)
     even, odd = attention[::2].mean(axis=0), attention[1::2].mean(axis=0)
     np.testing.assert_array_equal(measured.tolerance, TOLERANCES)
-    for layer in range(3):
-        found = violations(attention[:, layer].mean(axis=0))
+    for t in range(3):
+        found = violations(attention[:, t].mean(axis=0))
         # one triple of those whose surplus is within rounding of a tolerance may count here and not there
-        np.testing.assert_allclose(measured.monotonicity_rate.values[layer], found.rate, atol=2e-3)
-        assert measured.monotonicity_gap.values[layer] == pytest.approx(found.gap, rel=1e-3)
-        floor = noise_floor(even[layer], odd[layer], 2 / 3)
-        assert measured.monotonicity_floor.values[layer] == pytest.approx(floor, abs=4e-3)
-
-
-def test_kernels_and_sinks(measured, passes):
-    attention = np.array([made[2] for _, made in passes])
-    np.testing.assert_allclose(measured.kernel.values, attention.mean(axis=(0, 2)), rtol=1e-6)
-    np.testing.assert_allclose(measured.kernel.values.sum(-1), 1, atol=1e-6)
-    np.testing.assert_allclose(
-        measured.sink_share.values, attention[:, :, :, 1:, 0].mean(axis=(0, 3)), rtol=1e-6
-    )
-    queries = np.arange(TOKENS, 0, -1)
-    received = attention.sum(axis=3).mean(axis=0) / queries
-    np.testing.assert_allclose(measured.attention_received.values, received, rtol=1e-6)
-    above = (attention > 0.2).sum(axis=3).mean(axis=0) / queries
-    np.testing.assert_allclose(measured.sink_metric.values, above, rtol=1e-12)
-    assert abs(measured.missing_mass.values).max() < 1e-6
-
-
-def test_energy_kernel_is_the_einsum(tiny, measured, passes):
-    epsilon = tiny.model.config.rms_norm_eps
-    naive = 0
-    for _, (streams, _, attention, _) in passes:
-        square = np.array([(x.double().numpy() ** 2).mean(1) + epsilon for x in streams])
-        naive = naive + np.einsum(
-            "th,thij,tj->tij", measured.head_gain.values, np.array(attention) ** 2, 1 / square
-        )
-    np.testing.assert_allclose(measured.energy_kernel.values, naive / PROMPTS, rtol=1e-6)
+        np.testing.assert_allclose(measured.monotonicity_rate.values[t], found.rate, atol=2e-3)
+        assert measured.monotonicity_gap.values[t] == pytest.approx(found.gap, rel=1e-3)
+        floor = noise_floor(even[t], odd[t], 2 / 3)
+        assert measured.monotonicity_floor.values[t] == pytest.approx(floor, abs=4e-3)
 
 
 def test_head_gain_is_the_norm_of_the_explicit_product(tiny, measured):
-    for layer, block in enumerate(tiny.model.model.layers):
+    for t, block in enumerate(tiny.model.model.layers):
         value = block.self_attn.v_proj.weight.double() * block.input_layernorm.weight.double()
         out = block.self_attn.o_proj.weight.double()
         for head in range(4):
-            shared = head // 2
-            product = out[:, 8 * head : 8 * (head + 1)] @ value[8 * shared : 8 * (shared + 1)]
+            product = out[:, 8 * head : 8 * head + 8] @ value[8 * (head // 2) : 8 * (head // 2) + 8]
             expected = float(torch.linalg.matrix_norm(product) ** 2 / 32)
-            assert measured.head_gain.values[layer, head] == pytest.approx(expected, rel=1e-12)
+            assert measured.head_gain.values[t, head] == pytest.approx(expected, rel=1e-12)
 
 
-def test_loss_and_prediction(measured, passes):
-    for prompt, (ids, (_, _, _, outputs)) in enumerate(passes):
-        loss = nn.functional.cross_entropy(outputs[:-1].double(), ids[1:])
-        assert measured.loss.values[prompt] == pytest.approx(float(loss), rel=1e-6)
-        assert measured.next_token.values[prompt] == int(outputs[-1].argmax())
-        probability = outputs[-1].double().softmax(-1).max()
-        assert measured.probability.values[prompt] == pytest.approx(float(probability), rel=1e-9)
+VARIABLES = {
+    ("prompt",): "probability next_token loss",
+    ("prompt", "position"): "influence",
+    ("prompt", "layer"): "mixing mixing_token feed_forward_share massive_ratio massive_token",
+    ("prompt", "layer", "head"): "mixing_head",
+    ("layer",): "monotonicity_gap monotonicity_floor",
+    ("layer", "tolerance"): "monotonicity_rate",
+    ("layer", "position"): "residual_norm update_norm",
+    ("layer", "head"): "content_mean content_variance constant_diagonal_r2 sink_share missing_mass head_gain",
+    ("layer", "head", "distance"): (
+        "logits_distance positional_distance content_distance content_distance_variance"
+    ),
+    ("layer", "head", "position"): (
+        "logits_diagonal logits_first_column content_diagonal content_first_column attention_received "
+        "sink_metric"
+    ),
+    ("layer", "query", "key"): "kernel energy_kernel",
+    ("layer", "head", "query", "key"): "logits content kernel_head",
+}
 
 
-def test_without_rotation_there_is_no_positional_part(tiny, text):
-    tiny.model.model.rotary_emb.inv_freq.zero_()
-    flat = measure(tiny, text=text, tokens=TOKENS, prompts=2)
-    values = flat.positional_distance.values
-    assert np.isnan(values[..., -1]).all()
-    assert abs(values[..., :-1]).max() < 1e-5
-    assert abs(flat.logits_distance.values[..., :-1]).max() > 0.1
-
-
-def test_energy_kernel_on_a_case_done_by_hand():
-    attention = torch.tensor([[[1.0, 0.0], [0.5, 0.5]], [[1.0, 0.0], [1.0, 0.0]]])
-    weights = torch.tensor([[2.0, 3.0]]).T / torch.tensor([1.0, 4.0])
-    np.testing.assert_allclose(energy_kernel(attention, weights), [[5.0, 0.0], [3.5, 0.125]])
-
-
-def test_the_dataset_keeps_its_contract(measured):
-    assert dict(measured.sizes) == {
-        "prompt": 3, "layer": 3, "head": 4, "position": 12, "query": 12, "key": 12, "distance": 12,
-        "tolerance": 6,
-    }  # fmt: skip
+def test_the_dataset_keeps_its_contract(tiny, text, measured):
+    sizes = {"prompt": 3, "layer": 3, "head": 4, "tolerance": 6}
+    assert dict(measured.sizes) == sizes | dict.fromkeys(("position", "query", "key", "distance"), TOKENS)
     whole = {name: values.dims for name, values in measured.data_vars.items()}
-    halves = {name.removesuffix("_even"): whole.pop(name) for name in [*whole] if name.endswith("_even")}
-    # the means over every other prompt, of what predictions are made from
-    assert len(halves) == 9
+    halves = {name.removesuffix(EVEN): whole.pop(name) for name in [*whole] if name.endswith(EVEN)}
+    assert len(halves) == 9  # the means over every other prompt, of what predictions are made from
     assert halves.items() <= whole.items()
-    assert whole == {
-        "influence": ("prompt", "position"),
-        "probability": ("prompt",),
-        "next_token": ("prompt",),
-        "loss": ("prompt",),
-        "mixing": ("prompt", "layer"),
-        "mixing_token": ("prompt", "layer"),
-        "mixing_head": ("prompt", "layer", "head"),
-        "feed_forward_share": ("prompt", "layer"),
-        "massive_ratio": ("prompt", "layer"),
-        "massive_token": ("prompt", "layer"),
-        "residual_norm": ("layer", "position"),
-        "update_norm": ("layer", "position"),
-        "logits_distance": ("layer", "head", "distance"),
-        "logits_diagonal": ("layer", "head", "position"),
-        "logits_first_column": ("layer", "head", "position"),
-        "positional_distance": ("layer", "head", "distance"),
-        "content_mean": ("layer", "head"),
-        "content_variance": ("layer", "head"),
-        "content_distance": ("layer", "head", "distance"),
-        "content_distance_variance": ("layer", "head", "distance"),
-        "content_diagonal": ("layer", "head", "position"),
-        "content_first_column": ("layer", "head", "position"),
-        "constant_diagonal_r2": ("layer", "head"),
-        "kernel": ("layer", "query", "key"),
-        "sink_share": ("layer", "head"),
-        "attention_received": ("layer", "head", "position"),
-        "sink_metric": ("layer", "head", "position"),
-        "missing_mass": ("layer", "head"),
-        "monotonicity_rate": ("layer", "tolerance"),
-        "monotonicity_gap": ("layer",),
-        "monotonicity_floor": ("layer",),
-        "energy_kernel": ("layer", "query", "key"),
-        "head_gain": ("layer", "head"),
-        "logits": ("layer", "head", "query", "key"),
-        "content": ("layer", "head", "query", "key"),
-    }
+    assert whole == {name: dims for dims, names in VARIABLES.items() for name in names.split()}
     for name, values in measured.data_vars.items():
         assert values.dtype == (np.int64 if name in ("next_token", "massive_token") else np.float64)
     for name in set(measured.dims) - {"tolerance"}:
         assert (measured[name].values == np.arange(measured.sizes[name])).all()
     assert measured.attrs["posbias_kind"] == "measurement"
-    assert all(isinstance(value, (str, int, float)) for value in measured.attrs.values())
-
-
-def test_dense_logits_only_when_asked_and_the_rest_is_the_same(tiny, text, measured):
+    assert all(isinstance(value, str | int | float) for value in measured.attrs.values())
     sparse = measure(tiny, text=text, tokens=TOKENS, prompts=PROMPTS, seed=1)
-    assert not {"logits", "content"} & set(sparse)
-    assert measured.drop_vars(["logits", "content"]).equals(sparse)
+    assert measured.drop_vars(["logits", "content", "kernel_head"]).equals(sparse)
+
+
+# ── other models ──
+
+
+def measurement(loaded, prompts=3, **asked):
+    """What a meter makes of drawn prompts."""
+    rng = np.random.default_rng(7)
+    meter, state = PromptMeter(loaded, Request(tokens=TOKENS, **asked), torch.arange(1, 12)), State()
+    for number in range(prompts):
+        state.add(number, meter.measure(rng.integers(1, 50, TOKENS), f"prompt {number}"), 0.0)
+    config = loaded.model.config.get_text_config()
+    return dataset(
+        state,
+        None,
+        {"tokens": TOKENS, "depth": config.num_hidden_layers, "heads": config.num_attention_heads},
+    )
+
+
+@pytest.mark.parametrize("family", ["bloom", "gemma2", "gpt_oss", "gpt2", "falcon", "mistral"])
+def test_other_families_have_every_statistic(family):
+    """ALiBi, soft caps and norms after attention, learned sinks, learned positions, parallel blocks, windows."""
+    found = measurement(tiny_model(family), dense_logits=True)
+    for name in ("content_mean", "content_variance", "constant_diagonal_r2", "sink_share", "mixing_head"):
+        assert np.isfinite(found[name].values).all(), name
+    assert (found.content_variance > 0).all()
+    assert ((found.constant_diagonal_r2 >= 0) & (found.constant_diagonal_r2 <= 1)).all()
+    assert (np.diff(found.monotonicity_rate.values, axis=1) <= 0).all()
+    missing = found.missing_mass.values
+    assert (missing > 1e-3).any() if family == "gpt_oss" else abs(missing).max() < 1e-6
+    if family == "bloom":  # ALiBi is the positional part
+        steps = np.diff(found.positional_distance.values[..., :-1], axis=-1)
+        np.testing.assert_allclose(steps, steps[..., :1] * np.ones_like(steps), rtol=1e-4, atol=1e-5)
+        assert (steps < 0).all()
+
+
+def test_what_cannot_be_said_is_left_out(monkeypatch, tiny, text):
+    """No floor without an odd prompt, no kernels of long prompts, no positional part without rotation."""
+    found = measurement(tiny_model("llama"), prompts=1)
+    assert np.isfinite(found.monotonicity_rate.values).all()
+    assert np.isnan(found.monotonicity_floor.values).all()
+    for module in ("quantities.attention", "prompt_meter"):
+        monkeypatch.setattr(f"posbias.measurement.{module}.KERNEL_TOKENS", 11)
+    found = measurement(tiny_model("llama"))
+    assert not {"kernel", "energy_kernel", "monotonicity_rate"} & set(found.data_vars)
+    assert "attention_received" in found
+    tiny.model.model.rotary_emb.inv_freq.zero_()
+    values = measure(tiny, text=text, tokens=TOKENS, prompts=2).positional_distance.values
+    assert np.isnan(values[..., -1]).all()
+    assert abs(values[..., :-1]).max() < 1e-5
+
+
+BLOCKS = dict.fromkeys(("gpt2", "gpt_neox", "qwen3", "posbias_tiny"), "mlp")
+BLOCKS |= dict.fromkeys(("olmo2", "gemma2"), "post_feedforward_layernorm")
+"""What of a layer gives the feed-forward block's update as it is added."""
+
+
+@pytest.mark.parametrize("family", BLOCKS)
+def test_the_feed_forward_share_is_that_of_the_blocks_own_output(family):
+    """From hooks: attention is what else the layer changed."""
+    loaded, kept, ids = tiny_model(family), [], np.random.default_rng(7).integers(1, 50, TOKENS)
+    found = measurement(loaded, prompts=1)["feed_forward_share"].values[0]
+    for one in decoder_layers(loaded.model):
+        one.get_submodule(BLOCKS[family]).register_forward_hook(lambda m, given, made: kept.append([made[0]]))
+        one.register_forward_hook(
+            lambda m, given, named, made: kept[-1].extend(
+                (
+                    (given[0] if given else named["hidden_states"])[0],
+                    (made if torch.is_tensor(made) else made[0])[0],
+                )
+            ),
+            with_kwargs=True,
+        )
+    with torch.no_grad():
+        loaded.model(torch.from_numpy(ids)[None])
+    expected = []
+    for block, stream, left in kept:
+        attention, written = ((left - stream - block).double().norm(), block.double().norm())
+        expected.append(float(written / (attention + written)))
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+@given(st.integers(0, 2**32), st.floats(0.0, 50.0))
+@examples(30)
+def test_the_share_follows_the_size_of_what_is_written(seed, size):
+    rng = np.random.default_rng(seed)
+    stream, attention, block = (torch.from_numpy(rng.normal(size=(6, 4))) for _ in range(3))
+    found = feed_forward_share(stream, attention, stream + attention + size * block)
+    a, m = (float(one.norm()) for one in (attention, size * block))
+    assert found == pytest.approx(m / (a + m), rel=1e-9, abs=1e-12)
+    assert np.isnan(feed_forward_share(stream, 0 * attention, stream))
+
+
+def test_a_layer_that_norms_what_it_added_has_no_share():
+    assert "feed_forward_share" in measurement(tiny_model("opt", 0), prompts=1)
+    assert "feed_forward_share" not in measurement(tiny_model("opt", 1), prompts=1)
+
+
+def test_the_kept_means_are_as_large_as_estimated():
+    loaded, tokens = tiny_model("llama"), 48
+    request = replace(Request(tokens=512, **ALL), tokens=tokens)
+    meter, state = PromptMeter(loaded, request, torch.arange(1, 20)), State()
+    for number in range(3):
+        found = meter.measure(np.arange(tokens) % 49 + 1, "a prompt")
+        state.add(number, found, 0.0)
+    held = sum(array.nbytes for array in (*found.values(), *state.sums.values()))
+    assert held == pytest.approx(memory_parts(loaded.model.config, request)["means"] / MARGIN, rel=0.1)
+
+
+# ── halves ──
+
+
+def test_halves_of_a_measurement_have_nothing_of_each_other():
+    """Of five prompts three are even; what both have, weighted, is the whole; each fold is judged on the other."""
+    measured = measure(load_model("tiny-rope"), tokens=16, prompts=5, threads=1)
+    even, odd = half(measured, even=True), half(measured, even=False)
+    assert (even.sizes["prompt"], odd.sizes["prompt"]) == (3, 2)
+    for name in ("kernel", "energy_kernel", "logits_distance", "content_mean"):
+        np.testing.assert_allclose(
+            (3 * even[name] + 2 * odd[name]) / 5, measured[name], rtol=1e-12, atol=1e-14
+        )
+    assert (odd["energy_kernel"] >= 0).all()
+    assert {name for predictor in PREDICTORS for name in predictor.needs} <= {*even.data_vars}
+    assert "sink_share" not in even
+    whole = predictions(measured)
+    for name, profile in predictions(even).items():
+        assert np.abs(profile.mass - whole[name].mass).max() > 0 or name == "attention_only"
+    found = folds(measured)
+    assert [fold.judged.tolist() for fold in found] == [[1, 3], [0, 2, 4]]
+    assert [*found[0].predictions] == [predictor.key for predictor in PREDICTORS]
+    assert folds(measured.isel(prompt=slice(0, 3))) == ()
+    assert folds(measured.drop_vars("energy_kernel_even")) == ()
