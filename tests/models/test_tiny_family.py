@@ -5,13 +5,12 @@ import math
 
 import numpy as np
 import pytest
-import safetensors.torch
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.core.packages import bundled
-from posbias.measurement.models.tiny import ENCODINGS, TinyConfig, TinyForCausalLM, alibi_slopes, register
+from posbias.measurement.models.tiny import ENCODINGS, TinyConfig, TinyForCausalLM, register
 from posbias.measurement.texts.corpora import read_text
 from tiny_models import corpus as texts
 from tiny_models.recipe import Training, held_out_loss, loss_of
@@ -104,18 +103,6 @@ def test_the_model_is_its_equations(encoding, attention):
     assert np.abs(ours - reference(model, tokens[0].tolist())).max() < 1e-11 * np.abs(ours).max()
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
-def test_implementations_can_be_switched_and_agree(encoding):
-    model, tokens = small(encoding), ids(rows=3)
-    eager = model(tokens, output_attentions=True)
-    model.set_attn_implementation("sdpa")
-    assert model.config._attn_implementation == "sdpa"
-    assert (eager.logits - model(tokens).logits).abs().max() < 1e-12
-    rows = torch.stack(eager.attentions).sum(-1)
-    assert (rows - 1).abs().max() < 1e-12
-    assert all((one.triu(1) == 0).all() for one in eager.attentions)
-
-
 def test_embeddings_in_place_of_ids_checkpointing_and_padding_change_nothing():
     tokens = ids()
     for encoding in ENCODINGS:
@@ -135,53 +122,28 @@ def test_embeddings_in_place_of_ids_checkpointing_and_padding_change_nothing():
         assert (got - plain).abs().max() < 1e-11
 
 
-def test_what_each_encoding_can_and_cannot_see():
-    # without an encoding, swapping two earlier tokens leaves the last one's logits as they are in one layer
-    swapped = ids().clone()
-    swapped[0, [2, 5]] = swapped[0, [5, 2]]
-    for encoding in ENCODINGS:
-        model = small(encoding, num_hidden_layers=1, **({"intermediate_size": 8}))
-        moved = (model(ids()).logits - model(swapped).logits)[0, -1].abs().max()
-        if encoding in ("nope", "window"):
-            # both tokens are out of a window of three
-            assert moved < 1e-12
-        else:
-            assert moved > 1e-3
-    # relative encodings notice no shift of all positions, learned ones do
-    for encoding in ENCODINGS:
-        model = small(encoding)
-        shifted = model(ids(), position_ids=torch.arange(4, 16)[None]).logits
-        moved = (model(ids()).logits - shifted).abs().max()
-        assert (moved > 1e-3) if encoding == "learned" else (moved < 1e-11)
-
-
-def test_slopes_are_those_of_the_paper():
-    assert alibi_slopes(8).tolist() == [2.0**-power for power in range(1, 9)]
-
-
 @pytest.mark.parametrize(
-    ("fields", "named"),
+    ("fields", "argument"),
     [
-        ({"encoding": "alibii"}, "encoding: 'alibii'"),
-        ({"encoding": "window"}, "sliding_window: None"),
-        ({"encoding": "rope", "sliding_window": 8}, "sliding_window: 8"),
-        ({"num_attention_heads": 3}, "num_attention_heads: 3"),
+        ({"encoding": "alibii"}, "encoding"),
+        ({"encoding": "window"}, "sliding_window"),
+        ({"encoding": "rope", "sliding_window": 8}, "sliding_window"),
+        ({"num_attention_heads": 3}, "num_attention_heads"),
     ],
 )
-def test_a_wrong_configuration_is_named(fields, named):
-    with pytest.raises(InvalidValueError, match=named):
+def test_a_wrong_configuration_is_refused(fields, argument):
+    with pytest.raises(InvalidValueError, match=f"^{argument}: "):
         TinyConfig(**fields)
 
 
 def test_positions_beyond_the_learned_ones_and_ambiguous_inputs_are_refused():
-    with pytest.raises(InvalidValueError, match="position 16 given, learned positions end at 15"):
+    with pytest.raises(InvalidValueError):
         small("learned")(ids(17))
-    with pytest.raises(InvalidValueError, match="exactly one"):
+    with pytest.raises(InvalidValueError):
         small("nope")()
 
 
-# training ---------------------------------------------------------------------------------------------------
-
+# ── training ──
 
 QUICK = {"vocabulary": 280, "hidden": 16, "perceptron": 24, "layers": 2, "heads": 2, "context": 16}
 QUICK |= {"batch": 2, "warmup": 2, "log_every": 2, "rate": 0.02}
@@ -234,7 +196,7 @@ def test_a_training_that_was_stopped_ends_with_the_same_bits(material, tmp_path)
         other.go(lambda line: None)
 
 
-# as shipped -------------------------------------------------------------------------------------------------
+# ── as shipped ──
 
 
 def test_the_shipped_models_differ_in_their_encoding_alone():
@@ -256,8 +218,6 @@ def test_a_shipped_model_is_what_its_log_says(folder):
     log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
     config = AutoConfig.from_pretrained(folder, local_files_only=True)
     assert folder.name == f"tiny-{config.encoding}"
-    stored = safetensors.torch.load_file(folder / "model.safetensors")
-    assert all(one.isfinite().all() and one.dtype == torch.float16 for one in stored.values())
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     held_out = read_text(None).content

@@ -1,0 +1,516 @@
+"""Configurations are read as the models are that transformers builds from them: masks, encodings, key-value heads,
+rotary angles and gains, temperatures by position, and what a class fills in where a file says nothing.
+"""
+
+import copy
+import re
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoConfig
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from transformers.models.auto import modeling_auto
+
+from families import (
+    ALONE,
+    DEPTH,
+    PROMPT,
+    SPECIAL,
+    UNKNOWN,
+    UNSEEN,
+    build,
+    captured,
+    class_defaults,
+    families,
+    plain,
+    read,
+    rotary_class,
+    row,
+    small,
+)
+from posbias import encodings
+from posbias.core.errors import InvalidValueError, ModelError
+from posbias.measurement import load_model, measure
+from posbias.measurement.capture.forward import Capture
+from posbias.measurement.models.families import FAMILIES as MEASURED
+from posbias.measurement.models.families import generic
+from posbias.measurement.quantities.influence import gradients, predict
+from posbias.theory.content import StepScale
+from posbias.theory.encodings import NoPE, rope_of
+from posbias.theory.huggingface import PREFIXED, check_classes, from_huggingface
+from posbias.theory.huggingface_families import CONTAINERS, DEFAULTS, FAMILIES
+from posbias.theory.masks import Causal, Chunked
+from posbias.theory.rope_scaling import DynamicNTK
+
+FEW = (
+    *(
+        "bert",
+        "cohere2",
+        "exaone4",
+        "falcon",
+        "gemma2",
+        "gemma4_text",
+        "gpt2",
+        "gpt_oss",
+        "llama",
+        "llama4_text",
+    ),
+    *("mpt", "qwen2", "qwen3_moe", "smollm3"),
+)
+HYBRIDS = ("falcon_h1", "jamba", "kimi_linear", "lfm2", "nemotron_h", "qwen3_next")
+CACHED = (
+    *("deepseek_v3", "deepseek_v4", "falcon", "gemma2", "gpt2", "gpt_bigcode", "jamba", "llama"),
+    *("mimo_v2_flash", "mistral4", "mpt"),
+)
+"""Families that say in their own words how many key-value heads they have, and some that say it as most do."""
+UNBUILT = {"deepseek_v4"}
+"""Families whose layers the capture cannot see: one reads several streams."""
+BUILT = [name for name in families() if name in FAMILIES]
+OLD = {"RefinedWeb", "RefinedWebModel", "posbias_tiny"}
+"""Families without a configuration class in transformers."""
+
+
+def slow_but(few, names):
+    return [one if one in few else pytest.param(one, marks=pytest.mark.slow) for one in names]
+
+
+# ── masks and encodings ──
+
+
+@pytest.mark.parametrize("family", [*FEW, *HYBRIDS])
+def test_mask_and_encoding_of_each_layer_are_the_models_own(family):
+    """Of hybrids those of attention, and the rest is read as none."""
+    found = row(family)
+    expected = "equal" if family in (*FEW, "falcon_h1") else "attention equal"
+    assert found.verdict == expected, (found.read, found.captured, found.reason)
+    assert len(found.read) == (4 if family == "nemotron_h" else DEPTH)
+    if family in HYBRIDS:
+        seen = [layer != UNSEEN for layer in found.captured]
+        assert any(seen)
+        assert [encoding not in (UNKNOWN, ALONE) for _, encoding in found.read] == seen
+
+
+@pytest.mark.slow
+def test_no_family_is_read_wrong():
+    """All causal families of transformers: what is read is what is seen, or the family is refused."""
+    verdicts = {name: row(name).verdict for name in families()}
+    assert not [name for name, verdict in verdicts.items() if verdict == "wrong"]
+    assert {verdicts[name] for name in BUILT if name not in UNBUILT} == {"equal", "attention equal", "named"}
+    assert len(BUILT) >= 87
+    # a name of another family's models may be read as that family
+    others = {name: verdicts[name] for name in families() if name not in FAMILIES}
+    assert {name for name, verdict in others.items() if verdict == "read alone"} <= {*CONTAINERS}
+    assert {*others.values()} == {"refused", "equal", "read alone"}
+
+
+@pytest.mark.parametrize("family", ["lfm2", "qwen3_5_text"])
+def test_influence_needs_no_attention(family):
+    """Of models that are refused a measurement: against the gradient of the probability, taken plainly."""
+    tokenizer = load_model("tiny-nope").tokenizer
+    _, model = build(family, vocab_size=len(tokenizer))
+    with pytest.raises(ModelError, match="attention was seen in 2 of 8 layers"):
+        measure(model, tokenizer=tokenizer, tokens=16, prompts=1)
+    found = gradients(predict(model, PROMPT), PROMPT, ("probability",))["influence"]
+    embedded = model.get_input_embeddings()(PROMPT[None]).detach().requires_grad_()
+    outputs = model(inputs_embeds=embedded, use_cache=False).logits[0, -1]
+    (gradient,) = torch.autograd.grad(outputs.softmax(-1).max(), embedded)
+    np.testing.assert_allclose(found, gradient[0].norm(dim=-1).numpy(), rtol=1e-3, atol=1e-7)
+
+
+def test_compressed_entries_stand_next_to_the_keys_of_a_window():
+    """DeepSeek V4: what its own attention shows, since no capture sees several streams."""
+    config, model = build("deepseek_v4")
+    seen = model(PROMPT[None], output_attentions=True, use_cache=False).attentions
+    entries = {"heavily_compressed_attention": 128, "compressed_sparse_attention": 4}
+    distance = torch.arange(len(PROMPT))[:, None] - torch.arange(len(PROMPT))
+    for kind, attention in zip(config.layer_types, seen, strict=True):
+        window = (distance >= 0) & (distance < config.sliding_window)
+        assert torch.equal((attention[0, :, :, : len(PROMPT)] > 0).any(0), window)
+        assert attention.shape[-1] == len(PROMPT) + len(PROMPT) // entries[kind]
+    assert row("deepseek_v4").verdict == "read alone"
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt_neox", pytest.param("olmo2", marks=pytest.mark.slow)])
+def test_a_window_that_a_family_does_not_use_is_named(family):
+    config, model = build(family, sliding_window=5)
+    found, remarks = read(plain(config))
+    assert found == captured(model, family)
+    assert any("sliding_window = 5" in line for line in remarks)
+
+
+@pytest.mark.parametrize("container", [name for name in CONTAINERS if name != PREFIXED])
+def test_models_with_more_than_text_are_read_by_their_text(container):
+    """As they are saved, where the text's defaults are left out, and with the text's keys next to the others."""
+    config = AutoConfig.for_model(container)
+    inner = plain(config.get_text_config())
+    expected, _ = read(inner)
+    for given in (plain(config), config.to_diff_dict(), {**inner, "model_type": container}):
+        found, remarks = read(given)
+        assert found == expected
+        assert any(line.startswith(f"{container}: ") for line in remarks)
+
+
+@pytest.mark.parametrize("family", ["bloom", "cohere", "gemma", "glm", "gpt2", "gpt_neox", "llama", "opt"])
+def test_a_decoder_that_is_not_causal_looks_both_ways(family):
+    config, model = build(family, is_causal=False)
+    found, _ = read(plain(config))
+    assert {mask for mask, _ in captured(model, family)} == {mask for mask, _ in found} == {"full"}
+
+
+def test_an_encoder_that_is_a_decoder_is_causal():
+    config, model = build("bert", is_decoder=True)
+    assert read(plain(config))[0] == captured(model, "bert") == [("causal", "none")] * DEPTH
+    relative = from_huggingface(plain(config) | {"position_embedding_type": "relative_key"})
+    assert "relative_key positions" in relative.left_out(4)
+
+
+def test_classes_of_transformers_are_their_familys_own():
+    """Whatever transformers may build of a family is no reason to refuse it, but for decisions and pictures."""
+    tables = [names for key, names in vars(modeling_auto).items() if re.match(r"MODEL_.*_MAPPING_NAMES", key)]
+    classes = [(family, name) for names in tables for family, name in names.items() if isinstance(name, str)]
+    known = [
+        (family, CONTAINERS.get(family, family), name)
+        for family, name in classes
+        if CONTAINERS.get(family, family) in FAMILIES and not re.search("ForDecision|VisionModel", name)
+    ]
+    for family, text, name in known:
+        check_classes({"architectures": [name]}, (family, text), FAMILIES[text])
+    assert len(known) > 250
+
+
+# ── key-value heads ──
+
+
+def cached(model):
+    """The key-value heads that each layer keeps of a prompt, 0 where it keeps no keys; None without a cache."""
+    kept = getattr(model(PROMPT[None], use_cache=True), "past_key_values", None)
+    if not kept:
+        return None
+    keys = [getattr(layer, "keys", None) for layer in kept.layers]
+    return [one.shape[1] if one is not None else 0 for one in keys]
+
+
+@pytest.mark.parametrize("family", [*CACHED, *slow_but((), [one for one in BUILT if one not in CACHED])])
+def test_key_value_heads_are_those_of_the_models_own_cache(family):
+    """From a whole file, and from one that leaves out what is the default."""
+    config, model = build(family)
+    kept = cached(model)
+    assert kept or family not in CACHED
+    for given in (plain(config), config.to_diff_dict()):
+        for layer, seen in zip(from_huggingface(given).stack, kept or [], strict=bool(kept)):
+            assert not seen or (layer.groups or layer.heads) == seen
+
+
+@pytest.mark.parametrize(
+    ("changes", "heads"),
+    [({"multi_query": False}, 4), ({"new_decoder_architecture": True}, 4), ({"num_kv_heads": 4}, 1)],
+)
+def test_falcons_flags_say_how_many_key_value_heads_there_are(changes, heads):
+    config, model = build("falcon", **{"num_kv_heads": 4} | changes)
+    assert {layer.groups or layer.heads for layer in from_huggingface(plain(config)).stack} == {heads}
+    assert set(cached(model)) == {heads}
+
+
+@pytest.mark.parametrize("family", sorted(set(FAMILIES) - OLD))
+def test_a_file_without_key_value_heads_has_its_familys(family):
+    """As the configuration class of transformers fills them in, at two numbers of heads."""
+    kind = AutoConfig.for_model(family).__class__
+    for given in (kind(), kind(num_attention_heads=2 * kind().num_attention_heads)):
+        theirs, heads = getattr(given, "num_key_value_heads", None), given.num_attention_heads
+        if theirs is None or family == "gpt_bigcode" or getattr(given, "kv_lora_rank", None):
+            continue
+        layer = from_huggingface({"model_type": family, "num_attention_heads": heads}).layers[0]
+        assert (layer.groups or heads) == theirs, heads
+
+
+# ── what a file leaves out ──
+
+
+def test_defaults_are_those_of_transformers():
+    """Every family's, of the keys that are read: windows, sizes, rotary base and share."""
+    assert {family: class_defaults(family) for family in DEFAULTS} == DEFAULTS
+    assert set(FAMILIES) - OLD == set(DEFAULTS)
+    for family in DEFAULTS:
+        theirs, stack = AutoConfig.for_model(family), from_huggingface({"model_type": family}).stack
+        assert [len(stack), stack[0].heads] == [theirs.num_hidden_layers, theirs.num_attention_heads], family
+
+
+@pytest.mark.parametrize("family", [name for name, keys in DEFAULTS.items() if "sliding_window" in keys])
+def test_windows_that_a_file_leaves_out_are_those_of_the_class(family):
+    """Widths and layers, from a file that says nothing but its family; null and false mean none."""
+    theirs = AutoConfig.for_model(family)
+    width = getattr(theirs, "sliding_window", None) or None
+    types = getattr(theirs, "layer_types", None) or ["sliding_attention"] * theirs.num_hidden_layers
+    expected = [f"window {width}" if kind == "sliding_attention" and width else "causal" for kind in types]
+    found, remarks = read({"model_type": family})
+    assert [mask for mask, _ in found] == expected
+    said = f"sliding_window: {width}, the default of {family}"
+    assert (said in remarks) == ("sliding_attention" in types and width is not None)
+    if "use_sliding_window" not in DEFAULTS[family] and family != "deepseek_v4":
+        assert {mask for mask, _ in read({"model_type": family, "sliding_window": None})[0]} == {"causal"}
+
+
+def seen_in(config):
+    """Masks, encodings and heads by layer, and rotary angles by type of layer, or the words of a refusal."""
+    lengths = dict.fromkeys(("max_position_embeddings", "n_positions"), 64)  # read where a file says them
+    try:
+        stack = from_huggingface(config | lengths).stack
+    except InvalidValueError as error:
+        return str(error)
+    found = [(one.mask, one.positional, one.heads, one.groups, one.query_scale) for one in stack]
+    for kind in (None, "full_attention", "sliding_attention"):
+        try:
+            angles, gain = encodings.rotary_of(config, kind)
+            found.append((tuple(angles.round(12)), round(gain, 12)))
+        except InvalidValueError as error:
+            found.append(str(error))
+    return found
+
+
+@pytest.mark.parametrize("family", slow_but(FEW, DEFAULTS))
+def test_a_key_that_is_left_out_or_null_is_read_as_the_class_fills_it_in(family):
+    """Each key in turn, of a whole file; but a number of key-value heads that does not divide the heads."""
+    kind = AutoConfig.for_model(family).__class__
+    config = kind(**small(kind().to_dict()) | SPECIAL.get(family, {}))
+    whole = plain(config)
+    assert seen_in(config.to_diff_dict()) == seen_in(whole), "as transformers saves it, without defaults"
+    for key in whole.keys() - {"model_type", "num_key_value_heads", "num_kv_heads"}:
+        others = {name: given for name, given in whole.items() if name != key}
+        for cut in (others, others | {key: None}):
+            try:
+                filled = kind(**copy.deepcopy({name: cut[name] for name in cut if name != "model_type"}))
+            except Exception:  # no model of the family is without it
+                continue
+            assert seen_in(cut) == seen_in(plain(filled)), (key, key in cut)
+
+
+# ── temperature by position ──
+
+
+def lowest_logits(family, **changes):
+    """The lowest layer's logits [head, query, key] of a tiny model, and that layer as it is read."""
+    config, model = build(family, **changes)
+    seen, known = {}, MEASURED.get(family) or generic(family)
+    with Capture(model, known, lambda one: seen.update({one.layer: one})):
+        predict(model, torch.arange(1, 31))
+    return seen[0].logits.numpy().astype(np.float64), from_huggingface(plain(config)).stack[0]
+
+
+def ministral(beta):
+    return {
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 1e4,
+            "llama_4_scaling_beta": beta,
+            "original_max_position_embeddings": 8,
+        }
+    }
+
+
+BARE = {"num_hidden_layers": 1, "no_rope_layers": [0], "floor_scale": 4, "attn_scale": 0.5, "moe_layers": []}
+BARE |= {"layer_types": ["full_attention"]}
+GROWING = {
+    "llama4_text": (BARE, BARE | {"attn_temperature_tuning": False}, StepScale(0.5, 4), None),
+    "ministral3": (ministral(0.5), ministral(0.0), StepScale(0.5, 8, first=0), StepScale(0.0, 8, first=0)),
+}
+"""Family → keys with and without the growth, and what is read of both: Ministral 3 grows one token later."""
+
+
+@pytest.mark.parametrize("family", GROWING)
+def test_logits_grow_as_they_are_read(family):
+    """Row i of one is that of the other times the factor, in float32."""
+    growing, flat, scale, none = GROWING[family]
+    (scaled, layer), (plain_logits, still) = lowest_logits(family, **growing), lowest_logits(family, **flat)
+    assert (layer.query_scale, still.query_scale) == (scale, none)
+    factors = scale.factors_at(np.arange(30), layer.heads)
+    assert factors.max() > 1.3
+    seen = np.isfinite(plain_logits) & np.isfinite(scaled)
+    assert seen.sum() > 100
+    expected = (plain_logits * factors[:, :, None])[seen]
+    np.testing.assert_allclose(scaled[seen], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("given", [{}, {"no_rope_layers": [1, 1, 0, 1, 1]}, {"no_rope_layer_interval": 2}])
+def test_llama_4_and_ministral_3_are_read_with_their_defaults(given):
+    text = {"num_hidden_layers": 5, **given}
+    architecture = from_huggingface({"model_type": "llama4", "text_config": text})
+    bare = {3} if not given else {2} if "no_rope_layers" in given else {1, 3}
+    for t, layer in enumerate(architecture.stack):
+        assert layer.mask == (Causal() if t in bare else Chunked(8192))
+        assert layer.positional.kind == ("nope" if t in bare else "needs_measurement")
+        assert layer.query_scale == (StepScale(0.1, 8192) if t in bare else None)
+    config = {"model_type": "ministral3", "num_hidden_layers": 2, "num_attention_heads": 2}
+    assert from_huggingface(config).layers[0].query_scale == StepScale(0.1, 16384, first=0)
+    without = from_huggingface(config | {"rope_parameters": {"rope_theta": 1e4}})
+    assert without.layers[0].query_scale is None
+
+
+# ── rotary angles and gains ──
+
+SIZES = {"hidden_size": 512, "num_attention_heads": 8, "num_key_value_heads": 8, "num_hidden_layers": 1}
+LENGTH = {"original_max_position_embeddings": 4096}
+YARN = {"rope_type": "yarn", "factor": 8.0, **LENGTH}
+LLAMA3 = {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+SETTINGS = {
+    "linear": {"rope_type": "linear", "factor": 4.0},
+    "dynamic": {"rope_type": "dynamic", "factor": 4.0},
+    "yarn": YARN,
+    "yarn, given ends": {**YARN, "beta_fast": 16.0, "beta_slow": 2.0, "attention_factor": 1.3},
+    "yarn, in fractions of pairs": {**YARN, "truncate": False},
+    "yarn, as DeepSeek": {**YARN, "mscale": 1.0, "mscale_all_dim": 0.8},
+    "yarn, the length configured": {"rope_type": "yarn", "factor": 2.0},
+    "longrope": {"rope_type": "longrope", "factor": 8.0, **LENGTH},
+    "longrope, lengths configured": {"rope_type": "longrope", **LENGTH},
+    "longrope, given factor": {"rope_type": "longrope", "attention_factor": 1.2, **LENGTH},
+    "proportional": {"rope_type": "proportional", "factor": 2.0},
+    "llama3": {**LLAMA3, "factor": 8.0, "original_max_position_embeddings": 8192},
+    "llama3, nearby": {**LLAMA3, "factor": 32.0, "original_max_position_embeddings": 128},
+}
+
+
+@pytest.mark.parametrize("base", [10_000.0, 500_000.0])
+@pytest.mark.parametrize("share", [1.0, 0.5])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_angles_and_gain_are_those_of_transformers(name, share, base):
+    given = {**SETTINGS[name], "rope_theta": base, "partial_rotary_factor": share}
+    if given["rope_type"] == "longrope":
+        pairs = int(64 * share) // 2
+        given["short_factor"] = [1.0 + k / pairs for k in range(pairs)]
+        given["long_factor"] = [4.0 + k for k in range(pairs)]
+    file = {**SIZES, "max_position_embeddings": 32_768, "rope_parameters": given}
+    config = AutoConfig.for_model("llama", **{**file, "rope_parameters": dict(given)})
+    rope = rope_of(file, [1.0])
+    for tokens in (None, 100, 50_000):
+        angles, attention = ROPE_INIT_FUNCTIONS[given["rope_type"]](config, device="cpu", seq_len=tokens)
+        held = rope.at(tokens) if tokens else rope
+        # float32 there, float64 here
+        np.testing.assert_allclose(held.angles, angles.double().numpy(), rtol=1e-6)
+        assert held.gain == pytest.approx(attention**2, rel=1e-12)
+
+
+YARN_OLDER = {"type": "yarn", "factor": 4.0, **LENGTH}
+LONG = {"short_factor": [1.0 + k for k in range(16)], "long_factor": [2.0 + k for k in range(16)]}
+LONG_FILE = {"hidden_size": 256, "num_attention_heads": 8, "max_position_embeddings": 32_768, **LENGTH}
+PUBLISHED = {
+    "nothing": {},
+    "base": {"rope_theta": 25_000.0},
+    "bases": {"rope_theta": 1_000_000, "rope_local_base_freq": 20_000},
+    "GPT-NeoX": {"rotary_pct": 0.5, "rotary_emb_base": 50_000},
+    "share": {"partial_rotary_factor": 0.5},
+    "dimensions": {"rotary_dim": 32},
+    "head": {"head_dim": 64},
+    "width": {"hidden_size": 1024, "num_attention_heads": 16},
+    "newer": {"rope_parameters": {"rope_type": "linear", "factor": 8.0, "rope_theta": 77_000.0}},
+    "linear": {"partial_rotary_factor": 0.5, "rope_scaling": {"type": "linear", "factor": 4.0}},
+    "linear, newer name": {"rope_theta": 1e6, "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
+    "dynamic": {"rope_scaling": {"type": "dynamic", "factor": 2.0}},
+    "yarn": {"rope_theta": 1e6, "rope_scaling": YARN_OLDER},
+    "yarn, null": {"max_position_embeddings": 32_768, "rope_scaling": {**YARN_OLDER, "factor": None}},
+    "yarn, length outside": {"original_max_position_embeddings": 2048, "rope_scaling": YARN_OLDER},
+    "yarn, DeepSeek": {"rope_scaling": {**YARN_OLDER, "mscale": 0.707, "mscale_all_dim": 1.0}},
+    "llama3": {"rope_scaling": {**LLAMA3, "factor": 8.0, **LENGTH}},
+    "longrope": {**LONG_FILE, "rope_scaling": {"type": "longrope", **LONG}},
+    "su": {**LONG_FILE, "rope_scaling": {"type": "su", **LONG}},
+    "mrope": {"rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}},
+    "by type": {
+        "rope_parameters": {
+            "full_attention": {"rope_theta": 3e5, **YARN, "partial_rotary_factor": 0.5},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 2e4},
+        }
+    },
+}
+"""Keys as files of several ages have them."""
+ROTATING = [
+    family
+    for family, keys in DEFAULTS.items()
+    if keys.keys() & {"rope_theta", "rope_parameters", "rotary_emb_base"}
+]
+LABELS = {"main": "sliding_attention", "compress": "compressed_sparse_attention"}
+REFUSED = (
+    r"^(type|rope_theta|rope_type|partial_rotary_factor|rope_scaling|rope_parameters|layer_type): expected "
+)
+
+
+def embedding(family, keys):
+    """Angles and gain of the rotary embedding that transformers builds, by type of layer ("" for all)."""
+    kind = AutoConfig.for_model(family).__class__
+    module = rotary_class(kind)(kind(**copy.deepcopy(keys)))
+    held = dict(module.named_buffers()) | vars(module)
+    kinds = [name.removesuffix("inv_freq") for name in held if name.endswith("inv_freq")]
+    return {
+        kind.rstrip("_"): (held[f"{kind}inv_freq"].double().numpy(), held[f"{kind}attention_scaling"])
+        for kind in kinds
+        if "original" not in kind
+    }
+
+
+@pytest.mark.parametrize("family", ROTATING)
+def test_angles_and_gain_are_those_of_the_familys_rotary_embedding(family):
+    """Where a model can be built; or the key is refused that its class passes over."""
+    equal = 0
+    for keys in PUBLISHED.values():
+        config = {"model_type": family, **keys}
+        try:
+            theirs = embedding(family, keys)
+        except Exception:  # keys that no model of the family has
+            continue
+        if family == "deepseek_v4":
+            config["layer_types"] = ["sliding_attention", "compressed_sparse_attention"] * 22
+        for kind, (angles, gain) in theirs.items():
+            try:
+                found = encodings.rotary_of(config, LABELS.get(kind, kind) or None)
+            except InvalidValueError as error:
+                if re.match(REFUSED, str(error)):
+                    continue
+                raise
+            np.testing.assert_allclose(found.angles, angles, rtol=1e-5, err_msg=str(keys))
+            assert found.gain == pytest.approx(gain, rel=1e-6), keys
+            equal += 1
+    assert equal >= 8
+
+
+def test_angles_and_gains_that_files_of_their_makers_have():
+    """By hand: Gemma 3's two bases, MiniMax's 64 of 128 dimensions, Phi 3.5's experts, a base for each layer."""
+    gemma = {"model_type": "gemma3_text", "rope_theta": 1e6, "rope_local_base_freq": 1e4}
+    gemma |= {"head_dim": 256, "rope_scaling": {"rope_type": "linear", "factor": 8.0}}
+    assert encodings.rotary_of(gemma, "full_attention").angles[0] == 0.125
+    near = encodings.rotary_of(gemma, "sliding_attention").angles
+    np.testing.assert_allclose(near[:2], [1.0, 1e4 ** (-2 / 256)], rtol=1e-15)
+    minimax = {"model_type": "minimax_m2", "head_dim": 128, "rotary_dim": 64, "rope_theta": 5_000_000}
+    found = encodings.rotary_of(minimax)
+    assert len(found.angles) == 32
+    assert found.angles[1] == pytest.approx(0.617529, abs=5e-7)
+    phi = {"model_type": "phimoe", **LONG_FILE, "rope_scaling": {"type": "longrope", **LONG}}
+    phi["rope_scaling"] |= {"short_mscale": 1.25, "long_mscale": 1.25}
+    kind = AutoConfig.for_model("phimoe").__class__
+    cosines, _ = rotary_class(kind)(kind(**copy.deepcopy(phi)))(torch.ones(1), torch.zeros(1, 1))
+    assert encodings.rotary_of(phi).gain == float(cosines[0, 0, 0]) == 1.25
+    granite = {"model_type": "granite_swa", "num_hidden_layers": 4, "layer_rope_theta": [0, 1e4, 1e4, 1e4]}
+    assert encodings.rotary_of(granite, "sliding_attention").angles[1] == pytest.approx(1e4 ** (-2 / 128))
+    assert [layer.positional == NoPE() for layer in from_huggingface(granite).stack] == [True, *[False] * 3]
+    file = {**SIZES, "rope_theta": 1e4, "rope_scaling": {"type": "dynamic", "factor": 2.0}}
+    dynamic = rope_of({**file, "max_position_embeddings": 2048}, [1.0]).scaling
+    assert dynamic == DynamicNTK(2.0, 2048), "counts from the length that is configured"
+
+
+LONGROPE = {"type": "longrope", "short_mscale": 1.0, "long_mscale": 2}
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "layer_type", "argument"),
+    [
+        ("gpt2", {}, None, "model_type"),
+        ("falcon", {"alibi": True}, None, "model_type"),
+        ("cohere2", {}, "full_attention", "layer_type"),
+        ("gemma3_text", {}, None, "layer_type"),
+        ("llama", {}, "sliding_attention", "layer_type"),
+        ("llama", {"rope_theta": 0}, None, "rope_theta"),
+        ("gptj", {"rotary_dim": None}, None, "rotary_dim"),
+        ("phimoe", {"rope_scaling": LONGROPE}, None, "short_mscale"),
+        ("granite_swa", {"num_hidden_layers": 4, "layer_rope_theta": [1, 2, 3, 4]}, None, "layer_rope_theta"),
+    ],
+)
+def test_what_does_not_rotate_or_cannot_be_read_is_refused(family, changes, layer_type, argument):
+    with pytest.raises(InvalidValueError, match=rf"^{argument}: "):
+        encodings.rotary_of({"model_type": family, **changes}, layer_type)
