@@ -13,11 +13,14 @@ import pytest
 from answers import plain
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refused import refused
 from scipy.stats import norm, t
 
-from posbias.core.errors import InputFileError, InvalidValueError, ModelError, OutputFileError
+from posbias.core.errors import InputFileError, ModelError, OutputFileError
 from posbias.core.spec import encode
+from posbias.imports.trials import of_rows
 from posbias.profiles.estimate import MOST_DRAWS, Estimate
+from posbias.retrieval import curve_differences
 from posbias.retrieval.answers import (
     Request,
     answers_made_elsewhere,
@@ -30,10 +33,10 @@ from posbias.retrieval.answers import (
     trials_of,
     write_requests,
 )
-from posbias.retrieval.curve import answer_curve
+from posbias.retrieval.curve import MEAN, answer_curve, profile_difference, same_trials
 from posbias.retrieval.documents import DocumentSet, read_document_sets
 from posbias.retrieval.scoring import is_right, normalised
-from posbias.retrieval.statistics import RESAMPLES, resampled
+from posbias.retrieval.statistics import GAPS, RESAMPLES, resampled
 from posbias.retrieval.trials import ABSENT, ALONE, ARMS, SHUFFLED, Trial, retrieval_job
 
 KEYS = retrieval_job("keys", pairs=6, positions=3, prompts=20)
@@ -115,33 +118,8 @@ def test_only_the_first_gold_document_moves_and_the_others_keep_one_order():
 
 # ── scoring ──
 
-
-@pytest.mark.parametrize(
-    ("answer", "contains", "first"),
-    [
-        ("The lamp.", True, True),
-        ("lamps", False, False),
-        ("It is a chair, not a lamp", True, False),
-        ("lamp, chair", True, True),
-        ("LAMP", True, True),
-        ("", False, False),
-    ],
-)
-def test_an_answer_is_scored_by_the_stated_rule(answer, contains, first):
-    asked = trial("lamp", "chair", "bridge")
-    assert is_right(answer, asked, "contains") == (contains,)
-    assert is_right(answer, asked, "first") == (first,)
-
-
-def test_of_two_that_begin_together_the_longer_one_is_meant():
-    assert is_right("red lamp", trial("red", "red lamp"), "first") == (False,)
-    assert is_right("red lamp", trial("red lamp", "red"), "first") == (True,)
-
-
-def test_several_facts_are_scored_one_by_one():
-    asked = trial("x", accepted=(("June", "the sixth month"), ("Rome",)))
-    assert is_right("in the sixth month", asked, "contains") == (True, False)
-    assert is_right("Rome, in June", asked, "contains") == (True, True)
+LAMP = trial("lamp", "chair", "bridge")
+FACTS = trial("x", accepted=(("June", "the sixth month"), ("Rome",)))
 
 
 @given(st.text(), st.text(string.ascii_letters + " .,", min_size=1))
@@ -149,6 +127,26 @@ def test_normalising_twice_changes_nothing_and_what_contains_the_answer_is_right
     assert normalised(normalised(around)) == normalised(around)
     if normalised(word):
         assert is_right(f"{around} {word} {around}", trial(word), "contains") == (True,)
+
+
+@pytest.mark.parametrize(
+    ("answer", "asked", "contains", "first"),
+    [
+        ("The lamp.", LAMP, (True,), (True,)),
+        ("lamps", LAMP, (False,), (False,)),
+        ("It is a chair, not a lamp", LAMP, (True,), (False,)),
+        ("LAMP, chair", LAMP, (True,), (True,)),
+        ("", LAMP, (False,), (False,)),
+        # of two that begin together the longer one is meant
+        ("red lamp", trial("red", "red lamp"), (True,), (False,)),
+        ("red lamp", trial("red lamp", "red"), (True,), (True,)),
+        ("in the sixth month", FACTS, (True, False), None),
+        ("Rome, in June", FACTS, (True, True), None),
+    ],
+)
+def test_an_answer_is_scored_by_the_stated_rule(answer, asked, contains, first):
+    assert is_right(answer, asked, "contains") == contains
+    assert first is None or is_right(answer, asked, "first") == first
 
 
 # ── resampling ──
@@ -212,6 +210,12 @@ def test_a_reader_finds_all_and_one_who_reads_the_end_has_recency():
     assert half.deciding["last - middle"].value == 1
 
 
+def test_one_who_never_answers_is_at_chance_where_trials_are_enough():
+    curve, few = (ask(lambda prompt: "I cannot tell.", replace(KEYS, prompts=one)) for one in (20, 4))
+    assert (curve.able, curve.verdict, curve.doubts) == (False, "at chance", [])
+    assert (few.able, few.verdict, len(few.doubts)) == (False, "inconclusive", 1)
+
+
 @pytest.mark.parametrize("place", [0, 2, -1])
 def test_one_who_copies_from_a_place_whatever_is_asked_is_at_chance(place):
     """The place alone has accuracy 1 where it is among those asked at, and lists in a drawn order tell."""
@@ -221,21 +225,13 @@ def test_one_who_copies_from_a_place_whatever_is_asked_is_at_chance(place):
     assert (copier.able, copier.verdict) == (False, "at chance")
 
 
-def test_one_who_never_answers_is_at_chance_and_says_so():
-    curve = ask(lambda prompt: "I cannot tell.", KEYS)
-    assert (curve.able, curve.verdict) == (False, "at chance")
-    assert curve.doubts == []
-    few = ask(lambda prompt: "I cannot tell.", replace(KEYS, prompts=4))
-    assert (few.able, few.verdict, len(few.doubts)) == (False, "inconclusive", 1)
-
-
-def test_the_number_of_threads_changes_no_number():
-    assert plain(ask(says_the_last, KEYS, concurrency=4)) == plain(ask(says_the_last, KEYS))
-
-
-def test_the_curve_is_a_profile_with_its_trials():
-    profile = ask(says_the_last, KEYS).profile()
+def test_threads_change_no_number_and_the_curve_is_a_profile_with_its_trials():
+    curve = ask(says_the_last, KEYS)
+    assert plain(ask(says_the_last, KEYS, concurrency=4)) == plain(curve)
+    profile = curve.profile()
     assert (profile.kind, profile.measures, profile.samples.shape) == ("rate", "accuracy", (20, 3))
+    asked = requests(trials_of(KEYS), 4)
+    assert dict(each_answer(str.upper, asked, 3)) == {one: one.prompt.upper() for one in asked}
 
 
 def noisy(prompt):
@@ -247,71 +243,21 @@ def test_asking_goes_on_until_the_width_is_reached():
     job = retrieval_job("keys", pairs=6, positions=3, prompts=3000)
     curve = ask(noisy, job, until=0.1)
     assert curve.half_width <= 0.1
-    assert 40 < curve.prompts < 400
-    assert curve.job["prompts"] == curve.prompts
-
-
-def test_whether_a_width_was_reached_is_known():
-    job = retrieval_job("keys", pairs=6, positions=3, prompts=40)
-    short, reached, plain = (ask(noisy, job, until=until) for until in (0.01, 0.9, None))
+    assert 40 < curve.prompts == curve.job["prompts"] < 400
+    short, reached, plain = (ask(noisy, replace(job, prompts=40), until=until) for until in (0.01, 0.9, None))
     assert (short.reached, reached.reached, plain.reached) == (False, True, None)
     assert short.prompts == 40
     assert short.trials_for(0.01) > 1000
-    with pytest.raises(InvalidValueError, match="until"):
-        ask(reads, KEYS, until=1.0)
 
 
-def test_without_a_job_the_documents_or_the_text_decide_it():
-    sets = tuple(
-        DocumentSet(f"what is {k}?", ("a", "b", "c"), (f"it is w{k}",), ((f"w{k}",),)) for k in range(5)
-    )
-    curve = ask(lambda prompt: " ".join(re.findall(r"w\d", prompt)), documents=sets)
-    assert (curve.job["task"], curve.job["positions"], curve.prompts) == ("documents", 4, 5)
-    assert curve.answers.found.all()
-    text = "The sun rose over the hills. Birds sang. " * 80
-    assert ask(lambda prompt: "nothing", text=text).job["task"] == "needle"
-
-
-def test_a_verdict_on_one_end_says_that_the_other_is_inconclusive():
+def test_a_verdict_on_one_end_leaves_the_other_inconclusive():
     """The last place is always found; the first more often than the middle, but not surely."""
     rows = np.zeros((40, 3), dtype=bool)
     rows[:, 2], rows[:2, 0] = True, True
-    arms = {name: np.full(40, name != ABSENT) for name in ARMS}
-
-    def curve_of(found):
-        depth = np.array([0, 0.5, 1])
-        return answer_curve("m", encode(KEYS), "first", found, rows, arms, depth, 50.0, chance=1 / 6)
-
     curve = curve_of(rows)
-    assert curve.verdict == "recency"
+    assert (curve.verdict, len(curve.doubts)) == ("recency", 1)
     assert curve.ends == {"first": "inconclusive", "last": "favoured"}
-    assert len(curve.doubts) == 1
-    turned = curve_of(~rows)
-    assert turned.ends["last"] == "at a disadvantage"
-
-
-def test_what_is_no_text_is_no_answer():
-    with pytest.raises(ModelError, match="expected a text"):
-        ask(lambda prompt: 3, KEYS)
-
-
-@pytest.mark.parametrize("concurrency", [1, 3])
-def test_an_error_is_raised_once_and_what_was_answered_before_is_kept(tmp_path, concurrency):
-    path, calls = tmp_path / "answers.jsonl", itertools.count(1)
-
-    def fails(prompt):
-        if next(calls) > 25:
-            raise OSError("the line is cut")
-        return reads(prompt)
-
-    with pytest.raises(OSError, match="the line is cut"):
-        ask(fails, KEYS, answers=path, concurrency=concurrency)
-    kept = len(read_answers(path))
-    assert kept == 25
-    again = []
-    curve = ask(lambda prompt: (again.append(prompt), reads(prompt))[1], KEYS, answers=path)
-    assert len(again) == 20 * 6 - kept, "nothing is asked twice"
-    assert plain(curve) == plain(ask(reads, KEYS))
+    assert curve_of(~rows).ends["last"] == "at a disadvantage"
 
 
 # ── files ──
@@ -332,25 +278,6 @@ def test_prompts_are_written_answered_elsewhere_and_read_back(tmp_path):
         ask(answers_made_elsewhere(read_answers(answered), "a.jsonl"), KEYS)
 
 
-def test_a_prompt_may_stand_for_its_id_and_two_answers_to_one_are_refused(tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"prompt": "p", "answer": "x"}\n')
-    assert read_answers(path) == {Request(0, "", None, "p").id: "x"}
-    path.write_text('{"prompt": "p", "answer": "x"}\n{"prompt": "p", "answer": "y"}\n')
-    with pytest.raises(InputFileError, match="line 2: id"):
-        read_answers(path)
-
-
-@pytest.mark.parametrize(
-    "line", ["[]", "{", '{"id": "a"}', '{"answer": "b"}', '{"id": 3, "answer": "b"}', ""]
-)
-def test_a_bad_line_of_answers_is_named(tmp_path, line):
-    path = tmp_path / "a.jsonl"
-    path.write_text(line + "\n")
-    with pytest.raises(InputFileError, match=r"a\.jsonl"):
-        read_answers(path)
-
-
 @settings(max_examples=20)
 @given(cut=st.integers(0, 4000))
 def test_a_file_cut_anywhere_goes_on_with_the_same_answers(tmp_path_factory, cut):
@@ -363,41 +290,58 @@ def test_a_file_cut_anywhere_goes_on_with_the_same_answers(tmp_path_factory, cut
     assert sorted(path.read_bytes().splitlines()) == sorted(content.splitlines())
 
 
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_after_an_error_or_on_a_full_disk_nothing_is_asked_twice(tmp_path, concurrency):
+    path, calls, whole = tmp_path / "answers.jsonl", itertools.count(1), ask(reads, KEYS)
+
+    def fails(prompt):
+        if next(calls) > 25:
+            raise OSError("the line is cut")
+        return reads(prompt)
+
+    with pytest.raises(OSError, match="the line is cut"):
+        ask(fails, KEYS, answers=path, concurrency=concurrency)
+    assert len(read_answers(path)) == 25
+    again = []
+    curve = ask(lambda prompt: (again.append(prompt), reads(prompt))[1], KEYS, answers=path)
+    assert (len(again), plain(curve)) == (20 * 6 - 25, plain(whole))
+    # the limit on a file's size stands for the disk's
+    full, before = tmp_path / "full.jsonl", resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, before[1]))
+    try:
+        with pytest.raises(OutputFileError):
+            ask(reads, KEYS, answers=full)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert full.stat().st_size == 3000
+    assert plain(ask(reads, KEYS, answers=full)) == plain(whole)
+
+
 def test_a_file_of_another_model_or_of_something_else_is_left_alone(tmp_path):
     path = tmp_path / "a.jsonl"
     ask(reads, KEYS, answers=path, asked_of={"model": "one"})
-    before = path.read_bytes()
-    with pytest.raises(InputFileError, match="model and options"):
-        ask(reads, KEYS, answers=path, asked_of={"model": "two"})
-    assert path.read_bytes() == before
-    for foreign in ("some text", "some text\n", '{"id": 1}\n{"id": 2}\n', '\n{"id": 1}', '\n\n{"id'):
-        path.write_text(foreign)
+    for text in (path.read_text(), "some text", '{"id": 1}\n{"id": 2}\n', '\n{"id": 1}', '\n\n{"id'):
+        path.write_text(text)
         with pytest.raises(InputFileError):
-            ask(reads, KEYS, answers=path)
-        assert path.read_text() == foreign
+            ask(reads, KEYS, answers=path, asked_of={"model": "two"})
+        assert path.read_text() == text
 
 
-def test_a_full_disk_is_one_error_and_what_was_whole_goes_on(tmp_path):
-    """The limit on a file's size stands for the disk's."""
-    path, whole = tmp_path / "a.jsonl", ask(reads, KEYS)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, before[1]))
-    try:
-        with pytest.raises(OutputFileError, match=r"cannot write .*a\.jsonl"):
-            ask(reads, KEYS, answers=path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert path.stat().st_size == 3000
-    assert plain(ask(reads, KEYS, answers=path)) == plain(whole)
+def test_who_gets_no_answer_leaves_neither_file_nor_folder(tmp_path):
+    with pytest.raises(ModelError):
+        ask(lambda prompt: 3, KEYS, answers=tmp_path / "new/deep/a.jsonl")
+    assert not list(tmp_path.iterdir())
 
 
-def test_marks_that_end_lines_elsewhere_end_none_in_a_file(tmp_path):
-    """JSON may hold U+2028 and U+0085 as they are."""
+def test_answers_are_read_by_id_or_prompt_whatever_marks_stand_in_them(tmp_path):
     path = tmp_path / "a.jsonl"
-    path.write_text('{"id": "a", "answer": "x\u2028y\u0085z"}\r\n', encoding="utf-8", newline="")
-    assert read_answers(path) == {"a": "x\u2028y\u0085z"}
-    path.write_text(GOOD.replace('"b"', '"b\u2028\u0085"') + "\n", encoding="utf-8")
-    assert read_document_sets(path)[0].gold == ("b\u2028\u0085",)
+    path.write_text('{"prompt": "p", "answer": "x\u2028y\u0085z"}\r\n', encoding="utf-8", newline="")
+    assert read_answers(path) == {Request(0, "", None, "p").id: "x\u2028y\u0085z"}
+    twice = '{"id": "a", "answer": "x"}\n{"id": "a", "answer": "y"}'
+    for lines in ('{"id": "a"}', '{"answer": "b"}', '{"id": 3, "answer": "b"}', "", twice):
+        path.write_text(lines)
+        with pytest.raises(InputFileError):
+            read_answers(path)
 
 
 def test_the_cost_leaves_out_what_is_known_and_counts_equal_prompts_once():
@@ -408,108 +352,191 @@ def test_the_cost_leaves_out_what_is_known_and_counts_equal_prompts_once():
     assert cost(asked, {asked[0].id: "x"}).requests == 5
 
 
-def test_answers_come_with_their_requests_in_any_order():
-    asked = requests(trials_of(KEYS), 4)
-    assert dict(each_answer(str.upper, asked, 3)) == {one: one.prompt.upper() for one in asked}
-
-
 # ── documents ──
 
 GOOD = '{"question": "q", "documents": ["a", "b", "c"], "gold": 1, "answers": ["x"]}'
 
 
-def test_documents_are_read_also_as_liu_et_al_wrote_them(tmp_path):
-    path = tmp_path / "sets.jsonl"
-    theirs = (
-        '{"question": "q", "answers": ["x", "y"], "ctxs": [{"title": "T", "text": "a", "isgold": false},'
-        ' {"title": "G", "text": "b", "isgold": true}, {"title": "", "text": "c", "isgold": false}]}'
-    )
-    several = (
-        '{"question": "q", "documents": ["a", "b", "c", "d"], "gold": [2, 0], "answers": [["x"], ["y"]]}'
-    )
-    path.write_text(f"{GOOD}\n\n{theirs}\n{several}\n")
+THEIRS = (
+    '{"question": "q", "answers": ["x", "y"], "ctxs": [{"title": "T", "text": "a", "isgold": false},'
+    ' {"title": "G", "text": "b", "isgold": true}, {"title": "", "text": "c", "isgold": false}]}'
+)
+SEVERAL = '{"question": "q", "documents": ["a", "b", "c", "d"], "gold": [2, 0], "answers": [["x"], ["y"]]}'
+
+
+def test_documents_are_read_as_lines_as_tables_and_as_liu_et_al_wrote_them(tmp_path, caplog):
+    path, plainly = tmp_path / "sets.jsonl", DocumentSet("q", ("a", "c"), ("b",), (("x",),))
+    path.write_text(f"{GOOD}\n\n{THEIRS}\n{SEVERAL}\n")
     one, two, three = read_document_sets(path)
-    assert one == DocumentSet("q", ("a", "c"), ("b",), (("x",),))
+    assert one == plainly
     assert two == DocumentSet("q", ("(Title: T) a", "c"), ("(Title: G) b",), (("x", "y"),))
     assert three == DocumentSet("q", ("b", "d"), ("c", "a"), (("x",), ("y",)))
-
-
-def test_documents_and_answers_are_read_from_csv_too(tmp_path):
-    lists = """q,"['a', 'b', 'c']",1,"[""x"", ""y""]"\n"""
-    (tmp_path / "lists.csv").write_text(f"question,documents,gold,answers\n{lists}")
-    (tmp_path / "columns.csv").write_text(
-        "question,document_2,document_10,document_1,gold,answer\nq,b,c,a,1,x\n"
-    )
-    assert read_document_sets(tmp_path / "lists.csv") == (
-        DocumentSet("q", ("a", "c"), ("b",), (("x", "y"),)),
-    )
-    assert read_document_sets(tmp_path / "columns.csv") == (DocumentSet("q", ("a", "c"), ("b",), (("x",),)),)
-    (tmp_path / "answers.csv").write_text("id,answer\na,12\nb,c\n")
-    assert read_answers(tmp_path / "answers.csv") == {"a": "12", "b": "c"}
+    table, answers = tmp_path / "sets.csv", tmp_path / "answers.csv"
+    table.write_text('question,documents,gold,answers\nq,"[\'a\', \'b\', \'c\']",1,"[""x""]"\n')
+    assert read_document_sets(table) == (plainly,)
+    table.write_text("question,document_2,document_10,document_1,gold,answer\nq,b,c,a,1,x\n")
+    assert read_document_sets(table) == (plainly,)
+    answers.write_text("id,answer\na,12\nb,c\n")
+    assert read_answers(answers) == {"a": "12", "b": "c"}
+    # gold counted from 1 is hinted at where no set says that they count from 0
+    row = '{"question": "q", "documents": ["a", "it is x", "c"], "gold": %d, "answers": ["x"]}\n'
+    for golds, hints in (((1, 2), 0), ((2, 2), 1)):
+        path.write_text("".join(row % gold for gold in golds))
+        read_document_sets(path)
+        assert len(caplog.records) == hints
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "key"),
+    ("old", "new"),
     [
-        ('"q"', '""', "question"), ('"q"', "3", "question"), ('["a", "b", "c"]', '["a", "b"]', "documents"),
-        ('["a", "b", "c"]', '"abc"', "documents"), ('"gold": 1', '"gold": 3', "gold"),
-        ('"gold": 1', '"gold": true', "gold"),
-        ('"gold": 1', '"gold": []', "gold"), ('"gold": 1', '"gold": [1, 1]', "gold"),
-        ('["x"]', '["the"]', "answers"),
-        ('["x"]', "[]", "answers"), ('"gold": 1', '"gold": [0, 1]', "answers"), (GOOD, "{}", "question"),
-        (GOOD, "[]", "line 1"), (GOOD, "{", "line 1"), (GOOD, "", "no line"), (GOOD, '{"ctxs": 3}', "ctxs"),
+        ('"q"', '""'), ('"q"', "3"), ('["a", "b", "c"]', '["a", "b"]'), ('["a", "b", "c"]', '"abc"'),
+        ('"gold": 1', '"gold": 3'), ('"gold": 1', '"gold": true'), ('"gold": 1', '"gold": []'),
+        ('"gold": 1', '"gold": [1, 1]'), ('"gold": 1', '"gold": [0, 1]'), ('["x"]', '["the"]'), ('["x"]', "[]"),
+        (GOOD, "{}"), (GOOD, "[]"), (GOOD, ""), (GOOD, '{"ctxs": 3}'),
     ],
 )  # fmt: skip
-def test_a_bad_document_set_is_named(tmp_path, old, new, key):
+def test_a_bad_document_set_is_named(tmp_path, old, new):
     path = tmp_path / "sets.jsonl"
     path.write_text(GOOD.replace(old, new))
-    with pytest.raises(InputFileError, match=rf"sets.jsonl.*{key}"):
+    with pytest.raises(InputFileError, match=r"sets\.jsonl"):
         read_document_sets(path)
-
-
-def sets_of(tmp_path, golds):
-    """A file of three sets whose second document answers, and what each says of its place."""
-    rows = [
-        {
-            "question": f"what is {k}?",
-            "documents": ["a", f"it is w{k}", "c"],
-            "gold": gold,
-            "answers": [f"w{k}"],
-        }
-        for k, gold in enumerate(golds)
-    ]
-    path = tmp_path / "sets.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-def test_gold_counted_from_1_is_hinted_at(tmp_path, caplog):
-    read_document_sets(sets_of(tmp_path, [1, 1, [1]]))
-    read_document_sets(sets_of(tmp_path, [1, 2, 2]))
-    assert not caplog.records, "one set that is right says that they count from 0"
-    read_document_sets(sets_of(tmp_path, [2, [2], 2]))
-    (record,) = caplog.records
-    assert "3 of 3" in record.getMessage()
-
-
-def test_who_gets_no_answer_leaves_neither_file_nor_folder(tmp_path):
-    def refuses(prompt):
-        raise ModelError("no")
-
-    with pytest.raises(ModelError):
-        ask(refuses, KEYS, answers=tmp_path / "new/deep/a.jsonl")
-    assert not list(tmp_path.iterdir())
 
 
 def test_what_a_task_has_not_is_refused():
     held = DocumentSet("q", ("a", "b"), ("c",), (("x",),))
     three = retrieval_job("documents", positions=3, prompts=3)
-    for name, make in {
-        "text": lambda: trials_of(KEYS, text="x"),
-        "documents": lambda: trials_of(three),
-        "prompts": lambda: trials_of(three, documents=(held, held)),
-        "positions": lambda: trials_of(retrieval_job("documents", prompts=2), documents=(held, held)),
-        "pairs": lambda: retrieval_job("documents", pairs=3),
-    }.items():
-        with pytest.raises(InvalidValueError, match=f"^{name}: expected"):
-            make()
+    refused("text", lambda: trials_of(KEYS, text="x"))
+    refused("documents", lambda: trials_of(three))
+    refused("prompts", lambda: trials_of(three, documents=(held, held)))
+    refused("positions", lambda: trials_of(retrieval_job("documents", prompts=2), documents=(held, held)))
+    refused("pairs", lambda: retrieval_job("documents", pairs=3))
+    refused("until", lambda: ask(reads, KEYS, until=1.0))
+
+
+# --- what another way to ask changes ---------------------------------------------------------------------
+
+
+JOB = encode(retrieval_job("keys", pairs=9, positions=3))
+
+
+def curve_of(found):
+    """A curve whose fact is found always in a drawn order and never without."""
+    arms = {name: np.full(len(found), name != ARMS[0]) for name in ARMS}
+    depth = np.linspace(0, 1, found.shape[1])
+    job = JOB | {"prompts": len(found)}
+    return answer_curve("m", job, "first", found, found, arms, depth, 50.0, chance=1 / 9)
+
+
+def drawn(rates, trials, seed):
+    return np.random.default_rng(seed).random((trials, 3)) < np.array(rates)
+
+
+@settings(max_examples=25)
+@given(st.integers(4, 60), st.integers(0, 10**6))
+def test_differences_are_those_of_plain_loops_and_turn_round_with_the_ways(trials, seed):
+    one, other = drawn([0.5] * 3, trials, seed), drawn([0.7] * 3, trials, seed + 1)
+    (found,) = curve_differences({"a": curve_of(one), "b": curve_of(other)})
+    ends = {GAPS[0]: (0, 1), GAPS[1]: (2, 1), GAPS[2]: (0, 2)}
+    for name, (here, there) in ends.items():
+        apart = [(b[here] * 1 - b[there]) - (a[here] * 1 - a[there]) for a, b in zip(one, other, strict=True)]
+        assert found.numbers[name].value == pytest.approx(sum(apart) / trials)
+    assert found.numbers[MEAN].value == pytest.approx(other.mean() - one.mean())
+    (back,) = curve_differences({"b": curve_of(other), "a": curve_of(one)})
+    for name, number in found.numbers.items():
+        assert back.numbers[name].value == pytest.approx(-number.value)
+        low, high = number.interval
+        assert low <= number.value <= high
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=10)
+def test_a_way_held_against_itself_changes_nothing(seed):
+    """Whatever it finds: no trial differs, and only their number says how sure that is."""
+    curve = curve_of(drawn([0.9, 0.2, 0.6], 40, seed))
+    (found,) = curve_differences({"a": curve, "b": curve})
+    assert (found.verdict, found.changed) == ("inconclusive", [])
+    assert all(number.value == number.se == 0 for number in found.numbers.values())
+    assert found.at_most == pytest.approx(2 * (1 - (0.05 / 4) ** (1 / 40)))
+    rows = {name: curve_of(drawn([0.9, 0.2, 0.6], 400, seed)) for name in "a"}
+    (many,) = curve_differences(rows | {"b": rows["a"]})
+    assert many.verdict == "no difference"
+
+
+def test_what_both_ways_share_cancels_and_accuracy_alone_is_no_bias():
+    """The second finds less at every place alike: accuracy changes, its dependence on position does not."""
+    hard = np.random.default_rng(3).random((200, 1)) < 0.5
+    (found,) = curve_differences(
+        {"a": curve_of(hard | True & np.ones((200, 3), bool)), "b": curve_of(hard & np.ones((200, 3), bool))}
+    )
+    assert found.numbers[MEAN].sign == -1
+    assert found.verdict == "no difference"
+
+
+def test_more_that_is_looked_at_together_makes_intervals_wider():
+    a, b = curve_of(drawn([0.6, 0.3, 0.5], 60, 1)), curve_of(drawn([0.5, 0.4, 0.5], 60, 2))
+    alone, two, four = (
+        curve_differences({"a": a, "b": b}),
+        curve_differences({"a": a, "b": b, "c": b}),
+        curve_differences({"a": a, "b": b}, together=4),
+    )
+    widths = [ones[0].numbers[GAPS[0]].half_width for ones in (alone, two, four)]
+    assert widths == sorted(widths)
+    assert widths[0] < widths[2]
+
+
+# ── of profiles ──
+
+
+def test_profiles_of_the_same_trials_differ_as_their_curves_do():
+    one, other = curve_of(drawn([0.6, 0.3, 0.8], 50, 1)), curve_of(drawn([0.5, 0.4, 0.9], 50, 2))
+    (curves,) = curve_differences({"q": one, "p": other})
+    found = profile_difference(other.profile(), one.profile())
+    assert found == curves
+    assert found.paired
+
+
+@pytest.mark.parametrize(
+    "change", [{"job": JOB | {"seed": 1}}, {"words": 51.0}, {"rule": "contains"}, {"depth": [0]}]
+)
+def test_profiles_of_other_trials_are_compared_as_unpaired(change):
+    """What makes a trial hard does not cancel: intervals are wider than within trials, values the same."""
+    hard = np.random.default_rng(3).random((80, 1)) < 0.5
+    rows = (hard & np.ones((80, 3), bool)).astype(float)
+    curve = curve_of(rows.astype(bool)).profile()
+    other = replace(curve, attrs=dict(curve.attrs) | change)
+    assert not same_trials(curve, other)
+    within, apart = profile_difference(curve, curve), profile_difference(other, curve)
+    assert (within.paired, apart.paired) == (True, False)
+    for name, number in apart.numbers.items():
+        assert number.value == pytest.approx(within.numbers[name].value)
+    assert apart.numbers[MEAN].half_width > 3 * within.numbers[MEAN].half_width
+
+
+def test_curves_at_unlike_places_and_of_unlike_numbers_of_trials_are_compared_by_their_ends():
+    p = of_rows(drawn([0.9, 0.2, 0.9], 60, 1).astype(float), kind="rate", measures="accuracy")
+    five = np.random.default_rng(2).random((90, 5)) < np.array([0.1, 0.2, 0.2, 0.3, 0.9])
+    q = of_rows(five.astype(float), kind="rate", measures="accuracy")
+    found = profile_difference(p, q)
+    assert (found.trials, found.paired) == ((60, 90), False)
+    assert "first - middle" in found.changed
+    assert profile_difference(p, replace(q, samples=None)) is None
+    assert profile_difference(p, replace(q, measures="score")) is None
+
+
+def test_other_trials_are_refused():
+    curve = curve_of(drawn([0.5] * 3, 20, 0))
+    for other in (
+        replace(curve, answers=replace(curve.answers, rule="contains")),
+        replace(curve, answers=replace(curve.answers, words=51.0)),
+        replace(curve, job={**curve.job, "seed": 1}),
+        curve_of(curve.answers.found[:-1]),
+    ):
+        refused("curves", lambda other=other: curve_differences({"a": curve, "b": other}))
+    refused("curves", lambda: curve_differences({"a": curve}))
+
+
+def test_one_who_reads_the_end_alone_changes_the_bias():
+    every, half = np.ones((40, 3), bool), np.tile([False, False, True], (40, 1))
+    (found,) = curve_differences({"reads": curve_of(every), "half": curve_of(half)})
+    assert (found.changed, found.verdict) == ([GAPS[1], GAPS[2]], "changes the bias")
+    assert (found.numbers[GAPS[1]].value, found.numbers[GAPS[2]].value) == (1.0, -1.0)

@@ -1,4 +1,4 @@
-"""The retrieval task: what every sequence must satisfy exactly, and what only holds in distribution."""
+"""The retrieval task and its random numbers: what holds exactly of every sequence, and what only in distribution."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -9,9 +9,10 @@ import torch
 from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refused import refused
 from scipy import stats
 
-from posbias.core.errors import InvalidValueError
+from posbias.training.philox import LEVELS, Draws, below, normals_of, philox, quantiles
 from posbias.training.task import Feed, RetrievalTask, make_world, novel_sequences, training_batch
 
 TASK = RetrievalTask()
@@ -200,33 +201,6 @@ def test_batches_are_distributed_as_the_papers_procedure(inputs):
     assert stats.chi2_contingency(np.array(counts)[:, np.sum(counts, axis=0) > 0]).pvalue > 1e-4
 
 
-def test_gaussian_items_have_the_within_class_noise_asked_for():
-    task = RetrievalTask(classes=4, labels=2, within_class_noise=0.75)
-    batch = batch_of(task, 0, 0, 4000)
-    items = batch.tokens[:, 0::2].double()
-    # an item has variance 1/d whatever the noise, two of one class share 1/(1 + γ²) of it
-    assert float(items.square().sum(-1).mean()) == pytest.approx(1.0, abs=0.15)
-    world = world_of(task, 0)
-    centre = (world.centres / np.hypot(1, 0.75)).double()
-    rest = items - centre[(items[..., None, :] - centre).square().sum(-1).argmin(-1)]
-    spread = float(rest.square().sum(-1).mean())
-    assert spread == pytest.approx(0.75**2 / (1 + 0.75**2), rel=0.01)
-
-
-def test_a_fixed_vocabulary_repeats_its_vectors_exactly():
-    task = RetrievalTask(inputs="fixed_vocabulary", classes=5, labels=5)
-    world = world_of(task, 0)
-    batch = batch_of(task, 0, 0, 50)
-    vectors = (world.centres + 0.75 * world.direction) / np.hypot(1.0, 0.75)
-    classes = read(batch.tokens[:, 0::2], vectors)
-    assert len(batch.tokens[:, 0::2].reshape(-1, 64).unique(dim=0)) == 5
-    assert torch.equal(batch.target, world.class_labels[classes[:, -1]])
-    test = novel(task, 0, 20)
-    assert len(test.tokens[:, 0::2].reshape(-1, 64).unique(dim=0)) == 20 * 2
-    shared = test.tokens[:, 0].double().mean(0) @ world.direction.double()
-    assert float(shared) > 0.3
-
-
 @pytest.mark.parametrize(("embedding", "length"), [("variance", 1.0), ("deviation", 1 / 8)])
 def test_embeddings_are_as_long_as_they_are_called(embedding, length):
     task = dataclasses.replace(TASK, embedding=embedding)
@@ -256,29 +230,14 @@ def test_paired_tests_differ_only_where_they_must(task, seed, data):
     assert labels.shape == (9, task.items)
 
 
-def test_three_sevenths_of_the_paired_tests_are_uninformative():
-    """Two items hold the same class with probability (B − 1)/(n − 1), else the same label with 1/L."""
-    _, _, informative = paired(TASK, 0, 0, 4, 20_000)
-    expected = 3 / 7 + 4 / 7 / TASK.labels
-    share = float((~informative).double().mean())
-    assert abs(share - expected) < 4 * (expected * (1 - expected) / 20_000) ** 0.5
-
-
-def test_novel_classes_are_none_of_the_known_ones():
-    task = dataclasses.replace(TASK, within_class_noise=0.0)
-    world = world_of(task, 0)
-    for tokens in (novel(task, 0, 50).tokens, paired(task, 0, 0, 7, 50)[0].tokens):
-        assert float((tokens[:, 0::2, None] - world.centres).abs().amax(-1).min()) > 0.01
-        assert len(tokens[:, 0:-1:2].reshape(-1, 64).unique(dim=0)) >= 50
-
-
 @pytest.mark.parametrize("answer", [0, 3, 7])
-def test_a_test_can_ask_for_one_item(answer):
+def test_a_test_asks_for_one_item_of_classes_that_are_none_of_the_known_ones(answer):
     task = plain(dataclasses.replace(TASK, burstiness=1))
     world = world_of(task, 0)
     batch = novel(task, 0, 30, answer)
     assert torch.equal(batch.tokens[:, -1], batch.tokens[:, 2 * answer])
     assert torch.equal(world.label_vectors[batch.target], batch.tokens[:, 2 * answer + 1])
+    assert float((batch.tokens[:, 0::2, None] - world.centres).abs().amax(-1).min()) > 0.01
 
 
 def test_test_sets_of_other_numbers_and_pairs_are_other_sequences():
@@ -292,31 +251,111 @@ def test_test_sets_of_other_numbers_and_pairs_are_other_sequences():
     assert not any(torch.equal(a, b) for n, a in enumerate(drawn) for b in drawn[:n])
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"burstiness": 3}, "burstiness: 3 given, a divisor of items = 8 needed"),
-        ({"labels": 4096}, "labels: 4096 given, at most classes = 2048 needed"),
-        ({"classes": 3, "labels": 2, "burstiness": 1}, "classes: 3 given, at least items / burstiness = 8"),
-        ({"answers": (0, 8)}, "answers: 8 given, an item from 0 to 7 needed"),
-        ({"answers": ()}, "answers: an empty list given, one integer from 0 or more needed"),
-        ({"answers": 3}, r"answers: 3 given, a list of integers from 0, such as \[0, 1, 2\], needed"),
-        ({"answers": (0, 0)}, r"answers: \[0, 0\] given, different items needed"),
-        ({"answers": (-1,)}, "answers"),
-        ({"answers": ()}, "answers"),
-        ({"middle": 8}, "middle: 8 given, an item from 0 to 7 needed"),
-        ({"dimension": 0}, "dimension"),
-        ({"within_class_noise": -0.1}, "within_class_noise"),
-        ({"within_class_noise": float("nan")}, "within_class_noise"),
-        ({"inputs": "gaussian"}, "inputs"),
-        ({"embedding": "norm"}, "embedding"),
-    ],
-)
-def test_what_cannot_be_a_task_is_refused(wrong, said):
-    with pytest.raises(InvalidValueError, match=said):
-        RetrievalTask(**wrong)
-
-
-def test_the_middle_is_the_fifth_of_eight_unless_said_otherwise():
+def test_what_cannot_be_a_task_is_refused():
     assert TASK.places == {"first": 0, "middle": 4, "last": 7}
     assert RetrievalTask(middle=3).places["middle"] == 3
+    wrong = {
+        "burstiness": 3,
+        "labels": 4096,
+        "middle": 8,
+        "dimension": 0,
+        "inputs": "gaussian",
+        "embedding": "norm",
+    }
+    for name, value in wrong.items():
+        refused(name, lambda name=name, value=value: RetrievalTask(**{name: value}))
+    refused("classes", lambda: RetrievalTask(classes=3, labels=2, burstiness=1))
+    for answers in ((0, 8), (), 3, (0, 0), (-1,)):
+        refused("answers", lambda answers=answers: RetrievalTask(answers=answers))
+    for noise in (-0.1, float("nan")):
+        refused("within_class_noise", lambda noise=noise: RetrievalTask(within_class_noise=noise))
+
+
+# --- counter-based random numbers ------------------------------------------------------------------------
+
+
+SEEDS = (0, 7, 2**62)
+WORD = 2**32 - 1
+
+
+def by_definition(key, counter):
+    """Philox 4x32-10 by its definition, in Python's integers."""
+    a, b, c, d = counter
+    k, m = key
+    for _ in range(10):
+        one, other = a * 0xD2511F53, c * 0xCD9E8D57
+        a, b, c, d = (other >> 32) ^ b ^ k, other & WORD, (one >> 32) ^ d ^ m, one & WORD
+        k, m = (k + 0x9E3779B9) & WORD, (m + 0xBB67AE85) & WORD
+    return a, b, c, d
+
+
+@pytest.mark.parametrize(
+    ("counter", "key", "expected"),
+    [
+        ((0,) * 4, (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+        ((WORD,) * 4, (WORD, WORD), (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+        (
+            (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+            (0xA4093822, 0x299F31D0),
+            (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+        ),
+    ],
+)
+def test_the_authors_known_answers(counter, key, expected):
+    """Salmon et al. 2011, the test vectors of Random123."""
+    assert by_definition(key, counter) == expected
+
+
+@given(
+    number=st.integers(0, 2**63 - 1),
+    start=st.integers(0, 2**31),
+    rows=st.integers(1, 4),
+    each=st.integers(1, 21),
+)
+def test_compiled_words_and_those_of_tensors_are_the_algorithms(number, start, rows, each):
+    draws = Draws(SEEDS, "test", 3)
+    words = draws.words(number, rows, each, start)
+    keys = draws._held
+    assert torch.equal(words, philox(keys, number, start, rows, each))
+    assert torch.equal(words, philox(keys, torch.tensor(number), start, rows, each))
+    for member, row in np.ndindex(len(SEEDS), rows):
+        counters = [(block, start + row, number & WORD, number >> 32) for block in range(-(-each // 4))]
+        expected = [word for counter in counters for word in by_definition(keys[member].tolist(), counter)][
+            :each
+        ]
+        assert words[member, row].tolist() == expected
+    normals = draws.normals(number, rows, each, start)
+    assert torch.equal(normals, normals_of(philox(keys, number, start, rows, (each + 1) // 2), each))
+
+
+def test_streams_of_other_seeds_names_and_places_are_others():
+    drawn = [
+        Draws([seed], name, *place).words(0, 1, 8)
+        for seed in (0, 1)
+        for name in ("one", "other")
+        for place in ((), (0,), (1, 2))
+    ]
+    assert len({tuple(words.flatten().tolist()) for words in drawn}) == 12
+
+
+def test_normal_numbers_are_normal():
+    values = quantiles().double().numpy()
+    assert len(values) == LEVELS
+    assert abs(values.mean()) < 1e-8
+    assert abs(values.var() - 1) < 1e-6
+    # the distribution function, at and between the values
+    steps = (np.arange(LEVELS) + 0.5) / LEVELS
+    assert np.abs(stats.norm.cdf(values) - steps).max() < 1e-5
+    assert stats.kurtosis(values) == pytest.approx(0, abs=2e-3)
+    drawn = Draws(range(20), "normal").normals(5, 100, 250).flatten().double().numpy()
+    assert stats.kstest(drawn, "norm").pvalue > 1e-4
+    assert abs(np.corrcoef(drawn.reshape(-1, 2).T)[0, 1]) < 4 / np.sqrt(len(drawn) / 2)
+    uniform = Draws([1, 2], "uniform").uniform(9, 100, 100).flatten().double()
+    assert -1 <= float(uniform.min()) < -0.99
+    assert 0.99 < float(uniform.max()) < 1
+    assert stats.kstest(uniform.numpy(), stats.uniform(-1, 2).cdf).pvalue > 1e-4
+    for limit in (1, 2, 7, 2048):
+        counts = torch.bincount(Draws([5], "integers").below(limit, 0, 200, 512).flatten(), minlength=limit)
+        assert len(counts) == limit
+        assert limit == 1 or stats.chisquare(counts.numpy()).pvalue > 1e-4
+        assert below(limit, torch.tensor([0, WORD])).tolist() == [0, limit - 1]

@@ -1,16 +1,16 @@
 """The stacked network against one written with torch.nn, one member at a time, in float64."""
 
-import dataclasses
 import math
 
 import numpy as np
 import pytest
 import torch
+from refused import refused
 from torch import nn
 
-from posbias.core.errors import InvalidValueError
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
-from posbias.training.attention import NORMALISERS, SinkSoftmax
+from posbias.theory.normalisers import Sigmoid
+from posbias.training.attention import NORMALISERS, SinkSoftmax, mix
 from posbias.training.network import ENCODINGS, HIDDEN, Network, forward, initial_weights, wire
 from posbias.training.task import RetrievalTask
 
@@ -103,7 +103,8 @@ class Reference(nn.Module):
                 logits = torch.cat([sink.expand(*scores.shape[:-1], 1), scores], dim=-1)
                 return torch.softmax(logits, dim=-1)[..., 1:]
             case "sigmoid":
-                return torch.sigmoid(scores - math.log(scores.shape[-1]))
+                bias = self.network.normaliser.bias
+                return torch.sigmoid(scores + (-math.log(scores.shape[-1]) if bias is None else bias))
             case "relu":
                 kept = scores.clamp(min=0)
                 return kept / kept.sum(dim=-1, keepdim=True).clamp(min=1e-300)
@@ -120,13 +121,6 @@ class Reference(nn.Module):
                 turned[:, i, k] = a * math.cos(angle) - b * math.sin(angle)
                 turned[:, i, k + half] = a * math.sin(angle) + b * math.cos(angle)
         return turned
-
-
-def doubled(networks):
-    """The wiring of networks in float64, with the rotation's angles anew (float32 would round them)."""
-    wiring = wire(networks, TOKENS, DIMENSION, dtype=torch.float64)
-    assert wiring.bias.dtype == torch.float64
-    return wiring
 
 
 def stacked(depth, members, *normaliser):
@@ -146,39 +140,32 @@ def close(ours, theirs, tolerance=1e-9):
     assert float((ours - theirs).abs().max()) <= tolerance * float(theirs.abs().max())
 
 
-def compare(networks, short):
-    """Logits, attention and the gradient of every weight, member by member.
+def compare(networks, short, single=2e-4):
+    """Logits, attention and the gradient of every weight, member by member, with a reference in float64.
 
     In float64, and in float32, in which attention is compiled: its rounding leaves some 1e-5 of a gradient.
     """
-    for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 2e-4)):
-        compare_in(dtype, tolerance, networks, short)
-
-
-def compare_in(dtype, tolerance, networks, short):
-    """The same in one precision; the reference is in float64."""
-    weights = {
-        name: one.detach().to(dtype).requires_grad_()
-        for name, one in stacked(networks[0].depth, len(networks), networks[0].normaliser).items()
-    }
     rng = torch.Generator().manual_seed(1)
     x = torch.randn(len(networks), 6, TOKENS, DIMENSION, generator=rng, dtype=torch.float64)
     target = torch.randint(LABELS, (len(networks), 6), generator=rng)
-    attention = None if short else []
-    logits = forward(weights, wire(networks, TOKENS, DIMENSION, dtype=dtype), x.to(dtype), attention)
-    nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="sum").backward()
-    for member, network in enumerate(networks):
-        own = Reference(network).load({name: one.detach()[member] for name, one in weights.items()})
-        expected, expected_attention = own(x[member])
-        nn.functional.cross_entropy(expected, target[member], reduction="sum").backward()
-        close(logits[member], expected, tolerance)
-        for name, gradient in own.gradients().items():
-            close(weights[name].grad[member], gradient, tolerance)
-        for layer, theirs in zip(attention or [], expected_attention, strict=not short):
-            close(layer[member], theirs, tolerance)
-            assert torch.equal(layer[member] == 0, theirs == 0)
-            if network.normaliser.kind == "softmax":
-                close(layer[member].sum(-1), torch.ones(6, TOKENS), 8 * torch.finfo(dtype).eps)
+    for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, single)):
+        made = stacked(networks[0].depth, len(networks), networks[0].normaliser)
+        weights = {name: one.detach().to(dtype).requires_grad_() for name, one in made.items()}
+        attention = None if short else []
+        logits = forward(weights, wire(networks, TOKENS, DIMENSION, dtype=dtype), x.to(dtype), attention)
+        nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="sum").backward()
+        for member, network in enumerate(networks):
+            own = Reference(network).load({name: one.detach()[member] for name, one in weights.items()})
+            expected, expected_attention = own(x[member])
+            nn.functional.cross_entropy(expected, target[member], reduction="sum").backward()
+            close(logits[member], expected, tolerance)
+            for name, gradient in own.gradients().items():
+                close(weights[name].grad[member], gradient, tolerance)
+            for layer, theirs in zip(attention or [], expected_attention, strict=not short):
+                close(layer[member], theirs, tolerance)
+                assert torch.equal(layer[member] == 0, theirs == 0)
+                if network.normaliser.kind == "softmax":
+                    close(layer[member].sum(-1), torch.ones(6, TOKENS), 8 * torch.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("residual", [False, True])
@@ -191,15 +178,13 @@ def test_logits_attention_and_gradients_are_the_plain_networks(mask, encoding, r
 
 
 @pytest.mark.parametrize("residual", [False, True])
-@pytest.mark.parametrize("normaliser", [*NORMALISERS.values(), SinkSoftmax(-0.7, learned=True)])
+@pytest.mark.parametrize("normaliser", [*NORMALISERS.values(), SinkSoftmax(-0.7, learned=True), Sigmoid(0.5)])
 def test_every_normaliser_gives_the_plain_networks_logits_attention_and_gradients(normaliser, residual):
     for mask, encoding in zip(MASKS.values(), [*ENCODINGS.values(), ENCODINGS["none"]], strict=True):
         network = Network(2, residual, mask, encoding, normaliser)
         # a ReLU's row may be all but empty, and then float32 keeps few digits of its gradient
-        alike = ((torch.float64, 1e-9), (torch.float32, 2e-2 if normaliser.kind == "relu" else 2e-4))
-        for dtype, tolerance in alike:
-            for short in (False, True):
-                compare_in(dtype, tolerance, [network, network], short)
+        for short in (False, True):
+            compare([network, network], short, single=2e-2 if normaliser.kind == "relu" else 2e-4)
 
 
 @pytest.mark.parametrize("short", [False, True])
@@ -214,36 +199,6 @@ def test_different_networks_side_by_side_are_each_what_they_are_alone(short):
     compare([one for one in networks if one.positional.kind != "rotary"], short)
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
-def test_the_last_row_alone_is_the_last_row_of_all(encoding):
-    network = Network(3, True, positional=ENCODINGS[encoding])
-    weights, wiring = stacked(3, 2), doubled([network] * 2)
-    x = torch.randn(2, 4, TOKENS, DIMENSION, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    close(forward(weights, wiring, x), forward(weights, wiring, x, []), 1e-13)
-
-
-def test_gradients_of_the_tokens_agree_with_finite_differences():
-    """The part of attention's gradient that a first layer never shows."""
-    for network in (Network(2), Network(2, True, positional=ENCODINGS["rope"])):
-        weights, wiring = stacked(2, 1), doubled([network])
-        rng = torch.Generator().manual_seed(0)
-        x = torch.randn(1, 2, TOKENS, DIMENSION, dtype=torch.float64, generator=rng, requires_grad=True)
-        assert torch.autograd.gradcheck(
-            lambda given, weights=weights, wiring=wiring: forward(weights, wiring, given),
-            x,
-            check_undefined_grad=False,
-        )
-
-
-def test_float32_is_float64_up_to_rounding():
-    network = Network(4, True, positional=ENCODINGS["rope"])
-    weights = stacked(4, 1)
-    x = torch.randn(1, 8, TOKENS, DIMENSION, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    exact = forward(weights, doubled([network]), x)
-    single = {name: one.detach().float() for name, one in weights.items()}
-    close(forward(single, wire([network], TOKENS, DIMENSION), x.float()).double(), exact, 1e-5)
-
-
 def test_initial_weights_are_those_of_torch_linear_layers_in_distribution():
     weights = initial_weights(3, task_of(64, 32), [0, 1])
     for one in weights.values():
@@ -254,12 +209,10 @@ def test_initial_weights_are_those_of_torch_linear_layers_in_distribution():
     again, other = (initial_weights(3, task_of(64, 32), [seed]) for seed in (0, 1))
     assert all(torch.equal(one[:1], again[name]) for name, one in weights.items())
     assert not any(torch.equal(again[name], other[name]) for name in weights)
-
-
-def test_deeper_networks_begin_as_shallower_ones_with_more_layers():
-    shallow, deep = (initial_weights(depth, task_of(8, 4), [3]) for depth in (2, 5))
-    for name, one in shallow.items():
-        assert torch.equal(one, deep[name][:, :2] if name in ("query", "key", "value") else deep[name])
+    # deeper networks begin as shallower ones with more layers
+    deep = initial_weights(5, task_of(64, 32), [0, 1])
+    for name, one in weights.items():
+        assert torch.equal(one, deep[name][:, :3] if name in ("query", "key", "value") else deep[name])
 
 
 def test_the_theory_knows_the_architecture():
@@ -273,37 +226,34 @@ def test_the_theory_knows_the_architecture():
     assert any("rotary" in line for line in rotary.assumptions)
     assert (rotary.coefficients < 1).all()
 
-
-@pytest.mark.parametrize(
-    ("mask", "said"),
-    [
-        (SlidingWindow(10), "mask.width: 10 given, at most the sequence's 9 tokens needed"),
-        (Prefix(10), "mask.length: 10 given, at most the sequence's 9 tokens needed"),
-    ],
-)
-def test_a_mask_wider_than_the_sequence_is_refused(mask, said):
-    with pytest.raises(InvalidValueError, match=said):
-        wire([Network(mask=mask)], TOKENS, DIMENSION)
-    wire([Network(mask=dataclasses.replace(mask, **{next(iter(vars(mask))): 9}))], TOKENS, DIMENSION)
-
-
-def test_the_theory_knows_what_makes_rows_of_attention():
     def layer(normaliser):
         return Network(normaliser=normaliser).architecture().layers[0]
 
-    assert layer(NORMALISERS["off_by_one"]).sinks == (0.0,)
     assert layer(SinkSoftmax(1.5, learned=True)).sinks == (1.5,)
     assert layer(NORMALISERS["sigmoid"]).normaliser == NORMALISERS["sigmoid"]
     assert layer(NORMALISERS["relu"]).constant.tolist() == [1.0]
     assert layer(NORMALISERS["softmax"]).sinks is None
-    assert "ReLU" in Network(normaliser=NORMALISERS["relu"]).architecture().assumptions[0]
+    assert Network(normaliser=NORMALISERS["relu"]).architecture().assumptions
 
 
-def test_networks_of_different_normalisers_do_not_fit_side_by_side():
-    with pytest.raises(InvalidValueError, match="networks: different normalisers given"):
-        wire([Network(2), Network(2, normaliser=NORMALISERS["relu"])], TOKENS, DIMENSION)
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_finite_stays_so_and_spoils_no_other_sequence(bad):
+    y = torch.randn(1, 2, 3, 4, generator=torch.Generator().manual_seed(0))
+    bias = torch.zeros(1, 3, 3)
+    query = y.clone()
+    query[0, 1, 2, 0] = bad
+    mixed, weight = mix(query, y, y, bias)
+    assert not weight[0, 1, 2].isfinite().any()
+    assert not mixed[0, 1, 2].isfinite().any()
+    assert mixed[0, 0].isfinite().all()
+    assert mixed[0, 1, :2].isfinite().all()
 
 
-def test_networks_of_different_depth_do_not_fit_side_by_side():
-    with pytest.raises(InvalidValueError, match="networks: different depths given"):
-        wire([Network(2), Network(3)], TOKENS, DIMENSION)
+def test_networks_that_do_not_fit_side_by_side_and_masks_wider_than_the_sequence_are_refused():
+    refused(
+        "networks", lambda: wire([Network(2), Network(2, normaliser=NORMALISERS["relu"])], TOKENS, DIMENSION)
+    )
+    refused("networks", lambda: wire([Network(2), Network(3)], TOKENS, DIMENSION))
+    refused("mask.width", lambda: wire([Network(mask=SlidingWindow(10))], TOKENS, DIMENSION))
+    refused("mask.length", lambda: wire([Network(mask=Prefix(10))], TOKENS, DIMENSION))
+    wire([Network(mask=Prefix(9))], TOKENS, DIMENSION)

@@ -1,5 +1,6 @@
 """Calls that are refused: what a wrong input has to come to."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,5 +14,5 @@ def refused(name: str, *calls: Callable[[], Any], error: type[PosbiasError] = In
     for number, call in enumerate(calls):
         with pytest.raises(error) as caught:
             call()
-        assert f"{name}: " in str(caught.value), f"call {number}: {caught.value}"
+        assert re.search(rf"\b{re.escape(name)}(\[\d+\])?: ", str(caught.value)), f"call {number}: {caught.value}"
         assert "\n" not in str(caught.value)
