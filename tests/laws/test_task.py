@@ -1,4 +1,4 @@
-"""The retrieval task and its random numbers: what holds exactly of every sequence, and what only in distribution."""
+"""The retrieval task and its random numbers: what holds of every sequence, and what only in distribution."""
 
 import dataclasses
 from types import SimpleNamespace

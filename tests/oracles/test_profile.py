@@ -1,8 +1,7 @@
-"""Statistics of a profile against plain loops and SciPy, and the rules of the verdict at their edges."""
+"""Statistics of profiles and kernels against plain loops, exact fractions and SciPy, and rules of the verdict."""
 
 import math
-import subprocess
-import sys
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,13 +9,16 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from refused import refused
 
+import posbias
 from posbias.comparison.scores import compare
-from posbias.core.errors import InvalidValueError
+from posbias.core import machine
 from posbias.core.formats import save_json
-from posbias.profiles.curves import least_stretch
+from posbias.profiles.curves import at_shares, least_stretch
 from posbias.profiles.measurements import load_profile
-from posbias.profiles.profile import Profile, harmonic, spearman, uniform, wasserstein
+from posbias.profiles.profile import Profile, spearman, uniform, wasserstein
+from posbias.profiles.stochastic_order import TOLERANCES, noise_floor, prefix_shares, violations
 from posbias.reports.answers.predictions import Profile as ProfilePart
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.masks import SlidingWindow
@@ -50,20 +52,12 @@ def test_summary_by_plain_loops(given_weights):
         alone = Profile.from_weights(np.array(rest)).summary.verdict if sum(rest) else None
         assert verdict == alone
     assert s.entropy == pytest.approx(-sum(p * math.log(p) for p in mass if p > 0), abs=1e-9)
-    reached = next(d for d in range(1, n + 1) if sum(mass[n - d :]) >= 0.9 - 1e-12)
-    assert abs(s.effective_range - reached) <= 1
+    assert profile.mass[-s.effective_range :].sum() >= 0.9 - 1e-12
+    assert profile.mass[n - s.effective_range + 1 :].sum() < 0.9 + 1e-12
     distance = sum(abs(p - 1 / n) for p in mass) / 2
     assert s.flatness == pytest.approx(1 - distance, abs=1e-12)
     assert s.ratio[0] == pytest.approx(s.first_mass / k * n)
     assert s.ratio[2] == pytest.approx(s.last_mass / k * n)
-
-
-@given(weights)
-def test_an_effective_range_holds_nine_tenths(given_weights):
-    profile = Profile.from_weights(given_weights)
-    reach = profile.summary.effective_range
-    assert profile.mass[-reach:].sum() >= 0.9 - 1e-12
-    assert profile.mass[profile.tokens - reach + 1 :].sum() < 0.9 + 1e-12
 
 
 @given(pairs)
@@ -73,55 +67,7 @@ def test_spearman_and_wasserstein_equal_scipy(pair):
     assert float(spearman(p, q)) == pytest.approx(scipy.stats.spearmanr(p, q).statistic, abs=1e-12)
     expected = scipy.stats.wasserstein_distance(places, places, p, q)
     assert float(wasserstein(p, q)) == pytest.approx(expected, abs=1e-12)
-
-
-@given(pairs)
-def test_wasserstein_is_a_distance_within_one(pair):
-    p, q = (one / one.sum() for one in pair)
-    assert float(wasserstein(p, p)) == 0
-    assert float(wasserstein(p, q)) == pytest.approx(float(wasserstein(q, p)))
-    assert 0 <= float(wasserstein(p, q)) <= 1
-    ends = np.zeros((2, p.size))
-    ends[0, 0] = ends[1, -1] = 1
-    assert float(wasserstein(*ends)) == pytest.approx(1)
-
-
-def test_spearman_of_a_constant_is_undefined():
-    assert math.isnan(float(spearman(uniform(9).mass, harmonic(9).mass)))
-
-
-@pytest.mark.parametrize(
-    ("first", "last", "verdict"),
-    [(1.3, 1.3, "U"), (1.3, 1.0, "primacy"), (1.0, 1.3, "recency"), (1.2, 1.2, "flat"), (1.0, 1.0, "flat")],
-)
-def test_the_verdict_turns_at_a_quarter_above_the_trough(first, last, verdict):
-    weights = np.ones(100)
-    weights[:5], weights[-5:] = first, last
-    assert Profile.from_weights(weights).summary.verdict == verdict
-
-
-def test_only_positions_up_to_the_query_count():
-    profile = Profile(np.concatenate([uniform(40).mass, np.zeros(60)]), query=39)
-    assert profile.summary.tokens == 40
-    assert profile.summary.verdict == "flat"
-
-
-def test_without_first_renormalises_the_rest():
-    rest = Profile(np.array([0.5, 0.2, 0.3])).without_first()
-    np.testing.assert_allclose(rest.mass, [0.4, 0.6])
-    with pytest.raises(InvalidValueError, match="query"):
-        Profile(np.array([1.0])).without_first()
-
-
-def test_a_u_by_the_querys_own_token_alone_is_said():
-    """The shape measured on a random Llama: the last token far above an even share, those before it below."""
-    mass = np.r_[np.linspace(2.0, 1.0, 128), np.full(122, 0.56), np.full(5, 0.37), 18.3]
-    shape = Profile.from_weights(mass).summary
-    assert (shape.verdict, shape.verdict_without_last, shape.verdict_without_first) == ("U", "primacy", "U")
-    assert shape.ends_alone == ["U only through the query's own token; without it: primacy"]
-    sink = Profile.from_weights(np.r_[60.0, np.linspace(0.5, 2.0, 255)]).summary
-    assert (sink.verdict, sink.verdict_without_first) == ("U", "recency")
-    assert sink.ends_alone == ["U only through the first token; without it: recency"]
+    assert math.isnan(float(spearman(uniform(p.size).mass, q)))
 
 
 def test_what_is_out_of_reach_is_no_trough():
@@ -145,58 +91,17 @@ def test_standard_error_is_that_of_resampling():
     np.testing.assert_allclose(profile.se, spread, rtol=0.1)
 
 
-@pytest.mark.parametrize(
-    ("fields", "named"),
-    [
-        ({"mass": [0.5, 0.6]}, "mass: sums to 1.1"),
-        ({"mass": [1.5, -0.5]}, "mass: negative"),
-        ({"mass": [float("nan"), 1.0]}, "mass: negative or not finite"),
-        ({"mass": [1.0], "query": 3}, "query: 3"),
-    ],
-)
-def test_a_profile_that_is_no_distribution_is_refused(fields, named):
-    with pytest.raises(InvalidValueError, match=named):
-        Profile(np.array(fields.pop("mass")), **fields)
-
-
-def test_mass_cannot_be_changed():
-    with pytest.raises(ValueError, match="read-only"):
-        uniform(3).mass[0] = 1.0
-
-
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=90), st.integers(1, 90))
-def test_theleast_stretch_is_the_least_of_all_sums(mass, length):
+def test_the_least_stretch_is_the_least_of_all_sums(mass, length):
     mass, length = np.array(mass), min(length, len(mass))
     start = least_stretch(mass, length)
     sums = [mass[k : k + length].sum() for k in range(len(mass) - length + 1)]
     assert 0 <= start < len(sums)
     np.testing.assert_allclose(sums[start], min(sums), rtol=1e-12)
-
-
-def test_a_tiny_stretch_between_huge_ones_is_found():
-    """Differences of running sums would see 0 here."""
-    mass = np.full(1000, 1.0)
-    mass[400:480] = 1e-30
-    mass[430:480] = 1e-31
-    assert least_stretch(mass, 50) == 430
-
-
-@pytest.mark.parametrize(
-    ("mass", "verdict"),
-    [
-        ([8, 1, 1, 8], "U"),
-        ([8, 1, 1, 1], "primacy"),
-        ([1, 1, 1, 8], "recency"),
-        ([1, 1, 1, 1], "flat"),
-        ([1, 9, 9, 1], "middle"),
-        # more than its trough, and yet what is lost
-        ([40, 4, 4, 4, 4, 4, 0.5, 1], "primacy"),
-        # the first is far denser than the trough, and holds next to nothing
-        ([0.01, 1e-9, 1e-9, 1e-9, 1e-9, 1e-9, 1e-9, 1], "recency"),
-    ],
-)
-def test_the_verdict_in_plain_cases(mass, verdict):
-    assert Profile.from_weights(np.array(mass, dtype=float)).summary.verdict == verdict
+    # differences of running sums would see 0 in a tiny stretch between huge ones
+    tiny = np.full(1000, 1.0)
+    tiny[400:480], tiny[430:480] = 1e-30, 1e-31
+    assert least_stretch(tiny, 50) == 430
 
 
 def test_flat_noise_is_called_flat_and_its_trough_is_not_deep():
@@ -212,34 +117,35 @@ def test_flat_noise_is_called_flat_and_its_trough_is_not_deep():
     assert called.count("flat") >= 57
 
 
-def test_uniform_mass_needs_nine_tenths_of_the_positions():
-    for tokens in (10, 30, 70, 80, 90):
-        assert uniform(tokens).summary.effective_range == tokens * 9 // 10
-
-
-# --- kinds -------------------------------------------------------------------------------------------------
+ENDS = np.ones(90)
+OWN = np.r_[np.linspace(2.0, 1.0, 128), np.full(122, 0.56), np.full(5, 0.37), 18.3]
+"""Measured on a random Llama: the last token far above an even share, those before it below."""
 
 
 @pytest.mark.parametrize(
-    ("kind", "numbers", "wrong"),
+    ("mass", "verdict"),
     [
-        ("rate", [0.5, 1.0, 0.0], [0.5, 1.1]),
-        ("signed", [-3.0, 0.0, 9.0], [np.inf, 0.0]),
-        ("mass", [0.25, 0.75], [-0.5, 1.5]),
+        # a quarter above the trough
+        (np.r_[[1.3] * 5, ENDS, [1.3] * 5], "U"),
+        (np.r_[[1.3] * 5, ENDS, [1.0] * 5], "primacy"),
+        (np.r_[[1.2] * 5, ENDS, [1.2] * 5], "flat"),
+        ([1, 1, 1, 8], "recency"),
+        ([1, 9, 9, 1], "middle"),
+        # more than its trough, and yet what is lost
+        ([40, 4, 4, 4, 4, 4, 0.5, 1], "primacy"),
+        # the first is far denser than the trough, and holds next to nothing
+        ([0.01, 1e-9, 1e-9, 1e-9, 1e-9, 1e-9, 1e-9, 1], "recency"),
+        (OWN, "U"),
+        (np.r_[60.0, np.linspace(0.5, 2.0, 255)], "U"),
     ],
 )
-def test_each_kind_takes_its_numbers_and_no_others(kind, numbers, wrong):
-    assert Profile(np.array(numbers), kind=kind).kind == kind
-    with pytest.raises(InvalidValueError, match="mass: "):
-        Profile(np.array(wrong), kind=kind)
+def test_the_verdict_in_plain_cases(mass, verdict):
+    shape = Profile.from_weights(np.array(mass, dtype=float)).summary
+    assert shape.verdict == verdict
+    assert bool(shape.ends_alone) == ({shape.verdict_without_first, shape.verdict_without_last} != {verdict})
 
 
-def test_an_unknown_kind_is_refused(tmp_path):
-    """In a process of its own: here the types of arguments are checked before a profile sees them."""
-    path = save_json({"profile": [1.0], "kind": "rates"}, tmp_path / "profile.json")
-    program = f"from posbias import load_profile; load_profile({str(path)!r})"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert "kind: 'rates' given, one of mass, rate, signed needed" in done.stderr.splitlines()[-1]
+# --- kinds -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["rate", "signed"])
@@ -247,28 +153,32 @@ def test_what_is_no_mass_has_no_shape_and_is_compared_by_rank(kind):
     values = np.array([0.9, 0.2, 0.1, 0.6])
     profile = Profile(values if kind == "rate" else values - 0.5, kind=kind)
     for what in ("summary", "cumulative", "trough_share"):
-        with pytest.raises(InvalidValueError, match=f"kind: '{kind}' given"):
-            getattr(profile, what)
-    for method in (profile.without_first, lambda: profile.share(0, 2)):
-        with pytest.raises(InvalidValueError, match=f"kind: '{kind}' given"):
-            method()
+        refused("kind", lambda what=what: getattr(profile, what))
+    refused("kind", profile.without_first, lambda: profile.share(0, 2))
     mass = Profile.from_weights(np.array([4.0, 2.0, 1.0, 3.0]))
     for p, q in ((mass, profile), (profile, mass), (profile, profile)):
         agreement = compare(p, q).agreements["p"]
         assert agreement.spearman.value == agreement.spearman_without_first.value == pytest.approx(1.0)
         assert math.isnan(agreement.wasserstein.value)
         assert math.isnan(agreement.wasserstein_without_first.value)
-
-
-def test_prompts_of_a_rate_are_averaged_and_not_divided():
-    samples = np.array(
-        [[1.0, 0.0, 0.0, 1.0], [1.0, 1.0, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 1.0]]
-    )
-    profile = Profile(samples.mean(axis=0), samples=samples, kind="rate")
-    noise = compare(uniform(4), profile).reliability
+    hits = np.array([[1, 0, 0, 1], [1, 1, 0, 1], [1, 0, 0, 0], [1, 1, 0, 1]]) * 1.0
+    noise = compare(uniform(4), Profile(hits.mean(axis=0), samples=hits, kind=kind)).reliability
     assert 0.3 < noise.split_half.spearman.value <= noise.noiseless.spearman.value <= 1.0
     assert math.isnan(noise.split_half.wasserstein.value)
-    assert noise.noiseless.wasserstein.bounds is None
+
+
+def test_only_positions_up_to_the_query_count_and_what_is_no_profile_is_refused():
+    profile = Profile(np.concatenate([uniform(40).mass, np.zeros(60)]), query=39)
+    assert (profile.summary.tokens, profile.summary.verdict) == (40, "flat")
+    np.testing.assert_allclose(Profile(np.array([0.5, 0.2, 0.3])).without_first().mass, [0.4, 0.6])
+    with pytest.raises(ValueError, match="read-only"):
+        profile.mass[0] = 1.0
+    wrong = [("mass", [0.5, 0.6]), ("mass", [1.5, -0.5]), ("mass", [math.nan, 1.0])]
+    for kind, numbers in (*wrong, ("rate", [0.5, 1.1]), ("signed", [math.inf, 0.0])):
+        refused("mass", lambda kind=kind, numbers=numbers: Profile(np.array(numbers), kind=kind))
+    refused(
+        "query", lambda: Profile(np.array([1.0]), query=3), lambda: Profile(np.array([1.0])).without_first()
+    )
 
 
 def test_kinds_are_written_and_read(tmp_path):
@@ -281,3 +191,195 @@ def test_kinds_are_written_and_read(tmp_path):
         path = save_json(ProfilePart.of(profile).model_dump(mode="json"), tmp_path / f"{kind}.json")
         read = load_profile(path)
         assert (read.kind, read.measures, read.mass.tolist()) == (kind, "accuracy", values)
+
+
+# --- by share of the context -----------------------------------------------------------------------------
+
+
+numbers = st.integers(1, 30).flatmap(lambda n: arrays(np.float64, n, elements=st.floats(-10, 10)))
+
+
+def overlaps(values, shares, total):
+    """The same in exact arithmetic, by the definition: what each position has in common with each stretch."""
+    n, found = len(values), []
+    for k in range(shares):
+        left, right = Fraction(k, shares), Fraction(k + 1, shares)
+        parts = [
+            Fraction(float(one))
+            * n
+            * max(Fraction(0), min(right, Fraction(j + 1, n)) - max(left, Fraction(j, n)))
+            for j, one in enumerate(values)
+        ]
+        found.append(float(sum(parts) if total else sum(parts) * Fraction(shares, n)))
+    return found
+
+
+@given(numbers, st.integers(1, 40), st.booleans())
+def test_shares_are_the_overlaps(values, shares, total):
+    expected = overlaps(values, shares, total)
+    np.testing.assert_allclose(at_shares(values, shares, total=total), expected, rtol=1e-13, atol=1e-13)
+    batch = np.stack([values, -2 * values])
+    np.testing.assert_array_equal(
+        at_shares(batch, shares, total=total)[0], at_shares(values, shares, total=total)
+    )
+
+
+@given(numbers, st.integers(1, 5))
+def test_finer_and_back_is_the_same_and_as_many_shares_change_nothing(values, times):
+    np.testing.assert_array_equal(at_shares(values, values.size, total=True), values)
+    finer = at_shares(values, times * values.size, total=True)
+    np.testing.assert_allclose(at_shares(finer, values.size, total=True), values, rtol=1e-14, atol=1e-300)
+
+
+def test_tiny_masses_keep_their_digits():
+    mass = np.array([1.0, 1e-200, 3e-200])
+    assert at_shares(mass, 2, total=True)[1] == pytest.approx(3.5e-200, rel=1e-14)
+
+
+def test_a_profile_by_share_keeps_mass_prompts_and_what_it_leaves_out():
+    samples = np.random.default_rng(0).random((5, 12))
+    about = {"model": "m", "band": object()}
+    profile = Profile.from_samples(samples, attrs=about, left_out=("λ",))
+    coarse = profile.by_share(5)
+    assert (coarse.tokens, coarse.query, coarse.left_out, coarse.se) == (5, 4, ("λ",), None)
+    assert coarse.attrs == {"model": "m", "positions": 12}
+    assert coarse.mass.sum() == pytest.approx(1.0)
+    np.testing.assert_allclose(Profile.from_samples(np.asarray(coarse.samples)).mass, coarse.mass)
+    rate = Profile(np.array([0.0, 1.0, 1.0, 0.5]), kind="rate").by_share(2)
+    np.testing.assert_allclose(rate.mass, [0.5, 0.75])
+    refused("query", lambda: Profile.from_samples(samples, query=3).by_share(4))
+    refused("shares", lambda: profile.by_share(0))
+
+
+def test_unlike_lengths_are_compared_by_share_and_only_when_asked():
+    long = Profile.from_samples(np.random.default_rng(2).random((6, 30)))
+    short = Profile.from_weights(np.arange(1.0, 13.0))
+    refused("p", lambda: posbias.compare(short, long))
+    found = posbias.compare(short, long, by_share=True)
+    assert found.shares == 12
+    expected = posbias.compare(
+        short, Profile.from_samples(at_shares(np.asarray(long.samples), 12, total=True))
+    )
+    for name, score in vars(expected.agreements["p"]).items():
+        assert getattr(found.agreements["p"], name).value == pytest.approx(score.value, rel=1e-12), name
+    assert expected.shares is None
+    # of one length nothing changes
+    same, plain = posbias.compare(long, long, by_share=True), posbias.compare(long, long)
+    assert (same.shares, same.agreements) == (None, plain.agreements)
+    # the finer of two is brought to the coarser, whichever is the reference
+    assert posbias.compare(long, short, by_share=True).reference.tokens == 12
+
+
+# --- violations of stochastic monotonicity ---------------------------------------------------------------
+
+
+def naive(kernel, tolerance):
+    """Rate and mean surplus by three loops over rows i < i′ and cutoffs k, all but the last."""
+    tokens = len(kernel)
+    rows = [[float(value) / sum(map(float, row)) for value in row] for row in kernel]
+    surpluses = [
+        sum(rows[later][: k + 1]) - sum(rows[i][: k + 1])
+        for i in range(tokens)
+        for later in range(i + 1, tokens)
+        for k in range(tokens - 1)
+    ]
+    violated = [surplus for surplus in surpluses if surplus > tolerance]
+    return len(violated) / max(1, len(surpluses)), float(np.mean(violated)) if violated else 0.0
+
+
+def random_kernel(tokens, seed, causal=True):
+    kernel = np.random.default_rng(seed).gamma(0.5, size=(tokens, tokens)) + 1e-3
+    return np.tril(kernel) if causal else kernel
+
+
+def decaying(tokens, slope):
+    position = np.arange(tokens)
+    kernel = np.tril(np.exp(-slope * np.abs(position[:, None] - position)))
+    return kernel / kernel.sum(axis=1, keepdims=True)
+
+
+@given(st.integers(1, 11), st.integers(0, 10**6), st.booleans())
+def test_merging_counts_what_the_three_loops_count(tokens, seed, causal):
+    # tolerances above the rounding of sums, where the loop's order of summation could decide a triple
+    tolerances = (1e-12, 1e-4, 1e-2, 0.3)
+    kernel = random_kernel(tokens, seed, causal)
+    found = violations(kernel, tolerances)
+    expected = [naive(kernel, tolerance) for tolerance in tolerances]
+    np.testing.assert_allclose(found.rate, [rate for rate, _ in expected], rtol=1e-14)
+    assert found.gap == pytest.approx(expected[0][1], rel=1e-9, abs=1e-15)
+
+
+def test_rows_are_renormalised_in_float64():
+    kernel = decaying(120, 0.0).astype(np.float32)
+    off = kernel * np.linspace(1, 1 + 1e-6, 120, dtype=np.float32)[:, None]
+    # causal rows hold all of a prefix that they end in: exactly one, whatever float32 made of the sums
+    assert violations(off).rate[TOLERANCES.index(1e-6)] == 0
+    raw = off.cumsum(axis=1)[:, :-1]
+    assert (np.diff(raw, axis=0) > 0).any()
+
+
+def test_kernels_that_keep_the_order_have_no_violation_and_one_by_hand_has_its_own():
+    for slope in (0.0, 0.1, 2.0):
+        assert violations(decaying(90, slope), (1e-15,)).rate[0] == 0
+    # prefixes .5, .8 | .2, .6 | .4, .5: of the six triples only row 1 → 2 at cutoff 0 rises, by .2
+    found = violations(np.array([[0.5, 0.3, 0.2], [0.2, 0.4, 0.4], [0.4, 0.1, 0.5]]), (0.0, 0.1, 0.3))
+    np.testing.assert_allclose(found.rate, [1 / 6, 1 / 6, 0])
+    assert found.gap == pytest.approx(0.2)
+    even, odd = halves(decaying(24, 0.05), 9, 4)
+    assert noise_floor(even, even) == 0
+    assert noise_floor(even, odd, share=5 / 9) != noise_floor(even, odd)
+    assert noise_floor(even, odd, share=5 / 9) == pytest.approx(
+        noise_floor(odd, even, share=4 / 9), rel=1e-14
+    )
+    for share in (0, 1, np.nan):
+        refused("share", lambda share=share: noise_floor(even, odd, share))
+    for kernel in (np.ones((2, 3)), -np.eye(2), np.full((2, 2), np.nan), np.diag([1.0, 0.0])):
+        refused("kernel", lambda kernel=kernel: violations(kernel, (0.0,)))
+    refused("tolerances", lambda: violations(np.eye(2), (-1.0,)), lambda: violations(np.eye(2), (np.inf,)))
+
+
+@given(st.integers(2, 10), st.integers(0, 10**6), st.booleans())
+def test_the_floor_is_twice_what_breaks_in_the_mean_but_not_in_both_halves(tokens, seed, tied):
+    even, odd = (random_kernel(tokens, 2 * seed + half) for half in (0, 1))
+    if tied:
+        even[tokens // 2 :] = even[tokens // 2]
+        odd[-1] = odd[-2]
+    first, second = prefix_shares(even), prefix_shares(odd)
+    count = 0
+    for i in range(tokens):
+        for later in range(i + 1, tokens):
+            a, b = first[later] - first[i], second[later] - second[i]
+            count += int(((a + b > 0) & ~((a > 0) & (b > 0))).sum())
+    triples = tokens * (tokens - 1) // 2 * (tokens - 1)
+    assert noise_floor(even, odd) == pytest.approx(2 * count / triples, rel=1e-14)
+
+
+def halves(kernel, prompts, seed, concentration=5.0):
+    """Mean kernels of even and odd prompts, whose rows are Dirichlet about those of `kernel`."""
+    rng = machine.stream(seed, "kernels")
+    drawn = np.tril(rng.gamma(kernel * concentration + 1e-12, size=(prompts, *kernel.shape)))
+    drawn += 1e-12 * np.eye(len(kernel))
+    drawn /= drawn.sum(axis=2, keepdims=True)
+    return drawn[::2].mean(axis=0), drawn[1::2].mean(axis=0)
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.05])
+@pytest.mark.parametrize("prompts", [8, 64])
+def test_the_floor_is_near_the_rate_of_a_monotone_kernel(slope, prompts):
+    """Over eight draws: the floor is above the rate seen, and by no more than a half."""
+    rates, floors = [], []
+    for seed in range(8):
+        even, odd = halves(decaying(40, slope), prompts, seed)
+        rates.append(violations((even + odd) / 2, (0.0,)).rate[0])
+        floors.append(noise_floor(even, odd))
+    assert np.mean(rates) > 0.005
+    assert 1 < np.mean(floors) / np.mean(rates) < 1.5
+
+
+def test_a_kernel_that_breaks_the_order_stands_above_its_floor():
+    kernel = decaying(40, 0.05)
+    kernel[20:30] = kernel[20:30][:, ::-1]
+    kernel = np.tril(kernel) / np.tril(kernel).sum(axis=1, keepdims=True)
+    even, odd = halves(kernel, 64, 3)
+    rate = violations((even + odd) / 2, (0.0,)).rate[0]
+    assert rate > 2.5 * noise_floor(even, odd)
