@@ -14,5 +14,7 @@ def refused(name: str, *calls: Callable[[], Any], error: type[PosbiasError] = In
     for number, call in enumerate(calls):
         with pytest.raises(error) as caught:
             call()
-        assert re.search(rf"\b{re.escape(name)}(\[\d+\])?: ", str(caught.value)), f"call {number}: {caught.value}"
+        assert re.search(rf"\b{re.escape(name)}(\[\d+\])?: ", str(caught.value)), (
+            f"call {number}: {caught.value}"
+        )
         assert "\n" not in str(caught.value)
