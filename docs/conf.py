@@ -1,5 +1,6 @@
 """How the site is made: `make docs`. Warnings are errors; nothing is fetched from the network."""
 
+import importlib
 import inspect
 import re
 from pathlib import Path
@@ -7,12 +8,12 @@ from pathlib import Path
 from myst_nb.sphinx_ import NbMetadataCollector
 from sphinx.util.inspect import stringify_signature
 
-from posbias import __version__
+import posbias
 
 project = "posbias"
 author = "the posbias authors"
 project_copyright = "the posbias authors, MIT licence"
-version = release = __version__
+version = release = posbias.__version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc"]
 html_theme = "furo"
@@ -21,8 +22,6 @@ html_static_path = ["site.css"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_extra_path = [path for path in ("made",) if Path(path).exists()]
-# nothing is in made/ before `make pages`
-suppress_warnings = ["toc.empty_glob"]
 html_theme_options = {"navigation_with_keys": True}
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
@@ -40,6 +39,40 @@ autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 88
 add_module_names = False
+
+
+def public_names(package, rooms):
+    """Directives for the names of a package's `__init__.pyi`, of all or some modules; each once."""
+    stub = Path(posbias.__file__).parents[1].joinpath(*package.split("."), "__init__.pyi").read_text("utf-8")
+    for module, name in re.findall(r"^from \.(\S*) import (\w+) as \w+$", stub, re.M):
+        value = getattr(importlib.import_module(f"{package}.{module}".rstrip(".")), name)
+        elsewhere = package != "posbias" and hasattr(posbias, name)
+        if (rooms and not f"{module}.".startswith(rooms)) or elsewhere or inspect.ismodule(value):
+            continue
+        if inspect.isclass(value):
+            yield f".. auto{'exception' if issubclass(value, Exception) else 'class'}:: {package}.{name}"
+        elif inspect.isroutine(value):
+            yield f".. autofunction:: {package}.{name}"
+        else:
+            yield f".. autodata:: {package}.{module}.{name}\n   :no-value:"
+
+
+def adapt_page(app, docname, source):
+    """What a page is on the site: `{public-names} PACKAGE MODULE …` is what autodoc makes of those names, a link
+    to a file outside the documents is the file's name, and nothing is in made/ before `make pages`.
+    """
+
+    def directives(line):
+        package, *modules = line[0].split()[1:]
+        names = public_names(package, tuple(f"{module}." for module in modules))
+        return "\n".join(["```{eval-rst}", *names, "```"])
+
+    text = re.sub(r"^{public-names} .*$", directives, source[0], flags=re.M)
+    if "/" not in docname:
+        text = re.sub(r"\[([^]]+)\]\(\.\./([^)#]+)[^)]*\)", r"\1 (`\2`)", text)
+    if not html_extra_path:
+        text = re.sub(r"^```\{toctree\}\n:caption: Made by commands\n.*?^```\n", "", text, flags=re.S | re.M)
+    source[0] = text
 
 
 def as_restructured_text(app, what, name, obj, options, lines):
@@ -83,6 +116,7 @@ def link_pages(app, error):
 
 def setup(app):
     """Called by Sphinx."""
+    app.connect("source-read", adapt_page)
     app.connect("build-finished", print_run_times)
     app.connect("build-finished", link_pages)
     app.connect("autodoc-process-signature", plain_signature)

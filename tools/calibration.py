@@ -1,4 +1,4 @@
-"""How extrapolating from a measurement fares: extrapolation.toml, the tables of docs/evidence.md.
+"""How extrapolating from a measurement fares: extrapolation.toml, the table of docs/evidence.md.
 
 python tools/calibration.py influence MODEL TOKENS PROMPTS OUT.nc   measure the influence alone
 python tools/calibration.py score SHORT.nc … --against LONG.nc …    add trials from each to each longer one
@@ -108,16 +108,15 @@ def _scores(p: np.ndarray, q: np.ndarray) -> Pair:
 
 
 def write(new: list[Trial]) -> None:
-    """New trials next to those known, as facts, and as tables between the page's marks."""
+    """New trials next to those known, as facts, and as a table between the page's marks."""
     kept = {_place(one): one for one in (*trials(), *new)}
     ordered = [kept[place] for place in sorted(kept)]
     DATA.write_text(HEAD + "".join(map(_entry, ordered)), encoding="utf-8")
     page = PAGE.read_text(encoding="utf-8")
-    for mark, table in (("targets", _target_rows(ordered)), ("trials", _rows(ordered))):
-        before, rest = page.split(f"<!-- {mark} -->")
-        after = rest.split(f"<!-- end of {mark} -->")[1]
-        page = f"{before}<!-- {mark} -->\n\n" + "\n".join(table) + f"\n\n<!-- end of {mark} -->{after}"
-    PAGE.write_text(page, encoding="utf-8")
+    before, rest = page.split("<!-- trials -->")
+    after = rest.split("<!-- end of trials -->")[1]
+    table = "\n".join(_rows(ordered))
+    PAGE.write_text(f"{before}<!-- trials -->\n\n{table}\n\n<!-- end of trials -->{after}", encoding="utf-8")
 
 
 def _place(one: Trial) -> tuple[str, int, int]:
@@ -137,21 +136,10 @@ def _entry(one: Trial) -> str:
     return f"\n[[trial]]\n{about}"
 
 
-def _target_rows(ordered: list[Trial]) -> list[str]:
-    """What was measured at each longer length, as a table."""
-    head = "| at | prompts | measured | even spread | recency only | split halves | noise ceiling |"
-    of = {
-        f"{one.model}, {one.tokens:,}": f"{one.prompts} | {one.verdict} | – / {one.even:.3f} | "
-        + " | ".join(map(_pair, (one.recency, one.halves, one.ceiling)))
-        for one in ordered
-    }
-    return [head, "|" + "---|" * 7, *(f"| {place} | {columns} |" for place, columns in of.items())]
-
-
 def _rows(ordered: list[Trial]) -> list[str]:
-    """Scores and verdict of each rule, as a table."""
-    head = "| from → to | " + " | ".join(RULES) + " |"
-    return [head, "|" + "---|" * (1 + len(RULES)), *map(_row, ordered)]
+    """Scores and verdict of each rule, of recency alone, and as measured, as a table."""
+    head = "| from → to | " + " | ".join(RULES) + " | recency only | measured |"
+    return [head, "|" + "---|" * (3 + len(RULES)), *map(_row, ordered)]
 
 
 def _row(one: Trial) -> str:
@@ -160,7 +148,7 @@ def _row(one: Trial) -> str:
         said = f"{_pair(one.scores[rule])} {one.verdicts[rule]}" if rule in one.scores else ""
         mark = "" if rule not in one.scores or not one.won(rule) else "**" if one.surely(rule) else "*"
         cells.append(f"{mark}{said}{mark}")
-    return "| " + " | ".join(cells) + " |"
+    return "| " + " | ".join([*cells, _pair(one.recency), one.verdict]) + " |"
 
 
 def _leads_rows(rows: list[Trial]) -> list[str]:
