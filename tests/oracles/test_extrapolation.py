@@ -9,10 +9,10 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 from project import ROOT
+from refused import refused
 
 import calibration
 import posbias
-from posbias.cli.terminal import verdict_line
 from posbias.comparison.extrapolation import (
     BUNDLED,
     RULES,
@@ -22,7 +22,7 @@ from posbias.comparison.extrapolation import (
     trials,
     won_up_to,
 )
-from posbias.core.errors import InvalidValueError
+from posbias.profiles.curves import at_shares
 from posbias.theory.huggingface import from_huggingface
 
 CURVES = st.lists(st.floats(0.01, 10.0), min_size=32, max_size=48).map(np.array)
@@ -34,24 +34,13 @@ def measurement(influence, model="", **more):
     return xr.Dataset(about | more, attrs={"model": model})
 
 
-@given(CURVES, st.integers(1, 5))
-def test_a_stretched_share_keeps_its_mass(curve, times):
-    tokens = curve.size * times
+@given(CURVES, st.integers(0, 200))
+def test_a_stretched_share_keeps_its_mass(curve, more):
+    """Each stretch of the text holds what it has in common with the positions measured."""
+    tokens = curve.size + more
     mass = stretched(curve, tokens)
-    plain = [curve[j // times] / times / curve.sum() for j in range(tokens)]  # each position becomes `times`
-    np.testing.assert_allclose(mass, plain, rtol=1e-9)
-
-
-@given(CURVES, st.integers(0, 90))
-def test_stretching_to_any_length_is_a_distribution_with_the_same_shares(curve, more):
-    mass = stretched(curve, curve.size + more)
+    np.testing.assert_allclose(mass, at_shares(curve, tokens, total=True) / curve.sum(), rtol=1e-9)
     assert mass.min() > 0
-    assert mass.sum() == pytest.approx(1.0, abs=1e-12)
-    half = mass.size // 2  # up to the position that the middle cuts
-    plain = np.interp(
-        half / mass.size, np.linspace(0, 1, curve.size + 1), np.cumsum([0, *curve]) / curve.sum()
-    )
-    assert mass[:half].sum() == pytest.approx(plain, abs=1e-12)
 
 
 @given(st.floats(0.0, 3.0), st.integers(32, 96), st.integers(0, 400))
@@ -96,87 +85,10 @@ def test_a_verdict_needs_trials_that_were_won():
     assert other.left_out == (f"what calibrating on another model ({layers}) is worth",)
 
 
-@pytest.mark.parametrize(
-    ("name", "window", "asked", "windows", "rule", "said"),
-    [
-        ("smollm2-135m", 256, 1024, None, "both", "refused"),
-        ("smollm2-135m", 2048, 1024, None, "both", ""),
-        ("smollm2-135m", 256, 1024, "{}", "stretched", "refused"),
-        ("mistral", 256, 1024, None, "both", "refused"),
-        ("mistral", 256, 1024, '{"sliding_window": 256}', "both", "another model"),
-        ("smollm2-135m", 256, 1024, '{"sliding_window": 128}', "both", "refused"),
-        ("smollm2-135m", 256, 1024, '{"sliding_window": 256}', "both", ""),
-        (
-            "smollm2-135m",
-            700,
-            1024,
-            '{"sliding_window": 700}',
-            "both",
-            "700 (not at work in the 512 tokens measured",
-        ),
-    ],
-)
-def test_a_curve_of_a_model_without_the_windows_is_refused(name, window, asked, windows, rule, said):
-    bundled = posbias.load_measurement(BUNDLED)
-    bundled.attrs |= {} if windows is None else {"windows": windows}
-    layer = posbias.Layer(heads=9, mask=posbias.SlidingWindow(window))
-    architecture = posbias.Architecture(30, (layer,), name=name)
-    if said == "refused":
-        with pytest.raises(InvalidValueError, match=r"^calibrate: expected "):
-            extrapolate(bundled, asked, rule, architecture)
-        return
-    found = extrapolate(bundled, asked, rule, architecture)
-    assert said in "".join(found.left_out)
-    assert (found.summary.verdict is None) == bool(said)
-
-
 def rotary(**keys):
     """A configuration of the bundled model with these keys."""
     shape = {"num_hidden_layers": 30, "num_attention_heads": 9}
     return replace(from_huggingface({"model_type": "llama", **shape, **keys}), name="smollm2-135m")
-
-
-@pytest.mark.parametrize(
-    ("keys", "words"),
-    [
-        ({"rope_theta": 1e5}, ""),
-        ({}, "base 10,000"),
-        ({"rope_parameters": {"rope_theta": 100000, "rope_type": "default"}}, ""),
-        ({"rope_theta": 1e6}, "base 1,000,000"),
-        ({"rope_theta": 1e5, "rope_scaling": {"type": "linear", "factor": 2.0}}, "base 100,000, linear × 2"),
-        (
-            {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e5, "factor": 4}},
-            "base 100,000, yarn × 4",
-        ),
-        ({"rope_parameters": {"full_attention": {"rope_theta": 1e6}}}, "base 1,000,000"),
-        ({"rope_theta": "far", "rope_scaling": {"factor": None, "type": "su"}}, "base 'far', su"),
-    ],
-)
-def test_other_rotary_positions_than_measured_are_named_and_have_no_verdict(keys, words):
-    measured = posbias.load_measurement(BUNDLED)
-    measured.attrs["rope"] = '{"rope_parameters": {"rope_theta": 100000.0, "rope_type": "default"}}'
-    profile = extrapolate(measured, 1024, architecture=rotary(**keys))
-    said = (f"rotary positions of {words} (measured with base 100,000)",) if words else ()
-    assert profile.left_out == said
-    assert profile.summary.verdict == (None if words else "U")
-    del measured.attrs["rope"]
-    left_out = extrapolate(measured, 1024, architecture=rotary(**keys)).left_out
-    assert [one.endswith("the measurement does not say)") for one in left_out] == [True]
-
-
-def test_a_model_has_no_positions_beyond_its_table_whatever_it_is_calibrated_by():
-    layer = posbias.Layer(heads=9, positional=posbias.NeedsMeasurement("learned", positions=700))
-    architecture = posbias.Architecture(30, (layer,), name="smollm2-135m")
-    bundled = posbias.load_measurement(BUNDLED)
-    assert not extrapolate(bundled, 700, architecture=architecture).left_out
-    found = extrapolate(bundled, 701, architecture=architecture)
-    assert found.left_out == ("learned positions (the model has 700, 701 asked)",)
-    assert verdict_line(found).endswith("no text of this length fits the model")
-
-
-def test_the_bundled_measurement_says_what_its_rotary_positions_are():
-    profile = extrapolate(posbias.load_measurement(BUNDLED), 1024, architecture=rotary(rope_theta=1e6))
-    assert profile.left_out == ("rotary positions of base 1,000,000 (measured with base 100,000)",)
 
 
 def longer(measurement, tokens):
@@ -194,27 +106,10 @@ def test_what_a_reach_says_is_what_the_trials_say():
     assert won_up_to("smollm2-135m", "stretched") == (0, 0)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ((511,), "tokens: expected the 512 of the measurement or more, got 511"),
-        ((600, "stretch"), "rule: 'stretch' given"),
-        ((600, "energy"), "rule: 'energy' given"),
-    ],
-)
-def test_what_cannot_be_extrapolated_is_refused(arguments, said):
-    with pytest.raises(InvalidValueError, match=said):
-        extrapolate(posbias.load_measurement(BUNDLED), *arguments)
-    with pytest.raises(InvalidValueError, match="expected 32 tokens or more to extrapolate, got 16"):
-        extrapolate(measurement(np.ones(16)), 64)
-
-
 def test_the_page_has_the_trials_on_record():
     page = (ROOT / "docs" / "evidence.md").read_text(encoding="utf-8")
     shown = page.split("<!-- trials -->\n\n")[1].split("\n\n<!-- end of trials -->")[0]
     assert shown.splitlines() == calibration._rows(list(trials()))
-    row = "512 → 1,024 | +0.03 to +0.10 | +0.0010 to +0.0265 | +0.07 to +0.20 | +0.0486 to +0.1775 |"
-    assert f"| smollm2-135m | {row}" in calibration._leads_rows(list(trials()))
 
 
 @pytest.mark.slow
@@ -224,3 +119,57 @@ def test_a_trial_can_be_made_again():
     (kept,) = [one for one in trials() if (one.model, one.measured, one.tokens) == ("tiny-rope", 64, 128)]
     for name, scores in kept.scores.items():
         assert again.scores[name] == pytest.approx(scores, abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "window", "windows", "found"),
+    [
+        ("smollm2-135m", 256, None, "refused"),
+        ("smollm2-135m", 2048, None, "verdict"),
+        ("mistral", 256, None, "refused"),
+        ("mistral", 256, '{"sliding_window": 256}', "no verdict"),
+        ("smollm2-135m", 256, '{"sliding_window": 128}', "refused"),
+        ("smollm2-135m", 256, '{"sliding_window": 256}', "verdict"),
+        # not at work in the 512 tokens measured
+        ("smollm2-135m", 700, '{"sliding_window": 700}', "no verdict"),
+    ],
+)
+def test_a_curve_of_a_model_without_the_windows_is_refused(name, window, windows, found):
+    bundled = posbias.load_measurement(BUNDLED)
+    bundled.attrs |= {} if windows is None else {"windows": windows}
+    layer = posbias.Layer(heads=9, mask=posbias.SlidingWindow(window))
+    architecture = posbias.Architecture(30, (layer,), name=name)
+    if found == "refused":
+        refused("calibrate", lambda: extrapolate(bundled, 1024, architecture=architecture))
+        return
+    profile = extrapolate(bundled, 1024, architecture=architecture)
+    assert bool(profile.left_out) == (profile.summary.verdict is None) == (found == "no verdict")
+
+
+@pytest.mark.parametrize(
+    ("keys", "same"),
+    [
+        ({"rope_theta": 1e5}, True),
+        ({"rope_parameters": {"rope_theta": 100000, "rope_type": "default"}}, True),
+        ({}, False),
+        ({"rope_theta": 1e5, "rope_scaling": {"type": "linear", "factor": 2.0}}, False),
+        ({"rope_parameters": {"full_attention": {"rope_theta": 1e6}}}, False),
+        ({"rope_theta": "far", "rope_scaling": {"factor": None, "type": "su"}}, False),
+    ],
+)
+def test_other_rotary_positions_than_measured_have_no_verdict(keys, same):
+    measured = posbias.load_measurement(BUNDLED)
+    profile = extrapolate(measured, 1024, architecture=rotary(**keys))
+    assert (len(profile.left_out), profile.summary.verdict) == ((0, "U") if same else (1, None))
+    del measured.attrs["rope"]
+    assert len(extrapolate(measured, 1024, architecture=rotary(**keys)).left_out) == 1
+
+
+def test_lengths_beyond_a_table_of_positions_and_what_cannot_be_extrapolated():
+    learned = posbias.Layer(heads=9, positional=posbias.NeedsMeasurement("learned", positions=700))
+    architecture = posbias.Architecture(30, (learned,), name="smollm2-135m")
+    bundled = posbias.load_measurement(BUNDLED)
+    assert [len(extrapolate(bundled, n, architecture=architecture).left_out) for n in (700, 701)] == [0, 1]
+    refused("tokens", lambda: extrapolate(bundled, 511))
+    refused("rule", lambda: extrapolate(bundled, 600, "stretch"))
+    refused("measurement", lambda: extrapolate(measurement(np.ones(16)), 64))
