@@ -1,5 +1,6 @@
-"""Laws of the simulation of LayerNorm-induced recency: what seeds, samples, threads and layers may change."""
+"""Laws of the simulation of LayerNorm-induced recency: what seeds, samples, threads and masks may change."""
 
+import json
 import math
 
 import numpy as np
@@ -7,11 +8,17 @@ import pytest
 from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refused import refused
 
 from posbias.core.errors import InvalidValueError
-from posbias.simulation import InterruptedSimulation, RecencyModel, simulate_recency
+from posbias.core.spec import decode, encode
+from posbias.core.store import Store
+from posbias.simulation import InterruptedSimulation, RecencyModel, gram, simulate_recency, token_space
 from posbias.simulation.gram import BLOCK, fill_with_normals, run_block, transform
 from posbias.simulation.tally import Layout, Tally
+from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
+from posbias_papers.simulation.cell import RecencyCell
+from posbias_papers.simulation.variants import Variant
 
 
 def same_bytes(one: Tally, two: Tally) -> bool:
@@ -28,12 +35,20 @@ def test_threads_change_no_byte(samples, threads, seed):
     one = simulate_recency(model, samples, seed=seed, threads=1)
     assert same_bytes(one.tally, simulate_recency(model, samples, seed=seed, threads=threads).tally)
     assert one.samples == samples
+    assert not same_bytes(one.tally, simulate_recency(model, samples, seed=seed + 1, threads=1).tally)
 
 
-def test_another_seed_gives_other_samples():
-    model = RecencyModel(tokens=4, depth=2)
-    one, two = (simulate_recency(model, 100, seed=seed) for seed in (0, 1))
-    assert not same_bytes(one.tally, two.tally)
+def test_temperature_gain_and_bias_change_what_they_should():
+    plain, scaled, biased, far = (
+        simulate_recency(RecencyModel(**change), 2000)
+        for change in ({}, {"gain": 2.0, "temperature": 4.0}, {"bias": 1.0}, {"bias": 1e8})
+    )
+    np.testing.assert_allclose(scaled.tally.mean, plain.tally.mean, rtol=1e-9, atol=1e-12)
+    shift = biased.mean_scores.value - plain.mean_scores.value
+    np.testing.assert_allclose(shift[:, np.tri(10, dtype=bool)], 4.0, rtol=1e-12)
+    attention = plain.mean_attention.value
+    np.testing.assert_allclose(biased.mean_attention.value, attention, rtol=1e-9, equal_nan=True)
+    assert far.recency_probability == plain.recency_probability
 
 
 @given(first=st.integers(0, 5), blocks=st.integers(1, 4))
@@ -84,32 +99,6 @@ def test_laws_of_every_model(tokens, depth, dimension, anisotropy, norm, residua
         np.testing.assert_allclose(np.cumsum(steps[i, : i - 1]), rises[i, 1:i], rtol=1e-9, atol=1e-12)
 
 
-def test_temperature_and_gain_cancel_under_layernorm():
-    plain = simulate_recency(RecencyModel(), 2000)
-    scaled = simulate_recency(RecencyModel(gain=2.0, temperature=4.0), 2000)
-    np.testing.assert_allclose(scaled.tally.mean, plain.tally.mean, rtol=1e-9, atol=1e-12)
-
-
-def test_bias_shifts_scores_alone():
-    plain, biased = (simulate_recency(RecencyModel(bias=bias), 2000) for bias in (0.0, 1.0))
-    shift = biased.mean_scores.value - plain.mean_scores.value
-    np.testing.assert_allclose(shift[:, np.tri(10, dtype=bool)], 4.0, rtol=1e-12)
-    np.testing.assert_allclose(
-        biased.mean_attention.value, plain.mean_attention.value, rtol=1e-9, equal_nan=True
-    )
-
-
-def test_a_large_bias_hides_no_difference():
-    plain, biased = (simulate_recency(RecencyModel(bias=bias), 2000) for bias in (0.0, 1e8))
-    assert biased.recency_probability == plain.recency_probability
-
-
-def test_scores_beyond_float64_are_refused():
-    for fields in ({"temperature": 1e-310}, {"gain": 1e200}, {"bias": 1e200}):
-        with pytest.raises(InvalidValueError, match="expected finite scores"):
-            simulate_recency(RecencyModel(**fields), 10)
-
-
 def test_half_in_the_first_layer_and_no_finer_than_one_triple():
     result = simulate_recency(RecencyModel(dimension=4096, anisotropy=0.0, depth=2), 5000)
     first, second = result.recency_probability
@@ -130,66 +119,19 @@ def test_definition_1_is_undecided_where_samples_are_too_few():
     assert two[0].verdict == "yes"  # a token scores highest with itself
 
 
-def test_until_se_looks_at_every_layer():
+def test_a_simulation_until_an_error_looks_at_every_layer_and_ctrl_c_hands_over_what_is_counted():
     result = simulate_recency(RecencyModel(tokens=4, depth=3), until_se=1e-3)
     assert max(p.se for p in result.recency_probability) <= 1e-3
 
-
-def test_ctrl_c_hands_over_what_is_counted():
     def stop(event):
         if event.done >= 3 * BLOCK:
             raise KeyboardInterrupt
 
-    with pytest.raises(InterruptedSimulation, match="6,144 samples") as caught:
+    with pytest.raises(InterruptedSimulation) as caught:
         simulate_recency(RecencyModel(tokens=3, depth=2), 10**9, on_event=stop)
     assert caught.value.result is not None
     kept = simulate_recency(RecencyModel(tokens=3, depth=2), 3 * BLOCK)
     assert same_bytes(caught.value.result.tally, kept.tally)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"samples": 0}, "samples: 0 given"),
-        ({"threads": 0}, "threads: 0 given"),
-        ({"seed": -1}, "seed: -1 given"),
-        ({"seed": 1.5}, r"seed: 1\.5 given"),
-        ({"seed": True}, "seed: True given"),
-        ({"until_se": 0.0}, r"until_se: 0\.0 given"),
-        ({"until_se": math.nan}, "until_se: nan given"),
-        ({"engine": "grma"}, "engine: 'grma' given, one of gram, token_space needed"),
-    ],
-)
-def test_wrong_arguments(arguments, message):
-    with pytest.raises(InvalidValueError, match=message):
-        simulate_recency(RecencyModel(), **({"samples": 10} | arguments))
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"anisotropy": 1.0}, "anisotropy: 1.0 given, a number < 1 needed"),
-        ({"tokens": 1}, "tokens: 1 given"),
-        ({"dimension": 2}, "dimension: expected at least 3 with norm 'layernorm', got 2"),
-        ({"dimension": 1, "norm": "rmsnorm"}, "dimension: expected at least 2"),
-        ({"norm": "none", "gain": 2.0}, "gain: expected 1 with norm 'none', got 2.0"),
-        ({"norm": "rmsnorm", "bias": 1.0}, "bias: expected 0 with norm 'rmsnorm', got 1.0"),
-        ({"norm": "layer"}, "norm: 'layer' given"),
-        ({"temperature": 0.0}, "temperature: 0.0 given"),
-    ],
-)
-def test_wrong_models(fields, message):
-    with pytest.raises(InvalidValueError, match=message):
-        RecencyModel(**fields)
-
-
-def test_two_tokens_have_no_recency_probability():
-    result = simulate_recency(RecencyModel(tokens=2), 100)
-    assert result.mean_scores.value.shape == (4, 2, 2)
-    with pytest.raises(InvalidValueError, match="tokens: expected at least 3"):
-        _ = result.recency_probability
-    with pytest.raises(InvalidValueError, match="tokens: expected at least 3"):
-        simulate_recency(RecencyModel(tokens=2), until_se=0.1)
 
 
 # --- normal variates ---------------------------------------------------------------------------------------
@@ -219,8 +161,124 @@ def test_normals_have_normal_moments_and_odd_sizes_are_filled():
         assert abs(np.corrcoef(one, two)[0, 1]) < 4 / math.sqrt(half)
 
 
-def test_layout_is_complete():
-    for tokens in range(2, 12):
-        layout = Layout(tokens)
-        assert len(layout.triples) == layout.size - layout.shares
-        assert layout.triples[1:].sum() == 3 * math.comb(tokens, 3)
+# --- masks -----------------------------------------------------------------------------------------------
+
+
+windows = st.builds(SlidingWindow, st.integers(1, 6), st.integers(0, 2))
+masks = st.one_of(windows, st.just(Causal()), st.builds(Prefix, st.integers(1, 4)), st.just(Full()))
+
+
+@given(
+    st.integers(4, 8), st.integers(9, 20), st.sampled_from(["layernorm", "rmsnorm", "none"]), st.booleans(),
+    windows, st.integers(0, 99),
+)  # fmt: skip
+@settings(max_examples=40, deadline=None)
+def test_the_compiled_engine_is_the_plain_one_on_the_same_vectors(tokens, d, norm, residual, mask, seed):
+    """The rows of a block's triangular factor, as vectors in d dimensions; scores agree to 1e-9, orders in all."""
+    model = RecencyModel(tokens, d, 0.6, norm, residual, depth=3, mask=mask)
+    normals, chis = gram.draw_block(model, seed, 0)
+    rows = np.zeros((tokens, min(tokens, model.freedom), gram.LANES))
+    gram.embed(rows, normals, chis, 0, model.shared, 1 / math.sqrt(d), 0, model.freedom)
+    start = np.eye(d)
+    start[:, 0] = 1.0 if norm == "layernorm" else start[:, 0]
+    basis = np.linalg.qr(start)[0][:, int(norm == "layernorm") :][:, : rows.shape[1]]
+    scores, attention = token_space.layer_scores(model, np.einsum("tks,dk->std", rows, basis))
+    assert (attention[..., ~mask.allowed(tokens)] == 0).all()
+    plain, fast = Tally.of_scores(scores, attention, mask), gram.run_block(model, seed, 0, gram.LANES)
+    np.testing.assert_allclose(fast.mean, plain.mean, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(fast.squares, plain.squares, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(fast.products, plain.products, rtol=1e-7, atol=1e-8)
+
+
+@given(st.integers(4, 7), masks, st.integers(0, 99))
+@settings(max_examples=40)
+def test_shares_are_of_triples_whose_query_sees_both_keys(tokens, mask, seed):
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=(2, 3, tokens, tokens))
+    tally, allowed = Tally.of_scores(scores, np.abs(scores), mask), mask.allowed(tokens)
+    for layer in range(2):
+        groups: dict[str, list[float]] = {}
+        for i in range(tokens):
+            for j in range(1, i):
+                for k in range(j):
+                    if allowed[i, j] and allowed[i, k]:
+                        share = float(np.mean(scores[layer, :, i, j] > scores[layer, :, i, k]))
+                        for name in ("all", f"query {i}", f"gap {j - k}", f"distance {i - j}"):
+                            groups.setdefault(name, []).append(share)
+        names = ["all", *(f"query {i}" for i in range(2, tokens))]
+        names += [f"{kind} {size}" for kind in ("gap", "distance") for size in range(1, tokens - 1)]
+        expected = [np.mean(groups[name]) if name in groups else 0.0 for name in names]
+        layout = Layout(tokens, mask)
+        np.testing.assert_allclose(tally.mean[layer, layout.shares :], expected, rtol=1e-12)
+        assert layout.triples.tolist() == [len(groups.get(name, ())) for name in names]
+
+
+def test_what_no_triple_is_of_is_not_a_number():
+    result = simulate_recency(RecencyModel(8, mask=SlidingWindow(3), depth=2), 3000)
+    assert np.isfinite(result.by_distance.value[1][1])
+    assert np.isnan(result.by_distance.value[1][2:]).all()
+    assert np.isnan(result.by_gap.se[1][2:]).all()
+    scores = result.mean_scores.value[1]
+    np.testing.assert_array_equal(np.isfinite(scores), SlidingWindow(3).allowed(8))
+    assert result.recency_probability[1].value == pytest.approx(result.adjacency_probability[1].value)
+    # steps from a key that is seen to one that is not decide nothing
+    verdict = result.exhibits_recency()[1]
+    assert verdict.query - verdict.key <= 2
+    assert "NaN" not in json.dumps(result.model.as_dict())
+
+
+def test_a_mask_is_kept_with_its_cell_and_the_causal_one_goes_without_saying(tmp_path):
+    model = RecencyModel(5, depth=2, mask=SlidingWindow(3, sinks=1))
+    assert decode(RecencyModel, encode(model)) == model
+    assert "mask" not in RecencyModel().as_dict()
+    store, result = Store(tmp_path), simulate_recency(model, 100)
+    store.save(RecencyCell(model), result, amount=100)
+    assert store.find(RecencyCell(RecencyModel(5, depth=2)), at_least=1) is None
+    found = store.find(RecencyCell(model), at_least=100).result
+    assert found.tally.mean.tobytes() == result.tally.mean.tobytes()
+    assert found.model.as_dict()["mask"]["width"] == 3
+
+
+def test_a_window_as_wide_as_the_text_is_the_causal_mask_and_a_full_mask_prefers_no_key():
+    for norm in ("layernorm", "none"):
+        causal, wide = (
+            simulate_recency(RecencyModel(6, norm=norm, depth=3, mask=mask), 3000).tally
+            for mask in (Causal(), SlidingWindow(6))
+        )
+        assert causal.mean.tobytes() == wide.mean.tobytes()
+        assert causal.squares.tobytes() == wide.squares.tobytes()
+    result = simulate_recency(RecencyModel(8, depth=3, mask=Full()), 8000, engine="token_space")
+    for probability in result.recency_probability:
+        assert abs(probability.value - 0.5) < 4 * probability.se
+
+
+def test_what_cannot_be_simulated_is_refused():
+    def run(**wrong):
+        return lambda: simulate_recency(RecencyModel(), **({"samples": 10} | wrong))
+
+    refused("samples", run(samples=0))
+    refused("threads", run(threads=0))
+    refused("seed", run(seed=-1), run(seed=1.5), run(seed=True))
+    refused("until_se", run(until_se=0.0), run(until_se=math.nan))
+    refused("engine", run(engine="grma"))
+    for mask in (Full(), Prefix(3)):
+        refused("mask", lambda mask=mask: simulate_recency(RecencyModel(mask=mask), 100))
+    refused("mask", lambda: Variant(RecencyModel(mask=SlidingWindow(3))))
+    for name, wrong in {
+        "anisotropy": 1.0,
+        "tokens": 1,
+        "dimension": 2,
+        "norm": "layer",
+        "temperature": 0.0,
+    }.items():
+        refused(name, lambda name=name, wrong=wrong: RecencyModel(**{name: wrong}))
+    refused("dimension", lambda: RecencyModel(dimension=1, norm="rmsnorm"))
+    refused("gain", lambda: RecencyModel(norm="none", gain=2.0))
+    refused("bias", lambda: RecencyModel(norm="rmsnorm", bias=1.0))
+    with pytest.raises(InvalidValueError):
+        RecencyModel(mask=Prefix(11))
+    # two tokens have no recency probability
+    result = simulate_recency(RecencyModel(tokens=2), 100)
+    assert result.mean_scores.value.shape == (4, 2, 2)
+    refused("tokens", lambda: result.recency_probability)
+    refused("tokens", lambda: simulate_recency(RecencyModel(tokens=2), until_se=0.1))

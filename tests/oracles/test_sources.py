@@ -40,76 +40,31 @@ def test_every_entry_is_read_back_as_it_was_meant():
         assert one.fields["author"].count(" and ") == source.authors.count(" and ")
         assert one.fields.get("eprint", "") == source.arxiv
         assert source.arxiv or source.url
-
-
-@pytest.mark.parametrize("key", BIBLIOGRAPHY)
-def test_entries_are_ascii_and_authors_are_family_and_given_names(key):
-    source = BIBLIOGRAPHY[key]
-    assert source.bibtex.isascii()
-    for name in source.authors.split(" and "):
-        assert name == "others" or (name.startswith("{") and name.endswith("}")) or name.count(", ") == 1, (
-            name
-        )
-    if source.arxiv:
-        year, _, number = source.arxiv.partition(".")
-        assert (len(year), len(number)) in ((4, 4), (4, 5))
-
-
-@pytest.mark.parametrize("key", PRINTED)
-def test_entries_say_what_the_papers_reference_lists_say(key):
-    source, (family, word, year) = cite(key), PRINTED[key]
-    assert source.authors.startswith(f"{family}, ")
-    assert word.lower() in source.title.lower()
-    assert source.year == year
-
-
-def test_the_software_is_an_entry_of_its_own():
+        assert source.bibtex.isascii()
+        for name in source.authors.split(" and "):
+            assert name == "others" or (name.startswith("{") and name.endswith("}")) or name.count(", ") == 1
     (own,) = read(software("1.2.3"))
     assert (own.kind, own.key, own.fields["version"]) == ("software", "posbias", "1.2.3")
     assert REQUIRED["software"] <= set(own.fields)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Sören", r"S{\"o}ren"),
-        ("Blázquez", r"Bl{\'a}zquez"),
-        ("Martín", r"Mart{\'{\i}}n"),
-        ("Kydlíček", r"Kydl{\'{\i}}{\v{c}}ek"),
-        ("Łukasz Çelik", r"{\L}ukasz {\c{C}}elik"),
-        ("a & b_c 5 %", r"a \& b\_c 5 \%"),
-        ("{Gemma Team}", "{Gemma Team}"),
-    ],
-)
-def test_letters_beyond_ascii_are_commands_in_latex(text, expected):
-    assert latex(text) == expected
-
-
-def test_captions_name_the_authors():
+def test_entries_say_what_the_papers_reference_lists_say():
+    for key, (family, word, year) in PRINTED.items():
+        source = cite(key)
+        assert source.authors.startswith(f"{family}, ")
+        assert word.lower() in source.title.lower()
+        assert source.year == year
     assert cite("abnar2020").short == "Abnar and Zuidema 2020 (arXiv 2005.00928)"
-    assert cite("wu2025").short == "Wu et al. 2025 (arXiv 2502.01951)"
-    assert cite("reddy2024").short == "Reddy 2024 (arXiv 2312.03002)"
-    assert cite("dubey2024").short == "Dubey et al. 2024 (arXiv 2407.21783)"
-    assert cite("bigscience2022").short == "BigScience Workshop 2022 (arXiv 2211.05100)"
     assert Source("a", "Last, First", "T", 2000).short == "Last 2000"
-
-
-def test_an_unknown_key_is_refused_with_the_nearest():
-    with pytest.raises(InvalidValueError, match="no source 'kim2062'; did you mean 'kim2026'"):
-        cite("kim2062")
-    assert all(key in BIBLIOGRAPHY for key in REPORTED)
-
-
-def test_every_source_that_a_method_names_is_in_the_bibliography():
+    letters = {
+        "Blázquez": r"Bl{\'a}zquez",
+        "Martín": r"Mart{\'{\i}}n",
+        "Łukasz": r"{\L}ukasz",
+        "a & b_c": r"a \& b\_c",
+    }
+    assert {text: latex(text) for text in letters} == letters
     methods = importlib.import_module("posbias_papers.citations")
     named = {key for key, _ in (*methods.KINDS.values(), *methods.MODELS.values())}
-    assert named <= set(BIBLIOGRAPHY)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["@misc{a,\n  title = {{unclosed},\n}", "stray @misc{a, title = {b}}", "@misc{a, title = {b} = c}"],
-)
-def test_the_reader_refuses_what_is_no_bibtex(text):
-    with pytest.raises((ValueError, IndexError)):
-        read(text)
+    assert named | {*REPORTED} <= set(BIBLIOGRAPHY)
+    with pytest.raises(InvalidValueError):
+        cite("kim2062")

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numpy.random import default_rng
 from scipy.integrate import quad
-from scipy.special import beta, betaln, gammaln, hyp2f1
+from scipy.special import beta, hyp2f1
 from scipy.stats import norm as normal
 
 from posbias.core.machine import sequence
@@ -162,15 +162,10 @@ def test_a_wrong_model_is_noticed(ours, wrong):
     assert noticed(ours, WRONG[wrong]())
 
 
-@pytest.mark.parametrize(("dimension", "samples"), [(7, PLAIN[10]), (16, 20_000)])
-def test_rmsnorm_for_layernorm_is_noticed(dimension, samples):
-    """At few dimensions with the samples of the grid; at d = 16 it takes more."""
-    model = RecencyModel(dimension=dimension)
-    assert noticed(fast(model, FAST * samples), plain(replace(model, norm="rmsnorm"), samples))
-
-
-def test_a_wrong_weight_of_the_shared_direction_is_noticed_unless_it_is_one():
-    """α/(1 − α) for its root: the same at α = ½."""
+def test_rmsnorm_for_layernorm_and_a_wrong_weight_of_the_shared_direction_are_noticed():
+    """At few dimensions; α/(1 − α) for its root is the same at α = ½."""
+    model = RecencyModel(dimension=7)
+    assert noticed(fast(model, FAST * PLAIN[10]), plain(replace(model, norm="rmsnorm"), PLAIN[10]))
     for anisotropy, other in ((0.5, False), (0.6, True)):
         odds = anisotropy / (1 - anisotropy)
         right_one = fast(replace(MODEL, anisotropy=anisotropy), FAST * PLAIN[10])
@@ -228,17 +223,6 @@ def mean_correlation(freedom: int, anisotropy: float) -> float:
     """
     gammas = math.exp(2 * (math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)))
     return anisotropy * 2 / freedom * gammas * float(hyp2f1(0.5, 0.5, freedom / 2 + 1, anisotropy**2))
-
-
-@pytest.mark.parametrize("anisotropy", [0.0, 0.3, 0.6, 0.9, 0.99])
-@pytest.mark.parametrize("freedom", [2, 3, 15, 64])
-def test_the_mean_of_a_sample_correlation_is_that_of_its_density(freedom, anisotropy):
-    k = np.arange(1, 40_000, 2)
-    with np.errstate(divide="ignore"):
-        logs = k * np.log(2 * anisotropy) + 2 * gammaln((freedom + k) / 2) - gammaln(k + 1)
-    logs += betaln((k + 2) / 2, (freedom - 1) / 2) + freedom / 2 * math.log1p(-(anisotropy**2))
-    logs -= 0.5 * math.log(math.pi) + gammaln(freedom / 2) + gammaln((freedom - 1) / 2)
-    assert mean_correlation(freedom, anisotropy) == pytest.approx(float(np.exp(logs).sum()), rel=1e-9)
 
 
 @pytest.mark.parametrize(("engine", "samples"), ENGINES, ids=["gram", "token_space"])
