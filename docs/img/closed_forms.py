@@ -3,13 +3,21 @@
 Lines: three tokens, integrated. Points: ten tokens, simulated; from d = 2,048 on their rise is lost to rounding.
 """
 
+import numpy as np
+
+from posbias.profiles.estimate import NORMAL_95
 from posbias.reports.plots import new_figure, save_figure
+from posbias.reports.plots.style import ACCENT, COLOURS, MUTED, dress
 from posbias.simulation import RecencyModel, simulate_recency
 from posbias_papers.closed_forms.deviation import deviation_curve
 from posbias_papers.closed_forms.layernorm import READINGS
 from posbias_papers.closed_forms.recency import exact_scores
-from posbias_papers.plots.closed_forms import draw_deviation, draw_reading_key
 
+LOOKS = {
+    "published": ("as printed", COLOURS["measured_kernels"], "-"),
+    "means": ("constants corrected, κ = 1", COLOURS["attention_only"], "--"),
+    "corrected": ("corrected, with κ", ACCENT, "-"),
+}
 SAMPLES = 2**18
 INTEGRATED, SIMULATED = [2**k for k in range(3, 13)], [2**k for k in range(3, 11)]
 ISOTROPIC, RESIDUAL = {"anisotropy": 0.0}, {"anisotropy": 0.5, "residual": True}
@@ -58,6 +66,26 @@ def curves(quantity, found, tokens, model):
     }
 
 
+def draw(ax, exact, sampled, slope):
+    """|closed form/true value − 1| by dimension; triangles: less than; dotted: a power of d."""
+    dress(ax, "dimension d", "|closed form / true value − 1|")
+    ax.set(xscale="log", yscale="log")
+    for reading, curve in exact.items():
+        name, colour, line = LOOKS[reading]
+        size = np.where(curve.known, abs(curve.deviation), np.nan)
+        ax.plot(curve.dimension, size, color=colour, linestyle=line, label=name)
+    for reading, curve in sampled.items():
+        size, error, known = abs(curve.deviation), NORMAL_95 * curve.se, curve.known
+        look = {"color": LOOKS[reading][1], "markersize": 3, "linestyle": "none"}
+        ax.errorbar(curve.dimension[known], size[known], error[known], marker="o", elinewidth=0.6, **look)
+        ax.plot(curve.dimension[~known], (size + error)[~known], "v", fillstyle="none", **look)
+    if slope is not None:
+        curve = exact["corrected"]
+        d = curve.dimension[curve.known][[-5, -1]]
+        ends = 2 * abs(curve.deviation[curve.known][-1]) * (d / d[-1]) ** slope
+        ax.plot(d, ends, ":", color=MUTED, label=f"∝ d^{slope:g}")
+
+
 models = {str(model): model for _, model, _ in PANELS.values()}
 truth = {name: (integrated(model), simulated(model)) for name, model in models.items()}
 figure = new_figure(9.6, 5.4)
@@ -65,11 +93,11 @@ axes = figure.subplots(2, 3, sharex=True)
 for ax, (name, (quantity, model, slope)) in zip(axes.flat, PANELS.items(), strict=True):
     exact, sampled = truth[str(model)]
     lines, points = curves(quantity, exact, 3, model), curves(quantity, sampled, 10, model)
-    draw_deviation(ax, lines, points, slope=slope)
+    draw(ax, lines, points, slope)
     ax.set_title(name, fontsize=8, loc="left", pad=4)
 for ax in axes[:, 1:].flat:
     ax.set_ylabel("")
 for ax in axes[0]:
     ax.set_xlabel("")
-draw_reading_key(axes[0, 0])
+axes[0, 0].legend(fontsize=7, frameon=False)
 save_figure(figure, "closed_forms.png")

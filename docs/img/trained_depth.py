@@ -5,7 +5,7 @@ from posbias.profiles.estimate import Estimate
 from posbias.reports.plots import save_figure
 from posbias_papers.wu2025.drawing import draw_curves
 from posbias_papers.wu2025.figures import CLAIMS
-from posbias_papers.wu2025.recorded import records
+from posbias_papers.wu2025.outcomes import records
 from posbias_papers.wu2025.settings import RELATIVE, Setting, effort_of
 from posbias_papers.wu2025.table import table
 
@@ -19,8 +19,8 @@ def named(word, residual):
 
 
 def gap(outcome):
-    found = Estimate.of_mean(outcome.gaps.of("first-last"))
-    return f"{found} ({outcome.gaps.accuracy.mean():.2f}, {len(outcome.gaps.of('first-last'))})"
+    found = Estimate.of_mean(outcome.of("first-last"))
+    return f"{found} ({outcome.accuracy.mean():.2f}, {len(outcome.of('first-last'))})"
 
 
 def within(evidence):
@@ -32,7 +32,7 @@ def within(evidence):
 
 
 def outcomes(iterations):
-    return records(effort_of(iterations, 3, 0), CELLS)
+    return records(effort_of(iterations, 3), CELLS)
 
 
 known, longer = outcomes(25_000), outcomes(100_000)
@@ -59,13 +59,13 @@ print(
     "\nsink metric (tau .2) of the first token: trained, even attention, untrained; the token with the largest"
 )
 for cell, outcome in known.items():
-    sinks = outcome.sinks
-    numbers = (sinks.trained[:, 0].mean(), sinks.uniform[0], sinks.untrained[:, 0].mean())
+    trained, untrained = (one[outcome.learnt] for one in (outcome.sinks, outcome.untrained))
+    numbers = (trained[:, 0].mean(), outcome.even[0], untrained[:, 0].mean())
     shown = ", ".join(f"{number:.3f}" for number in numbers)
     print(
         f"{named(cell.positional, cell.residual):24}",
         cell.depth,
         shown,
-        sinks.trained.mean(axis=0).argmax(),
+        trained.mean(axis=0).argmax(),
         sep=" | ",
     )

@@ -1,10 +1,10 @@
 """The figures, tables and printed numbers of the papers, drawn again: one module per paper.
 
-    from posbias_papers.kim2026 import reproduce
+    from posbias_papers.reproduction import reproduce
 
-    reproduce("fig1", samples=1_000_000, out="results/kim2026")
+    reproduce("kim2026", "fig1", out="results/kim2026")
 
-A paper's package has `STUDIES` (`study`), by name, and `reproduce`.
+A paper's package has `STUDIES` (`study`), by name, and `tables`, which computes what they show.
 """
 
 from pathlib import Path

@@ -23,8 +23,8 @@ from posbias.theory.normalisers import NORMALISERS
 from posbias.theory.positional import POSITIONALS
 from posbias.theory.rope_scaling import ROPE_SCALINGS
 from posbias_papers.registry import PAPERS, STUDIES, find_studies
-from posbias_papers.study import Study
-from posbias_papers.theorems import Statements
+from posbias_papers.study import STATEMENTS, Study
+from posbias_papers.wu2025.settings import QUICK
 
 Use = tuple[str, str]
 """A citation key, and why it is cited."""
@@ -124,17 +124,13 @@ def of_simulation(model: Mapping[str, Any]) -> Uses:
 
 def of_study(study: Study) -> Uses:
     """A figure, a table or the statements of a paper."""
-    if isinstance(study, Statements):
+    if study.name == STATEMENTS:
         yield study.paper, study.title
         return
     yield study.paper, f"{study.title} ({study.key})"
-    if study.parts:
-        for part in study.made_of:
-            yield from of_study(part)
-        return
     for cell in study.cells:
         if study.paper == "wu2025":
-            yield from of_experiment(encode(study.effort["quick"].experiment(cell)))
+            yield from of_experiment(encode(QUICK.experiment(cell)))
         else:
             yield from of_simulation(encode(cell))
     yield from study.uses

@@ -1,20 +1,11 @@
-"""A result's page as a value: what it rests on, its tables, its claims; written as Markdown and JSON.
+"""A result's page as a value: what it rests on, its tables, its claims; written as Markdown and JSON."""
 
-The page of three papers reads the JSON (`Page.from_dict`): nothing that was set as text is taken apart again.
-"""
-
-import csv
-import io
 import math
-import os
 import re
-import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, Self
 
-from posbias.core.errors import InvalidValueError
 from posbias.core.progress import one_line
 from posbias.profiles.claims import Judged, tally
 from posbias.profiles.estimate import Estimate
@@ -41,33 +32,19 @@ class Table:
         lines = [f"{_safe(self.caption)}:", "", f"| {head} |", f"|{'---|' * len(self.head)}"]
         return [*lines, *(f"| {row} |" for row in rows), ""]
 
-    def csv(self) -> str:
-        """Head and rows as comma-separated values (RFC 4180, but for line ends)."""
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows((self.head, *self.rows))
-        return text.getvalue()
-
-    @classmethod
-    def from_dict(cls, data: Any) -> Self:
-        """A table from JSON. Raises `InvalidValueError` for what is none."""
-        match data:
-            case {"caption": str(caption), "head": [*head], "rows": [*rows]} if all(
-                isinstance(row, list) and len(row) == len(head) for row in rows
-            ):
-                return cls(caption, list(map(str, head)), [list(map(str, row)) for row in rows])
-        raise InvalidValueError(
-            "tables: expected a caption, a head and rows as long as it, got another value"
-        )
-
 
 @dataclass(frozen=True)
 class Page:
-    """A page: its title, a note on what its numbers rest on, tables, and judged claims with all their evidence."""
+    """A page: its title, a note on what its numbers rest on, tables, and judged claims with all their evidence.
+
+    `data` are numbers that its JSON has in addition.
+    """
 
     title: str = ""
     note: str = ""
     tables: tuple[Table, ...] = ()
     claims: tuple[Judged, ...] = ()
+    data: Mapping[str, Any] = field(default_factory=dict)
 
     def markdown(self) -> str:
         """The page as a text file."""
@@ -86,61 +63,8 @@ class Page:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         claims = [claim.as_dict() for claim in self.claims]
-        return {"note": self.note, "tables": [vars(table) for table in self.tables], "claims": claims}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Note and tables from JSON, where it has them. Raises `InvalidValueError` for tables that are none."""
-        listed = data.get("tables", [])
-        tables = tuple(map(Table.from_dict, listed if isinstance(listed, list) else [listed]))
-        return cls(note=str(data.get("note", "")), tables=tables)
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A saved figure as a page shows it: its file, and the width and height of what is shown, in CSS pixels.
-
-    `height` leaves out the words beneath a captioned figure, which the page says as text. `file` is empty where
-    there is none; `why` then says so, in words for a person.
-    """
-
-    file: str = ""
-    width: float = 0
-    height: float = 0
-    why: str = ""
-
-
-def picture(folder: str | os.PathLike[str], name: str) -> Picture:
-    """The figure NAME.svg or NAME.png of `folder`, the next where one is damaged."""
-    wrong = []
-    for kind, shown in (("svg", _size_of_svg), ("png", _size_of_png)):
-        file = Path(folder) / f"{name}.{kind}"
-        try:
-            if size := shown(file.read_bytes()):
-                return Picture(str(file), *size)
-            wrong.append(f"{file.name} {'is no PNG' if kind == 'png' else 'cannot be read'}")
-        except FileNotFoundError:
-            continue
-        except OSError:
-            wrong.append(f"{file.name} cannot be read")
-    return Picture(why=" and ".join(wrong))
-
-
-def _size_of_svg(content: bytes) -> tuple[float, float] | None:
-    box = re.search(rb'viewBox="\S+ \S+ ([\d.]+) ([\d.]+)"', content)
-    if box is None or not content.rstrip().endswith(b"</svg>"):
-        return None
-    panels = re.search(rb'id="subfigure_1">\s*<g id="\w+">\s*<path d="M \S+ ([\d.]+)', content)
-    return float(box[1]) * 4 / 3, float((panels or box)[1 if panels else 2]) * 4 / 3
-
-
-def _size_of_png(content: bytes) -> tuple[float, float] | None:
-    from posbias.reports.plots.style import DPI
-
-    if content[:8] != b"\x89PNG\r\n\x1a\n" or len(content) < 24:
-        return None
-    width, height = (pixels * 96 / DPI for pixels in struct.unpack(">II", content[16:24]))
-    return width, height
+        tables = [vars(table) for table in self.tables]
+        return {"note": self.note, "tables": tables, "claims": claims, **self.data}
 
 
 def _word(value: Any) -> str:
@@ -162,7 +86,7 @@ def _word(value: Any) -> str:
 
 
 def _safe(text: str) -> str:
-    """Markdown within a line, without HTML, links or what a terminal obeys: names bring what they like."""
+    """Markdown within a line, without HTML, links or what a terminal obeys: names are taken as they are."""
     return _escaped(r"<(?=[A-Za-z/!?])|(?<=\])\(", one_line(text, None))
 
 

@@ -3,10 +3,10 @@
     from posbias_papers.registry import STUDIES
 
     study = STUDIES["wu2025/fig2"]
-    print(study.question, study.quick.minutes, study.state("results"))
+    print(study.question, study.quick.minutes)
 
-What a study shows, asks, needs and costs stands in its paper's package (statements: in `theorems`). Making them is
-`posbias_papers.everything.make_all`. Nothing heavy is imported here.
+What a study shows, asks, needs and costs stands in its paper's package (statements: in `theorems`). Nothing
+heavy is imported here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,17 +14,19 @@ from types import MappingProxyType
 
 from posbias.core.errors import InvalidValueError, nearest, shortened
 from posbias_papers import PAPERS, herasimchyk2026, kim2026, wu2025
-from posbias_papers.study import Study
+from posbias_papers.study import Studies, Study
 from posbias_papers.theorems import STATED
 
+_PACKAGES = dict(zip(PAPERS, (wu2025, herasimchyk2026, kim2026), strict=True))
 STUDIES: Mapping[str, Study] = MappingProxyType(
-    {
-        study.key: study
-        for paper, package in zip(PAPERS, (wu2025, herasimchyk2026, kim2026), strict=True)
-        for study in (*package.STUDIES.values(), STATED[paper])
-    }
+    {study.key: study for paper, one in _PACKAGES.items() for study in (*one.STUDIES.values(), STATED[paper])}
 )
 """Every study, by "PAPER/NAME", paper by paper in the order of the text."""
+
+
+def studies_of(paper: str) -> Studies:
+    """The figures, tables and sections of a paper."""
+    return _PACKAGES[paper].STUDIES
 
 
 def find_studies(names: str | Iterable[str] = ()) -> list[Study]:
@@ -36,8 +38,8 @@ def find_studies(names: str | Iterable[str] = ()) -> list[Study]:
     choices = [*STUDIES, *PAPERS]
     for name in asked:
         if name not in choices:
+            expected = f"a paper ({', '.join(PAPERS)}) or one of its studies, such as wu2025/fig2"
             raise InvalidValueError(
-                f"study: {shortened(name)} given, a paper ({', '.join(PAPERS)}) or one of its studies, such as "
-                f"wu2025/fig2, needed{nearest(name, choices)}"
+                f"study: expected {expected}, got {shortened(name)}{nearest(name, choices)}"
             )
     return [study for study in STUDIES.values() if not asked or {study.key, study.paper} & {*asked}]

@@ -1,51 +1,38 @@
-"""A figure, table or section of a paper: what it is made of, how it is drawn and judged, and what is known of it.
+"""A figure, table or section of a paper: its cells, the tidy table that they make, and what is shown of it.
 
     from posbias_papers.registry import STUDIES
 
-    study = STUDIES["wu2025/fig2"]
-    print(study.question, study.quick, study.state("results"), sep="\n")
+    study = STUDIES["kim2026/fig1"]
+    frame = study.table({cell: posbias.simulate(cell, samples=200_000) for cell in study.cells})
+    print(study.question, study.page(frame).note, *study.judged(frame), sep="\n")
 
-The paper's package computes the cells and makes their tidy table; everything else about a study is a function of
-that table. `posbias_papers.run` judges, draws and writes it: NAME.json holds its claims, which `State` counts.
+All that is shown is a function of the table: the page, the figure, and the verdicts on the study's claims.
+`posbias_papers.reproduction` computes cells and writes results, `posbias_papers.collect` reads them again.
 """
 
-import datetime
-import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from posbias.core.errors import InputFileError, InvalidValueError, nearest, shortened
-from posbias.core.formats import VERSION, parse_json, undamaged
+from posbias.core.errors import InvalidValueError, nearest, shortened
 from posbias.core.sources import cite
-from posbias.profiles.claims import ALWAYS, ELSEWHERE, VERDICTS, Claim, Judged, judged
-from posbias_papers.pages import Table
+from posbias.profiles.claims import Claim, Judged, judged
+from posbias_papers.pages import Page
 
-log = logging.getLogger("posbias.papers")
-__all__ = ["ELSEWHERE", "HERE", "Basis", "Cost", "Expected", "Recorded", "State", "Studies", "Study"]
+EFFORTS = ("quick", "full")
+"""Efforts by name: minutes of a laptop, and the paper's own."""
+STATEMENTS = "statements"
+"""The study of a paper that is its numbered statements, and the folder of their results."""
+KINDS = {"fig": "Figure", "table": "Table", "section": "Section"}
 MACHINE = "2 cores, x86-64"
 """What costs are of."""
-HERE = "the models and texts measured here, which are not the paper's"
-"""The scope of what is judged of them."""
-PICTURES = ("svg", "png")
-Places = Mapping[str, Path]
-"""Folders of papers that lie elsewhere than in the folder of results."""
-
-
-@dataclass(frozen=True)
-class Expected:
-    """A number that a paper prints: of what, its value, how far ours may lie from it, and where it stands."""
-
-    what: str
-    value: float
-    tolerance: float
-    where: str
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a study takes when nothing is there yet: cells, minutes, and the machine these are of."""
+    """What a study takes when nothing has been computed yet: cells, minutes, and the machine these are of."""
 
     cells: int
     minutes: float
@@ -69,11 +56,6 @@ class Basis:
     recorded: int = field(default=0, compare=False)
     samples: int = 0
 
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> "Basis":
-        """What a study's JSON says of it; nothing where it says nothing."""
-        return cls(**data.get("rests_on", {}))
-
     def __str__(self) -> str:
         """'25,000 iterations × 3 networks × 10,000 test sequences'."""
         units = {"iterations": "iterations", "networks": "networks", "sequences": "test sequences"}
@@ -82,24 +64,24 @@ class Basis:
 
     @property
     def source(self) -> str:
-        """'recorded', 'made here', or '7 of 18 cells recorded'."""
+        """'recorded', 'computed here', or '7 of 18 cells recorded'."""
         if 0 < self.recorded < self.cells:
             return f"{self.recorded} of {self.cells} cells recorded"
-        return "recorded" if self.recorded else "made here"
+        return "recorded" if self.recorded else "computed here"
 
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
     """What is on record of a study's cells, at the greatest effort that all have, else at that which most have.
 
-    `basis` says at what effort, how many cells the study has and how many are on record; `effort` is what a
-    paper's `reproduce` takes; `data` makes what the study's JSON would hold, if all cells are there.
+    `basis` says how much that is, `serves` for which of `EFFORTS` it is enough; `table` reads it.
     """
 
-    effort: Any
+    effort: str
     basis: Basis
-    when: str
-    data: Callable[[], Mapping[str, Any]]
+    serves: tuple[str, ...]
+    table: Callable[[], Any]
+    when: str = ""
 
     @property
     def whole(self) -> bool:
@@ -113,51 +95,18 @@ class Recorded:
         return ", ".join(part for part in (cells, str(self.basis)) if part)
 
 
-@dataclass(frozen=True)
-class State:
-    """Whether a study is made: its effort and time (ISO 8601) if so, its claims by verdict, or what is wrong.
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """The tidy tables of some studies, by name, and the effort that every cell has at least.
 
-    `recorded` says what is on record where that is of more effort than what was made.
+    `left_out` says of which studies there is nothing to show, and why; `more` is what the answer of the paper's
+    command has in addition: `cells`, and others by paper.
     """
 
-    made: bool = False
-    effort: str = ""
-    when: str = ""
-    claims: Mapping[str, int] = field(default_factory=dict)
-    damaged: str = ""
-    recorded: str = ""
-
-    @classmethod
-    def of(cls, effort: str, path: Path, verdicts: Sequence[str], recorded: str = "") -> "State":
-        """The state of what `path` was written last for."""
-        when = datetime.datetime.fromtimestamp(path.stat().st_mtime).isoformat(timespec="seconds")
-        counts = {kind: verdicts.count(kind) for kind in VERDICTS}
-        return cls(True, effort, when, counts, recorded=recorded)
-
-    @classmethod
-    def joined(cls, states: "Sequence[State]") -> "State":
-        """The state of parts as that of a whole, which is made when all of them are."""
-        damaged = "; ".join(one.damaged for one in states if one.damaged)
-        recorded = "; ".join(dict.fromkeys(one.recorded for one in states if one.recorded))
-        if not all(one.made for one in states):
-            return cls(damaged=damaged, recorded=recorded)
-        efforts = {one.effort for one in states}
-        claims = {kind: sum(one.claims[kind] for one in states) for kind in VERDICTS}
-        effort = efforts.pop() if len(efforts) == 1 else ""
-        return cls(True, effort, max(one.when for one in states), claims, recorded=recorded)
-
-    def __str__(self) -> str:
-        if self.damaged:
-            return f"cannot be used: {self.damaged}"
-        counts = [f"{count} {kind}" for kind, count in self.claims.items() if count]
-        words = (
-            [f"made {self.when[:16]}", self.effort, *counts]
-            if self.made
-            else []
-            if self.recorded
-            else ["not made"]
-        )
-        return ", ".join(word for word in (*words, self.recorded) if word)
+    frames: Mapping[str, Any]
+    effort: str
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
 
 
 def judge_each(claims: Iterable[Claim], table: Any) -> Iterator[Judged]:
@@ -171,43 +120,31 @@ def judge_each(claims: Iterable[Claim], table: Any) -> Iterator[Judged]:
 class Study:
     """A question about some cells, and what a paper says of the answer.
 
-    `key` is PAPER/NAME; `effort` what is spent on each cell at the efforts quick and full, counted in `unit`
-    (`of_number` gives what is spent where the effort is a number of these), and `minutes` what that takes on two
-    cores. `table` makes the tidy table of what the cells found; the rest are functions of it: `tables` and
-    `note` of the page, `data` of the JSON, `judge` the verdicts, and `draw(table, caption)` the figure, if there
-    is one. `needs` is "" (nothing beyond posbias[report]), "torch" or "models" (a language model). `parts` are
-    the studies of a number that is the caption of others; `uses` are sources beyond the paper and those of its
-    cells, each with what is used of it. `recorded` says what is on record of the cells; None where nothing is.
-
-    Where cells are asked for at each run `cells` are none, and `counts` says how many there are at each effort
-    by default; `options` are those of its command, and `missing` says why there is nothing to show. `expected`
-    are the numbers that the paper prints of it. `decided_by` says what would decide claims that are left open.
+    `key` is PAPER/NAME; `minutes` are those of the efforts quick and full, `unit` what an effort that is a
+    number counts. `table` makes the tidy table of the cells' results, `page` its note, tables and numbers,
+    `draw` the figure with a caption, if there is one, and `judge` the verdicts. `needs` is "" (nothing beyond
+    posbias[report]), "torch" or "models" (a language model); `uses` are sources beyond the paper, each with
+    what is used of it. `recorded` says what is on record of the cells, `decided_by` what would decide claims
+    that are left open. Where cells are chosen at each run `cells` are none, and `count` is how many there are
+    by default.
     """
 
     key: str
     title: str
     question: str
-    cells: tuple[Any, ...]
     claims: tuple[Claim, ...]
-    effort: Mapping[str, Any]
+    cells: tuple[Any, ...]
+    minutes: tuple[float, float]
     unit: str
-    minutes: Mapping[str, float]
-    tables: Callable[[Any], Iterable[Table]] = lambda table: ()
-    data: Callable[[Any], Mapping[str, Any]] = lambda table: {}
-    note: Callable[[Any], str] = lambda table: ""
-    draw: Callable[..., Any] | None = None
-    needs: str = ""
-    parts: "tuple[Study, ...]" = ()
-    uses: tuple[tuple[str, str], ...] = ()
     table: Callable[[Any], Any] = lambda results: results
+    page: Callable[[Any], Page] = lambda table: Page()
+    draw: Callable[..., Any] | None = None
     judge: "Callable[[Study, Any], Iterable[Judged]]" = lambda study, table: judge_each(study.claims, table)
     recorded: "Callable[[Study], Recorded | None]" = lambda study: None
-    of_number: Callable[[int], Any] = lambda number: number
-    counts: Mapping[str, int] | None = None
-    options: str = ""
-    missing: Callable[[Any], str] = lambda results: ""
-    expected: tuple[Expected, ...] = ()
+    needs: str = ""
+    uses: tuple[tuple[str, str], ...] = ()
     decided_by: str = ""
+    count: int = 0
 
     @property
     def paper(self) -> str:
@@ -215,109 +152,49 @@ class Study:
         return self.key.partition("/")[0]
 
     @property
-    def source(self) -> str:
-        """The paper as a page names it."""
-        return cite(self.paper).short
-
-    @property
     def name(self) -> str:
         """Its name within the paper."""
         return self.key.partition("/")[2]
 
     @property
+    def source(self) -> str:
+        """The paper as a page names it."""
+        return cite(self.paper).short
+
+    @property
+    def label(self) -> str:
+        """'Figure 12', 'Section 4', 'Statements'."""
+        parts = re.fullmatch(r"([a-z]+)(\d+)", self.name)
+        return f"{KINDS[parts[1]]} {parts[2]}" if parts else self.name.capitalize().replace("-", " ")
+
+    @property
     def quick(self) -> Cost:
         """What it takes at the effort quick."""
-        return self._cost("quick")
+        return Cost(self.count or len(self.cells), self.minutes[0])
 
     @property
     def full(self) -> Cost:
         """What it takes at the effort full."""
-        return self._cost("full")
-
-    def _cost(self, effort: str) -> Cost:
-        return Cost(self.counts[effort] if self.counts else len(self.cells), self.minutes[effort])
-
-    @property
-    def made_of(self) -> "tuple[Study, ...]":
-        """Itself, or the studies that it is the caption of."""
-        return self.parts or (self,)
+        return Cost(self.count or len(self.cells), self.minutes[1])
 
     @property
     def command(self) -> str:
-        """What makes it."""
-        return f"posbias paper {self.paper} {self.name} {self.options}".rstrip()
+        """What computes it."""
+        stated = self.name == STATEMENTS
+        return f"posbias paper {f'claims --paper {self.paper}' if stated else f'{self.paper} {self.name}'}"
 
     @property
     def made_by(self) -> str:
         """'`posbias paper wu2025 fig5` makes it (about 14 minutes)'."""
-        return f"`{self.command}` makes it (about {minutes_text(self.quick.minutes)})"
-
-    @property
-    def writes(self) -> tuple[str, ...]:
-        """The names of its files."""
-        kinds = () if self.parts else (*(PICTURES if self.draw else ()), "md", "json")
-        return tuple(f"{self.name}.{kind}" for kind in kinds)
+        return f"`{self.command}` makes it (about {minutes_text(self.minutes[0])})"
 
     def judged(self, table: Any) -> tuple[Judged, ...]:
         """Its claims on a table, those without evidence there left out."""
         return tuple(self.judge(self, table))
 
-    def file(self, folder: str | Path, at: Places | None = None) -> Path:
-        """Its JSON in a folder of results, or in that of its paper where `at` has one."""
-        return (at or {}).get(self.paper, Path(folder) / self.paper) / f"{self.name}.json"
-
-    def state(self, folder: str | Path) -> State:
-        """Whether it is made in a folder of results, with which effort, when, and its claims by verdict.
-
-        Never raises for a file that cannot be used: that is what `State.damaged` is for.
-        """
-        if self.parts:
-            return State.joined([part.state(folder) for part in self.made_of])
-        file, record = self.file(folder), self.recorded(self)
-        try:
-            made = read_result(file, self.name) if file.exists() else None
-        except InputFileError as error:
-            return State(damaged=str(error))
-        more = record is not None and (made is None or (record.whole and record.basis > Basis.of(made)))
-        recorded = str(record) if more else ""
-        if made is None:
-            known = record if record is not None and record.whole else None
-            effort, when = (getattr(known.effort, "name", "full"), known.when) if known else ("", "")
-            return State(effort=effort, when=when, recorded=recorded)
-        return State.of(str(made["effort"]), file, [one["verdict"] for one in made["claims"]], recorded)
-
-    def result(self, folder: str | Path, at: Places | None = None) -> Mapping[str, Any]:
-        """Its JSON: what was made in a folder of results, or, of more effort, what is on record.
-
-        A made one that cannot be used is named to the log where there is a record. Raises `InputFileError` when
-        neither is there, or what was made is damaged or of another version.
-        """
-        path, record = self.file(folder, at), self.recorded(self)
-        whole = record if record is not None and record.whole else None
-        try:
-            made = read_result(path, self.name)
-        except InputFileError as error:
-            if whole is None:
-                raise
-            if path.exists():
-                log.warning("%s; not used", error)
-            return whole.data()
-        return made if whole is None or Basis.of(made) >= whole.basis else whole.data()
-
-
-def read_result(path: Path, name: str) -> dict[str, Any]:
-    """The JSON of the study `name`.
-
-    Raises `InputFileError` when it is missing, damaged, of another study or another version of posbias.
-    """
-    data = undamaged(parse_json(path), path)
-    for key, wanted in (("name", name), ("version", VERSION)):
-        if data.get(key) != wanted:
-            raise InputFileError(f"{path}: {key}: expected {wanted}, got {data.get(key)!r}")
-    claims = data.get("claims")
-    if not isinstance(claims, list) or not all({"id", *ALWAYS} <= {*one} for one in claims):
-        raise InputFileError(f"{path}: claims: expected a list of judged claims, got {str(claims)[:60]!r}")
-    return data
+    def file(self, folder: str | Path) -> Path:
+        """Its JSON in a folder of results."""
+        return Path(folder) / self.paper / f"{self.name}.json"
 
 
 def minutes_text(minutes: float) -> str:
@@ -330,17 +207,18 @@ def minutes_text(minutes: float) -> str:
 
 
 class Studies(dict[str, Study]):
-    """The studies of a paper by their names in it."""
+    """The studies of a paper by their names in it; `captions` are numbers that stand for several of them."""
 
-    def __init__(self, studies: Iterable[Study]):
+    def __init__(self, studies: Iterable[Study], captions: Mapping[str, Iterable[str]] | None = None):
         super().__init__({study.name: study for study in studies})
+        self.captions = captions or {}
 
     def find(self, what: str | Iterable[str]) -> list[str]:
-        """The names that `what` means, captions taken apart, in their order.
+        """The names that `what` means, in their order.
 
         Raises `InvalidValueError` for nothing, and for an unknown name, naming the nearest.
         """
-        targets, choices = [what] if isinstance(what, str) else list(what), (*self, "all")
+        targets, choices = [what] if isinstance(what, str) else list(what), (*self, *self.captions, "all")
         if not targets:
             raise InvalidValueError(f"what: expected some of {', '.join(choices)}, got nothing")
         chosen: set[str] = set()
@@ -348,6 +226,5 @@ class Studies(dict[str, Study]):
             if target not in choices:
                 given = f"{shortened(target)}{nearest(target, choices)}"
                 raise InvalidValueError(f"figure: expected one of {', '.join(choices)}, got {given}")
-            named = self if target == "all" else (target,)
-            chosen |= {part.name for name in named for part in self[name].made_of}
+            chosen |= {*(self if target == "all" else self.captions.get(target, (target,)))}
         return [name for name in self if name in chosen]

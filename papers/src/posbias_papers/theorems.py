@@ -12,22 +12,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posbias.core.errors import InputFileError, whole
+from posbias.core.errors import whole
 from posbias.core.machine import cores
 from posbias.core.progress import OnEvent
 from posbias.core.running import Engine, Processes
 from posbias.core.store import Store, Stored, compute
 from posbias.profiles.claims import Above, Claim, Evidence, Judged, judged, undecided
 from posbias.profiles.estimate import Estimate
-from posbias_papers.study import State, Study
+from posbias_papers.study import STATEMENTS, Study
 
 if TYPE_CHECKING:
     from posbias_papers.statements import Statement
     from posbias_papers.statements.run import Finding, StatementCell, Trial
 
 log = logging.getLogger("posbias.papers")
-STATEMENTS = "statements"
-"""The study of a paper that is its numbered statements, and the folder of what trying them gave."""
 QUESTION = "Which of the printed statements survive random and adversarial instances, and what stands where "
 QUESTION += "one does not?"
 INSTANCES = 200
@@ -38,38 +36,10 @@ FEW = 8
 """This many statements or fewer are tried sooner than worker processes have started."""
 
 
-class Statements(Study):
-    """The numbered statements of a paper as a study, whose cells, statements tried, lie in OUT/statements."""
-
-    @property
-    def command(self) -> str:
-        """What tries them."""
-        return f"posbias paper claims --paper {self.paper}"
-
-    @property
-    def writes(self) -> tuple[str, ...]:
-        """The folder of all papers' statements."""
-        return (f"{STATEMENTS}/",)
-
-    def state(self, folder: str | Path) -> State:
-        """As of `Study`: made when all statements of the paper have been tried."""
-        try:
-            tried = tried_already(Path(folder), self.paper)
-        except InputFileError as error:
-            return State(damaged=str(error))
-        if tried is None:
-            return State()
-        amount = min(stored.header.amount or 0 for stored in tried)
-        newest = max((stored.path for stored in tried), key=lambda path: path.stat().st_mtime)
-        return State.of(f"{amount:,} {self.unit}", newest, [stored.result.verdict for stored in tried])
-
-
-def _stated(paper: str, title: str, count: int, quick: float, full: float) -> Statements:
+def _stated(paper: str, title: str, count: int, quick: float, full: float) -> Study:
     """The statements of a paper in words, their number, and the minutes that trying them takes."""
-    efforts = {"quick": INSTANCES, "full": 1000}
-    minutes, counts = {"quick": quick, "full": full}, dict.fromkeys(efforts, count)
-    key = f"{paper}/{STATEMENTS}"
-    return Statements(key, title, QUESTION, (), (), efforts, "instances", minutes, counts=counts)
+    about = f"{paper}/{STATEMENTS}", title, QUESTION, (), (), (quick, full), "instances"
+    return Study(*about, count=count)
 
 
 STATED = {

@@ -1,11 +1,12 @@
 """Answers in JSON of the commands on papers: a pydantic model each, which makes its own schema."""
 
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from posbias.core.answers import Answer, Number, Part, Texts, entry
 from posbias.reports.answers.numbers import Claim, Effect, JudgedClaim, Value
-from posbias_papers.study import Cost, Expected, State
+from posbias_papers.collect import State
+from posbias_papers.study import Cost
 
 Files = list[Path]
 Rows = list[dict[str, Any]]
@@ -18,19 +19,11 @@ class StudyPart(Part):
     title: str
     question: str
     needs: str = entry("the extra, such as torch; empty for none")
-    expected: list[Expected]
     quick: Cost
     full: Cost
     unit: str = entry("what its effort is counted in")
-    writes: Texts
-    parts: Texts = entry("studies that it is made of")
     command: str = entry("that makes it")
     state: State
-
-    @classmethod
-    def of(cls, result: Any = None, **more: Any) -> Self:
-        """A study with the keys of its parts."""
-        return super().of(result, parts=[part.key for part in result.parts], **more)
 
 
 class PaperList(Answer):
@@ -83,11 +76,9 @@ class PaperAll(Answer):
 
     schema_name = "paper-all/1"
     made: Texts
-    found: Texts = entry("were there")
     left_out: dict[str, str] = entry("with the reason")
     failed: dict[str, str] = entry("with the error")
     seconds: float
-    costs: Path = entry("papers.json")
     counts: Counts
     page: Path | None = entry("null without --report")
 
@@ -95,8 +86,10 @@ class PaperAll(Answer):
 class Reproduced(Answer):
     """What was made of a paper; `claims` by figure or table."""
 
-    files: Files
+    figures: Files
+    files: Files = entry("pages, tables, JSON")
     claims: dict[str, list[JudgedClaim]]
+    seconds: float
     cells: Rows
 
 
@@ -104,7 +97,6 @@ class PaperKim2026(Reproduced):
     """Figures of Kim et al. 2026; a cell is a simulated model with its recency probability by layer."""
 
     schema_name = "paper-kim2026/1"
-    figures: Files
     published: Rows = entry("printed numbers and ours, and how many standard errors they differ by")
 
 
@@ -112,18 +104,14 @@ class PaperWu2025(Reproduced):
     """Figures of Wu et al. 2025; a cell is a pair's gap in a setting."""
 
     schema_name = "paper-wu2025/1"
-    seconds: float
 
 
 class PaperHerasimchyk2026(Reproduced):
     """Tables and figures of Herasimchyk et al. 2026; a cell is a model on a corpus."""
 
     schema_name = "paper-herasimchyk2026/1"
-    tables: dict[str, dict[str, Any]] = entry(
-        "by table or figure: effort, version, and what its own JSON file has"
-    )
+    tables: dict[str, dict[str, Any]] = entry("by table or figure: what its own JSON file has")
     stand_in: str = entry("models in place of the paper's; empty for none")
-    seconds: float
 
 
 def reproduced(paper: str) -> type[Reproduced]:

@@ -14,10 +14,9 @@ from posbias.core.tables import table
 
 if TYPE_CHECKING:
     from posbias.profiles.claims import Judged
-    from posbias_papers.everything import Ran
+    from posbias_papers.reproduction import Ran
 
 INDENT = " " * 13
-_RERUN = "Make again what was made before, from the cells that are kept."
 
 
 def list_(*papers: str, out: shared.Results = shared.RESULTS, json: shared.Json = False) -> None:
@@ -31,26 +30,18 @@ def list_(*papers: str, out: shared.Results = shared.RESULTS, json: shared.Json 
         wu2025, herasimchyk2026, kim2026, or single studies such as wu2025/fig2. Default: all.
     """
     from posbias_papers.cli.answers import PaperList, StudyPart
+    from posbias_papers.collect import state
     from posbias_papers.registry import find_studies
 
-    studies = [(study, study.state(out)) for study in find_studies(papers)]
-    head = ["study", "what it shows", "printed", "quick", "full", "effort", f"in {out}"]
+    states = {study: state(study, out) for study in find_studies(papers)}
+    head = ["study", "what it shows", "quick", "full", "effort", f"in {out}"]
     rows = [
-        [
-            study.key,
-            study.title,
-            f"{len(study.expected)} numbers" if study.expected else "–",
-            str(study.quick),
-            str(study.full),
-            study.unit,
-            "cannot be used" if state.damaged else str(state),
-        ]
-        for study, state in studies
+        [one.key, one.title, str(one.quick), str(one.full), one.unit, str(its)] for one, its in states.items()
     ]
-    lines = [*table(head, rows), "", f"costs on {studies[0][0].quick.machine}, nothing being there yet"]
-    damaged = [(study, state) for study, state in studies if state.damaged and not study.parts]
-    lines += [f"{state.damaged}; {study.made_by}" for study, state in damaged]
-    parts = [StudyPart.of(study, state=state) for study, state in studies]
+    machine = next(iter(states)).quick.machine
+    lines = [*table(head, rows), "", f"costs on {machine}, where nothing has been computed yet"]
+    lines += [f"{its.damaged}; {study.made_by}" for study, its in states.items() if its.damaged]
+    parts = [StudyPart.of(study, state=its) for study, its in states.items()]
     answer_with(PaperList.of(studies=parts), lambda: lines, json)
 
 
@@ -89,29 +80,17 @@ def claims(*, options: Options = Options()) -> None:
     and tables are those of the results in --out, or of recorded results, which come along, where these are of more
     effort. What has not been made is undecided and says what makes it.
     """
-    ran = None
-    if options.effort is not None:
-        settings = {"effort": options.effort, "engine": shared.engine(options.workers)}
-        ran = _make(options.out, options.paper, settings)
-    print_claims(options)
-    _refuse_failures(ran)
-
-
-def print_claims(options: Options, at: dict[str, Path] | None = None) -> None:
-    """Answer with the claims of some papers; `at` are folders of papers that lie outside `options.out`."""
     from posbias.profiles.claims import count, tally
     from posbias_papers.cli.answers import PaperClaims
     from posbias_papers.collect import INSTANCES, collect
 
+    ran, engine = None, shared.engine(options.workers)
+    if options.effort is not None:
+        ran = _make(options.out, options.paper, effort=options.effort, engine=engine)
+    instances = INSTANCES if options.instances is None else options.instances
     with progress() as on_event:
-        judged = collect(
-            options.out,
-            papers=options.paper,
-            instances=INSTANCES if options.instances is None else options.instances,
-            engine=shared.engine(options.workers),
-            at=at,
-            on_event=on_event,
-        )
+        how: dict[str, Any] = {"instances": instances, "engine": engine, "on_event": on_event}
+        judged = collect(options.out, papers=options.paper, **how)
     shown = [claim for claim in judged if options.verdict in (None, claim.verdict)]
     answer = PaperClaims.of(
         claims=[claim.as_dict() for claim in shown],
@@ -119,6 +98,7 @@ def print_claims(options: Options, at: dict[str, Path] | None = None) -> None:
         tallies={paper: tally(own) for paper, own in by_paper(judged).items()},
     )
     answer_with(answer, lambda: _claim_lines(judged, shown), options.json)
+    _refuse_failures(ran)
 
 
 def by_paper(judged: "Iterable[Judged]") -> "dict[str, list[Judged]]":
@@ -129,16 +109,12 @@ def by_paper(judged: "Iterable[Judged]") -> "dict[str, list[Judged]]":
     return papers
 
 
-def _count_words(judged: "Iterable[Judged]") -> str:
-    """'12 hold, 3 fail, 4 undecided; of ours 2 hold, 0 fail, 1 undecided'."""
+def _counted(judged: "Iterable[Judged]") -> list[str]:
+    """'12 holds, 3 fails, 4 undecided' of the paper's own claims, and of ours."""
     from posbias.profiles.claims import tally
 
-    words = {"holds": "hold", "fails": "fail", "undecided": "undecided"}
-    paper, ours = (
-        ", ".join(f"{number} {words[kind]}" for kind, number in counts.items())
-        for counts in tally(judged).values()
-    )
-    return f"{paper}; of ours {ours}"
+    kinds = tally(judged).values()
+    return [", ".join(f"{number} {verdict}" for verdict, number in counts.items()) for counts in kinds]
 
 
 def _claim_lines(judged: "Sequence[Judged]", shown: "Sequence[Judged]") -> list[str]:
@@ -147,23 +123,15 @@ def _claim_lines(judged: "Sequence[Judged]", shown: "Sequence[Judged]") -> list[
 
     lines: list[str] = []
     for key, own in by_paper(judged).items():
-        lines += [f"{cite(key).short}: {_count_words(own)}", ""]
+        lines += [f"{cite(key).short}: {'; of ours '.join(_counted(own))}", ""]
         for claim in (claim for claim in shown if claim.paper == key):
             about = claim.claim
             whose = about.place if about.provenance == "paper" else f"ours, on {about.place}"
             whose += f"; counted as {about.alias_of}" if about.alias_of else ""
-            lines += [f"  {claim.mark:10s} {claim.id}  {_number(claim)}".rstrip()]
+            number = "" if claim.study.endswith("/statements") else str(claim.estimate).replace("-", "−")
+            lines += [f"  {claim.mark:10s} {claim.id}  {number.removeprefix('–')}".rstrip()]
             lines += [f"{INDENT}{claim.sentence} ({whose})", f"{INDENT}{claim.why}", ""]
-    return [*lines, f"{len(judged)} claims: {_count_words(judged)}"]
-
-
-def _number(claim: "Judged") -> str:
-    number, se = claim.estimate.value, claim.estimate.se
-    if number != number or claim.study.endswith("/statements"):
-        return ""
-    error = f" ± {se:.2g}" if se == se else ""
-    # a number that is zero has no sign
-    return f"{number + 0.0:.4g}{error}".replace("-", "−")
+    return [*lines, f"{len(judged)} claims: {'; of ours '.join(_counted(judged))}"]
 
 
 # --- all ---------------------------------------------------------------------------------------------------
@@ -193,7 +161,7 @@ class AllOptions:
     models: shared.Names = ()
     workers: shared.Workers = None
     ray: shared.Ray = None
-    rerun: Annotated[shared.Rerun, Parameter(help=_RERUN)] = False
+    rerun: shared.Rerun = False
     out: shared.Out = shared.RESULTS
     json: shared.Json = False
 
@@ -201,20 +169,19 @@ class AllOptions:
 def all_(*, options: AllOptions = AllOptions()) -> None:
     """Make every figure and table of the three papers, from fastest to slowest, and count the verdicts.
 
-    What is there is skipped, and what comes along recorded at more effort is drawn instead of trained, unless
-    --rerun; after Ctrl-C the same command goes on. A part that fails does not stop the others: it is named at the
-    end, with exit code 2. What each study took is written to papers.json.
+    Cells that are kept are not computed again, and what comes along recorded at more effort is drawn instead,
+    unless --rerun; after Ctrl-C the same command goes on. A part that fails does not stop the others: it is
+    named at the end, with exit code 2.
     """
     from posbias.profiles.claims import count
     from posbias_papers.cli.answers import PaperAll
     from posbias_papers.collect import collect
 
-    settings: dict[str, Any] = {name: getattr(options, name) for name in ("effort", "models", "configs")}
-    settings |= {"again": options.rerun, "engine": shared.engine(options.workers, options.ray)}
     if options.report:
         need("jinja2", "markdown_it", work="the page", extra="report")
-    ran = _make(options.out, (), settings)
-    # the statements were tried on at least as many instances
+    engine = shared.engine(options.workers, options.ray)
+    same = {name: getattr(options, name) for name in ("effort", "models", "configs")}
+    ran = _make(options.out, (), again=options.rerun, engine=engine, **same)
     judged = collect(options.out)
     page = _page(options.out, judged, options.configs) if options.report else None
     answer = PaperAll.of(ran, counts=count(judged), page=page)
@@ -222,9 +189,9 @@ def all_(*, options: AllOptions = AllOptions()) -> None:
     _refuse_failures(ran)
 
 
-def _make(out: Path, studies: Sequence[str], settings: dict[str, Any]) -> "Ran":
+def _make(out: Path, studies: Sequence[str], **settings: Any) -> "Ran":
     """Make with a bar what is missing; settings and errors as of `make_all`."""
-    from posbias_papers.everything import make_all
+    from posbias_papers.reproduction import make_all
 
     with progress() as on_event:
         return make_all(out, studies, on_event=on_event, **settings)
@@ -239,31 +206,24 @@ def _refuse_failures(ran: "Ran | None") -> None:
 
 def _page(out: Path, judged: "Sequence[Judged]", configs: Path | None) -> Path:
     """Everything as one page."""
+    from posbias_papers.errata import ERRATA
     from posbias_papers.page import write_page
-    from posbias_papers.readings import ERRATA, compare_readings
-    from posbias_papers.registry import STUDIES
+    from posbias_papers.readings import compare_readings
 
     log.info("computing both readings, and writing the page …")
     with progress() as on_event:
         compared = compare_readings(results=out, configs=configs, on_event=on_event)
-    page = out / "papers.html"
-    return write_page(out, page, claims=judged, readings=compared, errata=ERRATA, studies=STUDIES)
+    return write_page(out, out / "papers.html", claims=judged, readings=compared, errata=ERRATA)
 
 
 def _all_lines(ran: "Ran", judged: "Sequence[Judged]", page: Path | None) -> list[str]:
-    from posbias.profiles.claims import tally
     from posbias_papers.study import minutes_text
 
-    rows = [
-        [key, *(str(number) for counts in tally(own).values() for number in counts.values())]
-        for key, own in (by_paper(judged) | {"all": [*judged]}).items()
-    ]
+    rows = [[key, *_counted(own)] for key, own in (by_paper(judged) | {"all": [*judged]}).items()]
     return [
-        f"{len(ran.made)} studies made in {minutes_text(ran.seconds / 60)}, {len(ran.found)} were there",
+        f"{len(ran.made)} studies made in {minutes_text(ran.seconds / 60)}",
         *(f"{key}: {reason}" for key, reason in ran.left_out.items()),
         "",
-        *table(["paper", "hold", "fail", "undecided", "ours hold", "fail", "undecided"], rows),
-        "",
-        f"costs: {ran.costs}",
+        *table(["paper", "claims", "ours"], rows),
         *([f"page: {page}"] if page else []),
     ]

@@ -1,21 +1,17 @@
-"""`posbias paper kim2026|wu2025|herasimchyk2026`: figures and tables of a paper, and its claims."""
+"""`posbias paper kim2026|wu2025|herasimchyk2026`: figures and tables of a paper, each with its claims judged."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from posbias.cli import options as shared
 from posbias.cli.output import COMPILING, answer_with, log, progress
 from posbias.cli.train import answer_untested
-from posbias.core.errors import InvalidValueError, whole
-from posbias.core.packages import need
+from posbias.core.errors import whole
 from posbias.core.tables import table
 
 if TYPE_CHECKING:
     from posbias_papers.pages import Page
-    from posbias_papers.wu2025 import Effort as TrainingEffort
 
 
 @shared.options
@@ -56,13 +52,10 @@ def kim2026(*what: str, options: KimOptions = KimOptions()) -> None:
     Parameters
     ----------
     what
-        fig1 to fig7, section3 (the printed probabilities), or all, the default; claims prints the paper's claims
-        with their verdicts. fig2, fig5, fig6 and fig7 show several anisotropies, --alphas.
+        fig1 to fig7, section3 (the printed probabilities), or all, the default. fig2, fig5, fig6 and fig7 show
+        several anisotropies, --alphas.
     """
-    from posbias_papers.kim2026.figures import EFFORT
-
     settings = {name: getattr(options, name) for name in ("seed", "threads", "reading", "alphas")}
-    settings["samples"] = shared.amount(options.effort, EFFORT)
     _reproduce("kim2026", what or ("all",), options, settings, COMPILING)
 
 
@@ -107,18 +100,16 @@ def wu2025(*what: str, options: WuOptions = WuOptions()) -> None:
     what
         The figures, fig1 to fig24, table1, curves for learning curves, masks, normalisers and anisotropy for gaps
         by mask, by what makes rows of attention and by what a vocabulary shares, observed-sinks for language
-        models, or all; claims prints the claims with their verdicts. Default: fig2.
+        models, or all. Default: fig2.
     """
     shared.check_threads(options.threads)
-    settings: dict[str, Any] = {
-        "effort": training_effort(options.effort, options.networks, options.middle),
-        "device": options.device,
-        "workers": options.threads,
-        "engine": shared.engine(None, options.ray, options.threads),
-        "gpus_per_cell": options.gpus_per_cell,
+    same = {
+        name: getattr(options, name) for name in ("effort", "networks", "middle", "device", "gpus_per_cell")
     }
+    engine = shared.engine(None, options.ray, options.threads)
+    settings: dict[str, Any] = {**same, "workers": options.threads, "engine": engine}
     what = what or ("fig2",)
-    if not options.no_tests or "claims" in what:
+    if not options.no_tests:
         _reproduce("wu2025", what, options, settings)
         return
     from posbias_papers.wu2025 import train
@@ -126,20 +117,6 @@ def wu2025(*what: str, options: WuOptions = WuOptions()) -> None:
     with progress() as on_event:
         experiments = train(what, out=options.out, again=options.rerun, on_event=on_event, **settings)
     answer_untested(options.out / "cells", experiments, options.json)
-
-
-def training_effort(effort: str | int, networks: int | None, middle: int | None = None) -> "TrainingEffort":
-    """The effort of this name or of this number of iterations, with this many networks and this middle item.
-
-    Raises `InvalidValueError`.
-    """
-    from posbias_papers.wu2025.settings import EFFORT, effort_of
-
-    spent = effort_of(effort, networks) if isinstance(effort, int) else EFFORT[effort]
-    if isinstance(effort, str) and networks is not None:
-        seeds = tuple(range(whole("networks", networks, 1)))
-        spent = replace(spent, name=f"{effort}, {networks} networks", seeds=seeds)
-    return spent if middle is None else spent.with_middle(middle)
 
 
 @shared.options
@@ -209,8 +186,7 @@ def herasimchyk2026(*what: str, options: HerasimchykOptions = HerasimchykOptions
     Parameters
     ----------
     what
-        table1 to table6, fig1 to fig5, section4 (monotonicity), or all; claims prints the paper's claims with
-        their verdicts. Default: table2, table3 and fig2.
+        table1 to table6, fig1 to fig5, section4 (monotonicity), or all. Default: table2, table3 and fig2.
     """
     shared.check_threads(options.threads)
     if isinstance(options.effort, int):
@@ -222,9 +198,7 @@ def herasimchyk2026(*what: str, options: HerasimchykOptions = HerasimchykOptions
         "corpora": [None if text == "bundled" else text for text in options.corpora] or [None],
         "scramble": options.shuffle_tokens or None,
         "loading": vars(options.loading),
-        "prompts": options.effort if isinstance(options.effort, int) else None,
         "lengths": options.lengths or None,
-        "quick": options.effort != "full",
     }
     _reproduce("herasimchyk2026", what or ("table2", "table3", "fig2"), options, settings)
 
@@ -232,29 +206,19 @@ def herasimchyk2026(*what: str, options: HerasimchykOptions = HerasimchykOptions
 def _reproduce(
     paper: str, what: Sequence[str], options: Any, settings: Mapping[str, Any], waiting: str | None = None
 ) -> None:
-    """Make some of a paper with a bar, and answer with what was made; or with its claims, if these are asked for.
-
-    `settings` as of the paper's `reproduce`. Raises `InvalidValueError` for claims among other names: one answer
-    at a time.
-    """
-    if "claims" in what:
-        if len(what) > 1:
-            raise InvalidValueError(f"what: expected claims alone, got {', '.join(what)}")
-        from posbias_papers.cli.claims import Options, print_claims
-
-        print_claims(Options(paper=(paper,), out=options.out.parent, json=options.json), {paper: options.out})
-        return
+    """Make some of a paper with a bar, and answer with what was made; `settings` as of the paper's `tables`."""
     from posbias.core.formats import dump_json
     from posbias_papers.cli.answers import reproduced
+    from posbias_papers.reproduction import reproduce
 
-    need("matplotlib", work="drawing", extra="report")
-    reproduce = import_module(f"posbias_papers.{paper}").reproduce
+    how = {"effort": options.effort, **settings, "again": options.rerun}
     with progress(waiting) as on_event:
-        made = reproduce(what, out=options.out, again=options.rerun, on_event=on_event, **settings)
-    if made.stand_in:
-        log.info(made.stand_in)
+        made = reproduce(paper, what, out=options.out, on_event=on_event, **how)
+    if made.more.get("stand_in"):
+        log.info(made.more["stand_in"])
     answer = reproduced(paper).model_validate_json(dump_json(made.as_dict()))
-    answer_with(answer, lambda: page_lines(made.pages, made.written), options.json)
+    pages = {name: one.page for name, one in made.made.items()}
+    answer_with(answer, lambda: page_lines(pages, made.written), options.json)
 
 
 def page_lines(pages: "Mapping[str, Page]", files: Iterable[Path]) -> list[str]:

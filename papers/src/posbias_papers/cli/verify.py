@@ -14,8 +14,6 @@ from posbias.core.tables import table
 if TYPE_CHECKING:
     from posbias_papers.statements.run import Finding
 
-INSTANCES = {"quick": 200, "full": 1000}
-
 
 @shared.options
 class Options:
@@ -50,6 +48,7 @@ def verify(*statements: str, options: Options = Options()) -> None:
     statements
         Keys of statements, such as wu-4.1, or of papers: wu2025, herasimchyk2026, kim2026. Default: all.
     """
+    from posbias_papers.reproduction import INSTANCES
     from posbias_papers.statements import STATEMENTS, save_counterexamples, select
     from posbias_papers.statements import verify as try_all
 

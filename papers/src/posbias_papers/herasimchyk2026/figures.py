@@ -17,37 +17,35 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posbias.profiles.claims import Above, Claim, Evidence, Judged, Near, Printed, undecided
+from posbias.profiles.claims import ELSEWHERE, Above, Claim, Evidence, Judged, Near, Printed, undecided
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import spearman
 from posbias.reports.plots.style import INK, TEXT
 from posbias_papers.contrasts import AtHand, read_claims, share
 from posbias_papers.herasimchyk2026.configs import (
     FIGURES,
-    GAP,
     HUB,
     LARGE,
     PLOTTED,
     PROMPTS,
     SHORTFALL,
     TOKENS,
-    VIOLATIONS,
     decided_by,
-    numbers,
     stand_in,
 )
-from posbias_papers.herasimchyk2026.measure import EFFORTS
 from posbias_papers.herasimchyk2026.table import NOISE, OBJECTS, recorded, table
-from posbias_papers.pages import Table
+from posbias_papers.pages import Page, Table
 from posbias_papers.plots.captions import captioned_figure, settle
 from posbias_papers.plots.content import ContentMap, content_size, draw_content_rows
 from posbias_papers.plots.levels import draw_levels, draw_mixing_series, levels_size
-from posbias_papers.study import ELSEWHERE, HERE, Basis, Expected, Recorded, Studies, Study, judge_each
+from posbias_papers.study import Basis, Recorded, Studies, Study, judge_each
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+HERE = "the models and texts measured here, which are not the paper's"
+"""The scope of what is judged of them."""
 DIGITS = {"spearman": 2, "wasserstein": 3}
 NOISE_NOTE = (
     "Split-half: one half of the prompts against the other; second measurement: these against as many others, and "
@@ -516,7 +514,7 @@ LACKING = {
 """Why there is nothing to show of a study; of others there always is what the paper prints."""
 
 
-def _missing(frame: "pd.DataFrame", name: str) -> str:
+def missing(frame: "pd.DataFrame", name: str) -> str:
     """Why there is nothing to show; "" if there is."""
     match name:
         case "fig2" | "fig3":
@@ -530,59 +528,40 @@ def _missing(frame: "pd.DataFrame", name: str) -> str:
     return "" if shown else LACKING.get(name, "")
 
 
-def _expected(name: str) -> Iterator[Expected]:
-    """The numbers that the claims about rows of a table are about, with the deviation that rounding explains."""
-    if name == "section4":
-        yield Expected("violating triples, at most", VIOLATIONS, 0.0, "Section 4")
-        yield Expected("mean gap of violating triples, about", GAP, 0.0, "Section 4")
-        yield Expected("expected shortfall, of the order of", SHORTFALL, 0.0, "Section 4")
-    for number in numbers(name) if name.startswith("table") else ():
-        if number.claimed:
-            what = ", ".join(part for part in (number.model, number.corpus, number.what) if part)
-            rounding = 0.5 * 10.0**-number.digits if number.digits else 0.0
-            yield Expected(what, number.printed, rounding, f"Table {name[-1]}")
+def _page(frame: "pd.DataFrame", *, name: str, kind: str) -> Page:
+    return Page(note=_note(frame, kind), tables=tuple(SHOWN[kind][0](frame, name=name)), data=_json(frame))
 
 
 def _study(name: str, kind: str, title: str, question: str) -> Study:
     """A study of this paper: what is measured is asked for at each run, and judged on the table of its `kind`."""
-    tables, draw = SHOWN[kind]
-    options: dict[str, Any] = {"minutes": {"quick": 3, "full": 35}, "counts": {"quick": 2, "full": 2}}
-    options["recorded"] = partial(_recorded, kind=kind)
+    draw = SHOWN[kind][1]
     levels = kind in ("curves", "spearman", "wasserstein")
     texts = "FineWeb-Edu, DCLM-Baseline, Wikipedia" if kind == "order" else "FineWeb-Edu"
     also = (
         "; the authors' rollout files decide some too, --configs" if kind in ("curves", "schedules") else ""
     )
+    options: dict[str, Any] = {"minutes": (3, 35), "count": 2, "recorded": partial(_recorded, kind=kind)}
+    options["decided_by"] = decided_by(name, PLOTTED if kind == "schedules" else TOKENS, texts) + also
     return Study(
         f"herasimchyk2026/{name}",
         title,
         question,
-        (),
         tuple(_at_hand(claim, kind) for claim in CLAIMS.get(name, ())),
-        EFFORTS,
-        "prompts",
-        tables=partial(tables, name=name),
-        data=_json,
-        note=partial(_note, kind=kind),
+        (),
+        unit="prompts",
+        table=partial(table, kind),
+        page=partial(_page, name=name, kind=kind),
         draw=draw and partial(draw, name=name),
+        judge=judge_extended,
         needs="models",
         uses=(*SOURCES, *(INFLUENCE if levels else ())),
-        missing=partial(_missing, name=name),
-        expected=tuple(_expected(name)),
-        table=partial(table, kind),
-        judge=judge_extended,
-        decided_by=decided_by(name, PLOTTED if kind == "schedules" else TOKENS, texts) + also,
         **options | OPTIONS.get(name, {}),
     )
 
 
 def _recorded(study: Study, kind: str) -> Recorded:
-    from posbias_papers.reproduction import content_of
-
     basis = Basis(cells=2, recorded=2)
-    return Recorded(
-        EFFORTS["quick"], basis, WHEN, lambda: content_of(study, recorded(kind), f"quick: {ON_RECORD}")
-    )
+    return Recorded(f"quick: {ON_RECORD}", basis, ("quick",), lambda: recorded(kind), WHEN)
 
 
 SHOWN: "dict[str, tuple[Callable[..., Iterable[Table]], Callable[..., Figure] | None]]" = {
@@ -597,14 +576,9 @@ SHOWN: "dict[str, tuple[Callable[..., Iterable[Table]], Callable[..., Figure] | 
 }
 """The tables of a page of each kind, and its drawing."""
 OPTIONS: dict[str, dict[str, Any]] = {
-    "table1": {"minutes": {"quick": 0.1, "full": 0.1}},
-    "fig1": {"minutes": {"quick": 7.5, "full": 160}, "counts": {"quick": 5, "full": 7}},
-    "fig4": {
-        "minutes": {"quick": 0.5, "full": 10},
-        "counts": {"quick": 4, "full": 4},
-        "options": "--shuffle-tokens",
-        "recorded": lambda study: None,  # one text is on record
-    },
+    "table1": {"minutes": (0.1, 0.1)},
+    "fig1": {"minutes": (7.5, 160), "count": 5},
+    "fig4": {"minutes": (0.5, 10), "count": 4, "recorded": lambda study: None},  # one text is on record
 }
 TITLES = {
     "table1": ("sizes", "Models: parameters and depth", "What are the models that are compared?"),

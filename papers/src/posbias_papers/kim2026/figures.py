@@ -6,34 +6,40 @@ factor h(j). The paper's text does not give the anisotropies of Figures 2, 5, 6 
 of a diagonal masked but for the first row of heat maps; that is read as the row without LayerNorm.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, whole
+from posbias.core.machine import cores, sequence
+from posbias.core.progress import Event, OnEvent
+from posbias.core.store import Store, compute
 from posbias.profiles.claims import Evidence, Printed
 from posbias.profiles.estimate import Estimate
-from posbias.reports.plots.recency import LEAST_SPAN, draw_scores, probability_text
-from posbias.reports.plots.style import INK, SMALL, TEXT
-from posbias.simulation import Averages, RecencyModel
-from posbias_papers.closed_forms.layernorm import ReadingName
+from posbias.reports.plots.recency import probability_text
+from posbias.simulation import RecencyModel
+from posbias_papers.closed_forms.layernorm import ReadingName, log_key_factors
 from posbias_papers.contrasts import read_claims
+from posbias_papers.kim2026.drawing import Fields, describe, draw_heat_maps, draw_key_factor_figure
 from posbias_papers.kim2026.table import LEVELS, SURE, model_of, recorded, setting, table
-from posbias_papers.pages import Table
-from posbias_papers.plots.captions import captioned_figure, settle
-from posbias_papers.plots.closed_forms import draw_key_factors
-from posbias_papers.study import Basis, Expected, Recorded, Studies, Study
+from posbias_papers.pages import Page, Table
+from posbias_papers.study import EFFORTS, Basis, Recorded, Studies, Study, Tables
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+log = logging.getLogger("posbias.papers")
 CLAIMS = read_claims(Path(__file__).with_name("claims.csv"))
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9)
 """Anisotropies of Figures 2, 5, 6 and 7 unless others are asked for: ours."""
-Fields = Mapping[str, Any]
+BY_ALPHA = {"fig2": False, "fig5": False, "fig6": True, "fig7": True}
+"""The figures that show several anisotropies, and whether with a residual connection."""
+CLOSED_FORMS = ("fig2", "fig7")
 FOUR: tuple[Fields, ...] = (
     {"norm": "none", "anisotropy": 0.0},
     {"anisotropy": 0.0},
@@ -43,30 +49,75 @@ FOUR: tuple[Fields, ...] = (
 """The rows of Figures 1, 3 and 4."""
 EFFORT = {"quick": 1_000_000, "full": 10_000_000}
 """Draws of every model: under a minute for all figures, and the paper's."""
-FOUR_ERRORS = 0.0002
-"""Four standard errors of the difference between a printed probability and ours, at ten million samples each."""
+LEAST_SAMPLES = 3
+"""Fewer have no standard error once a slope is fitted."""
 WHEN = "2026-11-27"
 """When what is on record was simulated."""
-READINGS: tuple[ReadingName, ReadingName] = ("corrected", "published")
-SCALES = (
-    f"; grey: masked diagonal; every panel has its own colours, over at least {LEAST_SPAN:g} standard errors"
-)
-"""What the notes of heat maps say of their colours."""
-NOTES = {"section3": ""} | dict.fromkeys(
-    ("fig2", "fig7"),
-    f"; dots: S(9, j)/S(9, 0) of layer 2, where S(9, 0) is at least {SURE:g} standard errors",
-)
-"""What other notes say instead."""
 
 
-def models(rows: Fields | Sequence[Fields], dimensions: Sequence[int] = (16, 64)) -> tuple[RecencyModel, ...]:
+def models(rows: Sequence[Fields], dimensions: Sequence[int] = (16, 64)) -> tuple[RecencyModel, ...]:
     """The models of some rows at some dimensions, row by row."""
-    rows = [rows] if isinstance(rows, Mapping) else rows
     return tuple(RecencyModel(dimension=d, **row) for row in rows for d in dimensions)
 
 
+def by_alpha(name: str, alphas: Sequence[float] = ALPHAS) -> list[Fields]:
+    """The rows of a figure that shows several anisotropies."""
+    return [{"anisotropy": alpha, "residual": BY_ALPHA[name]} for alpha in alphas]
+
+
+# --- what is computed --------------------------------------------------------------------------------------
+
+
+def tables(
+    names: Sequence[str],
+    folder: Path,
+    *,
+    effort: str | int = "quick",
+    again: bool = False,
+    on_event: OnEvent | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    reading: ReadingName | None = None,
+    alphas: Sequence[float] | None = None,
+) -> Tables:
+    """The tables of some studies, whose simulations are kept in FOLDER/cells.
+
+    `effort`, or that many samples, is drawn of every model, but for the paper's ten million by seed 0, which
+    are on record. `reading` is the closed form drawn as a line in Figures 2 and 7 (default: corrected);
+    `alphas` are the anisotropies of Figures 2, 5, 6 and 7, 0 first and rising. Raises `InvalidValueError` for
+    fewer than 3 samples, a seed that is no integer ≥ 0, threads < 1, alphas that cannot be shown, or a reading
+    that is none or where no closed form is drawn; KeyboardInterrupt on Ctrl-C, saying what is kept; and as
+    `simulate_recency`.
+    """
+    from posbias_papers.simulation.cell import RecencyCell
+
+    samples = whole("effort", effort, LEAST_SAMPLES) if isinstance(effort, int) else EFFORT[effort]
+    if reading is not None and not {*names} & {*CLOSED_FORMS}:
+        expected = "none where no closed form is shown (fig2, fig7)"
+        raise InvalidValueError(f"reading: expected {expected}, got {reading} with {', '.join(names)}")
+    # whatever can be wrong is so before any sample is drawn
+    sequence(seed, "check")
+    cores(threads)
+    log_key_factors(1, 16, reading=reading or "corrected")
+    shown = check_alphas(ALPHAS if alphas is None else alphas)
+    own = {name: models(by_alpha(name, shown)) if name in BY_ALPHA else STUDIES[name].cells for name in names}
+    if (samples, seed, alphas, again) == (EFFORT["full"], 0, None, False):
+        log.info("drawn from the simulations on record, %s samples; --rerun draws them anew", f"{samples:,}")
+        frames = {name: recorded(some) for name, some in own.items()}
+    else:
+        cells = {m: RecencyCell(m, seed, samples, threads) for some in own.values() for m in some}
+        done = compute(cells.values(), Store(folder / "cells"), again=again, on_event=on_event)
+        if on_event and not done.new:
+            on_event(Event(0, 0, "sample"))
+        results = done.results()
+        frames = {name: table({m: results[cells[m]] for m in some}) for name, some in own.items()}
+    for frame in frames.values():
+        frame.attrs["reading"] = reading or "corrected"
+    return Tables(frames, effort_of(min(map(samples_of, frames.values()))), more=_answer(frames))
+
+
 def check_alphas(alphas: Sequence[float]) -> tuple[float, ...]:
-    """Anisotropies as Figures 2, 5, 6 and 7 can show them: 0, which all are held against, then rising, below 1.
+    """Anisotropies as Figures 2, 5, 6 and 7 can show them: 0, which all are compared with, then rising, below 1.
 
     Raises `InvalidValueError` for others.
     """
@@ -77,10 +128,9 @@ def check_alphas(alphas: Sequence[float]) -> tuple[float, ...]:
     return tuple(alphas)
 
 
-def describe(model: RecencyModel) -> str:
-    """'LayerNorm, α = 0.5, residual'."""
-    norm = {"none": "no LayerNorm", "layernorm": "LayerNorm", "rmsnorm": "RMSNorm"}[model.norm]
-    return f"{norm}, α = {model.anisotropy:g}" + (", residual" if model.residual else "")
+def samples_of(frame: "pd.DataFrame") -> int:
+    """How many samples every model has at least."""
+    return int(frame["n"].to_numpy().min())
 
 
 def effort_of(samples: int) -> str:
@@ -88,94 +138,48 @@ def effort_of(samples: int) -> str:
     return next((name for name in ("full", "quick") if samples >= EFFORT[name]), f"{samples:,} samples")
 
 
-# --- drawing -----------------------------------------------------------------------------------------------
+def _answer(frames: "Mapping[str, pd.DataFrame]") -> dict[str, Any]:
+    import pandas as pd
 
-
-def _rows(frame: "pd.DataFrame", model: RecencyModel, layer: int) -> "pd.DataFrame":
-    """The rows of a layer of a model, by query and key."""
-    place = (*setting(model).values(), layer)
-    return frame.xs(place, level=["norm", "anisotropy", "residual", "dimension", "layer"])
-
-
-def draw_heat_maps(
-    frame: "pd.DataFrame",
-    caption: str,
-    rows: Sequence[Fields],
-    *,
-    dimensions: Sequence[int] = (16, 64),
-    layers: Sequence[int] = (1, 2),
-) -> "Figure":
-    """Draw the mean scores of a row's model in two layers at two dimensions, row by row."""
-    figure, part = captioned_figure(8.0, 0.6 + 1.55 * len(rows), caption)
-    grid = part.add_gridspec(len(rows), 5, width_ratios=(1, 1, 0.06, 1, 1))
-    columns = [(d, layer) for d in dimensions for layer in layers]
-    words = {"ha": "center", "va": "center", "fontsize": TEXT, "color": INK, "textcoords": "offset points"}
-    for row, fields in enumerate(rows):
-        for place, (dimension, layer) in zip((0, 1, 3, 4), columns, strict=True):
-            model = RecencyModel(dimension=dimension, **fields)
-            ax, of_layer = part.add_subplot(grid[row, place]), _rows(frame, model, layer)
-            scores, se = (of_layer[name].dropna().unstack("key").to_numpy() for name in ("score", "score_se"))
-            draw_scores(ax, scores, se, diagonal=model.norm == "none")
-            ax.set_title(f"RP = {probability_text(_recency(of_layer))}", fontsize=SMALL, color=INK, pad=3)
-            ax.tick_params(labelbottom=row == len(rows) - 1, labelleft=place == 0)
-            if row == 0:
-                ax.annotate(f"d = {dimension}, layer {layer}", (0.5, 1), (0, 20), "axes fraction", **words)
-            if row == len(rows) - 1:
-                ax.set_xlabel("key", fontsize=SMALL, color=INK, labelpad=1)
-            if place == 0:
-                ax.set_ylabel("query", fontsize=SMALL, color=INK, labelpad=2)
-                name = describe(model).replace(", residual", "\nresidual")
-                ax.annotate(name, (0, 0.5), (-38, 0), "axes fraction", rotation=90, **words)
-    return settle(figure)
-
-
-def _recency(of_layer: "pd.DataFrame") -> Estimate:
-    row = of_layer.dropna(subset=["recency"]).iloc[0]
-    return Estimate(float(row["recency"]), float(row["recency_se"]), int(row["n"]))
-
-
-def draw_key_factor_figure(
-    frame: "pd.DataFrame",
-    caption: str,
-    *,
-    residual: bool,
-    alphas: Sequence[float],
-    reading: ReadingName = "corrected",
-) -> "Figure":
-    """Draw h(j) against j for several anisotropies, and below h(j)/h(0) with what a simulation gives.
-
-    One panel per dimension; `reading` is the closed form drawn as a line, the other is dashed.
-    """
-    figure, part = captioned_figure(8.0, 6.2, caption)
-    readings = (reading, *(one for one in READINGS if one != reading))
-    names = (f"closed form, {readings[0]}", f"closed form, {readings[1]}")
-    for (top, bottom), d in zip(part.subplots(2, 2).T, (16, 64), strict=True):
-        of = {}
-        for alpha in alphas:
-            model = RecencyModel(dimension=d, anisotropy=alpha, residual=residual)
-            of[alpha] = _rows(frame, model, 2).xs(float(model.tokens - 1), level="query")
-        simulated = {
-            alpha: Averages(rows["ratio"].to_numpy(), rows["ratio_se"].to_numpy())
-            for alpha, rows in of.items()
-        }
-        for ax, column, label in ((top, "factor", "h(j)"), (bottom, "ratio", "h(j) / h(0)")):
-            curves, others = (
-                {alpha: rows[f"{one}_{column}"].to_numpy() for alpha, rows in of.items()} for one in readings
-            )
-            points = simulated if ax is bottom else None
-            draw_key_factors(ax, curves, others=others, simulated=points, names=names, label=label)
-        top.set_title(f"d = {d}", fontsize=TEXT, color=INK)
-    return settle(figure)
+    frame = pd.concat([*frames.values()])
+    frame = frame.loc[~frame.index.duplicated()]
+    return {"cells": recency_by_layer(frame), "published": [*printed_numbers(frame)]}
 
 
 # --- what a page says --------------------------------------------------------------------------------------
 
 
-def samples_text(frame: "pd.DataFrame") -> str:
-    """'1,000,000 samples', with 'at least' where some models have more."""
-    draws = frame["n"].to_numpy()
-    least, most = int(draws.min()), int(draws.max())
-    return f"{'' if least == most else 'at least '}{least:,} samples"
+def page(frame: "pd.DataFrame", *, name: str, layers: Sequence[int]) -> Page:
+    """Recency probabilities of some layers, and the printed ones of Section 3 where a study is about these."""
+    printed = [*printed_numbers(frame)] if name in ("fig1", "section3") else []
+    words = [
+        [
+            one["where"],
+            f"{one['printed']:.4f}",
+            probability_text(Estimate(one["value"], one["se"])),
+            f"{one['deviation']:+.2f}".replace("-", "−"),
+            "holds" if one["holds"] else "fails",
+        ]
+        for one in printed
+    ]
+    head = ["printed in Section 3", "printed", "here", "standard errors of the difference", ""]
+    rows = [
+        [describe(model), str(model.dimension), *(_text(own, layer) for layer in layers)]
+        for model, own in recency(frame)
+    ]
+    shown = [Table("Recency probability", ["model", "d", *(f"layer {layer}" for layer in layers)], rows)]
+    shown += [Table("Printed numbers and ours", head, words)] if words else []
+    cells = recency_by_layer(frame)
+    basis = {"samples": samples_of(frame), "cells": len(cells)}
+    basis["recorded"] = len(cells) * bool(frame.attrs.get("recorded"))
+    data = {"samples": basis["samples"], "cells": cells, "published": printed, "rests_on": basis}
+    samples = f"{'' if frame['n'].nunique() == 1 else 'at least '}{samples_of(frame):,} samples"
+    note = f"Ten tokens, {samples} of every model"
+    if name in CLOSED_FORMS:
+        note += f"; dots: S(9, j)/S(9, 0) of layer 2, where S(9, 0) is at least {SURE:g} standard errors"
+    elif name != "section3":
+        note += "; grey: masked diagonal; every panel has its own colours"
+    return Page(note=f"{note}.", tables=tuple(shown), data=data)
 
 
 def recency(frame: "pd.DataFrame") -> "Iterator[tuple[RecencyModel, pd.DataFrame]]":
@@ -185,23 +189,17 @@ def recency(frame: "pd.DataFrame") -> "Iterator[tuple[RecencyModel, pd.DataFrame
         yield model_of(place), layers.droplevel(list(LEVELS[:4]))
 
 
-def _tables(frame: "pd.DataFrame", shown: Sequence[int], printed: bool) -> Iterator[Table]:
-    rows = [
-        [describe(model), str(model.dimension), *(_text(layers, layer) for layer in shown)]
+def recency_by_layer(frame: "pd.DataFrame") -> list[dict[str, Any]]:
+    """The same for JSON."""
+    names = {"recency": "value", "recency_se": "se"}
+    return [
+        {
+            "model": setting(model),
+            "samples": int(layers["n"].iloc[0]),
+            "recency_probability": layers[[*names]].rename(columns=names).reset_index().to_dict("records"),
+        }
         for model, layers in recency(frame)
     ]
-    yield Table("Recency probability", ["model", "d", *(f"layer {layer}" for layer in shown)], rows)
-    rows = []
-    for one in printed_numbers(frame) if printed else ():
-        deviation = f"{one['deviation']:+.2f}".replace("-", "−")
-        ours, holds = (
-            probability_text(Estimate(one["value"], one["se"])),
-            "holds" if one["holds"] else "fails",
-        )
-        rows.append([one["where"], f"{one['printed']:.4f}", ours, deviation, holds])
-    if rows:
-        head = ["printed in Section 3", "printed", "here", "standard errors of the difference", ""]
-        yield Table("Printed numbers and ours", head, rows)
 
 
 def _text(layers: "pd.DataFrame", layer: int) -> str:
@@ -229,136 +227,95 @@ def _compared(sentence: str, piece: Evidence) -> dict[str, Any]:
     return numbers | {"deviation": test.deviation(ours), "holds": test.agrees(ours)}
 
 
-def data(frame: "pd.DataFrame", *, printed: bool = True) -> dict[str, Any]:
-    """The recency probability of every model by layer, for JSON, with the printed numbers and ours."""
-    cells = [
-        {
-            "model": setting(model),
-            "samples": int(layers["n"].iloc[0]),
-            "recency_probability": [
-                {"layer": layer, "value": row["recency"], "se": row["recency_se"]}
-                for layer, row in layers.iterrows()
-            ],
-        }
-        for model, layers in recency(frame)
-    ]
-    samples = int(frame["n"].to_numpy().min())
-    basis = {"samples": samples, "cells": len(cells)}
-    return {
-        "samples": samples,
-        "cells": cells,
-        "published": [*printed_numbers(frame)] if printed else [],
-        "rests_on": basis | {"recorded": len(cells) * bool(frame.attrs.get("recorded"))},
-    }
-
-
 # --- the figures -------------------------------------------------------------------------------------------
+
+
+def _recorded(study: Study) -> Recorded:
+    basis = Basis(samples=EFFORT["full"], cells=len(study.cells), recorded=len(study.cells))
+    return Recorded("full", basis, EFFORTS, lambda: recorded(study.cells), WHEN)
 
 
 def _study(
     name: str,
     title: str,
     question: str,
-    cells: Sequence[RecencyModel],
     draw: "Callable[..., Figure] | None",
-    layers: Sequence[int],
+    cells: Sequence[RecencyModel],
+    layers: Sequence[int] = (1, 2),
 ) -> Study:
-    printed = name in ("fig1", "section3")
-    return Study(
-        f"kim2026/{name}",
-        title,
-        question,
-        tuple(dict.fromkeys(cells)),
-        tuple(CLAIMS[name]),
-        EFFORT,
-        "draws",
-        {"quick": round(0.024 * len(cells), 2), "full": round(0.24 * len(cells), 1)},
-        partial(_tables, shown=layers, printed=printed),
-        partial(data, printed=printed),
-        lambda frame: f"Ten tokens, {samples_text(frame)} of every model{NOTES.get(name, SCALES)}.",
-        draw,
-        expected=_expected() if printed else (),
-        table=table,
-        recorded=_recorded,
+    cells = tuple(dict.fromkeys(cells))
+    minutes = round(0.024 * len(cells), 2), round(0.24 * len(cells), 1)
+    about = f"kim2026/{name}", title, question, tuple(CLAIMS[name]), cells, minutes, "draws"
+    return Study(*about, table, partial(page, name=name, layers=layers), draw, recorded=_recorded)
+
+
+def _heat_maps(
+    name: str,
+    title: str,
+    question: str,
+    rows: Sequence[Fields],
+    d: Sequence[int] = (16, 64),
+    layers: Sequence[int] = (1, 2),
+) -> Study:
+    draw = partial(draw_heat_maps, rows=rows, dimensions=d, layers=layers)
+    return _study(name, title, question, draw, models(rows, d), layers)
+
+
+def _by_alpha(name: str, title: str, question: str) -> Study:
+    if name in CLOSED_FORMS:
+        draw = partial(draw_key_factor_figure, residual=BY_ALPHA[name])
+        return _study(name, title, question, draw, models(by_alpha(name)), (2,))
+    study = _heat_maps(name, title, question, by_alpha(name))
+    return replace(study, draw=draw_heat_maps)
+
+
+STUDIES = Studies(
+    (
+        _heat_maps(
+            "fig1",
+            "Mean scores of four models, layers 1 and 2, d = 16 and 64",
+            "Does LayerNorm turn random embeddings towards recent keys, and a residual connection less so?",
+            FOUR,
+        ),
+        _by_alpha(
+            "fig2",
+            "Key factor h(j) by anisotropy",
+            "Does the closed form rise with the key, and faster for anisotropic embeddings?",
+        ),
+        _heat_maps(
+            "fig3",
+            "Mean scores of the four models, layers 3 and 4",
+            "Does the preference for recent keys persist in further layers?",
+            FOUR,
+            layers=(3, 4),
+        ),
+        _heat_maps(
+            "fig4",
+            "Mean scores of the four models, d = 256 and 1,024",
+            "Does the preference for recent keys persist in wide models?",
+            FOUR,
+            (256, 1024),
+        ),
+        _by_alpha(
+            "fig5", "Mean scores by anisotropy", "How does recency depend on the angle between embeddings?"
+        ),
+        _by_alpha(
+            "fig6",
+            "Mean scores by anisotropy, with a residual connection",
+            "How does recency depend on the angle between embeddings under a residual connection?",
+        ),
+        _by_alpha(
+            "fig7",
+            "Key factor h(j) by anisotropy, with a residual connection",
+            "Does the closed form rise with the key under a residual connection?",
+        ),
+        _study(
+            "section3",
+            "The recency probabilities printed in Section 3",
+            "Are the printed recency probabilities those of the model they are said to be of?",
+            None,
+            models(FOUR),
+        ),
     )
-
-
-def _recorded(study: Study) -> Recorded:
-    from posbias_papers.reproduction import content_of
-
-    basis = Basis(samples=EFFORT["full"], cells=len(study.cells), recorded=len(study.cells))
-    return Recorded(EFFORT["full"], basis, WHEN, lambda: content_of(study, recorded(study.cells), "full"))
-
-
-def _expected() -> tuple[Expected, ...]:
-    return tuple(
-        Expected(
-            claim.sentence.removeprefix("The ").rpartition(", is ")[0],
-            claim.test.number.value,
-            FOUR_ERRORS,
-            "Section 3",
-        )
-        for claim in CLAIMS["section3"]
-        if isinstance(claim.test, Printed)
-    )
-
-
-TITLES = {
-    "fig1": (
-        "Mean scores of four models, layers 1 and 2, d = 16 and 64",
-        "Does LayerNorm turn random embeddings towards recent keys, and a residual connection less so?",
-    ),
-    "fig2": (
-        "Key factor h(j) by anisotropy",
-        "Does the closed form rise with the key, and faster for anisotropic embeddings?",
-    ),
-    "fig3": (
-        "Mean scores of the four models, layers 3 and 4",
-        "Does the preference for recent keys persist in further layers?",
-    ),
-    "fig4": (
-        "Mean scores of the four models, d = 256 and 1,024",
-        "Does the preference for recent keys persist in wide models?",
-    ),
-    "fig5": (
-        "Mean scores by anisotropy",
-        "How does recency depend on the angle between embeddings?",
-    ),
-    "fig6": (
-        "Mean scores by anisotropy, with a residual connection",
-        "How does recency depend on the angle between embeddings under a residual connection?",
-    ),
-    "fig7": (
-        "Key factor h(j) by anisotropy, with a residual connection",
-        "Does the closed form rise with the key under a residual connection?",
-    ),
-    "section3": (
-        "The recency probabilities printed in Section 3",
-        "Are the printed recency probabilities those of the model they are said to be of?",
-    ),
-}
-"""What each shows, and the question it answers."""
-
-
-def with_alphas(alphas: Sequence[float] | None = None) -> Studies:
-    """Figures 1 to 7 and Section 3, those by anisotropy with these. Raises as `check_alphas`."""
-    alphas = check_alphas(ALPHAS if alphas is None else alphas)
-    plain, residual = (
-        [{"anisotropy": alpha, "residual": kind} for alpha in alphas] for kind in (False, True)
-    )
-    four, wide, factors = models(FOUR), (256, 1024), partial(draw_key_factor_figure, alphas=alphas)
-    shown: dict[str, tuple[Sequence[RecencyModel], Any, Sequence[int]]] = {
-        "fig1": (four, partial(draw_heat_maps, rows=FOUR), (1, 2)),
-        "fig2": (models(plain), partial(factors, residual=False), (2,)),
-        "fig3": (four, partial(draw_heat_maps, rows=FOUR, layers=(3, 4)), (3, 4)),
-        "fig4": (models(FOUR, wide), partial(draw_heat_maps, rows=FOUR, dimensions=wide), (1, 2)),
-        "fig5": (models(plain), partial(draw_heat_maps, rows=plain), (1, 2)),
-        "fig6": (models(residual), partial(draw_heat_maps, rows=residual), (1, 2)),
-        "fig7": (models(residual), partial(factors, residual=True), (2,)),
-        "section3": (four, None, (1, 2)),
-    }
-    return Studies(_study(name, *TITLES[name], *what) for name, what in shown.items())
-
-
-STUDIES = with_alphas()
+)
 """Figures 1 to 7, and the probabilities that the text prints."""

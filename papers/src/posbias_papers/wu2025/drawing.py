@@ -1,26 +1,19 @@
 """Figures 2 to 24 drawn: panels in the paper's layout, under each group what its networks can do.
 
-Each function draws the outcomes of a figure's own settings, from its table; `caption` stands beneath.
+A gap of networks that have not learnt means nothing: such groups of bars are drawn pale. Every network is a
+dot, since a mean of three hides as much as it shows. Each function draws the outcomes of a figure's own
+settings, from its table; `caption` stands beneath.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
-from posbias.reports.plots.style import INK, SMALL, TEXT
+from posbias.reports.plots import style
 from posbias_papers.plots.captions import captioned_figure, settle
-from posbias_papers.plots.retrieval import (
-    draw_attention_map,
-    draw_by_position,
-    draw_gaps,
-    draw_sink_metric,
-    draw_trajectories,
-    gap_key,
-    panel_key,
-)
-from posbias_papers.wu2025.outcomes import PAIRS, Gaps, Outcome
+from posbias_papers.wu2025.outcomes import PAIRS, Outcome
 from posbias_papers.wu2025.settings import ABSOLUTE, RELATIVE, Setting
 from posbias_papers.wu2025.table import outcomes_of
 
@@ -30,8 +23,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
 WIDTH = 8.0
+PAIR_COLOURS = {
+    "first-middle": style.COLOURS["positional"],
+    "first-last": style.COLOURS["energy"],
+    "middle-last": style.COLOURS["attention_only"],
+}
+"""A colour for each pair of compared items."""
+BAR = 0.26
+"""Width of a bar; groups stand one apart."""
 CURVES = {"first-last": "first–last gap", "in_context_accuracy": "in-context accuracy"}
 """The curves that are drawn by iteration, and what their axes say."""
+DOT: dict[str, Any] = {"marker": "o", "markersize": 1.8, "linewidth": 0, "color": style.INK, "alpha": 0.75}
+SMALL: dict[str, Any] = {"fontsize": style.SMALL, "color": style.INK}
+TEXT: dict[str, Any] = {"fontsize": style.TEXT, "color": style.INK, "pad": 4}
 Panels = Mapping[str, Mapping[str, Mapping[str, Outcome]]]
 """Outcomes by row, panel and group of bars."""
 
@@ -47,11 +51,9 @@ def draw_depths(frame: "pd.DataFrame", caption: str) -> "Figure":
     bars, lines = part.add_subfigure(grid[0]), part.add_subfigure(grid[1])
     _draw_gap_rows(bars, rows)
     for ax, _, groups, _ in _axes(lines, rows, "first–last gap", "in-context accuracy", sharex=True):
-        curves = {group: outcome.trained.curves for group, outcome in groups.items()}
-        runs = {g: (c["in_context_accuracy"], c["first-last"]) for g, c in curves.items()}
-        draw_trajectories(ax, runs, among=_groups(rows))
-        _no_legend(ax)
-    panel_key(lines)
+        curves = {group: outcome.curves for group, outcome in groups.items()}
+        _draw_runs(ax, {g: (c["in_context_accuracy"], c["first-last"]) for g, c in curves.items()}, rows)
+    _key_above(lines, lines.axes[0].get_legend_handles_labels()[0])
     return settle(figure)
 
 
@@ -63,13 +65,12 @@ def draw_curves(frame: "pd.DataFrame", caption: str) -> "Figure":
     parts = [part.add_subfigure(grid[row]) for row in range(2)]
     for own, (curve, name) in zip(parts, CURVES.items(), strict=True):
         for ax, title, groups, _ in _axes(own, rows, name, "iteration", sharex=True):
-            curves = {group: outcome.trained.curves for group, outcome in groups.items()}
+            curves = {group: outcome.curves for group, outcome in groups.items()}
             runs = {g: (np.broadcast_to(c["iteration"], c[curve].shape), c[curve]) for g, c in curves.items()}
-            draw_trajectories(ax, runs, vertical=name, horizontal="iteration", among=_groups(rows))
+            _draw_runs(ax, runs, rows)
             ax.set_xscale("log")
-            ax.set_title(title if own is parts[0] else "", fontsize=TEXT, color=INK, pad=4)
-            _no_legend(ax)
-    panel_key(parts[0])
+            ax.set_title(title if own is parts[0] else "", **TEXT)
+    _key_above(parts[0], parts[0].axes[0].get_legend_handles_labels()[0])
     return settle(figure)
 
 
@@ -85,10 +86,18 @@ def draw_biased_training(frame: "pd.DataFrame", caption: str) -> "Figure":
     bars, lines = part.add_subfigure(grid[0]), part.add_subfigure(grid[1])
     _draw_gap_rows(bars, rows)
     for ax, _, groups, first in _axes(lines, rows, "accuracy", "item that is asked for (from 0)"):
-        shown = {name: one.accuracy_by_position[one.gaps.learnt] for name, one in groups.items()}
-        draw_by_position(ax, shown)
-        if not first and (legend := ax.get_legend()):
-            legend.remove()
+        style.dress(ax, "", "")
+        for colour, (name, outcome) in zip(style.SERIES, groups.items(), strict=False):
+            learnt = outcome.by_position[outcome.learnt]
+            items = np.arange(outcome.by_position.shape[1])
+            mean = learnt.mean(axis=0) if len(learnt) else np.full(len(items), np.nan)
+            label = name if len(learnt) else f"{name}: –"
+            ax.plot(items, mean, "-", color=colour, linewidth=style.LINE, label=label)
+            ax.plot(np.tile(items, (len(learnt), 1)).T, learnt.T, **DOT | {"color": colour})
+            ax.set_xticks(items)
+        ax.set_ylim(bottom=0)
+        if first:
+            ax.legend(handlelength=1.4, **style.LEGEND)
     return settle(figure)
 
 
@@ -103,7 +112,8 @@ def draw_groups(frame: "pd.DataFrame", caption: str, *, groups: Mapping[Setting,
 def draw_sinks(frame: "pd.DataFrame", caption: str) -> "Figure":
     """The sink metric by token: a panel per mask, a row without and with residual connections.
 
-    Where there is one mask its rows stand side by side.
+    Where there is one mask its rows stand side by side. Bars: trained networks, mean ± standard error, each a dot;
+    lines: even attention under the same mask; rings: the mean of the same networks before training.
     """
     masks = len({cell.mask for cell in outcomes_of(frame)})
 
@@ -113,13 +123,22 @@ def draw_sinks(frame: "pd.DataFrame", caption: str) -> "Figure":
     rows = _panels(frame, words)
     figure, part = captioned_figure(WIDTH, 2.6 if masks == 1 else 4.2, caption)
     for ax, title, groups, _ in _axes(part, rows, "sink metric (τ = .2)", "token (even: items, odd: labels)"):
-        gaps, sinks = groups[""].gaps, groups[""].sinks
-        pale = sinks.learnt.sum() < 2
-        shown = sinks if pale else sinks.kept
-        draw_sink_metric(ax, shown.trained, uniform=shown.uniform, untrained=shown.untrained, pale=pale)
-        state = note_of(gaps).replace("\n", ", ")
-        ax.set_title(f"{title} ({state})", fontsize=SMALL, color=INK, pad=4)
-    panel_key(part)
+        outcome = groups[""]
+        pale = outcome.learnt.sum() < 2
+        shown = outcome.finite if pale else outcome.learnt
+        token = np.arange(len(outcome.even))
+        look = {"color": style.COLOURS["energy"], "alpha": 0.3 if pale else None, "label": "trained"}
+        style.dress(ax, "", "")
+        _draw_bars(ax, token, outcome.sinks[shown], 0.8, **look)
+        ax.plot(np.tile(token, (shown.sum(), 1)).T, outcome.sinks[shown].T, **DOT, zorder=4)
+        look = {"color": style.COLOURS["measured_kernels"], "linewidth": style.LINE, "zorder": 3.5}
+        ax.hlines(outcome.even, token - 0.45, token + 0.45, label="even attention", **look)
+        look = {"markersize": 3.6, "markerfacecolor": style.PAPER, "markeredgewidth": 0.9, "zorder": 3.6}
+        look |= {"markeredgecolor": style.COLOURS["attention_only"], "label": "untrained"}
+        ax.plot(token, outcome.untrained[shown].mean(axis=0), "o", **look)
+        ax.set(xlim=(-0.7, len(token) - 0.3), xticks=token[::4])
+        ax.set_title(f"{title} ({_state(outcome)})".replace("\n", ", "), **SMALL, pad=4)
+    _key_above(part, part.axes[0].get_legend_handles_labels()[0])
     return settle(figure)
 
 
@@ -129,33 +148,25 @@ def draw_maps(frame: "pd.DataFrame", caption: str) -> "Figure":
     Networks on record have no weights, so that nothing is drawn below where all are.
     """
     results = outcomes_of(frame)
-    examples = {setting: outcome.example for setting, outcome in results.items()}
-    means = {setting: outcome.attention[0] for setting, outcome in results.items()}
-    maps = {"mean": means}
-    if any(one is not None for one in examples.values()):
-        maps["one sequence"] = examples
-    layers = [(setting, t) for setting, mean in means.items() for t in range(len(mean))]
+    maps: dict[str, dict[Setting, Any]] = {"mean": {cell: one.attention[0] for cell, one in results.items()}}
+    if any(outcome.example is not None for outcome in results.values()):
+        maps["one sequence"] = {cell: outcome.example for cell, outcome in results.items()}
+    layers = [(setting, t) for setting in results for t in range(setting.depth)]
     figure, part = captioned_figure(WIDTH, 2.2 * len(maps) + 0.4, caption)
     axes = part.subplots(len(maps), len(layers), squeeze=False)
     for row, (name, shown) in zip(axes, maps.items(), strict=True):
         for ax, (setting, t) in zip(row, layers, strict=True):
-            one = shown[setting]
-            if one is None:
+            if shown[setting] is None:
                 ax.axis("off")
-                ax.set_title("no weights on record", fontsize=SMALL, color=INK, pad=4)
+                ax.set_title("no weights on record", **SMALL, pad=4)
                 continue
-            draw_attention_map(ax, one[t], bar=ax is row[-1])
-            ax.set_title(f"{setting.row}, layer {t}\n{name}", fontsize=SMALL, color=INK, pad=4)
+            _draw_map(ax, shown[setting][t], bar=ax is row[-1])
+            ax.set_title(f"{setting.row}, layer {t}\n{name}", **SMALL, pad=4)
             ax.label_outer()
     return settle(figure)
 
 
-def note_of(gaps: Gaps) -> str:
-    """Loss and in-context accuracy of a cell's networks in two lines, and how many have learnt if not all."""
-    learnt = gaps.learnt
-    few = f"\n{learnt.sum()} of {learnt.size} learnt" if not learnt.all() else ""
-    accuracy, loss = gaps.means
-    return f"acc {accuracy:.2f}\nloss {loss:.2f}{few}"
+# --- panels ------------------------------------------------------------------------------------------------
 
 
 def _by_depth(frame: "pd.DataFrame") -> Panels:
@@ -172,25 +183,6 @@ def _panels(frame: "pd.DataFrame", words: Callable[[Setting], tuple[str, str, st
     return rows
 
 
-def _groups(rows: Panels) -> list[str]:
-    """The groups of all panels."""
-    return sorted({group for panels in rows.values() for groups in panels.values() for group in groups})
-
-
-def _draw_gap_rows(part: "SubFigure", rows: Panels) -> None:
-    """A row of panels of bars for each row of the figure, all of one height."""
-    for ax, title, groups, first in _axes(part, rows, "accuracy gap"):
-        gaps = {group: outcome.gaps for group, outcome in groups.items()}
-        shown = {group: {pair: _finite(one, pair) for pair in PAIRS} for group, one in gaps.items()}
-        pale = [group for group, one in gaps.items() if one.learnt.sum() < 2]
-        # five groups stand so close that "2 of 3 learnt" would run into the next
-        notes = {group: note_of(one).replace(" learnt", "\nlearnt") for group, one in gaps.items()}
-        draw_gaps(ax, shown, notes=notes, pale=pale)
-        ax.set_title(title, fontsize=TEXT, color=INK, pad=4)
-        ax.tick_params(labelleft=first)
-    gap_key(part)
-
-
 def _axes(
     part: "SubFigure", rows: Panels, y: str, x: str = "", **shared: Any
 ) -> "Iterator[tuple[Axes, str, Mapping[str, Outcome], bool]]":
@@ -199,19 +191,90 @@ def _axes(
     for row, (name, panels) in zip(axes, rows.items(), strict=True):
         for ax, (title, groups) in zip(row, panels.items(), strict=True):
             yield ax, title, groups, ax is row[0]
-            ax.set_ylabel(f"{name}\n{y}".strip() if ax is row[0] else "", fontsize=SMALL, color=INK)
+            ax.set_ylabel(f"{name}\n{y}".strip() if ax is row[0] else "", **SMALL)
             if x:
-                ax.set_xlabel(x if row[0] is axes[-1, 0] else "", fontsize=SMALL, color=INK)
+                ax.set_xlabel(x if row[0] is axes[-1, 0] else "", **SMALL)
 
 
-def _no_legend(ax: "Axes") -> None:
-    """Take the legend away: one stands above all panels, where it hides no curve."""
-    if legend := ax.get_legend():
-        legend.remove()
+def _draw_gap_rows(part: "SubFigure", rows: Panels) -> None:
+    """A row of panels of bars for each row of the figure: a group of networks, a bar a pair of items, a dot a
+    network."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    for ax, title, groups, first in _axes(part, rows, "accuracy gap"):
+        style.dress(ax, "", "")
+        ax.axhline(0, color=style.MUTED, linewidth=style.THIN)
+        for place, outcome in enumerate(groups.values()):
+            few = outcome.learnt.sum() < 2
+            for step, pair in enumerate(PAIRS):
+                x = place + (step - (len(PAIRS) - 1) / 2) * BAR
+                # where fewer than two have learnt, all that were trained to the end
+                gaps = outcome.gaps[pair][outcome.finite if few else outcome.learnt][:, None]
+                _draw_bars(
+                    ax, np.array([x]), gaps, 0.92 * BAR, color=PAIR_COLOURS[pair], alpha=0.3 if few else None
+                )
+                spread = (np.arange(len(gaps)) - (len(gaps) - 1) / 2) * 0.035
+                ax.plot(x + spread, gaps[:, 0], **DOT, zorder=4)
+        # five groups stand so close that "2 of 3 learnt" would run into the next
+        labels = [f"{name}\n{_state(one)}".replace(" learnt", "\nlearnt") for name, one in groups.items()]
+        ax.set_xticks(range(len(groups)), labels, linespacing=1.35)
+        ax.tick_params(axis="x", length=0, labelsize=style.SMALL - 0.5)
+        ax.set_xlim(-0.6, len(groups) - 0.4)
+        ax.set_title(title, **TEXT)
+        ax.tick_params(labelleft=first)
+    colours = PAIR_COLOURS.items()
+    handles = [Patch(color=colour, linewidth=0, label=pair.replace("-", " vs. ")) for pair, colour in colours]
+    _key_above(part, [*handles, Line2D([], [], label="one network", **DOT)])
 
 
-def _finite(gaps: Gaps, pair: str) -> Float[np.ndarray, "network"]:
-    """The gaps to draw: of the networks that have learnt, or, where fewer than two have, of all finite ones."""
-    learnt = gaps.of(pair)
-    values = np.asarray(gaps.gaps[pair], dtype=np.float64)
-    return learnt if learnt.size > 1 else values[np.isfinite(values)]
+def _state(outcome: Outcome) -> str:
+    """Loss and in-context accuracy of a cell's networks in two lines, and how many have learnt if not all."""
+    learnt, kept = outcome.learnt, outcome.finite
+    few = f"\n{learnt.sum()} of {learnt.size} learnt" if not learnt.all() else ""
+    accuracy, loss = (one[kept].mean() if kept.any() else np.nan for one in (outcome.accuracy, outcome.loss))
+    return f"acc {accuracy:.2f}\nloss {loss:.2f}{few}"
+
+
+def _draw_runs(ax: "Axes", runs: Mapping[str, tuple[Any, Any]], rows: Panels) -> None:
+    """One curve against another along training: a line per network, a shade for each group of all panels."""
+    from matplotlib import colormaps
+
+    names = sorted({group for panels in rows.values() for groups in panels.values() for group in groups})
+    shades = dict(zip(names, colormaps["viridis"](np.linspace(0.85, 0.0, len(names))), strict=True))
+    style.dress(ax, "", "")
+    ax.axhline(0, color=style.MUTED, linewidth=style.THIN)
+    for name, (x, y) in runs.items():
+        # a line per network, of which the first is named
+        labels = [name, *[None] * (len(x) - 1)]
+        look = {"color": shades[name], "linewidth": style.THIN * 1.5, "markersize": 3, "label": labels}
+        ax.plot(np.transpose(x), np.transpose(y), ".-", **look)
+
+
+def _draw_map(ax: "Axes", attention: Float[np.ndarray, "query key"], *, bar: bool) -> None:
+    """Attention as colours from 0 to 1, queries down and keys across; 0 (what no query sees) is blank."""
+    style.dress(ax, "key", "query")
+    image = style.draw_matrix(ax, np.where(attention > 0, attention, np.nan), vmin=0.0, vmax=1.0)
+    edges = np.arange(len(attention) + 1) - 0.5
+    for lines in (ax.hlines, ax.vlines):
+        lines(edges, -0.5, len(attention) - 0.5, color=style.PAPER, linewidth=style.THIN / 2)
+    if bar:
+        style.colour_bar(ax, image).set_label("attention", **SMALL)
+
+
+def _draw_bars(
+    ax: "Axes", x: Any, members: Float[np.ndarray, "member bar"], width: float, **look: Any
+) -> None:
+    """Bars of the mean over members, with its standard error where there are several."""
+    mean = members.mean(axis=0)
+    ax.bar(x, mean, width, linewidth=0, **look)
+    if len(members) > 1:
+        se = members.std(axis=0, ddof=1) / np.sqrt(len(members))
+        error = {"fmt": "none", "color": style.INK, "elinewidth": style.THIN * 1.5, "capsize": 1.5}
+        ax.errorbar(x, mean, se, zorder=3, **error)
+
+
+def _key_above(part: "SubFigure", handles: Collection[Any]) -> None:
+    """A legend above all panels."""
+    place = {"loc": "outside upper center", "ncols": len(handles), "borderpad": 0}
+    part.legend(handles=[*handles], handlelength=1.2, columnspacing=1.4, **place, **style.LEGEND)

@@ -10,15 +10,15 @@ paper's λ = .75 and 0, is ours. What is claimed of each stands in `claims.csv`.
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from posbias.profiles.claims import Claim
 from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
 from posbias_papers.contrasts import read_claims
-from posbias_papers.pages import Table
-from posbias_papers.study import Basis, Recorded, Studies, Study, minutes_text
+from posbias_papers.pages import Page, Table
+from posbias_papers.study import EFFORTS, Basis, Recorded, Studies, Study, minutes_text
 from posbias_papers.wu2025 import functions, observed
 from posbias_papers.wu2025.drawing import (
     draw_biased_training,
@@ -28,19 +28,9 @@ from posbias_papers.wu2025.drawing import (
     draw_maps,
     draw_sinks,
 )
-from posbias_papers.wu2025.pages import data, note, tables
-from posbias_papers.wu2025.recorded import recorded
-from posbias_papers.wu2025.settings import (
-    ABSOLUTE,
-    DEEP,
-    DEPTHS,
-    EFFORT,
-    NORMALISERS,
-    QUICK,
-    RELATIVE,
-    Setting,
-    effort_of,
-)
+from posbias_papers.wu2025.outcomes import recorded
+from posbias_papers.wu2025.pages import page
+from posbias_papers.wu2025.settings import ABSOLUTE, DEEP, DEPTHS, NORMALISERS, RELATIVE, Setting
 from posbias_papers.wu2025.table import decided_by, judge, table
 
 if TYPE_CHECKING:
@@ -101,21 +91,17 @@ def _study(
         f"wu2025/{name}",
         title,
         question,
-        cells,
         tuple(CLAIMS.get(name, ())),
-        EFFORT,
+        cells,
+        minutes,
         "iterations",
-        dict(zip(EFFORT, minutes, strict=True)),
-        tables,
-        data,
-        note,
+        partial(table, cells=cells, compared=compared),
+        page,
         draw,
+        partial(judge, curved=curved),
+        recorded,
         needs="torch",
         uses=(MIDDLE,) if curved else SINKS[:1],
-        table=partial(table, cells=cells, compared=compared),
-        judge=partial(judge, curved=curved),
-        recorded=recorded,
-        of_number=effort_of,
         decided_by=decided_by(name, minutes_text(minutes[1]), curved),
     )
 
@@ -279,35 +265,18 @@ def _beyond_figures() -> Iterator[Study]:
     )
 
 
-def _caption(number: int, question: str, minutes: tuple[float, float], parts: Sequence[Study]) -> Study:
-    """A number that is the caption of other figures, which stand for it."""
-    first, last = (part.name.removeprefix("fig") for part in (parts[0], parts[-1]))
-    return replace(
-        parts[0],
-        key=f"wu2025/fig{number}",
-        title=f"Caption of Figures {first} to {last}",
-        question=question,
-        cells=tuple(dict.fromkeys(cell for part in parts for cell in part.cells)),
-        claims=(),
-        minutes=dict(zip(EFFORT, minutes, strict=True)),
-        draw=None,
-        parts=tuple(parts),
-    )
-
-
 # --- nothing is trained for these --------------------------------------------------------------------------
 
 
-def _at_hand(name: str, title: str, question: str, basis: str, minutes: float, **options: Any) -> Study:
+def _untrained(name: str, title: str, question: str, basis: str, **options: Any) -> Study:
     """A study whose table needs nothing computed before; `basis` says in words what its claims rest on."""
-    from posbias_papers.reproduction import content_of
 
     def known(study: Study) -> Recorded:
-        return Recorded(QUICK, Basis(), "", lambda: content_of(study, study.table({}), basis))
+        return Recorded(basis, Basis(), EFFORTS, lambda: study.table({}))
 
-    costs, claims = dict.fromkeys(EFFORT, minutes), tuple(CLAIMS.get(name, ()))
-    key = f"wu2025/{name}"
-    return Study(key, title, question, (), claims, EFFORT, "iterations", costs, recorded=known, **options)
+    claims = tuple(CLAIMS.get(name, ()))
+    about = f"wu2025/{name}", title, question, claims, (), (0.05, 0.05), "iterations"
+    return Study(*about, recorded=known, **options)
 
 
 SHOWN: tuple[Mask, ...] = (Causal(), SlidingWindow(3), Prefix(2))
@@ -371,33 +340,26 @@ OBSERVATIONS = (
 """Table 1: the observation, who made it, and where the paper's results on it stand."""
 
 
-@cache
-def _items() -> list[tuple[set[str], list[str]]]:
-    """The places of the paper's inventory, each with the claims that judge what stands there."""
-    with Path(__file__).with_name("items.csv").open(encoding="utf-8", newline="") as file:
-        return [({*row["place"].split(", ")}, row["claims"].split()) for row in csv.DictReader(file)]
-
-
-def observations(_: Any = None) -> list[dict[str, Any]]:
+def observations(_: Any = None) -> "pd.DataFrame":
     """The rows of Table 1, with the ids of the claims that judge the results on each."""
-    rows: list[dict[str, Any]] = []
+    import pandas as pd
+
+    with Path(__file__).with_name("items.csv").open(encoding="utf-8", newline="") as file:
+        items = [({*row["place"].split(", ")}, row["claims"].split()) for row in csv.DictReader(file)]
+    rows = []
     for observation, observed_by, results in OBSERVATIONS:
-        held = [claims for places, claims in _items() if places & {*results}]
-        claims = [*dict.fromkeys(claim for own in held for claim in own)]
-        rows.append(
-            {"observation": observation, "observed_by": observed_by, "results": results, "claims": claims}
-        )
-    return rows
+        claims = dict.fromkeys(claim for places, held in items if places & {*results} for claim in held)
+        rows.append((observation, observed_by, ", ".join(results), ", ".join(claims)))
+    columns = ["observation", "observed by", "results", "claims"]
+    return pd.DataFrame(rows, columns=columns).set_index("observation")
 
 
-def _observations_table(rows: list[dict[str, Any]]) -> Iterator[Table]:
-    words = [[row["observation"], row["observed_by"], ", ".join(row["results"])] for row in rows]
-    judged = [", ".join(claim.removeprefix("wu2025/") for claim in row["claims"]) for row in rows]
-    yield Table(
-        "Observations on position bias, and the claims that judge the paper's results on each",
-        ("observation", "observed by", "results", "claims"),
-        [[*row, claims] for row, claims in zip(words, judged, strict=True)],
-    )
+def _observations_page(frame: "pd.DataFrame") -> Page:
+    caption = "Observations on position bias, and the claims that judge the paper's results on each"
+    rows = [[*map(str, row)] for row in frame.reset_index().to_numpy()]
+    data = {"rows": frame.reset_index().to_dict("records")}
+    note = "`posbias paper claims --paper wu2025` has the verdicts"
+    return Page(note=note, tables=(Table(caption, [*frame.reset_index()], rows),), data=data)
 
 
 # --- all ---------------------------------------------------------------------------------------------------
@@ -405,37 +367,29 @@ def _observations_table(rows: list[dict[str, Any]]) -> Iterator[Table]:
 
 def _all() -> Iterator[Study]:
     known = {study.name: study for drawn in DRAWN for study in drawn.studies()}
-    question = "Do networks with a fixed vocabulary learn the preferences of their training data?"
-    known["fig19"] = _caption(19, question, (3.8, 631), [known[f"fig{part}"] for part in range(15, 19)])
-    question = "Are there sinks with a fixed vocabulary, under each of the three masks?"
-    known["fig24"] = _caption(24, question, (1.7, 283), [known[f"fig{part}"] for part in range(21, 24)])
-    yield _at_hand(
+    yield _untrained(
         "table1",
         "Observations on position bias, and the results that bear on them",
         "Which claims judge the paper's results on each observation?",
         "what is printed",
-        0.02,
-        tables=_observations_table,
-        data=lambda rows: {"rows": rows},
-        note=lambda rows: "`posbias paper wu2025 claims` has the verdicts",
+        table=observations,
+        page=_observations_page,
         uses=(
             ("kazemnejad2023", "the causal mask without encoding"),
             ("su2024", "decay by rotation"),
             *reversed(SINKS),
             MIDDLE,
         ),
-        table=observations,
     )
-    yield _at_hand(
+    yield _untrained(
         "fig1",
         "Three masks as graphs, and walks through layers",
         "Which tokens are centre nodes, and how do they reach the last one through layers?",
         "every mask of a kind",
-        0.05,
         draw=draw_masks,
         table=centres_table,
     )
-    yield from (known[f"fig{number}"] for number in range(2, 25))
+    yield from (known[f"fig{number}"] for number in range(2, 25) if f"fig{number}" in known)
     yield _study(
         "curves",
         "Learning curves of the networks of Figure 2",
@@ -444,24 +398,23 @@ def _all() -> Iterator[Study]:
         draw_curves,
         (11, 1039),
     )
-    yield _at_hand(
+    yield _untrained(
         "observed-sinks",
-        "Sinks of language models at hand",
+        "Sinks of language models measured here",
         "Has a real language model sinks like those of the toy networks, and have small ones?",
         observed.BASIS,
-        0.05,
-        tables=observed.sinks_tables,
-        data=lambda frame: {"models": dict(observed.observed())},
-        note=lambda frame: (
-            f"{observed.BASIS}, windows of the bundled text without a token that begins a text; tokens counted "
-            "from 0; late tokens are seen by few queries"
-        ),
+        table=observed.sinks_table,
+        page=observed.sinks_page,
         draw=observed.draw_observed,
         uses=tuple(reversed(SINKS)),
-        table=observed.sinks_table,
     )
     yield from _beyond_figures()
 
 
-STUDIES = Studies(_all())
+CAPTIONS = {
+    "fig19": tuple(f"fig{number}" for number in range(15, 19)),
+    "fig24": tuple(f"fig{number}" for number in range(21, 24)),
+}
+"""Numbers that are the captions of other figures, which stand for them."""
+STUDIES = Studies(_all(), CAPTIONS)
 """Table 1, every figure from 1 to 24, the learning curves of Figure 2, and what Section 4.1 and Appendix L add."""

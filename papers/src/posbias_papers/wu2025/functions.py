@@ -16,13 +16,11 @@ from jaxtyping import Float
 from posbias.profiles.claims import LEAST, Above, Claim, Evidence, judged, mean
 from posbias.profiles.estimate import Estimate
 from posbias_papers.contrasts import difference
-from posbias_papers.wu2025.outcomes import LEARNT
+from posbias_papers.wu2025.outcomes import LEARNT, Outcome
 from posbias_papers.wu2025.settings import RELATIVE
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from posbias.training.loop import Trained
 
 LEARNT_LOSS = 2.4
 """Loss of training, in nats, by which networks of depth 2 have reached an in-context accuracy of `LEARNT`."""
@@ -71,14 +69,14 @@ class Matched(NamedTuple):
     other: Float[np.ndarray, "partner point"]
 
 
-def at_equal(by: str, one: "Trained", other: "Trained", levels: Sequence[float]) -> Matched:
+def at_equal(by: str, one: Outcome, other: Outcome, levels: Sequence[float]) -> Matched:
     """The gap first − last of two ensembles where a curve (`in_context_accuracy` or `loss`) first meets levels.
 
     Levels that not every network of both meets are left out.
     """
     # levels are met from below, so the loss is looked at upside down
     sign = -1.0 if by == "loss" else 1.0
-    curves = [(sign * _curve(trained, by), _curve(trained, "first-last")) for trained in (one, other)]
+    curves = [(sign * _curve(outcome, by), _curve(outcome, "first-last")) for outcome in (one, other)]
     wanted = sign * np.asarray(levels, dtype=np.float64)
     if all(len(curve) for curve, _ in curves):
         low = max(float(curve[:, 0].max()) for curve, _ in curves)
@@ -89,22 +87,20 @@ def at_equal(by: str, one: "Trained", other: "Trained", levels: Sequence[float])
     return Matched(sign * points, *(_first_reached(*both, points) for both in curves))
 
 
-def at_equal_iterations(one: "Trained", other: "Trained", name: str) -> Matched:
+def at_equal_iterations(one: Outcome, other: Outcome, name: str) -> Matched:
     """A curve of two ensembles at those iterations of `one` that `other` covers, interpolated there."""
-    steps = [np.asarray(trained.curves["iteration"], dtype=np.float64) for trained in (one, other)]
+    steps = [outcome.curves["iteration"] for outcome in (one, other)]
     points = steps[0][(steps[1][0] <= steps[0]) & (steps[0] <= steps[1][-1])]
     sides = [
-        np.array([np.interp(points, step, row) for row in _curve(trained, name)]).reshape(-1, len(points))
-        for trained, step in zip((one, other), steps, strict=True)
+        np.array([np.interp(points, step, row) for row in _curve(outcome, name)]).reshape(-1, len(points))
+        for outcome, step in zip((one, other), steps, strict=True)
     ]
     return Matched(points, *sides)
 
 
-def _curve(trained: "Trained", name: str) -> Float[np.ndarray, "member step"]:
+def _curve(outcome: Outcome, name: str) -> Float[np.ndarray, "member step"]:
     """A learning curve of the networks that trained to the end."""
-    from posbias.training.probes import running
-
-    return np.asarray(trained.curves[name], dtype=np.float64)[running(trained)]
+    return outcome.curves[name][outcome.finite]
 
 
 def _first_reached(
@@ -124,7 +120,7 @@ def _first_reached(
     return read
 
 
-def _ends(rows: "pd.DataFrame") -> "Iterator[tuple[str, Trained, Trained]]":
+def _ends(rows: "pd.DataFrame") -> Iterator[tuple[str, Outcome, Outcome]]:
     """By encoding the networks of the greatest depth and of the least."""
     depths = rows.index.get_level_values("depth").to_numpy()
     for word, title in RELATIVE.items():
@@ -133,8 +129,7 @@ def _ends(rows: "pd.DataFrame") -> "Iterator[tuple[str, Trained, Trained]]":
             rows["outcome"].to_numpy()[of_word & (depths == depth)] for depth in (depths.max(), depths.min())
         ]
         if all(side.size for side in sides):
-            deep, shallow = (side[0].trained for side in sides)
-            yield title, deep, shallow
+            yield title, sides[0][0], sides[1][0]
 
 
 def equally_accurate(rows: "pd.DataFrame") -> Iterator[Evidence]:
@@ -178,10 +173,10 @@ def learnt_less(rows: "pd.DataFrame") -> Iterator[Evidence]:
         if mixture is None:
             yield Evidence(where, flaw="the Gaussian mixture was not trained along with it")
             continue
-        yield _after_as_many(where, mixture.trained, outcome.trained, "in_context_accuracy", 1)
+        yield _after_as_many(where, mixture, outcome, "in_context_accuracy", 1)
 
 
-def _after_as_many(where: str, one: "Trained", other: "Trained", curve: str, sign: int) -> Evidence:
+def _after_as_many(where: str, one: Outcome, other: Outcome, curve: str, sign: int) -> Evidence:
     both = at_equal_iterations(one, other, curve)
     if not both.points.size:
         return Evidence(where, flaw="no iteration at which both were looked at")

@@ -1,25 +1,24 @@
 """Appendix K.4 on language models: sinks like those of the toy networks are said to be known of real ones.
 
-The paper names three: on the first token under the causal mask, the more so the wider a sliding window, and on all
-tokens of a prefix; Gu et al. 2025 saw them in models trained for that. At hand are one pretrained model and small
-decoders of ours, causal but for one with a window, none with a prefix. They were measured once, prompt by prompt
-(10 minutes on two cores, most of it SmolLM2); `observed_sinks.toml` has the numbers:
+The paper names three: on the first token under the causal mask, the more so the wider a sliding window, and on
+all tokens of a prefix; Gu et al. 2025 saw them in models trained for that. Available here are one pretrained
+model and small decoders of ours, causal but for one with a window, none with a prefix. They were measured once,
+prompt by prompt (10 minutes on two cores, most of it SmolLM2); `observed_sinks.json` has the numbers:
 
-    python -m posbias_papers.wu2025.observed [MODEL …] > observed_sinks.toml
+    python -m posbias_papers.wu2025.observed [MODEL …] > observed_sinks.json
 """
 
 import functools
 import json
 import sys
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from posbias.profiles.estimate import Estimate
-from posbias_papers.pages import Table
+from posbias_papers.pages import Page, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +43,7 @@ def observed() -> Mapping[str, Any]:
     scores there; `by_layer` is token 0 in each layer. The rest says what was measured: `positional` encoding,
     checksum of the weights, text, and how much of it.
     """
-    return tomllib.loads(Path(__file__).with_name("observed_sinks.toml").read_text(encoding="utf-8"))
+    return json.loads(Path(__file__).with_name("observed_sinks.json").read_text(encoding="utf-8"))
 
 
 def sinks_table(results: Any = None) -> "pd.DataFrame":
@@ -59,21 +58,17 @@ def sinks_table(results: Any = None) -> "pd.DataFrame":
     return pd.DataFrame(rows).set_index(["model", "prompt"])
 
 
-def sinks_tables(frame: "pd.DataFrame") -> Iterator[Table]:
-    """What was measured, as the page has it."""
-    rows = [
-        [
-            model,
-            one["positional"],
-            f"{len(one['by_layer'])} × {one['heads']}",
-            str(Estimate.of_mean(np.array(one["first"]))),
-            f"{Estimate.of_mean(np.array(one['other']))} (token {one['strongest']})",
-            f"{one['even'][0]:.4f}",
-        ]
-        for model, one in observed().items()
-    ]
+def sinks_page(frame: "pd.DataFrame") -> Page:
+    """What was measured."""
+    rows = []
+    for model, one in observed().items():
+        first, other = (str(Estimate.of_mean(np.array(one[name]))) for name in ("first", "other"))
+        size, strongest = f"{len(one['by_layer'])} × {one['heads']}", f"{other} (token {one['strongest']})"
+        rows.append([model, one["positional"], size, first, strongest, f"{one['even'][0]:.4f}"])
     head = ("model", "encoding", "layers × heads", "first token", "strongest other", "even, first token")
-    yield Table("Sink metric at τ = .2, mean over layers and heads", head, rows)
+    table = Table("Sink metric at τ = .2, mean over layers and heads", head, rows)
+    note = f"{BASIS}, windows of the bundled text; tokens counted from 0; late tokens are seen by few queries"
+    return Page(note=note, tables=(table,), data={"models": dict(observed())})
 
 
 def draw_observed(frame: "pd.DataFrame", caption: str) -> "Figure":
@@ -98,8 +93,8 @@ def draw_observed(frame: "pd.DataFrame", caption: str) -> "Figure":
     return settle(figure)
 
 
-def measured_lines(name: str) -> str:
-    """One model's lines of `observed_sinks.toml`, measured anew."""
+def measured(name: str) -> dict[str, Any]:
+    """What `observed_sinks.json` has of a model, measured anew."""
     from posbias.measurement import load_model
     from posbias_papers.measurement.sinks import sinks_by_prompt
 
@@ -108,7 +103,12 @@ def measured_lines(name: str) -> str:
     metric, even = (found[variable].values.mean(axis=1) for variable in ("sink_metric", "even"))
     strongest = 1 + int(metric[:, 1:].mean(axis=0).argmax())
     about = {key: found.attrs[key] for key in ("positional", "checksum", "text", "text_sha256")}
-    about |= {"tokens": TOKENS, "prompts": PROMPTS, "seed": SEED}
+    about |= {
+        "tokens": TOKENS,
+        "prompts": PROMPTS,
+        "seed": SEED,
+        "versions": json.loads(found.attrs["versions"]),
+    }
     about |= {"heads": loaded.model.config.num_attention_heads, "strongest": strongest}
     numbers = {
         "first": metric[:, 0],
@@ -117,13 +117,8 @@ def measured_lines(name: str) -> str:
         "by_token": metric.mean(axis=0)[:SHOWN],
         "by_layer": found["sink_metric"].values[:, :, 0].mean(axis=0),
     }
-    about |= {key: [round(float(value), 6) for value in values] for key, values in numbers.items()}
-    versions = ", ".join(f'{key} = "{held}"' for key, held in json.loads(found.attrs["versions"]).items())
-    lines = [f"{key} = {json.dumps(held)}" for key, held in about.items()]
-    return "\n".join([f"[{name}]", *lines, f"versions = {{ {versions} }}", ""])
+    return about | {key: [round(float(value), 6) for value in values] for key, values in numbers.items()}
 
 
 if __name__ == "__main__":
-    print("# made by wu2025/observed.py\n")
-    for model in sys.argv[1:] or MODELS:
-        print(measured_lines(model), flush=True)
+    print(json.dumps({model: measured(model) for model in sys.argv[1:] or MODELS}))

@@ -1,17 +1,32 @@
-"""What is known of trained networks: their accuracy gaps, sinks, attention, and learning curves."""
+"""What is known of trained networks: accuracy gaps, sinks, attention, learning curves; and what comes along
+trained.
 
-import math
-from collections.abc import Mapping
+An `Outcome` is all that figures and claims need of a finished cell. Cells that take hours come along as lines
+of `records.jsonl`: the setting, the outcome, and what made it (versions, device, time, the digest of the
+weights). Loss while training and attention are rounded to 1e-4 there, far below their errors (about .2/√2000 =
+4e-3 for a weight averaged over 2,000 sequences).
+"""
+
+import dataclasses
+import functools
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool, Float
 
+from posbias.core.files import write_text
+from posbias.core.formats import dump_json
+from posbias.core.spec import decode, encode
+from posbias.reports.answers.experiments import GapAgreement
+from posbias_papers.study import EFFORTS, Basis, Recorded, Study
+from posbias_papers.wu2025.settings import EFFORT, Effort, Setting, effort_of
+
 if TYPE_CHECKING:
-    from posbias.training.kernels import Agreement, Rollout
-    from posbias.training.loop import Trained
-    from posbias.training.probes import Evaluation
     from posbias.training.results import Cell
 
 PAIRS = ("first-middle", "first-last", "middle-last")
@@ -19,31 +34,52 @@ PAIRS = ("first-middle", "first-last", "middle-last")
 LEARNT = 0.3
 """In-context accuracy from which a network counts as having learnt to copy a label of its context (about ½;
 guessing among all 32 labels: 0.03). Networks that have not say nothing about position; they are left out."""
+CURVES = (*PAIRS, "in_context_accuracy", "loss")
+TOKENS = 17
+"""Of a prompt of the retrieval task."""
+DECIMALS = 4
+"""Of attention and of loss while training in records."""
+RECORDS = Path(__file__).with_name("records.jsonl")
 
 
-@dataclass(frozen=True)
-class Gaps:
-    """A cell's accuracy gaps by pair, [member], with loss and in-context accuracy, [member].
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a trained cell shows; NaN for a network that was stopped.
 
-    `informative` are the gaps on the sequences where the compared labels differ. NaN for a stopped member.
+    Accuracy gaps by pair, over all test sequences and over the `informative` ones, whose compared labels
+    differ; `accuracy` in context and `loss` on new classes; accuracy `by_position` of the item asked for; mean
+    `attention`; the sink metric of the trained and `untrained` networks and of `even` attention; learning
+    `curves` by name, [member, step], with the "iteration" of each step; what rollouts predict of the gaps
+    (`agreements`, over the networks that have learnt); the first network's attention to one sequence
+    (`example`; None: not on record).
     """
 
+    iterations: int
+    sequences: int
     gaps: Mapping[str, Float[np.ndarray, "member"]]
+    informative: Mapping[str, Float[np.ndarray, "member"]]
     accuracy: Float[np.ndarray, "member"]
     loss: Float[np.ndarray, "member"]
-    informative: Mapping[str, Float[np.ndarray, "member"]]
+    by_position: Float[np.ndarray, "member item"]
+    attention: Float[np.ndarray, "member layer query key"]
+    sinks: Float[np.ndarray, "member token"]
+    untrained: Float[np.ndarray, "member token"]
+    even: Float[np.ndarray, "token"]
+    curves: Mapping[str, Float[np.ndarray, "..."]]
+    agreements: tuple[GapAgreement, ...] = ()
+    middle: int | None = None
+    example: Float[np.ndarray, "layer query key"] | None = None
+    recorded: bool = False
+    made: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def means(self) -> tuple[float, float]:
-        """In-context accuracy and loss, over all networks that were not stopped; NaN if all were."""
-        kept = np.isfinite(self.loss)
-        if not kept.any():
-            return math.nan, math.nan
-        return float(self.accuracy[kept].mean()), float(self.loss[kept].mean())
+    def finite(self) -> Bool[np.ndarray, "member"]:
+        """Which networks were trained to the end."""
+        return np.isfinite(self.loss)
 
     @property
-    def learnt(self) -> np.ndarray:
-        """Which members have learnt: finite, and at least `LEARNT` accurate in context."""
+    def learnt(self) -> Bool[np.ndarray, "member"]:
+        """Which have learnt: trained to the end, and at least `LEARNT` accurate in context."""
         finite = np.isfinite([self.loss, *(self.gaps[pair] for pair in PAIRS)]).all(axis=0)
         return finite & (self.accuracy >= LEARNT)
 
@@ -52,84 +88,143 @@ class Gaps:
         return np.asarray(self.gaps[pair], dtype=np.float64)[self.learnt]
 
 
-@dataclass(frozen=True)
-class Sinks:
-    """The sink metric of a cell's networks, its two nulls, and which networks have learnt."""
-
-    trained: Float[np.ndarray, "network token"]
-    untrained: Float[np.ndarray, "network token"]
-    uniform: Float[np.ndarray, "token"]
-    learnt: Bool[np.ndarray, "network"]
-
-    @property
-    def kept(self) -> "Sinks":
-        """The same of those that have learnt."""
-        some = self.learnt
-        return Sinks(self.trained[some], self.untrained[some], self.uniform, self.learnt[some])
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What is known of a trained cell: gaps, sinks, mean attention, accuracy by position, learning curves, the
-    number of test sequences, and what its own kernels and the theory predict of the gaps, by the names of
-    `posbias.training.kernels.LABELS`.
-
-    Attention and accuracy are NaN for a stopped member; `Evaluation` says what `accuracy_by_position` is."""
-
-    gaps: Gaps
-    sinks: Sinks
-    attention: Float[np.ndarray, "member layer query key"]
-    accuracy_by_position: Float[np.ndarray, "member item"]
-    trained: "Trained"
-    sequences: int
-    agreements: Mapping[str, "Agreement"] = field(default_factory=dict)
-
-    @property
-    def recorded(self) -> bool:
-        """Whether it is read from a cell's record, which has no weights."""
-        return not self.trained.weights
-
-    @property
-    def kept_attention(self) -> Float[np.ndarray, "network layer query key"]:
-        """The mean attention of the networks that have learnt."""
-        return self.attention[self.gaps.learnt]
-
-    @property
-    def example(self) -> Float[np.ndarray, "layer query key"] | None:
-        """The first network's attention to its first test sequence; None where there are no weights."""
-        from posbias.training.kernels import attention_example
-
-        return None if self.recorded else attention_example(self.trained)
-
-
 def outcome_of(cell: "Cell") -> Outcome:
     """What figures and claims need of a finished cell."""
-    from posbias.training.kernels import agreement
+    from posbias.training.kernels import agreement, attention_example
 
-    evaluation = cell.evaluation
-    gaps = Gaps(
-        {name: gap.over_all.values for name, gap in evaluation.gaps.items()},
+    evaluation, trained, sinks = cell.evaluation, cell.trained, cell.sinks
+    outcome = Outcome(
+        trained.experiment.iterations,
+        evaluation.sequences,
+        {pair: gap.over_all.values for pair, gap in evaluation.gaps.items()},
+        {pair: gap.over_informative.values for pair, gap in evaluation.gaps.items()},
         evaluation.in_context_accuracy.values,
         evaluation.loss.values,
-        {name: gap.over_informative.values for name, gap in evaluation.gaps.items()},
+        evaluation.accuracy_by_position,
+        cell.attention,
+        sinks.metric(),
+        sinks.metric_untrained(),
+        sinks.metric_uniform(),
+        {name: np.asarray(trained.curves[name], dtype=np.float64) for name in (*CURVES, "iteration")},
+        middle=trained.experiment.task.middle,
+        example=attention_example(trained) if trained.weights else None,
+        made=trained.cost,
     )
-    counted, whole = cell.sinks, np.isfinite(gaps.loss)
-    metrics = (counted.metric()[whole], counted.metric_untrained()[whole], counted.metric_uniform())
-    sinks = Sinks(*metrics, gaps.learnt[whole])
-    agreements = agreement(*_learnt_only(cell.rollout, evaluation, gaps.learnt))
-    tested = (evaluation.accuracy_by_position, cell.trained, evaluation.sequences)
-    return Outcome(gaps, sinks, cell.attention, *tested, agreements)
-
-
-def _learnt_only(
-    rollout: "Rollout", evaluation: "Evaluation", learnt: np.ndarray
-) -> "tuple[Rollout, Evaluation]":
-    """Profiles and gaps without the networks that have not learnt: their gaps say nothing of position."""
-    profiles = {name: np.where(learnt[:, None], one, np.nan) for name, one in rollout.profiles.items()}
+    # gaps of networks that have not learnt say nothing of position
+    learnt = outcome.learnt
+    profiles = {name: np.where(learnt[:, None], one, np.nan) for name, one in cell.rollout.profiles.items()}
     gaps = {
         pair: replace(
             gap, over_all=gap.over_all.only(learnt), over_informative=gap.over_informative.only(learnt)
         )
         for pair, gap in evaluation.gaps.items()
     }
-    return replace(rollout, profiles=profiles), replace(evaluation, gaps=gaps)
+    compared = agreement(replace(cell.rollout, profiles=profiles), replace(evaluation, gaps=gaps))
+    return replace(outcome, agreements=tuple(map(GapAgreement.of, compared.values())))
+
+
+# --- what comes along trained ------------------------------------------------------------------------------
+
+
+def record_line(setting: Setting, outcome: Outcome) -> str:
+    """A line of `records.jsonl`."""
+    allowed = setting.mask.allowed(outcome.attention.shape[-1])
+    held = {one.name: getattr(outcome, one.name) for one in dataclasses.fields(Outcome)}
+    held |= {
+        "setting": encode(setting),
+        "agreements": [one.model_dump(mode="json") for one in outcome.agreements],
+    }
+    held["attention"] = np.round(outcome.attention[:, :, allowed], DECIMALS)
+    held["curves"] = outcome.curves | {"loss": np.round(outcome.curves["loss"], DECIMALS)}
+    return json.dumps(json.loads(dump_json(held | {"example": None, "recorded": True})), ensure_ascii=False)
+
+
+def record_cells(folder: str | Path, path: Path = RECORDS) -> int:
+    """Add the finished cells of a folder that are of a figure's setting to the records, and say how many.
+
+    Those of the same setting, iterations and number of networks are replaced. Raises as `load_cell`.
+    """
+    from posbias.training.results import load_cell
+    from posbias_papers.wu2025.figures import STUDIES
+
+    settings = {(s.network, s.task()): s for study in STUDIES.values() for s in study.cells}
+    cells = [load_cell(file) for file in sorted(Path(folder).rglob("*.nc"))]
+    found = [(settings.get((c.experiment.network, c.experiment.task)), outcome_of(c)) for c in cells]
+    lines = {key(*both): record_line(*both) for both in read_records(path)}
+    lines |= {key(setting, one): record_line(setting, one) for setting, one in found if setting is not None}
+    write_text(path, "".join(f"{lines[one]}\n" for one in sorted(lines, key=str)))
+    return sum(setting is not None for setting, _ in found)
+
+
+def key(setting: Setting, outcome: Outcome) -> tuple[Setting, int, int]:
+    """What a record is found by: setting, iterations and number of networks, whose seeds are those from 0 on."""
+    return setting, outcome.iterations, len(outcome.loss)
+
+
+def read_records(path: Path) -> list[tuple[Setting, Outcome]]:
+    """The settings and outcomes of a file of records, none of one that is not there."""
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    return [_read(json.loads(line)) for line in text.splitlines()]
+
+
+def _read(held: dict[str, Any]) -> tuple[Setting, Outcome]:
+    setting = decode(Setting, held.pop("setting"))
+    for name in ("accuracy", "loss", "by_position", "attention", "sinks", "untrained", "even"):
+        held[name] = np.asarray(held[name], dtype=np.float64)
+    for name in ("gaps", "informative", "curves"):
+        held[name] = {one: np.asarray(values, dtype=np.float64) for one, values in held[name].items()}
+    allowed, places = setting.mask.allowed(TOKENS), held["attention"]
+    attention = np.where(np.isnan(places[..., :1, None]), np.nan, np.zeros(allowed.shape))
+    attention[:, :, allowed] = places
+    agreements = tuple(map(GapAgreement.model_validate, held.pop("agreements")))
+    return setting, Outcome(**held | {"attention": attention, "agreements": agreements})
+
+
+@functools.cache
+def _records(path: Path, written: int | None) -> dict[tuple[int, int], dict[Setting, Outcome]]:
+    """What is on record, by iterations and number of networks."""
+    found: dict[tuple[int, int], dict[Setting, Outcome]] = defaultdict(dict)
+    for setting, outcome in read_records(path):
+        found[outcome.iterations, len(outcome.loss)][setting] = outcome
+    return found
+
+
+def on_record() -> dict[tuple[int, int], dict[Setting, Outcome]]:
+    """The same of the records that come along."""
+    return _records(RECORDS, RECORDS.stat().st_mtime_ns if RECORDS.is_file() else None)
+
+
+def records(effort: Effort, settings: Iterable[Setting]) -> dict[Setting, Outcome]:
+    """The outcomes of those of some settings that are on record, on as many test sequences at least."""
+    if effort.middle is not None or effort.seeds != tuple(range(len(effort.seeds))):
+        return {}
+    known = {s: on_record().get((effort.steps(s), len(effort.seeds)), {}).get(s) for s in settings}
+    return {s: one for s, one in known.items() if one is not None and one.sequences >= effort.sequences}
+
+
+def compared_with(effort: Effort, settings: Iterable[Setting]) -> dict[Setting, Outcome]:
+    """What is on record of the settings that claims on some compare with: the same with the Gaussian mixture."""
+    own = set(settings)
+    return records(effort, {replace(setting, inputs="gaussian_mixture") for setting in own} - own)
+
+
+def recorded(study: Study) -> Recorded | None:
+    """What is on record of a study's cells at the greatest effort that all have, else at that which most have."""
+    kept = [
+        _at(study, iterations, networks, there)
+        for (iterations, networks), there in on_record().items()
+        if {*study.cells} & there.keys()
+    ]
+    return max(
+        kept, key=lambda one: (one.whole, not one.whole and one.basis.recorded, one.basis), default=None
+    )
+
+
+def _at(study: Study, iterations: int, networks: int, known: Mapping[Setting, Outcome]) -> Recorded:
+    effort, own = effort_of(iterations, networks), {s: known[s] for s in study.cells if s in known}
+    sequences = min(one.sequences for one in own.values())
+    basis = Basis(iterations, networks, sequences, len(study.cells), len(own))
+    serves = [name for name in EFFORTS if basis >= Basis(*EFFORT[name].amount(study.cells))]
+    mixtures = compared_with(replace(effort, sequences=sequences), study.cells)
+    when = max(str(one.made.get("finished", "")) for one in own.values())
+    return Recorded(effort.name, basis, tuple(serves), lambda: study.table(mixtures | own), when)

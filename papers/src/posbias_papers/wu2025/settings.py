@@ -7,10 +7,10 @@ its residual networks have beyond 6, nor which networks its sinks are measured o
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from posbias.core.errors import whole
-from posbias.core.spec import decode
+from posbias.core.errors import InvalidValueError, shortened, whole
+from posbias.core.spec import value
 from posbias.theory.masks import Causal, Mask, Prefix, SlidingWindow
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ NORMALISERS = {
 """What makes rows of attention, and how claims begin; the figures have the softmax."""
 
 
-@dataclass(frozen=True)
+@value
 class Setting:
     """One setting: the network, the items that training asks for (none: all) and the inputs.
 
@@ -48,7 +48,7 @@ class Setting:
     depth: int = 2
     residual: bool = True
     mask: Mask = field(default_factory=Causal)
-    positional: str = "none"
+    positional: Literal["none", "decay", "rope", "sinusoidal"] = "none"
     answers: tuple[str, ...] = ()
     inputs: Inputs = "gaussian_mixture"
     normaliser: str = "softmax"
@@ -63,12 +63,7 @@ class Setting:
         rows = NORMALISERS[self.normaliser]
         return Network(self.depth, self.residual, self.mask, ENCODINGS[self.positional], rows)
 
-    @property
-    def task(self) -> "RetrievalTask":
-        """What it is trained on, the middle item being the code's."""
-        return self.task_of(None)
-
-    def task_of(self, middle: int | None) -> "RetrievalTask":
+    def task(self, middle: int | None = None) -> "RetrievalTask":
         """What it is trained on where this item, from 0, is the middle one (None: the code's, the fifth)."""
         from posbias.training.task import RetrievalTask
 
@@ -95,23 +90,6 @@ class Setting:
         words += ["fixed vocabulary"] * (self.inputs == "fixed_vocabulary")
         usual = self.shared_direction == SHARED
         return ", ".join(words if usual else [*words, f"λ = {self.shared_direction:g}"])
-
-
-def setting_of(specification: Mapping[str, Any]) -> Setting:
-    """The setting of an experiment by its specification, as a record has it; torch need not be there."""
-    network, task = specification["network"], specification["task"]
-    rows, encoding = network.get("normaliser", {"kind": "softmax"}), network["positional"]["kind"]
-    sink = "learned_sink" if rows.get("learned") else "off_by_one"
-    return Setting(
-        network["depth"],
-        network["residual"],
-        decode(Mask, network["mask"]),  # type: ignore[arg-type]
-        str({"nope": "none", "rotary": "rope"}.get(encoding, encoding)),
-        tuple({0: "first", 4: "middle", 7: "last"}[item] for item in task["answers"] or ()),
-        task["inputs"],
-        sink if rows["kind"] == "sink_softmax" else rows["kind"],
-        task["shared_direction"],
-    )
 
 
 @dataclass(frozen=True)
@@ -143,21 +121,8 @@ class Effort:
         """The setting as something that can be trained."""
         from posbias.training.experiments import Experiment
 
-        task, iterations = setting.task_of(self.middle), self.steps(setting)
+        task, iterations = setting.task(self.middle), self.steps(setting)
         return Experiment(task, setting.network, seeds=self.seeds, iterations=iterations)
-
-    def with_middle(self, middle: int) -> "Effort":
-        """The same where another item, from 0, is the middle one: the text's is 3, the fourth.
-
-        Its name says so. Raises `InvalidValueError` for an item outside, and for the first and the last.
-        """
-        from posbias.training.probes import compared
-        from posbias.training.task import RetrievalTask
-
-        compared(RetrievalTask(middle=middle))
-        if middle == RetrievalTask().places["middle"]:
-            return replace(self, middle=None)
-        return replace(self, name=f"{self.name}, middle item {middle}", middle=middle)
 
 
 QUICK = Effort(
@@ -174,13 +139,35 @@ FULL = Effort("full", (0, 1, 2, 3, 4), dict.fromkeys(DEEP, 100_000), 10_000)
 EFFORT = {"quick": QUICK, "full": FULL}
 
 
-def effort_of(iterations: int, networks: int | None = None, sequences: int = FULL.sequences) -> Effort:
-    """The effort of this many iterations at every depth; networks (default: 5) and sequences as at the full one.
+def effort_of(effort: "str | int | Effort", networks: int | None = None, middle: int | None = None) -> Effort:
+    """An effort by name, or of this many iterations at every depth, with this many networks and this middle item.
 
-    Raises `InvalidValueError` for iterations or networks < 1.
+    The code's middle item is 4, the text's 3 (from 0). Raises `InvalidValueError` for another name, for
+    iterations or networks < 1, and for an item outside, the first and the last.
     """
-    steps: Mapping[int, int] = dict.fromkeys(DEEP, whole("effort", iterations, 1))
-    seeds = FULL.seeds if networks is None else tuple(range(whole("networks", networks, 1)))
-    if (steps, seeds, sequences) == (FULL.iterations, FULL.seeds, FULL.sequences):
-        return FULL
-    return Effort(f"{iterations:,} iterations, {len(seeds)} networks", seeds, steps, sequences)
+    seeds = None if networks is None else tuple(range(whole("networks", networks, 1)))
+    if isinstance(effort, int):
+        steps = dict.fromkeys(DEEP, whole("effort", effort, 1))
+        seeds = FULL.seeds if seeds is None else seeds
+        name = f"{effort:,} iterations, {len(seeds)} networks"
+        spent = FULL if (steps, seeds) == (FULL.iterations, FULL.seeds) else replace(FULL, name=name)
+        spent = replace(spent, seeds=seeds, iterations=steps)
+    elif isinstance(effort, str):
+        if effort not in EFFORT:
+            raise InvalidValueError(f"effort: expected quick, full or a number, got {shortened(effort)}")
+        spent = EFFORT[effort]
+        if seeds is not None:
+            spent = replace(spent, name=f"{effort}, {networks} networks", seeds=seeds)
+    else:
+        spent = effort
+    return spent if middle is None else _with_middle(spent, middle)
+
+
+def _with_middle(effort: Effort, middle: int) -> Effort:
+    from posbias.training.probes import compared
+    from posbias.training.task import RetrievalTask
+
+    compared(RetrievalTask(middle=middle))
+    if middle == RetrievalTask().places["middle"]:
+        return replace(effort, middle=None)
+    return replace(effort, name=f"{effort.name}, middle item {middle}", middle=middle)

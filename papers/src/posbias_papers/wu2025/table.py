@@ -28,13 +28,11 @@ from posbias.profiles.claims import LEAST, Judged
 from posbias.profiles.estimate import Estimate
 from posbias_papers.contrasts import Rows
 from posbias_papers.study import Study, judge_each
-from posbias_papers.wu2025.outcomes import PAIRS, Outcome
+from posbias_papers.wu2025.outcomes import PAIRS, TOKENS, Outcome
 from posbias_papers.wu2025.settings import FULL, Setting
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from posbias.training.loop import Trained
 
 LEVELS = (
     "residual",
@@ -50,8 +48,6 @@ LEVELS = (
 )
 CHANGED = {"first-last": "first_last", "in_context_accuracy": "accuracy"}
 """Learning curves, and what columns call them."""
-TOKENS = 17
-"""Of a prompt of the retrieval task."""
 WHOLE = FULL.iterations[2]
 """The paper's iterations."""
 LEAST_ITERATIONS, LEAST_NETWORKS = WHOLE // 4, 3
@@ -74,7 +70,8 @@ def table(results: Outcomes, cells: Iterable[Setting], compared: Iterable[Settin
         if cell in results:
             outcome = results[cell]
             columns = {name: column for part in _parts(cell, outcome) for name, column in part.items()}
-            about = _about(cell) | _spent(outcome)
+            about = _about(cell) | {"iterations": outcome.iterations, "networks": len(outcome.loss)}
+            about["settled"] = has_settled(outcome)
             about |= {"setting": cell, "outcome": outcome, "own": cell in own}
             about["mixture"] = results.get(replace(cell, inputs="gaussian_mixture"))
             rows += [
@@ -105,47 +102,35 @@ def _about(cell: Setting) -> dict[str, Any]:
     }
 
 
-def _spent(outcome: Outcome) -> dict[str, Any]:
-    experiment = outcome.trained.experiment
-    spent = {"iterations": experiment.iterations, "networks": len(experiment.seeds)}
-    return spent | {"settled": has_settled(outcome.trained)}
-
-
 def _parts(cell: Setting, outcome: Outcome) -> Iterator[Columns]:
-    gaps, finite = outcome.gaps, np.isfinite(outcome.gaps.loss)
-    learnt = gaps.learnt
-    yield {"accuracy": np.where(finite, gaps.accuracy, np.nan), "loss": np.where(finite, gaps.loss, np.nan)}
+    learnt = outcome.learnt
+    yield {"accuracy": np.where(outcome.finite, outcome.accuracy, np.nan), "loss": outcome.loss}
     for pair in PAIRS:
-        gap = np.where(learnt, gaps.gaps[pair], np.nan)
+        gap = np.where(learnt, outcome.gaps[pair], np.nan)
         name = pair.replace("-", "_")
         mean = gap[learnt].mean() if learnt.any() else np.nan
         yield {name: gap, f"size_{name}": np.sign(mean) * gap}
-    yield {f"change_{name}": changes(outcome.trained, curve) for curve, name in CHANGED.items()}
-    yield _sinks(cell, outcome, finite)
+    yield {f"change_{name}": changes(outcome, curve) for curve, name in CHANGED.items()}
+    yield _sinks(cell, outcome)
     if cell.mask.kind == "sliding_window":
         attention = np.where(learnt[:, None, None, None], outcome.attention, np.nan)
         width = encode(cell.mask)["width"]
         yield {f"above_even_{where}": _above_even(attention, width, where) for where in ("within", "first")}
 
 
-def _sinks(cell: Setting, outcome: Outcome, finite: np.ndarray) -> Columns:
+def _sinks(cell: Setting, outcome: Outcome) -> Columns:
     """The sink metric of the first tokens, of networks that have learnt."""
-    first, sinks = encode(cell.mask).get("length", 1), outcome.sinks
-    trained, untrained = sinks.trained, sinks.untrained
-    others, own = trained[:, first:], trained[:, :first]
-    columns = {
+    first = encode(cell.mask).get("length", 1)
+    trained = np.where(outcome.learnt[:, None], outcome.sinks, np.nan)
+    others, own, total = trained[:, first:], trained[:, :first], trained.sum(axis=1)
+    return {
         "sink": own.mean(axis=1),
         "sink_ahead": own.min(axis=1) - others.max(axis=1),
         "sink_beyond_average": own.min(axis=1) - others.mean(axis=1),
-        "sink_share": trained[:, 0] / np.where(trained.sum(axis=1) > 0, trained.sum(axis=1), np.nan),
-        "sink_even": np.full(len(trained), sinks.uniform[:first].mean()),
-        "sink_untrained": untrained[:, :first].mean(axis=1),
+        "sink_share": trained[:, 0] / np.where(total > 0, total, np.nan),
+        "sink_even": np.where(outcome.learnt, outcome.even[:first].mean(), np.nan),
+        "sink_untrained": np.where(outcome.learnt, outcome.untrained[:, :first].mean(axis=1), np.nan),
     }
-    whole: dict[str, np.ndarray] = {}
-    for name, column in columns.items():
-        whole[name] = np.full(finite.shape, np.nan)
-        whole[name][finite] = np.where(sinks.learnt, column, np.nan)
-    return whole
 
 
 def _above_even(
@@ -164,23 +149,20 @@ def _above_even(
 # --- when networks decide ----------------------------------------------------------------------------------
 
 
-def changes(trained: "Trained", curve: str) -> Float[np.ndarray, "network"]:
+def changes(outcome: Outcome, curve: str) -> Float[np.ndarray, "network"]:
     """By how much each network's curve changes over the last third of training; NaN where it begins later, and of
     a network that was stopped."""
-    from posbias.training.probes import running
-
-    steps = np.asarray(trained.curves["iteration"], dtype=np.float64)
-    lines = np.asarray(trained.curves[curve], dtype=np.float64)
+    steps, lines = outcome.curves["iteration"], outcome.curves[curve]
     if steps.size < 2 or steps[0] > THIRDS * steps[-1]:
         return np.full(len(lines), np.nan)
     changed = np.array([line[-1] - np.interp(THIRDS * steps[-1], steps, line) for line in lines])
-    return np.where(running(trained), changed, np.nan)
+    return np.where(outcome.finite, changed, np.nan)
 
 
-def has_settled(trained: "Trained") -> bool:
+def has_settled(outcome: Outcome) -> bool:
     """Whether the 95 % intervals of all changes lie within ± `LEAST`."""
     for curve in CURVES:
-        changed = changes(trained, curve)
+        changed = changes(outcome, curve)
         changed = changed[~np.isnan(changed)]
         estimate = Estimate.of_mean(changed) if changed.size else None
         if estimate is None or not estimate.known or max(map(abs, estimate.interval)) > LEAST:
