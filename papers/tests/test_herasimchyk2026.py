@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from itertools import permutations
 from statistics import NormalDist
 
@@ -15,12 +16,12 @@ from project import ROLLOUT_FILES, needs_rollout_files
 
 from posbias.comparison.scores import compare
 from posbias.core.errors import InputFileError, InvalidValueError, OutputFileError
-from posbias.profiles.claims import NEAR
+from posbias.profiles.claims import ELSEWHERE, NEAR
 from posbias.profiles.measurements import load_measurement, save_measurement
 from posbias.profiles.profile import Profile
 from posbias.reports.plots import picture_bytes
 from posbias_papers.cli import paper
-from posbias_papers.herasimchyk2026 import STUDIES, TARGETS, reproduce
+from posbias_papers.herasimchyk2026 import STUDIES
 from posbias_papers.herasimchyk2026.configs import (
     CORPORA,
     LARGE,
@@ -30,13 +31,15 @@ from posbias_papers.herasimchyk2026.configs import (
     TABLE6,
     stand_in,
 )
+from posbias_papers.herasimchyk2026.figures import missing
 from posbias_papers.herasimchyk2026.levels import SCORES, Curves, attention_only, slopes_of, trough
 from posbias_papers.herasimchyk2026.measure import CONTROL, Effort, Key, check
 from posbias_papers.herasimchyk2026.quantities import fit, homogeneity, order_of
 from posbias_papers.herasimchyk2026.table import Measured, chosen_heads, recorded
-from posbias_papers.study import ELSEWHERE
+from posbias_papers.reproduction import reproduce as reproduce_paper
 
 HERE = {"tokens": TOKENS}
+reproduce = partial(reproduce_paper, "herasimchyk2026")
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +57,7 @@ def files(tmp_path_factory):
 @pytest.fixture(scope="module")
 def made(files, tmp_path_factory):
     """Everything but the pictures that other tests look at."""
-    what = [name for name in TARGETS if not name.startswith("fig")]
+    what = [name for name in STUDIES if not name.startswith("fig")]
     return reproduce([*what, "fig2"], out=tmp_path_factory.mktemp("out"), models=files, **HERE)
 
 
@@ -281,7 +284,8 @@ def test_what_is_on_record_decides_as_when_it_was_measured():
     found = {}
     for name, study in STUDIES.items():
         if (record := study.recorded(study)) is not None:
-            found |= {f"{name}/{one['id'].split('/', 2)[2]}": one for one in record.data()["claims"]}
+            judged = study.judged(record.table())
+            found |= {f"{name}/{one.id.split('/', 2)[2]}": one for one in judged}
     expected = {
         "fig1/1/elsewhere": ("holds", 1.0),
         "fig2/1": ("holds", 0.49133826431226924),
@@ -297,9 +301,10 @@ def test_what_is_on_record_decides_as_when_it_was_measured():
         "fig5/2": ("fails", 0.1777777777777778),
     }
     for key, (verdict, number) in expected.items():
-        assert (found[key]["verdict"], found[key]["number"]) == (verdict, pytest.approx(number, rel=1e-6)), (
-            key
-        )
+        assert (found[key].verdict, found[key].estimate.value) == (
+            verdict,
+            pytest.approx(number, rel=1e-6),
+        ), key
     assert len(found) == 88
     assert recorded("curves").query("source == 'files'").index.unique("model").tolist() == [
         "mpt-7b",
@@ -455,7 +460,7 @@ def test_figure_5_shows_heads_from_the_worst_to_the_best_or_those_chosen(measure
     assert chosen_heads(r2, [DEPTH, 1], [0]) == [(1, 0)]  # it has no more layers
     assert chosen_heads(r2, [DEPTH], []) == []
     beyond = replace(measured, layers=[DEPTH], tables={})
-    assert STUDIES["fig5"].missing(STUDIES["fig5"].table(beyond))
+    assert missing(STUDIES["fig5"].table(beyond), "fig5")
 
 
 def of_contents(content, noise=None):
@@ -522,16 +527,16 @@ def test_a_rate_within_its_noise_floor_is_undecided_and_its_gap_too(rate, floor,
 
 
 def test_every_table_is_a_page_with_its_claims_its_numbers_and_the_printed_ones(made):
-    names = [path.name for path in made.files]
-    assert [name for name in TARGETS if not name.startswith("fig") or name == "fig2"] == list(made.made)
+    names = [path.name for path in made.written]
+    assert [name for name in STUDIES if not name.startswith("fig") or name == "fig2"] == list(made.made)
     for name, study in made.made.items():
         assert {f"{name}.md", f"{name}.json", f"{name}.csv"} <= {*names}
         assert study.page.claims
     answer = json.loads(json.dumps(made.as_dict(), default=str))
-    assert {"files", "claims", "tables", "cells", "stand_in", "seconds"} == set(answer)
+    assert {"figures", "files", "claims", "tables", "cells", "stand_in", "seconds"} == set(answer)
     assert len(answer["cells"]) == 3
     assert {"measured", "stand_in", "rows"} < {*answer["tables"]["table4"]}
-    text = {path.name: path.read_text() for path in made.files if path.suffix == ".md"}
+    text = {path.name: path.read_text() for path in made.written if path.suffix == ".md"}
     assert "FineWeb-Edu (c)" in text["table4.md"]
     assert "noise" in text["table2.md"]
     assert "other" not in text["table2.md"].split("Printed")[0].split("Measured here")[1]
@@ -609,7 +614,7 @@ def test_the_published_reading_is_another(files, tmp_path, measured):
         ({"models": []}, "models"),
         ({"models": ["x", "x"]}, "models"),
         ({"corpora": []}, "corpora"),
-        ({"prompts": 1}, "prompts"),
+        ({"effort": 1}, "prompts"),
         ({"lengths": [2]}, "lengths"),
         ({"tokens": 2.5}, "tokens"),
         ({"layers": [-1]}, "layers"),
@@ -661,7 +666,7 @@ def test_a_real_alibi_model_is_measured_once_with_its_slopes_read_off(folder, tm
     given = {
         "models": [str(folder)],
         "corpora": [str(folder.parent / "words.txt")],
-        "prompts": 4,
+        "effort": 4,
         "tokens": 16,
     }
     events = []
@@ -672,14 +677,17 @@ def test_a_real_alibi_model_is_measured_once_with_its_slopes_read_off(folder, tm
         1.0,
         [event.done for event in events],
     )
-    [key] = [key for key in made.results.cells if not key.corpus.endswith(CONTROL)]
-    cell = made.results.cells[key]
-    assert made.results.curves[key].additive
+    (cell,) = (
+        cell
+        for cell in map(load_measurement, sorted((tmp_path / "cells").glob("*.nc")))
+        if "scramble" not in json.loads(cell.attrs["asked"])
+    )
+    assert (made.made["fig2"].table.query("source == 'measured'")["additive"].dropna() == 1).all()
     expected = np.tile([0.25, 0.0625, 0.015625, 0.00390625], (3, 1))
     np.testing.assert_allclose(slopes_of(cell), expected, rtol=1e-3)
     assert cell.attrs["parameters"] > 1000
     four = reproduce("fig4", out=tmp_path, lengths=[16], **given)
-    assert f"words.txt{CONTROL}" in [key.corpus for key in four.results.cells]
+    assert f"words.txt{CONTROL}" in [cell["corpus"] for cell in four.more["cells"]]
 
     from posbias import measurement as measuring
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import numpy as np
-from ensembles import untrained
+from trained_networks import gaps_of, outcome, pairs
 
-from posbias.training.network import Network
+from posbias_papers.wu2025 import Setting
 from posbias_papers.wu2025.functions import at_equal, at_equal_iterations
 
 STEPS = np.arange(0, 2001, 50)
@@ -18,7 +18,8 @@ def learner(speed, ceiling=1.0, seeds=(0, 1, 2), steps=STEPS):
     pace = speed * (1 + 0.1 * np.arange(len(seeds)))[:, None]
     accuracy = ceiling * (1 - np.exp(-pace * steps / 1000))
     curves = {"iteration": steps, ACCURACY: accuracy, "first-last": 0.3 * accuracy, "loss": 3 - 2 * accuracy}
-    return replace(untrained(Network(depth=1), seeds=seeds), curves=curves)
+    gaps = gaps_of(pairs(0.1, 0.1, 0.0), networks=len(seeds))
+    return outcome(Setting(), gaps, curves={name: np.asarray(one, float) for name, one in curves.items()})
 
 
 def test_equal_stages_show_no_difference_though_equal_iterations_do():
@@ -58,10 +59,10 @@ def test_what_only_one_covers_is_left_out():
 
 
 def test_stopped_networks_are_left_out():
-    one = replace(learner(1.0), stopped={2: 300})
+    one = replace(learner(1.0), loss=np.array([1.0, 1.0, np.nan]))
     one.curves["first-last"][2] = np.nan
     matched = at_equal(ACCURACY, one, learner(2.0), LEVELS)
     assert matched.one.shape[0] == 2
     assert np.isfinite(matched.one).all()
-    none = replace(one, stopped={0: 1, 1: 1, 2: 1})
+    none = replace(one, loss=np.full(3, np.nan))
     assert at_equal(ACCURACY, none, one, LEVELS).points.size == 0

@@ -12,7 +12,7 @@ from tiny import WORDS, specimen, word_tokenizer
 
 from posbias.cli import main
 from posbias.profiles.measurements import load_measurement
-from posbias_papers.herasimchyk2026 import TARGETS
+from posbias_papers.herasimchyk2026 import STUDIES
 from posbias_papers.herasimchyk2026.configs import CORPORA, TABLE1
 
 PAPER = {
@@ -68,7 +68,7 @@ def command(models, corpora):
 def test_one_command_makes_all_of_it_and_again_from_what_it_kept(command, tmp_path, capsys):
     main([*command, str(tmp_path)])
     data = json.loads(capsys.readouterr().out)
-    assert [*data["tables"]] == [*TARGETS]
+    assert [*data["tables"]] == [*STUDIES]
     assert data["stand_in"] == ""
     measured = {(cell["model"], cell["corpus"], cell["tokens"]) for cell in data["cells"]}
     assert len(measured) == len(PAPER) * len(TEXTS) * 2

@@ -84,7 +84,7 @@ def test_gaps_are_compared_by_window_and_vocabularies_by_what_they_share():
         for cell in STUDIES["anisotropy"].cells:
             strength = 0.0 if cell.inputs == "gaussian_mixture" else cell.shared_direction
             gaps = gaps_of(pairs(*[level(cell, strength)] * 3))
-            found[cell] = outcome(cell, replace(gaps, accuracy=accuracy(strength) + SCATTER))
+            found[cell] = outcome(cell, gaps, accuracy=accuracy(strength) + SCATTER)
         return verdicts("anisotropy", found)
 
     assert {*cells(lambda c, s: 0.1 + 0.2 * s, lambda s: 0.7 - 0.2 * s).values()} == {"holds"}
@@ -97,8 +97,8 @@ def test_gaps_are_compared_by_window_and_vocabularies_by_what_they_share():
 
 def middle(*levels, seed=0, noise=0.004, accuracy=0.6):
     """Whether a setting with such gaps is said to be spared."""
-    gaps = gaps_of(pairs(*levels), accuracy=accuracy, networks=5, noise=noise, seed=seed)
-    (piece,) = spared(table({Setting(): outcome(Setting(), gaps)}, [Setting()]))
+    gaps = gaps_of(pairs(*levels), networks=5, noise=noise, seed=seed)
+    (piece,) = spared(table({Setting(): outcome(Setting(), gaps, accuracy=accuracy)}, [Setting()]))
     return piece.verdict()
 
 
@@ -185,7 +185,7 @@ def test_settled_networks_decide_after_a_quarter_of_the_papers_iterations():
 
 def test_the_sink_metric_has_no_curve_that_could_settle():
     flat = gaps_of(pairs(0.0, 0.0, 0.0))
-    curves = at_effort(25_000)[Setting(2, False)].trained.curves
+    curves = at_effort(25_000)[Setting(2, False)].curves
     cells = {
         cell: outcome(cell, flat, share=0.3, steps=25_000, curves=curves) for cell in STUDIES["fig10"].cells
     }
@@ -195,13 +195,11 @@ def test_the_sink_metric_has_no_curve_that_could_settle():
 
 def test_networks_that_have_not_learnt_are_left_out_and_named():
     cells = depth_outcomes(STUDIES["fig4"])
-    none = {
-        cell: replace(one, gaps=replace(one.gaps, accuracy=np.full(3, 0.05))) for cell, one in cells.items()
-    }
+    none = {cell: replace(one, accuracy=np.full(3, 0.05)) for cell, one in cells.items()}
     assert {*verdicts("fig4", none).values()} == {"undecided"}
     for cell, one in cells.items():
         accuracy = np.array([0.6, 0.05 if cell.depth == 6 else 0.6, 0.6])
-        cells[cell] = replace(one, gaps=replace(one.gaps, accuracy=accuracy))
+        cells[cell] = replace(one, accuracy=accuracy)
     evidence = judged("fig4", cells)["1"].evidence
     assert ["2 of 3 networks" in piece.where for piece in evidence] == [False, False, True]
 
@@ -222,11 +220,11 @@ def test_depth_is_separated_from_how_much_networks_have_learnt_and_curves_from_s
 def test_what_depth_costs_and_brings_is_judged_separately():
     cells = {}
     for cell, one in depth_outcomes(STUDIES["curves"]).items():
-        run, steps, sign = one.trained, cell.depth / 2, 1 if cell.residual else -1
-        curves = {"loss": run.curves["loss"] - 0.4 * steps * sign}
-        curves["in_context_accuracy"] = run.curves["in_context_accuracy"] - 0.2 * steps
-        gaps = replace(one.gaps, accuracy=0.5 + 0.05 * steps * sign + SCATTER)
-        cells[cell] = replace(one, gaps=gaps, trained=replace(run, curves=run.curves | curves))
+        steps, sign = cell.depth / 2, 1 if cell.residual else -1
+        curves = {"loss": one.curves["loss"] - 0.4 * steps * sign}
+        curves["in_context_accuracy"] = one.curves["in_context_accuracy"] - 0.2 * steps
+        accuracy = 0.5 + 0.05 * steps * sign + SCATTER
+        cells[cell] = replace(one, accuracy=accuracy, curves=one.curves | curves)
     found = verdicts("curves", cells)
     # without residual deeper networks lose more and know less; with it they gain accuracy and bias together
     assert [found[number] for number in ("7", "9", "10")] == ["holds", "fails", "holds"]

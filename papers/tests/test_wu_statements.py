@@ -22,7 +22,6 @@ from posbias.theory.rollout.dispatch import influence
 from posbias.theory.rollout.kernel import masked_softmax
 from posbias_papers.closed_forms import collapse_bounds
 from posbias_papers.closed_forms.residual_bounds import smallest_admitted, suffix_bound, window_bound
-from posbias_papers.plots.closed_forms import draw_collapse
 from posbias_papers.statements import STATEMENTS
 from posbias_papers.statements.margins import log_softmax
 from posbias_papers.statements.wu2025_encodings import decays
@@ -319,10 +318,7 @@ def test_figures_show_their_data():
         assert curves[name].mass[-1] == mass[3]
         assert curves[name].later[-1] == pytest.approx(mass[3:].sum(), rel=1e-14)
         assert (curves[name].later <= np.exp(curves[name].log_bound) * (1 + 1e-12)).all()
-    left, right = new_figure().subplots(1, 2)
-    assert draw_collapse(left, curves) is left
-    np.testing.assert_array_equal(left.lines[0].get_ydata(), curves["attention only"].later)
-    np.testing.assert_array_equal(left.lines[5].get_ydata(), np.exp(curves["residual"].log_bound))
+    right = new_figure().subplots()
     curve = critical_distances.distance_curve(DecayBias(0.5), [1, 2, 4], 60)
     assert draw_critical_distance(right, {curve.name: curve}) is right
     np.testing.assert_array_equal(right.lines[0].get_ydata(), curve.predicted)

@@ -136,9 +136,14 @@ def claims_of_statement(statement: "Statement") -> Iterator[Claim]:
     """What is claimed by a statement: what it asserts, and what is printed of its proof; or one for both."""
     printed, key = statement.as_printed, f"{statement.source}/{slug(statement.name)}"
     test = Above(math.nextafter(-printed.tolerance, -math.inf), least=0.0)
-    more = dict(statement.about)
+    more = {"evidence" if name == "effort" else name: held for name, held in statement.about.items()}
     of_proof = {"strength": "constant"} | more.pop("proof", {})
-    about: dict[str, Any] = {"strength": "theorem", "scope": SCOPE, "effort": "a proof"} | more
+    about: dict[str, Any] = {
+        "strength": "theorem",
+        "scope": SCOPE,
+        "evidence": "a proof",
+        "bar": "paper",
+    } | more
     if not statement.asserts:
         yield Claim(key, statement.name, f"{statement.name}: {printed.claim}", test=test, **about)
         return

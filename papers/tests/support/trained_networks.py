@@ -1,14 +1,12 @@
 """Outcomes of trained networks as a test wants them: gaps, sinks, learning curves."""
 
 import numpy as np
-import torch
 
 from posbias.theory.masks import Full
-from posbias.training.loop import Trained
-from posbias_papers.wu2025 import Effort, Setting
-from posbias_papers.wu2025.outcomes import PAIRS, Gaps, Outcome, Sinks
+from posbias_papers.wu2025 import Setting
+from posbias_papers.wu2025.outcomes import PAIRS, Outcome
 
-SEEDS, TOKENS = (0, 1, 2), 17
+TOKENS = 17
 PAIRED = {
     "fig3": (0.3, 0.05, -0.25),
     "fig6": (0.3, 0.3, 0.0),
@@ -22,44 +20,43 @@ def pairs(first_middle, first_last, middle_last):
     return dict(zip(PAIRS, (first_middle, first_last, middle_last), strict=True))
 
 
-def gaps_of(levels, *, accuracy=0.6, networks=3, noise=0.002, seed=None):
+def gaps_of(levels, *, networks=3, noise=0.002, seed=None):
     """Gaps of these means."""
     rng = np.random.default_rng(
         [round(1e6 * (1 + level)) for level in levels.values()] if seed is None else seed
     )
-    drawn = {pair: levels[pair] + rng.normal(0, noise, networks) for pair in PAIRS}
-    return Gaps(drawn, np.full(networks, accuracy), np.full(networks, 1.4), drawn)
+    return {pair: levels[pair] + rng.normal(0, noise, networks) for pair in PAIRS}
 
 
-def trained(setting, slope, steps=100_000, networks=3, curves=None):
-    """Networks whose gap grows with accuracy at the given slope, trained as long as the paper's."""
-    accuracy = np.linspace(0.03, np.linspace(0.6, 0.8, networks), 6).T
-    known = {"iteration": np.arange(6), "in_context_accuracy": accuracy}
-    known |= dict.fromkeys(PAIRS, slope * accuracy) | {"loss": 3 - 2 * accuracy}
-    experiment = Effort("", tuple(range(networks)), {setting.depth: steps}, 10).experiment(setting)
-    weights = {"query": torch.zeros(networks, setting.depth, 1, 1)}
-    return Trained(experiment, weights, known | (curves or {}), {}, {})
+def outcome(setting, gaps, slope=0.1, *, sink=0.9, share=0.0, accuracy=0.6, steps=100_000, curves=None):
+    """What is known of networks with these gaps, which grow with accuracy at the given slope while training.
 
-
-def outcome(setting, gaps, slope=0.1, *, sink=0.9, share=0.0, **training):
-    """What is known of networks with these gaps, whose sink metric is `sink` on the first tokens.
-
-    A `share` of attention goes to the first token, where it is seen.
+    Their sink metric is `sink` on the first tokens, and a `share` of attention goes to the first token, where
+    it is seen.
     """
-    networks = gaps.loss.size
-    first = getattr(setting.mask, "length", 1)
-    token = np.arange(TOKENS)
+    networks = len(gaps["first-last"])
+    rising = np.linspace(0.03, np.linspace(0.6, 0.8, networks), 6).T
+    known = {"iteration": np.arange(6.0), "in_context_accuracy": rising}
+    known |= dict.fromkeys(PAIRS, slope * rising) | {"loss": 3 - 2 * rising}
+    first, token = getattr(setting.mask, "length", 1), np.arange(TOKENS)
     spread = np.random.default_rng(setting.depth).normal(0, 0.004, (networks, 1))
     nulls = np.where(token < first, 0.2, 0.05)
-    shape = np.where(token < first, sink, 0.05) + spread
-    sinks = Sinks(shape, np.tile(nulls, (networks, 1)), nulls, gaps.learnt)
     allowed = setting.mask.allowed(TOKENS)
     even = allowed / allowed.sum(axis=1, keepdims=True)
     even = np.where(allowed[:, :1], (1 - share) * even + share * np.eye(TOKENS)[0], even)
-    attention = np.tile(even, (networks, setting.depth, 1, 1))
-    by_position = np.full((networks, 8), 0.5)
     return Outcome(
-        gaps, sinks, attention, by_position, trained(setting, slope, networks=networks, **training), 40
+        iterations=steps,
+        sequences=40,
+        gaps=gaps,
+        informative=gaps,
+        accuracy=np.broadcast_to(accuracy, networks).astype(float),
+        loss=np.full(networks, 1.4),
+        by_position=np.full((networks, 8), 0.5),
+        attention=np.tile(even, (networks, setting.depth, 1, 1)),
+        sinks=np.where(token < first, sink, 0.05) + spread,
+        untrained=np.tile(nulls, (networks, 1)),
+        even=nulls,
+        curves=known | (curves or {}),
     )
 
 

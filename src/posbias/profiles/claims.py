@@ -273,7 +273,7 @@ def p_text(p: float) -> str:
 
 ALWAYS = ("claim", "number", "se", "verdict", "why")
 """The keys of `Judged.as_dict` that every judged claim has."""
-ABOUT = ("provenance", "place", "strength", "scope", "effort", "alias_of")
+ABOUT = ("provenance", "place", "strength", "scope", "evidence", "bar", "alias_of")
 """The keys that one with an id has, too: attributes of its claim."""
 _SEEN: Mapping[str, bool] = {"holds": True, "fails": False}
 Provenance = Literal["paper", "ours"]
@@ -298,12 +298,13 @@ NAMED = 3
 class Claim:
     """A sentence of a paper or of ours, the quantity it is about, and the test of that.
 
-    `id` never changes and is never used twice; `place` is where the sentence stands (section, equation, caption);
-    `quantity` makes the evidence from a study's results. `provenance` tells the paper's claims from ours (nulls,
-    other comparisons, corrected formulas, other models); where a `hedged` observation says often, typically, most
-    or tend to, the share of cases is judged. `scope` says what the text speaks of, `effort` what its numbers rest
-    on there. The claim is the same as that of id `alias_of`, said again, and counted there. `explanation` says why
-    it does not hold, as far as somebody found out.
+    `id` never changes and is never used twice; `place` is where the sentence stands (section, equation,
+    caption); `quantity` makes the evidence from a study's results. `provenance` tells the paper's claims from
+    ours (nulls, other comparisons, corrected formulas, other models); where a `hedged` observation says often,
+    typically, most or tend to, the share of cases is judged. `scope` says what the text speaks of, `evidence`
+    what its numbers rest on there, `bar` whose the bound of the test is: the paper's, or ours where the text
+    gives none. The claim is the same as that of id `alias_of`, said again, and counted there. `explanation`
+    says why it does not hold, as far as somebody found out.
     """
 
     id: str
@@ -314,7 +315,8 @@ class Claim:
     provenance: Provenance = "paper"
     strength: Strength = "observation"
     scope: str = ""
-    effort: str = ""
+    evidence: str = ""
+    bar: str = ""
     alias_of: str = ""
     explanation: str = ""
 

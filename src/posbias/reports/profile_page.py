@@ -73,7 +73,7 @@ def end_claims(profile: Profile) -> tuple[Judged, ...]:
             test=Above(least=LEAST if profile.kind == "rate" else 0.0),
             provenance="ours",
             scope=taken_for(profile),
-            effort=f"{0 if rows is None else len(rows)} samples",
+            evidence=f"{0 if rows is None else len(rows)} samples",
         )
         where = f"{profile.measures}: {name}"
         if rows is None:

@@ -76,22 +76,20 @@ def test_a_number_is_in_the_study_s_own_unit(tmp_path, monkeypatch, capsys):
 
 
 def test_networks_are_seeds():
-    from posbias_papers.cli.reproduce import training_effort
-    from posbias_papers.wu2025 import FULL
+    from posbias_papers.wu2025 import FULL, effort_of
 
-    spent = training_effort("full", 2)
+    spent = effort_of("full", 2)
     assert spent.seeds == (0, 1)
     assert (spent.iterations, spent.sequences) == (FULL.iterations, FULL.sequences)
     assert spent.name not in ("quick", "full")
     with pytest.raises(InvalidValueError, match="networks: 0 given"):
-        training_effort("quick", 0)
+        effort_of("quick", 0)
 
 
 def test_the_middle_item_is_the_text_s_or_the_code_s():
-    from posbias_papers.cli.reproduce import training_effort
-    from posbias_papers.wu2025 import QUICK, Setting
+    from posbias_papers.wu2025 import QUICK, Setting, effort_of
 
-    text, code = training_effort("quick", None, 3), training_effort("quick", None, 4)
+    text, code = effort_of("quick", None, 3), effort_of("quick", None, 4)
     assert code == QUICK
     assert text.name == "quick, middle item 3"
     setting = Setting(answers=("middle", "last"))
@@ -100,7 +98,7 @@ def test_the_middle_item_is_the_text_s_or_the_code_s():
     assert [task.answers for task in tasks] == [(3, 7), (4, 7)]
     for wrong in (0, 7, 8):
         with pytest.raises(InvalidValueError, match=f"middle: .*{wrong}"):
-            training_effort("quick", None, wrong)
+            effort_of("quick", None, wrong)
 
 
 # --- words and progress ------------------------------------------------------------------------------------

@@ -1,9 +1,8 @@
 """`posbias paper extensions|variants`: our own studies, which belong to no paper."""
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -15,7 +14,7 @@ from posbias.core.progress import Event
 from posbias.core.tables import table
 
 if TYPE_CHECKING:
-    from posbias_papers.simulation.variants import Variant, VariantResult
+    from posbias_papers.simulation.variants import VariantResult
 
 _RERUN = "Compute cells again that are on record or kept."
 
@@ -60,28 +59,6 @@ def extensions(
 
 
 @shared.options
-class VariantModel:
-    """What is changed in every variant.
-
-    Parameters
-    ----------
-    dimension
-        Dimension of the embeddings, in every variant. Default: what the variant says, mostly 64.
-    anisotropy
-        Their anisotropy, in every variant. Default: what the variant says, mostly 0.5.
-    tokens
-        Number of embeddings. Default: 10.
-    depth
-        Number of layers. Default: 4.
-    """
-
-    dimension: Annotated[shared.Whole | None, Parameter(name=["--d", "--dimension"])] = None
-    anisotropy: Annotated[float | None, Parameter(name=["--alpha", "--anisotropy"])] = None
-    tokens: shared.Whole | None = None
-    depth: Annotated[shared.Whole | None, Parameter(name=["--layers", "--depth"])] = None
-
-
-@shared.options
 class VariantOptions:
     """How much is drawn, and where the answer goes.
 
@@ -105,9 +82,7 @@ class VariantOptions:
     json: shared.Json = False
 
 
-def variants(
-    *names: str, model: VariantModel = VariantModel(), options: VariantOptions = VariantOptions()
-) -> None:
+def variants(*names: str, options: VariantOptions = VariantOptions()) -> None:
     """Add parts of a real layer to the simulation, drawn at initialisation: does the recency bias survive?
 
     Projections, heads, a feed-forward block, rotary encoding and ALiBi, singly and together. Every variant is
@@ -120,42 +95,29 @@ def variants(
         Variants, such as tied or rope. Default: all; an unknown name lists them.
     """
     from posbias_papers.cli.answers import SimulateVariants
-    from posbias_papers.simulation.variants import simulate_variant
+    from posbias_papers.simulation.variants import VARIANTS, simulate_variant
 
     shared.check_targets(options.out, options.plot)
-    chosen = _chosen(names, model)
-    results: dict[str, Any] = {}
+    chosen = {one_of("variant", name, VARIANTS): VARIANTS[name] for name in names or VARIANTS}
+    networks, results = options.networks, {}
     with progress() as on_event:
-        for number, (name, variant) in enumerate(chosen.items()):
+        for place, (name, variant) in enumerate(chosen.items()):
 
-            def drawn(event: Event, before: int = number * options.networks) -> None:
-                on_event(Event(before + event.done, len(chosen) * options.networks, event.unit))
+            def drawn(event: Event, before: int = place * networks) -> None:
+                on_event(Event(before + event.done, len(chosen) * networks, event.unit))
 
             results[name] = simulate_variant(
-                variant, options.networks, options.inputs, seed=options.seed, on_event=drawn
+                variant, networks, options.inputs, seed=options.seed, on_event=drawn
             )
     if options.plot is not None:
         from posbias.reports import plots
         from posbias_papers.plots.variants import draw_variants
 
-        figure = plots.new_figure(6.8, 1.6 + 0.32 * sum(1 + r.differs for r in results.values()))
+        figure = plots.new_figure(6.8, 1.6 + 0.32 * sum(1 + one.differs for one in results.values()))
         draw_variants(figure.subplots(), results)
         plots.save_figure(figure, options.plot)
     answer = SimulateVariants.of(variants=[{"name": key} | one.as_dict() for key, one in results.items()])
     answer_with(answer, lambda: variants_table(results), options.json, options.out)
-
-
-def _chosen(names: tuple[str, ...], model: VariantModel) -> "dict[str, Variant]":
-    """The variants of these names (none: all), with what is changed in each. Raises `InvalidValueError`."""
-    from posbias_papers.simulation.variants import VARIANTS
-
-    for name in names:
-        one_of("variant", name, VARIANTS)
-    changes = {name: number for name, number in vars(model).items() if number is not None}
-    return {
-        name: dataclasses.replace(VARIANTS[name], model=dataclasses.replace(VARIANTS[name].model, **changes))
-        for name in names or VARIANTS
-    }
 
 
 def variants_table(results: "Mapping[str, VariantResult]") -> list[str]:

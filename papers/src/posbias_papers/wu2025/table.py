@@ -53,7 +53,7 @@ WHOLE = FULL.iterations[2]
 LEAST_ITERATIONS, LEAST_NETWORKS = WHOLE // 4, 3
 CURVES = (*PAIRS, "in_context_accuracy")
 AS_TRAINED = "as trained"
-"""The effort of claims that are about the training itself, at whatever effort."""
+"""The evidence of claims that are about the training itself, at whatever effort."""
 THIRDS = 2 / 3
 """From this part of training on curves are to change little."""
 Columns = Mapping[str, Float[np.ndarray, "network"]]
@@ -179,7 +179,7 @@ def judge(study: Study, frame: "pd.DataFrame", curved: bool = True) -> Iterator[
     for judged in judge_each(study.claims, frame):
         quantity = claims[judged.id].quantity
         rows = quantity.rows(frame) if isinstance(quantity, Rows) else frame
-        lacks = "" if judged.claim.effort == AS_TRAINED or rows.empty else _lacks(rows, curved)
+        lacks = "" if judged.claim.evidence == AS_TRAINED or rows.empty else _lacks(rows, curved)
         yield judged.withheld(lacks and f"{lacks}; {study.decided_by}")
 
 

@@ -119,7 +119,9 @@ class Claim(Part):
     place: str = entry("where it stands in the paper", "")
     strength: Strength = entry("constant: of a proof; printed: a printed number", "observation")
     scope: str = entry("of what the text speaks", "")
-    effort: str = entry("what its numbers rest on there", "")
+    evidence: str = entry("what its numbers rest on there", "")
+    bar: Literal["paper", "ours", ""] = entry("whose the bound of its test is", "")
+    effort: str = entry("what the verdict rests on", "")
     alias_of: str = entry("the id of the same claim elsewhere, or empty", "")
 
 

@@ -1,0 +1,241 @@
+"""Studies of the papers: what there is, results read as they are, every claim judged, the commands on them."""
+
+import json
+import math
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from posbias import __version__
+from posbias.cli import main
+from posbias.core.errors import InputFileError, InvalidValueError
+from posbias.core.formats import save_json
+from posbias.core.running import InProcess, Processes
+from posbias.profiles.claims import Claim, Evidence, count, judged
+from posbias.profiles.estimate import Estimate
+from posbias_papers import theorems
+from posbias_papers.collect import collect, read_result, result, state
+from posbias_papers.registry import PAPERS, STUDIES, find_studies, studies_of
+from posbias_papers.statements import STATEMENTS
+from posbias_papers.study import minutes_text
+from posbias_papers.theorems import tried_already, try_statements
+
+FEW = {"instances": 2, "engine": InProcess()}
+
+
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory):
+    """A folder in which all statements have been tried."""
+    folder = tmp_path_factory.mktemp("tried")
+    try_statements(folder, **FEW)
+    return folder
+
+
+@pytest.fixture
+def folder(tried, tmp_path):
+    return shutil.copytree(tried, tmp_path / "results")
+
+
+def write(folder, key, *values, **more):
+    """A study's JSON whose claims have these numbers, each with a standard error of .01."""
+    claims = [
+        judged(Claim(f"{key}/{place}", "", "It rises"), (Evidence("here", Estimate(value, 0.01, 10)),))
+        for place, value in enumerate(values, start=1)
+    ]
+    study = STUDIES[key]
+    about = {"name": study.name, "version": __version__, "effort": "quick"} | more
+    return save_json(about | {"claims": [one.as_dict() for one in claims]}, study.file(folder))
+
+
+# --- what there is -----------------------------------------------------------------------------------------
+
+
+def test_every_study_says_what_it_is():
+    assert [*dict.fromkeys(study.paper for study in STUDIES.values())] == [*PAPERS]
+    for key, study in STUDIES.items():
+        assert study.key == key
+        assert study.question.endswith("?")
+        assert study.needs in ("", "torch", "models")
+        assert study.quick.minutes <= study.full.minutes
+        assert study.name == "statements" or study is studies_of(study.paper)[study.name]
+    for paper in PAPERS:
+        assert STUDIES[f"{paper}/statements"].count == sum(one.source == paper for one in STATEMENTS)
+
+
+def test_studies_are_found_by_key_or_paper():
+    assert [one.key for one in find_studies("wu2025/fig2")] == ["wu2025/fig2"]
+    assert find_studies() == [*STUDIES.values()]
+    with pytest.raises(InvalidValueError, match=r"^study: .*did you mean 'wu2025/fig"):
+        find_studies("wu2025/fig25")
+
+
+def test_studies_import_nothing_heavy():
+    heavy = "torch", "transformers", "matplotlib", "numba", "xarray", "ray"
+    code = "import sys; from posbias_papers.collect import state\n"
+    code += "from posbias_papers.registry import STUDIES\n"
+    code += "assert state(STUDIES['wu2025/fig2'], 'nowhere').recorded\n"
+    code += f"print([m for m in {heavy!r} if m in sys.modules])"
+    imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert imported.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("minutes", "words"), [(0.001, "1 second"), (1, "1 minute"), (180, "3 hours"), (9000, "6 days")]
+)
+def test_minutes_in_words(minutes, words):
+    assert minutes_text(minutes) == words
+
+
+# --- results -----------------------------------------------------------------------------------------------
+
+
+def test_a_result_is_read_with_its_state(tmp_path):
+    study = STUDIES["wu2025/fig3"]
+    assert not state(study, tmp_path).made
+    with pytest.raises(InputFileError, match=r"fig3\.json"):
+        result(study, tmp_path)
+    path = write(tmp_path, study.key, 0.2, -0.3, 0.011)
+    found = state(study, tmp_path)
+    assert (found.made, found.effort) == (True, "quick")
+    assert found.claims == {"holds": 1, "fails": 1, "undecided": 1}
+    assert [one["verdict"] for one in result(study, tmp_path)["claims"]] == ["holds", "fails", "undecided"]
+    whole = json.loads(path.read_text())
+    for wrong in ({"name": "fig2"}, {"version": "0.0.1"}, {"claims": 3}, {"claims": [{"id": "x"}]}):
+        path.write_text(json.dumps(whole | wrong))
+        assert "fig3.json" in state(study, tmp_path).damaged
+        with pytest.raises(InputFileError, match=r"fig3\.json"):
+            read_result(path, "fig3")
+        (first, *_) = collect(tmp_path, papers=[study.key])
+        assert (first.id, first.verdict) == ("wu2025/fig3/2", "undecided")
+
+
+# --- claims ------------------------------------------------------------------------------------------------
+
+
+def test_every_claim_is_judged_with_place_strength_scope_and_effort(folder):
+    claims = collect(folder, **FEW)
+    assert sum(one.claim.provenance == "paper" and not one.claim.alias_of for one in claims) == 187
+    for one in json.loads(json.dumps([one.as_dict() for one in claims], allow_nan=False)):
+        about = ("claim", "why", "provenance", "place", "strength", "scope", "evidence", "bar", "effort")
+        assert all(one[name] for name in about), one["id"]
+        assert one["verdict"] == "undecided" or one["seen"] is (one["verdict"] == "holds")
+        assert one["id"].startswith(f"{one['paper']}/")
+    assert sum(count(claims).values()) == len(claims)
+    # the text says of Figures 15 to 18 together what Figure 13 is judged on
+    silent = {"wu2025/table1", *(f"wu2025/fig{number}" for number in range(15, 19))}
+    assert {one.study for one in claims} == {*STUDIES} - silent
+    with pytest.raises(InvalidValueError, match=r"^instances: "):
+        collect(folder, instances=0)
+
+
+def test_claims_of_a_figure_come_with_numbers_and_explanations(folder):
+    write(folder, "wu2025/fig2", 0.2, -0.3, 0.011, rests_on={"iterations": 10**6, "networks": 9})
+    rises, falls, may = collect(folder, papers=["wu2025/fig2"], **FEW)
+    assert [one.verdict for one in (rises, falls, may)] == ["holds", "fails", "undecided"]
+    assert (rises.estimate.value, rises.estimate.se) == (0.2, 0.01)
+    assert falls.more["effort"] == "quick: 1,000,000 iterations × 9 networks"
+    assert falls.more["effects"][0]["where"] == "here"
+    known = {claim.id: claim.explanation for claim in STUDIES["kim2026/fig2"].claims}
+    found = {one.id: one for one in collect(folder, papers=["kim2026/fig2"], **FEW)}
+    assert found["kim2026/fig2/6"].more["explanation"] == known["kim2026/fig2/6"] != ""
+    assert found["kim2026/fig2/1"].more["explanation"] == ""
+
+
+def test_what_needs_no_computation_is_judged_and_all_else_says_what_makes_it(tmp_path):
+    found = {one.id: one for one in collect(tmp_path, papers=["herasimchyk2026/table4", "wu2025/fig1"])}
+    assert found["herasimchyk2026/table4/5"].verdict == found["wu2025/fig1/1"].verdict == "holds"
+    for one in collect(tmp_path, papers=["wu2025/fig3"]):
+        assert (one.verdict, one.seen, one.more["effort"]) == ("undecided", None, "nothing made")
+        assert "`posbias paper wu2025 fig3` makes it" in one.why
+
+
+# --- statements --------------------------------------------------------------------------------------------
+
+
+def test_every_numbered_statement_is_judged(folder):
+    claims = [one for one in collect(folder, **FEW) if "statement" in one.more]
+    assert [*dict.fromkeys(one.more["statement"] for one in claims)] == [one.key for one in STATEMENTS]
+    for statement in STATEMENTS:
+        *itself, one = (one for one in claims if one.more["statement"] == statement.key)
+        assert [own.verdict for own in itself] == ["holds"] * bool(statement.asserts)
+        assert one.verdict == ("holds" if statement.corrected is None else "fails")
+        assert one.verdict == "holds" or one.estimate.value < 0
+
+
+def test_statements_that_were_tried_enough_are_not_tried_again(folder):
+    events = []
+    try_statements(folder, **FEW, on_event=events.append)
+    assert events == []
+    try_statements(folder, ["wu2025"], instances=3, engine=InProcess(), on_event=events.append)
+    assert events[-1].done == events[-1].total == sum(one.source == "wu2025" for one in STATEMENTS)
+    assert {one.header.amount for one in tried_already(folder, "wu2025")} == {3}
+    assert tried_already(folder, "kim2026", 3) is None
+
+
+def test_a_statement_that_has_changed_or_was_tried_elsewhere(folder, monkeypatch):
+    shutil.rmtree(folder / theorems.STATEMENTS)
+    afar = try_statements(folder, ["wu2025"], instances=2, engine=Processes(1))
+    assert len(afar) == sum(one.source == "wu2025" for one in STATEMENTS)
+    first = STATEMENTS[0]
+    broken = replace(first.as_printed, claim="other", slack=lambda instance: math.nan)
+    changed = (replace(first, as_printed=broken), *STATEMENTS[1:])
+    monkeypatch.setattr("posbias_papers.statements.STATEMENTS", changed)
+    events = []
+    try_statements(folder, [first.source], instances=2, engine=InProcess(), on_event=events.append)
+    assert [(event.done, event.total) for event in events] == [(1, 1)]
+    claims = collect(folder, papers=[f"{first.source}/statements"], **FEW)
+    (one,) = (one for one in claims if one.more.get("statement") == first.key)
+    assert (one.verdict, one.seen) == ("undecided", None)
+
+
+# --- commands ----------------------------------------------------------------------------------------------
+
+
+def answer(capsys, *words):
+    main([*map(str, ("paper", *words))])
+    return capsys.readouterr().out
+
+
+def refused(capsys, *words):
+    with pytest.raises(SystemExit) as stopped:
+        main([*map(str, ("paper", *words))])
+    assert stopped.value.code == 2
+    return capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def test_list_has_every_study_and_its_state(capsys, folder):
+    write(folder, "wu2025/fig3", 0.2, -0.3)
+    data = json.loads(answer(capsys, "list", "--out", folder, "--json"))["studies"]
+    assert [one["study"] for one in data] == [*STUDIES]
+    states = {one["study"]: one["state"] for one in data}
+    made = {"wu2025/fig3", *(key for key in STUDIES if key.endswith("/statements"))}
+    assert {key for key, one in states.items() if one["made"]} == made
+    assert states["wu2025/fig3"]["claims"] == {"holds": 1, "fails": 1, "undecided": 0}
+    assert states["wu2025/fig2"]["recorded"].startswith("18 of 18 cells")
+    STUDIES["wu2025/fig3"].file(folder).write_text("{")
+    assert "fig3.json" in answer(capsys, "list", "wu2025/fig3", "--out", folder).splitlines()[-1]
+
+
+def test_claims_can_be_those_of_one_verdict(capsys, folder):
+    write(folder, "wu2025/fig3", 0.2, -0.3)
+    words = ("claims", "--paper", "wu2025/fig3,wu2025/statements", "--instances", 2, "--out", folder)
+    data = json.loads(answer(capsys, *words, "--verdict", "fails", "--json"))
+    assert {one["verdict"] for one in data["claims"]} == {"fails"}
+    assert data["counts"]["holds"] > 0
+    assert sum(kind["fails"] for kind in data["tallies"]["wu2025"].values()) == len(data["claims"])
+    shown = answer(capsys, *words, "--verdict", "fails")
+    assert "wu2025/fig3/2  −0.300 ± 0.010" in shown
+    assert "wu2025/fig3/1" not in shown
+
+
+def test_wrong_words_are_refused(capsys, tmp_path):
+    out = ("--out", tmp_path / "none")
+    assert "did you mean 'kim2026'?" in refused(capsys, "claims", "--paper", "kim2025", *out)
+    assert "instances: " in refused(capsys, "claims", "--instances", "0", *out)
+    assert "workers" in refused(capsys, "all", "--workers", "2", "--ray", "auto", *out)
+    assert "effort: " in refused(capsys, "wu2025", "fig10", "--effort", "0", *out)
+    assert "figure: " in refused(capsys, "kim2026", "fig9", *out)
+    assert not (tmp_path / "none").exists()
