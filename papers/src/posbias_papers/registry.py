@@ -11,13 +11,14 @@ heavy is imported here.
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from posbias.core.errors import InvalidValueError, nearest, shortened
 from posbias_papers import PAPERS, herasimchyk2026, kim2026, wu2025
 from posbias_papers.study import Studies, Study
 from posbias_papers.theorems import STATED
 
-_PACKAGES = dict(zip(PAPERS, (wu2025, herasimchyk2026, kim2026), strict=True))
+_PACKAGES: Mapping[str, Any] = dict(zip(PAPERS, (wu2025, herasimchyk2026, kim2026), strict=True))
 STUDIES: Mapping[str, Study] = MappingProxyType(
     {study.key: study for paper, one in _PACKAGES.items() for study in (*one.STUDIES.values(), STATED[paper])}
 )

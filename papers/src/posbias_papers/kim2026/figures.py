@@ -173,7 +173,7 @@ def page(frame: "pd.DataFrame", *, name: str, layers: Sequence[int]) -> Page:
     basis = {"samples": samples_of(frame), "cells": len(cells)}
     basis["recorded"] = len(cells) * bool(frame.attrs.get("recorded"))
     data = {"samples": basis["samples"], "cells": cells, "published": printed, "rests_on": basis}
-    samples = f"{'' if frame['n'].nunique() == 1 else 'at least '}{samples_of(frame):,} samples"
+    samples = f"{'' if len({*frame['n']}) == 1 else 'at least '}{samples_of(frame):,} samples"
     note = f"Ten tokens, {samples} of every model"
     if name in CLOSED_FORMS:
         note += f"; dots: S(9, j)/S(9, 0) of layer 2, where S(9, 0) is at least {SURE:g} standard errors"
@@ -191,12 +191,14 @@ def recency(frame: "pd.DataFrame") -> "Iterator[tuple[RecencyModel, pd.DataFrame
 
 def recency_by_layer(frame: "pd.DataFrame") -> list[dict[str, Any]]:
     """The same for JSON."""
-    names = {"recency": "value", "recency_se": "se"}
     return [
         {
             "model": setting(model),
             "samples": int(layers["n"].iloc[0]),
-            "recency_probability": layers[[*names]].rename(columns=names).reset_index().to_dict("records"),
+            "recency_probability": [
+                {"layer": layer, "value": row["recency"], "se": row["recency_se"]}
+                for layer, row in layers.iterrows()
+            ],
         }
         for model, layers in recency(frame)
     ]

@@ -93,7 +93,7 @@ def draw_biased_training(frame: "pd.DataFrame", caption: str) -> "Figure":
             mean = learnt.mean(axis=0) if len(learnt) else np.full(len(items), np.nan)
             label = name if len(learnt) else f"{name}: –"
             ax.plot(items, mean, "-", color=colour, linewidth=style.LINE, label=label)
-            ax.plot(np.tile(items, (len(learnt), 1)).T, learnt.T, **DOT | {"color": colour})
+            ax.plot(np.tile(items, (len(learnt), 1)).T, learnt.T, **{**DOT, "color": colour})
             ax.set_xticks(items)
         ax.set_ylim(bottom=0)
         if first:

@@ -135,7 +135,7 @@ def record_line(setting: Setting, outcome: Outcome) -> str:
         "agreements": [one.model_dump(mode="json") for one in outcome.agreements],
     }
     held["attention"] = np.round(outcome.attention[:, :, allowed], DECIMALS)
-    held["curves"] = outcome.curves | {"loss": np.round(outcome.curves["loss"], DECIMALS)}
+    held["curves"] = dict(outcome.curves) | {"loss": np.round(outcome.curves["loss"], DECIMALS)}
     return json.dumps(json.loads(dump_json(held | {"example": None, "recorded": True})), ensure_ascii=False)
 
 

@@ -48,7 +48,7 @@ class Setting:
     depth: int = 2
     residual: bool = True
     mask: Mask = field(default_factory=Causal)
-    positional: Literal["none", "decay", "rope", "sinusoidal"] = "none"
+    positional: str = "none"
     answers: tuple[str, ...] = ()
     inputs: Inputs = "gaussian_mixture"
     normaliser: str = "softmax"
