@@ -23,8 +23,18 @@ from posbias_papers.collect import collect, result
 from posbias_papers.reproduction import reproduce
 from posbias_papers.statements import STATEMENTS
 from posbias_papers.theorems import claims_of_statement
-from posbias_papers.wu2025 import FULL, QUICK, STUDIES, Effort, Setting, effort_of, outcome_of, outcomes
-from posbias_papers.wu2025.outcomes import PAIRS, on_record, read_records, record_cells, record_line, records
+from posbias_papers.wu2025 import (
+    FULL,
+    QUICK,
+    STUDIES,
+    Effort,
+    Setting,
+    effort_of,
+    outcome_of,
+    outcomes,
+    record_cells,
+)
+from posbias_papers.wu2025.outcomes import PAIRS, on_record, read_records, record_line, records
 from posbias_papers.wu2025.settings import DEEP, DEPTHS
 from posbias_papers.wu2025.table import _above_even, table
 

@@ -15,9 +15,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posbias.core.files import write_text
 from posbias.core.progress import OnEvent
 from posbias_papers.study import Tables
-from posbias_papers.wu2025 import pages
+from posbias_papers.wu2025 import outcomes, pages
 from posbias_papers.wu2025.figures import STUDIES
 from posbias_papers.wu2025.outcomes import Outcome, compared_with, outcome_of, records
 from posbias_papers.wu2025.settings import FULL, QUICK, Effort, Setting, effort_of
@@ -26,7 +27,18 @@ if TYPE_CHECKING:
     from posbias.training.experiments import Experiment
 
 log = logging.getLogger("posbias.papers")
-__all__ = ["FULL", "QUICK", "STUDIES", "Effort", "Setting", "effort_of", "outcome_of", "tables", "train"]
+__all__ = [
+    "FULL",
+    "QUICK",
+    "STUDIES",
+    "Effort",
+    "Setting",
+    "effort_of",
+    "outcome_of",
+    "record_cells",
+    "tables",
+    "train",
+]
 
 
 def tables(
@@ -92,3 +104,23 @@ def train(
 def _experiments(names: Iterable[str], effort: Effort) -> "dict[Setting, Experiment]":
     settings = dict.fromkeys(setting for name in names for setting in STUDIES[name].cells)
     return {setting: effort.experiment(setting) for setting in settings}
+
+
+def record_cells(folder: str | Path, path: Path = outcomes.RECORDS) -> int:
+    """Add the finished cells of a folder that are of a figure's setting to the records, and say how many.
+
+    Those of the same setting, iterations and number of networks are replaced. Raises as `load_cell`.
+    """
+    from posbias.training.results import load_cell
+
+    settings = {(s.network, s.task()): s for study in STUDIES.values() for s in study.cells}
+    cells = [load_cell(file) for file in sorted(Path(folder).rglob("*.nc"))]
+    found = [(settings.get((c.experiment.network, c.experiment.task)), outcome_of(c)) for c in cells]
+    lines = {outcomes.key(*both): outcomes.record_line(*both) for both in outcomes.read_records(path)}
+    lines |= {
+        outcomes.key(setting, one): outcomes.record_line(setting, one)
+        for setting, one in found
+        if setting is not None
+    }
+    write_text(path, "".join(f"{lines[one]}\n" for one in sorted(lines, key=str)))
+    return sum(setting is not None for setting, _ in found)

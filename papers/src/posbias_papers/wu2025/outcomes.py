@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from posbias.core.files import write_text
 from posbias.core.formats import dump_json
 from posbias.core.spec import decode, encode
 from posbias.reports.answers.experiments import GapAgreement
@@ -137,23 +136,6 @@ def record_line(setting: Setting, outcome: Outcome) -> str:
     held["attention"] = np.round(outcome.attention[:, :, allowed], DECIMALS)
     held["curves"] = dict(outcome.curves) | {"loss": np.round(outcome.curves["loss"], DECIMALS)}
     return json.dumps(json.loads(dump_json(held | {"example": None, "recorded": True})), ensure_ascii=False)
-
-
-def record_cells(folder: str | Path, path: Path = RECORDS) -> int:
-    """Add the finished cells of a folder that are of a figure's setting to the records, and say how many.
-
-    Those of the same setting, iterations and number of networks are replaced. Raises as `load_cell`.
-    """
-    from posbias.training.results import load_cell
-    from posbias_papers.wu2025.figures import STUDIES
-
-    settings = {(s.network, s.task()): s for study in STUDIES.values() for s in study.cells}
-    cells = [load_cell(file) for file in sorted(Path(folder).rglob("*.nc"))]
-    found = [(settings.get((c.experiment.network, c.experiment.task)), outcome_of(c)) for c in cells]
-    lines = {key(*both): record_line(*both) for both in read_records(path)}
-    lines |= {key(setting, one): record_line(setting, one) for setting, one in found if setting is not None}
-    write_text(path, "".join(f"{lines[one]}\n" for one in sorted(lines, key=str)))
-    return sum(setting is not None for setting, _ in found)
 
 
 def key(setting: Setting, outcome: Outcome) -> tuple[Setting, int, int]:
