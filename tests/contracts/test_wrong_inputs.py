@@ -1,59 +1,326 @@
-"""A wrong input of each command is one line and exit status 2; a truncated file of each kind is named."""
+"""A wrong input of every public function is an error of ours; of every command one line with exit status 2.
 
+The tables have the call, the type of the error, and the argument, key or file that its message names.
+"""
+
+import inspect
+import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
-from command import called
+from command import called, commands
+from measured import measurement
 
 import posbias
-from posbias.core.errors import PosbiasError
+from posbias import encodings, masks, mixing
+from posbias.core.cluster import Cluster, engine_of
+from posbias.core.errors import (
+    ClusterError,
+    InputFileError,
+    InvalidValueError,
+    OutputFileError,
+    PosbiasError,
+)
+from posbias.core.running import InProcess, Processes
+from posbias.retrieval import retrieval_job
+from posbias.retrieval.endpoint import Endpoint
+from posbias.simulation import RecencyModel
+from posbias.study import read_study
+from posbias.training import Experiment, RetrievalTask
+from posbias.training.cells import run_cells
 
-COMMANDS = {
-    "predict": ("predict bloom-560m --tokens 0", "tokens"),
-    "predict, a file": ("predict nowhere.toml", "nowhere.toml"),
-    "predict, a key": ("predict typo.toml", "did you mean 'depth'"),
-    "measure": ("measure tiny-alibi --tokens 1", "tokens"),
-    "retrieve": ("retrieve tiny-alibi --positions 1", "positions"),
-    "compare": ("compare nowhere.json nowhere.json", "nowhere.json"),
-    "report": ("report columns.csv", "--columns place=COLUMN"),
-    "order": ("order nowhere.jsonl --profile smollm2-135m", "nowhere.jsonl"),
-    "design": ("design bloom-560m --vary depht=2,4", "did you mean 'depth'"),
-    "explore": ("explore nowhere --no-open", "nowhere"),
-    "simulate": ("simulate layernorm --alpha 1", "anisotropy"),
-    "train": ("train --labels 5000 --classes 10", "labels"),
-    "study": ("study run typo.toml", "typo.toml"),
-    "paper": ("paper kim2026 fig9", "did you mean 'fig"),
-    "verify": ("verify wu-4.55", "did you mean 'wu-4.5'"),
-    "cite": ("cite wu2024", "did you mean 'wu2025'"),
-}
+TWO = posbias.Architecture(2)
+EIGHT, NINE = (posbias.predict(TWO, tokens) for tokens in (8, 9))
+MEASURED = measurement()
+KEYS = retrieval_job("keys", pairs=4, positions=3, prompts=2)
+
+
+def without(name):
+    return MEASURED.drop_vars(name)
+
+
+# the public name, what is called, and what the message begins with; of a class, after its name
+FUNCTIONS = [
+    ("alibi_slopes", lambda: posbias.alibi_slopes(0), "heads"),
+    ("compare", lambda: posbias.compare(EIGHT, NINE), "p"),
+    ("compare_all", lambda: posbias.compare_all({"rollout": NINE}, EIGHT), "rollout"),
+    ("design", lambda: posbias.design(TWO, {"windw": [2, 3]}, tokens=16), "vary"),
+    ("design", lambda: posbias.design(TWO, {"window": [2, 3]}, tokens=16, target="flatt"), "target"),
+    ("design", lambda: posbias.design(TWO, {"window": [2, 3]}, tokens=16, evaluations=0), "evaluations"),
+    ("extrapolate", lambda: posbias.extrapolate(MEASURED, 0), "tokens"),
+    ("extrapolate", lambda: posbias.extrapolate(MEASURED, 64, "bth"), "rule"),
+    ("gated", lambda: posbias.gated(TWO, [2.0]), "in_mixing"),
+    ("influence", lambda: posbias.influence(TWO, 0), "tokens"),
+    ("influence", lambda: posbias.influence(TWO, 8, 8), "query"),
+    ("influence", lambda: posbias.influence(TWO, 8, method="swep"), "method"),
+    ("load_architecture", lambda: posbias.load_architecture("nowhere.toml"), "nowhere.toml"),
+    ("load_measurement", lambda: posbias.load_measurement("nowhere.nc"), "nowhere.nc"),
+    ("load_profile", lambda: posbias.load_profile("nowhere.json"), "nowhere.json"),
+    ("measure", lambda: posbias.measure("tiny-alibi", tokens=1), "tokens"),
+    ("measured_influence", lambda: posbias.measured_influence(without("influence")), "measurement"),
+    ("order", lambda: posbias.order(3, [0.1, 0.2], profile=EIGHT), "scores"),
+    ("order", lambda: posbias.order(2, [0.1, -0.2], profile=EIGHT), "scores"),
+    ("order", lambda: posbias.order(2, [0.1, 0.2], profile="smollm"), "smollm"),
+    ("predict", lambda: posbias.predict(TWO, 2.5), "tokens"),
+    ("predict", lambda: posbias.predict(TWO, 9 * 10**12), "tokens"),
+    ("predictions", lambda: posbias.predictions(without("mixing")), "measurement"),
+    ("preset", lambda: posbias.preset("bloom-7b"), "preset"),
+    ("prior_normalised", lambda: posbias.prior_normalised(EIGHT, NINE), "prior"),
+    ("read", lambda: posbias.read("nowhere.csv"), "nowhere.csv"),
+    ("report", lambda: posbias.report(without("mixing"), "out"), "measurement"),
+    ("retrieve", lambda: posbias.retrieve("tiny-alibi", KEYS, threads=0), "threads"),
+    ("rollout", lambda: posbias.rollout(TWO, 8, rows=[9]), "query"),
+    ("save_measurement", lambda: posbias.save_measurement(MEASURED, "small.toml/m.nc"), "cannot write small"),
+    ("simulate", lambda: posbias.simulate(RecencyModel(), 0), "samples"),
+    ("simulate", lambda: posbias.simulate(RecencyModel(), 10, threads=0), "threads"),
+    ("train", lambda: posbias.train(Experiment(), device="cuda:99"), "device"),
+    ("trajectory", lambda: posbias.trajectory(TWO, 0), "tokens"),
+    ("vary", lambda: posbias.vary(TWO, "dept", [1, 2], 8), "vary"),
+    ("vary", lambda: posbias.vary(TWO, "depth", [0], 8), "depth"),
+    ("write_report", lambda: posbias.write_report(without("kernel"), "out"), "measurement"),
+    # classes
+    ("Architecture", lambda: posbias.Architecture(2, mixing=mixing.PerLayer((0.1,) * 3)), "mixing"),
+    ("Layer", lambda: posbias.Layer(heads=2, head_weights=(0.5, 0.6)), "head_weights"),
+    ("Attention", lambda: posbias.Attention.from_arrays(np.ones((2, 2, 3, 4))), "attention"),
+    ("Attention", lambda: posbias.Attention.from_arrays(np.ones((1, 1, 3, 3))), "attention"),
+    ("Profile", lambda: posbias.Profile(np.array([0.5, 0.6])), "mass"),
+    ("Profile", lambda: posbias.Profile(np.array([-0.5, 1.5])), "mass"),
+    ("Connection", lambda: posbias.Connection(((1.0, 2.0),), (1.0,)), "mix"),
+    ("HyperConnections", lambda: posbias.HyperConnections((), (1.0,)), "connections"),
+    ("CustomMask", lambda: masks.CustomMask(3), ""),
+    ("DenseLogits", lambda: encodings.DenseLogits(3), "matrix"),
+    ("DistanceFunction", lambda: encodings.DistanceFunction(3), ""),
+    ("RoPE", lambda: encodings.RoPE(((1.0,),), dimension=7), "dimension"),
+    # below the root
+    ("", lambda: encodings.rotary_of({}), "model_type"),
+    ("", lambda: retrieval_job("nedle"), "task"),
+    ("", lambda: retrieval_job("keys", pairs=3, positions=4), "positions"),
+    ("", lambda: Endpoint("ftp://host/v1", "model"), "endpoint"),
+    ("", lambda: Endpoint("http://user:password@host/v1", "model"), "endpoint"),
+    ("", lambda: Endpoint("http://host/v1", ""), "model"),
+    ("", lambda: Endpoint("http://host/v1", "model", retries=-1), "retries"),
+    ("RecencyModel", lambda: RecencyModel(anisotropy=1), "anisotropy"),
+    ("RetrievalTask", lambda: RetrievalTask(labels=5000), "labels"),
+    ("Experiment", lambda: Experiment(seeds=(0, 0)), "seeds"),
+    ("", lambda: run_cells([Experiment()], "cells", sequences=0), "sequences"),
+    ("", lambda: run_cells([Experiment()], "cells", engine=InProcess(), workers=2), "workers"),
+    ("", lambda: run_cells([Experiment()], "cells", gpus_per_cell=0.5), "gpus_per_cell"),
+    ("", lambda: read_study("nowhere.toml"), "nowhere.toml"),
+    ("", lambda: engine_of(0, None), "workers"),
+    ("", lambda: engine_of(2, "auto"), "workers"),
+    ("", lambda: engine_of(None, "atuo"), "ray"),
+    ("", lambda: engine_of(None, "head:99999"), "ray"),
+    ("", lambda: Processes(1, retries=-1), "retries"),
+    ("", lambda: Cluster("auto", retries=-1), "retries"),
+]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
+    """Each test works in a folder with the files that the table names."""
     monkeypatch.chdir(tmp_path)
-    Path("typo.toml").write_text("dept = 3\n")
-    Path("columns.csv").write_text("a,b\n1,2\n")
+    for name, content in FILES.items():
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text(content)
     return tmp_path
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_wrong_input_is_one_line_with_exit_status_2(command):
-    words, named = COMMANDS[command]
-    done = called(*words.split())
-    assert done.returncode == 2
-    assert not done.stdout
-    line = done.stderr.strip().splitlines()[-1]
-    assert line.startswith("posbias: ")
-    assert named in line
+OTHERS = {
+    "nowhere.toml": InputFileError, "nowhere.nc": InputFileError, "nowhere.json": InputFileError,
+    "nowhere.csv": InputFileError, "smollm": InputFileError, "cannot write small": OutputFileError,
+    "ray": ClusterError,
+}  # fmt: skip
+"""The type of the error by what it names, where it is not of a wrong value."""
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "argument"), FUNCTIONS, ids=lambda part: part if isinstance(part, str) else ""
+)
+def test_a_wrong_argument_is_named_in_one_line(name, call, argument):
+    with pytest.raises(OTHERS.get(argument, InvalidValueError)) as caught:
+        call()
+    said = str(caught.value)
+    assert (said.removeprefix(f"{name}: ") if name[:1].isupper() else said).startswith(argument)
+    assert "\n" not in said
+
+
+def test_every_public_function_is_tried():
+    functions = {name for name in posbias.__all__ if inspect.isfunction(getattr(posbias, name))}
+    assert functions <= {name for name, _, _ in FUNCTIONS}
+
+
+SMALL = "depth = 6\nmixing = {kind = 'constant', value = 0.3}\n[[layers]]\npositional = {kind = 'alibi'}\n"
+DECAY = (
+    "depth = 6\nmixing = {kind = 'attention_only'}\n[[layers]]\npositional = {kind = 'decay', rate = 0.4}\n"
+)
+STUDY = 'question = "q"\n[base]\nkind = "simulate"\nsamples = 50\n'
+CELL = "iterations = 30\n[sweep]\nnetwork.depth = [1, 2]\n"
+HITS = '{"score": 1, "tokens": 3}\n'
+FILES = {
+    "small.toml": SMALL,
+    "decay.toml": DECAY,
+    "window.toml": DECAY + "mask = {kind = 'sliding_window', width = 4}\n",
+    "key.toml": "dept = 3",
+    "broken.yaml": "depth: [1",
+    "twice.yaml": "depth: 1\nmixing: {kind: constant, value: 0.1}\ndepth: 2\n",
+    "mixing.toml": SMALL.replace("0.3", "1.5"),
+    "cased.toml": SMALL.replace("alibi", "ALiBi"),
+    "list.json": "[1, 2, 3]",
+    "longer.json": "[1, 2, 3, 4]",
+    "negative.json": "[1, 2, -1]",
+    "words.json": '{"profile": ["a"]}',
+    "measured.json": '{"schema": "measure/1", "influence": "x"}',
+    "broken.nc": "not NetCDF",
+    "columns.csv": "where,ok\n0,1\n",
+    "hits.jsonl": HITS * 2,
+    "cut.jsonl": HITS + "{",
+    "scoreless.jsonl": '{"tokens": 3}\n',
+    "study.toml": STUDY,
+    "axis.toml": STUDY + "[sweep]\nmodl.dimension = [1]\n",
+    "claim.toml": STUDY + "[[claims]]\nclaim = 'c'\nquantity = 'recency_probabilty.1'\nabove = 0\n",
+    "train.toml": CELL,
+    "sweep.toml": CELL.replace("depth", "dept"),
+}  # fmt: skip
+COMMANDS = """
+preditc small.toml | predict
+predict | architecture
+predict nowhere.toml | nowhere.toml
+predict blom-176b | 'bloom-176b'
+predict key.toml | 'depth'
+predict broken.yaml | broken.yaml
+predict twice.yaml | 'depth'
+predict mixing.toml | mixing.value
+predict cased.toml | 'alibi'
+predict broken.nc | broken.nc
+predict small.toml --tokens 0 | tokens
+predict small.toml --tokens 64,x | --tokens
+predict small.toml --tokens 9000000000000 | that takes about
+predict small.toml --query 256 | query
+predict small.toml --mixing nan | mixing
+predict small.toml --plot p.bmp | picture
+predict small.toml --tokns 4 | --tokns
+predict small.toml --out . | folder
+predict small.toml --vary dept=1:4 | 'depth'
+predict small.toml --vary depth=1:4 --tokens 64,128 | vary
+predict small.toml --rule both | --calibrate
+predict smollm2-135m --calibrate nothing.nc | nothing.nc
+predict smollm2-135m --calibrate smollm2-135m --query 3 | query
+predict bloom-3b --mixing published | bloom-3b
+predict small.toml --critical-distance | critical_distance
+predict window.toml --critical-distance | equal causal layers
+predict decay.toml --critical-distance --vary mixing=0:1 | decay or rope_angle
+measure '' | model
+measure tiny-alibi --tokens 1 | tokens
+measure tiny-alibi --prompts 0 | prompts
+measure tiny-alibi --text none.txt | none.txt
+measure tiny-alibi --out m.txt | out
+retrieve tiny-alibi --positions 2 | positions
+retrieve tiny-alibi --task nedle | needle
+retrieve tiny-alibi --pairs 4 --length 100 | length
+retrieve tiny-alibi --text t.txt | text
+retrieve tiny-alibi --measurement none.nc | none.nc
+retrieve --endpoint http://localhost/v1 | model
+retrieve m --endpoint localhost:80 | endpoint
+retrieve m --endpoint http://localhost/v1 --dtype float16 | dtype
+retrieve m --endpoint http://localhost/v1 --sizes 4,5 --pairs 4 | pairs
+retrieve m --endpoint http://localhost/v1 --until 2 | until
+retrieve m --endpoint http://localhost/v1 --system x --api completion | system
+retrieve --answers list.json --endpoint http://localhost/v1 | answers
+retrieve --answers missing.jsonl | missing.jsonl
+retrieve --write-prompts p.jsonl --endpoint http://localhost/v1 | write_prompts
+compare list.json nowhere.json | nowhere.json
+compare list.json longer.json | 4
+compare list.json negative.json | negative.json
+compare list.json words.json | words.json
+compare list.json columns.csv | --columns place=COLUMN
+compare small.toml list.json | small.toml
+compare list.json tiny-rope | posbias predict tiny-rope
+report broken.nc | broken.nc
+report columns.csv | --columns place=COLUMN
+report columns.csv --columns wher=where | columns
+report tiny-alibi --columns place=where | columns
+report nowhere.csv | nowhere.csv
+order hits.jsonl --profile smollm | 'smollm2-135m'
+order cut.jsonl --profile list.json | line 2
+order scoreless.jsonl --profile list.json | score
+order nowhere.jsonl --profile list.json | nowhere.jsonl
+design small.toml | vary
+design small.toml --vary depht=2,4 | 'depth'
+design small.toml --vary depth=2,4 --target flatt | 'flat'
+design small.toml --vary depth=2,4 --evaluations 0 | evaluations
+design small.toml --vary depth=2,4 --out file.json | out
+explore nowhere --no-open | nowhere
+explore --out page.txt --no-open | out
+explore --tokens 7 --no-open | tokens
+explore measured.json --no-open | influence
+simulate layernorm --alpha 1 | anisotropy
+simulate layernorm --tokens 2 | tokens
+simulate layernorm --effort 2.5 | 2.5
+simulate layernorm --until-se 0 | until_se
+simulate layernorm --threads 0 | threads
+train --labels 5000 --classes 10 | labels
+train --mask prefx=3 | 'prefix'
+train --answers middel | 'middle'
+train --positional rotary | rope
+train --effort medium | --effort
+train --device cuda:99 | device
+train train.toml --depth 2 | depth
+train sweep.toml | 'network.depth'
+train key.toml | key.toml
+train --ray 127.0.0.1:1 | ray
+study run nowhere.toml | nowhere.toml
+study run key.toml | key.toml
+study run axis.toml | 'model.dimension'
+study run claim.toml | 'recency_probability'
+study run study.toml --workers 0 | workers
+study run study.toml --workers 1 --ray auto | workers
+study run study.toml --out study.toml | study.toml
+study show study.toml --quantities recency | quantity
+study show study.toml --plot p.gif | picture
+study export study.toml --csv - --json | json
+study status study.toml --ot x | --ot
+paper kim2026 fig9 | 'fig
+paper all --effort 5 | effort
+paper claims --effort 5 | effort
+paper list kim2026/fig9 | fig9
+paper variants tide | tide
+paper extensions averges | averages
+paper herasimchyk2026 table9 | 'table
+paper wu2025 fig99 | fig
+verify wu-4.55 | 'wu-4.5'
+presets --jsn | --jsn
+models --rerun | --fetch
+models families --jsn | --jsn
+cite wu2024 | 'wu2025'
+"""
+LINES = [tuple(line.split(" | ")) for line in COMMANDS.strip().splitlines()]
+
+
+@pytest.mark.parametrize(("line", "named"), LINES, ids=[line for line, _ in LINES])
+def test_a_wrong_command_line_is_one_line_with_exit_status_2(line, named, folder, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    done = called(*shlex.split(line))
+    assert (done.returncode, done.stdout) == (2, "")
+    *_, last = done.stderr.splitlines()
+    assert last.startswith("posbias: ")
+    assert named in last
     assert "Traceback" not in done.stderr
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_every_command_is_tried():
+    first = {tuple(line.split()[: len(command)]) for line, _ in LINES for command in commands()}
+    missing = {command for command in commands() if command not in first}
+    assert not missing
 
 
 @pytest.mark.parametrize("suffix", [".nc", ".json", ".safetensors", ".toml", ".yaml", ".npz", ".csv"])
 def test_a_truncated_file_is_named(suffix):
     path = Path(f"file{suffix}")
     if suffix == ".nc":
-        posbias.save_measurement(posbias.measure("tiny-alibi", tokens=16, prompts=1), path)
+        posbias.save_measurement(MEASURED, path)
     elif suffix == ".npz":
         np.savez(path, attention=np.ones((1, 1, 4, 4)))
     else:

@@ -34,18 +34,6 @@ def test_a_folder_from_the_command_line(answered, llama_folder):
     assert answer["selfcheck"]["max_deviation"] < 1e-5
 
 
-def test_a_checkpoint_is_removed_though_the_run_was_killed_when_it_had_written_the_file(
-    answered, llama_folder, folder
-):
-    words = ("measure", llama_folder, "--text", llama_folder / "words.txt", "--tokens", 12, "--prompts", 3)
-    answered(*words, "--out", "k.nc")
-    fingerprint = posbias.load_measurement(folder / "k.nc").attrs["fingerprint"]
-    left = folder / f".k-{fingerprint[:12]}.partial.safetensors"
-    left.write_bytes(b"")
-    answered(*words, "--out", "k.nc")
-    assert not left.exists()
-
-
 def test_a_gguf_file(folder):
     model = llama()
     loaded = load_model(write_gguf(model, folder / "model.gguf"))

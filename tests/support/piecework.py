@@ -58,20 +58,6 @@ def count(seconds, *, on_event):
     return os.getpid()
 
 
-def wait(path, *, on_event):
-    """Count until a file is there, a minute at most."""
-    done = 0
-    while not Path(path).exists() and done < 600:
-        on_event(Event(done := done + 1, 600))
-        time.sleep(0.1)
-    return done
-
-
-def whereabouts(*, on_event):
-    """The session and the process group."""
-    return [os.getsid(0), os.getpgid(0)]
-
-
 def threads(*, on_event):
     """How many threads numerical libraries are set to use."""
     return {name: value for name, value in os.environ.items() if name.endswith("_NUM_THREADS")}

@@ -375,6 +375,8 @@ def measured_influence(measurement: "xr.Dataset") -> Profile:
     `attrs` have the names of model and text and, as "prompts", what is equal for measurements of the same prompts.
     Source: Herasimchyk et al. 2026, Eq. (6).
     """
+    if "influence" not in measurement:
+        raise InvalidValueError("measurement: expected the variable 'influence', got none")
     attrs = {"model": measurement.attrs.get("model", ""), "text": measurement.attrs.get("text", "")}
     if (of := _prompts(measurement)) is not None:
         attrs["prompts"] = of

@@ -1,23 +1,28 @@
-"""An endpoint over real connections on loopback: servers are slow, die, refuse, redirect and talk nonsense."""
+"""`posbias retrieve` over real connections: servers that are slow, die, refuse, redirect; kept answers."""
 
 import email.utils
-import logging
+import json
 import re
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
+from answers import faults
+from command import called
 from http_servers import prompt_of, serving
 
-from posbias.core.errors import InvalidValueError, ModelError
+from posbias.core.errors import ModelError
+from posbias.profiles.measurements import load_retrieval
 from posbias.retrieval import endpoint as module
 from posbias.retrieval.answers import AnswerFile, Request, ask, read_answers
 from posbias.retrieval.endpoint import Endpoint
 from posbias.retrieval.scoring import CutOff
 from posbias.retrieval.trials import retrieval_job
-
-JOB = retrieval_job("keys", pairs=5, positions=3, prompts=4)
 
 
 @pytest.fixture(autouse=True)
@@ -45,8 +50,15 @@ def test_a_server_answers_as_a_function_does(api, path):
         return says_the_last(number, body)
 
     with serving(beside_another) as server:
-        curve = ask(Endpoint(server.url, "m", api=api), JOB, concurrency=3)
-    alone = ask(lambda prompt: re.findall(r'"[\w ]+": "([\w ]+)"', prompt)[-1], JOB)
+        curve = ask(
+            Endpoint(server.url, "m", api=api),
+            retrieval_job("keys", pairs=5, positions=3, prompts=4),
+            concurrency=3,
+        )
+    alone = ask(
+        lambda prompt: re.findall(r'"[\w ]+": "([\w ]+)"', prompt)[-1],
+        retrieval_job("keys", pairs=5, positions=3, prompts=4),
+    )
     assert (curve.answers.found == alone.answers.found).all()
     assert curve.overall == alone.overall
     assert len(server.asked) == 4 * 6
@@ -85,17 +97,6 @@ def test_what_may_pass_is_tried_again_after_growing_pauses(trouble, pauses):
         assert Endpoint(server.url, "m")("?") == "fine"
     assert len(server.asked) == 4
     assert pauses == [1, 2, 4]
-
-
-def test_trouble_that_stays_is_an_error_in_one_line(pauses):
-    with (
-        serving(lambda number, body: ("status", 502, {}, b"bad\ngateway")) as server,
-        pytest.raises(
-            ModelError, match=r"^endpoint: http.* was asked 3 times: HTTP 502 Bad Gateway .*bad.*gateway.*$"
-        ),
-    ):
-        Endpoint(server.url, "m", retries=2)("?")
-    assert len(server.asked) == 3
 
 
 @pytest.mark.parametrize("code", [401, 404])
@@ -179,32 +180,92 @@ def test_an_answer_that_was_cut_off_is_known_as_such_and_kept_so(tmp_path, api, 
     assert isinstance(read_answers(tmp_path / "a.jsonl")[request.id], CutOff) is cut
 
 
-@pytest.mark.parametrize(
-    "url",
-    ["", "localhost:8000", "ftp://h/v1", "http://", "http://h:0/v1", "http://h:99999/v1", "http://u:p@h/v1",
-     "http://h/v1?a=b", "http://h/v1#a", "http://hö/v1", "file:///etc/passwd"],
-)  # fmt: skip
-def test_what_is_no_address_is_refused(url):
-    with pytest.raises(InvalidValueError, match="endpoint"):
-        Endpoint(url, "m")
+LISTS = ("--pairs", 6, "--positions", 3, "--wording", "json")
+SMALL = (*LISTS, "--prompts", 8)
 
 
-def test_other_bad_settings_are_refused():
-    url = "http://localhost/v1"
-    for settings, named in (
-        ({"model": ""}, "model"), ({"system": "x", "api": "completion"}, "system"), ({"most_out": 0}, "most_out"),
-        ({"timeout": 0.0}, "timeout"), ({"retries": -1}, "retries"),
-    ):  # fmt: skip
-        with pytest.raises(InvalidValueError, match=named):
-            Endpoint(**({"url": url, "model": "m"} | settings))
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    return tmp_path
 
 
-def test_a_key_that_would_go_unencrypted_over_a_network_is_warned_of(monkeypatch, caplog):
-    monkeypatch.setenv(module.KEY, "secret")
-    with caplog.at_level(logging.WARNING, "posbias"):
-        Endpoint("https://example.org/v1", "m")
-        Endpoint("http://localhost:8000/v1", "m")
-        assert not caplog.records
-        Endpoint("http://example.org/v1", "m")
-    assert "without encryption" in caplog.text
-    assert "secret" not in caplog.text
+def reads(prompt):
+    """Reads the first two and the last two of a list in JSON."""
+    owner = re.findall(r'"([\w ]+)": "\s*$', prompt)[0]
+    pairs = re.findall(r'"([\w ]+)": "([\w ]+)"', prompt)
+    return dict([*pairs[:2], *pairs[-2:]]).get(owner, "nobody knows")
+
+
+def asked(server, *words, model="toy/model"):
+    done = called("retrieve", "tiny-alibi", "--endpoint", server.url, *words, "--json")
+    assert done.returncode == 0, done.stderr
+    reply = json.loads(done.stdout)
+    assert not faults(reply)
+    return reply, done.stderr
+
+
+def test_of_several_gold_documents_the_moved_one_and_all_are_counted():
+    """The server reads the first two documents; the second gold one keeps its place."""
+    row = {"documents": [f"It is w{k}." for k in range(6)], "gold": [0, 3], "answers": [["w0"], ["w3"]]}
+    Path("sets.jsonl").write_text(
+        "".join(json.dumps({"question": f"what {k}?"} | row) + "\n" for k in range(20))
+    )
+
+    def first_two(number, body):
+        return " ".join(re.findall(r"It is (w\d)", prompt_of(body))[:2])
+
+    words = ("--trials", "sets.jsonl", "--positions", 3)
+    with serving(first_two) as server:
+        reply, _ = asked(server, *words)
+        said = called("retrieve", "toy/model", "--endpoint", server.url, *words)
+    places = reply["curves"][0]["positions"]
+    assert [place["accuracy"]["value"] for place in places] == [1, 0, 0]
+    assert 0 < places[0]["all_found"]["value"] < 0.6, "where the second is next to it"
+    assert [place["all_found"]["value"] for place in places[1:]] == [0, 0]
+    assert "position  place  found              all found" in said.stdout
+
+
+@pytest.mark.waits
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_what_was_answered_before_a_kill_is_not_asked_again(how):
+    with serving(lambda number, body: ("late", 0.03, reads(prompt_of(body)))) as server:
+        words = ("retrieve", "toy", "--endpoint", server.url, *LISTS, "--prompts", 30, "--out", "r", "--json")
+        command = [sys.executable, "-m", "posbias", *map(str, words)]
+        process, end = subprocess.Popen(command, stderr=subprocess.PIPE, text=True), time.monotonic() + 60
+        while len(server.asked) < 40 and time.monotonic() < end and process.poll() is None:
+            time.sleep(0.01)
+        process.send_signal(how)
+        process.communicate(timeout=30)
+        assert process.returncode == (130 if how == signal.SIGINT else -how)
+        kept = Path("r/answers.jsonl").read_bytes()
+        whole = kept[: kept.rfind(b"\n") + 1].splitlines()[1:]
+        assert 30 <= len(whole) < 180
+    # a server of its own at the same address: what the killed one had sent may still arrive at the first
+    with serving(lambda _, body: reads(prompt_of(body)), port=int(server.url.split(":")[2][:-3])) as second:
+        done = called(*words)
+        assert len(second.asked) == 180 - len(whole)
+        plain = called(*words[:-2], "plain", "--json")
+    assert json.loads(done.stdout)["curves"] == json.loads(plain.stdout)["curves"]
+
+
+TRIALS = ("--pairs", 4, "--positions", 3, "--prompts", 3, "--out", "o")
+
+
+def test_a_retrieval_is_stored_and_answers_from_its_file():
+    """Margins and gaps are those of the trials; given again nothing is computed, and the file alone answers."""
+    first = called("retrieve", "tiny-alibi", *TRIALS, "--json")
+    answer = json.loads(first.stdout)
+    assert not faults(answer)
+    stored = load_retrieval("o/retrieval.nc")
+    for place in answer["positions"]:
+        column = stored.margin.values[:, place["position"]]
+        assert place["margin"]["value"] == pytest.approx(column.mean())
+        assert place["margin"]["se"] == pytest.approx(column.std(ddof=1) / 3**0.5)
+    gap = stored.margin.values[:, 0] - stored.margin.values[:, 1]
+    assert answer["differences"]["margin"]["first - middle"]["value"] == pytest.approx(gap.mean())
+    written = Path("o/retrieval.nc").stat().st_mtime_ns
+    assert called("retrieve", "o/retrieval.nc", "--json").stdout == first.stdout
+    assert Path("o/retrieval.nc").stat().st_mtime_ns == written
+    assert called("retrieve", "o/retrieval.nc", "--seed", 1).returncode == 2

@@ -1,6 +1,5 @@
-"""Engines: every task has one last news, whoever does it, in whatever order; nothing outlives the caller."""
+"""Engines: every task has one last news, whoever does it; nothing outlives the caller; threads of torch."""
 
-import json
 import os
 import signal
 import subprocess
@@ -10,14 +9,15 @@ from pathlib import Path
 
 import piecework
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from project import ROOT
 from setting import logged
 
 from posbias.core import progress
-from posbias.core.cluster import engine_of
-from posbias.core.errors import InputFileError, InvalidValueError, MissingPackageError, WorkerError
+from posbias.core.errors import InputFileError, InvalidValueError, WorkerError
+from posbias.core.machine import leaving_a_core, torch_threads
 from posbias.core.progress import Event
 from posbias.core.running import THREADS, InProcess, Last, Processes, Result, Task
 
@@ -111,16 +111,6 @@ def test_a_task_that_fails_says_why_and_stops_no_other(engine):
         raise events[1].error()
 
 
-@pytest.mark.parametrize("engine", [InProcess(), Processes(1)], ids=["here", "processes"])
-def test_words_of_a_task_are_lines_under_its_label(engine, capsys):
-    with progress.on_stderr():
-        engine.run([task("add", "the sum", one=1, two=2)], lambda number, news: None)
-    with progress.on_stderr(-1):
-        engine.run([task("add", "quiet", one=1, two=2)], lambda number, news: None)
-    assert "the sum: adding 2 to 1" in (lines := capsys.readouterr().err.splitlines())
-    assert not any("quiet" in line for line in lines)
-
-
 def test_a_killed_worker_is_replaced_and_its_task_tried_again(tmp_path, capsys, others):
     names = [f"cell{number}" for number in range(5)]
     tasks = [task("die", name, marks=str(tmp_path), name=name, times=int(name == "cell1")) for name in names]
@@ -159,18 +149,6 @@ def test_what_cannot_travel_is_refused_or_fails_alone():
     events = lasts(Processes(1), [task("refuse", what="unpicklable"), task("add", one=1, two=2)])
     assert "pickle" in events[0].message
     assert events[1].value["sum"] == 3
-
-
-def test_a_worker_that_is_killed_between_two_tasks_is_replaced():
-    def hear(number, message):
-        heard.append(message)
-        if isinstance(message, Result) and number == 0:
-            os.kill(message.value, signal.SIGKILL)
-            time.sleep(1)
-
-    heard = []
-    Processes(1).run([task("sleep", seconds=0), task("add", one=1, two=2)], hear)
-    assert heard[-1].value["sum"] == 3
 
 
 def test_a_worker_has_one_thread(monkeypatch):
@@ -223,24 +201,13 @@ def test_no_worker_outlives_its_parent_even_in_a_quiet_task(tmp_path, with_what)
     )  # Python's own, of a caller that was killed
 
 
-def test_the_engine_is_chosen_by_what_is_asked_for(monkeypatch):
-    assert isinstance(engine_of(None, None), InProcess)
-    chosen = engine_of(3, None)
-    assert isinstance(chosen, Processes)
-    assert chosen.workers == 3
-    with pytest.raises(InvalidValueError, match="workers: expected either"):
-        engine_of(2, "auto")
-    for wrong in (0, -1, 1.5, True):
-        with pytest.raises(InvalidValueError, match=r"workers: .* given, an integer (≥ 1|or None) needed"):
-            engine_of(wrong, None)
-    with pytest.raises(InvalidValueError, match="retries: -1 given"):
-        Processes(1, retries=-1)
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingPackageError, match=r"pip install 'posbias\[cluster\]'"):
-        engine_of(None, "auto")
-
-
-def test_engines_load_nothing_heavy():
-    code = "import sys, posbias.core.running, json; print(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"numpy", "torch", "ray", "pydantic"} & set(json.loads(done.stdout))
+def test_threads_are_as_before_after_the_block():
+    before = torch.get_num_threads()
+    with torch_threads(before + 2):
+        assert torch.get_num_threads() == before + 2
+        with torch_threads(None):
+            assert torch.get_num_threads() == before + 2
+    assert torch.get_num_threads() == before
+    assert 1 <= leaving_a_core() <= before
+    with pytest.raises(InvalidValueError, match="threads: 0 given"), torch_threads(0):
+        pass

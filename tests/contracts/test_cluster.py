@@ -1,0 +1,162 @@
+"""A real Ray cluster of two machines does what is done here, also when a worker or a machine dies."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+
+import piecework
+import pytest
+from ray_cluster import RayCluster
+from study_values import results
+
+from posbias.core import cluster as module
+from posbias.core.cluster import Cluster
+from posbias.core.errors import ClusterError, InvalidValueError
+from posbias.core.running import Failed, InProcess, Last, Processes, Result, Task
+from posbias.study import read_study, run_study
+
+ray = pytest.importorskip("ray", reason="many machines need Ray")
+pytestmark = pytest.mark.waits
+STUDY = """
+question = "Does the recency bias vanish with the dimension?"
+seeds = [0, 1]
+base = {kind = "simulate", samples = 60_000, model = {depth = 2}}
+sweep = {"model.dimension" = [16, 64, 256, 384]}
+"""
+
+
+@pytest.fixture(scope="module")
+def here():
+    """A cluster of two machines of one core."""
+    made = RayCluster(2)
+    yield made
+    ray.shutdown()
+    made.stop()
+
+
+@pytest.fixture
+def connected(here):
+    """The cluster with this process connected, which spares every test of that some seconds."""
+    here.have(2)
+    if not ray.is_initialized():
+        ray.init(here.address, log_to_driver=False)
+    return here
+
+
+def task(function, label="", /, gpus=0, **arguments):
+    return Task(getattr(piecework, function), arguments, label, gpus=gpus)
+
+
+def heard_of(engine, tasks, watch=lambda number, news: None):
+    """All news by task, once the engine is done; the last of each is its last."""
+    heard = [[] for _ in tasks]
+
+    def hear(number, news):
+        heard[number].append(news)
+        watch(number, news)
+
+    engine.run(tasks, hear)
+    for one in heard:
+        assert [isinstance(news, Last) for news in one] == [False] * (len(one) - 1) + [True]
+    return heard
+
+
+def wait_for(condition, seconds=300):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_cluster_finds_what_is_found_here(connected, caplog):
+    caplog.set_level("INFO", "posbias")
+    tasks = [task("add", one=one, two=2) for one in range(4)]
+    tasks += [task("refuse", what="file"), task("refuse", what="bug"), task("threads")]
+    there, local = (heard_of(engine, tasks) for engine in (Cluster(connected.address), InProcess()))
+    assert [one[-1] for one in there[:4]] == [one[-1] for one in local[:4]]
+    assert there[0][-1].value["files"] == {"one": b"\x00\x00\xff"}
+    for one, other in zip(there[4:6], local[4:6], strict=True):
+        assert isinstance(one[-1], Failed)
+        assert replace(one[-1], traceback="") == replace(other[-1], traceback="")
+    assert caplog.messages.count("adding 2 to 3") == 2
+    assert set(there[6][-1].value.values()) == {"1"}
+
+
+def test_a_killed_worker_process_costs_its_task_one_attempt(connected, tmp_path):
+    tasks = [
+        task("die", name, marks=str(tmp_path), name=name, times=times)
+        for name, times in (("whole", 0), ("once", 1), ("always", 99))
+    ]
+    whole, once, always = heard_of(Cluster(connected.address, retries=1), tasks)
+    assert (whole, once) == ([Result("whole")], [Result("once")])
+    assert always[-1].kind == "WorkerError"
+    assert "its worker was lost (WorkerCrashedError); what is finished is kept" in always[-1].message
+    attempts = Counter(path.name.partition("-")[0] for path in tmp_path.iterdir())
+    assert attempts == {"whole": 1, "once": 2, "always": 2}
+
+
+@pytest.mark.slow
+def test_tasks_of_a_killed_machine_are_done_by_the_other_and_all_once(connected, tmp_path):
+    names = [f"cell{number}" for number in range(8)]
+    tasks = [task("die", name, marks=str(tmp_path), name=name, times=0, seconds=1.0) for name in names]
+    finished = []
+
+    def kill(number, news):
+        finished.extend([number] * isinstance(news, Last))
+        if len(finished) == 2 and isinstance(news, Last):
+            wait_for(connected.machines[0].busy)
+            connected.machines[0].kill()
+
+    heard = heard_of(Cluster(connected.address), tasks, kill)
+    assert [one[-1].value for one in heard] == names
+    assert sorted(finished) == list(range(8))
+
+
+def test_another_version_of_posbias_is_refused_with_both(connected, monkeypatch):
+    own = module.__version__
+    monkeypatch.setattr(module, "__version__", "9.9.9")
+    with pytest.raises(ClusterError, match=f"expected posbias 9.9.9 on .*, got {own}"):
+        Cluster(connected.address).run([task("add", one=1, two=2)] * 3, lambda *news: None)
+
+
+def test_what_no_machine_has_is_refused_and_not_waited_for(connected):
+    with pytest.raises(ClusterError, match="expected a machine with 1 cores and 1 GPUs"):
+        Cluster(connected.address).run([task("add", gpus=1, one=1, two=2)], lambda *news: None)
+    with pytest.raises(InvalidValueError, match="gpus"):
+        Cluster(connected.address).run([task("add", gpus=1.5, one=1, two=2)], lambda *news: None)
+
+
+@pytest.mark.slow
+def test_workers_killed_again_and_again_change_nothing(here, tmp_path):
+    """The study leaves what an uninterrupted run does; each cell is killed twice, and tried three times again."""
+    here.have(2)
+    (tmp_path / "study.toml").write_text(STUDY)
+    run_study(read_study(tmp_path / "study.toml"), tmp_path / "whole", engine=Processes(1))
+    words = ("study", "run", "study.toml", "--out", "kept", "--json", "--ray", here.address)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "posbias", *words],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    chance, killed = random.Random(3), Counter()
+    while process.poll() is None:
+        workers = {one: label for machine in here.machines for one, label in machine.performing().items()}
+        for one, label in workers.items():
+            if killed[label] < 2:
+                time.sleep(chance.uniform(0, 0.3))
+                os.kill(one, signal.SIGKILL)
+                killed[label] += 1
+        time.sleep(0.05)
+    answer, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    assert len(json.loads(answer)["cells"]) == 8
+    assert killed.total() >= 12
+    assert results(tmp_path / "kept") == results(tmp_path / "whole")

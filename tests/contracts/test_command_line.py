@@ -1,0 +1,127 @@
+"""What all commands share: words and progress on stderr, the shell's completion, full disks, exit codes."""
+
+import io
+import logging
+import os
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command import called
+from tqdm import tqdm
+
+from posbias.cli import output
+from posbias.core.errors import typed_integer
+from posbias.core.progress import labelled, on_stderr
+
+POSBIAS = Path(sys.executable).with_name("posbias")
+log = logging.getLogger("posbias.some.module")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("word", "number"),
+    [
+        ("250000", 250_000), ("1e7", 10**7), ("8k", 8000), ("128K", 128_000), ("1M", 10**6), ("1.5k", 1500),
+        ("-3", -3), ("2.5", None), ("1.0005k", None), ("1e99", None), ("nan", None), ("", None), ("many", None),
+    ],
+)  # fmt: skip
+def test_an_integer_is_read_as_people_type_it(word, number):
+    assert typed_integer(word) == number
+
+
+def test_the_shell_completes_commands_and_options(tmp_path):
+    """What --install-completion writes for bash completes an option of a command below a command."""
+    subprocess.run(
+        [POSBIAS, "--install-completion", "--shell", "bash", "-o", "completion"],
+        check=True,
+        capture_output=True,
+        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+    )
+    script = (
+        "source ./completion; COMP_WORDS=(posbias paper kim2026 --eff); COMP_CWORD=3; _posbias; "
+        'echo "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["--effort"]
+
+
+@pytest.mark.parametrize(
+    ("verbosity", "lines"), [(-2, []), (-1, ["b"]), (0, ["a", "b"]), (1, ["detail", "a", "b"])]
+)
+def test_words_are_lines_on_stderr_and_nothing_is_left_behind(verbosity, lines, capsys):
+    with on_stderr(verbosity):
+        log.debug("detail")
+        log.info("%s", "a")
+        log.warning("b")
+    log.warning("after it")
+    answer, words = capsys.readouterr()
+    assert answer == ""
+    assert words.split() == lines
+    assert logging.getLogger("posbias").handlers == []
+
+
+def test_a_label_begins_lines_that_do_not_name_it(capsys):
+    with on_stderr(), labelled("cell 3"):
+        log.info("resuming")
+        log.info("cell 3: failed")
+    assert capsys.readouterr().err.splitlines() == ["cell 3: resuming", "cell 3: failed"]
+
+
+def test_words_stand_above_a_bar(monkeypatch):
+    stderr = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    with on_stderr(), tqdm(total=10, file=stderr) as bar:
+        bar.update(5)
+        log.info("a checkpoint was used")
+    # the bar is wiped, the line ends, the bar is drawn again below it
+    assert re.search(r"\r +\ra checkpoint was used\n\r.*5/10", stderr.getvalue())
+
+
+def test_q_shows_no_progress_and_v_more_words(monkeypatch):
+    monkeypatch.setattr(output, "DELAY", 0)
+    words = ("simulate", "layernorm", "--d", 4, "--layers", 2, "--threads", 1, "--effort", "1e4")
+    usual, quiet, verbose = called(*words), called("-q", *words), called(*words, "-v")
+    assert usual.stdout == quiet.stdout == verbose.stdout
+    assert "sample" in usual.stderr
+    assert quiet.stderr == ""
+    assert re.search(r"^\d+\.\d s, \d+\.\d s of them computing$", verbose.stderr, re.M)
+
+
+def limited(*words):
+    """A command in a process that can write files of 20,000 bytes."""
+    return subprocess.run(
+        [POSBIAS, *map(str, words)],
+        capture_output=True,
+        text=True,
+        # Python itself does not notice that it could write a part of a .pyc alone
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
+        check=False,
+    )
+
+
+def test_a_wrong_file_ends_the_process_with_2_and_debug_shows_where_it_happened():
+    done = limited("predict", "nowhere.toml")
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert "Traceback" in limited("predict", "nowhere.toml", "--debug").stderr
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_half_written():
+    done = limited("predict", "bloom-7b1", "--tokens", 5000, "--out", "out/p.json")
+    assert done.returncode == 2
+    assert "out/p.json" in done.stderr
+    assert list(Path("out").iterdir()) == []
+    assert called("predict", "bloom-7b1", "--tokens", 5, "-o", "p.json").returncode == 0
+    old = Path("p.json").read_bytes()
+    assert limited("predict", "bloom-7b1", "--tokens", 5000, "--out", "p.json").returncode == 2
+    assert Path("p.json").read_bytes() == old
+    assert sorted(path.name for path in Path().iterdir()) == ["out", "p.json"]

@@ -1,0 +1,293 @@
+"""Every command with --json: as its schema says, or, without an extra, one line with what is absent and brings it.
+
+Whatever the base distribution does not require is nowhere in the processes that are tried here.
+"""
+
+import importlib.metadata
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from answers import KINDS, SCHEMAS, faults
+from command import called, commands
+from jsonschema import Draft202012Validator
+from project import ROOT
+
+from posbias.cli import app
+
+REQUIRED = importlib.metadata.requires("posbias") or []
+BROUGHT_BY = {
+    "torch": "torch",
+    "netCDF4": "netcdf4",
+    "xarray": "xarray",
+    "safetensors": "safetensors",
+    "pandas": "pandas",
+    "datasets": "datasets",
+    "matplotlib": "matplotlib",
+    "jinja2": "jinja2",
+    "ray": "ray",
+}
+"""What an error names, by its import name → its distribution."""
+
+
+def named(requirement):
+    return re.split(r"[^\w.-]", requirement)[0].lower().replace("_", "-")
+
+
+EXTRAS = {
+    extra: [named(one) for one in REQUIRED if re.search(rf"extra == ['\"]{extra}['\"]", one)]
+    for extra in ("measure", "train", "report", "texts", "cluster")
+}
+INSTALLS = {
+    "base": [],
+    "without report": ["measure", "train", "texts", "cluster"],
+    "report alone": ["report"],
+}
+
+
+def closure(names):
+    """Distributions with all that they require, extras left out; those that are not installed here too."""
+    found, left = set(), [*names]
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            try:
+                wanted = importlib.metadata.requires(name) or []
+            except importlib.metadata.PackageNotFoundError:
+                continue
+            left += [named(one) for one in wanted if "extra ==" not in one]
+    return found
+
+
+def absent(extras):
+    """Top-level modules that an installation with these extras has not."""
+    there = closure(["posbias", "posbias-papers", *(name for extra in extras for name in EXTRAS[extra])])
+    brought = importlib.metadata.packages_distributions()
+    ours = {
+        module
+        for module, names in brought.items()
+        if there.isdisjoint(one.lower().replace("_", "-") for one in names)
+    }
+    return {*ours, *(name for name, brings in BROUGHT_BY.items() if brings not in there)}
+
+
+STUDY = 'question = "Does recency grow with depth?"\nseeds = [0, 1]\nbase = {{{}}}\n'
+FILES = {
+    "list.json": "[1, 2, 3, 4]",
+    "list.nc": "no result",
+    "hits.jsonl": '{"score": 1, "tokens": 3}\n{"score": 2, "tokens": 3}\n',
+    "study.toml": STUDY.format('kind = "simulate", samples = 20, model = {tokens = 5, dimension = 8}'),
+    "measure.toml": STUDY.format('kind = "measure", model = "tiny-alibi", tokens = 8, prompts = 2'),
+    "decay.toml": 'depth = 3\nmixing = {kind = "attention_only"}\n'
+    '[[layers]]\npositional = {kind = "decay", rate = 1}',
+}
+# a command of every kind, in this order, with what it needs beyond the base, in the order in which it is said
+LINES = {
+    "predict bloom-7b1 --tokens 16": (),
+    "predict bloom-7b1 --tokens 16,32": (),
+    "predict bloom-7b1 --tokens 16 --depth-trajectory": (),
+    "predict bloom-7b1 --tokens 16 --vary depth=2,4 --vary slopes=1:4:3": (),
+    "predict decay.toml --critical-distance --tokens 16": (),
+    "predict bloom-7b1 --tokens 16 --plot p.png": ("matplotlib",),
+    "predict bloom-7b1 --tokens 16 --mixing list.nc": ("netCDF4",),
+    "predict smollm2-135m --tokens 64 --calibrate smollm2-135m": ("netCDF4",),
+    "design bloom-7b1 --tokens 16 --vary depth=1:3": (),
+    "order hits.jsonl --profile smollm2-135m": (),
+    "order hits.jsonl --profile list.nc": ("netCDF4",),
+    "measure tiny-alibi": ("torch",),
+    "retrieve tiny-alibi": ("torch", "matplotlib"),
+    "retrieve --write-prompts p.jsonl --prompts 2": (),
+    "retrieve --answers list.json --prompts 2": ("matplotlib",),
+    "compare list.json list.json": (),
+    "compare list.json list.json --plot p.png": ("matplotlib",),
+    "compare list.nc list.json": ("netCDF4",),
+    "report tiny-alibi": ("jinja2", "torch"),
+    "report list.nc": ("jinja2", "netCDF4"),
+    "explore bloom-7b1 --no-open": (),
+    "explore list.nc --no-open": ("netCDF4",),
+    "simulate layernorm --tokens 5 --dimension 8 --effort 100": (),
+    "paper variants tied --networks 2 --inputs 2": (),
+    "train": ("torch",),
+    "train --ray local": ("ray", "torch"),
+    "study run study.toml": (),
+    "study run study.toml --ray local": ("ray",),
+    "study run measure.toml": ("torch",),
+    "study status study.toml": (),
+    "study show study.toml": (),
+    "study show study.toml --plot p.png": ("matplotlib",),
+    "study export study.toml": (),
+    "paper all": ("matplotlib",),
+    "paper all --report": ("jinja2", "matplotlib"),
+    "paper list": (),
+    "paper claims --paper wu2025 --instances 1": (),
+    "paper extensions": (),
+    "paper extensions ordering": ("matplotlib",),
+    "paper herasimchyk2026": ("matplotlib", "torch"),
+    "paper kim2026 fig1": ("matplotlib",),
+    "paper wu2025": ("matplotlib", "torch"),
+    "verify kim-theorem-1 --effort 2": (),
+    "presets": (),
+    "models": (),
+    "models families": (),
+    "models --fetch smollm2-135m": ("torch",),
+    "cite bloom-7b1": (),
+}
+ABSENT = """
+import os, sys
+from importlib.machinery import PathFinder
+
+absent = frozenset(os.environ["ABSENT"].split(","))
+
+
+class Finder(PathFinder):
+    @classmethod
+    def find_spec(cls, fullname, path=None, target=None):
+        return None if fullname.partition(".")[0] in absent else super().find_spec(fullname, path, target)
+
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = Finder
+"""
+"""The sitecustomize of a Python without these modules, and of its workers."""
+PROGRAM = """
+import json, sys
+from pathlib import Path
+from command import called
+for line in json.load(sys.stdin):
+    before = {*Path().rglob("*")}
+    done = called(*line.split(), "--json")
+    new = sorted(str(path) for path in {*Path().rglob("*")} - before if path.name != "cache")
+    print(json.dumps([line, done.returncode, done.stdout, done.stderr, new]), flush=True)
+"""
+
+
+def without(missing, folder, program, text=None):
+    """What a program prints in a Python that has not these modules."""
+    (folder / "site").mkdir()
+    (folder / "site" / "sitecustomize.py").write_text(ABSENT)
+    for name, content in FILES.items():
+        (folder / name).write_text(content)
+    paths = [folder / "site", ROOT / "tests" / "support", *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {
+        "ABSENT": ",".join(sorted(missing)),
+        "PYTHONPATH": os.pathsep.join(map(str, paths)),
+        "POSBIAS_CACHE": str(folder / "cache"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=folder,
+        env=environment,
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def extra_of(package, message):
+    """That the line names the package and an extra that brings it."""
+    extra = re.search(
+        rf"^(?:posbias: )?{package}: not installed, .*run: pip install 'posbias\[(\w+)\]'$", message
+    )
+    return extra is not None and BROUGHT_BY[package] in closure(EXTRAS[extra[1]])
+
+
+@pytest.mark.parametrize(
+    "install", ["base", *(pytest.param(one, marks=pytest.mark.slow) for one in INSTALLS if one != "base")]
+)
+def test_a_command_works_or_names_the_package_and_the_extra_in_one_line(install, tmp_path):
+    missing = absent(INSTALLS[install])
+    # beyond the base, what would work is not run: other tests do
+    lines = [line for line, needs in LINES.items() if install == "base" or missing & {*needs}]
+    answers = without(missing, tmp_path, PROGRAM, json.dumps(lines))
+    assert [line for line, *_ in answers] == lines
+    for line, code, said, errors, new in answers:
+        package = next((name for name in LINES[line] if name in missing), None)
+        if package is None:
+            assert code == 0, (line, errors)
+            answer = json.loads(said)
+            assert next(iter(answer)) == "schema"
+            assert not faults(answer), line
+        else:
+            assert (code, said, new) == (2, "", []), (line, errors)
+            assert extra_of(package, errors.strip()), (line, errors)
+
+
+NAMES = """
+import json
+import posbias
+from posbias.core.errors import MissingPackageError
+
+profile = posbias.predict(posbias.Architecture(2), tokens=8)
+for name, use in {
+    **{name: lambda name=name: getattr(posbias, name) for name in posbias.__all__},
+    "measure()": lambda: posbias.measure("tiny-alibi"),
+    "retrieve()": lambda: posbias.retrieve("tiny-alibi"),
+    "train()": lambda: posbias.train(),
+    "report()": lambda: posbias.report(posbias.load_measurement("list.nc"), "report"),
+    "load_profile()": lambda: posbias.load_profile("list.nc"),
+    "plot()": lambda: profile.plot(),
+}.items():
+    try:
+        use()
+    except MissingPackageError as error:
+        print(json.dumps([name, str(error)]))
+    else:
+        assert "()" not in name, name
+"""
+
+
+def test_every_public_name_is_there_or_names_its_package(tmp_path):
+    for name, message in without(absent([]), tmp_path, NAMES):
+        assert extra_of(message.partition(":")[0], message), (name, message)
+
+
+def test_the_base_is_without_what_extras_bring():
+    """Else the tests above would try nothing."""
+    assert {"torch", "transformers", "xarray", "netCDF4", "matplotlib", "jinja2", "markupsafe"} <= absent([])
+    assert absent([]).isdisjoint({"numpy", "numba", "pydantic", "yaml", "cyclopts", "posbias"})
+    assert "torch" not in absent(["measure"])
+
+
+def test_every_command_is_tried_and_stands_with_its_schemas_in_the_document():
+    """docs/json.md has each command and each schema."""
+    Draft202012Validator.check_schema(SCHEMAS)
+    rows = re.findall(
+        r"^\| (`posbias.*) \| `(\S+)` \|",
+        (ROOT / "docs" / "json.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    shown = {words for said, _ in rows for words in re.findall(r"`posbias ([^`]*?)(?: --[^`]*)?`", said)}
+    assert {*KINDS} == {schema for _, schema in rows}
+    tried = {tuple(line.split()) for line in LINES}
+    for command in commands():
+        assert any(words[: len(command)] == command for words in tried), command
+        assert " ".join(command) in shown
+
+
+@pytest.mark.parametrize("command", [*commands()], ids=" ".join)
+def test_a_page_of_help_has_json_and_short_names(command):
+    """Every page says what goes with any command; --out has its short name."""
+    done = called(*command, "--help")
+    assert done.returncode == 0
+    assert f"Usage: posbias {' '.join(command)}" in done.stdout
+    options, _, common = done.stdout.partition("╭─ Parameters")[2].partition("With any command")
+    assert "--json" in options
+    assert ("--out" in options) == (" -o" in options)
+    assert all(word in common for word in ("-v", "-q", "--debug"))
+
+
+@pytest.mark.parametrize("group", [(), ("paper",), ("simulate",), ("study",)])
+def test_every_command_is_described(group):
+    """The page of all commands has the first line of each."""
+    page = " ".join(called(*group, "--help").stdout.replace("│", " ").split())
+    below = app
+    for word in group:
+        below = below[word]
+    for name in below:
+        assert name.startswith("-") or re.search(rf" {name} [A-Z]", page), name

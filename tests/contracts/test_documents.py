@@ -1,0 +1,141 @@
+"""What README and documents show is what one gets: blocks run, commands are understood, the reference is whole."""
+
+import contextlib
+import fnmatch
+import io
+import re
+import runpy
+import shlex
+from pathlib import PurePosixPath
+
+import pytest
+from project import ROOT, blocks
+
+import posbias
+from posbias.cli import app
+from posbias.theory.configs import load_architecture
+
+
+def test_the_example_prints_what_it_says():
+    (code,) = blocks("python")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code, {})
+    assert printed.getvalue() in blocks("")
+
+
+def test_the_architecture_file_is_one(tmp_path):
+    (text,) = blocks("toml", ROOT / "docs" / "predict.md")
+    path = tmp_path / "architecture.toml"
+    path.write_text(text, encoding="utf-8")
+    architecture = load_architecture(path)
+    assert (architecture.depth, architecture.layers[0].heads) == (24, 16)
+
+
+def test_a_file_that_names_a_mask_and_an_encoding_of_ones_own_predicts(tmp_path, monkeypatch):
+    (text,) = blocks("toml", ROOT / "docs" / "own.md")
+    (tmp_path / "own.toml").write_text(text, encoding="utf-8")
+    (tmp_path / "mymodule.py").write_text(
+        "def mymask(query, key): return key <= query\ndef mylogits(distance): return -0.1 * distance\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        app(["predict", "own.toml", "--tokens", "64", "--json"])
+    assert not ended.value.code
+
+
+def test_every_command_that_is_named_is_a_command():
+    start = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
+    named = {
+        *re.findall(r"bin/posbias ([a-z]+)", "".join(blocks(""))),
+        *re.findall(r"`posbias ([a-z]+)", start),
+    }
+    assert len(named) >= 12
+    assert named <= set(app)
+
+
+LINES = [
+    (page.relative_to(ROOT).as_posix(), re.split(r" [#|] ", match[1])[0].strip())
+    for page in (
+        ROOT / "README.md",
+        *sorted((ROOT / "docs").rglob("*.md")),
+        *(ROOT / "papers/src").rglob("README.md"),
+    )
+    for block in re.findall(r"^```\w*\n(.*?)^```$", page.read_text(encoding="utf-8"), re.S | re.M)
+    for match in re.finditer(r"^(?:\$ )?(?:\.venv/bin/)?posbias (.*)$", block, re.M)
+]
+
+
+@pytest.mark.parametrize(("page", "line"), LINES, ids=[f"{page}: {line}" for page, line in LINES])
+def test_a_line_is_understood(page, line):
+    """Commands and options are there, values are of their kind; nothing is run."""
+    words = shlex.split(line)
+    app.parse_args(words, exit_on_error=False, print_error=False)
+
+
+DOCS = ROOT / "docs"
+PAGES = {
+    page.relative_to(DOCS).with_suffix("").as_posix(): page
+    for page in DOCS.rglob("*.md")
+    if page.relative_to(DOCS).parts[0] != "made"
+}
+SHOWN = sorted(name for name in {*PAGES} - {"theorems", "errata"} if blocks("python", PAGES[name]))
+PACKAGES = sorted((ROOT / "src" / "posbias").rglob("__init__.pyi"))
+
+
+def listed(name):
+    """The pages that a page's tables of contents name."""
+    folder = PurePosixPath(name).parent
+    for block in re.findall(r"^```\{toctree\}\n(.*?)^```$", PAGES[name].read_text("utf-8"), re.S | re.M):
+        for line in block.splitlines():
+            if line and not line.startswith((":", "made/")):
+                pattern = (folder / line).as_posix()
+                yield from fnmatch.filter(PAGES, pattern) or [pattern]
+
+
+def test_every_page_stands_once_in_a_table_of_contents():
+    found = [page for name in PAGES for page in listed(name)]
+    assert sorted(found) == sorted({*PAGES} - {"index"})
+
+
+def test_the_reference_has_every_package_and_every_module_of_the_root():
+    lines = re.findall(r"^{public-names} (\S+)(.*)$", PAGES["reference"].read_text("utf-8"), re.M)
+    assert {package for package, _ in lines} == {
+        ".".join(stub.parent.relative_to(ROOT / "src").parts) for stub in PACKAGES
+    }
+    root = (ROOT / "src" / "posbias" / "__init__.pyi").read_text("utf-8")
+    named = tuple(f"{room}." for package, rooms in lines if package == "posbias" for room in rooms.split())
+    modules = {*re.findall(r"^from \.(\S+) import", root, re.M)} - {"theory"}  # its modules, no names
+    assert [module for module in modules if sum(f"{module}.".startswith(room) for room in named) != 1] == []
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_page_runs_from_top_to_bottom(name, make_measurement, tmp_path, monkeypatch):
+    """All blocks but those of other frameworks, which `tests/adapters` run."""
+    # what the commands of the first page leave behind, and the files that pages read
+    posbias.save_measurement(make_measurement("U"), tmp_path / "measured.nc")
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    monkeypatch.chdir(tmp_path)
+    place = {}
+    for code in blocks("python", PAGES[name]):
+        if "ordering.adapters" not in code:
+            exec(compile(code, str(PAGES[name]), "exec"), place)
+
+
+SCRIPTS = sorted((ROOT / "docs" / "img").glob("*.py"))
+
+
+def scripts():
+    """The first is drawn in every run, the others are slow."""
+    for path in SCRIPTS:
+        marks = [pytest.mark.slow] * (path.stem != "masks")
+        yield pytest.param(path, id=path.stem, marks=marks)
+
+
+@pytest.mark.parametrize("script", list(scripts()))
+def test_it_draws(script, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(script))
+    (picture,) = tmp_path.iterdir()
+    assert picture.name == f"{script.stem}.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,318 @@
+"""The page of `posbias explore` in a real browser: kernel.js and bounds.js give what engines and theorems give."""
+
+import itertools
+import json
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+
+import architectures as drawn
+import numpy as np
+import pytest
+from architectures import spans
+from browser import Opened
+from command import called
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from posbias.comparison.extrapolation import BUNDLED as SMOLLM2
+from posbias.core.packages import bundled
+from posbias.profiles.measurements import load_measurement
+from posbias.profiles.profile import measured_influence
+from posbias.reports.explore.kernel import exported, not_expressed, sweeps
+from posbias.reports.explore.menu import menu
+from posbias.reports.explore.page import known_curves, page, tiny_architectures
+from posbias.retrieval import ask
+from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.configs import PRESETS, preset
+from posbias.theory.distance import KerpleLog
+from posbias.theory.encodings import ALiBi
+from posbias.theory.masks import Causal, Prefix, SlidingWindow
+from posbias.theory.mixing import ConstantMixing
+from posbias.theory.rollout import influence
+from posbias.theory.rollout.kernel import layer_kernel
+from posbias_papers.closed_forms.collapse_bounds import log_collapse_bound
+from posbias_papers.closed_forms.residual_bounds import self_bound, window_bound
+
+TOLERANCE = 1e-9
+"""Relative, above 1e-250; below it both may be 0."""
+ASKED = """([architecture, tokens, depth]) => {
+  const { mass, lost } = window.kernel.influence(architecture, tokens, depth);
+  return [Array.from(mass), lost];
+}"""
+
+
+@pytest.fixture(scope="module")
+def ask(browser):
+    """Profile and what sinks took, as the browser computes them."""
+    source = files("posbias.reports.explore").joinpath("kernel.js").read_text(encoding="utf-8")
+    page = browser.new_page()
+    page.evaluate(f"() => {{ {source}\n window.kernel = kernel; }}")
+
+    def asked(architecture: Architecture, tokens: int):
+        mass, lost = page.evaluate(ASKED, [exported(architecture, tokens), tokens, architecture.depth])
+        return np.array(mass), lost
+
+    yield asked
+    page.close()
+
+
+def agree(ask, architecture, tokens):
+    mass, lost = ask(architecture, tokens)
+    truth = influence(architecture, tokens)
+    seen = np.maximum(mass, truth.mass) > 1e-250
+    np.testing.assert_allclose(mass[seen], truth.mass[seen], rtol=TOLERANCE)
+    assert lost == pytest.approx(truth.missing_mass, abs=TOLERANCE)
+
+
+@given(
+    drawn.architectures(mask=spans(400, drawn.SHORTEST), scaled=True),
+    st.integers(drawn.SHORTEST, drawn.LONGEST),
+)
+def test_the_browser_gives_the_profile_that_the_engines_give(ask, architecture, tokens):
+    assume(not_expressed(architecture) is None)
+    agree(ask, architecture, tokens)
+
+
+@given(
+    drawn.architectures(mask=spans(1000, 300), positional=drawn.exponential),
+    st.integers(drawn.LONGEST, 1500),
+)
+def test_the_browser_sweeps_longer_texts_right(ask, architecture, tokens):
+    assume(all(map(sweeps, architecture.layers)))
+    agree(ask, architecture, tokens)
+
+
+BOUND = """([name, architecture, tokens, depth]) => {
+  const found = window.bounds[name](architecture, tokens, depth);
+  return found && (found.upper ? [found.upper, found.lower].map((side) => side && Array.from(side)) : found);
+}"""
+
+
+@pytest.fixture(scope="module")
+def tab(browser):
+    """A page with both scripts."""
+    page = browser.new_page()
+    for name in ("kernel", "bounds"):
+        source = files("posbias.reports.explore").joinpath(f"{name}.js").read_text(encoding="utf-8")
+        page.evaluate(f"() => {{ {source}\n window.{name} = {name}; }}")
+    yield page
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def bound(tab):
+    """A bound as the browser computes it, None where it says nothing."""
+
+    def asked(name: str, architecture: Architecture, tokens: int):
+        return tab.evaluate(BOUND, [name, exported(architecture, tokens), tokens, architecture.depth])
+
+    return asked
+
+
+def kernels(architecture, tokens):
+    return np.array([layer_kernel(layer, tokens) for layer in architecture.stack])
+
+
+def test_the_collapse_bound_of_the_browser_is_that_of_the_theorem(bound):
+    layers = (Layer(2, positional=ALiBi((0.01, 0.0))), Layer(2, positional=KerpleLog((0.5,))))
+    architecture = Architecture(4, layers, ConstantMixing(0.4))
+    floors = kernels(architecture, 64)[:, :, 0].min(axis=1)
+    expected = log_collapse_bound(floors, 1, architecture.coefficients)
+    np.testing.assert_allclose(bound("collapse", architecture, 64), expected, rtol=TOLERANCE)
+
+
+@pytest.mark.parametrize("mask", [Causal(), SlidingWindow(4), Prefix(3)])
+def test_what_the_last_token_keeps_in_the_browser_is_what_the_theorem_says(bound, mask):
+    architecture = Architecture(7, (Layer(2, mask, ALiBi((0.2, 0.0))),), ConstantMixing(0.4))
+    own = kernels(architecture, 40)[0, -1, -1]
+    found = bound("kept", architecture, 40)
+    np.testing.assert_allclose(found, self_bound(architecture.coefficients, float(own)), rtol=TOLERANCE)
+    mass = influence(architecture, 40).mass[-1]
+    assert found[-1] <= mass * (1 + TOLERANCE)
+    # where no query sees a later key, the last token has nothing from any other
+    assert isinstance(mask, Prefix) or found[-1] == pytest.approx(mass, rel=TOLERANCE)
+
+
+@pytest.mark.parametrize("encoding", [ALiBi((0.2, 0.0)), KerpleLog((0.5,))])
+def test_the_bound_under_a_window_in_the_browser_is_that_of_the_theorem(bound, encoding):
+    tokens = 12
+    architecture = Architecture(40, (Layer(2, SlidingWindow(3), encoding),), ConstantMixing(0.8))
+    floor = min(row[:query].sum() for query, row in enumerate(kernels(architecture, tokens)[0]) if query)
+    found = np.exp(bound("moves", architecture, tokens))
+    expected = [window_bound(architecture.coefficients[:t], float(floor), tokens - 1) for t in range(1, 41)]
+    np.testing.assert_allclose(found, expected, rtol=TOLERANCE)
+    assert 1 - influence(architecture, tokens).mass[0] <= found[-1] < 0.5
+    assert bound("moves", replace(architecture, depth=tokens - 2), tokens) is None
+
+
+@given(drawn.architectures(mask=spans(40, 1), positional=drawn.exponential), st.integers(3, 40))
+def test_the_envelope_holds_wherever_the_browser_gives_one(bound, architecture, tokens):
+    assume(not_expressed(architecture) is None)
+    architecture = replace(architecture, mixing=ConstantMixing(1.0))
+    found = bound("envelope", architecture, tokens)
+    assume(found is not None)
+    mass = influence(architecture, tokens).mass
+    seen = mass > 1e-250
+    assert (np.log(mass[seen]) <= np.array(found[0])[seen] + TOLERANCE).all()
+    # what the mask shows nobody is nowhere above 0, so a lower bound is there for all positions or none
+    assert found[1] is None or (np.log(np.maximum(mass, 1e-250)) >= np.array(found[1]) - TOLERANCE).all()
+
+
+MOST_BYTES = 300_000
+MENU = menu()
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Pages that begin from nothing, and from an architecture that the controls do not have."""
+    folder = tmp_path_factory.mktemp("explored")
+    for name, start in {"page": None, "own": preset("smollm3-3b")}.items():
+        (folder / f"{name}.html").write_text(page(start, 96), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def opened(browser, written):
+    """The page that begins from nothing; at the end it has asked for nothing and complained of nothing."""
+    tab = Opened(browser, written / "page.html")
+    yield tab
+    tab.context.close()
+    assert not tab.wrong
+
+
+def agrees(tab: Opened, folder: Path, architecture=None) -> None:
+    """The page's profile is that of the engines, for the file that it offers or a given architecture."""
+    architecture = tab.architecture(folder) if architecture is None else architecture
+    mass = np.array(tab.ask("profile"))
+    truth = influence(architecture, len(mass))
+    np.testing.assert_allclose(mass, truth.mass, rtol=TOLERANCE, atol=1e-250)
+    assert tab.ask("lost") == pytest.approx(truth.missing_mass, abs=TOLERANCE)
+
+
+def usable(kind: str) -> list[str]:
+    return [one["key"] for one in MENU[kind] if not one.get("reason")]
+
+
+MASKS = itertools.cycle(usable("masks"))
+LINKS = [
+    *(
+        f"#tokens=80&encoding={key}&encoding.times=0.6&encoding.power=0.7&depth=4&every=3&mask={next(MASKS)}"
+        "&width=12&sinks=2&length=31"
+        for key in [*usable("encodings"), "alibi", "kerple_log"]
+    ),
+    *(
+        f"#tokens=64&depth=7&schedule={key.replace(' ', '+')}&mixing.times=0.4"
+        for key in usable("schedules")
+        if not key.startswith("of ") or key == "of mpt-7b"
+    ),
+    "#tokens=64&schedule=per_layer&drawn=0.1,0.9,0.4&depth=3&encoding=t5&encoding.times=9&heads=9",
+    "#tokens=64&content.diagonal=2.5&content.first=-1&content.constant=0.5&sink=1.5&encoding=rope&depth=6",
+    "#tokens=64&content.constant=3&residual=off&heads=112&encoding.times=7.5&every=1",
+]
+
+
+def test_every_option_gives_the_curve_that_posbias_predict_gives_of_its_file(opened, tmp_path):
+    for link in LINKS:
+        opened.turn(link)
+        agrees(opened, tmp_path)
+
+
+def test_controls_move_the_curve_and_the_file_goes_through_the_command(opened, tmp_path):
+    tab = opened.tab
+    opened.turn("#tokens=64&depth=6")
+    before = opened.ask("profile")
+    tab.select_option("#encoding", "decay")
+    tab.fill("#encoding-times", "0.37")
+    tab.press("#encoding-times", "Enter")
+    tab.focus("#depth-range")
+    tab.keyboard.press("ArrowRight")
+    tab.uncheck("#residual")
+    opened.settle()
+    state = opened.ask("state")
+    assert (state["encoding"], state["encoded"]["times"], state["residual"]) == ("decay", 0.37, False)
+    assert state["depth"] > 6
+    assert opened.ask("profile") != before
+    agrees(opened, tmp_path)
+    with tab.expect_download() as download:
+        tab.click("#save-toml")
+    download.value.save_as(tmp_path / "explored.toml")
+    answer = called("predict", tmp_path / "explored.toml", "--tokens", 64, "--json")
+    assert answer.returncode == 0, answer.stderr
+    np.testing.assert_allclose(json.loads(answer.stdout)["profile"], opened.ask("profile"), rtol=TOLERANCE)
+
+
+def test_a_link_restores_what_was_chosen(opened):
+    opened.turn(
+        "#tokens=90&depth=9&mask=prefix&length=17&encoding=t5&content.first=2&sink=0.5&scale=share&every=4"
+    )
+    kept = opened.tab.evaluate("[location.hash, page.state, page.profile]")
+    opened.go(kept[0])
+    assert opened.tab.evaluate("[location.hash, page.state, page.profile]") == kept
+    opened.turn(
+        "#tokens=nonsense&depth=-3&mask=dilated&encoding=__proto__&drawn=a,b&heads=7&scale=x&sink=&nothing"
+    )
+    assert opened.ask("state").items() >= {"tokens": 96, "depth": 1, "mask": "causal", "heads": 16}.items()
+
+
+def test_presets_give_their_prediction_and_others_say_why_not(opened, tmp_path):
+    chosen = {"bloom-7b1": 60, "gemma-3-1b": 600, "smollm2-135m": 60, "tiny-window": 200}
+    known = {name: preset(name) for name in chosen if name in PRESETS}
+    known |= {one.name: one for one in tiny_architectures()}
+    opened.turn("#")
+    for name, tokens in chosen.items():
+        opened.tab.select_option("#preset", name)
+        opened.settle()
+        opened.tab.fill("#tokens", str(tokens))
+        opened.tab.press("#tokens", "Enter")
+        opened.settle()
+        agrees(opened, tmp_path, known[name])
+        agrees(opened, tmp_path)
+        shown = [one.get_attribute("value") for one in opened.tab.locator("#curves input:checked").all()]
+        assert shown[-1:] == ([name] if name in {one["key"] for one in known_curves()} else shown[-1:])
+    names = [one.get_attribute("value") for one in opened.tab.locator("#preset option").all()]
+    assert set(names) == {"set", "", *PRESETS, *(one["key"] for one in known_curves())}
+    assert "its layers differ" in opened.tab.text_content("#preset option[value=smollm3-3b]:disabled")
+    for kind in ("masks", "encodings"):
+        listed = opened.tab.locator(f"#{kind[:-1]} option[disabled]").all_text_contents()
+        assert [f"{one['title']}: {one['reason']}" for one in MENU[kind] if one["reason"]] == listed
+
+
+def test_the_layers_of_a_file_that_the_controls_do_not_have_are_swept_as_they_are(browser, written, tmp_path):
+    tab = Opened(browser, written / "own.html")
+    agrees(tab, tmp_path, preset("smollm3-3b"))
+    agrees(tab, tmp_path)
+    assert tab.tab.locator("#encoding").is_disabled()
+    assert "no verdict" in tab.tab.text_content("#said")
+    tab.context.close()
+    assert not tab.wrong
+
+
+def test_a_measurement_is_drawn_beneath(opened, tmp_path):
+    answer = tmp_path / "answer.json"
+    answer.write_text(json.dumps({"schema": "measure/1", "model": "<b>toy</b>", "influence": [1, 2, 1, 4]}))
+    broken = tmp_path / "broken.json"
+    broken.write_text("[1, 2")
+    opened.turn("#tokens=64")
+    opened.tab.set_input_files("#measurement", answer)
+    opened.tab.wait_for_selector("#profile .measured", state="attached")
+    assert "<b>toy</b>" in opened.tab.text_content("#profile-legend")
+    opened.tab.set_input_files("#measurement", broken)
+    opened.tab.wait_for_selector("#measured-said:text('no JSON')")
+
+
+def test_the_page_is_small_and_lets_nothing_out(browser, written):
+    assert (written / "page.html").stat().st_size < MOST_BYTES
+    tab = Opened(browser, written / "page.html")
+    refused = "fetch('http://127.0.0.1:9/').then(() => 'answered', () => 'refused')"
+    assert tab.tab.evaluate(refused) == "refused"
+    tab.context.close()
+    assert any("Content Security Policy" in line for line in tab.wrong)
+
+
+def test_curves_that_come_along_are_those_of_the_models_that_come_along():
+    (smollm2,) = (one for one in known_curves() if one["key"] == "smollm2-135m")
+    np.testing.assert_allclose(smollm2["mass"], measured_influence(load_measurement(SMOLLM2)).mass, rtol=6e-5)
+    assert {one["key"] for one in known_curves()} == {"smollm2-135m", *bundled()}
+    for one in known_curves():
+        assert sum(one["mass"]) == pytest.approx(1, abs=1e-4)

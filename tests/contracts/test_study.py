@@ -1,0 +1,367 @@
+"""A study as a value, its records and its claims: what verbs find, what is kept, computed again and judged."""
+
+import contextlib
+import copy
+import json
+import math
+import subprocess
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy import stats
+from study_values import QUESTION, results, small
+
+import posbias
+from posbias.core.errors import InvalidValueError
+from posbias.core.formats import JsonCodec, dump_json
+from posbias.core.spec import encode, expand, values_at
+from posbias.core.store import perform_cell
+from posbias.simulation.model import RecencyModel
+from posbias.study import (
+    Simulate,
+    StatedClaim,
+    StudyError,
+    judge,
+    run_study,
+    status,
+)
+from posbias.study.running import Outcome
+from posbias.study.value import Cell, as_dict, study_of
+from posbias.study.verbs import (
+    SINGLE,
+    Simulate,
+    class_of,
+    decode_verb,
+    estimates_of,
+    quantity,
+)
+
+
+def test_a_fingerprint_stays_what_it_was():
+    """Another one here means that finished studies would be computed again."""
+    first = small().cells()[0]
+    assert first.fingerprint == "2f7cd0eba31b7c36"
+    assert first.name == "simulate-dimension16-seed0"
+
+
+def test_a_fingerprint_does_not_depend_on_the_order_of_keys_nor_on_defaults_given():
+    base = {"model": {"depth": 2, "dimension": 16}, "samples": 200, "kind": "simulate"}
+    turned = {"kind": "simulate", "samples": 200, "model": {"dimension": 16, "depth": 2}}
+    whole = encode(Simulate(RecencyModel(dimension=16, depth=2), 200))
+    found = {
+        study_of({"question": QUESTION, "base": one}).cells()[0].fingerprint for one in (base, turned, whole)
+    }
+    assert found == {small().cells()[0].fingerprint}
+
+
+def test_claims_select_by_what_was_chosen_and_by_what_the_spec_holds():
+    made = small(sweep={"model.dimension": [16, 64], "model.residual": [True, False]})
+
+    def pairs(**keys):
+        return StatedClaim("c", "recency_probability.1", above=0.5, **keys).pairs(made.combinations)
+
+    assert pairs() == [(number, None) for number in range(4)]
+    assert pairs(of={"model.dimension": 64}) == [(2, None), (3, None)]
+    assert pairs(of={"model": {"dimension": 64, "residual": False}}) == [(3, None)]
+    assert pairs(of={"model.depth": 2, "samples": 200.0}) == [(number, None) for number in range(4)]
+    assert pairs(of={"model.dimension": 16}, than={"model.dimension": 64}) == [(0, 2), (1, 3)]
+    assert pairs(of={"model.residual": True}, than={"model.residual": False}) == [(0, 1), (2, 3)]
+    assert pairs(than={"model.dimension": 64, "model.residual": True}) == [(0, 2), (1, 2), (3, 2)]
+    with pytest.raises(InvalidValueError, match="one of True, False"):
+        pairs(of={"model.residual": 1})
+
+
+NAMES = st.sampled_from("abcd")
+PATHS = st.lists(NAMES, min_size=1, max_size=3).map(".".join)
+VALUES = st.lists(st.integers(0, 9) | st.text("xyz", max_size=2) | st.just({"k": 1}), min_size=1, max_size=3)
+
+
+def apart(found: list[str]) -> bool:
+    """Whether no path is another or inside it."""
+    return not any(
+        a is not b and (a == b or f"{a}.".startswith(f"{b}.")) for a in found for b in found
+    ) and len(set(found)) == len(found)
+
+
+def by_loops(base: dict, axes: list[tuple[str, list]]) -> list[dict]:
+    """The reference: a loop per axis, the last one innermost."""
+    if not axes:
+        return [base]
+    (path, values), *others = axes
+    made = []
+    for one in values:
+        changed = copy.deepcopy(base)
+        place = changed
+        *tables, key = path.split(".")
+        for table in tables:
+            place = place.setdefault(table, {})
+        place[key] = one
+        made += by_loops(changed, others)
+    return made
+
+
+@given(st.lists(st.tuples(PATHS, VALUES), max_size=3).filter(lambda axes: apart([path for path, _ in axes])))
+def test_a_sweep_is_nested_loops_the_last_axis_innermost(axes):
+    base = {"other": {"kept": [1, 2]}}
+    before = copy.deepcopy(base)
+    made = expand(base, dict(axes))
+    assert [mapping for _, mapping in made] == by_loops(base, axes)
+    assert base == before
+    for chosen, mapping in made:
+        assert list(chosen) == [path for path, _ in axes]
+        assert all(values_at(mapping, path) == [value] for path, value in chosen.items())
+
+
+KIND = ("study_cell", 2)
+
+
+@pytest.fixture
+def ran(tmp_path):
+    outcome = run_study(small(), tmp_path / "out")
+    assert (outcome.computed, outcome.finished) == (6, 6)
+    return tmp_path / "out"
+
+
+def change(path, content=None, **keys):
+    """Alter a file as another program would, its digest right."""
+    header, held = JsonCodec().read(path, *KIND)
+    JsonCodec().write(path, replace(header, **keys), held | (content or {}))
+
+
+def test_again_computes_all_in_new_files_and_the_newest_counts(ran):
+    before = {path: path.read_bytes() for path in (ran / "cells").iterdir()}
+    assert run_study(small(), ran, again=True).computed == 6
+    assert all(path.read_bytes() == content for path, content in before.items())
+    names = {path.name for path in (ran / "cells").iterdir()} - {path.name for path in before}
+    assert names == {path.name.replace(".json", "-2.json") for path in before}
+    assert {record.path.name for record in status(small(), ran).records} == names
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-40])
+
+
+def alter_content(path):
+    head, key, content = path.read_text().partition('"content"')
+    path.write_text(head + key + content.replace("0.", "1.", 1))
+
+
+@pytest.mark.parametrize("damage", [cut, alter_content])
+def test_a_damaged_record_is_named_and_computed_again(ran, damage, caplog):
+    whole = results(ran)
+    path = sorted((ran / "cells").iterdir())[2]
+    damage(path)
+    damaged = path.read_bytes()
+    assert status(small(), ran).finished == 5
+    assert run_study(small(), ran).computed == 1
+    assert all(str(path) in line for line in caplog.messages)
+    assert len(caplog.messages) == 2
+    assert path.read_bytes() == damaged
+    path.with_name(f"{path.stem}-2.json").rename(path)
+    assert results(ran) == whole
+
+
+def test_a_cell_that_fails_stops_no_other_and_is_named_at_the_end(tmp_path):
+    study = small(
+        seeds=[0],
+        sweep={},
+        base={},
+        cells=[
+            {"kind": "simulate", "samples": 100},
+            {"kind": "measure", "model": "no-such-model"},
+            {"kind": "verify", "statement": "wu-4.1", "instances": 4},
+        ],
+        claims=[{"claim": "c", "quantity": "holds", "above": 0.5, "of": {"kind": "verify"}}],
+    )
+    with pytest.raises(StudyError, match=r"1 of 3 cells failed.*no-such-model"):
+        run_study(study, tmp_path / "out")
+    found = status(study, tmp_path / "out")
+    assert [record is not None for record in found.records] == [True, False, True]
+    assert judge(found)[0].verdict == "holds"
+
+
+def test_an_interruption_keeps_finished_cells(tmp_path):
+    def stop(event):
+        if event.done >= 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt, match="3 of 6 cells"):
+        run_study(small(), tmp_path / "out", on_event=stop)
+    assert len(results(tmp_path / "out")) == 3
+    assert run_study(small(), tmp_path / "out").computed == 3
+
+
+def outcome(numbers, seeds=(0, 1, 2, 3), **changes):
+    """Records of two dimensions, made up: `numbers` by dimension and seed are the second layer's probability."""
+    study = small(seeds=list(seeds), sweep={"model.dimension": [16, 64]}, **changes)
+    records = []
+    for cell in study.cells():
+        given = numbers.get(cell.chosen["model.dimension"], {}).get(cell.seed)
+        if given is None:
+            records.append(None)
+            continue
+        value, se, n = given
+        made = {"value": [0.5, value], "se": None if se is None else [0.0, se], "n": n}
+        quantities = {"recency_probability": made, "least_step": quantity(math.nan, math.nan, 5)}
+        records.append(SimpleNamespace(result={"quantities": quantities}))
+    return Outcome(study, "nowhere", tuple(records))
+
+
+def claim(**keys):
+    return [{"claim": "It is so", "quantity": "recency_probability.1", "of": {"model.dimension": 16}} | keys]
+
+
+def by_seed(values, se=1e-9, n=100):
+    return dict(enumerate((value, se, n) for value in values))
+
+
+seeds_of = st.lists(st.floats(0.3, 0.7), min_size=4, max_size=4)
+
+
+@given(seeds_of, st.floats(0.3, 0.7), st.sampled_from(["above", "below"]))
+def test_over_seeds_it_is_students_test(values, bound, kind):
+    assume(np.std(values) >= 1e-9)
+    (judged,) = judge(outcome({16: by_seed(values)}, claims=claim(**{kind: bound})))
+    side = "greater" if kind == "above" else "less"
+    holds = stats.ttest_1samp(values, bound, alternative=side).pvalue < 0.05
+    fails = (
+        stats.ttest_1samp(values, bound, alternative={"greater": "less", "less": "greater"}[side]).pvalue
+        < 0.05
+    )
+    assert judged.verdict == ("holds" if holds else "fails" if fails else "undecided")
+    assert judged.estimate.value == pytest.approx(np.mean(values))
+    assert judged.as_dict()["se"] == pytest.approx(np.std(values, ddof=1) / 2)
+
+
+@given(seeds_of, seeds_of)
+def test_a_difference_is_taken_seed_by_seed(more, less):
+    difference = np.subtract(more, less)
+    assume(np.std(difference) >= 1e-9)
+    numbers = {16: by_seed(more), 64: by_seed(less)}
+    (judged,) = judge(outcome(numbers, claims=claim(than={"model.dimension": 64}, above=0.0)))
+    assert judged.estimate.value == pytest.approx(difference.mean(), abs=1e-12)
+    holds = stats.ttest_rel(more, less, alternative="greater").pvalue < 0.05
+    assert (judged.verdict == "holds") == holds
+
+
+@pytest.mark.parametrize(
+    ("number", "keys", "verdict"),
+    [
+        ((0.55, 0.01, 100), {"above": 0.5}, "holds"),
+        ((0.51, 0.01, 100), {"above": 0.5}, "undecided"),
+        ((0.45, 0.01, 100), {"above": 0.5}, "fails"),
+        ((0.52, 0.01, 2), {"above": 0.5}, "undecided"),
+        ((0.45, 0.01, 100), {"below": 0.5}, "holds"),
+        ((0.55, math.nan, 1), {"above": 0.5}, "undecided"),
+        ((math.nan, math.nan, 100), {"above": 0.5}, "undecided"),
+        ((0.6382, 0.0001, 100), {"equals": 0.638, "tolerance": 0.0005}, "holds"),
+        ((0.6382, 0.0003, 100), {"equals": 0.638, "tolerance": 0.0005}, "undecided"),
+        ((0.6392, 0.0001, 100), {"equals": 0.638, "tolerance": 0.0005}, "fails"),
+        ((0.5, None, None), {"above": 0.5}, "fails"),
+        ((0.5, None, None), {"equals": 0.5}, "holds"),
+        ((0.6, None, None), {"equals": 0.5, "tolerance": 0.1}, "holds"),
+        ((0.61, None, None), {"equals": 0.5, "tolerance": 0.1}, "fails"),
+    ],
+)
+def test_one_seed_has_the_cells_own_error_and_exact_numbers_hold_or_fail(number, keys, verdict):
+    (judged,) = judge(outcome({16: {0: number}}, seeds=(0,), claims=claim(**keys)))
+    assert judged.verdict == verdict
+    assert str(judged).startswith(f"{verdict}: It is so (")
+
+
+def test_a_claim_about_several_cells_holds_if_all_do():
+    held = {16: {0: (0.6, 0.01, 100)}, 64: {0: (0.55, 0.01, 100)}}
+    (judged,) = judge(outcome(held, seeds=(0,), claims=claim(of={}, above=0.5)))
+    assert judged.verdict == "holds"
+    broken = held | {64: {0: (0.45, 0.01, 100)}}
+    (judged,) = judge(outcome(broken, seeds=(0,), claims=claim(of={}, above=0.5)))
+    assert judged.verdict == "fails"
+    (judged,) = judge(outcome({16: held[16]}, seeds=(0,), claims=claim(of={}, above=0.5)))
+    assert judged.verdict == "undecided"
+
+
+def test_seeds_that_agree_by_chance_are_no_surer_than_their_own_errors():
+    values = [0.501, 0.501, 0.501 + 1e-9, 0.501]
+    (judged,) = judge(outcome({16: by_seed(values, se=0.01)}, claims=claim(above=0.5)))
+    assert judged.estimate.se == pytest.approx(0.005)
+    assert judged.verdict == "undecided"
+    (judged,) = judge(outcome({16: by_seed(values, se=1e-6)}, claims=claim(above=0.5)))
+    assert judged.verdict == "holds"
+
+
+def test_one_exact_counterexample_among_the_seeds_refutes():
+    numbers = {16: {0: (1.0, None, 0), 1: (1.0, None, 0), 2: (0.0, None, 0), 3: (1.0, None, 0)}}
+    (judged,) = judge(outcome(numbers, claims=claim(equals=1.0)))
+    assert judged.verdict == "fails"
+    assert judged.estimate.value == 0.0
+
+
+SPECS = {
+    "predict": {"architecture": {"depth": 3, "mixing": {"kind": "constant", "value": 0.2}}, "tokens": 40},
+    "simulate": {"model": {"depth": 2, "tokens": 5}, "samples": 300},
+    "train": {"task": {"items": 4, "dimension": 16, "classes": 64, "labels": 4, "burstiness": 2},
+              "network": {"depth": 1}, "iterations": 20, "batch": 8, "sequences": 40},
+    "measure": {"model": "tiny-alibi", "prompts": 4, "tokens": 32},
+    "verify": {"statement": "wu-4.1", "instances": 6},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SPECS)
+def test_a_verb_finds_what_it_promises_and_the_same_again(kind):
+    spec, heard = {"kind": kind, **SPECS[kind]}, []
+    found, cost, versions = perform_cell(Cell(decode_verb(spec), 3, {}), heard.append)
+    promised, quantities = decode_verb(spec).lengths, found["quantities"]
+    assert promised.keys() == quantities.keys() >= {*class_of({"kind": kind}).main}
+    for name, one in quantities.items():
+        assert one.keys() == {"value", "se", "n"}
+        assert promised[name] in (len(one["value"]) if isinstance(one["value"], list) else SINGLE, None), name
+        numbers = estimates_of(one)
+        assert all(number.exact == (one["n"] is None) for number in numbers)
+        assert kind == "verify" or all(math.isfinite(number.value) for number in numbers) or "uniform" in name
+    assert versions.keys() == {"python", "posbias", "numpy", *class_of({"kind": kind}).packages}
+    assert cost["peak_memory"] > 1e7
+    assert json.loads(dump_json(found)) == found
+    assert not heard or heard[-1].done == heard[-1].total
+    again, other = (perform_cell(Cell(decode_verb(spec), seed, {}), None)[0] for seed in (3, 4))
+    assert again == found
+    assert (other == found) == (kind == "predict")
+
+
+def test_a_prediction_of_a_study_is_the_rollout():
+    found, *_ = perform_cell(Cell(decode_verb({"kind": "predict", **SPECS["predict"]}), 0, {}), None)
+    profile = posbias.influence(posbias.Architecture(3, mixing=posbias.ConstantMixing(0.2)), 40)
+    np.testing.assert_array_equal(found["quantities"]["profile"]["value"], profile.mass)
+    assert found["quantities"]["trough"] == {"value": profile.summary.trough, "se": None, "n": None}
+
+
+@contextlib.contextmanager
+def small_disk(folder):
+    """A real file system of so few pages that it is soon full."""
+    folder.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=20k", "tmpfs", str(folder)]
+    if subprocess.run(words, capture_output=True).returncode:
+        pytest.skip("file systems cannot be mounted here")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_keeps_what_fitted(tmp_path):
+    (tmp_path / "study.json").write_text(json.dumps(as_dict(small())))
+    command = [sys.executable, "-m", "posbias", "study", "run", "study.json", "--out"]
+    with small_disk(tmp_path / "disk"):
+        done = subprocess.run([*command, "disk/o"], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "No space left on device" in done.stderr.splitlines()[-1]
+        found = results(tmp_path / "disk" / "o")
+        assert not [*(tmp_path / "disk").rglob(".*")]
+    subprocess.run([*command, "whole"], cwd=tmp_path, check=True, capture_output=True)
+    whole = results(tmp_path / "whole")
+    assert 0 < len(found) < len(whole)
+    assert found == {name: whole[name] for name in found}

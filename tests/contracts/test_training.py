@@ -1,0 +1,223 @@
+"""Spec files become experiments, experiments become cells: what is trained, skipped, kept, resumed and refused."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from answers import plain
+from hypothesis import given
+from hypothesis import strategies as st
+from setting import logged
+
+from posbias.cli import main
+from posbias.core import store as checkpoints
+from posbias.core.spec import decode, encode
+from posbias.core.store import Store
+from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
+from posbias.training import cells, loop
+from posbias.training.cells import Job, _jobs, finish, run_cells, untested
+from posbias.training.experiments import (
+    Experiment,
+    expand,
+)
+from posbias.training.network import ENCODINGS, Network
+from posbias.training.task import RetrievalTask
+
+TASK = RetrievalTask(items=4, dimension=16, classes=64, labels=4, burstiness=2)
+TINY = Experiment(TASK, Network(depth=1), seeds=(0, 1), iterations=30, batch=16, evaluate_every=10)
+
+
+def tiny(depth: int = 1, **changes) -> Experiment:
+    return Experiment(**{"task": TASK, "network": Network(depth=depth), "seeds": (0, 1), "iterations": 30,
+                         "batch": 16, "evaluate_every": 10} | changes)  # fmt: skip
+
+
+masks = st.sampled_from([Causal(), Full(), SlidingWindow(3), Prefix(2)])
+encodings = st.sampled_from(list(ENCODINGS.values()))
+networks = st.builds(Network, st.integers(1, 9), st.booleans(), masks, encodings)
+
+
+@given(networks, st.lists(st.integers(0, 99), min_size=1, max_size=4, unique=True), st.integers(1, 99))
+def test_what_an_experiment_says_of_itself_is_a_spec_of_it(network, seeds, iterations):
+    one = Experiment(TASK, network, tuple(seeds), iterations)
+    assert expand(encode(one)) == [one]
+    assert expand(json.loads(json.dumps(encode(one)))) == [one]
+
+
+def counted():
+    """A list of (done, total), and what fills it."""
+    heard = []
+    return heard, lambda event: heard.append((event.done, event.total))
+
+
+def test_finished_cells_are_taken_and_the_others_trained(tmp_path):
+    heard, on_event = counted()
+    first = run_cells([TINY], tmp_path, sequences=50, workers=1, on_event=on_event)
+    assert heard[-1] == (60, 60)
+    assert [done for done, _ in heard] == sorted(done for done, _ in heard)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert sorted(path.suffix for path in before) == [".nc", ".safetensors"]
+    heard.clear()
+    other = tiny(seeds=(2,))
+    with logged() as said:
+        both = run_cells([other, TINY, other], tmp_path, sequences=50, workers=1, on_event=on_event)
+    assert heard[-1] == (30, 30)
+    assert [cell.experiment for cell in both] == [other, TINY, other]
+    assert plain(both[1].evaluation) == plain(first[0].evaluation)
+    assert all(path.read_bytes() == content for path, content in before.items())
+    assert len(list(tmp_path.iterdir())) == 4
+    assert not said
+
+
+def test_again_writes_a_second_cell_and_finds_the_same(tmp_path):
+    (one,) = run_cells([TINY], tmp_path, sequences=50, workers=1)
+    (two,) = run_cells([TINY], tmp_path, sequences=50, workers=1, again=True)
+    assert one.path is not None
+    assert two.path == one.path.with_name(f"{one.path.stem}-2.nc")
+    assert one.path.exists()
+    assert plain(two.evaluation) == plain(one.evaluation)
+    (kept,) = run_cells([TINY], tmp_path, sequences=50, workers=1)
+    assert kept.path == two.path
+
+
+def test_more_sequences_test_again_and_do_not_train(tmp_path):
+    heard, on_event = counted()
+    (few,) = run_cells([TINY], tmp_path, sequences=50, workers=1)
+    with logged() as said:
+        (many,) = run_cells([TINY], tmp_path, sequences=90, workers=1, on_event=on_event)
+    assert many.evaluation.sequences == 90
+    assert many.path == few.path.with_name(f"{few.path.stem}-2.nc")
+    assert few.path.exists()
+    assert many.trained.cost == few.trained.cost
+    assert not heard
+    assert len(said) == 1
+    assert "testing again, on 90 sequences" in said[0]
+    (fewer,) = run_cells([TINY], tmp_path, sequences=50, workers=1)
+    assert fewer.evaluation.sequences == 90
+
+
+@pytest.mark.slow
+def test_compatible_cells_train_together_and_become_what_they_are_alone(tmp_path):
+    experiments = [tiny(), tiny(network=Network(depth=1, mask=Full()), seeds=(5,)), tiny(depth=2)]
+    made = _jobs(experiments, Store(tmp_path), together=True)
+    assert sorted(len(job.experiments) for job in made) == [1, 2]
+    assert len(_jobs(experiments, Store(tmp_path), together=False)) == 3
+    (job,) = (job for job in made if len(job.experiments) == 2)
+    assert decode(Job, json.loads(json.dumps(encode(job)))) == job
+    finish(job, sequences=50, device="cpu", threads=1)
+    together = run_cells(experiments[:2], tmp_path, sequences=50, workers=1)
+    alone = run_cells(experiments[:2], tmp_path / "alone", sequences=50, workers=1)
+    for one, two in zip(together, alone, strict=True):
+        for name, weights in one.trained.weights.items():
+            np.testing.assert_allclose(weights, two.trained.weights[name], rtol=0, atol=2e-4)
+
+
+@pytest.mark.parametrize(
+    "experiments", [[tiny()], pytest.param([tiny(), tiny(depth=2)], marks=pytest.mark.slow)]
+)
+def test_an_interruption_keeps_what_is_done_and_the_same_call_goes_on(tmp_path, monkeypatch, experiments):
+    for module, name in ((checkpoints, "LEAST"), (loop, "PATIENCE")):  # a checkpoint after every iteration
+        monkeypatch.setattr(module, name, 0.0)
+    whole = run_cells(experiments, tmp_path / "whole", sequences=50, workers=1)
+    total = sum(len(one.seeds) * one.iterations for one in experiments)
+
+    def stop_late(event) -> None:
+        if event.done > 0.7 * total:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        run_cells(experiments, tmp_path / "cut", sequences=50, workers=1, on_event=stop_late)
+    finished = len(experiments) - 1
+    assert f"{finished} of {len(experiments)} cells" in str(caught.value)
+    assert len(list((tmp_path / "cut").glob("*.nc"))) == finished
+    heard, on_event = counted()
+    with logged() as said:
+        resumed = run_cells(experiments, tmp_path / "cut", sequences=50, workers=1, on_event=on_event)
+    assert "resuming after" in said[0]
+    assert heard[0][0] > 0.3 * heard[-1][1]
+    for one, two in zip(whole, resumed, strict=True):
+        assert plain(one.evaluation) == plain(two.evaluation)
+        for name, weights in one.trained.weights.items():
+            assert (weights == two.trained.weights[name]).all()
+    assert not list((tmp_path / "cut").glob(".*"))
+
+
+def test_what_was_trained_and_not_tested_is_not_trained_again(tmp_path, monkeypatch):
+    (whole,) = run_cells([TINY], tmp_path / "whole", sequences=50, workers=1)
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cells, "measure_cell", interrupted)
+        with pytest.raises(KeyboardInterrupt, match="0 of 1 cells"):
+            run_cells([TINY], tmp_path / "cut", sequences=50, workers=1)
+    monkeypatch.setattr(cells, "train", interrupted)
+    (resumed,) = run_cells([TINY], tmp_path / "cut", sequences=50, workers=1)
+    assert plain(resumed.evaluation) == plain(whole.evaluation)
+    assert sorted(path.suffix for path in (tmp_path / "cut").iterdir()) == [".nc", ".safetensors"]
+
+
+def test_training_and_testing_apart_give_the_same_cells(tmp_path):
+    experiments = [tiny(), tiny(2)]
+    whole = run_cells(experiments, tmp_path / "whole", sequences=50, workers=1)
+    folder = tmp_path / "apart"
+    assert run_cells(experiments[:1], folder, tests=False, workers=1) == []
+    assert untested(folder, experiments[0]).exists()
+    assert not list(folder.glob("*.nc"))
+    heard, on_event = counted()
+    assert run_cells(experiments, folder, tests=False, workers=1, on_event=on_event) == []
+    assert heard[-1][1] == len(experiments[1].seeds) * experiments[1].iterations
+    assert run_cells(experiments, folder, tests=False, workers=1, on_event=refuse) == []
+    tested = run_cells(experiments, folder, sequences=50, workers=1)
+    for one, two in zip(whole, tested, strict=True):
+        assert plain(one.evaluation) == plain(two.evaluation)
+        for name, weights in one.trained.weights.items():
+            assert (weights == two.trained.weights[name]).all()
+    assert not list(folder.glob(".*"))
+
+
+def refuse(event):
+    raise AssertionError("nothing is to be trained")
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(capsys, *arguments):
+    main(["train", *map(str, arguments)])
+    return capsys.readouterr()
+
+
+def test_every_option_reaches_the_experiment(here, capsys):
+    options = {
+        "mask": "window=5", "positional": "rope", "depth": 1, "inputs": "fixed_vocabulary",
+        "answers": "first,last", "embedding": "deviation", "items": 6, "dimension": 12, "classes": 50,
+        "labels": 5, "burstiness": 3,
+        "within-class-noise": 0.5, "shared-direction": 0.25, "middle": 2, "batch": 8, "learning-rate": 0.002,
+        "weight-decay": 0.01, "precision": "float32",
+        "networks": 1, "effort": "2e1", "sequences": 30, "threads": 1,
+    }  # fmt: skip
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    answer = json.loads(run(capsys, *words, "--no-residual", "--out", here / "o", "--json").out)
+    experiment = answer["experiment"]
+    task, network = experiment.pop("task"), experiment.pop("network")
+    assert task == {
+        "items": 6, "dimension": 12, "classes": 50, "labels": 5, "burstiness": 3, "inputs": "fixed_vocabulary",
+        "within_class_noise": 0.5, "shared_direction": 0.25, "answers": [0, 5], "embedding": "deviation",
+        "middle": 2,
+    }  # fmt: skip
+    assert network == {
+        "depth": 1, "residual": False, "mask": {"kind": "sliding_window", "width": 5, "sinks": 0},
+        "positional": {"kind": "rotary", "base": 10_000.0},
+    }  # fmt: skip
+    assert experiment == {
+        "seeds": [0], "iterations": 20, "batch": 8, "learning_rate": 0.002, "weight_decay": 0.01,
+        "evaluate_every": None, "precision": "float32", "draws": "philox",
+    }  # fmt: skip
+    assert answer["gaps"]["first-middle"]["items"] == [0, 2]
+    assert Path(answer["file"]).parent == here / "o"
