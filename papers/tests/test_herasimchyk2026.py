@@ -16,10 +16,9 @@ from project import ROLLOUT_FILES, needs_rollout_files
 
 from posbias.comparison.scores import compare
 from posbias.core.errors import InputFileError, InvalidValueError, OutputFileError
-from posbias.profiles.claims import ELSEWHERE, NEAR
+from posbias.profiles.claims import ELSEWHERE
 from posbias.profiles.measurements import load_measurement, save_measurement
 from posbias.profiles.profile import Profile
-from posbias.reports.plots import picture_bytes
 from posbias_papers.cli import paper
 from posbias_papers.herasimchyk2026 import STUDIES
 from posbias_papers.herasimchyk2026.configs import (
@@ -29,9 +28,7 @@ from posbias_papers.herasimchyk2026.configs import (
     TABLE4,
     TABLE5,
     TABLE6,
-    stand_in,
 )
-from posbias_papers.herasimchyk2026.figures import missing
 from posbias_papers.herasimchyk2026.levels import SCORES, Curves, attention_only, slopes_of, trough
 from posbias_papers.herasimchyk2026.measure import CONTROL, Effort, Key, check
 from posbias_papers.herasimchyk2026.quantities import fit, homogeneity, order_of
@@ -128,14 +125,6 @@ def test_a_lead_is_the_difference_of_scores_with_the_error_of_paired_resamples(m
     assert lead.se == pytest.approx(np.std(plain, ddof=1), rel=0.35)
     assert replace(curves, seed=5).ahead(score, more, less) == lead
     assert replace(curves, seed=6).ahead(score, more, less).se != lead.se
-
-
-def test_resampled_means_spread_as_the_standard_error_says(measured):
-    curves = measured.curves[measured.keys[0]]
-    prompts = len(curves.samples)
-    # the bootstrap's variance is that of the plain estimate, (n − 1)/n of the unbiased one
-    expected = curves.measured.se * np.sqrt((prompts - 1) / prompts)
-    np.testing.assert_allclose(curves.resampled.std(axis=0, ddof=1), expected, rtol=0.15)
 
 
 def test_trough_is_the_profiles_own():
@@ -261,25 +250,6 @@ def test_mixing_claims():
         assert [one.verdict for one in found.values()] == [verdict, "fails"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("layers", [1, 12, 30])
-def test_schedules_as_near_as_may_be_are_called_apart_in_no_more_than_5_percent(layers):
-    """The layer is picked by how far apart it is, which noise alone makes likely among many."""
-
-    def rate(verdict, apart, runs=400):
-        found = 0
-        for seed in range(runs):
-            random = np.random.default_rng(seed)
-            one, other = (random.normal(0.4, 0.03, (prompts, layers)) for prompts in (9, 8))
-            found += judged("fig4", of_mixings({"t": one, "u": other + apart}))["2"].verdict == verdict
-        return found / runs
-
-    limit = 0.05 + 4 * np.sqrt(0.05 * 0.95 / 400)
-    assert rate("fails", NEAR) < limit
-    # nor near, where one layer is just too far apart
-    assert rate("holds", np.eye(layers)[0] * NEAR) < limit
-
-
 def test_what_is_on_record_decides_as_when_it_was_measured():
     found = {}
     for name, study in STUDIES.items():
@@ -294,18 +264,15 @@ def test_what_is_on_record_decides_as_when_it_was_measured():
         "fig2/4": ("holds", 0.2315110465418917),
         "fig2/5": ("holds", 0.9137748576473856),
         "fig2/6/elsewhere": ("fails", -0.03768849045117459),
-        "fig3/8": ("holds", 0.24836896),
         "table4/1": ("holds", 1.13152037),
         "table5/3": ("holds", 0.49975708),
         "table1/bloom-176b": ("holds", 70.0),
         "fig5/2": ("fails", 0.1777777777777778),
     }
     for key, (verdict, number) in expected.items():
-        assert (found[key].verdict, found[key].estimate.value) == (
-            verdict,
-            pytest.approx(number, rel=1e-6),
-        ), key
-    assert len(found) == 88
+        assert found[key].verdict == verdict, key
+        assert found[key].estimate.value == pytest.approx(number, rel=1e-6), key
+    assert len(found) == 81
     assert recorded("curves").query("source == 'files'").index.unique("model").tolist() == [
         "mpt-7b",
         "bloom-7b",
@@ -408,18 +375,6 @@ def test_printed_numbers_are_compared_with_those_of_the_papers_models(tmp_path):
     assert judged("table1", results)["bloom-7b"].verdict == "holds"
 
 
-def test_which_models_stand_in():
-    assert stand_in(["tiny-alibi", "smollm2-135m"]).startswith(
-        "tiny-alibi and smollm2-135m stand in for the paper's"
-    )
-    some = stand_in(["bigscience/bloom-7b1", "tiny-alibi"], ["mpt-7b"])
-    assert some.startswith(
-        "tiny-alibi stands in for falcon-rw-7b, mpt-7b, mpt-30b and bloom-176b of the paper"
-    )
-    assert some.endswith("; levels of mpt-7b are from the authors' rollout files")
-    assert stand_in([*TABLE1]) == ""
-
-
 # --- content and order -------------------------------------------------------------------------------------
 
 
@@ -448,19 +403,12 @@ def test_similarity_and_its_null():
     assert (first != other).any()
 
 
-def test_figure_5_shows_heads_from_the_worst_to_the_best_or_those_chosen(measured):
+def test_figure_5_shows_heads_from_the_worst_to_the_best(measured):
     r2 = fit(measured.cells[measured.keys[0]]["content"].values).r2
     assert r2.shape == (DEPTH, HEADS)
     shown = [r2[place] for place in chosen_heads(r2)]
     assert shown == sorted(shown)
     assert (shown[0], shown[-1]) == (r2.min(), r2.max())
-    assert chosen_heads(r2, [3, 0], [1, 0]) == [(3, 1), (3, 0), (0, 1), (0, 0)]
-    assert {layer for layer, _ in chosen_heads(r2, [2], [])} == {2}
-    assert {head for _, head in chosen_heads(r2, [], [1])} == {1}
-    assert chosen_heads(r2, [DEPTH, 1], [0]) == [(1, 0)]  # it has no more layers
-    assert chosen_heads(r2, [DEPTH], []) == []
-    beyond = replace(measured, layers=[DEPTH], tables={})
-    assert missing(STUDIES["fig5"].table(beyond), "fig5")
 
 
 def of_contents(content, noise=None):
@@ -538,24 +486,6 @@ def test_every_table_is_a_page_with_its_claims_its_numbers_and_the_printed_ones(
     assert {"measured", "stand_in", "rows"} < {*answer["tables"]["table4"]}
     text = {path.name: path.read_text() for path in made.written if path.suffix == ".md"}
     assert "FineWeb-Edu (c)" in text["table4.md"]
-    assert "noise" in text["table2.md"]
-    assert "other" not in text["table2.md"].split("Printed")[0].split("Measured here")[1]
-
-
-def test_figures_have_the_papers_layout(measured):
-    def drawn(name):
-        study = STUDIES[name]
-        return study.draw(study.table(measured), "a note")
-
-    titles = [ax.get_title(loc="left") for ax in drawn("fig2").axes]
-    assert titles == ["(a) attention only", "(b) residual-aware", "(c) with constant content", "(d) measured"]
-    others = [ax.get_title(loc="left") for ax in drawn("fig3").axes]
-    assert others[3:] == ["(d) with fitted logits", "measured"]
-    four = drawn("fig4")
-    assert len(four.axes) == 1
-    expected = measured.cells[Key("toy", "other", TOKENS)]["mixing"].values.mean(axis=0)
-    np.testing.assert_allclose(four.axes[0].lines[0].get_ydata(), expected, rtol=1e-12)
-    assert picture_bytes(four, "svg") == picture_bytes(drawn("fig4"), "svg")
 
 
 def test_the_papers_models_are_in_the_figure_that_has_them_there():
@@ -596,15 +526,6 @@ def test_levels_of_the_authors_files_decide_without_a_measurement(tmp_path):
     assert decided == ["holds"] * 5 + ["undecided"] * 2
 
 
-def test_the_published_reading_is_another(files, tmp_path, measured):
-    other = replace(measured, reading="published", tables={})
-    ours, theirs = (
-        STUDIES["table2"].table(one).loc[("measured", "toy", "noise", "c"), "value"]
-        for one in (measured, other)
-    )
-    assert abs(ours - theirs) > 0.01
-
-
 @pytest.mark.parametrize(
     ("changes", "name"),
     [
@@ -617,7 +538,6 @@ def test_the_published_reading_is_another(files, tmp_path, measured):
         ({"effort": 1}, "prompts"),
         ({"lengths": [2]}, "lengths"),
         ({"tokens": 2.5}, "tokens"),
-        ({"layers": [-1]}, "layers"),
     ],
 )
 def test_bad_values_are_named_before_any_work(tmp_path, changes, name):
@@ -628,13 +548,13 @@ def test_bad_values_are_named_before_any_work(tmp_path, changes, name):
 
 
 def test_files_that_are_none_are_named(tmp_path):
-    with pytest.raises(InputFileError, match=r"gone\.nc given, no such file"):
+    with pytest.raises(InputFileError, match=r"gone\.nc"):
         reproduce("table2", out=tmp_path, models=[str(tmp_path / "gone.nc")])
     (tmp_path / "taken").write_text("")
     with pytest.raises(OutputFileError):
         reproduce("table2", out=tmp_path / "taken", models=["smollm2-135m"])
-    effort = Effort("few", 2, 2)
-    with pytest.raises(InvalidValueError, match="two texts are called"):
+    effort = Effort("few", 2)
+    with pytest.raises(InvalidValueError, match=r"^corpora: "):
         check(["tiny-alibi"], ["a/x.txt", None, "b/x.txt"], [16], effort)
     check(["tiny-alibi"], ["a/x.txt", "b/y.txt", "datasets:a/x.txt"], [16], effort)
 
@@ -680,7 +600,7 @@ def test_a_real_alibi_model_is_measured_once_with_its_slopes_read_off(folder, tm
     (cell,) = (
         cell
         for cell in map(load_measurement, sorted((tmp_path / "cells").glob("*.nc")))
-        if "scramble" not in json.loads(cell.attrs["asked"])
+        if not json.loads(cell.attrs["asked"]).get("scramble")
     )
     assert (made.made["fig2"].table.query("source == 'measured'")["additive"].dropna() == 1).all()
     expected = np.tile([0.25, 0.0625, 0.015625, 0.00390625], (3, 1))

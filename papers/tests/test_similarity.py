@@ -8,12 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posbias.core.errors import InvalidValueError
-from posbias_papers.herasimchyk2026.quantities import (
-    PUBLISHED_BINS,
-    constant_diagonal,
-    content_similarity,
-    shannon_similarity,
-)
+from posbias_papers.herasimchyk2026.configs import BINS
+from posbias_papers.herasimchyk2026.quantities import fit, shannon_similarity, similarity
 
 
 def naive(entries, bins, low, high):
@@ -54,65 +50,59 @@ def test_extremes():
     assert shannon_similarity(np.arange(8.0), 8, (0.0, 7.0)) == pytest.approx(0, abs=1e-15)
 
 
-@pytest.mark.parametrize("bins", [2, 20, PUBLISHED_BINS])
+@pytest.mark.parametrize("bins", [2, 20, BINS])
 def test_own_range_of_each_set(bins):
     content = matrices()
-    found = content_similarity(content, bins)
+    found = similarity(content, bins=bins)
     for layer, head in np.ndindex(2, 3):
         matrix = content[layer, head]
         lower = [matrix[i, j] for i in range(7) for j in range(i)]
-        for values, similarity in ((np.diag(matrix), found.diagonal), (lower, found.below)):
+        for values, found_here in ((np.diag(matrix), found["diagonal"]), (lower, found["below it"])):
             expected = naive(values, bins, min(values), max(values))
-            assert similarity[layer, head] == pytest.approx(expected, abs=1e-14)
+            assert found_here[layer, head] == pytest.approx(expected, abs=1e-14)
 
 
 def test_the_own_range_does_not_notice_the_width_the_shared_one_does():
     content = matrices(layers=1, heads=2, tokens=60)
     content[0, 1] = content[0, 0] * 0.1
-    own, shared = (content_similarity(content, 20, span) for span in ("own", "shared"))
-    np.testing.assert_allclose(own.below[0, 0], own.below[0, 1], atol=0.01)
-    assert shared.below[0, 1] > shared.below[0, 0] + 0.3
+    own, shared = (similarity(content, one, 20)["below it"] for one in ("corrected", "published"))
+    np.testing.assert_allclose(own[0, 0], own[0, 1], atol=0.01)
+    assert shared[0, 1] > shared[0, 0] + 0.3
 
 
 def test_the_shared_range_is_from_quantiles_of_all_entries():
     content = matrices(layers=2, heads=2, tokens=30, seed=4)
     everything = content[~np.isnan(content)]
     low, high = np.quantile(everything, 0.005), np.quantile(everything, 0.995)
-    found = content_similarity(content, PUBLISHED_BINS, "shared")
+    found = similarity(content, "published")
     lower = [content[1, 0, i, j] for i in range(30) for j in range(i)]
-    assert found.below[1, 0] == pytest.approx(naive(lower, PUBLISHED_BINS, low, high), abs=1e-12)
+    assert found["below it"][1, 0] == pytest.approx(naive(lower, BINS, low, high), abs=1e-12)
 
 
 def test_masked_entries_do_not_count_and_no_entries_have_no_similarity():
     content = matrices(layers=1, heads=1, tokens=6)
     content[0, 0, 5, 1] = np.nan
     lower = [content[0, 0, i, j] for i in range(6) for j in range(i) if (i, j) != (5, 1)]
-    found = content_similarity(content, 5)
-    assert found.below[0, 0] == pytest.approx(naive(lower, 5, min(lower), max(lower)), abs=1e-14)
-    assert np.isnan(content_similarity(np.ones((1, 1, 1, 1)), 5).below[0, 0])
+    found = similarity(content, bins=5)
+    assert found["below it"][0, 0] == pytest.approx(naive(lower, 5, min(lower), max(lower)), abs=1e-14)
+    assert np.isnan(similarity(np.ones((1, 1, 1, 1)), bins=5)["below it"][0, 0])
 
 
-def test_bad_arguments_are_refused():
-    with pytest.raises(InvalidValueError, match="bins: 1"):
-        content_similarity(matrices(), 1)
-    with pytest.raises(InvalidValueError, match=r"span: 'owm'.*'own'"):
-        content_similarity(matrices(), 5, "owm")
-    with pytest.raises(InvalidValueError, match="content: shape"):
-        content_similarity(np.ones((2, 3, 4)), 5)
-    with pytest.raises(InvalidValueError, match="span"):
-        shannon_similarity(np.ones(3), 5, (1.0, 0.0))
+def test_one_bin_is_refused():
+    with pytest.raises(InvalidValueError, match=r"^bins: "):
+        similarity(matrices(), bins=1)
 
 
 def test_the_fit_of_whole_matrices_finds_constant_and_offset():
     rng = np.random.default_rng(2)
     matrix = np.tril(np.full((2, 9, 9), -1.5)) + 4.0 * np.eye(9)
     matrix[:, np.triu_indices(9, 1)[0], np.triu_indices(9, 1)[1]] = np.nan
-    exact = constant_diagonal(matrix)
-    np.testing.assert_allclose((exact.constant, exact.offset, exact.r2), [[-1.5] * 2, [4.0] * 2, [1.0] * 2])
+    exact = fit(matrix[None])
+    np.testing.assert_allclose((exact.offset[0], exact.r2[0]), [[4.0] * 2, [1.0] * 2])
     noisy = matrix + rng.normal(size=matrix.shape)
     pairs = [(i, j) for i in range(9) for j in range(1, i + 1)]
     design = np.array([[1.0, float(i == j)] for i, j in pairs])
-    for head, r2 in zip(noisy, constant_diagonal(noisy).r2, strict=True):
+    for head, r2 in zip(noisy, fit(noisy[None]).r2[0], strict=True):
         values = np.array([head[pair] for pair in pairs])
         left = values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
         np.testing.assert_allclose(r2, 1 - (left**2).sum() / ((values - values.mean()) ** 2).sum())

@@ -139,8 +139,8 @@ class HerasimchykOptions:
     loading
         How models are loaded.
     effort
-        Prompts of each model, text and length: quick (32), full (1,000, as in the paper, or as many as the text
-        has), or any number.
+        Prompts of each model, text and length: quick (32), full (1,000, as in the paper) or any number; fewer
+        where the text has no more.
     tokens
         Length of the prompts of all but fig1 and fig4.
     lengths
@@ -149,10 +149,6 @@ class HerasimchykOptions:
         corrected: scale, slopes and λ as the model has them. published: as the paper's code takes them.
     bins
         Bins of table6.
-    layers
-        Layers that fig5 draws, from 0, with commas. Default: of all, four heads at even steps of R².
-    heads
-        Heads that fig5 draws, from 0, with commas; with --layers each of them in each of these.
     out
         The folder to write to.
     """
@@ -168,8 +164,6 @@ class HerasimchykOptions:
     reading: Literal["corrected", "published"] = "corrected"
     configs: shared.Configs = None
     bins: shared.Whole = 199
-    layers: shared.Lengths = ()
-    heads: shared.Lengths = ()
     out: shared.Out = Path("results/herasimchyk2026")
     seed: shared.Seed = 0
     threads: shared.TorchThreads = None
@@ -191,7 +185,7 @@ def herasimchyk2026(*what: str, options: HerasimchykOptions = HerasimchykOptions
     shared.check_threads(options.threads)
     if isinstance(options.effort, int):
         whole("effort", options.effort, 2)
-    same = ("documents", "tokens", "reading", "configs", "bins", "layers", "heads", "seed", "threads")
+    same = ("documents", "tokens", "reading", "configs", "bins", "seed", "threads")
     settings: dict[str, Any] = {name: getattr(options, name) for name in same}
     settings |= {
         "models": [] if options.models == ("none",) else options.models,

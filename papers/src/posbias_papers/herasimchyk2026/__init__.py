@@ -12,15 +12,16 @@ numbers.
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from posbias.core.errors import InvalidValueError, shortened, whole
+from posbias.core.errors import one_of, whole
 from posbias.core.progress import OnEvent
 from posbias_papers.herasimchyk2026.configs import BINS, LENGTHS, TOKENS, Reading, stand_in
 from posbias_papers.herasimchyk2026.figures import STUDIES, missing
 from posbias_papers.herasimchyk2026.levels import config_curves, config_mixing
-from posbias_papers.herasimchyk2026.measure import EFFORTS, Corpus, Effort, Lengths, check, gather, names
+from posbias_papers.herasimchyk2026.measure import EFFORTS, Corpus, Lengths, check, gather, names
 from posbias_papers.herasimchyk2026.table import Measured
 from posbias_papers.study import Tables
 
@@ -47,8 +48,6 @@ def tables(
     reading: Reading = "corrected",
     configs: str | os.PathLike[str] | None = None,
     bins: int = BINS,
-    layers: Sequence[int] = (),
-    heads: Sequence[int] = (),
     seed: int = 0,
     threads: int | None = None,
 ) -> Tables:
@@ -59,67 +58,48 @@ def tables(
     `scramble` adds a control, the first text with the tokens of each prompt shuffled (default: where fig4,
     which wants a second text, is one of some studies, with one text); prompts are windows of the running text,
     with `documents` the beginnings of documents. `loading`: arguments of `posbias.measurement.load_model`, such
-    as dtype and device_map. `effort`: quick (32 prompts of each cell), full (1,000, or as many as a text has)
-    or their number. `tokens`: of all but Figures 1 and 4, whose `lengths` default to 64, 256, 1,024 and 2,048
-    (quick: up to 512). `bins` are those of Table 6, `layers` and `heads` those of Figure 5 (default: four at
-    even steps of R²). `threads` as in `measure`; `on_event` hears of all measurements together.
+    as dtype and device_map. `effort`: quick (32 prompts of each cell), full (1,000) or their number; fewer where a
+    text has no more. `tokens`: of all but Figures 1 and 4, whose `lengths` default to 64, 256, 1,024 and 2,048
+    (quick: up to 512). `bins` are those of Table 6. `threads` as in `measure`; `on_event` gets the events of all
+    measurements together.
 
     Raises `InvalidValueError` for an unknown reading and counts that cannot be right, `InputFileError` for
     `configs` that hold nothing, and as `posbias.measure`.
     """
     spent = EFFORTS["full" if effort == "full" else "quick"]
-    spent = Effort(spent.name, effort, effort, spent.longest) if isinstance(effort, int) else spent
-    _check_chosen(reading, tokens, bins, seed, layers=layers, heads=heads)
-    lengths = _up_to(spent.longest or LENGTHS[-1]) if lengths is None else lengths
-    asked = "fig4" in wanted and len(wanted) < len(STUDIES)
-    shuffled = asked and len(corpora) == 1 if scramble is None else scramble
-    texts = _texts(corpora, documents, shuffled)
+    spent = replace(spent, prompts=effort) if isinstance(effort, int) else spent
+    for name, value, least in (("tokens", tokens, 3), ("bins", bins, 2), ("seed", seed, 0)):
+        whole(name, value, least)
+    one_of("reading", reading, ("corrected", "published"))
+    if lengths is None:
+        longest = spent.longest or LENGTHS[-1]
+        lengths = [*(length for length in LENGTHS if length < longest), longest]
+    named = "fig4" in wanted and len(wanted) < len(STUDIES)
+    shuffled = named and len(corpora) == 1 if scramble is None else scramble
     if models or configs is None:
-        check(models, corpora, (tokens, *(one for one in lengths if one != tokens)), spent)
-    given: dict[str, Any] = {}
+        check(models, corpora, [*dict.fromkeys((tokens, *lengths))], spent)
+    files: dict[str, Any] = {}
     if configs is not None:
-        given = {"files": config_curves(configs, reading, tokens), "mixings": config_mixing(configs)}
-    sizes = ((text, _wanted(wanted, text == texts[0], tokens, lengths)) for text in texts)
+        files = {"files": config_curves(configs, reading, tokens), "mixings": config_mixing(configs)}
+    texts = [Corpus(text, documents=documents) for text in corpora]
+    texts += [Corpus(text, scramble=True, documents=documents) for text in corpora[:1] if shuffled]
+    sizes = ((text, _lengths(wanted, text == texts[0], tokens, lengths)) for text in texts)
     plan = {text: some for text, some in sizes if some}
-    how = {"seed": seed, "again": again, "threads": threads, "on_event": on_event, "loading": loading}
-    cells = gather(models, plan, folder / "cells", spent, **how)
-    chosen = {"bins": bins, "seed": seed, "layers": layers, "heads": heads}
-    measured = Measured(cells, tokens=tokens, reading=reading, **given, **chosen)
+    options = {"seed": seed, "again": again, "threads": threads, "on_event": on_event, "loading": loading}
+    cells = gather(models, plan, folder / "cells", spent, **options)
+    measured = Measured(cells, tokens=tokens, reading=reading, **files, bins=bins, seed=seed)
     frames = {name: STUDIES[name].table(measured) for name in wanted}
     left_out = {name: reason for name, frame in frames.items() if (reason := missing(frame, name))}
     shown = {name: frame for name, frame in frames.items() if name not in left_out}
     pages = {name: {"effort": spent.name, **STUDIES[name].page(frame).data} for name, frame in shown.items()}
-    others = stand_in(names(cells, "model"), (curves.model for curves in measured.files))
-    more = {"tables": pages, "cells": [vars(key) for key in cells], "stand_in": others}
-    return Tables(shown, spent.name, left_out, more)
+    cells_of = {"cells": [vars(key) for key in cells], "stand_in": stand_in(names(cells, "model"))}
+    return Tables(shown, spent.name, left_out, {"tables": pages, **cells_of})
 
 
-def _up_to(longest: int) -> list[int]:
-    """The lengths of Figure 1 up to the longest that is measured."""
-    return [*(one for one in LENGTHS if one < longest), longest]
-
-
-def _texts(corpora: Sequence[str | None], documents: bool, shuffled: bool) -> list[Corpus]:
-    """What is measured: every corpus, and the first one shuffled where that is asked for."""
-    texts = [Corpus(text, documents=documents) for text in corpora]
-    return texts + [Corpus(text, scramble=True, documents=documents) for text in corpora[:1] if shuffled]
-
-
-def _check_chosen(reading: str, tokens: int, bins: int, seed: int, **numbers: Sequence[int]) -> None:
-    """Raise `InvalidValueError` for an unknown reading, and no size, layer or head."""
-    for name, given, least in (("tokens", tokens, 3), ("bins", bins, 2), ("seed", seed, 0)):
-        whole(name, given, least)
-    if reading not in ("corrected", "published"):
-        raise InvalidValueError(f"reading: {shortened(reading)} given, 'corrected' or 'published' needed")
-    for name, chosen in numbers.items():
-        for one in chosen:
-            whole(name, one, 0)
-
-
-def _wanted(names: Sequence[str], first: bool, tokens: int, lengths: Sequence[int]) -> Lengths:
-    """The lengths at which a corpus, the first or another, has to be measured."""
-    found = {tokens} if first or {"table4", "table5", "section4"} & {*names} else set()
-    if "fig4" in names or (first and "fig1" in names):
+def _lengths(wanted: Sequence[str], first: bool, tokens: int, lengths: Sequence[int]) -> Lengths:
+    """The lengths at which a corpus, the first or another, has to be measured, and where content is kept whole."""
+    found = {tokens} if first or {"table4", "table5", "section4"} & {*wanted} else set()
+    if "fig4" in wanted or (first and "fig1" in wanted):
         found |= {*lengths}
-    dense = first and bool({"table6", "fig5"} & {*names})
+    dense = first and bool({"table6", "fig5"} & {*wanted})
     return {length: dense and length == tokens for length in sorted(found)}

@@ -5,7 +5,7 @@ columns of Tables 4 and 5 for two models. A model or text of another name is the
 `corpus_of` say so; any other stands in (`stand_in`).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -177,43 +177,18 @@ def corpus_of(text: str) -> str:
     return next((corpus for corpus, word in _TEXTS.items() if word in text.lower()), "")
 
 
-def decided_by(study: str, tokens: int = TOKENS, texts: str = "FineWeb-Edu") -> str:
-    """What would decide a claim about the paper's models: models, prompts, texts, and the command."""
-    sources = ",".join(hub.source for hub in HUB.values())
-    return (
-        f"decided by {_listed([*TABLE1])}, {PROMPTS:,} prompts of {tokens:,} tokens of {texts}: `posbias paper "
-        f"herasimchyk2026 {study} --models {sources} --corpora TEXT --effort full`"
-    )
-
-
-def stand_in(measured: Iterable[str], from_files: Iterable[str] = ()) -> str:
-    """'tiny-alibi stands in for mpt-30b and bloom-176b of the paper, not measured here'; empty if none does.
-
-    `measured` are models that were measured, `from_files` those of the paper whose levels come from the authors'
-    rollout files.
-    """
-    measured, given = list(dict.fromkeys(measured)), {*from_files}
+def stand_in(measured: Iterable[str]) -> str:
+    """'tiny-alibi measured in place of mpt-30b, bloom-176b of the paper'; empty if all of the paper's were."""
+    measured = [*measured]
     others = [name for name in measured if not model_of(name)]
     lacking = [model for model in TABLE1 if model not in {*map(model_of, measured)}]
-    read = [model for model in TABLE1 if model in given]
-    parts = []
-    if lacking and others:
-        whose = f"{_listed(lacking)} of the paper, not measured here"
-        if len(lacking) == len(TABLE1):
-            whose = "the paper's models (BLOOM, MPT, Falcon), none of which was measured here"
-        parts.append(f"{_listed(others)} {'stands' if len(others) == 1 else 'stand'} in for {whose}")
-    elif lacking:
-        parts.append(f"{_listed(lacking)} of the paper {'were' if len(lacking) > 1 else 'was'} not measured")
-    if read:
-        parts.append(f"levels of {_listed(read)} are from the authors' rollout files")
-    return "; ".join(parts)
+    return (
+        f"{', '.join(others) or 'None'} measured in place of {', '.join(lacking)} of the paper."
+        if lacking
+        else ""
+    )
 
 
 def _plain(name: str) -> str:
     """A name without its organisation, in small letters."""
     return name.rpartition("/")[2].lower()
-
-
-def _listed(names: Sequence[str]) -> str:
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last

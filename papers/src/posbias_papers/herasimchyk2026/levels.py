@@ -23,11 +23,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float, Int
 
-from posbias.comparison.predictors import PREDICTORS, Fold, folds, half
+from posbias.comparison.predictors import PREDICTORS, Fold, folds
 from posbias.comparison.scores import Comparison, compare_all
 from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.core.machine import stream
-from posbias.measurement.result import EVEN
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile, measured_influence, spearman, wasserstein
 from posbias.profiles.summary import SHARE
@@ -38,7 +37,6 @@ from posbias.theory.distance import Tabulated
 from posbias.theory.masks import Causal, Mask, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, PerLayer
 from posbias.theory.positional import ALiBi, Positional
-from posbias.theory.rollout.kernel import layer_kernel, push
 from posbias_papers.herasimchyk2026.configs import CORPORA, HUB, PLOTTED, TOKENS, Reading
 
 if TYPE_CHECKING:
@@ -66,8 +64,6 @@ NEEDED = (
 """Variables of a measurement that the levels rest on."""
 MIXING: dict[Reading, str] = {"corrected": "mixing", "published": "mixing_token"}
 """The variable of a measurement that has λ by prompt and layer: of Eq. (1), or, as published, mean over tokens."""
-WRITTEN = "mixing_head"
-"""The variable of a measurement that has each head's part of the update, by prompt and layer."""
 FITTED = next(one for one in PREDICTORS if one.key == "fitted")
 """Level (d): all mean logits by distance, the diagonal among them, and the measured first column."""
 LINEAR = 1e-3
@@ -94,10 +90,9 @@ class MeanContent:
 class Curves:
     """Influence on the last token of one model on one corpus: as measured, if it was, and by level.
 
-    `additive` says whether the model adds a line by distance to its logits, `remarks` what no level knows of;
-    resamples are drawn from `seed`; `folds` are levels from halves of the prompts, to be judged on the others.
-    Differences are taken on the same resamples of the prompts for both levels, so that noise in the measured
-    curve, which both share, drops out. What is said of agreement is of curves that were measured.
+    `additive` says whether the model adds a line by distance to its logits. Resamples are drawn from `seed`;
+    `folds` are levels from halves of the prompts, to be judged on the others. Differences are taken on the same
+    resamples of the prompts for both levels, so that noise in the measured curve, which both share, drops out.
     """
 
     model: str
@@ -105,7 +100,6 @@ class Curves:
     levels: Mapping[str, Profile]
     measured: Profile | None = None
     additive: bool = True
-    remarks: tuple[str, ...] = ()
     seed: int = 0
     folds: tuple[Fold, ...] = ()
 
@@ -182,16 +176,9 @@ def curves_of(
         own = part if first is measurement else first
         return _levels(part, reading, own, additive) | dict(more(part))
 
-    lost = float(measurement["missing_mass"].max()) if "missing_mass" in measurement else 0.0
-    remarks = (
-        ("learned sinks draw attention that no level knows of",)
-        if np.isfinite(lost) and lost > max(1e-6, _rounding(measurement))
-        else ()
-    )
-    name = str(measurement.attrs.get("model", ""))
-    measured = measured_influence(measurement)
-    fitted = folds(measurement, levels, needs="logits_distance")
-    return Curves(name, corpus, levels(measurement), measured, additive, remarks, seed, fitted)
+    name, measured = str(measurement.attrs.get("model", "")), measured_influence(measurement)
+    held_out = folds(measurement, levels, needs="logits_distance")
+    return Curves(name, corpus, levels(measurement), measured, additive, seed, held_out)
 
 
 # --- levels of a measurement -------------------------------------------------------------------------------
@@ -261,7 +248,8 @@ def slopes_of(measurement: "xr.Dataset") -> Float[np.ndarray, "layer head"] | No
     reach = np.abs(slopes).max() * position[-1]
     off = np.abs(np.where(seen, rise - slopes[..., None] * position, 0.0)).max()
     # float32 logits of some tens are good to a few millionths each
-    if reach < 0.01 or off > max(LINEAR, 4 * _rounding(measurement)) * reach or slopes.min() < -LINEAR:
+    linear = max(LINEAR, 4 * _ROUNDING.get(str(measurement.attrs.get("dtype", "")), 0.0))
+    if reach < 0.01 or off > linear * reach or slopes.min() < -LINEAR:
         return None
     return np.maximum(slopes, 0.0)
 
@@ -276,8 +264,8 @@ def mean_content(measurement: "xr.Dataset", reading: Reading = "corrected") -> M
     below, own = measurement["content_mean"].values, measurement["content_diagonal"].values
     if not (np.isfinite(below).all() and np.isfinite(own[..., 1:]).all()):
         raise InvalidValueError(
-            f"measurement: content logits of {measurement.attrs.get('model', 'the model')} could not be separated "
-            "from positional ones, finite ones needed"
+            f"measurement: expected content logits apart from positional ones, got NaN in that of "
+            f"{measurement.attrs.get('model', 'the model')}"
         )
     if reading == "corrected":
         return MeanContent(below, own[..., 1:].mean(axis=-1) - below)
@@ -307,8 +295,8 @@ def need(measurement: "xr.Dataset", names: tuple[str, ...]) -> None:
     missing = [name for name in names if name not in measurement]
     if missing:
         raise InvalidValueError(
-            f"measurement: variable {missing[0]!r} is missing in that of {measurement.attrs.get('model', '?')}, "
-            "one written by this version of 'posbias measure' needed"
+            f"measurement: expected the variable {missing[0]!r} of 'posbias measure', got none in that of "
+            f"{measurement.attrs.get('model', '?')}"
         )
 
 
@@ -317,11 +305,6 @@ def profile_of(letter: str, architecture: Architecture, tokens: int) -> Profile:
     from posbias.theory.rollout.dispatch import influence
 
     return _named(letter, influence(architecture, tokens, threads=1).mass)
-
-
-def _rounding(measurement: "xr.Dataset") -> float:
-    """The relative rounding of what the model computed; 0 for float32, which tolerances cover."""
-    return _ROUNDING.get(str(measurement.attrs.get("dtype", "")), 0.0)
 
 
 def _named(letter: str, weights: Float[np.ndarray, "position"]) -> Profile:
@@ -360,63 +343,11 @@ def _filled(tables: Float[np.ndarray, "layer head distance"]) -> Float[np.ndarra
     return np.take_along_axis(tables, last, axis=-1)
 
 
-# --- heads by what they write ------------------------------------------------------------------------------
-
-
-def output_shares(measurement: "xr.Dataset") -> Float[np.ndarray, "layer head"]:
-    """Each head's share of what heads add to the stream of a layer, Σ over heads 1; mean over prompts first.
-
-    What a head adds is ‖A_h V_h W_O^h‖ (Frobenius). Section 5.1, after Eq. (4), says that such weights could be
-    justified, and takes even ones.
-    """
-    written = measurement[WRITTEN].values.mean(axis=0)
-    return written / written.sum(axis=-1, keepdims=True)
-
-
-def weighted(architecture: Architecture, shares: Float[np.ndarray, "layer head"]) -> Architecture:
-    """The same architecture with these weights of its heads, layer by layer."""
-    pattern = architecture.layers
-    layers = tuple(
-        replace(pattern[t % len(pattern)], head_weights=tuple(row.tolist())) for t, row in enumerate(shares)
-    )
-    return replace(architecture, layers=layers)
-
-
-# --- how far a split into position and content lies from the attention itself ------------------------------
-
-
-def apart(measurement: "xr.Dataset", architecture: Architecture) -> tuple[float, float]:
-    """1-Wasserstein distance of two rollouts with one λ, of a level's logits and of the measured attention; and
-    the total variation of a row of attention, mean over queries after the first and layers.
-
-    What is between them is the split's alone: both leave out content by token, values and norms. Of a model whose
-    first token is a sink much of it is that token, whose column is no matter of distance. `architecture` is a
-    level of this measurement. Raises `KeyError` where it has no averaged attention.
-    """
-    tokens, depth = measurement.sizes["position"], architecture.depth
-    attention = measurement["kernel"].values.astype(np.float64)
-    pattern, mixing = architecture.layers, np.asarray(architecture.mixing.values(depth))
-    split = np.stack([layer_kernel(pattern[t % len(pattern)], tokens) for t in range(depth)])
-    start = np.eye(tokens)[-1]
-    rows = [push(start, kernels[::-1], mixing[::-1]) for kernels in (split, attention)]
-    variation = 0.5 * np.abs(split - attention)[:, 1:].sum(axis=-1)
-    return float(wasserstein(*(row / row.sum() for row in rows))), float(variation.mean())
-
-
-def apart_by_halves(measurement: "xr.Dataset", level: str, reading: Reading = "corrected") -> Estimate:
-    """The distance of the rollouts from the two halves of the prompts; without these not known."""
-    even = measurement["prompt"].values % 2 == 0
-    if f"kernel{EVEN}" not in measurement or min(even.sum(), (~even).sum()) < 2:
-        return Estimate(math.nan)
-    parts = [half(measurement, which) for which in (True, False)]
-    return Estimate.of_mean(np.array([apart(part, architectures(part, reading)[level])[0] for part in parts]))
-
-
 # --- levels without a measurement --------------------------------------------------------------------------
 
 
 _FOLDERS = {"fineweb-edu": CORPORA[0], "dclm": CORPORA[1], "wikipedia": CORPORA[2]}
-_BARE, _FULL = "no_content", "all_content"
+"""Folders of the authors' rollout files by corpus; files without content have the corpus ""."""
 
 
 @functools.cache
@@ -450,26 +381,24 @@ def config_curves(
     over tokens, is all there is. Raises `InputFileError` when it holds none, or a file cannot be read;
     `InvalidValueError` for a file whose keys or values are wrong.
     """
-    files = _files(Path(folder), tokens)
-    bare = {model: path for (kind, model), path in files.items() if kind == _BARE}
+    files = _files(folder, tokens)
+    bare = [model for model in HUB if (model, "") in files]
     if not bare:
         raise InputFileError(
-            f"configs: {folder} holds no rollout file for {tokens} tokens without content, files such as "
-            "no_content/bloom.yaml needed"
+            f"configs: expected rollout files for {tokens} tokens without content, such as no_content/bloom.yaml, "
+            f"got {folder}"
         )
-    found = []
-    for model in (name for name in HUB if name in bare):
-        plain = _as_read(read_architecture(bare[model]).architecture, model, reading)
-        without = replace(plain, mixing=AttentionOnly())
-        lower = {"a": profile_of("a", without, tokens), "b": profile_of("b", plain, tokens)}
-        full = {corpus: path for corpus in CORPORA if (path := files.get((corpus, model)))}
-        for corpus in full or CORPORA[:1]:
-            levels = dict(lower)
-            if corpus in full:
-                architecture = _as_read(read_architecture(full[corpus]).architecture, model, reading)
-                levels["c"] = profile_of("c", architecture, tokens)
-            found.append(Curves(model, corpus, levels, remarks=("the authors' files, not measured here",)))
-    return found
+    curves = []
+    for model in bare:
+        plain = _as_read(files[model, ""], model, reading)
+        alone = replace(plain, mixing=AttentionOnly())
+        lower = {"a": profile_of("a", alone, tokens), "b": profile_of("b", plain, tokens)}
+        for corpus in [text for text in CORPORA if (model, text) in files] or CORPORA[:1]:
+            full = files.get((model, corpus))
+            content = {} if full is None else {"c": _as_read(full, model, reading)}
+            upper = {letter: profile_of(letter, one, tokens) for letter, one in content.items()}
+            curves.append(Curves(model, corpus, lower | upper))
+    return curves
 
 
 def config_mixing(
@@ -479,38 +408,29 @@ def config_mixing(
 
     It is the λ of Figure 1, averaged over its prompts. Raises as `config_curves` for what cannot be read.
     """
-    found = {}
-    for (_, model), path in _files(Path(folder), tokens).items():
-        architecture = read_architecture(path).architecture
-        found.setdefault(model, np.asarray(architecture.mixing.values(architecture.depth), dtype=np.float64))
+    bare = {model: file for (model, corpus), file in _files(folder, tokens).items() if not corpus}
+    return {model: np.asarray(file.mixing.values(file.depth)) for model, file in bare.items()}
+
+
+def _files(folder: str | os.PathLike[str], tokens: int) -> dict[tuple[str, str], Architecture]:
+    """What the rollout files for `tokens` tokens hold, by model and corpus ("": without content)."""
+    if not Path(folder).is_dir():
+        raise InputFileError(f"configs: expected a folder with the authors' rollout files, got {folder}")
+    names = {hub.stem: model for model, hub in HUB.items()} | {name: name for name in HUB}
+    found: dict[tuple[str, str], Architecture] = {}
+    for path in sorted(Path(folder).rglob("*.yaml")):
+        stem, _, kind = path.stem.partition("-content")
+        full = path.parents[1].name.startswith("all_content")
+        corpus = (
+            CORPORA[0] if path.stem.endswith("-content") else _FOLDERS.get(path.parent.name) if full else None
+        )
+        if stem.endswith("-no") or path.parent.name.startswith("no_content"):
+            stem, corpus = stem.removesuffix("-no"), ""
+        if stem in names and corpus is not None and not kind:
+            read = read_architecture(path)
+            if read.tokens == tokens:
+                found.setdefault((names[stem], corpus), read.architecture)
     return found
-
-
-def _files(folder: Path, tokens: int) -> dict[tuple[str, str], Path]:
-    """Rollout files by (`no_content` or a corpus, model)."""
-    if not folder.is_dir():
-        raise InputFileError(f"configs: {folder} is no folder, one with the authors' rollout files needed")
-    stems = {hub.stem: model for model, hub in HUB.items()} | {name: name for name in HUB}
-    found: dict[tuple[str, str], Path] = {}
-    for path in sorted(folder.rglob("*.yaml")):
-        stem, kind = _kind(path)
-        if kind is None or stem not in stems or read_architecture(path).tokens != tokens:
-            continue
-        found.setdefault((kind, stems[stem]), path)
-    return found
-
-
-def _kind(path: Path) -> tuple[str, str | None]:
-    """The model's name in a file's name, and which file it is: `no_content`, a corpus, or None."""
-    stem, parents = path.stem, [parent.name.removesuffix(f"_{PLOTTED}") for parent in path.parents]
-    if stem.endswith(("noresidual", "no-residual")):
-        return stem, None
-    for suffix, kind in (("-no-content", _BARE), ("-content", CORPORA[0])):
-        if stem.endswith(suffix):
-            return stem.removesuffix(suffix), kind
-    if parents[0] == _BARE:
-        return stem, _BARE
-    return stem, _FOLDERS.get(parents[0]) if parents[1:2] == [_FULL] else None
 
 
 def _as_read(architecture: Architecture, model: str, reading: Reading) -> Architecture:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posbias.core.errors import InputFileError, InvalidValueError, shortened
+from posbias.core.errors import InputFileError, InvalidValueError, whole
 from posbias.core.progress import Event, OnEvent
 from posbias.core.running import Task, run
 from posbias.measurement.models.sources import kind_of
@@ -54,16 +54,15 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured: prompts of each length (None: as many as the text has, at most `most`)."""
+    """How much is measured: at most so many prompts of each length, fewer where the text has no more."""
 
     name: str
-    prompts: int | None
-    most: int
+    prompts: int
     longest: int | None = None
 
 
-EFFORTS = {"quick": Effort("quick", None, 32, 512), "full": Effort("full", None, PROMPTS)}
-"""32 prompts, λ at no more than 512 tokens; the paper's 1,000 prompts. Or as many as the text has."""
+EFFORTS = {"quick": Effort("quick", 32, 512), "full": Effort("full", PROMPTS)}
+"""32 prompts, λ at no more than 512 tokens; the paper's 1,000 prompts."""
 
 
 @dataclass(frozen=True)
@@ -90,33 +89,32 @@ def gather(
     again: bool = False,
     threads: int | None = None,
     on_event: OnEvent | None = None,
-    new: list[Key] | None = None,
     loading: Mapping[str, Any] | None = None,
-) -> dict[Key, "xr.Dataset"]:
-    """The measurement of every model on every corpus at the lengths wanted there, from `folder` where it has them.
+) -> "dict[Key, xr.Dataset]":
+    """The measurement of every model on every corpus at its lengths, from `folder` where it has them.
 
-    Lengths beyond a model's context, and those of which the text has no prompt, are left out, and said. `on_event`
-    hears of all measurements together, `new` gets the keys of those that were not there; `loading` are arguments
-    of `posbias.measurement.load_model`. Raises as that, `posbias.measure`, `load_measurement` and
-    `save_measurement`; KeyboardInterrupt on Ctrl-C, saying what is kept.
+    Lengths beyond a model's context, and those of which the text has no prompt, are left out, and logged.
+    `on_event` gets the events of all measurements together; `loading` are arguments of
+    `posbias.measurement.load_model`. Raises as that, `posbias.measure`, `load_measurement` and `save_measurement`;
+    KeyboardInterrupt on Ctrl-C, naming the folder of finished measurements.
     """
     cells: dict[Key, Any] = {}
-    how = {"corpora": corpora, "folder": folder, "effort": effort, "seed": seed, "again": again}
-    how |= {"threads": threads, "loading": loading or {}, "new": [] if new is None else new}
+    options = {"corpora": corpora, "folder": folder, "effort": effort, "seed": seed, "again": again}
+    options |= {"threads": threads, "loading": loading or {}}
     failed = run(
-        {name: Task(_measure, {"name": name, **how}, name) for name in models},
-        lambda name, measured: cells.update((_key(one), one) for one in measured),
+        {name: Task(_measure, {"name": name, **options}, name) for name in models},
+        lambda name, measured: cells.update((_key(cell), cell) for cell in measured),
         unit="model",
         on_event=on_event,
         kept=lambda: f"finished measurements and the running one's finished prompts are kept in {folder}",
     )
-    for one in failed.values():
-        raise one.error()
+    for failure in failed.values():
+        raise failure.error()
     return cells
 
 
 def _measure(name: str, on_event: OnEvent, **options: Any) -> "list[xr.Dataset]":
-    """All measurements of a model; nothing holds it afterwards."""
+    """All cells of a model; no reference to it is kept."""
     if name.endswith(".nc"):
         return [load_measurement(name)]
     from posbias.measurement.models.formats import let_go
@@ -137,26 +135,72 @@ def _cells(
     again: bool,
     threads: int | None,
     loading: Mapping[str, Any],
-    new: list[Key],
 ) -> "Iterator[xr.Dataset]":
-    """The same, one by one; `new` gets the keys of those that were not there."""
     from posbias.measurement import load_model
     from posbias.measurement.run import for_length
 
     loaded = load_model(name, **loading)
+    loaded.need_causal("the paper's theory")
     attention, jobs = loaded.attention, [*_jobs(loaded, corpora, effort, seed)]
     for place, (corpus, job) in enumerate(jobs):
 
-        def heard(event: Event, place: int = place) -> None:
+        def part(event: Event, place: int = place) -> None:
             on_event(Event(place + event.share, len(jobs), "measurement"))
 
         if loaded.attention != attention:
             loaded.model.set_attn_implementation(attention)
-        fit = loaded if loading.get("attention") else for_length(loaded, job["tokens"])
-        measurement, measured = _cell(fit, corpus, job, folder, again, threads=threads, on_event=heard)
-        yield measurement
-        if measured:
-            new.append(_key(measurement))
+        fitting = loaded if loading.get("attention") else for_length(loaded, job["tokens"])
+        yield _cell(fitting, corpus, job, folder, again, threads=threads, on_event=part)
+
+
+def _jobs(
+    loaded: Any, corpora: Mapping[Corpus, Lengths], effort: Effort, seed: int
+) -> Iterator[tuple[Corpus, dict[str, Any]]]:
+    """What a model is to be measured on: corpus by corpus the arguments of `posbias.measure`."""
+    from posbias.measurement import read_text
+
+    context = getattr(loaded.model.config, "max_position_embeddings", None) or 10**9
+    for corpus, lengths in corpora.items():
+        text = read_text(corpus.source)
+        stretches = text.documents if corpus.documents else [text.content]
+        ids = (
+            loaded.tokenizer(part, add_special_tokens=False, verbose=False)["input_ids"] for part in stretches
+        )
+        sizes = [len(part) for part in ids]
+        for tokens, dense in lengths.items():
+            available = sum(min(size // tokens, 1) if corpus.documents else size // tokens for size in sizes)
+            prompts = min(available, effort.prompts) if tokens <= context else 0
+            if prompts < effort.prompts:
+                of = f"{loaded.name} on {text.name} at {tokens} tokens"
+                log.info("%s: %s", of, f"all of its {prompts} prompts" if prompts else "left out, too long")
+            if prompts:
+                sizes_of = {"tokens": tokens, "prompts": prompts, "seed": seed, "dense_logits": dense}
+                yield corpus, corpus.options | sizes_of
+
+
+def _cell(
+    loaded: Any, corpus: Corpus, job: dict[str, Any], folder: Path, again: bool, **how: Any
+) -> "xr.Dataset":
+    """A cell, measured unless the folder has it; one with mean content matrices serves where none are wanted."""
+    from posbias import measurement as measuring
+
+    parts = [loaded.name, *corpus.words, f"{job['tokens']}x{job['prompts']}"]
+    stem = re.sub(r"[^\w.+-]+", "_", "-".join(parts))
+    digits = [measuring.job_fingerprint(loaded, **one)[:12] for one in (job, job | {"dense_logits": True})]
+    places = [[folder / f"{stem}-{one}.nc", *sorted(folder.glob(f"{stem}-{one}-*.nc"))] for one in digits]
+    existing = [files[-1] for files in places if files[0].exists()]
+    if existing and not again:
+        return load_measurement(existing[0])
+    # nothing is overwritten: the same job measured again is NAME-2.nc
+    path, *later = places[0]
+    path = path.with_name(f"{path.stem}-{len(later) + 2}.nc") if path.exists() else path
+    checkpoint = path.with_suffix(".partial.safetensors")
+    measured = measuring.measure(loaded, **job, checkpoint=checkpoint, **how)
+    measured.attrs["parameters"] = sum(weights.numel() for weights in loaded.model.parameters())
+    save_measurement(measured, path)
+    measuring.discard_checkpoint(checkpoint)
+    # as the next one will read it, so that both draw the same
+    return load_measurement(path)
 
 
 def names(keys: Iterable[Key], what: str) -> tuple[str, ...]:
@@ -171,76 +215,12 @@ def _key(measurement: "xr.Dataset") -> Key:
     return Key(str(attributes.get("model", "")), text, measurement.sizes["position"])
 
 
-def _jobs(
-    loaded: Any, corpora: Mapping[Corpus, Lengths], effort: Effort, seed: int
-) -> Iterator[tuple[Corpus, dict[str, Any]]]:
-    """What a model is to be measured on: corpus by corpus the arguments of `posbias.measure`."""
-    context = getattr(loaded.model.config, "max_position_embeddings", None)
-    for corpus, lengths in corpora.items():
-        text, sizes = ("", [0]) if effort.prompts else _sizes_of(loaded, corpus)
-        for tokens, dense in lengths.items():
-            if context is not None and tokens > context:
-                log.info("%s: %d tokens left out, its context has %d", loaded.name, tokens, context)
-                continue
-            there = sum(min(size // tokens, 1) if corpus.documents else size // tokens for size in sizes)
-            if not effort.prompts and there < effort.most:
-                all_it_has = f"{there} prompts of {tokens} tokens are all it has"
-                have = all_it_has if there else "left out, too short"
-                log.info("%s on %s at %d tokens: %s", loaded.name, text, tokens, have)
-            if prompts := effort.prompts or min(there, effort.most):
-                size = {"tokens": tokens, "prompts": prompts, "seed": seed, "dense_logits": dense}
-                yield corpus, corpus.options | size
-
-
-def _sizes_of(loaded: Any, corpus: Corpus) -> tuple[str, list[int]]:
-    """The name of a corpus, and how many tokens each stretch has from which prompts are cut."""
-    from posbias.measurement import read_text
-
-    text = read_text(corpus.source)
-    stretches = text.documents if corpus.documents else [text.content]
-    ids = (loaded.tokenizer(one, add_special_tokens=False, verbose=False)["input_ids"] for one in stretches)
-    return text.name, [len(one) for one in ids]
-
-
-def _cell(
-    loaded: Any, corpus: Corpus, job: dict[str, Any], folder: Path, again: bool, **how: Any
-) -> "tuple[xr.Dataset, bool]":
-    """A cell, and whether it was measured now; one with mean content matrices serves a wish without them."""
-    from posbias import measurement as measuring
-
-    loaded.need_causal("the paper's theory")
-    parts = [loaded.name, *corpus.words, f"{job['tokens']}x{job['prompts']}"]
-    stem = re.sub(r"[^\w.+-]+", "_", "-".join(parts))
-    jobs = (job, job | {"dense_logits": True})
-    digits = [measuring.job_fingerprint(loaded, **one)[:12] for one in jobs]
-    places = [_places(folder / f"{stem}-{one}.nc") for one in digits]
-    there = [files[-2] for files in places if len(files) > 1]
-    if there and not again:
-        return load_measurement(there[0]), False
-    path = places[0][-1]
-    checkpoint = path.with_suffix(".partial.safetensors")
-    measured = measuring.measure(loaded, **job, checkpoint=checkpoint, **how)
-    measured.attrs["parameters"] = sum(one.numel() for one in loaded.model.parameters())
-    save_measurement(measured, path)
-    measuring.discard_checkpoint(checkpoint)
-    # as the next one will read it, so that both draw the same
-    return load_measurement(path), True
-
-
-def _places(path: Path) -> list[Path]:
-    """The files of a cell (a.nc, a-2.nc, …) and, last, the next free one: nothing is overwritten."""
-    places = [path]
-    while places[-1].exists():
-        places.append(path.with_name(f"{path.stem}-{len(places) + 1}.nc"))
-    return places
-
-
 def check_models(models: Sequence[str]) -> None:
     """Raise `InputFileError` for a `.nc` that is none, `ModelError` for what can be no model; none is loaded."""
     for name in models:
         if name.endswith(".nc"):
             if not Path(name).is_file():
-                raise InputFileError(f"models: {name} given, no such file")
+                raise InputFileError(f"models: expected a file, got {name}")
         elif name != "none":
             kind_of(name)
 
@@ -249,20 +229,13 @@ def check(
     models: Sequence[str], corpora: Sequence[str | None], lengths: Sequence[int], effort: Effort
 ) -> None:
     """Raise `InvalidValueError` for what no model could be measured on: nothing, a bad count, the same twice."""
-    every: dict[str, list[Any]] = {"models": [*models], "corpora": [*corpora], "lengths": [*lengths]}
-    for name, given in every.items():
-        if not given:
-            raise InvalidValueError(f"{name}: none given, at least one needed")
-        if twice := [one for one in given if given.count(one) > 1]:
-            raise InvalidValueError(f"{name}: {twice[0]} given twice, once needed")
-    check_models(models)
     # a cell is known by the name of its text, which for files is that without folders
-    called = [Path(one).name for one in corpora if one is not None and not one.startswith("datasets:")]
-    twice = [one for one in called if called.count(one) > 1]
-    if twice:
-        raise InvalidValueError(f"corpora: two texts are called {twice[0]}, different names needed")
+    texts = [one if one is None or one.startswith("datasets:") else Path(one).name for one in corpora]
+    every: dict[str, list[Any]] = {"models": [*models], "corpora": texts, "lengths": [*lengths]}
+    for name, values in every.items():
+        if not values or len({*values}) < len(values):
+            raise InvalidValueError(f"{name}: expected at least one, with different names, got {values}")
+    check_models(models)
     for tokens in lengths:
-        if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 3:
-            raise InvalidValueError(f"lengths: {shortened(tokens)} given, integers ≥ 3 needed")
-    if effort.prompts is not None and effort.prompts < 2:
-        raise InvalidValueError(f"prompts: {effort.prompts} given, at least 2 needed for an interval")
+        whole("lengths", tokens, 3)
+    whole("prompts", effort.prompts, 2)

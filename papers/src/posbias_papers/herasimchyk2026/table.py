@@ -5,12 +5,12 @@ A row's index says where its numbers are from (`source`: measured, files for the
 of the paper's models on its texts, which `called` and `text` name. COLUMN_se is a standard error over `n` prompts
 (of similarity and R², over heads), COLUMN_flaw why there is no number.
 
-    sizes                    by `what`: parameters, depth, heads, how positions enter; with what is `printed`
+    sizes                    by `what`: parameters and depth, with what is `printed`
     spearman, wasserstein    by `what`: a level, a baseline or a bound of noise; its score and how far it is ahead
     similarity               by `what`: mean and deviation over heads in a region; with a null
     order                    violations of Assumption 4.1
     schedules                by `place` of the text among those of the model, `tokens` and `layer` (NaN: all): λ
-    curves                   by `curve` (level, measured, untrained) and `position` (NaN: all): influence, shape
+    curves                   by `curve` (level or measured) and `position` (NaN: all): influence, shape
     content                  by `layer` and `head` (NaN: all): the fit of constant and diagonal
 
 Objects (a `profile`, λ `by_prompt`, a `matrix`) are for drawing alone and stay out of files.
@@ -19,7 +19,7 @@ Objects (a `profile`, λ `by_prompt`, a `matrix`) are for drawing alone and stay
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,10 +29,9 @@ from jaxtyping import Float
 
 from posbias.profiles.claims import LEAST, Above, Evidence, signed_text
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.profile import Profile, spearman, uniform
+from posbias.profiles.profile import Profile, uniform
 from posbias.profiles.summary import RISE
 from posbias.theory.configs import PRESETS
-from posbias.theory.mixing import PreNormInit
 from posbias_papers.herasimchyk2026.configs import (
     BINS,
     CORPORA,
@@ -50,21 +49,7 @@ from posbias_papers.herasimchyk2026.configs import (
     model_of,
     numbers,
 )
-from posbias_papers.herasimchyk2026.levels import (
-    MIXING,
-    SCORES,
-    WRITTEN,
-    Curves,
-    apart,
-    apart_by_halves,
-    architectures,
-    attention_only,
-    curves_of,
-    output_shares,
-    profile_of,
-    slopes_of,
-    weighted,
-)
+from posbias_papers.herasimchyk2026.levels import MIXING, SCORES, Curves, attention_only, curves_of
 from posbias_papers.herasimchyk2026.measure import Cells, Key, names
 from posbias_papers.herasimchyk2026.quantities import fit, homogeneity, order_of
 
@@ -72,16 +57,12 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-    from posbias.comparison.agreement import Agreement
-
 RECORDS = Path(__file__).with_name("records.csv")
 """The rows of every kind that were measured at the quick effort, of models that stand in for the paper's."""
 NOISE = {"split_half": "split-half", "second_measurement": "second measurement", "noiseless": "noise ceiling"}
 """What the noise of the measured influence allows: fields of `Reliability`, and what they are called."""
 PRINTED_ERROR = 0.01 / math.sqrt(12)
 """The standard error of a number that is printed to two digits."""
-RANKED = 0.5
-"""A prediction with a higher rank correlation is said to rank positions as the model does."""
 FLOORS = 1.5
 """A rate of violations up to this many noise floors is within the noise, whose own spread is not known."""
 PANELS = 4
@@ -97,8 +78,8 @@ class Measured:
     """Measured models and how they are read.
 
     `files` are levels of models that were not measured, and `mixings` their λ by layer as in Figure 1; `tokens` is
-    the length of all but Figures 1 and 4, `bins` are those of Table 6, `layers` and `heads` those that Figure 5
-    shows (none: `PANELS` of all), `tables` what was made of them already, by kind.
+    the length of all but Figures 1 and 4, `bins` are those of Table 6, `tables` what was made of them already, by
+    kind.
     """
 
     cells: Cells
@@ -108,8 +89,6 @@ class Measured:
     reading: Reading = "corrected"
     bins: int = BINS
     seed: int = 0
-    layers: Sequence[int] = ()
-    heads: Sequence[int] = ()
     tables: "dict[str, pd.DataFrame]" = field(default_factory=dict)
 
     @cached_property
@@ -119,56 +98,54 @@ class Measured:
 
     def place(self, key: Key) -> int:
         """Which of its model's texts a cell is of, 0 for the first."""
-        return names([one for one in self.cells if one.model == key.model], "corpus").index(key.corpus)
+        return names([other for other in self.cells if other.model == key.model], "corpus").index(key.corpus)
 
     @property
-    def leading(self) -> "Iterator[tuple[Key, xr.Dataset]]":
+    def leading(self) -> "dict[Key, xr.Dataset]":
         """The cells of the tables' length on each model's first corpus."""
-        return ((key, self.cells[key]) for key in self.keys if not self.place(key))
-
-    def first(self, key: Key) -> "xr.Dataset | None":
-        """The measurement of a cell's model on its first corpus."""
-        return next((cell for one, cell in self.leading if one.model == key.model), None)
+        return {key: self.cells[key] for key in self.keys if not self.place(key)}
 
     @cached_property
     def curves(self) -> dict[Key, Curves]:
         """The measured influence of each cell of the tables' length, with its levels."""
-        read: dict[str, Any] = {"reading": self.reading, "seed": self.seed}
+        first = {key.model: cell for key, cell in self.leading.items()}
         return {
-            key: curves_of(self.cells[key], key.corpus, first=self.first(key), **read) for key in self.keys
+            key: curves_of(self.cells[key], key.corpus, self.reading, first.get(key.model), self.seed)
+            for key in self.keys
         }
 
     @property
     def note(self) -> str:
         """In a line, what was measured."""
-        if not self.keys:
-            return f"Nothing measured at {self.tokens} tokens; {self.reading} reading."
-        prompts = sorted({self.cells[key].sizes["prompt"] for key in self.keys})
-        many = "–".join(map(str, dict.fromkeys((prompts[0], prompts[-1]))))
-        models = ", ".join(names(self.keys, "model"))
-        return f"{models}: {many} prompts of {self.tokens} tokens; {self.reading} reading."
+        models, prompts = names(self.keys, "model"), [self.cells[key].sizes["prompt"] for key in self.keys]
+        what = f"{', '.join(models)}: at least {min(prompts)} prompts" if prompts else "Nothing measured"
+        return f"{what} of {self.tokens} tokens; {self.reading} reading."
 
 
 def table(kind: str, measured: Measured) -> "pd.DataFrame":
     """The table of one of `KINDS`, made once. Raises as `curves_of` and `order_of`."""
     if kind not in measured.tables:
         about = {"note": measured.note, "reading": measured.reading, "bins": measured.bins}
-        measured.tables[kind] = _frame(kind, map(_about, KINDS[kind].rows(measured)), about)
+        measured.tables[kind] = _frame(kind, KINDS[kind][0](measured), about)
     return measured.tables[kind]
 
 
 @functools.cache
-def recorded(kind: str) -> "pd.DataFrame":
-    """What is on record of one of `KINDS`, with what is printed."""
+def _records() -> "pd.DataFrame":
     import pandas as pd
 
-    frame = pd.read_csv(RECORDS).query(f"kind == '{kind}'").drop(columns="kind")
-    rows: list[Row] = [
+    return pd.read_csv(RECORDS).set_index("kind")
+
+
+@functools.cache
+def recorded(kind: str) -> "pd.DataFrame":
+    """The rows on record of one of `KINDS`, with what is printed."""
+    rows = [
         {str(name): value for name, value in row.items() if value == value}
-        for row in frame.to_dict("records")
+        for row in _records().loc[[kind]].to_dict("records")
     ]
     about = {"note": "On record: 32 prompts of 256 tokens.", "bins": BINS}
-    return _frame(kind, map(_about, [*KINDS[kind].rows(Measured({})), *rows]), about)
+    return _frame(kind, [*KINDS[kind][0](Measured({})), *rows], about)
 
 
 def record(measured: Measured) -> str:
@@ -185,21 +162,19 @@ def record(measured: Measured) -> str:
     return pd.concat(kept).set_index("kind").to_csv(float_format="%.12g")
 
 
-def _about(row: Row) -> Row:
-    """A row with what its model and text are of the paper's."""
-    row = {"corpus": "", **row}
-    called, text = model_of(row["model"]), corpus_of(row["corpus"])
-    own = row["source"] != "measured" or bool(called and text)
-    return {**row, "called": called, "text": text, "own": float(own)}
-
-
 def _frame(kind: str, rows: Iterable[Row], attrs: Mapping[str, Any]) -> "pd.DataFrame":
+    """Rows with what their model and text are of the paper's; columns on record are always there."""
     import pandas as pd
 
-    levels, rows = ["source", "model", *KINDS[kind].levels], [*rows]
-    named = {name: None for row in rows for name in row}
-    columns = dict.fromkeys([*levels, *named, *KINDS[kind].columns, "own", "called", "text"])
-    frame = pd.DataFrame(rows, columns=[*columns]).set_index(levels)
+    index, named = ["source", "model", *KINDS[kind][1]], []
+    for row in rows:
+        called, text = model_of(row["model"]), corpus_of(row.get("corpus", ""))
+        own = row["source"] != "measured" or bool(called and text)
+        named.append({"corpus": "", **row, "called": called, "text": text, "own": float(own)})
+    on_record = _records().loc[[kind]].dropna(axis=1, how="all").columns
+    known = [name.removesuffix("_flaw") for name in on_record]
+    columns = dict.fromkeys([*index, *(name for row in named for name in row), *on_record, *known])
+    frame = pd.DataFrame(named, columns=[*columns]).set_index(index)
     frame.attrs.update(attrs)
     return frame
 
@@ -235,14 +210,10 @@ def _sizes(measured: Measured) -> Iterator[Row]:
             about: Row = {"source": "configuration", "model": model, "what": what, "value": value}
             yield about | {"value_se": 0.0, "printed": float(printed), "printed_se": 0.0}
     rows: list[Row] = []
-    for key, cell in measured.leading:
+    for key, cell in measured.leading.items():
         parameters = float(cell.attrs.get("parameters", math.nan)) / 1e9
-        sizes = {"parameters (B)": parameters, "depth": cell.sizes["layer"], "heads": cell.sizes["head"]}
-        for what, value in sizes.items():
-            rows.append({"model": key.model, "what": what, "value": float(value), "value_se": 0.0})
-        word = str(cell.attrs.get("positional", "through queries and keys"))
-        word = word if slopes_of(cell) is None else "ALiBi"
-        rows.append({"model": key.model, "what": "positions", "word": word})
+        for what, value in {"parameters (B)": parameters, "depth": float(cell.sizes["layer"])}.items():
+            rows.append({"model": key.model, "what": what, "value": value, "value_se": 0.0})
     yield from _with_printed("table1", rows)
 
 
@@ -279,56 +250,41 @@ def _rounded(value: float, sign: float, numbers: int) -> Row:
     return {"printed": value, "printed_se": se, "agreement": sign * value, "agreement_se": se}
 
 
-def scores_of(curves: Curves) -> "dict[str, Agreement]":
-    """The agreement of every level and baseline with the measured influence, and what noise allows, by name."""
-    compared = curves.comparison
-    noise = {name: getattr(compared.reliability, name, None) for name in NOISE}
-    known = {name: one for name, one in noise.items() if one is not None}
-    return {**compared.agreements, **compared.baselines, **known}
-
-
 def _scored(score: str, key: Key, measured: Measured) -> Iterator[Row]:
-    """The scores of a cell's levels; with heads weighted by what they write, where that was measured."""
-    curves, cell = measured.curves[key], measured.cells[key]
-    found, held_out, levels = scores_of(curves), curves.comparison.held_out, curves.levels
-    ranks = {level: getattr(found[level], score).value for level in levels}
+    """The scores of a cell's levels and baselines, and what noise allows."""
+    curves = measured.curves[key]
+    compared, levels = curves.comparison, curves.levels
+    noise = {name: getattr(compared.reliability, name, None) for name in NOISE}
+    agreements = {**compared.agreements, **compared.baselines, **noise}
+    ranks = {level: getattr(agreements[level], score).value for level in levels}
     best = (max if score == "spearman" else min)(ranks, key=lambda level: ranks[level])
-    by_output: dict[str, Profile] = {}
-    largest = math.nan
-    if WRITTEN in cell and np.isfinite(cell[WRITTEN].values).all():
-        shares, even = output_shares(cell), architectures(cell, measured.reading, measured.first(key))
-        largest = float(shares.max())
-        by_output = {one: profile_of(one, weighted(even[one], shares), key.tokens) for one in "bc"}
-    for what, agreement in found.items():
-        number, first = getattr(agreement, score), getattr(agreement, f"{score}_without_first")
-        low, high = number.bounds or (math.nan, math.nan)
-        about: Row = {"model": key.model, "corpus": key.corpus, "what": what, "place": measured.place(key)}
-        row = about | {"n": len(curves.samples), "low": low, "high": high, "without_first": first.value}
-        row |= _number("value", number)
-        if held_out is not None and what in held_out.agreements:
-            row["held_out"] = getattr(held_out.agreements[what], score).value
+    held_out = {} if compared.held_out is None else compared.held_out.agreements
+    for what, agreement in agreements.items():
+        if agreement is None:
+            continue
+        number = getattr(agreement, score)
+        row: Row = {"model": key.model, "corpus": key.corpus, "what": what, "place": measured.place(key)}
+        row |= dict(zip(("low", "high"), number.bounds or (math.nan, math.nan), strict=True))
+        row |= {"n": len(curves.samples)} | _number("value", number)
+        if what in held_out:
+            row["held_out"] = getattr(held_out[what], score).value
         if what in levels:
             row["best"] = float(what == best)
-            for other in (one for one in levels if one != what):
+            for other in (level for level in levels if level != what):
                 row |= _number(f"ahead_of_{other}", curves.ahead(score, levels[what], levels[other]))
-        if what in levels and score == "wasserstein":
-            row |= _number("worse_than_even", curves.ahead(score, uniform(key.tokens), levels[what]))
-        if what in by_output:
-            row |= _number("weighted_ahead", curves.ahead(score, by_output[what], levels[what]))
-            weight = float(SCORES[score](by_output[what].mass, curves.influence.mass))
-            row |= {"weighted": weight, "largest_weight": largest}
+            if score == "wasserstein":
+                row |= _number("worse_than_even", curves.ahead(score, uniform(key.tokens), levels[what]))
         yield row
 
 
 def _similarity(measured: Measured) -> Iterator[Row]:
     yield from (row | {"printed_se": 0.0} for row in _printed("table6"))
     rows: list[Row] = []
-    for key, cell in measured.leading:
+    for key, cell in measured.leading.items():
         if "content" not in cell:
             continue
         content = cell["content"].values.astype(np.float64)
-        by_region = homogeneity(content, measured.reading, measured.bins, measured.seed)
-        for region, pair in by_region.items():
+        for region, pair in homogeneity(content, measured.reading, measured.bins, measured.seed).items():
             value, other = (part[np.isfinite(part)] for part in pair)
             if not value.size:
                 continue
@@ -347,65 +303,53 @@ def _similarity(measured: Measured) -> Iterator[Row]:
 
 def _order(measured: Measured) -> Iterator[Row]:
     """Powers of ten by which the share of violating triples is below the printed one, and the mean gap above."""
-    about: Row = {
+    printed: Row = {
         "source": "printed",
         "model": "all five",
         "corpus": "all three",
         "rate": VIOLATIONS,
         "gap": GAP,
     }
-    yield about | {"shortfall": math.log10(VIOLATIONS * GAP) - math.log10(SHORTFALL)}
-    names = ("monotonicity_rate", "monotonicity_gap") if measured.reading == "corrected" else ("kernel",)
+    yield printed | {"shortfall": math.log10(VIOLATIONS * GAP) - math.log10(SHORTFALL)}
+    needed = "monotonicity_rate" if measured.reading == "corrected" else "kernel"
     for key in measured.keys:
-        cell = measured.cells[key]
-        if not all(name in cell for name in names):
+        if needed not in measured.cells[key]:
             continue
-        one = order_of(cell, measured.reading)
-        noise = one.rate <= FLOORS * one.floor
-        words = f"a rate of {one.rate:.2g} is within the noise of so few prompts (floor {one.floor:.2g})"
-        below = Estimate(math.log10(VIOLATIONS) - math.log10(max(one.rate, 1e-12)))
-        above = Estimate(math.log10(max(one.gap, 1e-30)) - math.log10(GAP))
-        about = {"source": "measured", "model": key.model, "corpus": key.corpus, **vars(one)}
-        about |= _number("rate_below", below, words if noise and one.rate > VIOLATIONS else "")
-        yield about | _number(
-            "gap_above", above, words if noise else "" if one.rate else "no triple violates the order"
-        )
-
-
-def fall(mixing: Float[np.ndarray, "prompt layer"]) -> Estimate:
-    """By how much the mean λ of the lower half of the layers exceeds that of the upper; NaN of one layer."""
-    half = mixing.shape[1] // 2
-    if not half:
-        return Estimate(math.nan)
-    return Estimate.of_mean(mixing[:, :half].mean(axis=1) - mixing[:, -half:].mean(axis=1))
+        order = order_of(measured.cells[key], measured.reading)
+        noise = order.rate <= FLOORS * order.floor
+        words = f"a rate of {order.rate:.2g} is within the noise of so few prompts (floor {order.floor:.2g})"
+        below = Estimate(math.log10(VIOLATIONS) - math.log10(max(order.rate, 1e-12)))
+        above = Estimate(math.log10(max(order.gap, 1e-30)) - math.log10(GAP))
+        row = {"source": "measured", "model": key.model, "corpus": key.corpus, **vars(order)}
+        row |= _number("rate_below", below, words if noise and order.rate > VIOLATIONS else "")
+        flaw = words if noise else "" if order.rate else "no triple violates the order"
+        yield row | _number("gap_above", above, flaw)
 
 
 def _schedules(measured: Measured) -> Iterator[Row]:
     """λ of every cell; of the paper's models, where any is known, that the others are not."""
-    longest = {key.model: key for key in sorted(measured.cells, key=lambda key: key.tokens)}
+    longest = {key.model: key.tokens for key in sorted(measured.cells, key=lambda key: key.tokens)}
     known = {model_of(key.model) for key in measured.cells if corpus_of(key.corpus)} - {""}
     for key, cell in measured.cells.items():
         mixing = cell[MIXING[measured.reading]].values
         about: Row = {"source": "measured", **vars(key), "place": measured.place(key), "n": len(mixing)}
-        half = max(1, mixing.shape[1] // 2)
-        parts = {
-            "bottom": mixing[:, 0],
-            "lower": mixing[:, :half].mean(axis=1),
-            "upper": mixing[:, -half:].mean(axis=1),
-            "top": mixing[:, -1],
-        }
-        row = about | {"longest": float(key.tokens == longest[key.model].tokens), "by_prompt": mixing}
-        for name, part in parts.items():
-            row |= _number(name, Estimate.of_mean(part))
-        yield row | _number("fall", fall(mixing), "" if mixing.shape[1] > 1 else "one layer, two needed")
+        row = about | {"longest": float(key.tokens == longest[key.model]), "by_prompt": mixing}
+        for name, layer in {"bottom": 0, "top": -1}.items():
+            row |= _number(name, Estimate.of_mean(mixing[:, layer]))
+        half = mixing.shape[1] // 2
+        if half:
+            fall = Estimate.of_mean(mixing[:, :half].mean(axis=1) - mixing[:, -half:].mean(axis=1))
+            yield row | _number("fall", fall)
+        else:
+            yield row | {"fall_flaw": "one layer, two needed"}
         for layer, column in enumerate(mixing.T):
             yield about | {"layer": float(layer)} | _number("mixing", Estimate.of_mean(column))
     about = {"place": 0, "longest": 1.0}
     for model, mixing in measured.mixings.items():
         if model not in known:
             half = len(mixing) // 2
-            falls = Estimate(float(mixing[:half].mean() - mixing[-half:].mean()))
-            yield {"source": "files", "model": model, "tokens": PLOTTED, **about, **_number("fall", falls)}
+            fall = Estimate(float(mixing[:half].mean() - mixing[-half:].mean()))
+            yield {"source": "files", "model": model, "tokens": PLOTTED, **about, **_number("fall", fall)}
     known |= {*measured.mixings}
     for model in TABLE1:
         if known and model not in known:
@@ -414,7 +358,7 @@ def _schedules(measured: Measured) -> Iterator[Row]:
 
 def _content(measured: Measured) -> Iterator[Row]:
     """R² and δ of every head and, over all heads, R² less one half and the share of the rarer sign of δ."""
-    for key, cell in measured.leading:
+    for key, cell in measured.leading.items():
         if "content" not in cell:
             continue
         content, variance = cell["content"].values.astype(np.float64), cell.get("content_variance")
@@ -428,31 +372,18 @@ def _content(measured: Measured) -> Iterator[Row]:
         about: Row = {"source": "measured", "model": key.model, "corpus": key.corpus}
         row = about | {"n": r2.size, "rarer_sign": min(positive, 1.0 - positive)}
         yield row | _number("explained", explained, flaw)
-        drawn = chosen_heads(found.r2, measured.layers, measured.heads)
+        drawn = chosen_heads(found.r2)
         for layer, head in np.ndindex(*found.r2.shape):
             row = about | {"layer": float(layer), "head": float(head), "matrix": content[layer, head]}
             row |= {name: float(values[layer, head]) for name, values in vars(found).items()}
             yield row | ({"panel": float(drawn.index((layer, head)))} if (layer, head) in drawn else {})
 
 
-def chosen_heads(
-    r2: Float[np.ndarray, "layer head"], layers: Sequence[int] = (), heads: Sequence[int] = ()
-) -> list[tuple[int, int]]:
-    """(layer, head) of `PANELS` heads at even steps of R² (fewer where there are fewer heads), rising.
-
-    Among `layers` and `heads` (none: all) that the model has; where both are given, each of them in their order.
-    """
-    among = [
-        (layer, head)
-        for layer in (layers or range(r2.shape[0]))
-        for head in (heads or range(r2.shape[1]))
-        if layer < r2.shape[0] and head < r2.shape[1]
-    ]
-    if not among or (layers and heads):
-        return among
-    order = np.argsort([np.nan_to_num(r2[place], nan=-1.0) for place in among], kind="stable")
-    steps = dict.fromkeys(np.linspace(0, len(among) - 1, PANELS).round().astype(int).tolist())
-    return [among[order[step]] for step in steps]
+def chosen_heads(r2: Float[np.ndarray, "layer head"]) -> list[tuple[int, int]]:
+    """(layer, head) of `PANELS` heads at even steps of R² (fewer where there are fewer heads), rising."""
+    order = np.argsort(np.nan_to_num(r2, nan=-1.0), axis=None, kind="stable")
+    steps = dict.fromkeys(np.linspace(0, order.size - 1, PANELS).round().astype(int).tolist())
+    return [divmod(int(order[step]), r2.shape[1]) for step in steps]
 
 
 # --- Figures 2 and 3 ---------------------------------------------------------------------------------------
@@ -463,37 +394,31 @@ def _curves(measured: Measured) -> Iterator[Row]:
     for model, level in attention_only():
         about: Row = {"source": "configuration", "model": model, "curve": "a"}
         yield about | {"collapse": float(level.mass[0]) - 0.5}
-    files = {curves.model: curves for curves in reversed(measured.files)}
-    shown = [(key.model, measured.curves[key], cell) for key, cell in measured.leading]
-    for model, curves, cell in [*shown, *((model, files[model], None) for model in reversed(files))]:
-        about = {"source": "files" if cell is None else "measured", "model": model, "corpus": curves.corpus}
+    first_text = {curves.model: curves for curves in reversed(measured.files)}
+    shown = [("measured", measured.curves[key]) for key in measured.leading]
+    for source, curves in [*shown, *(("files", curves) for curves in reversed(first_text.values()))]:
+        about = {"source": source, "model": curves.model, "corpus": curves.corpus}
         about |= {"additive": float(curves.additive)}
         about |= {"n": len(curves.samples)} if curves.measured is not None else {}
         for letter, profile in curves.levels.items():
-            row = about | {"curve": letter}
-            row |= {"remarks": "; ".join(curves.remarks)} if curves.remarks else {}
-            row |= _level(curves, letter, exact=cell is None)
-            if cell is not None and "kernel" in cell and letter in "bc":
-                row |= _looseness(cell, letter, measured.reading)
+            row = about | {"curve": letter} | _level(curves, letter, exact=source == "files")
             yield row | _shape(profile)
             yield from _positions(about | {"curve": letter}, profile)
         yield about | {"curve": "measured"} | _measured_ends(curves.measured)
         if curves.measured is not None:
             yield from _positions(about | {"curve": "measured"}, curves.measured)
-        if cell is not None and curves.additive and "mixing" in cell:
-            yield about | {"curve": "untrained"} | _untrained(curves, cell, measured.reading)
 
 
 def _shape(profile: Profile) -> Row:
     s, mass = profile.summary, profile.mass
     tenth = float(mass[-round(0.1 * mass.size) :].sum())
-    shares: Row = {
+    row: Row = {
         "first_token": float(mass[0]),
         "first": s.first_mass,
         "last": s.last_mass,
         "last_tenth": tenth,
     }
-    return shares | {"trough": float(s.trough), "verdict": str(s.verdict), "profile": profile}
+    return row | {"trough": float(s.trough), "verdict": str(s.verdict), "profile": profile}
 
 
 def _positions(about: Row, profile: Profile) -> Iterator[Row]:
@@ -503,7 +428,7 @@ def _positions(about: Row, profile: Profile) -> Iterator[Row]:
 
 
 def _level(curves: Curves, letter: str, exact: bool) -> Row:
-    """What is said of one level: it collapses, has two ends, shifts mass, has its minimum where it was measured.
+    """The effects of one level: it collapses, has two ends, shifts mass, has its minimum where it was measured.
 
     Levels of measured λ and content have no error over prompts: an effect smaller than the least that counts says
     nothing of them. Those of the authors' files are `exact`.
@@ -521,10 +446,11 @@ def _level(curves: Curves, letter: str, exact: bool) -> Row:
     for name, value in effects.items():
         vague = f"{signed_text(value)}, too near the bound without an error over prompts"
         row |= _number(name, Estimate(value), "" if exact or abs(value) >= LEAST else vague)
-    if letter == "b":
-        known = curves.measured is not None
-        row |= _number("minimum_off", curves.minimum("b")) if known else {"minimum_off_flaw": UNMEASURED}
-        row |= {name: float(of(profile.mass, curves.influence.mass)) for name, of in SCORES.items() if known}
+    if letter == "b" and curves.measured is None:
+        row |= {"minimum_off_flaw": UNMEASURED}
+    elif letter == "b" and curves.measured is not None:
+        row |= _number("minimum_off", curves.minimum("b"))
+        row |= {name: float(of(profile.mass, curves.measured.mass)) for name, of in SCORES.items()}
     return row
 
 
@@ -542,73 +468,14 @@ def _measured_ends(measured: Profile | None) -> Row:
     return row
 
 
-def _untrained(curves: Curves, cell: "xr.Dataset", reading: Reading) -> Row:
-    """Level (b) with λ of a network at initialisation, known before training as mask and slopes are.
-
-    What training adds to the prediction is the measured λ. Other positional logits than linear biases come with
-    training. The impact statement says that the theory can diagnose architectures.
-    """
-    level = replace(architectures(cell, reading)["b"], mixing=PreNormInit())
-    before = profile_of("b", level, cell.sizes["position"])
-    above = curves.estimate(lambda measured: spearman(before.mass, measured) - RANKED)
-    nearer = curves.ahead("wasserstein", curves.levels["b"], before)
-    row = _number("spearman_above_half", above) | _number("training_nearer", nearer) | _shape(before)
-    return row | {name: float(of(before.mass, curves.influence.mass)) for name, of in SCORES.items()}
-
-
-def _looseness(cell: "xr.Dataset", letter: str, reading: Reading) -> Row:
-    rollouts, attention = apart(cell, architectures(cell, reading)[letter])
-    halves = _number("apart_by_halves", apart_by_halves(cell, letter, reading))
-    return {"rollouts_apart": rollouts, "attention_apart": attention, **halves}
-
-
-@dataclass(frozen=True)
-class Kind:
-    """How the rows of a kind of table are made, the levels of its index after `source` and `model`, and columns
-    that are always there."""
-
-    rows: Callable[[Measured], Iterable[Row]]
-    levels: tuple[str, ...]
-    columns: tuple[str, ...]
-
-
-_SCORES = (
-    "printed",
-    "claimed",
-    "place",
-    "value",
-    "value_se",
-    "best",
-    "weighted_ahead",
-    "weighted",
-    "worse_than_even",
-)
-_AHEAD = tuple(f"ahead_of_{level}" for level in "abc")
-KINDS = {
-    "sizes": Kind(_sizes, ("corpus", "what"), ("value", "value_se", "claimed", "word")),
-    "spearman": Kind(functools.partial(_scores, "spearman"), ("corpus", "what"), (*_SCORES, *_AHEAD)),
-    "wasserstein": Kind(functools.partial(_scores, "wasserstein"), ("corpus", "what"), (*_SCORES, *_AHEAD)),
-    "similarity": Kind(_similarity, ("corpus", "what"), ("value", "value_se", "null", "above_null")),
-    "order": Kind(_order, ("corpus",), ("floor", "rate_below", "gap_above")),
-    "schedules": Kind(
-        _schedules, ("place", "tokens", "layer"), ("corpus", "longest", "fall", "bottom", "mixing")
-    ),
-    "curves": Kind(
-        _curves,
-        ("corpus", "curve", "position"),
-        (
-            *(
-                "additive",
-                "first_token",
-                "first_rise",
-                "last_rise",
-                "shift",
-                "peak_fall",
-                "collapse",
-                "remarks",
-            ),
-            *("minimum_off", "spearman_above_half", "training_nearer", "rollouts_apart", "apart_by_halves"),
-        ),
-    ),
-    "content": Kind(_content, ("corpus", "layer", "head"), ("panel", "explained", "rarer_sign")),
+KINDS: dict[str, tuple[Callable[[Measured], Iterable[Row]], tuple[str, ...]]] = {
+    "sizes": (_sizes, ("corpus", "what")),
+    "spearman": (functools.partial(_scores, "spearman"), ("corpus", "what")),
+    "wasserstein": (functools.partial(_scores, "wasserstein"), ("corpus", "what")),
+    "similarity": (_similarity, ("corpus", "what")),
+    "order": (_order, ("corpus",)),
+    "schedules": (_schedules, ("place", "tokens", "layer")),
+    "curves": (_curves, ("corpus", "curve", "position")),
+    "content": (_content, ("corpus", "layer", "head")),
 }
+"""How the rows of a kind of table are made, and the levels of its index after `source` and `model`."""
