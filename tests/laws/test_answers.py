@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from refused import refused
 from scipy.stats import norm, t
 
-from posbias.core.errors import InputFileError, ModelError, OutputFileError
+from posbias.core.errors import InputFileError, OutputFileError
 from posbias.core.spec import encode
 from posbias.imports.trials import of_rows
 from posbias.profiles.estimate import MOST_DRAWS, Estimate
@@ -175,17 +175,6 @@ def test_resamples_are_those_of_a_plain_loop(sets, seed):
         assert 0 <= one.interval[0] <= one.value <= one.interval[1] <= 1
 
 
-def test_differences_are_paired():
-    """Two places that differ in the same sets have a difference without spread, however much each varies."""
-    hits = np.random.default_rng(1).integers(0, 2, size=50).astype(float)
-    both = np.stack([hits, hits, hits - hits], axis=1)
-    place, _, gap = resampled(both, [(0, 1), (0, 1), (-1, 1)])
-    assert place.se > 0.05
-    assert (gap.value, gap.se) == (0, 0)
-    rule_of_three = 1 - 0.05 ** (1 / 50)
-    assert gap.interval == pytest.approx((-rule_of_three, rule_of_three))
-
-
 @given(st.floats(0.01, 0.6), st.integers(2, 400), st.floats(0.02, 0.5))
 def test_the_sets_that_a_width_takes_are_the_fewest_that_reach_it(se, n, width):
     needed = Estimate(0.0, se, n).draws_for(width)
@@ -327,12 +316,6 @@ def test_a_file_of_another_model_or_of_something_else_is_left_alone(tmp_path):
         assert path.read_text() == text
 
 
-def test_who_gets_no_answer_leaves_neither_file_nor_folder(tmp_path):
-    with pytest.raises(ModelError):
-        ask(lambda prompt: 3, KEYS, answers=tmp_path / "new/deep/a.jsonl")
-    assert not list(tmp_path.iterdir())
-
-
 def test_answers_are_read_by_id_or_prompt_whatever_marks_stand_in_them(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"prompt": "p", "answer": "x\u2028y\u0085z"}\r\n', encoding="utf-8", newline="")
@@ -470,18 +453,6 @@ def test_what_both_ways_share_cancels_and_accuracy_alone_is_no_bias():
     )
     assert found.numbers[MEAN].sign == -1
     assert found.verdict == "no difference"
-
-
-def test_more_that_is_looked_at_together_makes_intervals_wider():
-    a, b = curve_of(drawn([0.6, 0.3, 0.5], 60, 1)), curve_of(drawn([0.5, 0.4, 0.5], 60, 2))
-    alone, two, four = (
-        curve_differences({"a": a, "b": b}),
-        curve_differences({"a": a, "b": b, "c": b}),
-        curve_differences({"a": a, "b": b}, together=4),
-    )
-    widths = [ones[0].numbers[GAPS[0]].half_width for ones in (alone, two, four)]
-    assert widths == sorted(widths)
-    assert widths[0] < widths[2]
 
 
 # ── of profiles ──

@@ -63,24 +63,6 @@ def test_effects_are_students_and_welchs_tests():
 
 
 @pytest.mark.parametrize(
-    ("true", "near", "kind", "least"),
-    [
-        (0.10, False, "holds", 0.95),
-        (-0.10, False, "fails", 0.95),
-        (0.0, True, "holds", 0.8),
-        (0.12, True, "fails", 0.9),
-        (-0.12, True, "fails", 0.9),
-    ],
-)
-def test_power_with_five_networks(true, near, kind, least):
-    rng = np.random.default_rng(4)
-    verdicts = [
-        mean("a", rng.normal(true, NOISE, 5), test=Near() if near else Above()).verdict() for _ in range(400)
-    ]
-    assert share_over(verdicts, kind) > least
-
-
-@pytest.mark.parametrize(
     ("true", "near", "wrong"), [(0.0, False, "holds"), (LEAST, False, "fails"), (NEAR, True, "holds")]
 )
 def test_at_the_edge_a_verdict_is_wrong_no_more_often_than_its_level(true, near, wrong):

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refused import refused
 
-from posbias.core.errors import InvalidValueError
 from posbias.ordering import STRATEGIES, order
 from posbias.ordering.basis import known_profiles, of_places, profile_of
 from posbias.ordering.search import Slots, at_all_places, best_order, most, swapped, worths
@@ -126,13 +125,6 @@ def test_a_prediction_has_gains_without_errors_and_nothing_is_known():
     assert found.gains["as given"].value > 0
 
 
-def test_documents_are_put_in_order():
-    found = order(["a", "b", "c"], [1, 2, 3], profile=Profile.from_weights(np.array([3.0, 2.0, 1.0])))
-    assert found.of(["a", "b", "c"]) == ["c", "b", "a"]
-    with pytest.raises(InvalidValueError, match="documents"):
-        found.of(["a", "b"])
-
-
 def test_a_usual_order_that_is_surely_better_is_named():
     """Of few trials of a U, whose best order is the best at both ends, chance finds a worse one."""
     curve = 0.95 - 0.6 * (1 - abs(np.linspace(-1, 1, 10)))
@@ -158,16 +150,6 @@ def test_an_order_that_is_surely_better_than_every_usual_one_is_recommended():
     found = order(5, [5, 1, 1, 1, 1], profile=rates(400, [0.2, 0.2, 0.9, 0.2, 0.2], 0))
     assert (found.verdict, found.instead, found.recommended[2]) == ("reorder", None, 0)
     assert found.recommended == found.permutation
-
-
-def test_equal_scores_are_reordered_by_length_alone_with_a_word():
-    """Over places a long document covers several: that is assumed, so it is said where lengths differ much."""
-    profile = profile_of("smollm2-135m")
-    equal, unlike = [7.0] * 10, [7.0, 7, 7, 7, 3, 11, 7, 7, 7, 7]
-    assert order(10, [1] * 10, equal, profile=profile).warnings == ()
-    assert len(order(10, [1] * 10, unlike, profile=profile).warnings) == 1
-    over_tokens = uniform(10)
-    assert not [one for one in order(10, [1] * 10, unlike, profile=over_tokens).warnings if "differ" in one]
 
 
 def test_what_the_profile_was_not_measured_at_is_counted():
@@ -220,18 +202,6 @@ def test_places_between_those_asked_at_are_on_a_line(asked, more, seed):
             for between in range(slot + 1, slots[k + 1] if k + 1 < asked else 0):
                 share = (between - slot) / (slots[k + 1] - slot)
                 assert row[between] == pytest.approx((1 - share) * right[k] + share * right[k + 1])
-
-
-def test_an_order_from_half_of_the_places_gains_nearly_what_one_from_all_does():
-    """On the ten places of SmolLM2-135M; read as equal stretches, five gain less than a third of it."""
-    profile, scores = profile_of("smollm2-135m"), 1 / np.arange(1, 11)
-    half = np.asarray(profile.samples)[:, [0, 2, 4, 7, 9]]
-    gained = []
-    for one in (profile, of_places(half, {"job": {"pairs": 10}}), of_places(half, {})):
-        put = order(10, scores, profile=one).permutation
-        gained.append(scores[list(put)] @ profile.mass - scores @ profile.mass)
-    assert gained[1] > 0.9 * gained[0]
-    assert gained[2] < 0.5 * gained[0]
 
 
 @given(st.integers(2, 9), st.integers(0, 99), st.sampled_from([None, 0.1, 1.0, 10.0]))

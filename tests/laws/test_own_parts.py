@@ -1,8 +1,6 @@
 """Masks, encodings, content and schedules of one's own: computed, kept by their values, run when asked for."""
 
-import math
 import sys
-from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -266,27 +264,6 @@ def test_a_layer_with_parts_of_ones_own_is_exact(names, tokens):
     architecture = posbias.Architecture(3, (layer,), Halving())
     profile = posbias.predict(architecture, tokens)
     np.testing.assert_allclose(profile.mass, dense_influence(architecture, tokens), rtol=1e-12)
-
-
-@value
-class Steeper(Logarithmic):
-    """A slope that goes by the length of the text."""
-
-    kind: Literal["test_steeper"] = tag(default="test_steeper")
-
-    def at(self, tokens):
-        return Logarithmic(self.rate * math.log(tokens))
-
-
-@pytest.mark.parametrize("tokens", [2, 33])
-def test_what_goes_by_the_length_of_a_text_is_that_of_the_text(tokens):
-    of_length = posbias.Architecture(3, (posbias.Layer(2, positional=Steeper(0.7)),), Halving())
-    fixed = posbias.Layer(2, positional=Logarithmic(0.7 * math.log(tokens)))
-    profile = posbias.predict(of_length, tokens)
-    np.testing.assert_array_equal(
-        profile.mass, posbias.predict(replace(of_length, layers=(fixed,)), tokens).mass
-    )
-    np.testing.assert_allclose(profile.mass, dense_influence(of_length, tokens), rtol=1e-12)
 
 
 @given(encoding=positionals(2), tokens=st.integers(SHORTEST, LONGEST))

@@ -22,7 +22,7 @@ from posbias.theory.rollout.kernel import dense_influence, layer_kernel
 tokens_up_to_300 = st.one_of(st.integers(SHORTEST, 12), st.integers(120, 140), st.integers(250, 300))
 
 
-@given(architectures(), tokens_up_to_300)
+@given(architectures(scaled=True), tokens_up_to_300)
 @examples(300)
 def test_influence_equals_dense_product_within_1e_12_relative(architecture, tokens):
     swept = influence(architecture, tokens).mass

@@ -3,11 +3,7 @@
 import dataclasses
 import json
 import logging
-import os
-import platform
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -202,20 +198,6 @@ def test_a_cut_is_noticed(codec, share, tmp_path):
         codec.read(path, KIND, SCHEMA)
 
 
-def test_compressed_variables_are_float32_and_verified(tmp_path):
-    kernel = np.random.default_rng(0).normal(size=(4, 5))
-    content = xr.Dataset({"kernel": (("query", "key"), kernel), "loss": ("query", kernel[:, 0])})
-    codec, path = NetCDFCodec(compressed=("kernel", "absent")), tmp_path / "m.nc"
-    codec.write(path, HEADER, content)
-    _, read = codec.read(path, KIND, SCHEMA)
-    assert read["kernel"].dtype == np.float32
-    np.testing.assert_array_equal(read["kernel"].values, kernel.astype(np.float32))
-    np.testing.assert_array_equal(read["loss"].values, kernel[:, 0])
-    with xr.open_dataset(path, engine="netcdf4") as opened:
-        assert opened["kernel"].encoding["zlib"]
-        assert opened.attrs["posbias_kind"] == KIND
-
-
 # --- the store ---------------------------------------------------------------------------------------------
 
 
@@ -343,31 +325,6 @@ def test_cells_are_computed_once_and_one_that_fails_stops_no_other(store):
     assert compute([Power(2)], Store(store.folder), again=True).stored[Power(2)].path.stem.endswith("-2")
     more = compute([Power(2, amount=4)], Store(store.folder))
     assert more.results() == {Power(2, amount=4): [1, 2, 4, 8]}
-
-
-def test_what_a_killed_writer_began_is_cleared_and_a_living_ones_is_not(store):
-    path = save(store, Power(2)).path
-    killed = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import os, sys\nfrom posbias.core.files import replacing\n"
-            "with replacing(sys.argv[1]) as path:\n    path.write_text('half')\n    os._exit(9)",
-            str(path),
-        ],
-        check=False,
-    )
-    assert killed.returncode == 9
-    # weights are written before the cell that names them; killed in between, the same run writes them again
-    (left,) = (other for other in store.folder.iterdir() if other != path)
-    assert left.name.startswith(".")
-    living = store.folder / f".{platform.node()}~{os.getpid()}~a.json.abc.json"
-    elsewhere = store.folder / left.name.replace(platform.node(), "elsewhere")
-    for other in (living, elsewhere):
-        other.write_text("{")
-    store.clear_leftovers()
-    assert {*store.folder.iterdir()} == {path, living, elsewhere}
-    assert find(store, Power(2)).path == path
 
 
 # --- checkpoints -------------------------------------------------------------------------------------------

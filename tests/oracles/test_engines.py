@@ -109,23 +109,18 @@ def test_a_swept_row_equals_its_product_with_the_kernel(case, lam, seed, kind):
     agree(windows.push, layer, lam, row_of(kind, tokens, seed))
 
 
-@pytest.mark.parametrize("sinks", [0, 1, 2, 7])
-def test_windows_of_every_alignment_with_blocks_and_tiles(sinks):
+ALIGNED = (*range(1, 8), 127, 128, 129, 130, 131, 200, 256, 257, 258, 385, 386)
+
+
+@pytest.mark.parametrize("encoding", [NoPE(), ALiBi([0.05, 0.0]), DecayBias(0.3), NeedsMeasurement("rotary")])
+def test_windows_and_prefixes_of_every_alignment_with_blocks_and_tiles(encoding):
     content = ConstantDiagonal([1.0, -2.0], first_column=[3.0, -1.0])
-    for width in (*range(1, 8), 127, 128, 129, 130, 131, 200, 256, 257, 258, 385, 386):
-        layer = Layer(2, SlidingWindow(width, sinks), ALiBi([0.05, 0.0]), content, sinks=[0.5])
-        for tokens in (1, 2, 3, 129, 257, 258, 386, 387, 520):
+    for width in ALIGNED:
+        prefix, window = Prefix(width), SlidingWindow(width, (0, 1, 2, 7)[width % 4])
+        cases = [(prefix, width + more) for more in (0, 1, 130)]
+        for mask, tokens in (*cases, *((window, tokens) for tokens in (1, 2, 3, 129, 257, 258, 387, 520))):
+            layer = Layer(2, mask, encoding, content, sinks=[0.5])
             agree(windows.push, layer, 0.7, row_of("wide", tokens, tokens))
-
-
-@pytest.mark.parametrize("encoding", [NoPE(), ALiBi([0.3, 0.01]), DecayBias(0.3), NeedsMeasurement("rotary")])
-def test_prefixes_of_every_alignment(encoding):
-    content = ConstantDiagonal([1.0, -2.0], first_column=[3.0, -1.0])
-    for length in (1, 2, 3, 4, 127, 128, 129, 130, 131, 257, 258, 300):
-        for tokens in (length, length + 1, length + 130):
-            agree(
-                windows.push, Layer(2, Prefix(length), encoding, content), 0.7, row_of("wide", tokens, tokens)
-            )
 
 
 @pytest.mark.parametrize("diagonal", [-1000.0, 0.0, 1000.0])
@@ -363,14 +358,6 @@ def test_layers_that_are_cut_alike_are_swept_together(masks):
     assert profile.attrs["method"] == {"sweep": len(stack)}
     for threads in (1, 3):
         np.testing.assert_array_equal(influence(architecture, 700, threads=threads).mass, profile.mass)
-
-
-def test_which_engine_takes_chunks():
-    for width in (300, 10_000):
-        curved_by = "fft" if width > dispatch.FEW else "stream"
-        for positional, engine in ((ALiBi(), "sweep"), (KerpleLog((1.0,), (0.5,)), curved_by)):
-            assert dispatch.engine(Layer(mask=Chunked(width), positional=positional), 5000) == engine
-            assert dispatch.engine(Layer(mask=Chunked(16), positional=positional), 5000) == "stream"
 
 
 # --- transforms --------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ else (`rounding`).
 """
 
 import math
-import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -218,15 +217,6 @@ def test_a_model_that_is_hardly_another_is_noticed(change, order):
     assert worst(gram.run_block(replace(model, **change), 1, 0, 100), one, other) > 10.0
 
 
-def test_a_triple_counted_wrongly_is_noticed():
-    """One triple of one of 150 samples on the other side, in the last group of shares."""
-    model = RecencyModel(tokens=6)
-    drawn = references(model, 1, 0, 150)
-    tally = gram.run_block(model, 1, 0, 150)
-    tally.mean[3, -1] += 1.0 / (tally.layout.triples[-1] * 150)
-    assert worst(tally, *drawn) > 1.0
-
-
 # --- the token-space engine itself -------------------------------------------------------------------------
 
 
@@ -281,23 +271,6 @@ def test_a_block_of_token_space_begins_with_the_samples_of_a_shorter_one():
         assert close(tally, expected)
         assert tally.count == samples
     assert not close(token_space.run_block(model, 7, 4, size), expected)
-
-
-@pytest.mark.parametrize(
-    ("tokens", "depth", "dimension"), [(2, 1, 3), (10, 4, 1024), (48, 2, 16), (10, 4, 65536)]
-)
-def test_a_block_of_token_space_takes_the_memory_it_says(tokens, depth, dimension):
-    model = RecencyModel(tokens=tokens, dimension=dimension, depth=depth, residual=True, bias=0.5)
-    size = token_space.block_size(model)
-    assert 1 <= size <= token_space.LARGEST
-    tracemalloc.start()
-    try:
-        token_space.run_block(model, 0, 0, size)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak <= token_space.memory(model) + 1e6
-    assert peak <= 100e6 or size == 1  # a sample cannot be cut in two
 
 
 def test_samples_that_a_block_does_not_have_and_scores_out_of_range_are_refused():

@@ -13,7 +13,6 @@ from refused import refused
 from setting import logged
 from torch import nn
 
-from posbias.core.progress import Event
 from posbias.theory.masks import Full, SlidingWindow
 from posbias.training import loop
 from posbias.training.experiments import Experiment, compatible
@@ -175,19 +174,6 @@ def test_a_member_that_turns_nan_is_stopped_and_no_other(monkeypatch):
     assert all(one.isnan().all() for one in own.weights.values())
     assert np.isfinite(own.curves["loss"][0, 0])
     assert np.isnan(own.curves["loss"][0, 1])
-
-
-def test_progress_and_cost_are_reported():
-    events = []
-    trained = train(BASE, threads=1, on_event=events.append)
-    assert events == [Event(done, 40, "iteration") for done in range(1, 41)]
-    assert trained.cost["threads"] == 1
-    assert trained.cost["device"] == "cpu"
-    rate = 3 * 40 / trained.cost["seconds"]
-    assert trained.cost["member_iterations_per_second"] == pytest.approx(rate)
-    threads = torch.get_num_threads()
-    train(dataclasses.replace(BASE, iterations=1), threads=2)
-    assert torch.get_num_threads() == threads
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bfloat16"])

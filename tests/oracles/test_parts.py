@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from architectures import SHORTEST, architectures, fractions, layers, query_scales
+from architectures import SHORTEST, architectures, fractions, query_scales
 from examples import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -30,13 +30,7 @@ from posbias.theory.encodings import (
     Tabulated,
 )
 from posbias.theory.masks import Causal, Chunked, CustomMask, Full, Prefix, SlidingWindow
-from posbias.theory.mixing import (
-    AttentionOnly,
-    Connection,
-    ConstantMixing,
-    HyperConnections,
-    MeasuredMixing,
-)
+from posbias.theory.mixing import AttentionOnly, Connection, ConstantMixing, HyperConnections, MeasuredMixing
 from posbias.theory.normalisers import NORMALISERS, ReLU, Sigmoid, Softmax, Unnormalised
 from posbias.theory.positional import selection_rates
 from posbias.theory.rollout import influence, rollout, trajectory
@@ -139,14 +133,6 @@ def test_rollouts_are_products_of_rows_made_by_hand(tokens, data, lam):
     profile = influence(Architecture(3, (layer,), ConstantMixing(lam)), tokens, query, threads=1)
     np.testing.assert_allclose(profile.mass, row, rtol=1e-12, atol=1e-15)
     assert profile.missing_mass == pytest.approx(1 - row.sum(), abs=1e-12)
-
-
-@given(layers(scaled=True), st.integers(4, 60), fractions)
-@examples(60)
-def test_any_layer_equals_its_dense_kernel(layer, tokens, lam):
-    """Every mask, encoding, content and number of heads, one layer in six with a temperature by position."""
-    architecture = Architecture(2, (layer,), ConstantMixing(lam))
-    close(influence(architecture, tokens).mass, dense_influence(architecture, tokens))
 
 
 POSITIVE = st.floats(-5, 5, allow_subnormal=False).filter(lambda x: x == 0 or abs(x) > 1e-9)

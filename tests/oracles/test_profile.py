@@ -14,12 +14,9 @@ from refused import refused
 import posbias
 from posbias.comparison.scores import compare
 from posbias.core import machine
-from posbias.core.formats import save_json
 from posbias.profiles.curves import at_shares, least_stretch
-from posbias.profiles.measurements import load_profile
 from posbias.profiles.profile import Profile, spearman, uniform, wasserstein
 from posbias.profiles.stochastic_order import TOLERANCES, noise_floor, prefix_shares, violations
-from posbias.reports.answers.predictions import Profile as ProfilePart
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.masks import SlidingWindow
 from posbias.theory.mixing import AttentionOnly
@@ -179,18 +176,6 @@ def test_only_positions_up_to_the_query_count_and_what_is_no_profile_is_refused(
     refused(
         "query", lambda: Profile(np.array([1.0]), query=3), lambda: Profile(np.array([1.0])).without_first()
     )
-
-
-def test_kinds_are_written_and_read(tmp_path):
-    for kind, values in (
-        ("rate", [0.5, 1.0, 0.25]),
-        ("signed", [-1.0, 2.0, 0.0]),
-        ("mass", [0.5, 0.25, 0.25]),
-    ):
-        profile = Profile(np.array(values), measures="accuracy", kind=kind)
-        path = save_json(ProfilePart.of(profile).model_dump(mode="json"), tmp_path / f"{kind}.json")
-        read = load_profile(path)
-        assert (read.kind, read.measures, read.mass.tolist()) == (kind, "accuracy", values)
 
 
 # --- by share of the context -----------------------------------------------------------------------------
@@ -374,12 +359,3 @@ def test_the_floor_is_near_the_rate_of_a_monotone_kernel(slope, prompts):
         floors.append(noise_floor(even, odd))
     assert np.mean(rates) > 0.005
     assert 1 < np.mean(floors) / np.mean(rates) < 1.5
-
-
-def test_a_kernel_that_breaks_the_order_stands_above_its_floor():
-    kernel = decaying(40, 0.05)
-    kernel[20:30] = kernel[20:30][:, ::-1]
-    kernel = np.tril(kernel) / np.tril(kernel).sum(axis=1, keepdims=True)
-    even, odd = halves(kernel, 64, 3)
-    rate = violations((even + odd) / 2, (0.0,)).rate[0]
-    assert rate > 2.5 * noise_floor(even, odd)

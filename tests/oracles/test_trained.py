@@ -26,9 +26,6 @@ from posbias.training.kernels import (
 )
 from posbias.training.network import Network, Rotary, Sinusoidal
 from posbias.training.probes import (
-    Averages,
-    Evaluation,
-    Gap,
     alone,
     average,
     compared,
@@ -299,22 +296,6 @@ def test_masses_of_items_and_predicted_gaps_by_hand():
     assert rollout.gap("attention", 2, 2)[0] == 0.0
 
 
-def evaluation_of(gaps: dict[str, list[float]], error: float = 0.01) -> Evaluation:
-    places = {"first-middle": (0, 2), "first-last": (0, 3), "middle-last": (2, 3)}
-
-    def averages(values: list[float]) -> Averages:
-        given = np.array(values)
-        return Averages(given, np.full(given.shape, error), np.full(given.shape, 100))
-
-    made = {
-        name: Gap(*places[name], averages(values), averages(values), np.ones(len(values)))
-        for name, values in gaps.items()
-    }
-    none = averages([0.5] * len(gaps["first-last"]))
-    empty = np.zeros((len(none.values), 4))
-    return Evaluation((0,), 100, 0, made, none, none, empty, empty, 1.0, {})
-
-
 def rollout_of(labels: list[list[float]]) -> Rollout:
     mass = np.zeros((len(labels), 9))
     mass[:, 1:8:2] = labels
@@ -342,40 +323,6 @@ def test_a_network_that_copies_a_label_agrees_with_its_own_rollout_and_contradic
 
 
 PRIMACY = [[0.4, 0.2, 0.2, 0.1]] * 3
-
-
-NOISY = [[0.2, 0.1, 0.1, 0.3], [0.3, 0.1, 0.1, 0.2], [0.21, 0.1, 0.1, 0.2]]
-
-
-@pytest.mark.parametrize(
-    ("labels", "gaps", "sign"),
-    [
-        (PRIMACY, [0.30, 0.31, 0.32], "holds"),
-        (PRIMACY, [-0.30, -0.31, -0.32], "fails"),
-        # three members need 4.3 standard errors: this mean is 3.5 of its own from zero
-        (PRIMACY, [0.10, 0.04, 0.10], "undecided"),
-        # no preference predicted, and a prediction that is noise itself
-        ([[0.2, 0.2, 0.2, 0.2]] * 3, [0.30, 0.31, 0.32], "fails"),
-        (NOISY, [0.30, 0.31, 0.32], "undecided"),
-        # one member: its error over sequences decides
-        (PRIMACY[:1], [0.3], "holds"),
-        (PRIMACY[:1], [0.01], "undecided"),
-    ],
-)
-def test_signs_and_orders_hold_fail_or_stay_undecided(labels, gaps, sign):
-    evaluation = evaluation_of(dict.fromkeys(("first-middle", "first-last", "middle-last"), gaps))
-    found = agreement(rollout_of(labels), evaluation)["attention"]
-    assert (found.signs["first-last"], found.order) == (sign, "undecided")
-    noise = np.array([-0.001, 0.0, 0.001])
-    # predicted: first-middle .33, first-last .6, middle-last .33
-    for middle, last, expected in ((0.1, 0.3, "holds"), (0.3, 0.1, "fails")):
-        made = {
-            "first-middle": middle + noise,
-            "first-last": last - noise,
-            "middle-last": middle + noise[::-1] / 2,
-        }
-        found = agreement(rollout_of(PRIMACY), evaluation_of(made))["attention"]
-        assert found.orders["first-middle > first-last"] == found.order == expected
 
 
 # --- sinks and their two nulls ---------------------------------------------------------------------------
@@ -472,18 +419,6 @@ def test_a_network_that_looks_at_one_token_has_a_sink_there_and_both_nulls_say_s
     assert found.metric_uniform(start=16)[1] == 0.0
     for null in found.beyond(1, start=16).values():
         assert null.value - 4 * null.se > 0.5
-
-
-def test_the_curve_falls_and_holds_the_metric():
-    found = sinks(scrambled(Network(depth=2)), 40)
-    for start in (0, LATER):
-        curves = found.curve(2, start)
-        at = found.thresholds.index(0.2)
-        np.testing.assert_array_equal(curves["trained"][:, at], found.metric(start=start)[:, 2])
-        np.testing.assert_array_equal(curves["untrained"][:, at], found.metric_untrained(start=start)[:, 2])
-        assert curves["uniform"][0, at] == found.metric_uniform(start=start)[2]
-        for values in curves.values():
-            assert (np.diff(values, axis=1) <= 0).all()
 
 
 def test_what_cannot_be_measured_is_refused():

@@ -7,8 +7,8 @@ import pytest
 
 from posbias.imports.trials import of_rows
 from posbias.retrieval.answers import ask
-from posbias.retrieval.curve import profile_difference, verdict_of_trials
-from posbias.retrieval.statistics import GAPS, VERDICTS, gaps_of, resampled
+from posbias.retrieval.curve import EQUIVALENCE, profile_difference
+from posbias.retrieval.statistics import GAPS, at_ceiling, decide, gaps_of, resampled
 from posbias.retrieval.trials import retrieval_job
 
 DRAWS = 400
@@ -37,41 +37,33 @@ def test_intervals_of_places_and_of_gaps_hold_the_truth(sets, first, middle):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trials", [20, 64])
-def test_intervals_of_what_a_way_to_ask_changes_hold_together(trials):
-    """In 95 % of experiments all four, less four standard errors; places share what makes a set hard."""
-    random, held, draws = np.random.default_rng(11), 0, 200
+@pytest.mark.parametrize(("trials", "others"), [(20, None), (64, None), (20, 20), (64, 200)])
+def test_intervals_of_what_changes_between_ways_to_ask_or_curves_hold_together(trials, others):
+    """In 95 % of experiments all four, less four standard errors; places share what makes a set hard.
+
+    Ways to ask share their trials; curves of `others` share none.
+    """
+    random, held, draws = np.random.default_rng(11), 0, 200 if others is None else 100
     cuts = [np.array([1.1, 0.7, 1.0]), np.array([1.2, 1.2, 1.2])]
     rates = [np.where(cut > 1, 1 - (2 - cut) ** 2 / 2, cut**2 / 2) for cut in cuts]
     truth = _mean_and_gaps((rates[1] - rates[0])[None])[0]
     for draw in range(draws):
-        hard = random.random((trials, 1))
-        one, other = ((hard + random.random((trials, 3)) < cut).astype(float) for cut in cuts)
-        numbers = resampled(_mean_and_gaps(other - one), [(-1, 1), *[(-2, 2)] * 3], draw, together=4)
-        held += all(n.interval[0] <= t <= n.interval[1] for n, t in zip(numbers, truth, strict=True))
-    assert held / draws >= 0.95 - 4 * np.sqrt(0.95 * 0.05 / draws), held / draws
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("trials", "others"), [(20, 20), pytest.param(64, 200, marks=pytest.mark.slow)])
-def test_intervals_between_curves_of_other_trials_hold_together(trials, others):
-    """In 95 % of experiments all four, less four standard errors, though the two share no trial."""
-    random, held, draws = np.random.default_rng(11), 0, 100
-    cuts = [np.array([1.1, 0.7, 1.0]), np.array([1.2, 1.2, 1.2])]
-    rates = [np.where(cut > 1, 1 - (2 - cut) ** 2 / 2, cut**2 / 2) for cut in cuts]
-    truth = _mean_and_gaps((rates[1] - rates[0])[None])[0]
-    for _ in range(draws):
+        hard = [random.random((trials, 1))] * 2
+        if others is not None:
+            hard[1] = random.random((others, 1))
         one, other = (
-            of_rows(
-                (random.random((count, 1)) + random.random((count, 3)) < cut).astype(float),
-                kind="rate", measures="accuracy",
+            (each + random.random((len(each), 3)) < cut).astype(float)
+            for each, cut in zip(hard, cuts, strict=True)
+        )
+        if others is None:
+            numbers = resampled(_mean_and_gaps(other - one), [(-1, 1), *[(-2, 2)] * 3], draw, together=4)
+        else:
+            found = profile_difference(
+                *(of_rows(rows, kind="rate", measures="accuracy") for rows in (other, one))
             )
-            for count, cut in zip((trials, others), cuts, strict=True)
-        )  # fmt: skip
-        found = profile_difference(other, one)
-        assert not found.paired
-        intervals = [number.interval for number in found.numbers.values()]
-        held += all(low <= t <= high for (low, high), t in zip(intervals, truth, strict=True))
+            assert not found.paired
+            numbers = found.numbers.values()
+        held += all(n.interval[0] <= t <= n.interval[1] for n, t in zip(numbers, truth, strict=True))
     assert held / draws >= 0.95 - 4 * np.sqrt(0.95 * 0.05 / draws), held / draws
 
 
@@ -136,9 +128,9 @@ def test_rare_differences_are_not_called_none(trials):
     assert within / draws <= 0.05 + 4 * np.sqrt(0.05 * 0.95 / draws), within
 
 
-@pytest.mark.parametrize(
-    ("rows", "verdict"),
-    [
+def test_verdicts_are_decided_by_intervals():
+    """Rows of scores and how often each was seen, to the verdict's first word."""
+    for rows, verdict in (
         ([[1, 1, 1]] * 20, "at ceiling"),
         ([[1, 1, 1]] * 399 + [[0, 1, 1]], "at ceiling"),
         ([[1, 1, 1], [0, 0, 0]] * 300, "flat"),
@@ -146,17 +138,11 @@ def test_rare_differences_are_not_called_none(trials):
         ([[1, 0, 1]] * 20, "U"),
         ([[1, 0]] * 20, "primacy"),
         ([[0, 0, 1, 0]] * 20, "middle"),
-    ],
-)
-def test_one_function_decides_by_intervals(rows, verdict):
-    found = np.array(rows, dtype=float)
-    said = verdict_of_trials(found, f"{len(rows)} trials", "accuracy")[-1]
-    words = {
-        "at ceiling": f"{found.sum():,.0f} of {found.size:,} right",
-        "inconclusive": "20 trials miss gaps under",
-    }
-    assert said.startswith("verdict: ")
-    assert words.get(verdict, VERDICTS[verdict][:12]) in said
+    ):
+        found = np.array(rows, dtype=float)
+        gaps = {name: resampled(one[:, None], [(-1, 1)])[0] for name, one in gaps_of(found).items()}
+        (mean,) = resampled(found.mean(axis=1)[:, None], [(0, 1)])
+        assert decide(gaps, EQUIVALENCE, ceiling=at_ceiling(found, mean)) == verdict
 
 
 def _mean_and_gaps(places):

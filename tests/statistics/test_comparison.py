@@ -184,15 +184,6 @@ def test_paired_differences_hold_the_true_one(weights, noise, least):
     assert (((low <= expected) & (expected <= high)).mean(axis=0) >= least).all()
 
 
-def test_a_difference_is_surer_than_its_parts():
-    """Of two predictions that err alike: what noise does to one it does to the other."""
-    measured = Profile.from_samples(prompts(np.random.default_rng(7)))
-    predictions = {str(tilt): Profile.from_weights(TRUTH * (POSITION + tilt)) for tilt in (20, 40)}
-    found = compare_all(predictions, measured)
-    for one, alone in zip(two(found.differences[0].scores), two(found.agreements["20"]), strict=True):
-        assert np.ptp(one.interval) < np.ptp(alone.interval) / 2
-
-
 def test_shared_noise_flatters_and_a_held_out_score_is_free_of_it():
     """A predictor that knows these very prompts scores perfectly on them, and like any other half held out."""
     samples = prompts(np.random.default_rng(6))
@@ -238,17 +229,6 @@ def test_the_ceiling_of_two_measurements_of_the_same_prompts_leaves_out_what_the
 
 FEW_TOKENS = 24
 FEW_TRUTH = 1 + 4 * np.exp(-np.arange(FEW_TOKENS)[::-1] / 5)
-
-
-@pytest.mark.parametrize(("n", "normal"), [(4, 0.855), (8, 0.909)])
-def test_means_of_few_draws_are_covered_where_a_normal_interval_is_not(n, normal):
-    """In 4,000 samples: 95 % by Student's t, and what ± 1.96 covers by the same t distribution."""
-    trials = 4000
-    found = [Estimate.of_mean(one) for one in np.random.default_rng(n).normal(1.0, 2.0, (trials, n))]
-    covered = np.mean([not one.tells(1.0) for one in found])
-    narrow = np.mean([abs(one.value - 1.0) <= NORMAL_95 * one.se for one in found])
-    assert abs(covered - 0.95) <= 4 * math.sqrt(0.95 * 0.05 / trials)
-    assert abs(narrow - normal) <= 4 * math.sqrt(normal * (1 - normal) / trials)
 
 
 def few_prompts(random, n):
@@ -313,14 +293,3 @@ def test_the_least_number_whose_interval_leaves_out_zero(seen, n):
     assert Estimate(-value, se, n).draws_to_tell() == found
     assert Estimate(0.0, se, n).draws_to_tell() == MOST_DRAWS + 1
     assert Estimate(value, math.nan, 1).draws_to_tell() is Estimate(value).draws_to_tell() is None
-
-
-def test_so_many_draws_tell_in_half_of_all_cases():
-    """As documented: even odds at that number, nine in ten at 2.7 times as many."""
-    first = Estimate(0.5, 0.3, 10)
-    needed, deviation = first.draws_to_tell(), 0.3 * math.sqrt(10)
-    random, trials = np.random.default_rng(1), 1000
-    for factor, odds in ((1.0, 0.5), (2.73, 0.9)):
-        drawn = random.normal(0.5, deviation, (trials, round(factor * needed)))
-        share = np.mean([Estimate.of_mean(one).tells() for one in drawn])
-        assert abs(share - odds) < 0.06
