@@ -381,8 +381,8 @@ def page(rows: Sequence[Row]) -> str:
             "## What each part became\n",
             "Defaults of transformers; a released model's file has numbers of its own. *Not known*: what only a "
             "measurement tells; it withholds the verdict even where λ is given. Layers that are no attention read "
-            "*not known* ([a layer of one's own](../own.md#a-layer-that-is-no-attention), once measured), those that "
-            "move nothing between tokens *alone*.\n",
+            "*not known* ([a layer of one's own](../own.md#a-layer-that-is-no-attention), once measured), those "
+            "that move nothing between tokens *alone*.\n",
             "| family | layers × heads | read as | parts | not known |",
             "|---|---|---|---|---|",
             *(
