@@ -135,7 +135,7 @@ def _missing(error: MissingArgumentError) -> str:
     for one in command.assemble_argument_collection(parse_docstring=True):
         if one.names == error.argument.names:
             help = " ".join((one.parameter.help or "").split())
-            return f"{one.field_info.name}: none given, one needed: {help}"
+            return f"{one.field_info.name}: expected one, got none: {help}"
     return str(error)
 
 

@@ -111,14 +111,14 @@ def whole(name: str, given: Any, least: int) -> int:
     """`given`, if it is a whole number ≥ `least` of 64 bits. Raises `InvalidValueError` naming the argument."""
     if not is_integer(given) or given < least:
         most = " and below 2**63" if isinstance(given, Integral) and int(given) >= LIMIT else ""
-        raise InvalidValueError(f"{name}: {shortened(given)} given, an integer ≥ {least}{most} needed")
+        raise InvalidValueError(f"{name}: expected an integer ≥ {least}{most}, got {shortened(given)}")
     return int(given)
 
 
 def counted(name: str, given: Any) -> int:
     """A number of threads or processes. Raises `InvalidValueError` below 1 and above `MOST_THREADS`."""
     if whole(name, given, 1) > MOST_THREADS:
-        raise InvalidValueError(f"{name}: {given} given, at most {MOST_THREADS:,} needed")
+        raise InvalidValueError(f"{name}: expected at most {MOST_THREADS:,}, got {given}")
     return int(given)
 
 
@@ -126,8 +126,7 @@ def position(name: str, given: Any, tokens: int) -> int:
     """A position of a text, negative ones from its end, counted from 0. Raises `InvalidValueError`."""
     if not is_integer(given) or not -tokens <= int(given) < tokens:
         raise InvalidValueError(
-            f"{name}: {shortened(given)} given, "
-            f"a position from {-tokens} to {tokens - 1} needed for {tokens} tokens"
+            f"{name}: expected a position from {-tokens} to {tokens - 1}, got {shortened(given)}"
         )
     return int(given) % tokens
 
@@ -151,14 +150,14 @@ def is_number(given: Any) -> bool:
 def non_negative(name: str, given: float) -> float:
     """`given`, if it is finite and ≥ 0. Raises `InvalidValueError` naming the argument."""
     if not is_number(given) or not 0 <= given < math.inf:
-        raise InvalidValueError(f"{name}: {shortened(given)} given, a finite number ≥ 0 needed")
+        raise InvalidValueError(f"{name}: expected a finite number ≥ 0, got {shortened(given)}")
     return given
 
 
 def positive(name: str, given: float) -> float:
     """`given`, if it is finite and above 0. Raises `InvalidValueError` naming the argument."""
     if not is_number(given) or not 0 < given < math.inf:
-        raise InvalidValueError(f"{name}: {shortened(given)} given, a finite number above 0 needed")
+        raise InvalidValueError(f"{name}: expected a finite number above 0, got {shortened(given)}")
     return given
 
 
@@ -167,7 +166,7 @@ def one_of(name: str, given: Name, choices: Iterable[str]) -> Name:
     choices = tuple(choices)
     if not isinstance(given, str) or given not in choices:
         hint = nearest(str(given), choices)
-        raise InvalidValueError(f"{name}: {shortened(given)} given, one of {', '.join(choices)} needed{hint}")
+        raise InvalidValueError(f"{name}: expected one of {', '.join(choices)}, got {shortened(given)}{hint}")
     return given
 
 

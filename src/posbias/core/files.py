@@ -119,7 +119,9 @@ def between_marks(page: str, begin: str, end: str) -> tuple[str, str, str]:
     """What stands before, between and after two marks. Raises `InputFileError` unless there is one of each."""
     begins, ends = page.count(begin), page.count(end)
     if (begins, ends) != (1, 1) or page.index(begin) > page.index(end):
-        raise InputFileError(f"page: {begins} {begin} and {ends} {end} given, one each in this order needed")
+        raise InputFileError(
+            f"page: expected {begin} once before {end} once, got them {begins} and {ends} times"
+        )
     before, rest = page.split(begin)
     held, after = rest.split(end)
     return before, held.strip("\n"), after
@@ -193,7 +195,7 @@ def read_mapping(path: str | os.PathLike[str]) -> dict[str, Any]:
     path = Path(path)
     if path.is_file() and path.suffix.lower() not in SUFFIXES:
         raise InputFileError(
-            f"{path}: suffix {shortened(path.suffix)} given, .toml, .yaml, .yml or .json needed"
+            f"{path}: expected a name that ends in .toml, .yaml, .yml or .json, got {shortened(path.suffix)}"
         )
     text = read_text(path)
     try:
@@ -215,7 +217,7 @@ def read_mapping(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise InputFileError(f"{path}: {error}") from None
     if not isinstance(data, dict):
         held = "nothing" if data is None else type(data).__name__
-        raise InputFileError(f"{path}: holds {held}, keys with values needed")
+        raise InputFileError(f"{path}: expected keys with values, got {held}")
     return data
 
 
@@ -252,7 +254,7 @@ def json_object(row: Any, where: str) -> dict[str, Any]:
     if not isinstance(row, dict):
         each = isinstance(row, list) and row and isinstance(row[0], dict)
         needed = "a JSON object on each line, not a list of them," if each else "a JSON object"
-        raise InputFileError(f"{where}: {shortened(row)} given, {needed} needed")
+        raise InputFileError(f"{where}: expected {needed}, got {shortened(row)}")
     return row
 
 

@@ -50,7 +50,8 @@ def require(needed: int, argument: str, given: object, free: int | None = None, 
         shown = given if isinstance(given, str) else shortened(given)
         place = f" on {where}" if where else ""
         raise InvalidValueError(
-            f"{argument}: {shown} given; that takes about {taken} GB and {free / 1e9:,.1f} GB are free{place}"
+            f"{argument}: expected what fits the {free / 1e9:,.1f} GB that are free{place}, "
+            f"got {shown}, which takes about {taken} GB"
         )
 
 

@@ -149,7 +149,9 @@ def _entry(group: str, name: str) -> EntryPoint:
     found = list({(_package(entry), entry.value): entry for entry in entries}.values())
     if len(found) != 1:
         what = "model_type" if group == GROUP else group
-        raise PluginError(f"{what}: {name!r} is brought by {_listed(map(_package, found))}, one needed")
+        raise PluginError(
+            f"{what}: expected one package that brings {name!r}, got {_listed(map(_package, found))}"
+        )
     return found[0]
 
 

@@ -118,11 +118,11 @@ def value(cls: type[T]) -> type[T]:
     def __init__(self, *args, **kwargs):  # noqa: N807
         if len(args) > len(in_order):
             raise InvalidValueError(
-                f"{cls.__name__}: {len(args)} values given, {len(in_order)} needed at most"
+                f"{cls.__name__}: expected at most {len(in_order)} values, got {len(args)}"
             )
         given = dict(zip(in_order, args, strict=False))
         if twice := given.keys() & kwargs:
-            raise InvalidValueError(f"{cls.__name__}: {min(twice)} given twice, one value needed")
+            raise InvalidValueError(f"{cls.__name__}: expected one value of {min(twice)}, got two")
         given |= kwargs
         for name, one in given.items():
             if isinstance(one, _FOREIGN):
@@ -168,16 +168,14 @@ def _explain(error: ValidationError, cls: type) -> str:
             said = f"{key}: key 'kind' is missing; it says which variant is meant"
         case "union_tag_invalid":
             tag, kinds = context["tag"], context["expected_tags"].replace("'", "")
-            said = (
-                f"{key}: kind {shortened(tag)} given, one of {kinds} needed{nearest(tag, kinds.split(', '))}"
-            )
+            said = f"{key}: expected one of {kinds}, got {shortened(tag)}{nearest(tag, kinds.split(', '))}"
         case "value_error":
             said = f"{key}: {context['error']}".removeprefix(": ")
         case _:
             needed = first["msg"]
             for theirs, ours in _PLAIN.items():
                 needed = needed.replace(theirs, ours)
-            said = f"{key}: {shortened(first['input'])} given, {needed} needed"
+            said = f"{key}: expected {needed}, got {shortened(first['input'])}"
     return f"{said} (and {len(others)} more)" if others else said
 
 

@@ -198,7 +198,7 @@ class Evidence:
     @property
     def _test(self) -> Test:
         if self.test is None:
-            raise InvalidValueError(f"test: none given for {self.where!r}, one of a claim needed")
+            raise InvalidValueError(f"test: expected one of a claim for {self.where!r}, got none")
         return self.test
 
     def __str__(self) -> str:
@@ -432,7 +432,7 @@ def undecided(claim: Claim, why: str, study: str, more: Mapping[str, Any] | None
 def judge(claim: Claim, results: Any) -> Judged:
     """Judge a claim on a study's results. Raises `InvalidValueError` for a claim without quantity or evidence."""
     if claim.quantity is None:
-        raise InvalidValueError(f"claim: {claim.id or claim.sentence!r} has no quantity, one needed")
+        raise InvalidValueError(f"claim: expected a quantity of {claim.id or claim.sentence!r}, got none")
     return judged(claim, claim.quantity(results))
 
 
@@ -440,7 +440,7 @@ def judged(claim: Claim, evidence: Iterable[Evidence]) -> Judged:
     """Judge a claim on evidence that is at hand. Raises `InvalidValueError` for none."""
     pieces = tuple(piece.tested(claim.test) for piece in evidence)
     if not pieces:
-        raise InvalidValueError(f"evidence: none given for {claim.id or claim.sentence!r}, one piece needed")
+        raise InvalidValueError(f"evidence: expected one piece for {claim.id or claim.sentence!r}, got none")
     verdicts: list[Verdict] = [piece.verdict(len(pieces)) for piece in pieces]
     verdict: Verdict = "holds" if {*verdicts} == {"holds"} else "undecided"
     verdict = "fails" if "fails" in verdicts else verdict

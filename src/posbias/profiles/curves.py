@@ -49,9 +49,7 @@ def _same_positions(p: Any, q: Any) -> int:
     """The length of the last axis of both. Raises `InvalidValueError` where they differ or have none."""
     one, other = np.shape(p)[-1], np.shape(q)[-1]
     if one != other or not one:
-        raise InvalidValueError(
-            f"p, q: {one} and {other} positions given, as many of each needed, one at least"
-        )
+        raise InvalidValueError(f"p, q: expected equally many positions, at least one, got {one} and {other}")
     return one
 
 

@@ -71,9 +71,9 @@ class Estimate:
 
     def __post_init__(self):
         if self.n is not None and self.n < 1:
-            raise InvalidValueError(f"n: {self.n} given, at least one sample needed")
+            raise InvalidValueError(f"n: expected at least one sample, got {self.n}")
         if self.se < 0:
-            raise InvalidValueError(f"se: {self.se} given, a standard error is ≥ 0")
+            raise InvalidValueError(f"se: expected a standard error ≥ 0, got {self.se}")
         if math.isnan(self.value):
             object.__setattr__(self, "se", math.nan)
         if math.isnan(self.freedom):
@@ -84,7 +84,7 @@ class Estimate:
         """Mean and standard error of the mean of independent samples."""
         samples = np.asarray(samples, dtype=np.float64)
         if samples.size == 0:
-            raise InvalidValueError("samples: none given, at least one needed")
+            raise InvalidValueError("samples: expected at least one, got none")
         se = float(samples.std(ddof=1) / math.sqrt(samples.size)) if samples.size > 1 else math.nan
         return cls(float(samples.mean()), se, samples.size)
 

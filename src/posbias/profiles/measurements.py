@@ -148,10 +148,12 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
         data = json.loads(text)
         data = undamaged(data, path) if isinstance(data, dict) else data
     except RecursionError:
-        raise InputFileError(f"{path}: nested too deeply; a prediction, a list or a .nc needed") from None
+        raise InputFileError(
+            f"{path}: expected a prediction, a list or a .nc, got JSON nested too deeply"
+        ) from None
     except ValueError as error:
         raise InputFileError(
-            f"{path}: not valid JSON ({error}); a prediction, a list or a .nc needed"
+            f"{path}: expected a prediction, a list or a .nc, got invalid JSON ({error})"
         ) from None
     listed = data.get("profile") if isinstance(data, dict) else data
     if not isinstance(listed, list) or not all(_is_number(entry) for entry in listed) or not listed:
@@ -159,13 +161,13 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
     query = data.get("query", -1) if isinstance(data, dict) else -1
     measures = str(data.get("measures", "rollout")) if isinstance(data, dict) else "weights"
     if isinstance(query, bool) or not isinstance(query, int):
-        raise InputFileError(f"{path}: query: {shortened(query)} given, an integer needed")
+        raise InputFileError(f"{path}: query: expected an integer, got {shortened(query)}")
     try:
         weights = np.array([float(entry) for entry in listed])
         if isinstance(data, dict):
             left_out = data.get("left_out", [])
             if not isinstance(left_out, list):
-                raise InvalidValueError(f"left_out: {shortened(left_out)} given, a list of texts needed")
+                raise InvalidValueError(f"left_out: expected a list of texts, got {shortened(left_out)}")
             left_out = tuple(map(str, left_out))
             kind, missing = data.get("kind", "mass"), data.get("lost", 0.0)
             about = {"query": query, "measures": measures, "left_out": left_out, "kind": kind}

@@ -68,20 +68,20 @@ class Profile:
     def __post_init__(self):
         mass = np.array(self.mass, dtype=np.float64)
         if mass.ndim != 1 or not mass.size:
-            raise InvalidValueError(f"mass: shape {mass.shape} given, one number per position needed")
+            raise InvalidValueError(f"mass: expected one number per position, got shape {mass.shape}")
         self._check_numbers(mass)
         missing = self.missing_mass
         if not 0 <= missing <= 1 + 1e-9:
-            raise InvalidValueError(f"missing_mass: {missing} given, a number between 0 and 1 needed")
+            raise InvalidValueError(f"missing_mass: expected a number between 0 and 1, got {missing}")
         if self.kind == "mass" and abs(mass.sum() + missing - 1.0) > 1e-9:
             besides = f" with {missing:.9g} missing" if missing else ""
             raise InvalidValueError(
-                f"mass: sums to {mass.sum():.9g}{besides}, a sum of 1 needed (Profile.from_weights normalises)"
+                f"mass: expected a sum of 1, got {mass.sum():.9g}{besides} (Profile.from_weights normalises)"
             )
         whole = isinstance(self.query, int | np.integer) and not isinstance(self.query, bool)
         if not whole or not -mass.size <= self.query < mass.size:
             raise InvalidValueError(
-                f"query: {shortened(self.query)} given, a position of the {mass.size} needed"
+                f"query: expected a position of the {mass.size}, got {shortened(self.query)}"
             )
         for name in ("samples", "se"):
             given = getattr(self, name)
@@ -89,7 +89,7 @@ class Profile:
                 np.shape(given)[-1:] != mass.shape or np.ndim(given) != 1 + (name == "samples")
             ):
                 raise InvalidValueError(
-                    f"{name}: shape {np.shape(given)} given, {mass.size} positions needed"
+                    f"{name}: expected {mass.size} positions, got shape {np.shape(given)}"
                 )
         mass.flags.writeable = False
         object.__setattr__(self, "mass", mass)
@@ -98,7 +98,7 @@ class Profile:
     def _check_numbers(self, mass: np.ndarray) -> None:
         if self.kind not in get_args(Kind):
             raise InvalidValueError(
-                f"kind: {shortened(self.kind)} given, one of {', '.join(get_args(Kind))} needed"
+                f"kind: expected one of {', '.join(get_args(Kind))}, got {shortened(self.kind)}"
             )
         low, high, needed = {
             "mass": (0.0, math.inf, "numbers ≥ 0"),
@@ -107,11 +107,13 @@ class Profile:
         }[self.kind]
         if not np.isfinite(mass).all() or (mass < low).any() or (mass > high).any():
             wrong = "negative or not finite" if self.kind == "mass" else "outside or not finite"
-            raise InvalidValueError(f"mass: {wrong} somewhere, {needed} needed")
+            raise InvalidValueError(f"mass: expected {needed}, got {wrong} somewhere")
 
     def _need_mass(self, what: str) -> None:
         if self.kind != "mass":
-            raise InvalidValueError(f"kind: {shortened(self.kind)} given, {what} needs a profile of mass")
+            raise InvalidValueError(
+                f"kind: expected a profile of mass for {what}, got {shortened(self.kind)}"
+            )
 
     @classmethod
     def from_weights(
@@ -122,7 +124,7 @@ class Profile:
         with np.errstate(over="ignore"):
             total = weights.sum()
         if not (np.isfinite(total) and total > 0):
-            raise InvalidValueError(f"weights: sum to {total}, a finite sum above zero needed")
+            raise InvalidValueError(f"weights: expected a finite sum above zero, got {total}")
         return cls(weights / total, measures=measures, **fields)
 
     @classmethod
@@ -134,7 +136,7 @@ class Profile:
         """
         samples = np.asarray(samples, dtype=np.float64)
         if samples.ndim != 2 or not len(samples):
-            raise InvalidValueError(f"samples: shape {samples.shape} given, prompts × positions needed")
+            raise InvalidValueError(f"samples: expected prompts × positions, got shape {samples.shape}")
         with np.errstate(over="ignore"):
             mean = samples.mean(axis=0)
             total = mean.sum()
@@ -228,7 +230,7 @@ class Profile:
         self._need_mass("share")
         if not 0 <= left < right <= self.tokens:
             raise InvalidValueError(
-                f"left, right: {left}, {right} given, a stretch of 0 … {self.tokens} needed"
+                f"left, right: expected a stretch of 0 … {self.tokens}, got {left}, {right}"
             )
         value = float(self.mass[left:right].sum())
         if self.samples is None or len(self.samples) < 2:
@@ -293,7 +295,9 @@ class Profile:
         """
         self._need_mass("without_first")
         if self.tokens < 2 or self.query == 0:
-            raise InvalidValueError(f"query: {self.query} sees only the first token; a later query needed")
+            raise InvalidValueError(
+                f"query: expected one that sees more than the first token, got {self.query}"
+            )
         return self._without(0)
 
     def _without(self, place: int) -> "Profile":
@@ -318,7 +322,7 @@ class Profile:
         machine.length("shares", shares, each=64)
         if self.query != self.tokens - 1:
             raise InvalidValueError(
-                f"query: {self.query} given, the last position ({self.tokens - 1}) needed"
+                f"query: expected the last position ({self.tokens - 1}), got {self.query}"
             )
         total = self.kind == "mass"
         samples = None if self.samples is None else at_shares(np.asarray(self.samples), shares, total=total)

@@ -72,11 +72,11 @@ def prefix_drift(
     before, after = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
     if before.shape[-1:] != after.shape[-1:]:
         raise InvalidValueError(
-            f"after: {after.shape[-1:]} positions given, {before.shape[-1:]} as in `before` needed"
+            f"after: expected {before.shape[-1:]} as in `before`, got {after.shape[-1:]} positions"
         )
     for name, mass in (("before", before), ("after", after)):
         if not np.isfinite(mass).all():
-            raise InvalidValueError(f"{name}: not finite somewhere, finite masses needed")
+            raise InvalidValueError(f"{name}: expected finite masses, got one that is not")
     return (prefix_mass(after) - prefix_mass(before))[..., :-1]
 
 
@@ -127,7 +127,7 @@ def monotonicity(
     error = float(np.abs(prefix[:, -1] - 1.0).max())
     if error > row_error:
         raise InvalidValueError(
-            f"kernel: a row sum is {error:.3g} away from one, at most row_error = {row_error:.3g} needed"
+            f"kernel: expected row sums within row_error = {row_error:.3g} of one, got one {error:.3g} away"
         )
     step = _tolerances(tolerance, "tolerance")
     columns, triples = prefix[:, :-1], _triples_of(len(prefix))
@@ -174,7 +174,7 @@ def noise_floor(
     that is not between 0 and 1.
     """
     if not 0 < share < 1:
-        raise InvalidValueError(f"share: {share} given, a number between 0 and 1 needed")
+        raise InvalidValueError(f"share: expected a number between 0 and 1, got {share}")
     first, second = prefix_shares(even), prefix_shares(odd)
     mean = share * first + (1 - share) * second
     broken_in_mean, broken_first, broken_second = (_broken(columns) for columns in (mean, first, second))
@@ -189,9 +189,9 @@ def _prefixes(kernel: Float[np.ndarray, "query key"]) -> Float[np.ndarray, "quer
     """Prefix masses of a kernel's rows; raises unless it is square, finite and ≥ 0."""
     kernel = np.asarray(kernel)
     if kernel.ndim != 2 or kernel.shape[0] != kernel.shape[1] or not kernel.size:
-        raise InvalidValueError(f"kernel: shape {kernel.shape} given, queries × as many keys needed")
+        raise InvalidValueError(f"kernel: expected queries × as many keys, got shape {kernel.shape}")
     if not np.isfinite(kernel).all() or (kernel < 0).any():
-        raise InvalidValueError("kernel: negative or not finite somewhere, numbers ≥ 0 needed")
+        raise InvalidValueError("kernel: expected numbers ≥ 0, got one that is negative or not finite")
     return prefix_mass(kernel)
 
 
@@ -203,7 +203,7 @@ def prefix_shares(kernel: Float[np.ndarray, "query key"]) -> Float[np.ndarray, "
     prefix = _prefixes(kernel)
     whole = prefix[:, -1:]
     if not (whole > 0).all():
-        raise InvalidValueError(f"kernel: row {int(whole.argmin())} is empty, mass in every row needed")
+        raise InvalidValueError(f"kernel: expected mass in every row, got none in row {int(whole.argmin())}")
     return prefix[:, :-1] / whole
 
 
@@ -211,7 +211,7 @@ def _tolerances(tolerances: float | Sequence[float], name: str, dimensions: int 
     steps = np.array(tolerances, dtype=np.float64)
     if steps.ndim != dimensions or not (np.isfinite(steps) & (steps >= 0)).all():
         needed = "finite numbers" if dimensions else "a finite number"
-        raise InvalidValueError(f"{name}: {tolerances} given, {needed} ≥ 0 needed")
+        raise InvalidValueError(f"{name}: expected {needed} ≥ 0, got {tolerances}")
     return steps
 
 

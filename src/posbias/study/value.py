@@ -242,7 +242,7 @@ class Study:
         if not self.question.strip():
             raise InvalidValueError("question: expected a sentence, got ''")
         if len(set(self.seeds)) < len(self.seeds):
-            raise InvalidValueError(f"seeds: expected different ones, got {list(self.seeds)}")
+            raise InvalidValueError(f"seeds: expected different seeds, got {list(self.seeds)}")
         if self.sweep and self.explicit:
             raise InvalidValueError("cells: expected either cells or a sweep, got both")
         for chosen, verb in self.combinations:

@@ -71,7 +71,7 @@ class Layer:
     def __post_init__(self):
         if self.sinks is not None and not isinstance(self.normaliser, Softmax):
             raise InvalidValueError(
-                f"sinks: given with the normaliser {self.normaliser.kind}, softmax expected with them"
+                f"sinks: expected the normaliser softmax with them, got {self.normaliser.kind}"
             )
         if self.groups is not None and self.heads % self.groups:
             raise InvalidValueError(
@@ -89,7 +89,7 @@ class Layer:
                 )
             total = float(np.sum(self.head_weights))
             if abs(total - 1.0) > 1e-12:
-                raise InvalidValueError(f"head_weights: sum to {total:.13g}, a sum of 1 needed")
+                raise InvalidValueError(f"head_weights: expected a sum of 1, got {total:.13g}")
 
     def head_logits(self) -> HeadLogits:
         """What is constant in the layer's logits, divided by the temperature, with the weights of the heads.
@@ -121,7 +121,7 @@ class Layer:
             values.flags.writeable = False
             if values is not sinks and not np.isfinite(values).all():
                 raise InvalidValueError(
-                    f"temperature: {self.temperature:g} given; logits divided by it overflow, a larger one needed"
+                    f"temperature: expected one that logits can be divided by, got {self.temperature:g}"
                 )
         return made
 
@@ -163,7 +163,7 @@ class Layer:
         with np.errstate(over="ignore", invalid="ignore"):
             logits = self.positional.logits_at(distance, self.heads, self.groups) / self.temperature
         if not np.isfinite(logits).all():
-            raise InvalidValueError("positional: its logits overflow at these distances, finite ones needed")
+            raise InvalidValueError("positional: expected finite logits at these distances, got an overflow")
         return logits
 
     def at(self, tokens: int) -> "Layer":
@@ -376,7 +376,7 @@ def gated(
         raise InvalidValueError(f"gates: expected one or {depth} (one per layer), got {len(rows)} lists")
     if not in_mixing and (architecture.mixing.assumed or architecture.streams is not None):
         raise InvalidValueError(
-            "in_mixing: False given, and λ is assumed or of several streams; λ of one residual, or true needed"
+            "in_mixing: expected true where λ is assumed or of several streams, got False"
         )
     stack, coefficients = [], []
     for t, (layer, lam) in enumerate(zip(architecture.stack, architecture.coefficients, strict=True)):
@@ -385,7 +385,7 @@ def gated(
         kept = 1.0 - lam + lam * mean
         if not np.isfinite(kept) or (passed < 0).any() or not kept:
             raise InvalidValueError(
-                f"gates: {rows[t % len(rows)]} given at λ = {lam:g}, numbers ≥ 0, not all 0 needed"
+                f"gates: expected numbers ≥ 0, not all 0, at λ = {lam:g}, got {rows[t % len(rows)]}"
             )
         stack.append(_weighted(layer, passed / mean) if mean else layer)
         coefficients.append(float(lam * mean / kept))

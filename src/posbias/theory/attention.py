@@ -246,7 +246,7 @@ def _as_array(given: Any, name: str) -> np.ndarray:
     """Numbers as NumPy has them; a tensor of torch by what it can do."""
     if given is None:
         raise InvalidValueError(
-            f"attention: {name}: None given, weights needed; sdpa and flash attention give none, load the model "
+            f"attention: {name}: expected weights, got None; sdpa and flash attention give none, load the model "
             "with attn_implementation='eager'"
         )
     if hasattr(given, "detach"):
@@ -274,7 +274,7 @@ def _check_shapes(layers: Sequence[Float[np.ndarray, "text head query key"]]) ->
             names = "texts × heads × queries × keys"
             given, first = (" × ".join(map(str, one.shape)) for one in (layer, layers[0]))
             raise InvalidValueError(
-                f"attention: layer {number}: {names} {given} given, {first} needed, as in layer 0"
+                f"attention: layer {number}: expected {names} {first}, as in layer 0, got {given}"
             )
 
 
@@ -341,14 +341,14 @@ def _check_layer(
     """
     if not np.isfinite(layer).all() or (layer < 0).any():
         raise InvalidValueError(
-            f"attention: layer {number}: negative or not finite somewhere, numbers ≥ 0 needed"
+            f"attention: layer {number}: expected numbers ≥ 0, got one that is negative or not finite"
         )
     outside = np.argwhere((layer > 0) & ~allowed)
     if len(outside):
         _, head, query, key = outside[0]
         raise InvalidValueError(
-            f"attention: layer {number}, head {head}: query {query} gives weight to key {key}, which "
-            f"{_brief(mask)} does not allow; another mask of Attention.from_arrays needed, if this is meant"
+            f"attention: layer {number}, head {head}: expected weights that {_brief(mask)} allows (mask of "
+            f"Attention.from_arrays), got weight of query {query} on key {key}"
         )
     with np.errstate(over="ignore"):  # what is infinite then is refused
         over = layer.sum(axis=-1, dtype=np.float64) - 1.0
@@ -358,8 +358,8 @@ def _check_layer(
         _, head, query = np.unravel_index(off.argmax(), off.shape)
         hint = "; learned_sinks=True, if a learned sink takes the rest" if over.max() <= limit else ""
         raise InvalidValueError(
-            f"attention: layer {number}, head {head}: the row of query {query} is {off.max():.2g} away from "
-            f"summing to one, at most {limit:.2g} (row_error of Attention.from_arrays) needed{hint}"
+            f"attention: layer {number}, head {head}: expected rows that sum to one within {limit:.2g} "
+            f"(row_error of Attention.from_arrays), got {off.max():.2g} away at query {query}{hint}"
         )
     return float(off.max())
 

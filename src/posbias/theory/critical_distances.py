@@ -47,7 +47,7 @@ def modal_distance(depth: int, rate: float) -> int:
     """
     found = critical_distance(depth, rate)
     if not math.isfinite(found):
-        raise InvalidValueError(f"rate: {rate} given, a number above 0 needed")
+        raise InvalidValueError(f"rate: expected a number above 0, got {rate}")
     return math.floor(found)
 
 
@@ -98,7 +98,7 @@ def drift_distance(logits: Float[np.ndarray, "distance"], depth: int) -> float:
     """
     logits = np.asarray(logits, dtype=np.float64)
     if logits.ndim != 1 or logits.size < 2 or not np.isfinite(logits).all():
-        raise InvalidValueError(f"logits: shape {logits.shape} given, two finite numbers or more needed")
+        raise InvalidValueError(f"logits: expected two finite numbers or more, got shape {logits.shape}")
     step, share = np.arange(logits.size), np.exp(logits - logits.max())
     share = share / share.sum()
     mean = float(share @ step)
@@ -126,7 +126,7 @@ def distance_curve(positional: DecayBias | RoPE, depths: Sequence[int], tokens: 
     for another encoding, several pairs or a phase, and for no depths.
     """
     if not len(depths):
-        raise InvalidValueError("depths: none given, one or more needed")
+        raise InvalidValueError("depths: expected one depth or more, got none")
     if isinstance(positional, DecayBias):
         pairs = [
             (critical_distance(depth, positional.rate), modal_distance(depth, positional.rate))
@@ -149,7 +149,7 @@ def distance_curve(positional: DecayBias | RoPE, depths: Sequence[int], tokens: 
         name = f"RoPE, θ = {angle:g}, a = {amplitude:g}"
     else:
         raise InvalidValueError(
-            "positional: another encoding given, DecayBias or RoPE with one pair and phase 0 needed"
+            "positional: expected DecayBias or RoPE with one pair and phase 0, got another encoding"
         )
     layer = Layer(positional=positional)
     profiles = trajectory(Architecture(max(depths), (layer,), AttentionOnly()), tokens)
@@ -167,5 +167,5 @@ def distance_curve(positional: DecayBias | RoPE, depths: Sequence[int], tokens: 
 
 def _layers_before(depth: float) -> float:
     if not 1 <= depth < math.inf:
-        raise InvalidValueError(f"depth: {depth} given, a finite number ≥ 1 needed")
+        raise InvalidValueError(f"depth: expected a finite number ≥ 1, got {depth}")
     return depth - 1.0

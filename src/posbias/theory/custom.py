@@ -65,7 +65,7 @@ class Custom:
             size, needed = self.content.shape[-1], max(int(each.max(initial=-1)) + 1 for each in positions)
             if needed > size:
                 raise InvalidValueError(
-                    f"{what}: {size} tokens given, at least {needed} needed for this text"
+                    f"{what}: expected at least {needed} for this text, got {size} tokens"
                 )
             return self.content[(..., *positions)]
         try:
@@ -108,12 +108,12 @@ def _custom(kind: str, arrays: bool) -> Callable[[Any], Custom]:
             return given
         if isinstance(given, str):
             if not _NAME.fullmatch(given):
-                raise InvalidValueError(f"{shortened(given)} given, for instance mymodule:myname needed")
+                raise InvalidValueError(f"expected mymodule:myname, got {shortened(given)}")
             return Custom(given, None, kind)
         if callable(given):
             return Custom(_name_of(given), given, kind)
         if not arrays:
-            raise InvalidValueError(f"{type(given).__name__} given, a function or mymodule:myname needed")
+            raise InvalidValueError(f"expected a function or mymodule:myname, got a {type(given).__name__}")
         return Custom("", _array(given, kind), kind)
 
     return read
@@ -141,19 +141,19 @@ def _array(given: Any, kind: str) -> Any:
     try:
         values = np.array(given)
     except ValueError:
-        raise InvalidValueError(f"rows of different lengths given, {KINDS[kind]} {axes} needed") from None
+        raise InvalidValueError(f"expected {KINDS[kind]} {axes}, got rows of different lengths") from None
     if values.dtype == object and kind != "b":
         values[values == None] = -np.inf  # noqa: E711
         values = np.array(values.tolist())
     square = values.ndim >= 2 and values.shape[-1] == values.shape[-2] > 0
     if values.dtype.kind not in kind or not square or values.ndim > (2 if kind == "b" else 3):
         raise InvalidValueError(
-            f"{values.dtype} of shape {values.shape} given, {KINDS[kind]} {axes} needed, as many queries as keys"
+            f"expected {KINDS[kind]} {axes}, as many queries as keys, got {values.dtype} of shape {values.shape}"
         )
     if kind != "b":
         values = values.astype(np.float64)
         if np.isnan(values).any() or np.isposinf(values).any():
-            raise InvalidValueError("NaN or +∞ given, finite numbers or −∞ needed")
+            raise InvalidValueError("expected finite numbers or −∞, got NaN or +∞")
     values.flags.writeable = False
     return values
 

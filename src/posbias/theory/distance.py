@@ -35,7 +35,7 @@ def spread(
     if len(numbers) == 1:
         return np.repeat(numbers, heads, axis=0)
     some = f"one, {groups} (one per group of heads)" if groups not in (None, 1, heads) else "one"
-    raise InvalidValueError(f"{name}: {len(numbers)} given, {some} or {heads} (one per head) needed")
+    raise InvalidValueError(f"{name}: expected {some} or {heads} (one per head), got {len(numbers)}")
 
 
 class ByDistance:
@@ -74,16 +74,18 @@ class RoPE(ByDistance):
 
     def __post_init__(self):
         if (self.dimension is None) == (self.frequencies is None):
-            raise InvalidValueError("dimension or frequencies: exactly one of the two needed")
+            raise InvalidValueError(
+                "dimension, frequencies: expected exactly one of the two, got both or none"
+            )
         if self.dimension is not None and self.dimension % 2:
-            raise InvalidValueError(f"dimension: {self.dimension} given, an even number needed")
+            raise InvalidValueError(f"dimension: expected an even number, got {self.dimension}")
         if self.scaling is not None and self.dimension is None:
-            raise InvalidValueError("scaling: given with frequencies, a dimension needed")
+            raise InvalidValueError("scaling: expected a dimension with it, got frequencies")
         pairs = len(self.angles)
         for name, rows in (("amplitudes", self.amplitudes), ("phases", self.phases)):
             for row in rows:
                 if len(row) not in (1, pairs):
-                    raise InvalidValueError(f"{name}: {len(row)} given, one or {pairs} (one per pair) needed")
+                    raise InvalidValueError(f"{name}: expected one or {pairs} (one per pair), got {len(row)}")
 
     @property
     def angles(self) -> Float[np.ndarray, "pair"]:
@@ -146,7 +148,7 @@ class T5(ByDistance):
         sizes, least = {len(row) for row in self.biases}, 4 if self.bidirectional else 2
         if len(sizes) > 1 or min(sizes) < least:
             raise InvalidValueError(
-                f"biases: rows of {sorted(sizes)} given, equal rows of at least {least} needed"
+                f"biases: expected equal rows of at least {least}, got rows of {sorted(sizes)}"
             )
         if self.bidirectional and min(sizes) % 2:
             raise InvalidValueError(
@@ -154,7 +156,7 @@ class T5(ByDistance):
             )
         if self.max_distance <= self._buckets // 2:
             raise InvalidValueError(
-                f"max_distance: {self.max_distance} given, more than half the {self._buckets} buckets needed"
+                f"max_distance: expected more than half the {self._buckets} buckets, got {self.max_distance}"
             )
 
     @property
@@ -214,7 +216,7 @@ class KerplePower(ByDistance):
 
     def __post_init__(self):
         if max(self.exponent) > 2:
-            raise InvalidValueError(f"exponent: {max(self.exponent)} given, a number from 0 to 2 needed")
+            raise InvalidValueError(f"exponent: expected a number from 0 to 2, got {max(self.exponent)}")
 
     def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:
         """Logits at the given distances i − j, one row per head."""
@@ -238,7 +240,7 @@ class Tabulated(ByDistance):
     def __post_init__(self):
         for name, rows in (("table", self.table), ("after", self.after or ((0.0,),))):
             if len({len(row) for row in rows}) > 1:
-                raise InvalidValueError(f"{name}: rows of different lengths given, equal ones needed")
+                raise InvalidValueError(f"{name}: expected rows of one length, got several lengths")
 
     def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:
         """Logits at the given distances i − j, one row per head.
@@ -249,12 +251,12 @@ class Tabulated(ByDistance):
         farthest, latest = int(distance.max(initial=0)), int(-distance.min(initial=0))
         if farthest >= len(self.table[0]):
             raise InvalidValueError(
-                f"table: {len(self.table[0])} distances given, at least {farthest + 1} needed for this text"
+                f"table: expected at least {farthest + 1} for this text, got {len(self.table[0])} distances"
             )
         if latest and (self.after is None or latest > len(self.after[0])):
             known = 0 if self.after is None else len(self.after[0])
             raise InvalidValueError(
-                f"after: {known} distances given, at least {latest} needed where keys after the query are seen"
+                f"after: expected at least {latest} distances where keys after the query are seen, got {known}"
             )
         logits = spread("table", self.table, heads, groups)[:, np.maximum(distance, 0)]
         if latest:
@@ -282,8 +284,7 @@ class DistanceFunction(ByDistance):
         logits = self.function.at("function", np.asarray(distance))
         if logits.ndim > 2 or logits.shape[-1:] not in ((), (len(distance),)):
             raise InvalidValueError(
-                f"function: logits of shape {logits.shape} given, ({len(distance)},) or a row of so many per head "
-                "needed"
+                f"function: expected logits of shape ({len(distance)},), or so per head, got {logits.shape}"
             )
         rows = logits if logits.ndim == 2 else np.broadcast_to(logits, (1, len(distance)))
         return spread("function", rows, heads, groups)
@@ -323,5 +324,5 @@ class DenseLogits:
             if isinstance(error, InvalidValueError):
                 raise
             raise InvalidValueError(
-                f"matrix: logits of shape {logits.shape} given, {shape[1:]} (query, key) needed, or so per head"
+                f"matrix: expected logits of shape {shape[1:]} (query, key), or so per head, got {logits.shape}"
             ) from None

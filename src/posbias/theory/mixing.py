@@ -285,7 +285,9 @@ class Connection:
         streams = len(self.read)
         _sums_to_one("read", self.read)
         if len(self.mix) != streams or any(len(row) != streams or min(row) < 0 for row in self.mix):
-            raise InvalidValueError(f"mix: {streams} rows of {streams} numbers ≥ 0, as `read` has, needed")
+            raise InvalidValueError(
+                f"mix: expected {streams} rows of {streams} numbers ≥ 0, as `read` has, got others"
+            )
         for row in self.mix:
             _sums_to_one("mix", row)
         if self.write is not None and len(self.write) != streams:
@@ -322,8 +324,8 @@ class HyperConnections:
         counts = {len(one.read) for one in self.connections}
         if counts != {len(self.collapse)}:
             raise InvalidValueError(
-                f"connections: of {', '.join(map(str, sorted(counts))) or 'no'} streams given, one or more of "
-                f"{len(self.collapse)}, as `collapse` has, needed"
+                f"connections: expected one or more of {len(self.collapse)} streams, as `collapse` has, got "
+                f"{'of ' + ', '.join(map(str, sorted(counts))) if counts else 'none'}"
             )
 
     def of(self, depth: int) -> tuple[Connection, ...]:

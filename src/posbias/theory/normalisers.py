@@ -76,7 +76,7 @@ class Sigmoid:
         """Weights of keys. Raises `InvalidValueError` without a bias: `at` gives that of a length."""
         if self.bias is None:
             raise InvalidValueError(
-                "bias: None given, a number needed, as `at` gives it for a length of text"
+                "bias: expected a number, as `at` gives it for a length of text, got None"
             )
         return expit(logits + self.bias)
 

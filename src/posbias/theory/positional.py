@@ -201,7 +201,7 @@ class NeedsMeasurement(_Exponential):
 
     def __post_init__(self):
         if not self.encoding and (self.positions is not None or not self.also):
-            raise InvalidValueError("encoding: '' given, the name of an encoding needed, or `also` alone")
+            raise InvalidValueError("encoding: expected the name of an encoding, or `also` alone, got ''")
 
     def slopes_of(self, heads: int, groups: int | None = None) -> PerHead:
         """Decay of the logit per token of distance: zero, the part that is known."""
@@ -273,7 +273,7 @@ def selection_rates(
     """
     selected = np.asarray(selected)
     if selected.dtype != bool or selected.ndim != 3 or selected.shape[1] != selected.shape[2]:
-        raise InvalidValueError("selected: booleans [text, query, key] of one length needed")
+        raise InvalidValueError("selected: expected booleans [text, query, key] of one length, got others")
     texts, tokens, _ = selected.shape
     start = min(whole("first", first, 0), tokens - 1)
     times = np.array([selected[:, range(max(d, start), tokens), range(max(d, start) - d, tokens - d)].sum()

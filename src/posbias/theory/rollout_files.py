@@ -137,7 +137,7 @@ def _published_mask(mask: PublishedMask) -> Mask:
             return Full()
         case "sliding_window":
             if mask.window_size is None:
-                raise InvalidValueError("mask_config.window_size: missing, an integer ≥ 1 needed")
+                raise InvalidValueError("mask_config.window_size: expected an integer ≥ 1, got none")
             return SlidingWindow(mask.window_size)
 
 
@@ -145,7 +145,7 @@ def _per_layer(key: str, rows: tuple | None, depth: int) -> tuple:
     """A list for each layer, from one for all or one each; of nothing, nothing for each."""
     rows = (None,) if rows is None else rows
     if len(rows) not in (1, depth):
-        raise InvalidValueError(f"{key}: {len(rows)} lists given, one or {depth} (one per layer) needed")
+        raise InvalidValueError(f"{key}: expected one or {depth} (one per layer), got {len(rows)} lists")
     return rows if len(rows) == depth else rows * depth
 
 
@@ -158,7 +158,9 @@ def _shares(weights: tuple[float, ...], heads: int) -> tuple[float, ...]:
     weights = weights * heads if len(weights) == 1 else weights
     total = sum(weights)
     if total <= 0:
-        raise InvalidValueError("attention_config.head_weights: all zero, at least one above zero needed")
+        raise InvalidValueError(
+            "attention_config.head_weights: expected at least one above zero, got all zero"
+        )
     return tuple(weight / total for weight in weights)
 
 

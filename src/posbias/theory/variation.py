@@ -53,7 +53,7 @@ class Quantity:
             span = (
                 f"at least {self.least:,g}" if math.isinf(self.most) else f"{self.least:,g} to {self.most:,g}"
             )
-            raise InvalidValueError(f"{self.name}: {value:,.12g} given, {span} needed ({self.what})")
+            raise InvalidValueError(f"{self.name}: expected {span} ({self.what}), got {value:,.12g}")
 
 
 def _depth(architecture: Architecture, depth: int) -> Architecture:
@@ -63,7 +63,7 @@ def _depth(architecture: Architecture, depth: int) -> Architecture:
     if isinstance(mixing, PerLayer):
         if depth > architecture.depth:
             raise InvalidValueError(
-                f"depth: {depth} given, at most the {architecture.depth} layers whose λ is known needed"
+                f"depth: expected at most the {architecture.depth} layers whose λ is known, got {depth}"
             )
         mixing = replace(mixing, coefficients=mixing.coefficients[:depth])
     return replace(architecture, depth=depth, layers=shortest_pattern(stack), mixing=mixing)
@@ -83,7 +83,7 @@ def _mask(cls: Any) -> Callable[[Architecture, int], Architecture]:
         }
         if not resized:
             raise InvalidValueError(
-                f"{cls.word}: no attention has the mask {cls.__name__} or Causal, at least one layer needed"
+                f"{cls.word}: expected a layer with the mask {cls.__name__} or Causal, got none"
             )
         return replace(architecture, layers=tuple(resized.get(layer, layer) for layer in architecture.layers))
 
@@ -97,8 +97,8 @@ def _full_period(architecture: Architecture, period: int) -> Architecture:
     near = {layer for layer in kinds - full if not isinstance(layer.mask, Prefix | Full)}
     if len(near) != 1 or len(full) > 1 or kinds - near - full:
         raise InvalidValueError(
-            f"full_period: layers of {len(kinds)} kinds given, {len(near)} under a window or chunks; one kind "
-            "under such a mask and at most one other, causal, needed"
+            "full_period: expected one kind of layers under a window or chunks and at most one other, causal, "
+            f"got {len(kinds)} kinds, {len(near)} under such a mask"
         )
     [local] = near
     [last] = full or {replace(local, mask=Causal())}
@@ -113,12 +113,12 @@ def _full_place(architecture: Architecture, place: int) -> Architecture:
     full = [layer for layer in pattern if isinstance(layer.mask, Causal)]
     if len(full) != 1 or len(set(near)) > 1:
         raise InvalidValueError(
-            f"full_place: a pattern of {len(full)} causal layers and {len(set(near))} kinds of others given, "
-            "one causal layer and at most one other kind needed"
+            "full_place: expected a pattern of one causal layer and at most one other kind, "
+            f"got {len(full)} causal layers and {len(set(near))} kinds of others"
         )
     if place > len(near):
         raise InvalidValueError(
-            f"full_place: {place} given, at most {len(near)} needed in a pattern of {len(near) + 1} layers"
+            f"full_place: expected at most {len(near)} in a pattern of {len(near) + 1} layers, got {place}"
         )
     return replace(architecture, layers=(*near[:place], *full, *near[place:]))
 
@@ -133,7 +133,7 @@ def _nope_period(architecture: Architecture, period: int) -> Architecture:
     """Every period-th layer without an encoding, the others with the one that there is."""
     kinds = {layer.positional for layer in architecture.layers} - {NoPE()}
     if len(kinds) != 1:
-        raise InvalidValueError(f"nope_period: {len(kinds)} encodings given, layers with one needed")
+        raise InvalidValueError(f"nope_period: expected layers with one encoding, got {len(kinds)}")
     [encoding] = kinds
     stack = [
         replace(layer, positional=encoding if (t + 1) % whole("nope_period", period, 1) else NoPE())
@@ -173,14 +173,14 @@ def _encoding(
 def _rope_base(positional: RoPE, base: float) -> RoPE:
     """Another base, for frequencies that come from one."""
     if positional.frequencies is not None:
-        raise InvalidValueError("rope_base: frequencies given one by one, a base with a dimension needed")
+        raise InvalidValueError("rope_base: expected a base with a dimension, got frequencies one by one")
     return replace(positional, base=base)
 
 
 def _rope_angle(positional: RoPE, angle: float) -> RoPE:
     """Another angle per token, of a single pair of dimensions (Wu et al. 2025, Lemma 4.6)."""
     if len(positional.angles) != 1:
-        raise InvalidValueError(f"rope_angle: {len(positional.angles)} pairs of dimensions given, one needed")
+        raise InvalidValueError(f"rope_angle: expected one pair of dimensions, got {len(positional.angles)}")
     return replace(positional, frequencies=(angle,), dimension=None)
 
 
@@ -328,11 +328,11 @@ def vary_two(
     """
     names = [name for name, _ in axes]
     if len(axes) != 2 or names[0] == names[1]:
-        raise InvalidValueError(f"vary: {', '.join(names)} given, two different quantities needed")
+        raise InvalidValueError(f"vary: expected two different quantities, got {', '.join(names)}")
     (one, rows), (other, columns) = axes
     if not 1 <= len(rows) * len(columns) <= MOST:
         raise InvalidValueError(
-            f"vary: {len(rows)} × {len(columns)} values given, 1 to {MOST:,} in all needed"
+            f"vary: expected 1 to {MOST:,} in all, got {len(rows)} × {len(columns)} values"
         )
     longest = max([tokens, *(max(map(int, values)) for name, values in axes if name == "tokens")])
     bands = 3 if architecture.mixing.assumed else 1
@@ -370,7 +370,7 @@ def _at_points(
 def _number_of(quantity: str, value: float) -> float:
     """A value as the quantity wants it: whole numbers as integers."""
     if not math.isfinite(value):
-        raise InvalidValueError(f"values: {value} given for {quantity}, finite numbers needed")
+        raise InvalidValueError(f"values: expected finite numbers for {quantity}, got {value}")
     QUANTITIES[quantity].check(value)
     return int(value) if QUANTITIES[quantity].whole and float(value).is_integer() else value
 
@@ -384,27 +384,26 @@ def values_of(spelling: str) -> tuple[str, list[float]]:
     name, equals, text = spelling.partition("=")
     if not equals or name not in QUANTITIES:
         raise InvalidValueError(
-            f"vary: {shortened(spelling)} given, "
-            f"for instance depth=1:64 needed, with one of {', '.join(QUANTITIES)}"
-            f"{nearest(name, QUANTITIES)}"
+            f"vary: expected one of {', '.join(QUANTITIES)} with values, for instance depth=1:64, "
+            f"got {shortened(spelling)}{nearest(name, QUANTITIES)}"
         )
     quantity = QUANTITIES[name]
     if "," in text or ":" not in text:
         return name, [_value(quantity, word) for word in text.split(",")]
     low, high, *rest = text.split(":")
     if len(rest) > 1:
-        raise InvalidValueError(f"{name}: {shortened(text)} given, LOW:HIGH or LOW:HIGH:COUNT needed")
+        raise InvalidValueError(f"{name}: expected LOW:HIGH or LOW:HIGH:COUNT, got {shortened(text)}")
     first, last = _value(quantity, low), _value(quantity, high)
     if first > last:
-        raise InvalidValueError(f"{name}: {shortened(text)} given, a range that rises needed")
+        raise InvalidValueError(f"{name}: expected a range that rises, got {shortened(text)}")
     count = int(_number(name, rest[0], True)) if rest else STEPS
     if not 2 <= count <= MOST:
-        raise InvalidValueError(f"{name}: {count} values given, at least 2 and at most {MOST:,} needed")
+        raise InvalidValueError(f"{name}: expected at least 2 and at most {MOST:,}, got {count} values")
     if quantity.whole and not rest and last - first < 64:
         return name, list(range(int(first), int(last) + 1))
     if quantity.geometric and first <= 0:
         raise InvalidValueError(
-            f"{name}: {low} given, a number above zero needed (values are spaced by ratios)"
+            f"{name}: expected a number above zero (values are spaced by ratios), got {low}"
         )
     space = np.geomspace if quantity.geometric else np.linspace
     values = space(first, last, count)
@@ -425,4 +424,4 @@ def _number(name: str, word: str, integer: bool) -> float:
         return int(word) if integer else float(word)
     except ValueError:
         kind = "an integer" if integer else "a number"
-        raise InvalidValueError(f"{name}: {shortened(word)} given, {kind} needed") from None
+        raise InvalidValueError(f"{name}: expected {kind}, got {shortened(word)}") from None

@@ -323,16 +323,20 @@ def _check_engine(engine: Engine | None, workers: int | None, device: str, gpus:
     if not afar:
         check_device(device)
     if engine is not None and workers is not None:
-        raise InvalidValueError(f"workers: {workers} given together with an engine, one of the two needed")
+        raise InvalidValueError(f"workers: expected none together with an engine, got {workers}")
     if isinstance(gpus, bool) or not isinstance(gpus, int | float) or not 0 <= gpus < float("inf"):
-        raise InvalidValueError(f"gpus_per_cell: {shortened(gpus)} given, a number ≥ 0 needed")
+        raise InvalidValueError(f"gpus_per_cell: expected a number ≥ 0, got {shortened(gpus)}")
     if gpus and not afar:
-        raise InvalidValueError(f"gpus_per_cell: {gpus} given without a cluster, which would share them out")
+        raise InvalidValueError(
+            f"gpus_per_cell: expected none without a cluster, which would share them out, got {gpus}"
+        )
     if gpus and device == "cpu":
-        raise InvalidValueError(f"gpus_per_cell: {gpus} given with device cpu, device cuda needed")
+        raise InvalidValueError(
+            f"gpus_per_cell: expected none with device cpu, got {gpus}; device='cuda' uses them"
+        )
     if afar and not gpus and device != "cpu":
         raise InvalidValueError(
-            f"device: {device} given on a cluster with gpus_per_cell 0, a share of a GPU such as 1 needed"
+            f"gpus_per_cell: expected a share of a GPU such as 1 for device {device} on a cluster, got 0"
         )
 
 

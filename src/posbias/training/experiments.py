@@ -73,14 +73,14 @@ class Experiment:
 
     def __post_init__(self):
         if len(set(self.seeds)) < len(self.seeds):
-            raise InvalidValueError(f"seeds: {list(self.seeds)} given, different ones needed")
+            raise InvalidValueError(f"seeds: expected different seeds, got {list(self.seeds)}")
         if max(self.seeds) >= SEEDS:
-            raise InvalidValueError(f"seeds: {max(self.seeds)} given, numbers below 2⁶³ needed")
+            raise InvalidValueError(f"seeds: expected numbers below 2⁶³, got {max(self.seeds)}")
         self.network.check(self.task.tokens)
         if isinstance(self.network.positional, Rotary | Sinusoidal) and self.task.dimension % 2:
             raise InvalidValueError(
-                f"task.dimension: {self.task.dimension} given, an even one needed for the "
-                f"{self.network.positional.kind} encoding"
+                f"task.dimension: expected an even number for the {self.network.positional.kind} encoding, "
+                f"got {self.task.dimension}"
             )
 
     def check_memory(self) -> None:
@@ -155,12 +155,11 @@ def answers_of(word: str, task: RetrievalTask) -> tuple[int, ...] | None:
             item = task.places[part.strip()] if part.strip() in task.places else int(part)
         except ValueError:
             raise InvalidValueError(
-                f"answers: {shortened(part)} given, "
-                "all, or first, middle, last or items from 0 with commas between needed"
-                f"{nearest(part, ('all', *task.places))}"
+                "answers: expected all, or first, middle, last or items from 0 with commas between, "
+                f"got {shortened(part)}{nearest(part, ('all', *task.places))}"
             ) from None
         if item in items:
-            raise InvalidValueError(f"answers: {shortened(word)} given, item {item} once needed")
+            raise InvalidValueError(f"answers: expected item {item} once, got {shortened(word)}")
         items.append(item)
     return tuple(items)
 

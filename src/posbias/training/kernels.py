@@ -80,7 +80,7 @@ class Rollout:
         masses = self._named(name)
         kept = masses[np.isfinite(masses).all(axis=1)]
         if not len(kept):
-            raise InvalidValueError("profiles: every member was stopped, a trained one needed")
+            raise InvalidValueError("profiles: expected a trained member, got only stopped ones")
         se = kept.std(axis=0, ddof=1) / math.sqrt(len(kept)) if len(kept) > 1 else None
         attrs = {"predictor": LABELS[name], "assumptions": list(self.assumptions)}
         return Profile.from_weights(kept.mean(axis=0), measures="rollout", se=se, attrs=attrs)

@@ -58,7 +58,7 @@ def multiplying(precision: Precision, device: str) -> Iterator[None]:
     possible = precisions(device)
     if precision not in possible:
         raise InvalidValueError(
-            f"precision: {shortened(precision)} given, one of {', '.join(possible)} needed on this {device}"
+            f"precision: expected one of {', '.join(possible)} on this {device}, got {shortened(precision)}"
         )
     with _set(precision, device):
         yield
@@ -342,7 +342,7 @@ class Trained:
         """One seed alone. Raises `InvalidValueError` for an index outside."""
         count = len(self.experiment.seeds)
         if not 0 <= index < count:
-            raise InvalidValueError(f"index: {index} given, a member from 0 to {count - 1} needed")
+            raise InvalidValueError(f"index: expected a member from 0 to {count - 1}, got {index}")
         seed = self.experiment.seeds[index]
         return replace(
             self,
@@ -474,12 +474,12 @@ def _results(experiments: list[Experiment], ensemble: Ensemble, device: str) -> 
 
 def _check(experiments: list[Experiment], device: str, threads: int | None) -> None:
     if not experiments:
-        raise InvalidValueError("experiment: none given, at least one needed")
+        raise InvalidValueError("experiment: expected at least one experiment, got none")
     for number, one in enumerate(experiments):
         if not compatible(experiments[0], one):
             raise InvalidValueError(
-                f"experiment: number {number} given differs from number 0 in shape, depth or optimisation; "
-                "compatible ones needed to train together"
+                "experiment: expected one shape, depth and optimisation to train together, "
+                f"got another in number {number} than in number 0"
             )
     whole("threads", 1 if threads is None else threads, 1)
     check_device(device)
@@ -490,7 +490,7 @@ def check_device(device: str) -> None:
     there = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
     if device not in there and not (device == "cuda" and len(there) > 1):
         raise InvalidValueError(
-            f"device: {shortened(device)} given, one of {', '.join(there)} needed on this machine"
+            f"device: expected one of {', '.join(there)} on this machine, got {shortened(device)}"
         )
 
 

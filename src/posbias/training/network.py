@@ -105,7 +105,7 @@ class Network:
         size = {SlidingWindow: "width", Prefix: "length"}.get(type(self.mask))
         if size is not None and getattr(self.mask, size) > tokens:
             raise InvalidValueError(
-                f"mask.{size}: {getattr(self.mask, size)} given, at most the sequence's {tokens} tokens needed"
+                f"mask.{size}: expected at most the sequence's {tokens} tokens, got {getattr(self.mask, size)}"
             )
 
 
@@ -134,9 +134,9 @@ def wire(
 ) -> Wiring:
     """Put networks of equal depth and normaliser side by side. Raises `InvalidValueError` if they cannot be."""
     if len({network.depth for network in networks}) != 1:
-        raise InvalidValueError("networks: different depths given, equal ones needed to train together")
+        raise InvalidValueError("networks: expected one depth to train together, got several")
     if len({network.normaliser for network in networks}) != 1:
-        raise InvalidValueError("networks: different normalisers given, one needed to train together")
+        raise InvalidValueError("networks: expected one normaliser to train together, got several")
     for network in networks:
         network.check(tokens)
     angles = torch.stack([_angles(network.positional, tokens, dimension) for network in networks])

@@ -244,10 +244,10 @@ def paired_gap(trained: Trained, first: int, second: int, sequences: int = 2000,
     for name, item in (("first", first), ("second", second)):
         if isinstance(item, bool) or not isinstance(item, int) or not 0 <= item < task.items:
             raise InvalidValueError(
-                f"{name}: {shortened(item)} given, an item from 0 to {task.items - 1} needed"
+                f"{name}: expected an item from 0 to {task.items - 1}, got {shortened(item)}"
             )
     if first == second:
-        raise InvalidValueError(f"second: {second} given, another item than the first needed")
+        raise InvalidValueError(f"second: expected another item than the first, got {second}")
 
     right, informative = [], []
     for novel in blocks(trained, sequences, seed, place=(first, second)):
@@ -281,7 +281,7 @@ def compared(task: RetrievalTask) -> dict[str, tuple[int, int]]:
     places = task.places
     if len(set(places.values())) < 3:
         given = ", ".join(f"{name} {place}" for name, place in places.items())
-        raise InvalidValueError(f"middle: {given} given, three different items needed")
+        raise InvalidValueError(f"middle: expected three different items, got {given}")
     return {f"{a}-{b}": (places[a], places[b]) for a, b in PAIRS}
 
 

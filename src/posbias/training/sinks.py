@@ -94,7 +94,7 @@ class Sinks:
 
     def _check_key(self, key: int) -> None:
         if not 0 <= key < len(self.allowed):
-            raise InvalidValueError(f"key: {key} given, a token from 0 to {len(self.allowed) - 1} needed")
+            raise InvalidValueError(f"key: expected a token from 0 to {len(self.allowed) - 1}, got {key}")
 
     def _all(self) -> dict[str, Queries]:
         return {"trained": self.trained, "untrained": self.untrained, "uniform": self.uniform[None, None]}
@@ -102,10 +102,10 @@ class Sinks:
     def _metric(self, counts: Queries, threshold: float, layer: int | None, start: int) -> np.ndarray:
         if threshold not in self.thresholds:
             listed = ", ".join(f"{one:g}" for one in self.thresholds)
-            raise InvalidValueError(f"threshold: {threshold} given, one that was counted needed: {listed}")
+            raise InvalidValueError(f"threshold: expected one that was counted, {listed}, got {threshold}")
         depth = counts.shape[1]
         if layer is not None and not 0 <= layer < depth:
-            raise InvalidValueError(f"layer: {layer} given, a layer from 0 to {depth - 1} needed")
+            raise InvalidValueError(f"layer: expected a layer from 0 to {depth - 1}, got {layer}")
         chosen = counts[..., self.thresholds.index(threshold)]
         over = self._over_queries(chosen[..., None], start)[..., 0]
         return over.mean(axis=1) if layer is None else over[:, layer]
@@ -114,7 +114,7 @@ class Sinks:
         """Counts over the queries from `start` on, divided by how many of them may see the key."""
         if isinstance(start, bool) or start not in self.starts:
             listed = ", ".join(map(str, self.starts))
-            raise InvalidValueError(f"start: {shortened(start)} given, one that was counted needed: {listed}")
+            raise InvalidValueError(f"start: expected one that was counted, {listed}, got {shortened(start)}")
         seeing = self.allowed[start:].sum(axis=0)
         with np.errstate(invalid="ignore", divide="ignore"):
             return counts[:, :, self.starts.index(start)] / np.where(seeing == 0, np.nan, seeing)[:, None]
@@ -136,14 +136,14 @@ def sinks(
     levels = tuple(float(one) for one in thresholds)
     if not levels or not all(0 <= one < 1 for one in levels):
         raise InvalidValueError(
-            f"thresholds: {shortened(thresholds)} given, numbers from 0 up to below 1 needed"
+            f"thresholds: expected numbers from 0 up to below 1, got {shortened(thresholds)}"
         )
     experiment = trained.experiment
     tokens = experiment.task.tokens
     rows = default_starts(tokens) if starts is None else tuple(whole("start", one, 0) for one in starts)
     for start in rows:
         if start >= tokens:
-            raise InvalidValueError(f"start: {start} given, a query from 0 to {tokens - 1} needed")
+            raise InvalidValueError(f"start: expected a query from 0 to {tokens - 1}, got {start}")
     fresh = untrained_weights(trained)
     counts: list[Any] = [0, 0]
     for _, both in attention_blocks(trained, sequences, seed, trained.weights, fresh):

@@ -40,9 +40,9 @@ from posbias.training.philox import Draws, below
 def _listed(given: Any) -> Any:
     """A list as a tuple. Raises `ValueError` for anything else, and for an empty one."""
     if not isinstance(given, list | tuple):
-        raise ValueError(f"{shortened(given)} given, a list of integers from 0, such as [0, 1, 2], needed")
+        raise ValueError(f"expected a list of integers from 0, such as [0, 1, 2], got {shortened(given)}")
     if not given:
-        raise ValueError("an empty list given, one integer from 0 or more needed")
+        raise ValueError("expected a list of at least one integer, got an empty one")
     return tuple(given)
 
 
@@ -81,23 +81,23 @@ class RetrievalTask:
     def __post_init__(self):
         if self.items % self.burstiness:
             raise InvalidValueError(
-                f"burstiness: {self.burstiness} given, a divisor of items = {self.items} needed"
+                f"burstiness: expected a divisor of items = {self.items}, got {self.burstiness}"
             )
         if self.labels < 2:
-            raise InvalidValueError(f"labels: {self.labels} given, at least 2 needed to tell apart")
+            raise InvalidValueError(f"labels: expected at least 2 to tell apart, got {self.labels}")
         if self.labels > self.classes:
-            raise InvalidValueError(f"labels: {self.labels} given, at most classes = {self.classes} needed")
+            raise InvalidValueError(f"labels: expected at most classes = {self.classes}, got {self.labels}")
         if self.kinds > self.classes:
             raise InvalidValueError(
-                f"classes: {self.classes} given, at least items / burstiness = {self.kinds} needed"
+                f"classes: expected at least items / burstiness = {self.kinds}, got {self.classes}"
             )
         if self.answers is not None and len(set(self.answers)) < len(self.answers):
-            raise InvalidValueError(f"answers: {list(self.answers)} given, different items needed")
+            raise InvalidValueError(f"answers: expected different items, got {list(self.answers)}")
         for name, places in (("answers", self.answers or ()), ("middle", (self.middle or 0,))):
             for place in places:
                 if place >= self.items:
                     raise InvalidValueError(
-                        f"{name}: {place} given, an item from 0 to {self.items - 1} needed"
+                        f"{name}: expected an item from 0 to {self.items - 1}, got {place}"
                     )
 
     @property

@@ -116,8 +116,8 @@ class Capture(TorchFunctionMode):
         unseen = [index for index in range(len(self._layers)) if index not in self._seen]
         if error is None and unseen:
             raise ModelError(
-                f"model: attention was seen in {len(self._seen)} of {len(self._layers)} layers, not in layer "
-                f"{', '.join(map(str, unseen[:8]))}; a softmax attention is needed in each, run with "
+                f"model: expected a softmax attention in each of {len(self._layers)} layers, got none in layer "
+                f"{', '.join(map(str, unseen[:8]))}; run with "
                 f"attn_implementation={' or '.join(map(repr, self._family.attention))}"
             )
 

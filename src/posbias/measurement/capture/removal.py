@@ -112,7 +112,7 @@ def altered(model: Any, alteration: Alteration | None) -> Iterator[None]:
 
     used = model.config._attn_implementation
     if used != "eager":
-        raise ModelError(f"model: attention {used!r} given, 'eager' needed to take keys out")
+        raise ModelError(f"model: expected attention 'eager' to take keys out, got {used!r}")
     seen: set[int] = set()
 
     def attend(module: Any, *given: Any, **named: Any) -> Any:

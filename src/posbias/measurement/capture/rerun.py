@@ -127,8 +127,7 @@ def leaf(model: Any) -> Iterator[list[Tensor]]:
     def cut(module, given, output):
         if not isinstance(output, Tensor):
             raise ModelError(
-                f"model: its embedding module returns a {type(output).__name__}, "
-                "a tensor is needed to differentiate by"
+                f"model: expected an embedding module that returns a tensor, got a {type(output).__name__}"
             )
         leaves.append(output.detach().requires_grad_(True))
         # what follows may write into it, which nothing may into a leaf
@@ -136,9 +135,7 @@ def leaf(model: Any) -> Iterator[list[Tensor]]:
 
     embeddings = model.get_input_embeddings()
     if not isinstance(embeddings, torch.nn.Module):
-        raise ModelError(
-            f"model: its embeddings are a {type(embeddings).__name__}, a module of them is needed"
-        )
+        raise ModelError(f"model: expected a module of embeddings, got a {type(embeddings).__name__}")
     with embeddings.register_forward_hook(cut):
         yield leaves
 

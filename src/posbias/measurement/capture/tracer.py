@@ -201,7 +201,7 @@ class Watch:
     def __init__(self, stream: Tensor):
         if stream.dim() != 3 or stream.shape[0] != 1:
             raise ModelError(
-                f"model: a stream of shape {list(stream.shape)} given, one prompt at a time needed"
+                f"model: expected one prompt at a time, got a stream of shape {list(stream.shape)}"
             )
         self.stream = stream
         self.update: Tensor | None = None

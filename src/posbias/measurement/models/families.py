@@ -193,9 +193,8 @@ def decoder_layers(model: Any, family: Family | None = None) -> list[Any]:
     right = [layers for layers in lists if len(layers) == depth >= 1]
     if not right:
         raise ModelError(
-            f"model: no list of {depth} decoder layers found, which the configuration says; lists of "
-            f"{sorted({len(layers) for layers in lists})} modules are there; "
-            "a model with at least one decoder layer is needed"
+            f"model: expected a list of {depth} decoder layers (one at least), as the configuration says, "
+            f"got lists of {sorted({len(layers) for layers in lists})} modules"
         )
     return list(max(right, key=lambda layers: sum(weight.numel() for weight in layers.parameters())))
 
@@ -205,7 +204,7 @@ def embedding_table(model: Any) -> Any:
     table = getattr(model.get_input_embeddings(), "weight", None)
     if table is None:
         raise ModelError(
-            f"model: {type(model).__name__} looks up no embeddings of tokens, a model that does needed"
+            f"model: expected a model that looks up embeddings of tokens, got {type(model).__name__}"
         )
     return table
 

@@ -56,14 +56,13 @@ class TinyConfig(PreTrainedConfig):
         one_of("encoding", encoding, ENCODINGS)
         if (encoding == "window") != isinstance(sliding_window, int) or sliding_window == 0:
             raise InvalidValueError(
-                f"sliding_window: {shortened(sliding_window)} given "
-                f"with encoding {encoding!r}; an integer ≥ 1 needed "
-                "with 'window', None with any other"
+                "sliding_window: expected an integer ≥ 1 with encoding 'window', None with any other, "
+                f"got {shortened(sliding_window)} with {encoding!r}"
             )
         if hidden_size % (2 * num_attention_heads):
             raise InvalidValueError(
-                f"num_attention_heads: {num_attention_heads} given, a divisor of hidden_size / 2 = "
-                f"{hidden_size / 2:g} needed"
+                f"num_attention_heads: expected a divisor of hidden_size / 2 = {hidden_size / 2:g}, "
+                f"got {num_attention_heads}"
             )
         self.encoding = encoding
         self.vocab_size = vocab_size
@@ -234,7 +233,9 @@ class TinyModel(TinyPreTrainedModel):
         and `inputs_embeds` is given.
         """
         if (input_ids is None) == (inputs_embeds is None):
-            raise InvalidValueError("input_ids, inputs_embeds: exactly one of the two is needed")
+            raise InvalidValueError(
+                "input_ids, inputs_embeds: expected exactly one of the two, got both or none"
+            )
         stream = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         tokens = stream.shape[1]
         if position_ids is None:
@@ -265,7 +266,7 @@ class TinyModel(TinyPreTrainedModel):
         last, most = int(position_ids.max()), self.config.max_position_embeddings - 1
         if last > most:
             raise InvalidValueError(
-                f"input_ids: position {last} given, learned positions end at {most}; a shorter prompt needed"
+                f"input_ids: expected learned positions below {most}, got position {last}"
             )
         return position_ids
 

@@ -71,12 +71,14 @@ def predict(model: Any, ids: Int[Tensor, "position"], economy: Economy | None = 
         outputs = _outputs(model, ids)
     if len(leaves) != 1:
         raise ModelError(
-            f"model: {type(model).__name__} embedded its tokens {len(leaves)} times in a forward pass, once needed"
+            f"model: expected tokens embedded once in a forward pass, got {len(leaves)} times "
+            f"by {type(model).__name__}"
         )
     shape = tuple(leaves[0].shape)
     if shape[:2] != (1, len(ids)):
         raise ModelError(
-            f"model: {type(model).__name__} embedded its tokens as {list(shape)}, [1, {len(ids)}, width] needed"
+            f"model: expected embeddings of shape [1, {len(ids)}, width], got {list(shape)} "
+            f"by {type(model).__name__}"
         )
     if trunk is None:
         return Prediction(leaves[0], outputs)
@@ -167,8 +169,7 @@ def _check(kinds: Sequence[str], target: int | None, vocabulary: int) -> None:
         one_of("kinds", kind, KINDS)
     if "target" in kinds and (target is None or not 0 <= target < vocabulary):
         raise InvalidValueError(
-            f"target: {target} given, a token of the {vocabulary} that the model can say is needed for the "
-            "kind 'target'"
+            f"target: expected a token of the {vocabulary} of the vocabulary for the kind 'target', got {target}"
         )
 
 
@@ -177,7 +178,7 @@ def _of_outputs(prediction: Prediction) -> Float[np.ndarray, "position"]:
     tokens = prediction.embeddings.shape[1]
     if prediction.outputs.shape[0] != tokens:
         raise InvalidValueError(
-            f"kinds: 'outputs' given with {prediction.outputs.shape[0]} of {tokens} outputs, all needed"
+            f"kinds: expected all {tokens} outputs for 'outputs', got {prediction.outputs.shape[0]}"
         )
     total = np.zeros(tokens)
     for output in prediction.outputs:
@@ -229,7 +230,7 @@ def _outputs(model: Any, ids: Int[Tensor, "position"]) -> Float[Tensor, "row voc
     outputs = getattr(model(input_ids=given, use_cache=False), "logits", None)
     if outputs is None or outputs.dim() != 3:
         raise ModelError(
-            f"model: {type(model).__name__} has no head that predicts tokens, one that does needed"
+            f"model: expected a head that predicts tokens, got {type(model).__name__}, which has none"
         )
     return outputs[0]
 

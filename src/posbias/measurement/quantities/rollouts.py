@@ -62,7 +62,7 @@ class Rollouts:
         for kind in kinds:
             one_of("kinds", kind, KINDS)
         if "energy" in kinds and gains is None:
-            raise InvalidValueError("gains: None given, the kind 'energy' needs those of the model")
+            raise InvalidValueError("gains: expected those of the model for the kind 'energy', got None")
         self._tokens = tokens
         self._kinds = tuple(kinds)
         self._gains = gains
@@ -77,8 +77,8 @@ class Rollouts:
         """
         if seen.layer != len(self._layers) or seen.scores.tokens != self._tokens:
             raise InvalidValueError(
-                f"seen: layer {seen.layer} of {seen.scores.tokens} tokens given, layer {len(self._layers)} of "
-                f"{self._tokens} needed"
+                f"seen: expected layer {len(self._layers)} of {self._tokens} tokens, got layer {seen.layer} of "
+                f"{seen.scores.tokens}"
             )
         weights, factor = {}, None
         if "value" in self._kinds:

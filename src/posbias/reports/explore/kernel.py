@@ -57,7 +57,7 @@ def exported(architecture: Architecture, tokens: int) -> dict[str, Any]:
     """
     reason = not_expressed(architecture)
     if reason is not None:
-        raise InvalidValueError(f"architecture: {reason}; one of plain attention by distance needed")
+        raise InvalidValueError(f"architecture: expected plain attention by distance, got {reason}")
     if tokens > MOST_DENSE and not all(map(sweeps, architecture.layers)):
         raise InvalidValueError(
             f"tokens: expected at most {MOST_DENSE:,} with logits by distance, got {tokens:,}"

@@ -268,8 +268,8 @@ def _choose(layer: Layer, tokens: int, method: str) -> str:
         return engine(layer, tokens)
     if method not in engines(layer):
         raise InvalidValueError(
-            f"method: {shortened(method)} given, {' or '.join(engines(layer))} needed for "
-            f"{type(layer.positional).__name__} under {type(layer.mask).__name__}"
+            f"method: expected {' or '.join(engines(layer))} for {type(layer.positional).__name__} under "
+            f"{type(layer.mask).__name__}, got {shortened(method)}"
         )
     return method
 

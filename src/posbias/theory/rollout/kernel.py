@@ -35,9 +35,11 @@ def masked_softmax(
     logits = np.asarray(logits, dtype=np.float64)
     masked = np.where(allowed, logits, -np.inf)
     if not (masked < np.inf).all():
-        raise InvalidValueError("logits: NaN or +∞ where the mask admits them, finite numbers or −∞ needed")
+        raise InvalidValueError(
+            "logits: expected finite numbers or −∞ where the mask admits keys, got NaN or +∞"
+        )
     if not (masked > -np.inf).any(axis=-1).all():
-        raise InvalidValueError("allowed: a query may attend to no key, at least one needed")
+        raise InvalidValueError("allowed: expected at least one key for each query, got none for one")
     return Softmax().weights_of(masked, sink)
 
 

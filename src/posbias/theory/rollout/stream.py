@@ -253,7 +253,7 @@ def _by_query(layer: Layer, row: Row) -> tuple[Row, float]:
             continue
         if not np.isfinite(highest := logits.max(axis=1)).all():
             raise InvalidValueError(
-                f"logits: those of query {query} hold NaN or +∞, or no finite one; numbers or −∞ needed"
+                f"logits: expected numbers or −∞, one finite at least, got others at query {query}"
             )
         largest = np.maximum(highest, sink_logits[:, query])
         shares = np.exp(logits - largest[:, None])
@@ -269,6 +269,7 @@ def _shares_of(query: int, part: Float[np.ndarray, "key"]) -> tuple[Float[np.nda
     total = float(part.sum())
     if not total <= 1 + 1e-12:
         raise InvalidValueError(
-            f"normaliser: the row of query {query} sums to {total:.6g}, at most 1 needed: shares make a profile"
+            f"normaliser: expected rows that sum to at most 1 (shares make a profile), "
+            f"got {total:.6g} at query {query}"
         )
     return part, max(0.0, 1.0 - total)

@@ -102,7 +102,7 @@ def push(layer: Layer, mixing: float, row: Row) -> tuple[Row, float]:
     tokens = len(row)
     layer.mask.reach(0, tokens)
     if not isinstance(layer.mask, Banded):
-        raise InvalidValueError(f"mask: {type(layer.mask).__name__} given, one with a band needed")
+        raise InvalidValueError(f"mask: expected one with a band, got {type(layer.mask).__name__}")
     band = layer.mask.band()
     if band.behind == 0:
         return stream.push(layer, mixing, row)
