@@ -16,7 +16,7 @@ import re
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -343,39 +343,29 @@ def families() -> list[str]:
     return sorted({*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *OUTSIDE})
 
 
-def became(family: str) -> tuple[str, str, tuple[str, ...], str]:
+def became(family: str) -> tuple[str, str, str, str]:
     """Of a default configuration: its size, its layers, what each part is taken as, and what is not known."""
     architecture = from_huggingface(plain(transformers.AutoConfig.for_model(family)))
     heads = "/".join(dict.fromkeys(str(layer.heads) for layer in architecture.layers))
     unknown = "; ".join(part for part in architecture.left_out(1) if part != "λ")
-    return f"{architecture.depth} × {heads}", _counted(words(architecture)), architecture.remarks, unknown
+    size = f"{architecture.depth} × {heads}"
+    return size, _counted(words(architecture)), "; ".join(architecture.remarks), unknown
 
 
 def page(rows: Sequence[Row]) -> str:
-    """The tables as Markdown. A remark on a family stands once, what several remarks say is a note."""
-    parts = {family: became(family) for family in RECENT}
-    remarks = {one.family: _remarks(one, parts) for one in rows if one.verdict != "refused"}
-    notes = _notes(*remarks.values(), *(said for _, _, said, _ in parts.values()))
-    alike: dict[str, list[str]] = {}
-    others: dict[tuple[str, str, str], list[str]] = {}
+    """The tables as Markdown."""
+    kinds: dict[tuple[str, str, str], list[str]] = {}
     for one in rows:
-        if one.verdict == "equal" and not remarks[one.family]:
-            alike.setdefault(_brief(one.read), []).append(one.family)
-        elif one.verdict != "refused":
-            said = _noted(remarks[one.family], notes)
+        if one.verdict != "refused":
             read_as = _counted(one.read) if one.verdict == "read alone" else _brief(one.read)
-            others.setdefault((read_as, one.verdict, said), []).append(one.family)
+            kinds.setdefault((read_as, one.verdict, "; ".join(_remarks(one))), []).append(one.family)
     return "\n".join(
         [
             *_head(rows),
-            "## Equal in every layer\n",
-            "| read and captured as | families |",
-            "|---|---|",
-            *(f"| {kind} | {', '.join(names)} |" for kind, names in sorted(alike.items())),
-            "\n## Others\n",
+            "## By what is read\n",
             "| families | read as | | remarks |",
             "|---|---|---|---|",
-            *(f"| {', '.join(names)} | {' | '.join(read_as)} |" for read_as, names in others.items()),
+            *(f"| {', '.join(names)} | {' | '.join(kind)} |" for kind, names in kinds.items()),
             "\nEvery other causal family is refused.\n",
             *published(),
             "## What each part became\n",
@@ -385,15 +375,17 @@ def page(rows: Sequence[Row]) -> str:
             "that move nothing between tokens *alone*.\n",
             "| family | layers × heads | read as | parts | not known |",
             "|---|---|---|---|---|",
-            *(
-                f"| {family} | {size} | {layers} | {_noted(said, notes)} | {unknown} |"
-                for family, (size, layers, said, unknown) in parts.items()
-            ),
-            "\nNotes:\n",
-            *(f"{number}. {text}" for text, number in notes.items()),
+            *(f"| {family} | {' | '.join(became(family))} |" for family in RECENT),
             "",
         ]
     )
+
+
+def _remarks(one: Row) -> tuple[str, ...]:
+    """What a row has to say: the reader's remarks unless the parts are listed below, and the reason."""
+    captured = f"captured as {_brief(one.captured)}: " if one.verdict == "named" else ""
+    listed = () if one.family in RECENT else one.remarks
+    return (*listed, captured + one.reason) if one.reason else listed
 
 
 def published() -> list[str]:
@@ -428,31 +420,6 @@ def _head(rows: Sequence[Row]) -> list[str]:
         f"{counts['wrong']} wrong. Read by their text's family: {', '.join(sorted(CONTAINERS))}. Further names: "
         f"{', '.join(known)}.\n",
     ]
-
-
-def _remarks(one: Row, parts: Mapping[str, tuple[str, str, tuple[str, ...], str]]) -> tuple[str, ...]:
-    """What a row has to say that the parts of its family do not: remarks by their name, and the reason."""
-    stands = {_name(remark) for remark in parts[one.family][2]} if one.family in parts else set()
-    captured = f"captured as {_brief(one.captured)}: " if one.verdict == "named" else ""
-    reason = (captured + one.reason,) if one.reason else ()
-    return (*(remark for remark in one.remarks if _name(remark) not in stands), *reason)
-
-
-def _name(remark: str) -> str:
-    """A remark without its numbers and what it says of them."""
-    return re.split(r" \(| = |: ", remark)[0]
-
-
-def _notes(*said: Sequence[str]) -> dict[str, int]:
-    """What more than one remark says after its colon → the number of the note."""
-    texts = Counter(remark.partition(": ")[2] for remarks in said for remark in remarks)
-    several = [text for text, count in texts.items() if text and count > 1]
-    return {text: number for number, text in enumerate(several, start=1)}
-
-
-def _noted(remarks: Iterable[str], notes: Mapping[str, int]) -> str:
-    parted = ((remark, *remark.partition(": ")[::2]) for remark in remarks)
-    return "; ".join(f"{name} [{notes[text]}]" if text in notes else remark for remark, name, text in parted)
 
 
 def _counted(layers: Layers) -> str:
