@@ -115,7 +115,7 @@ def test_logits_are_refused_and_a_function_makes_chances_of_them():
 
 
 def test_a_document_without_text_is_named():
-    with pytest.raises(InvalidValueError, match=r"documents\[0\]: length of its text: 0 given"):
+    with pytest.raises(InvalidValueError, match=r"documents\[0\]: length of its text: expected"):
         PositionBiasRanker(LAST).run([Document(content=None, score=0.5)])
 
 

@@ -115,7 +115,7 @@ def test_a_retriever_that_keeps_no_score_is_told_what_to_do():
     whole = ContextualCompressionRetriever(
         base_compressor=PositionBiasReorder(profile=LAST), base_retriever=store.as_retriever()
     )
-    with pytest.raises(InvalidValueError, match=r"None given, .* pass score=, a function of a document"):
+    with pytest.raises(InvalidValueError, match=r"pass score=, a function of a document"):
         whole.invoke("lamp?")
 
 

@@ -209,5 +209,5 @@ def test_threads_are_as_before_after_the_block():
             assert torch.get_num_threads() == before + 2
     assert torch.get_num_threads() == before
     assert 1 <= leaving_a_core() <= before
-    with pytest.raises(InvalidValueError, match="threads: 0 given"), torch_threads(0):
+    with pytest.raises(InvalidValueError, match="threads: expected"), torch_threads(0):
         pass
