@@ -195,7 +195,7 @@ predict cased.toml | 'alibi'
 predict broken.nc | broken.nc
 predict small.toml --tokens 0 | tokens
 predict small.toml --tokens 64,x | --tokens
-predict small.toml --tokens 9000000000000 | that takes about
+predict small.toml --tokens 9000000000000 | takes about
 predict small.toml --query 256 | query
 predict small.toml --mixing nan | mixing
 predict small.toml --plot p.bmp | picture
