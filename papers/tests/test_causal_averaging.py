@@ -17,7 +17,6 @@ from posbias_papers.closed_forms.causal_averaging import (
     influence_density,
     key_share,
     kinetic_density,
-    nearest_mixing,
     poisson_hops,
     profile_of_averages,
     smallness_bound,
@@ -147,13 +146,6 @@ def test_without_an_encoding_influence_falls_up_to_the_last_token():
     for mixing in ([0.5] * 12, [0.01] * 5, [1.0, 1.0, 1.0]):
         assert turning_points(hops_of(mixing), 0.0) == ()
         assert (np.diff(influence_density(np.linspace(0.01, 1.0, 500), hops_of(mixing))) < 0.0).all()
-
-
-@given(st.floats(0.02, 0.9), st.integers(2, 24))
-def test_the_mixing_of_a_profile_is_found_again(mixing, depth):
-    assert nearest_mixing(profile_of_averages(64, hops_of([mixing] * depth)), depth) == pytest.approx(
-        mixing, abs=1e-3
-    )
 
 
 def test_layers_that_surely_attend_end_in_a_fall_and_one_layer_rises():

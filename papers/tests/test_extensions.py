@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import scipy.stats
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from project import ROOT
@@ -26,7 +25,6 @@ from posbias_papers.extensions.encodings import EncodingCell
 from posbias_papers.extensions.extension import Extension
 from posbias_papers.extensions.ordering import gains
 from posbias_papers.extensions.predictors import PAIRS, PredictorCell, holm, outcomes, predicted, trial
-from posbias_papers.extensions.untrained import UntrainedCell, untrained
 
 
 def test_cells_are_kept_and_computed_again_when_asked_to(tmp_path):
@@ -68,30 +66,6 @@ def test_causal_averages_are_the_dense_products(at):
     assert found["off"] == pytest.approx(np.abs(row / closed - 1)[first:-1].max(), rel=1e-6)
     assert found["kept"] == pytest.approx(row[-1] - row[-2])
     assert found["lowest_from_end"] == cell.tokens - 1 - row.argmin()
-
-
-# --- untrained ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("family", ["gpt2", "qwen2"])
-def test_untrained_weights_are_the_same_with_and_without_positions(family):
-    with_positions, without = (untrained(family, 8, 32, 5, positions=one) for one in (True, False))
-    parameters = zip(with_positions.named_parameters(), without.named_parameters(), strict=True)
-    for (name, one), (_, other) in parameters:
-        assert torch.equal(one, other) == ("wpe" not in name), name
-    if family == "qwen2":
-        cosine, sine = without.model.rotary_emb(torch.zeros(1), torch.arange(32)[None])
-        assert (cosine == 1).all()
-        assert (sine == 0).all()
-
-
-@pytest.mark.slow
-def test_an_untrained_network_ranks_positions_as_even_attention_does():
-    (table, _) = EXTENSIONS["untrained"].tables({cell: cell.compute(seeds=range(2, 4)) for cell in CELLS})
-    assert all(float(row[2].partition(" ")[0]) > 0.85 for row in table.rows)
-
-
-CELLS = [UntrainedCell(family, positions) for family in ("gpt2", "qwen2") for positions in (True, False)]
 
 
 # --- designed ----------------------------------------------------------------------------------------------

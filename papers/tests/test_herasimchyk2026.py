@@ -133,21 +133,6 @@ def test_trough_is_the_profiles_own():
     assert found.tolist() == [Profile.from_weights(row).summary.trough for row in mass]
 
 
-def test_the_table_has_the_numbers_of_the_comparison(measured):
-    key = Key("toy", "other", TOKENS)
-    curves, frame = measured.curves[key], STUDIES["table4"].table(measured)
-    row = frame.loc[("measured", "toy", "other", "b")]
-    expected = compare(curves.levels["b"], curves.measured).agreements["p"].spearman
-    assert row[["value", "low", "high"]].tolist() == pytest.approx(
-        [expected.value, *expected.interval], rel=1e-12
-    )
-    rows = frame.query("source == 'measured'")
-    assert {*rows.query("model == 'rot'").index.unique("what")} > {*"abcd"}
-    best = rows[rows["best"] == 1].droplevel(["source", "what"])["value"]
-    levels = rows.query("what in ['a', 'b', 'c', 'd']")["value"]
-    assert best.to_dict() == levels.groupby(["model", "corpus"]).max().to_dict()
-
-
 # --- claims ------------------------------------------------------------------------------------------------
 
 
@@ -486,27 +471,6 @@ def test_every_table_is_a_page_with_its_claims_its_numbers_and_the_printed_ones(
     assert {"measured", "stand_in", "rows"} < {*answer["tables"]["table4"]}
     text = {path.name: path.read_text() for path in made.written if path.suffix == ".md"}
     assert "FineWeb-Edu (c)" in text["table4.md"]
-
-
-def test_the_papers_models_are_in_the_figure_that_has_them_there():
-    from posbias_papers.herasimchyk2026.figures import content_maps, shown_models
-
-    hub = ["tiiuae/falcon-rw-7b", "mosaicml/mpt-7b", "bigscience/bloom", "bigscience/bloom-7b1"]
-    cells = {
-        (name, "fineweb"): measurement(name, text="fineweb", additive=name != "rot", seed=seed)
-        for seed, name in enumerate(["rot", "toy", *hub, "mosaicml/mpt-30b"])
-    }
-    frame = STUDIES["fig2"].table(of(cells))
-    assert shown_models(frame, "fig2") == ["bigscience/bloom", "mosaicml/mpt-7b", "toy"]
-    later = ["bigscience/bloom-7b1", "mosaicml/mpt-30b", "tiiuae/falcon-rw-7b"]
-    assert shown_models(frame, "fig3") == [*later, "rot"]
-    where = " ".join(one.where for one in judged("fig2", of(cells))["3"].evidence)
-    assert all(name in where for name in hub)
-    # what the paper leaves out of Figure 5 is there where there are no others
-    shown = [*content_maps(STUDIES["fig5"].table(of(cells)))]
-    assert shown == ["tiiuae/falcon-rw-7b", *reversed(hub[2:]), "mosaicml/mpt-7b", "rot", "toy"]
-    alone = of({place: cell for place, cell in cells.items() if "30b" in place[0]})
-    assert [*content_maps(STUDIES["fig5"].table(alone))] == ["mosaicml/mpt-30b"]
 
 
 def test_what_has_nothing_to_show_is_left_out(files, tmp_path):

@@ -32,7 +32,7 @@ def extensions(
     Parameters
     ----------
     name
-        averages, untrained, encodings, designed, ordering or predictors. Default: list them.
+        averages, encodings, designed, ordering or predictors. Default: list them.
     """
     from posbias_papers.cli.answers import OwnStudy, PaperExtension, PaperExtensions
     from posbias_papers.extensions import EXTENSIONS

@@ -29,7 +29,6 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import gammaincc, gammaln, ive, xlogy
 
 from posbias.core.errors import InvalidValueError, non_negative, whole
-from posbias.profiles.profile import wasserstein
 from posbias.theory.mixing import Layers
 
 Positions = Float[np.ndarray, "position"]
@@ -108,23 +107,6 @@ def profile_of_averages(tokens: int, hops: Hops, decay: float = 0.0) -> Float[np
     mass = np.diff(cumulative_influence(edges, hops, decay), prepend=0.0)
     mass[-1] += hops[0]
     return mass
-
-
-def nearest_mixing(influence: Float[np.ndarray, "key"], depth: int) -> float:
-    """The λ, the same in `depth` layers of even attention, whose profile is nearest to `influence` (Wasserstein).
-
-    Raises `InvalidValueError` for depth < 1.
-    """
-    tokens, depth = len(influence), whole("depth", depth, 1)
-
-    def off(weight: float) -> float:
-        return float(wasserstein(profile_of_averages(tokens, hops_of([weight] * depth)), influence))
-
-    # the distance has one valley where it is seen from afar
-    weights = np.linspace(0.0, 1.0, 21)
-    start = weights[np.argmin([off(weight) for weight in weights])]
-    best: Any = minimize_scalar(off, bounds=(max(0.0, start - 0.05), min(1.0, start + 0.05)))
-    return float(best.x)
 
 
 def turning_points(hops: Hops, decay: float) -> tuple[float, ...]:

@@ -7,11 +7,11 @@
 `posbias paper extensions NAME` does the same. None of them judges a paper.
 """
 
-from posbias_papers.extensions import averages, designed, encodings, ordering, predictors, untrained
+from posbias_papers.extensions import averages, designed, encodings, ordering, predictors
 from posbias_papers.extensions.extension import Extension
 
 EXTENSIONS: dict[str, Extension] = {
     module.EXTENSION.name: module.EXTENSION
-    for module in (averages, untrained, encodings, designed, ordering, predictors)
+    for module in (averages, encodings, designed, ordering, predictors)
 }
 """By name."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posbias.comparison.agreement import SCORES, Agreement
-from posbias.comparison.predictors import LABELS, PREDICTORS, STRETCHES, chain, folds, predictions, shares
+from posbias.comparison.predictors import LABELS, PREDICTORS, chain, folds, predictions, shares
 from posbias.comparison.scores import compare_all
 from posbias.core.errors import DamagedError, InvalidValueError
 from posbias.profiles.claims import LEVEL
@@ -235,27 +235,11 @@ def _tables(results: Results) -> Iterator[Table]:
     for score in (RANK, PLACE):
         rows = []
         for cell, result in results.items():
-            values = {name: _value(result["scores"][name][score]) for name in names}
-            values["noise ceiling"] = _value(result["noise"]["noiseless_half"][score])
+            held_out = {name: result["scores"][name][score] for name in names}
+            held_out["noise ceiling"] = result["noise"]["noiseless_half"][score]
+            values = {name: numbers and numbers[0] for name, numbers in held_out.items()}
             rows.append({"model": cell.model, "text": cell.text, "tokens": cell.tokens, **values})
         yield Table.of(f"{score.capitalize()}, held out", rows)
-    for stretch in STRETCHES:
-        rows = []
-        for model, parts in chains(results).items():
-            row = shares(parts)[stretch]
-            steps = dict(zip(LABELS.values(), np.diff(row).tolist(), strict=True))
-            rows.append({"model": model, "even spread": row[0], **steps, "measured": row[-1]})
-        yield Table.of(f"What each adds to the share of influence of: {stretch}", rows)
-
-
-def _value(numbers: list[float] | None) -> float | None:
-    return None if numbers is None else numbers[0]
-
-
-def chains(results: Results) -> dict[str, dict[str, np.ndarray]]:
-    """The profiles of each model, from an even spread to the measured one."""
-    parts = {cell.model: result["parts"] for cell, result in results.items() if "parts" in result}
-    return {model: {name: np.array(row) for name, row in one.items()} for model, one in parts.items()}
 
 
 def _draw(results: Results) -> Any:
@@ -264,8 +248,10 @@ def _draw(results: Results) -> Any:
 
     figure = new_figure(9.0, 5.1)
     axes = np.ravel(figure.subplots(2, 3, sharey=True))
-    for ax, (model, parts) in zip(axes, chains(results).items(), strict=True):
-        draw_parts(ax, shares(parts), [*LABELS.values()], (SHARE, 1.0 - 2.0 * SHARE, SHARE))
+    chained = {cell.model: result["parts"] for cell, result in results.items() if "parts" in result}
+    for ax, (model, parts) in zip(axes, chained.items(), strict=True):
+        by_stretch = shares({name: np.array(mass) for name, mass in parts.items()})
+        draw_parts(ax, by_stretch, [*LABELS.values()], (SHARE, 1.0 - 2.0 * SHARE, SHARE))
         direct_label(ax, model, "black")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, **LEGEND)
     return figure

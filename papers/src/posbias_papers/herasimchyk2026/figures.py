@@ -338,28 +338,20 @@ NOTES = {
     "sizes": "",
     "spearman": f"Against the measured influence, higher is better. {NOISE_NOTE}",
     "wasserstein": f"Against the measured influence, on positions over n − 1, lower is better. {NOISE_NOTE}",
-    "similarity": "Shannon similarity (Eq. 9) of mean content logits, in {bins} bins over {span}. Errors are over "
-    "heads.",
-    "schedules": "λ by layer ({mixing}), mean over prompts with its 95 % interval.",
-    "curves": "Influence on the last token, relative to uniform. Claims about models of both are judged with "
-    "Figure 2.",
+    "similarity": "Shannon similarity (Eq. 9) of mean content logits in {bins} bins. Errors are over heads.",
+    "schedules": "λ by layer, mean over prompts with its 95 % interval.",
+    "curves": "Influence relative to uniform. Claims about models of Figures 2 and 3 are judged with Figure 2.",
     "content": "Mean content logits in softmax units; colours end at the 1 and 99 % percentiles.",
     "order": "Triples (i < i′, k) whose later row holds more of the prefix 0 … k (Assumption 4.1); the noise "
     "floor is what sampling noise would give were the true kernels monotone.",
 }
 """What the numbers of each kind are."""
-READ = {
-    "corrected": {"span": "each head's own range", "mixing": "Frobenius norms, Eq. (1)"},
-    "published": {"span": "the range of all heads together", "mixing": "mean over tokens"},
-}
-"""What a reading means for them."""
 
 
 def _note(frame: "pd.DataFrame", kind: str) -> str:
     """What the numbers rest on, and which models stand in."""
-    about = {"reading": "corrected", **frame.attrs}
-    words = NOTES[kind].format(bins=about["bins"], **READ[about["reading"]])
-    return " ".join(part for part in (about["note"], words, stand_in(_measured(frame))) if part)
+    words = NOTES[kind].format(bins=frame.attrs["bins"])
+    return " ".join(part for part in (frame.attrs["note"], words, stand_in(_measured(frame))) if part)
 
 
 LACKING = {

@@ -125,7 +125,7 @@ class Measured:
 def table(kind: str, measured: Measured) -> "pd.DataFrame":
     """The table of one of `KINDS`, made once. Raises as `curves_of` and `order_of`."""
     if kind not in measured.tables:
-        about = {"note": measured.note, "reading": measured.reading, "bins": measured.bins}
+        about = {"note": measured.note, "bins": measured.bins}
         measured.tables[kind] = _frame(kind, KINDS[kind][0](measured), about)
     return measured.tables[kind]
 

@@ -96,7 +96,7 @@ def draw_observed(frame: "pd.DataFrame", caption: str) -> "Figure":
 def measured(name: str) -> dict[str, Any]:
     """What `observed_sinks.json` has of a model, measured anew."""
     from posbias.measurement import load_model
-    from posbias_papers.measurement.sinks import sinks_by_prompt
+    from posbias_papers.wu2025.sinks import sinks_by_prompt
 
     loaded = load_model(name)
     found = sinks_by_prompt(loaded, tokens=TOKENS, prompts=PROMPTS, seed=SEED)
