@@ -10,7 +10,7 @@ import pytest
 from posbias.core.errors import InputFileError
 from posbias.profiles.claims import Above, Below, Evidence, Near, Printed, judge, mean
 from posbias.profiles.estimate import Estimate
-from posbias_papers.contrasts import FIELDS, Contrast, every, read_claims, read_test
+from posbias_papers.contrasts import FIELDS, Contrast, Quantity, every, read_claims, read_test
 
 NOISE = np.random.default_rng(0).normal(0.0, 0.001, (100, 3))
 
@@ -45,7 +45,7 @@ HUMP = by_network(
 
 
 def verdict(table, contrast, test, where="", quantity="gap"):
-    row = Contrast(where, quantity, contrast, test)
+    row = Quantity(where, Contrast(quantity, contrast, test))
     pieces = [piece.tested(read_test(test)) for piece in row(table)]
     verdicts = [piece.verdict(len(pieces)) for piece in pieces]
     return "fails" if "fails" in verdicts else "undecided" if "undecided" in verdicts else "holds"
@@ -117,23 +117,23 @@ def test_a_series_that_turns_is_not_failed_for_another_or_for_one_that_has_not_l
 def test_networks_that_are_left_out_are_counted():
     table = RISING.copy()
     table.loc[("none", 4, 0), "gap"] = np.nan
-    where = [piece.where for piece in Contrast("positional == 'none'", "gap", "each", "> 0")(table)]
+    where = [piece.where for piece in Quantity("positional == 'none'", Contrast("gap", "each", "> 0"))(table)]
     assert where == ["depth 2", "depth 4 (2 of 3 networks)", "depth 6"]
 
 
 def test_networks_are_compared_by_welchs_test_and_estimates_by_their_errors():
-    (piece,) = Contrast("positional == 'none'", "gap", "depth: 6 - 2", "> 0")(RISING)
+    (piece,) = Quantity("positional == 'none'", Contrast("gap", "depth: 6 - 2", "> 0"))(RISING)
     ends = [RISING.xs(("none", depth))["gap"].to_numpy() for depth in (6, 2)]
     assert piece.estimate == Estimate.of_mean(ends[0]) - Estimate.of_mean(ends[1])
     assert piece.where == "depth 6 less 2"
-    (piece,) = Contrast("", "p", "depth: 2 - 1", "> 0")(estimated({1: (0.5, 3e-5), 2: (0.6, 4e-5)}))
+    (piece,) = Quantity("", Contrast("p", "depth: 2 - 1", "> 0"))(estimated({1: (0.5, 3e-5), 2: (0.6, 4e-5)}))
     assert piece.estimate.value == pytest.approx(0.1)
     assert piece.estimate.se == pytest.approx(5e-5)
 
 
 def test_a_quantity_may_be_an_expression_and_networks_without_it_are_left_out():
     table = RISING.assign(gap=RISING["gap"].where(RISING.index.get_level_values("depth") != 4))
-    pieces = Contrast("positional == 'none'", "gap - loss", "each", "> 0")(table)
+    pieces = Quantity("positional == 'none'", Contrast("gap - loss", "each", "> 0"))(table)
     assert [(piece.where, piece.flaw) for piece in pieces] == [
         ("depth 2", ""),
         ("depth 4", "networks: 0 of 3, two needed"),
@@ -144,7 +144,7 @@ def test_a_quantity_may_be_an_expression_and_networks_without_it_are_left_out():
 
 
 def test_several_quantities_have_tests_of_their_own():
-    row = Contrast("positional == 'none'", "gap ; loss < 1.5 ; loss", "each", "> 0 by 0.02")
+    row = Quantity("positional == 'none'", Contrast("gap ; loss < 1.5 ; loss", "each", "> 0 by 0.02"))
     pieces = row(RISING)
     assert [piece.where for piece in pieces[::3]] == ["depth 2 gap", "depth 2 loss", "depth 2 loss"]
     assert [piece.test for piece in pieces[::3]] == [Above(0.0, 0.02), Below(1.5, 0.0), Above(0.0, 0.02)]
@@ -152,20 +152,20 @@ def test_several_quantities_have_tests_of_their_own():
 
 def test_a_single_network_decides_nothing():
     table = RISING.xs(0, level="network", drop_level=False)
-    assert {piece.flaw for piece in Contrast("", "gap", "each", "> 0")(table)} == {
+    assert {piece.flaw for piece in Quantity("", Contrast("gap", "each", "> 0"))(table)} == {
         "networks: 1 of 1, two needed"
     }
-    assert not Contrast("depth == 9", "gap", "each", "> 0")(table)
+    assert not Quantity("depth == 9", Contrast("gap", "each", "> 0"))(table)
 
 
 def test_a_printed_number_has_the_error_of_its_own_samples():
     table = estimated({1: (0.50149, 1e-5)})
-    (piece,) = Contrast("", "p", "each", "printed 0.5015")(table)
+    (piece,) = Quantity("", Contrast("p", "each", "printed 0.5015"))(table)
     assert piece.test == Printed(Estimate(0.5015, 1e-5, 1), 4, known=5e-4)
     assert piece.verdict() == "holds"
-    (far,) = Contrast("", "p", "each", "printed 0.5025")(table)
+    (far,) = Quantity("", Contrast("p", "each", "printed 0.5025"))(table)
     assert far.verdict() == "fails"
-    (vague,) = Contrast("", "p", "each", "printed 0.5015")(estimated({1: (0.5015, 6e-4)}))
+    (vague,) = Quantity("", Contrast("p", "each", "printed 0.5015"))(estimated({1: (0.5015, 6e-4)}))
     assert vague.verdict() == "undecided"
 
 

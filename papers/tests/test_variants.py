@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from posbias.cli import main
 from posbias.core.errors import InvalidValueError
 from posbias.core.progress import Event
-from posbias.simulation import RecencyModel, gram
+from posbias.profiles.estimate import Estimate
+from posbias.simulation import RecencyModel, gram, simulate_recency
 from posbias.simulation.tally import Layout, Tally
 from posbias.theory.encodings import alibi_slopes
-from posbias_papers.simulation import variants
 from posbias_papers.simulation.variants import (
     VARIANTS,
     OverNetworks,
@@ -205,15 +205,6 @@ def test_a_smaller_run_is_the_beginning_of_a_larger_one(name):
     np.testing.assert_array_equal(short, long[:8])
 
 
-@pytest.mark.parametrize("name", ["independent-per-input", "block"])
-def test_how_many_inputs_are_held_at_a_time_changes_nothing(name, monkeypatch):
-    whole = simulate_variant(VARIANTS[name], 1, 21)
-    monkeypatch.setattr(variants, "NUMBERS", 4_000)
-    assert len(list(draw_inputs(VARIANTS[name], 0, 0, 21))) > 1
-    cut = simulate_variant(VARIANTS[name], 1, 21)
-    np.testing.assert_array_equal(whole.score.share, cut.score.share)
-
-
 def test_variants_with_equal_parts_get_equal_numbers():
     tied, independent = (draw_weights(VARIANTS[name], 2, 5) for name in ("block-tied", "block"))
     for a, b in zip(tied, independent, strict=True):
@@ -247,15 +238,10 @@ def test_weights_keep_variance():
 
 def test_numbers_over_networks_are_what_they_say():
     share = np.array([[0.4, 0.5], [0.7, 0.9]])
-    halves = np.stack([share + 0.05, share - 0.05])
-    found = OverNetworks(share, np.full((2, 2), 0.01), halves)
+    found = OverNetworks(share, np.full((2, 2), 0.01))
     assert [p.value for p in found.recency_probability] == pytest.approx([0.55, 0.7])
     assert found.recency_probability[0].se == pytest.approx(0.15)
     assert [p.value for p in found.variance] == pytest.approx([0.045 - 0.01, 0.08 - 0.01])
-    assert [p.value for p in found.strength] == pytest.approx([(0.1 + 0.2) / 2, (-0.05 + 0.4) / 2])
-    assert [p.value for p in found.recent] == [0.5, 0.75]
-    every = OverNetworks(share + 0.2, np.zeros((2, 2)), halves + 0.2).recent[0]
-    assert (every.value, every.se) == (1.0, 0.5)
 
 
 def test_one_network_has_a_value_and_no_error():
@@ -303,3 +289,65 @@ def test_the_command_gives_means_over_networks_and_a_picture(tmp_path, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(["paper", "variants", "ropee"])
     assert stopped.value.code == 2
+
+
+# --- networks and what is known of them --------------------------------------------------------------------
+
+HALF = Estimate(0.5, 0.0, 1)
+
+
+def apart(a: Estimate, b: Estimate) -> float:
+    """a − b in units of their standard error."""
+    return (a.value - b.value) / math.hypot(a.se, b.se)
+
+
+@pytest.mark.parametrize("norm", ["layernorm", "none"])
+def test_without_additions_it_is_the_gram_engine(norm):
+    model = RecencyModel(dimension=64, norm=norm)
+    theirs = simulate_recency(model, 100_000, seed=1, threads=1).recency_probability
+    mine = simulate_variant(Variant(model), 400, 25, seed=2).score.recency_probability
+    for layer in range(4):
+        assert abs(apart(mine[layer], theirs[layer])) <= 4
+    if norm == "layernorm":
+        assert abs(mine[1].value - 0.5544) <= 4 * mine[1].se  # Kim et al. 2026, Section 3
+
+
+def test_a_direction_per_input_has_the_mean_of_one_per_network():
+    per_network = simulate_variant(Variant(), 300, 20, seed=3).score
+    per_input = simulate_variant(Variant(direction="input"), 300, 20, seed=4).score
+    for a, b in zip(per_network.recency_probability, per_input.recency_probability, strict=True):
+        assert abs(apart(a, b)) <= 4
+    # a direction's length differs from network to network; with one per input, networks are all alike
+    assert per_network.variance[3].value >= 4 * per_network.variance[3].se
+    for variance in per_input.variance:
+        assert abs(variance.value) <= 4 * variance.se
+
+
+def test_apart_projections_lose_the_sign_and_keep_a_spread():
+    found, bare = (
+        simulate_variant(VARIANTS[name], 150, 40, seed=6).score
+        for name in ("independent", "independent-no-norm")
+    )
+    for probability in found.recency_probability:
+        assert abs(apart(probability, HALF)) <= 4
+    for layer in (1, 2, 3):
+        assert found.variance[layer].value >= 4 * found.variance[layer].se
+        # it is the norm's: without one, little of it is left
+        assert apart(found.variance[layer], bare.variance[layer]) >= 4
+
+
+@pytest.mark.parametrize("spread", [pytest.param(0.0, marks=pytest.mark.slow), 0.02])
+def test_spread_is_free_of_the_inputs_noise(spread):
+    rng, networks, inputs = np.random.default_rng(12), 40, 10
+
+    def variance():
+        truth = 0.5 + spread * rng.normal(size=(networks, 1))
+        drawn = truth + 0.1 * rng.normal(size=(networks, inputs))
+        noise = drawn.var(axis=1, ddof=1) / inputs
+        return OverNetworks(drawn.mean(axis=1)[:, None], noise[:, None]).variance[0]
+
+    found = [variance() for _ in range(400)]
+    mean = Estimate.of_mean(np.array([one.value for one in found]))
+    assert abs(mean.value - spread**2) <= 4 * mean.se
+    # errors are those that repetition shows
+    assert np.mean([one.se for one in found]) == pytest.approx(mean.se * math.sqrt(400), rel=0.2)

@@ -31,7 +31,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,10 +91,10 @@ def _claim(row: Mapping[str, str], functions: Mapping[str, Function]) -> Claim:
     about: dict[str, Any] = {name: row[name] for name in FIELDS[: FIELDS.index("figure")]}
     about["explanation"] = row.get("explanation", "")
     if row["quantity"].endswith("()"):
-        named = functions[row["quantity"].removesuffix("()")]
-        return Claim(**about, quantity=Named(row["where"], function=named), test=read_test(row["test"]))
-    contrast = Contrast(row["where"], row["quantity"], row["contrast"] or "each", row["test"])
-    return Claim(**about, quantity=contrast, test=read_test(row["test"]))
+        of = functions[row["quantity"].removesuffix("()")]
+    else:
+        of = Contrast(row["quantity"], row["contrast"] or "each", row["test"])
+    return Claim(**about, quantity=Quantity(row["where"], of), test=read_test(row["test"]))
 
 
 # --- tests -------------------------------------------------------------------------------------------------
@@ -127,19 +127,24 @@ def read_test(text: str) -> Test:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Some rows of a figure's table, by a query of pandas ("": all)."""
+class Quantity:
+    """What a claim is about: evidence of some rows of a figure's table, by a query of pandas ("": all)."""
 
     where: str
+    of: Function
 
     def rows(self, table: "pd.DataFrame") -> "pd.DataFrame":
         """Those of a table."""
         return table.query(self.where, engine="python") if self.where else table
 
+    def __call__(self, table: "pd.DataFrame") -> Iterable[Evidence]:
+        """The evidence; none where the table has no such rows."""
+        return self.of(self.rows(table))
+
 
 @dataclass(frozen=True)
 class AtHand:
-    """A quantity that needs nothing made, as it rests on what is at hand, such as the paper's own numbers.
+    """A quantity that needs nothing computed, as it rests on what is known, such as the paper's own numbers.
 
     `evidence` makes it of that, and `measured` of a figure's table, if there is one; `basis` is what it rests on.
     """
@@ -154,28 +159,16 @@ class AtHand:
 
 
 @dataclass(frozen=True)
-class Named(Rows):
-    """The evidence of a function that a row names."""
-
-    where: str = ""
-    function: Function = field(kw_only=True)
-
-    def __call__(self, table: "pd.DataFrame") -> Iterable[Evidence]:
-        """What the function finds in the rows."""
-        return self.function(self.rows(table))
-
-
-@dataclass(frozen=True)
-class Contrast(Rows):
-    """The evidence for a row: a function of a figure's table."""
+class Contrast:
+    """The evidence for a row: a function of some rows of a figure's table."""
 
     quantity: str
     contrast: str
     test: str
 
-    def __call__(self, table: "pd.DataFrame") -> list[Evidence]:
-        """Every piece; none where the table has no such rows."""
-        rows, parts = self.rows(table), self.quantity.split(" ; ")
+    def __call__(self, rows: "pd.DataFrame") -> list[Evidence]:
+        """Every piece."""
+        parts = self.quantity.split(" ; ")
         return [piece for part in parts for piece in self._of(part, rows, several=len(parts) > 1)]
 
     def _of(self, part: str, rows: "pd.DataFrame", *, several: bool) -> list[Evidence]:

@@ -75,14 +75,9 @@ def _word(value: Any) -> str:
         return "yes" if value else "no"
     if value is None or value != value or (isinstance(value, Estimate) and math.isnan(value.value)):
         return "–"
-    text = (
-        str(value)
-        if isinstance(value, Estimate)
-        else f"{value:.3g}"
-        if isinstance(value, float)
-        else f"{value:,}"
-    )
-    return text.replace("-", "−")
+    if isinstance(value, float):
+        return f"{value or 0.0:.3g}".replace("-", "−")
+    return (str(value) if isinstance(value, Estimate) else f"{value:,}").replace("-", "−")
 
 
 def _safe(text: str) -> str:

@@ -13,7 +13,7 @@ import importlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,10 @@ from posbias.core.packages import missing as missing_package
 from posbias.core.packages import need
 from posbias.core.progress import OnEvent
 from posbias.profiles.claims import Judged
-from posbias_papers import PAPERS
+from posbias_papers import PAPERS, herasimchyk2026
 from posbias_papers.pages import Page
-from posbias_papers.registry import STUDIES, find_studies, studies_of
-from posbias_papers.study import EFFORTS, STATEMENTS, Recorded, Study
+from posbias_papers.registry import find_studies, studies_of
+from posbias_papers.study import EFFORTS, STATEMENTS, Recorded, Study, Tables
 
 log = logging.getLogger("posbias.papers")
 PICTURES = ("svg", "png")
@@ -43,6 +43,7 @@ SHUFFLED = "herasimchyk2026/fig4"
 """The figure that needs a second text, here the first with its tokens shuffled: of the small model alone where
 all is made, as it doubles what has to be measured."""
 SMALL_MODEL = ("tiny-alibi",)
+FASTEST = ("kim2026", "herasimchyk2026", "wu2025")
 INSTANCES = {"quick": 200, "full": 1000}
 """Instances of each reading of a numbered statement."""
 
@@ -92,30 +93,42 @@ def reproduce(
     out: str | Path,
     effort: str | int = "quick",
     again: bool = False,
+    recorded: bool = False,
     on_event: OnEvent | None = None,
     **settings: Any,
 ) -> Reproduction:
     """Make some studies of a paper, or all, in the folder `out`: pictures, pages, tables (CSV) and JSON.
 
     `effort` is quick, full (the paper's) or a number in the paper's unit; `again` computes what is kept or on
-    record anew; `settings` are those of the paper's `tables`, which see. Raises `InvalidValueError` for an
-    unknown name or wrong settings, `OutputFileError`, before any work, if `out` cannot be written,
-    `MissingPackageError` without matplotlib, KeyboardInterrupt on Ctrl-C, saying what is kept, and as `tables`.
+    record anew; with `recorded` a study is drawn from what is on record of at least that effort, if all of it
+    is. `settings` are those of the paper's `tables`, which see. Raises `InvalidValueError` for an unknown name
+    or wrong settings, `OutputFileError`, before any work, if `out` cannot be written, `MissingPackageError`
+    without matplotlib, KeyboardInterrupt on Ctrl-C, saying what is kept, and as `tables`.
     """
     one_of("paper", paper, PAPERS)
-    began, folder, names = time.monotonic(), Path(out), studies_of(paper).find(what)
+    began, folder, studies = time.monotonic(), Path(out), studies_of(paper)
+    names = studies.find(what)
     need("matplotlib", work="drawing", extra="report")
     need_writable(folder / "cells" / "cell.nc")
     clear_leftovers(folder)
-    package = importlib.import_module(f"posbias_papers.{paper}")
-    tables = package.tables(names, folder, effort=effort, again=again, on_event=on_event, **settings)
+    known = {name: serving(studies[name], effort) if recorded else None for name in names}
+    made = {name: write(studies[name], one.table(), one.effort, folder) for name, one in known.items() if one}
+    tables = Tables({}, "")
+    if rest := [name for name in names if name not in made]:
+        package = importlib.import_module(f"posbias_papers.{paper}")
+        tables = package.tables(rest, folder, effort=effort, again=again, on_event=on_event, **settings)
     for name, reason in tables.left_out.items():
         log.info("%s: left out, %s", name, reason)
-    made = {
-        name: write(STUDIES[f"{paper}/{name}"], frame, tables.effort, folder)
-        for name, frame in tables.frames.items()
+    made |= {
+        name: write(studies[name], frame, tables.effort, folder) for name, frame in tables.frames.items()
     }
     return Reproduction(made, time.monotonic() - began, tables.left_out, tables.more)
+
+
+def serving(study: Study, effort: str | int) -> Recorded | None:
+    """What is on record of a study, if that is all of it at an effort or a greater one."""
+    record = study.recorded(study)
+    return record if record is not None and record.whole and effort in record.serves else None
 
 
 def write(study: Study, table: Any, effort: str, folder: Path) -> Made:
@@ -193,14 +206,14 @@ def make_all(
     if any(study.name != STATEMENTS for study in studies):
         need("matplotlib", work="drawing", extra="report")
     need_writable(folder / "papers.html")
+    measured = {"models": tuple(models), "configs": configs}
+    shared = {"effort": effort, "again": again, "on_event": on_event}
     made: list[str] = []
     left_out: dict[str, str] = {}
     failed: dict[str, str] = {}
-    measured = {"models": tuple(models), "configs": configs}
-    settings = {"effort": effort, "engine": engine, "again": again, "on_event": on_event}
-    for part, make in _parts(folder, studies, measured, **settings):
+    for part in _parts(studies, None if again else effort):
         try:
-            reasons = make()
+            reasons = _make(folder, part, engine, measured, **shared)
         except KeyboardInterrupt as stopped:
             detail = f" ({stopped})" if str(stopped) else ""
             raise KeyboardInterrupt(f"what is finished is kept in {folder}{detail}") from None
@@ -209,76 +222,50 @@ def make_all(
             absent = missing_package(error) if isinstance(error, ModuleNotFoundError) else None
             known = absent is not None or isinstance(error, PosbiasError)
             message = str(absent or error) if known else f"{type(error).__name__}: {error}"
-            failed |= dict.fromkeys(part, message)
-            log.error("%s: %s", ", ".join(part), message)
+            failed |= {study.key: message for study in part}
+            log.error("%s: %s", ", ".join(study.key for study in part), message)
             continue
         left_out |= reasons
-        made += [key for key in part if key not in reasons]
+        made += [study.key for study in part if study.key not in reasons]
     return Ran(tuple(made), left_out, failed, time.monotonic() - began)
 
 
-Part = tuple[list[str], Callable[[], Mapping[str, str]]]
-"""Keys of studies that are made together, and what makes them and returns why some were left out."""
+def _parts(studies: Sequence[Study], effort: str | None) -> list[list[Study]]:
+    """Studies that are made together: statements, then paper by paper, fastest first, what is on record at an
+    effort (None: nothing is used), and the rest."""
+    parts: dict[Any, list[Study]] = {}
+    for study in studies:
+        order = 0 if study.name == STATEMENTS else 1 + FASTEST.index(study.paper)
+        computed = effort is None or serving(study, effort) is None
+        parts.setdefault((order, computed, study.key == SHUFFLED), []).append(study)
+    return [parts[place] for place in sorted(parts)]
 
 
-def _parts(
-    folder: Path,
-    studies: Sequence[Study],
-    measured: Mapping[str, Any],
-    *,
-    effort: str,
-    again: bool,
-    **how: Any,
-) -> Iterator[Part]:
-    """Statements, what is drawn from records, then the papers, fastest first."""
-    if stated := [study for study in studies if study.name == STATEMENTS]:
-        yield [study.key for study in stated], lambda: _try(folder, stated, effort, **how)
-    rest: list[Study] = []
-    for study in (study for study in studies if study.name != STATEMENTS):
-        record = None if again else study.recorded(study)
-        if record is not None and record.whole and effort in record.serves:
-            yield [study.key], lambda study=study, record=record: _draw_recorded(folder, study, record)
-        else:
-            rest.append(study)
-    for paper in ("kim2026", "herasimchyk2026", "wu2025"):
-        own = [study.key for study in rest if study.paper == paper]
-        for part in ([key for key in own if key != SHUFFLED], [key for key in own if key == SHUFFLED]):
-            common = {"effort": effort, "again": again, "on_event": how["on_event"]}
-            if part and paper == "herasimchyk2026":
-                yield part, lambda part=part, common=common: _measure(folder, part, **measured, **common)
-            elif part:
-                more = common | ({"engine": how["engine"]} if paper == "wu2025" else {})
-                yield part, lambda part=part, more=more: _compute(folder, part, **more)
+def _make(
+    folder: Path, part: Sequence[Study], engine: Any, measured: Mapping[str, Any], **shared: Any
+) -> Mapping[str, str]:
+    """Make the studies of a part, and say why some were left out."""
+    paper, names = part[0].paper, [study.name for study in part]
+    if names[0] == STATEMENTS:
+        from posbias_papers.theorems import try_statements
 
-
-def _try(folder: Path, stated: Sequence[Study], effort: str, **how: Any) -> dict[str, str]:
-    from posbias_papers.theorems import try_statements
-
-    try_statements(folder, [study.paper for study in stated], instances=INSTANCES[effort], **how)
-    return {}
-
-
-def _draw_recorded(folder: Path, study: Study, record: Recorded) -> dict[str, str]:
-    write(study, record.table(), record.effort, folder / study.paper)
-    return {}
-
-
-def _compute(folder: Path, keys: Sequence[str], **settings: Any) -> dict[str, str]:
-    paper, names = keys[0].partition("/")[0], [key.partition("/")[2] for key in keys]
-    made = reproduce(paper, names, out=folder / paper, **settings)
-    return {f"{paper}/{name}": reason for name, reason in made.left_out.items()}
-
-
-def _measure(
-    folder: Path, keys: Sequence[str], *, models: Sequence[str], configs: Any, **settings: Any
-) -> dict[str, str]:
-    """The same of language models; one that was not asked for by name and cannot be had is done without."""
-    further = [*keys] == [SHUFFLED]
-    options = settings | {"configs": configs, "scramble": further}
-    if models or further:
-        return _compute(folder, keys, models=() if models == ("none",) else models or SMALL_MODEL, **options)
+        how = {"instances": INSTANCES[shared["effort"]], "engine": engine, "on_event": shared["on_event"]}
+        try_statements(folder, [study.paper for study in part], **how)
+        return {}
+    settings: dict[str, Any] = {"out": folder / paper, "recorded": not shared["again"], **shared}
+    if paper == "wu2025":
+        settings["engine"] = engine
+    elif paper == "herasimchyk2026":
+        further = part[0].key == SHUFFLED
+        models = measured["models"] or (SMALL_MODEL if further else herasimchyk2026.MODELS)
+        settings |= {"configs": measured["configs"], "scramble": further}
+        settings |= {"models": () if models == ("none",) else models}
     try:
-        return _compute(folder, keys, **options)
+        made = reproduce(paper, names, **settings)
     except (ModelError, MissingPackageError) as error:
+        if paper != "herasimchyk2026" or measured["models"]:
+            raise
+        # one that was not asked for by name and cannot be had is done without
         log.warning("%s; going on with %s alone", error, ", ".join(SMALL_MODEL))
-        return _compute(folder, keys, models=SMALL_MODEL, **options)
+        made = reproduce(paper, names, **{**settings, "models": SMALL_MODEL})
+    return {f"{paper}/{name}": reason for name, reason in made.left_out.items()}

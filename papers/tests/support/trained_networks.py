@@ -48,7 +48,6 @@ def outcome(setting, gaps, slope=0.1, *, sink=0.9, share=0.0, accuracy=0.6, step
         iterations=steps,
         sequences=40,
         gaps=gaps,
-        informative=gaps,
         accuracy=np.broadcast_to(accuracy, networks).astype(float),
         loss=np.full(networks, 1.4),
         by_position=np.full((networks, 8), 0.5),

@@ -149,8 +149,6 @@ class LayerOfNetworks(Part):
     layer: int = entry("from 1")
     recency_probability: Value
     variance: Value = entry("over networks, without that of inputs")
-    strength: Value = entry("mean of |probability − ½| as far as other inputs tell its sign")
-    recent: Value = entry("share of networks above ½")
 
 
 class Variant(Part):

@@ -5,6 +5,8 @@ language models and of training are in `records.jsonl` too, as they take long: t
 """
 
 import dataclasses
+import functools
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -15,7 +17,6 @@ from posbias.core.files import need_writable, write_text
 from posbias.core.progress import OnEvent
 from posbias.core.running import Engine
 from posbias_papers.pages import Page, Table
-from posbias_papers.records import Records
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,7 +27,8 @@ Results = Mapping[Any, Result]
 """Results by cell."""
 SMALL = ("tiny-nope", "tiny-alibi", "tiny-rope", "tiny-learned", "tiny-window")
 """Decoders of ours that differ in the encoding alone (`docs/evidence.md`)."""
-RECORDS = Records(Path(__file__).with_name("records.jsonl"))
+RECORDS = Path(__file__).with_name("records.jsonl")
+"""Results that come along, a line each: what a cell's own file would hold."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,8 +96,14 @@ class Extension:
 
     def recorded(self) -> dict[Cell, Result]:
         """The results on record of its cells."""
-        stored = {cell: RECORDS.find(cell) for cell in self.cells}
-        return {cell: one.result for cell, one in stored.items() if one is not None}
+        known = _records()
+        return {cell: known[cell.fingerprint] for cell in self.cells if cell.fingerprint in known}
+
+
+@functools.cache
+def _records() -> dict[str, Result]:
+    lines = map(json.loads, RECORDS.read_text(encoding="utf-8").splitlines())
+    return {line["fingerprint"]: line["content"] for line in lines}
 
 
 def rounded(values: Iterable[float], digits: int = 4) -> list[float]:

@@ -8,7 +8,6 @@ of a diagonal masked but for the first row of heat maps; that is read as the row
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -152,23 +151,22 @@ def _answer(frames: "Mapping[str, pd.DataFrame]") -> dict[str, Any]:
 def page(frame: "pd.DataFrame", *, name: str, layers: Sequence[int]) -> Page:
     """Recency probabilities of some layers, and the printed ones of Section 3 where a study is about these."""
     printed = [*printed_numbers(frame)] if name in ("fig1", "section3") else []
-    words = [
-        [
-            one["where"],
-            f"{one['printed']:.4f}",
-            probability_text(Estimate(one["value"], one["se"])),
-            f"{one['deviation']:+.2f}".replace("-", "−"),
-            "holds" if one["holds"] else "fails",
-        ]
-        for one in printed
-    ]
-    head = ["printed in Section 3", "printed", "here", "standard errors of the difference", ""]
     rows = [
-        [describe(model), str(model.dimension), *(_text(own, layer) for layer in layers)]
+        {"model": describe(model), "d": model.dimension}
+        | {
+            f"layer {layer}": _text(own.loc[layer, "recency"], own.loc[layer, "recency_se"])
+            for layer in layers
+        }
         for model, own in recency(frame)
     ]
-    shown = [Table("Recency probability", ["model", "d", *(f"layer {layer}" for layer in layers)], rows)]
-    shown += [Table("Printed numbers and ours", head, words)] if words else []
+    compared = [
+        {"printed in Section 3": one["where"], "printed": f"{one['printed']:.4f}"}
+        | {"here": _text(one["value"], one["se"]), "standard errors of the difference": one["deviation"]}
+        | {"holds": bool(one["holds"])}
+        for one in printed
+    ]
+    shown = [Table.of("Recency probability", rows)]
+    shown += [Table.of("Printed numbers and ours", compared)] if compared else []
     cells = recency_by_layer(frame)
     basis = {"samples": samples_of(frame), "cells": len(cells)}
     basis["recorded"] = len(cells) * bool(frame.attrs.get("recorded"))
@@ -204,9 +202,8 @@ def recency_by_layer(frame: "pd.DataFrame") -> list[dict[str, Any]]:
     ]
 
 
-def _text(layers: "pd.DataFrame", layer: int) -> str:
-    value, se = layers.loc[layer, ["recency", "recency_se"]].to_numpy()
-    return probability_text(Estimate(float(value), float(se)))
+def _text(value: Any, error: Any) -> str:
+    return probability_text(Estimate(float(value), float(error)))
 
 
 def printed_numbers(frame: "pd.DataFrame") -> Iterator[dict[str, Any]]:
@@ -241,82 +238,72 @@ def _study(
     name: str,
     title: str,
     question: str,
-    draw: "Callable[..., Figure] | None",
-    cells: Sequence[RecencyModel],
+    rows: Sequence[Fields] = FOUR,
+    dimensions: Sequence[int] = (16, 64),
     layers: Sequence[int] = (1, 2),
 ) -> Study:
-    cells = tuple(dict.fromkeys(cells))
+    """A study of some rows of models: closed forms, heat maps of two layers, or numbers alone."""
+    cells = models(rows, dimensions)
+    draw: Callable[..., Figure] | None = None
+    if name in CLOSED_FORMS:
+        draw = partial(draw_key_factor_figure, residual=BY_ALPHA[name])
+    elif name != "section3":
+        fixed = {} if name in BY_ALPHA else {"rows": rows, "dimensions": dimensions, "layers": layers}
+        draw = partial(draw_heat_maps, **fixed)
     minutes = round(0.024 * len(cells), 2), round(0.24 * len(cells), 1)
     about = f"kim2026/{name}", title, question, tuple(CLAIMS[name]), cells, minutes, "draws"
     return Study(*about, table, partial(page, name=name, layers=layers), draw, recorded=_recorded)
 
 
-def _heat_maps(
-    name: str,
-    title: str,
-    question: str,
-    rows: Sequence[Fields],
-    d: Sequence[int] = (16, 64),
-    layers: Sequence[int] = (1, 2),
-) -> Study:
-    draw = partial(draw_heat_maps, rows=rows, dimensions=d, layers=layers)
-    return _study(name, title, question, draw, models(rows, d), layers)
-
-
-def _by_alpha(name: str, title: str, question: str) -> Study:
-    if name in CLOSED_FORMS:
-        draw = partial(draw_key_factor_figure, residual=BY_ALPHA[name])
-        return _study(name, title, question, draw, models(by_alpha(name)), (2,))
-    study = _heat_maps(name, title, question, by_alpha(name))
-    return replace(study, draw=draw_heat_maps)
-
-
 STUDIES = Studies(
     (
-        _heat_maps(
+        _study(
             "fig1",
             "Mean scores of four models, layers 1 and 2, d = 16 and 64",
             "Does LayerNorm turn random embeddings towards recent keys, and a residual connection less so?",
-            FOUR,
         ),
-        _by_alpha(
+        _study(
             "fig2",
             "Key factor h(j) by anisotropy",
             "Does the closed form rise with the key, and faster for anisotropic embeddings?",
+            by_alpha("fig2"),
+            layers=(2,),
         ),
-        _heat_maps(
+        _study(
             "fig3",
             "Mean scores of the four models, layers 3 and 4",
             "Does the preference for recent keys persist in further layers?",
-            FOUR,
             layers=(3, 4),
         ),
-        _heat_maps(
+        _study(
             "fig4",
             "Mean scores of the four models, d = 256 and 1,024",
             "Does the preference for recent keys persist in wide models?",
-            FOUR,
-            (256, 1024),
+            dimensions=(256, 1024),
         ),
-        _by_alpha(
-            "fig5", "Mean scores by anisotropy", "How does recency depend on the angle between embeddings?"
+        _study(
+            "fig5",
+            "Mean scores by anisotropy",
+            "How does recency depend on the angle between embeddings?",
+            by_alpha("fig5"),
         ),
-        _by_alpha(
+        _study(
             "fig6",
             "Mean scores by anisotropy, with a residual connection",
             "How does recency depend on the angle between embeddings under a residual connection?",
+            by_alpha("fig6"),
         ),
-        _by_alpha(
+        _study(
             "fig7",
             "Key factor h(j) by anisotropy, with a residual connection",
             "Does the closed form rise with the key under a residual connection?",
+            by_alpha("fig7"),
+            layers=(2,),
         ),
         _study(
             "section3",
             "The recency probabilities printed in Section 3",
             "Are the printed recency probabilities those of the model they are said to be of?",
-            None,
-            models(FOUR),
         ),
     )
 )

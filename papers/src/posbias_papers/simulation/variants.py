@@ -23,12 +23,12 @@ from posbias.core.errors import InvalidValueError, shortened, whole
 from posbias.core.machine import sequence
 from posbias.core.progress import Event, OnEvent
 from posbias.core.spec import Positive, Size, encode, value
+from posbias.profiles.estimate import Estimate
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.token_space import normalised
 from posbias.theory.masks import Causal
 from posbias.theory.positional import alibi_slopes
 from posbias.theory.rollout.kernel import masked_softmax
-from posbias_papers.simulation.over_networks import OverNetworks
 
 Array = Float[np.ndarray, "..."]
 Weights = dict[str, Array]
@@ -72,24 +72,21 @@ class Variant:
     def __post_init__(self):
         d, tokens = self.model.dimension, self.model.tokens
         if tokens < 3:
-            raise InvalidValueError(f"tokens: {tokens} given, at least 3 needed for a recency probability")
+            raise InvalidValueError(f"tokens: expected at least 3, got {tokens}")
         if self.model.order != "pre":
-            raise InvalidValueError(f"order: {shortened(self.model.order)} given, 'pre' needed in a variant")
+            raise InvalidValueError(f"order: expected 'pre', got {shortened(self.model.order)}")
         if self.model.mask != Causal():
-            raise InvalidValueError(f"mask: {self.model.mask} given, the causal one needed in a variant")
+            raise InvalidValueError(f"mask: expected the causal one, got {self.model.mask}")
         if d % self.heads:
-            raise InvalidValueError(f"heads: {self.heads} given, a divisor of the dimension {d} needed")
+            raise InvalidValueError(f"heads: expected a divisor of the dimension {d}, got {self.heads}")
         if self.groups is not None and self.heads % self.groups:
             raise InvalidValueError(
-                f"groups: {self.groups} given, a divisor of the {self.heads} heads needed"
+                f"groups: expected a divisor of the {self.heads} heads, got {self.groups}"
             )
         if self.positional == "rope" and self.head_dimension % 2:
-            raise InvalidValueError(
-                f"heads: {self.heads} given, an even head dimension needed with 'rope' "
-                f"({d}/{self.heads} is {self.head_dimension})"
-            )
+            raise InvalidValueError(f"heads: expected an even head dimension with 'rope', got {self.heads}")
         if self.gain != 1.0 and not self.shapes:
-            raise InvalidValueError(f"gain: {self.gain} given without any weights, 1 needed")
+            raise InvalidValueError(f"gain: expected 1 without weights, got {self.gain}")
 
     @property
     def head_dimension(self) -> int:
@@ -142,6 +139,45 @@ VARIANTS: dict[str, Variant] = {
     "alibi-no-norm": Variant(_BARE, heads=4, positional="alibi"),
 }
 """The variants of the gallery's figure: 10 tokens, 4 layers, d = 64, α = 0.5 unless the name says otherwise."""
+
+
+@dataclass(frozen=True)
+class OverNetworks:
+    """Recency probabilities, network by network and layer by layer, and what they say about all networks.
+
+    `share` is a network's mean over its inputs, `noise` the variance of that mean. Both properties are one
+    `Estimate` per layer, with errors over networks.
+    """
+
+    share: Float[np.ndarray, "network layer"]
+    noise: Float[np.ndarray, "network layer"]
+
+    @property
+    def recency_probability(self) -> tuple[Estimate, ...]:
+        """The mean over networks; ½ is no preference, or none that networks agree on."""
+        return tuple(Estimate.of_mean(column) for column in self.share.T)
+
+    @property
+    def variance(self) -> tuple[Estimate, ...]:
+        """The variance over networks without that of the inputs; it estimates without bias, so below 0 too."""
+        networks = len(self.share)
+        if networks < 2:
+            return tuple(Estimate(math.nan, math.nan, 1) for _ in self.share[0])
+        apart = (self.share - self.share.mean(axis=0)) ** 2 * (networks / (networks - 1))
+        return tuple(Estimate.of_mean(column) for column in (apart - self.noise).T)
+
+    def as_dict(self) -> list[dict[str, Any]]:
+        """One dictionary per layer, for JSON; an error that one network does not have is None."""
+        layers = zip(self.recency_probability, self.variance, strict=True)
+        return [
+            {"layer": layer, "recency_probability": _plain(probability), "variance": _plain(variance)}
+            for layer, (probability, variance) in enumerate(layers, start=1)
+        ]
+
+
+def _plain(estimate: Estimate) -> dict[str, float | None]:
+    pair = {"value": estimate.value, "se": estimate.se}
+    return {name: number if math.isfinite(number) else None for name, number in pair.items()}
 
 
 @dataclass(frozen=True)
@@ -204,7 +240,6 @@ def simulate_variant(
     whole("networks", networks, 1)
     whole("inputs", inputs, 2)
     share, noise = np.empty((2, networks, variant.model.depth)), np.empty((2, networks, variant.model.depth))
-    halves = np.empty((2, 2, networks, variant.model.depth))
     for network in range(networks):
         weights = draw_weights(variant, seed, network)
         shares = np.concatenate(
@@ -212,10 +247,9 @@ def simulate_variant(
         )
         share[:, network] = shares.mean(axis=0)
         noise[:, network] = shares.var(axis=0, ddof=1) / inputs
-        halves[0, :, network], halves[1, :, network] = shares[::2].mean(axis=0), shares[1::2].mean(axis=0)
         if on_event:
             on_event(Event(network + 1, networks, "network"))
-    parts = [OverNetworks(share[k], noise[k], halves[:, k]) for k in range(2)]
+    parts = [OverNetworks(share[k], noise[k]) for k in range(2)]
     return VariantResult(variant, seed, inputs, *parts)
 
 

@@ -7,7 +7,6 @@ vocabulary shares (Appendix L); no figure shows these, and how strong shared dir
 paper's λ = .75 and 0, is ours. What is claimed of each stands in `claims.csv`.
 """
 
-import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -30,7 +29,7 @@ from posbias_papers.wu2025.drawing import (
 )
 from posbias_papers.wu2025.outcomes import recorded
 from posbias_papers.wu2025.pages import page
-from posbias_papers.wu2025.settings import ABSOLUTE, DEEP, DEPTHS, NORMALISERS, RELATIVE, Setting
+from posbias_papers.wu2025.settings import ABSOLUTE, DEEP, DEPTHS, FULL, NORMALISERS, QUICK, RELATIVE, Setting
 from posbias_papers.wu2025.table import decided_by, judge, table
 
 if TYPE_CHECKING:
@@ -82,11 +81,11 @@ def _study(
     question: str,
     cells: Iterable[Setting],
     draw: Callable[..., Any],
-    minutes: tuple[float, float],
-    compared: Sequence[Setting] = (),
+    *compared: Setting,
 ) -> Study:
     """A study of trained networks; claims may look at further networks, `compared`."""
     cells, curved = tuple(dict.fromkeys(cells)), draw not in (draw_maps, draw_sinks)
+    minutes = QUICK.minutes(cells), FULL.minutes(cells)
     return Study(
         f"wu2025/{name}",
         title,
@@ -106,34 +105,6 @@ def _study(
     )
 
 
-class Drawn(NamedTuple):
-    """A figure and, if it has a second number, the one that repeats it with a fixed vocabulary.
-
-    `quick` are their minutes by number; `full` those of the paper's effort, reckoned from the rates of quick runs.
-    """
-
-    quick: Mapping[int, float]
-    full: float
-    cells: Sequence[Setting]
-    draw: Callable[..., Any]
-    title: str
-    question: str
-
-    def studies(self) -> Iterator[Study]:
-        """One or two."""
-        first, *again = self.quick
-        costs = self.quick[first], self.full
-        yield _study(f"fig{first}", self.title, self.question, self.cells, self.draw, costs)
-        for number in again:
-            title = f"Figure {first}, fixed vocabulary"
-            question = f"Is what Figure {first} shows so with a fixed vocabulary of correlated vectors too?"
-            cells, both_ends = (_vocabulary(some) for some in (self.cells, _biased("first", "last")))
-            # what Appendix L says of the main text's findings together is judged with Figure 13
-            compared = both_ends if number == 13 else ()
-            costs = self.quick[number], self.full
-            yield _study(f"fig{number}", title, question, cells, self.draw, costs, compared)
-
-
 def _vocabulary(cells: Iterable[Setting]) -> list[Setting]:
     return [replace(cell, inputs="fixed_vocabulary") for cell in cells]
 
@@ -149,35 +120,51 @@ def _two_layers(*masks: Mask) -> list[Setting]:
     return [Setting(residual=residual, mask=mask) for residual in (False, True) for mask in masks]
 
 
+class Drawn(NamedTuple):
+    """A figure and, if it has a second number, the one that repeats it with a fixed vocabulary."""
+
+    numbers: tuple[int, ...]
+    cells: Sequence[Setting]
+    draw: Callable[..., Any]
+    title: str
+    question: str
+
+    def studies(self) -> Iterator[Study]:
+        """One or two."""
+        first, *again = self.numbers
+        yield _study(f"fig{first}", self.title, self.question, self.cells, self.draw)
+        for number in again:
+            title = f"Figure {first}, fixed vocabulary"
+            question = f"Is what Figure {first} shows so with a fixed vocabulary of correlated vectors too?"
+            # what Appendix L says of the main text's findings together is judged with Figure 13
+            compared = _vocabulary(_biased("first", "last")) if number == 13 else ()
+            yield _study(f"fig{number}", title, question, _vocabulary(self.cells), self.draw, *compared)
+
+
 DRAWN = (
     Drawn(
-        {2: 11},
-        1039,
+        (2,),
         [*ALONE, *(cell for cell in RESIDUAL if cell.depth in DEPTHS)],
         draw_depths,
         "Gap by depth, without and with residual connections",
-        "Does depth turn a network without any bias in its data towards earlier items, and do decay and rotary "
-        "encodings work against it?",
+        "Does depth turn networks towards earlier items, and do decay and rotary encodings work against it?",
     ),
     Drawn(
-        {4: 5.1, 13: 2.8},
-        461,
+        (4, 13),
         ALONE,
         draw_depths,
         "Gap by depth, attention layers alone",
         "Does each further layer without residual connections favour earlier items more?",
     ),
     Drawn(
-        {5: 12, 14: 6.9},
-        1625,
+        (5, 14),
         RESIDUAL,
         draw_depths,
         "Gap by depth up to ten layers, with residual connections",
         "With residual connections, does the bias still grow with depth, or rise and fall?",
     ),
     Drawn(
-        {3: 2.4, 15: 0.9},
-        158,
+        (3, 15),
         _biased("first", "last"),
         draw_biased_training,
         "Gap after training that asks for the first and the last item",
@@ -185,8 +172,7 @@ DRAWN = (
     ),
     *(
         Drawn(
-            {number: 2.4, number + 10: 0.9},
-            158,
+            (number, number + 10),
             _biased(item),
             draw_biased_training,
             f"Gap after training that asks for the {item} item",
@@ -195,32 +181,28 @@ DRAWN = (
         for number, item in ((6, "first"), (7, "middle"), (8, "last"))
     ),
     Drawn(
-        {9: 0.7, 20: 0.3},
-        45,
+        (9, 20),
         _two_layers(Causal()),
         draw_maps,
         "Attention maps of two-layer causal networks",
         "Does attention gather on the first token when nothing in the data prefers it?",
     ),
     Drawn(
-        {10: 0.7, 21: 0.3},
-        45,
+        (10, 21),
         _two_layers(Causal()),
         draw_sinks,
         "Sink metric under the causal mask",
         "Is the first token a sink, beyond what even attention and untrained networks give it?",
     ),
     Drawn(
-        {11: 1.8, 22: 0.7},
-        123,
+        (11, 22),
         _two_layers(*WINDOWS),
         draw_sinks,
         "Sink metric under sliding windows of 5, 9 and 13 tokens",
         "Is the first token more of a sink the wider the window?",
     ),
     Drawn(
-        {12: 1.7, 23: 0.7},
-        115,
+        (12, 23),
         _two_layers(*PREFIXES),
         draw_sinks,
         "Sink metric under prefix masks of 2, 4 and 6 tokens",
@@ -230,24 +212,20 @@ DRAWN = (
 
 
 def _beyond_figures() -> Iterator[Study]:
-    masks = _two_layers(Causal(), *WINDOWS, *PREFIXES)
-    yield _study(
+    def grouped(name: str, title: str, question: str, groups: Mapping[Setting, str]) -> Study:
+        return _study(name, title, question, groups, partial(draw_groups, groups=groups))
+
+    yield grouped(
         "masks",
         "What windows and prefixes do to the gap",
         "How much of the gap do windows and prefixes take away, the narrower the more, and at what accuracy?",
-        masks,
-        partial(draw_groups, groups={cell: cell.masked for cell in masks}),
-        (4.2, 283),
+        {cell: cell.masked for cell in _two_layers(Causal(), *WINDOWS, *PREFIXES)},
     )
-    rows = [Setting(residual=False, normaliser=name) for name in NORMALISERS]
-    yield _study(
+    yield grouped(
         "normalisers",
         "Gap and sinks by what makes rows of attention",
-        "Does attention without a softmax, or with a sink added to it, favour earlier items less, and gather less "
-        "on the first token?",
-        rows,
-        partial(draw_groups, groups={cell: cell.normaliser.replace("_", " ") for cell in rows}),
-        (2.4, 98),
+        "Does attention without a softmax, or with a sink, favour earlier items less, and the first token less?",
+        {Setting(residual=False, normaliser=name): name.replace("_", " ") for name in NORMALISERS},
     )
     names: dict[Setting, str] = {}
     for residual in (False, True):
@@ -255,13 +233,11 @@ def _beyond_figures() -> Iterator[Study]:
         for strength in STRENGTHS:
             cell = Setting(residual=residual, inputs="fixed_vocabulary", shared_direction=strength)
             names[cell] = f"λ = {strength:g}"
-    yield _study(
+    yield grouped(
         "anisotropy",
         "Gap by the strength λ of the direction that a vocabulary shares, and with the Gaussian mixture",
         "Do networks with λ = 0 resemble those with the Gaussian mixture, and what does λ do to the gap?",
         names,
-        partial(draw_groups, groups=names),
-        (1.9, 225),
     )
 
 
@@ -318,48 +294,31 @@ def draw_masks(frame: "pd.DataFrame", caption: str) -> Any:
     return mask_figure(SHOWN, 5, 2)
 
 
-OBSERVATIONS = (
-    (
-        "positional information that the causal mask brings",
-        "Barbero et al. 2024, Kazemnejad et al. 2023, Wang et al. 2024",
-        ("Theorem 4.1", "Section 5.2"),
-    ),
-    ("decay by relative encodings", "Su et al. 2023", ("Lemma 4.4", "Lemma 4.6", "Section 5.1")),
-    (
-        "causal mask and relative encodings against each other",
-        "Wang et al. 2024",
-        ("Theorem 4.5", "Theorem 4.7", "Section 5.1"),
-    ),
-    (
-        "attention sinks",
-        "Gu et al. 2025, Xiao et al. 2024",
-        ("Theorem 4.1", "Theorem 4.2", "Theorem 4.3", "Appendix K.4"),
-    ),
-    ("the middle that gets lost", "Guo & Vosoughi 2024, Liu et al. 2024", ("Section 5.2",)),
-)
-"""Table 1: the observation, who made it, and where the paper's results on it stand."""
-
-
 def observations(_: Any = None) -> "pd.DataFrame":
-    """The rows of Table 1, with the ids of the claims that judge the results on each."""
+    """Table 1: the observation, who made it, where the paper's results on it stand, and the ids of the claims that
+    judge these."""
     import pandas as pd
 
-    with Path(__file__).with_name("items.csv").open(encoding="utf-8", newline="") as file:
-        items = [({*row["place"].split(", ")}, row["claims"].split()) for row in csv.DictReader(file)]
-    rows = []
-    for observation, observed_by, results in OBSERVATIONS:
-        claims = dict.fromkeys(claim for places, held in items if places & {*results} for claim in held)
-        rows.append((observation, observed_by, ", ".join(results), ", ".join(claims)))
-    columns = ["observation", "observed by", "results", "claims"]
-    return pd.DataFrame(rows, columns=columns).set_index("observation")
+    folder = Path(__file__).parent
+    items, frame = (
+        pd.read_csv(folder / f"{name}.csv", keep_default_na=False) for name in ("items", "table1")
+    )
+    held = [
+        ({*places.split(", ")}, claims.split())
+        for places, claims in zip(items["place"], items["claims"], strict=True)
+    ]
+    frame["claims"] = [
+        ", ".join(dict.fromkeys(one for at, own in held if at & {*results.split("; ")} for one in own))
+        for results in frame["results"]
+    ]
+    return frame.set_index("observation")
 
 
 def _observations_page(frame: "pd.DataFrame") -> Page:
     caption = "Observations on position bias, and the claims that judge the paper's results on each"
-    rows = [[*map(str, row)] for row in frame.reset_index().to_numpy()]
-    data = {"rows": frame.reset_index().to_dict("records")}
+    rows = frame.reset_index().to_dict("records")
     note = "`posbias paper claims --paper wu2025` has the verdicts"
-    return Page(note=note, tables=(Table(caption, [*frame.reset_index()], rows),), data=data)
+    return Page(note=note, tables=(Table.of(caption, rows),), data={"rows": rows})
 
 
 # --- all ---------------------------------------------------------------------------------------------------
@@ -396,7 +355,6 @@ def _all() -> Iterator[Study]:
         "Are gaps settled, and does depth add to them relative to accuracy, and at equal loss?",
         known["fig2"].cells,
         draw_curves,
-        (11, 1039),
     )
     yield _untrained(
         "observed-sinks",

@@ -21,7 +21,6 @@ from jaxtyping import Bool, Float
 
 from posbias.core.formats import dump_json
 from posbias.core.spec import decode, encode
-from posbias.reports.answers.experiments import GapAgreement
 from posbias_papers.study import EFFORTS, Basis, Recorded, Study
 from posbias_papers.wu2025.settings import EFFORT, Effort, Setting, effort_of
 
@@ -45,18 +44,15 @@ RECORDS = Path(__file__).with_name("records.jsonl")
 class Outcome:
     """What a trained cell shows; NaN for a network that was stopped.
 
-    Accuracy gaps by pair, over all test sequences and over the `informative` ones, whose compared labels
-    differ; `accuracy` in context and `loss` on new classes; accuracy `by_position` of the item asked for; mean
-    `attention`; the sink metric of the trained and `untrained` networks and of `even` attention; learning
-    `curves` by name, [member, step], with the "iteration" of each step; what rollouts predict of the gaps
-    (`agreements`, over the networks that have learnt); the first network's attention to one sequence
-    (`example`; None: not on record).
+    Accuracy gaps by pair; `accuracy` in context and `loss` on new classes; accuracy `by_position` of the item
+    asked for; mean `attention`; the sink metric of the trained and `untrained` networks and of `even`
+    attention; learning `curves` by name, [member, step], with the "iteration" of each step; the first network's
+    attention to one sequence (`example`; None: not on record); what `made` it.
     """
 
     iterations: int
     sequences: int
     gaps: Mapping[str, Float[np.ndarray, "member"]]
-    informative: Mapping[str, Float[np.ndarray, "member"]]
     accuracy: Float[np.ndarray, "member"]
     loss: Float[np.ndarray, "member"]
     by_position: Float[np.ndarray, "member item"]
@@ -65,7 +61,6 @@ class Outcome:
     untrained: Float[np.ndarray, "member token"]
     even: Float[np.ndarray, "token"]
     curves: Mapping[str, Float[np.ndarray, "..."]]
-    agreements: tuple[GapAgreement, ...] = ()
     middle: int | None = None
     example: Float[np.ndarray, "layer query key"] | None = None
     recorded: bool = False
@@ -89,14 +84,13 @@ class Outcome:
 
 def outcome_of(cell: "Cell") -> Outcome:
     """What figures and claims need of a finished cell."""
-    from posbias.training.kernels import agreement, attention_example
+    from posbias.training.kernels import attention_example
 
     evaluation, trained, sinks = cell.evaluation, cell.trained, cell.sinks
-    outcome = Outcome(
+    return Outcome(
         trained.experiment.iterations,
         evaluation.sequences,
         {pair: gap.over_all.values for pair, gap in evaluation.gaps.items()},
-        {pair: gap.over_informative.values for pair, gap in evaluation.gaps.items()},
         evaluation.in_context_accuracy.values,
         evaluation.loss.values,
         evaluation.accuracy_by_position,
@@ -109,17 +103,6 @@ def outcome_of(cell: "Cell") -> Outcome:
         example=attention_example(trained) if trained.weights else None,
         made=trained.cost,
     )
-    # gaps of networks that have not learnt say nothing of position
-    learnt = outcome.learnt
-    profiles = {name: np.where(learnt[:, None], one, np.nan) for name, one in cell.rollout.profiles.items()}
-    gaps = {
-        pair: replace(
-            gap, over_all=gap.over_all.only(learnt), over_informative=gap.over_informative.only(learnt)
-        )
-        for pair, gap in evaluation.gaps.items()
-    }
-    compared = agreement(replace(cell.rollout, profiles=profiles), replace(evaluation, gaps=gaps))
-    return replace(outcome, agreements=tuple(map(GapAgreement.of, compared.values())))
 
 
 # --- what comes along trained ------------------------------------------------------------------------------
@@ -129,10 +112,7 @@ def record_line(setting: Setting, outcome: Outcome) -> str:
     """A line of `records.jsonl`."""
     allowed = setting.mask.allowed(outcome.attention.shape[-1])
     held = {one.name: getattr(outcome, one.name) for one in dataclasses.fields(Outcome)}
-    held |= {
-        "setting": encode(setting),
-        "agreements": [one.model_dump(mode="json") for one in outcome.agreements],
-    }
+    held["setting"] = encode(setting)
     held["attention"] = np.round(outcome.attention[:, :, allowed], DECIMALS)
     held["curves"] = dict(outcome.curves) | {"loss": np.round(outcome.curves["loss"], DECIMALS)}
     return json.dumps(json.loads(dump_json(held | {"example": None, "recorded": True})), ensure_ascii=False)
@@ -151,15 +131,14 @@ def read_records(path: Path) -> list[tuple[Setting, Outcome]]:
 
 def _read(held: dict[str, Any]) -> tuple[Setting, Outcome]:
     setting = decode(Setting, held.pop("setting"))
-    for name in ("accuracy", "loss", "by_position", "attention", "sinks", "untrained", "even"):
+    for name in ("accuracy", "loss", "by_position", "sinks", "untrained", "even"):
         held[name] = np.asarray(held[name], dtype=np.float64)
-    for name in ("gaps", "informative", "curves"):
+    for name in ("gaps", "curves"):
         held[name] = {one: np.asarray(values, dtype=np.float64) for one, values in held[name].items()}
-    allowed, places = setting.mask.allowed(TOKENS), held["attention"]
+    allowed, places = setting.mask.allowed(TOKENS), np.asarray(held.pop("attention"), dtype=np.float64)
     attention = np.where(np.isnan(places[..., :1, None]), np.nan, np.zeros(allowed.shape))
     attention[:, :, allowed] = places
-    agreements = tuple(map(GapAgreement.model_validate, held.pop("agreements")))
-    return setting, Outcome(**held | {"attention": attention, "agreements": agreements})
+    return setting, Outcome(attention=attention, **held)
 
 
 @functools.cache

@@ -28,14 +28,8 @@ SHARED = 0.75
 """λ of the fixed vocabulary."""
 ABSOLUTE = {"none": "none", "sinusoidal": "sin", "rope": "RoPE"}
 """Encodings of the figures on biased training."""
-NORMALISERS = {
-    "softmax": "Softmax",
-    "off_by_one": "Softmax with a sink of logit 0",
-    "learned_sink": "Softmax with a learned sink",
-    "relu": "ReLU",
-    "sigmoid": "Sigmoid",
-}
-"""What makes rows of attention, and how claims begin; the figures have the softmax."""
+NORMALISERS = ("softmax", "off_by_one", "learned_sink", "relu", "sigmoid")
+"""What makes rows of attention; the figures have the softmax."""
 
 
 @value
@@ -116,6 +110,11 @@ class Effort:
     def amount(self, settings: Iterable[Setting]) -> tuple[int, int, int]:
         """How much it is for some settings, to compare with others: least iterations, networks, sequences."""
         return min(map(self.steps, settings)), len(self.seeds), self.sequences
+
+    def minutes(self, settings: Iterable[Setting]) -> float:
+        """What training some settings takes on two cores, about: a step of a network is the dearer the deeper."""
+        costs = (self.steps(one) * len(self.seeds) * one.depth * (1.0 + 0.08 * one.depth) for one in settings)
+        return round(2e-5 * sum(costs), 1)
 
     def experiment(self, setting: Setting) -> "Experiment":
         """The setting as something that can be trained."""

@@ -26,7 +26,7 @@ from jaxtyping import Float
 from posbias.core.spec import encode
 from posbias.profiles.claims import LEAST, Judged
 from posbias.profiles.estimate import Estimate
-from posbias_papers.contrasts import Rows
+from posbias_papers.contrasts import Quantity
 from posbias_papers.study import Study, judge_each
 from posbias_papers.wu2025.outcomes import PAIRS, TOKENS, Outcome
 from posbias_papers.wu2025.settings import FULL, Setting
@@ -178,7 +178,7 @@ def judge(study: Study, frame: "pd.DataFrame", curved: bool = True) -> Iterator[
     claims = {claim.id: claim for claim in study.claims}
     for judged in judge_each(study.claims, frame):
         quantity = claims[judged.id].quantity
-        rows = quantity.rows(frame) if isinstance(quantity, Rows) else frame
+        rows = quantity.rows(frame) if isinstance(quantity, Quantity) else frame
         lacks = "" if judged.claim.evidence == AS_TRAINED or rows.empty else _lacks(rows, curved)
         yield judged.withheld(lacks and f"{lacks}; {study.decided_by}")
 
