@@ -1,4 +1,4 @@
-"""Designs of 24 layers for 4,096 tokens: distance to an even spread against keys in the cache."""
+"""Designs of 24 layers for 4,096 tokens: distance to uniform against keys in the cache."""
 
 from posbias import ALiBi, Architecture, ConstantMixing, Layer, design
 from posbias.reports.plots import draw_designs, new_figure, save_figure

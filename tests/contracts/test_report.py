@@ -73,7 +73,7 @@ def test_the_curve_by_parts_goes_from_an_even_spread_to_the_measured_one(make_me
     file = next(path for path in report.figures if path.name == "parts.csv")
     _, *rows = csv.reader(io.StringIO(file.read_text()))
     numbers = [[float(cell) for cell in row[1:]] for row in rows]
-    assert [row[0] for row in rows] == ["even spread", *[*LABELS.values()][:-1], "the rest: as measured"]
+    assert [row[0] for row in rows] == ["uniform", *[*LABELS.values()][:-1], "the rest: as measured"]
     assert numbers[0][:3] == pytest.approx([2 / 40, 36 / 40, 2 / 40])
     assert numbers[-1][:3] == pytest.approx(
         [measured.mass[:2].sum(), measured.mass[2:-2].sum(), measured.mass[-2:].sum()], rel=1e-5

@@ -215,7 +215,7 @@ def test_distances_are_what_they_say_and_curves_of_another_length_are_read_by_sh
     assert target_of("middle=0.75", 8).distance(even) == pytest.approx(0.25)
     assert ReachTarget(16).distance(even) == pytest.approx(0.5)
     assert MiddleTarget(0.5).distance(even) == 0.0
-    # all on the first of eight tokens: the mean way to an even spread is half of the text
+    # all on the first of eight tokens: the mean way to uniform is half of the text
     assert target_of("flat", 8).distance(Profile(np.eye(8)[0])) == pytest.approx(0.5)
     curve, model = tmp_path / "curve.json", tmp_path / "model.toml"
     curve.write_text("[3, 1]")

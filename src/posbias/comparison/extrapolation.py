@@ -7,7 +7,7 @@ Queries and keys decide what a rotary model favours, so that no theory gives its
 alone. Two things may stay when a context grows: what a share of the context has, or what stands at a distance from
 the query. The default goes from the one at the beginning to the other at the end. `extrapolation.toml` holds how
 each rule fared on models that were measured at both lengths. Only where a rule was surely better there than an
-even spread and than the stretched curve, and its verdict right, does a profile have a verdict.
+uniform and than the stretched curve, and its verdict right, does a profile have a verdict.
 """
 
 import functools
@@ -214,7 +214,7 @@ RULES: Mapping[str, Callable[[Weights, int], Weights]] = {
 class Trial:
     """Rules held against a measurement at the longer length: Spearman and Wasserstein by rule, and verdicts.
 
-    `verdict` is that of the measurement, `even` the Wasserstein distance of an even spread, `recency` the scores
+    `verdict` is that of the measurement, `even` the Wasserstein distance to uniform, `recency` the scores
     of mass as 1/(distance + 1), `halves` those of half the target's prompts against the other half (noise alone),
     and `ceiling` the noise ceiling. `leads`: by rule and by what it is held against ("stretched", "recency"), how
     much higher its Spearman and how much smaller its Wasserstein distance is, 95 % intervals over the target's
@@ -278,7 +278,7 @@ class Calibration:
             f"nearest trial, from {trial.measured:,} to {trial.tokens:,} tokens (Spearman / Wasserstein)"
         )
         ending = wrong if expected not in (None, trial.verdict) else ""
-        return [said, f"{lengths}: {fared}, even spread – / {trial.even:.3f}{ending}"]
+        return [said, f"{lengths}: {fared}, uniform – / {trial.even:.3f}{ending}"]
 
 
 def nearest_trial(model: str, measured: int, tokens: int) -> Trial | None:

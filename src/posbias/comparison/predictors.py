@@ -3,8 +3,8 @@
 Each takes some of what was measured (never the influence itself) and gives the profile that its theory
 expects. They differ in what they keep: the residual stream, content, the measured attention, the norms.
 
-A measured curve can be taken apart by them (`chain`): between an even spread and the measured profile stand
-predictions, each knowing more than the one before; the steps sum to the measured profile less the even spread at
+A measured curve can be taken apart by them (`chain`): between a uniform profile and the measured profile stand
+predictions, each knowing more than the one before; the steps sum to the measured profile less uniform at
 every position. The order is a choice: what a part adds depends on what was there before it.
 
 A predictor takes statistics (λ, logits, attention, norms) of prompts, and the influence that it is held against is
@@ -204,7 +204,7 @@ STRETCHES = ("first 5 %", "between", "last 5 %")
 
 
 def chain(measurement: "xr.Dataset", predicted: Mapping[str, Profile] | None = None) -> dict[str, Profile]:
-    """Seven profiles, from an even spread to the measured one, each knowing more than the one before.
+    """Seven profiles, from a uniform profile to the measured one, each knowing more than the one before.
 
     `predicted` are the measurement's `predictions`, if they are at hand. Raises as `predictions`.
     """

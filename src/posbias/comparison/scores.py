@@ -126,7 +126,7 @@ class Comparison:
         return None if self.reference.samples is None else len(self.reference.samples)
 
     def sentences(self) -> dict[str, str]:
-        """For each profile whether it is better than an even spread and than 1/(distance + 1), and by which score.
+        """For each profile whether it is better than uniform and than 1/(distance + 1), and by which score.
 
         Of two curves of rates with trials, what they differ in instead.
         """
@@ -134,7 +134,7 @@ class Comparison:
             return {name: "; ".join(self.between.sentences()) for name in self.agreements}
         parts: dict[str, list[str]] = {name: [] for name in self.agreements}
         for lead in self.leads:
-            other = {"uniform": "an even spread", "recency_only": "1/(distance + 1)"}[lead.less]
+            other = {"uniform": "a uniform profile", "recency_only": "1/(distance + 1)"}[lead.less]
             for side, words in (
                 ("better", "better than"),
                 ("worse", "worse than"),

@@ -1,6 +1,6 @@
 """What a design is to achieve: a shape of the profile, and how far a profile is from it.
 
-    flat            an even spread
+    flat            a uniform profile
     middle=0.5      at least half of the mass in the middle half of the text
     reach=2000      at least this many of the last tokens hold 90 % of the mass
     FILE            another model's curve, by share of the text
@@ -108,7 +108,7 @@ class ReachTarget(_Target):
 
 
 Target = CurveTarget | MiddleTarget | ReachTarget
-EVEN = "an even spread"
+UNIFORM = "a uniform profile"
 
 
 def target_of(spelling: str, tokens: int, within: float | None = None) -> Target:
@@ -123,7 +123,7 @@ def target_of(spelling: str, tokens: int, within: float | None = None) -> Target
     near: dict[str, Any] = {} if within is None else {"within": float(within)}
     word, equals, number = spelling.partition("=")
     if spelling == "flat":
-        return CurveTarget(EVEN, uniform(tokens).mass, **near)
+        return CurveTarget(UNIFORM, uniform(tokens).mass, **near)
     if equals and word in ("middle", "reach"):
         try:
             return (

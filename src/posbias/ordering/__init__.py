@@ -31,7 +31,7 @@ Verdict = Literal["reorder", "no difference", "not known"]
 LONGEST = 1e12
 """Of a document, and of what stands before or behind."""
 NEGLIGIBLE = 0.01
-"""A gain below this counts as none: in accuracy, or as a share of what an even spread gives."""
+"""A gain below this counts as none: in accuracy, or as a share of what a uniform profile gives."""
 
 
 def as_given(scores: Float[np.ndarray, "document"]) -> list[int]:
@@ -84,7 +84,7 @@ class Ordering:
     loss: float
     basis: str
     warnings: tuple[str, ...] = ()
-    unit: str = field(default="of an even spread")
+    unit: str = field(default="relative to uniform")
     extrapolated: tuple[str, ...] = ()
     instead: tuple[str, tuple[int, ...]] | None = None
 

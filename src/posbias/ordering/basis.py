@@ -45,7 +45,7 @@ def basis(profile: Profile) -> str:
 def unit(profile: Profile) -> str:
     """What worth is counted in."""
     if profile.kind == "mass":
-        return "of an even spread"
+        return "relative to uniform"
     return "nats" if profile.kind == "signed" and profile.measures in QUANTITIES else f"in {profile.measures}"
 
 

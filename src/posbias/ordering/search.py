@@ -7,7 +7,7 @@ What an order gains over another is read from the prompts behind a profile, cros
 
 What a stretch of a prompt is worth to the document that takes it is read off a profile (`Slots`): the mean
 of the curve over it. The curve of a mass (influence, measured or predicted) runs over
-the whole prompt, in units of an even spread; that of a rate, or of another number by place (retrieval), over the
+the whole prompt, relative to uniform; that of a rate, or of another number by place (retrieval), over the
 documents, so that on as many documents of one length as there were places each has the number of its own. Worth is
 linear in the curve: a gain's error follows from the profile's prompts.
 

@@ -26,7 +26,7 @@ SHARE = 0.05
 RISE = 1.25
 """How much denser than the trough an end must be to count as favoured."""
 FLOOR = 0.1
-"""The share of an even spread's mass that an end must have to count as favoured: next to nothing is no favour."""
+"""The mass relative to uniform that an end must have to count as favoured: next to nothing is no favour."""
 LEAST_PROMPTS = 4
 """With fewer the trough cannot be read off other prompts than those that place it, and neither resampling prompts
 nor leaving them out says how sure a number is: no verdict is sure, and no score has an interval."""
@@ -68,7 +68,7 @@ class Summary:
     ends give U, one gives primacy or recency. With none, it is middle where the middle so exceeds both ends by
     1.25, else flat. None for a prediction that leaves out what decides it (`Profile.left_out`)."""
     flatness: float = math.nan
-    """Σ min(p, 1/tokens): 1 minus the total variation distance to an even spread. 1 is flat, 1/tokens all on one
+    """Σ min(p, 1/tokens): 1 minus the total variation distance to uniform. 1 is flat, 1/tokens all on one
     position. Noise in a measured profile lowers it."""
     out_of_reach: int = 0
     """Positions without any influence: no path leads from them to the query (or none within double precision)."""
@@ -173,7 +173,7 @@ def margins(samples: Samples, ends: int, last: bool) -> tuple[Estimate, ...]:
     """Share of the first (or `last`) `ends` positions minus what a verdict holds it against, over the prompts.
 
     `RISE` times the trough, whose place either half of the prompts gives the other; the middle's mean over as many
-    positions; `FLOOR` of an even spread. Errors are of ratios of means, to first order, with Student's t.
+    positions; `FLOOR` relative to uniform. Errors are of ratios of means, to first order, with Student's t.
     """
     prompts, tokens = samples.shape
     inside = samples[:, -ends:] if last else samples[:, :ends]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-EVEN, LOW, HIGH = "(even spread = 1)", "95 % low", "95 % high"
+UNIFORM, LOW, HIGH = "(uniform = 1)", "95 % low", "95 % high"
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Illustration:
 _CAPTIONS = {
     "influence": (
         "Where it looks",
-        "Measured influence of every token on the prediction at the last one, in units of an even spread "
+        "Measured influence of every token on the prediction at the last one, relative to uniform "
         "(dashed). The band is the 95 % interval over prompts at each position (by Student's "
         "t); shaded are the two ends and the trough, the place where influence is least. Logarithmic scale.",
     ),
@@ -52,11 +52,11 @@ _CAPTIONS = {
         "What the predictors expect",
         "One predictor to a panel (colour) over the measured influence (thin line and band as above), on one "
         "scale; the dot is token 0. Last panel: all influence up to a position (0 to 1); the mean distance "
-        "between two curves is their Wasserstein distance, the dashed diagonal an even spread.",
+        "between two curves is their Wasserstein distance, the dashed diagonal a uniform profile.",
     ),
     "parts": (
         "What makes the curve",
-        "Influence on the first 5 % of positions, on those between and on the last 5 %: from an even spread "
+        "Influence on the first 5 % of positions, on those between and on the last 5 %: from a uniform profile "
         "(dashed) each bar adds something that is known, up to the measured share (black). The order is a "
         "choice: what a part adds depends on what was there before it.",
     ),
@@ -92,7 +92,7 @@ def illustrations(found: Findings) -> list[Illustration]:
     plots.draw_influence(where.subplots(), measured)
     plots.draw_mixing(mixing.subplots(), measurement)
     drawn = {
-        "influence": (where, curve(measured, measured.tokens, f"measured {EVEN}")),
+        "influence": (where, curve(measured, measured.tokens, f"measured {UNIFORM}")),
         "predictors": _predictors(measured, predictions),
         "parts": _parts({name: one.mass for name, one in found.parts.items()}),
         "mixing": (mixing, _mixing(measurement)),
@@ -136,7 +136,7 @@ def _predictors(measured: Profile, predictions: Mapping[str, Profile]) -> "tuple
     for ax in panels[len(drawn) + 1 :]:
         ax.set_axis_off()
     named = {"measured": measured} | {str(one.attrs["predictor"]): one for one in predictions.values()}
-    densities = {f"{name} {EVEN}": one.mass * one.tokens for name, one in named.items()}
+    densities = {f"{name} {UNIFORM}": one.mass * one.tokens for name, one in named.items()}
     return figure, pd.DataFrame({"position": range(measured.tokens), **densities})
 
 
@@ -146,7 +146,7 @@ def _parts(known: Mapping[str, np.ndarray]) -> "tuple[Figure, pd.DataFrame]":
     by_stretch, steps = shares(known), [*LABELS.values()]
     ax = plots.draw_parts(figure.subplots(), by_stretch, steps, (SHARE, 1.0 - 2.0 * SHARE, SHARE))
     figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3, **LEGEND)
-    names = {"known": ["even spread", *steps[:-1], f"{steps[-1]}: as measured"]}
+    names = {"known": ["uniform", *steps[:-1], f"{steps[-1]}: as measured"]}
     apart = {"Wasserstein from measured": [wasserstein(one, known["measured"]) for one in known.values()]}
     return figure, pd.DataFrame(names | dict(zip(STRETCHES, by_stretch.values(), strict=True)) | apart)
 

@@ -26,7 +26,7 @@ SHOWS = "What does this curve show?"
 EXPECTED, PROMPT = "What would one expect from its architecture?", "What does it mean for a prompt?"
 ARCHITECTURE, PAPERS_OWN = "positional", "measured_kernels"
 """The predictor that knows mask, encoding and residual connection alone, and that of Herasimchyk et al. 2026."""
-BASELINES = {"uniform": "an even spread", "recency_only": "plain recency, 1/(distance + 1)"}
+BASELINES = {"uniform": "a uniform profile", "recency_only": "plain recency, 1/(distance + 1)"}
 FAVOURS = {
     "recency": "the most recent tokens",
     "primacy": "the earliest tokens",
@@ -64,7 +64,7 @@ def _looks(found: Findings) -> str:
     if found.trough_range is not None:
         low, high = found.trough_range
         where += f" ({low} to {high} in 95 % of resamples of the {last.n} prompts)"
-    even = "the mean of the positions in reach" if s.out_of_reach else "an even spread"
+    even = "the mean of the positions in reach" if s.out_of_reach else "a uniform profile"
     reach = f" {s.out_of_reach} of {s.tokens} positions are out of reach." if s.out_of_reach else ""
     return (
         f"{found.model} favours {FAVOURS[s.verdict]} ({s.verdict}). Of the influence of {s.tokens} tokens on the "
@@ -161,13 +161,17 @@ def _best(found: Findings) -> str:
 
 
 def _even(found: Findings, measure: Measure, key: str, field: str = "wasserstein") -> str:
-    """What an even spread scores by Wasserstein distance, and that it does better where it does."""
+    """What a uniform profile scores by Wasserstein distance, and that it does better where it does."""
     even = found.judged.baselines.get("uniform")
     if even is None or measure is not WASSERSTEIN:
         return ""
     own, scored = getattr(found.judged.agreements[key], field).value, getattr(even, field).value
     written = number(scored, WASSERSTEIN.digits_in(found.comparison))
-    return f"; an even spread is nearer with {written}" if own > scored else f"; {written} for an even spread"
+    return (
+        f"; a uniform profile is nearer with {written}"
+        if own > scored
+        else f"; {written} for a uniform profile"
+    )
 
 
 def _rivals(found: Findings, measure: Measure, best: str) -> str:
@@ -252,7 +256,7 @@ def _sink(found: Findings) -> str:
             f"{_even(found, WASSERSTEIN, PAPERS_OWN, 'wasserstein_without_first')}"
         )
     return (
-        f" Token 0 is a sink: it draws {100 * attention.mean():.0f} % of the attention (evenly spread: "
+        f" Token 0 is a sink: it draws {100 * attention.mean():.0f} % of the attention (uniform: "
         f"{100 * even:.0f} %; more than half in {int((attention > 0.5).sum())} of {attention.size} heads), so the "
         f"rollout gives it {100 * given:.0f} % of the influence where {100 * measured:.1f} % measured{compared}."
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _NEGLIGIBLE = 1e-4
 """Half an interval below which a difference is shown as known."""
-_BASELINES = {"uniform": "even spread", "recency_only": "1/(distance + 1)"}
+_BASELINES = {"uniform": "uniform", "recency_only": "1/(distance + 1)"}
 
 
 @dataclass(frozen=True)

@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
     from posbias.comparison.scores import Comparison
 
-POSITION, INFLUENCE = "position of the token", "influence (even spread = 1)"
+POSITION, INFLUENCE = "position of the token", "influence (uniform = 1)"
 SHARE = "place in the text (0 first, 1 the query)"
 NOTE = 90
 """Letters of a line above an axes."""
 FEW = 16
 """Places that are marked and named one by one."""
 FAINTEST = 1e-4
-"""Influence below this, in units of an even spread, lies outside the picture."""
+"""Influence below this, relative to uniform, lies outside the picture."""
 
 
 def draw_influence(ax: "Axes", measured: Profile, predictions: Mapping[str, Profile] | None = None) -> "Axes":
     """Draw measured influence with its 95 % band, and predictions over it, on a logarithmic scale.
 
     A single prediction is named above the axes in its colour, several in a legend; without any, the ends
-    and the trough that the summary speaks of are marked. Influence is in units of an even spread, mass × tokens.
+    and the trough that the summary speaks of are marked. Influence is relative to uniform, mass × tokens.
     """
     style.dress(ax, POSITION, INFLUENCE)
     height = density(measured)
@@ -55,7 +55,7 @@ def draw_influence(ax: "Axes", measured: Profile, predictions: Mapping[str, Prof
 
 
 def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
-    """Draw one profile by position, in units of an even spread, on a logarithmic scale.
+    """Draw one profile by position, relative to uniform, on a logarithmic scale.
 
     The title says what it is of and how long. Rates and signed numbers are drawn as they are, by the
     places in `attrs` where they are few.
@@ -131,7 +131,7 @@ def draw_cumulative(ax: "Axes", measured: Profile, predictions: Mapping[str, Pro
 def draw_comparison(ax: "Axes", comparison: "Comparison") -> "Axes":
     """Draw the reference (with its 95 % band) and each profile by position, with Spearman and Wasserstein.
 
-    Masses are in units of an even spread, on a logarithmic scale. Lines differ in colour and marker.
+    Masses are relative to uniform, on a logarithmic scale. Lines differ in colour and marker.
     """
     reference = comparison.reference
     kinds = {one.kind for one in (reference, *comparison.profiles.values())}
@@ -166,11 +166,11 @@ def draw_comparison(ax: "Axes", comparison: "Comparison") -> "Axes":
 def draw_parts(
     ax: "Axes", shares: Mapping[str, Sequence[float]], steps: Sequence[str], lengths: Sequence[float]
 ) -> "Axes":
-    """Draw how the share of each stretch goes from an even spread to the measured one, a bar for each step.
+    """Draw how the share of each stretch goes from a uniform profile to the measured one, a bar for each step.
 
-    `shares`: by stretch its share of influence under one profile after the other, the even spread first; `steps`
+    `shares`: by stretch its share of influence under one profile after the other, uniform first; `steps`
     names what each next one knows. Each bar begins where the one before it ended, so that they sum. `lengths` are
-    the stretches' shares of the context, drawn as a dashed line: the even spread.
+    the stretches' shares of the context, drawn as a dashed line: the uniform profile.
     """
     style.dress(ax, "", "share of influence")
     width, left = 0.8 / len(steps), np.arange(len(shares)) - 0.4
@@ -189,7 +189,7 @@ def draw_parts(
 def draw_band(ax: "Axes", profile: Profile, colour: str, alpha: float, label: str | None = None) -> "Axes":
     """Draw the 95 % interval of a measured profile over prompts, as far as it lies in the picture.
 
-    A mass is drawn in units of an even spread, rates (within 0 … 1) and signed numbers as they are.
+    A mass is drawn relative to uniform, rates (within 0 … 1) and signed numbers as they are.
     """
     if profile.se is not None:
         mass = profile.kind == "mass"
@@ -227,7 +227,7 @@ def predictor_label(name: str, prediction: Profile) -> str:
 
 
 def density(profile: Profile) -> Float[np.ndarray, "position"]:
-    """Mass in units of an even spread over the positions up to the query."""
+    """Mass relative to uniform over the positions up to the query."""
     return profile.mass[: profile.query + 1] * (profile.query + 1)
 
 
@@ -257,7 +257,7 @@ def _draw_known(ax: "Axes", profile: Profile, places: Float[np.ndarray, "positio
 
 
 def _mark_ends(ax: "Axes", profile: Profile) -> None:
-    """Shade and name the first and last 5 % above the axes and the trough within it, and draw the even spread."""
+    """Shade and name the first and last 5 % above the axes and the trough within it, and draw uniform."""
     s = profile.summary
     style.level_line(ax, 1)
     trough, last = s.trough - (s.ends - 1) // 2, s.query - s.ends + 1

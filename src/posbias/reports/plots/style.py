@@ -211,7 +211,7 @@ def draw_estimates(
 
 
 def level_line(ax: "Axes", level: float) -> None:
-    """Draw the dashed line that curves are read against: an even spread, chance, zero."""
+    """Draw the dashed line that curves are read against: a uniform profile, chance, zero."""
     ax.axhline(level, color=MUTED, linewidth=THIN, linestyle=DASHES, zorder=1)
 
 

@@ -21,7 +21,7 @@ BINS = 256
 TICKS = 8
 """Values that are written at an axis, of those tried."""
 LEAST, MOST = 1 / 32, 32.0
-"""Influence, in units of an even spread, at the ends of the colour scale."""
+"""Influence, relative to uniform, at the ends of the colour scale."""
 WIDE = 10.0
 """Positive values of an axis whose ends are further apart than this factor stand on a logarithmic scale."""
 Varied = Sequence[tuple[float, Profile]]
@@ -70,7 +70,7 @@ def variation_figure(quantity: str, varied: Varied) -> "Figure":
 
 
 def draw_variation(ax: "Axes", varied: Varied, quantity: str) -> "Axes":
-    """Draw every profile as a row of colours: blue below an even spread, red above, one row per value."""
+    """Draw every profile as a row of colours: blue below a uniform profile, red above, one row per value."""
     from matplotlib.colors import LogNorm
 
     image = np.stack([_resampled(density(profile)) for _, profile in varied])
