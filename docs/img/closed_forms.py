@@ -9,8 +9,7 @@ from posbias.profiles.estimate import NORMAL_95
 from posbias.reports.plots import new_figure, save_figure
 from posbias.reports.plots.style import ACCENT, COLOURS, MUTED, dress
 from posbias.simulation import RecencyModel, simulate_recency
-from posbias_papers.closed_forms.deviation import deviation_curve
-from posbias_papers.closed_forms.layernorm import READINGS
+from posbias_papers.closed_forms.layernorm import READINGS, deviation_curve
 from posbias_papers.closed_forms.recency import exact_scores
 
 LOOKS = {

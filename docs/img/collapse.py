@@ -5,7 +5,7 @@ import numpy as np
 from posbias import Architecture, AttentionOnly, ConstantMixing, DecayBias, Layer, PowerDecay
 from posbias.reports.plots import new_figure, save_figure
 from posbias.reports.plots.style import SERIES, dress, key
-from posbias_papers.closed_forms.collapse_bounds import collapse
+from posbias_papers.closed_forms.bounds import collapse
 
 layer = Layer(positional=DecayBias(0.1))
 mixings = {

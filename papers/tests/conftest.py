@@ -6,7 +6,7 @@ from shapes import check_shapes
 
 check_shapes(
     [
-        "posbias_papers.closed_forms.residual_bounds",
+        "posbias_papers.closed_forms.bounds",
         *(f"posbias_papers.herasimchyk2026.{name}" for name in ("levels", "table")),
     ]
 )

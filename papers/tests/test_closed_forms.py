@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.core.errors import InvalidValueError
 from posbias.simulation import RecencyModel, simulate_recency
 from posbias_papers.closed_forms import layernorm
-from posbias_papers.closed_forms.deviation import NOISIEST, closed_form, deviation_curve
+from posbias_papers.closed_forms.layernorm import NOISIEST, SecondLayer, closed_form, deviation_curve
 from posbias_papers.closed_forms.recency import exact_scores
 
 HALF = {"anisotropy": 0.5}
@@ -78,14 +77,6 @@ def test_without_kappa_the_rise_stays_off_by_it(residual):
     assert abs(off[0]) > 50 * abs(deviations([1024], "rise", residual=residual, **HALF)[0])
 
 
-def test_printed_residual_coefficient_leaves_less_than_half_of_the_rise():
-    """γ = 1 for g = 1/√(d(1 − α)): the rise is too small by (1 + g)/2, in addition to κ, as d grows."""
-    (off,) = deviations([1024], "rise", "published", residual=True, **HALF)
-    g = layernorm.residual_coefficient(1024, 0.5, residual=True)
-    kappa = layernorm.fluctuation_factor(1024, 0.5)
-    assert 1 + off == pytest.approx((1 + g) / 2 / kappa, rel=0.01)
-
-
 def test_printed_levels_are_off_by_powers_of_d():
     for d in (256, 1024):
         plain = deviations([d], "level", "published", **HALF)[0]
@@ -126,64 +117,24 @@ def test_ten_simulated_tokens_decide_for_the_corrected_form(residual):
 
 @given(st.integers(3, 12), st.integers(4, 900), st.floats(0.0, 0.95), st.booleans())
 def test_rise_and_level_are_those_of_the_scores(tokens, dimension, alpha, residual):
-    model = {"anisotropy": alpha, "residual": residual}
     for reading in layernorm.READINGS:
-        row = layernorm.second_layer_scores(tokens, dimension, **model, reading=reading)[-1]
-        rise = closed_form("rise", tokens, dimension, **model, reading=reading)
-        assert rise == pytest.approx(row[-2] / row[0] - 1, rel=1e-6, abs=1e-14)
+        form = SecondLayer(tokens, dimension, alpha, residual, reading)
+        row = form.scores[-1]
+        assert closed_form("rise", form) == pytest.approx(row[-2] / row[0] - 1, rel=1e-6, abs=1e-14)
         if alpha or residual:
-            assert closed_form("level", tokens, dimension, **model, reading=reading) == row[0]
-
-
-@given(st.integers(3, 12), st.integers(4, 900), st.floats(0.0, 0.95), st.booleans())
-def test_the_reading_of_means_is_their_recursion(tokens, dimension, alpha, residual):
-    model = {"anisotropy": alpha, "residual": residual}
-    scores = layernorm.second_layer_scores(tokens, dimension, **model, reading="means")
-    expected = layernorm.limit_scores(2, tokens, dimension, **model)[1]
-    causal = np.tri(tokens, dtype=bool)
-    np.testing.assert_allclose(scores[causal], expected[causal], rtol=1e-11)
-
-
-def test_isotropic_readings_differ_by_kappa_alone():
-    means = layernorm.isotropic_scores(4, 36, reading="means")
-    published = layernorm.isotropic_scores(4, 36, reading="published")
-    np.testing.assert_allclose(means, published, rtol=1e-13)
-    assert (layernorm.isotropic_scores(4, 36)[3, :3] > 1.4 * means[3, :3]).all()
+            assert closed_form("level", form) == row[0]
 
 
 def test_a_curve_holds_deviations_with_their_errors_and_leaves_noise_out():
-    right = {d: closed_form("rise", 5, d, 0.5) for d in (16, 64, 256)}
+    right = {d: closed_form("rise", SecondLayer(5, d, 0.5)) for d in (16, 64, 256)}
     pairs = {
         256: (right[256] / 1.5, 0.01 * right[256]),
         16: (right[16] / 0.9, 0.2 * right[16]),
         64: (right[64], 1.01 * NOISIEST * right[64]),
     }
-    curve = deviation_curve("rise", pairs, 5, 0.5)
+    curve = deviation_curve("rise", pairs, 5, anisotropy=0.5)
     assert curve.dimension.tolist() == [16, 256]
     assert curve.deviation == pytest.approx([-0.1, 0.5])
     assert curve.se == pytest.approx([0.2 * 0.9**2, 0.01 * 1.5**2])
     assert curve.known.tolist() == [False, True]
     assert deviation_curve("level", {16: (1.0, math.inf)}, 5).dimension.size == 0
-
-
-def test_a_negative_value_may_be_known():
-    assert deviation_curve("level", {16: (-1.0, 0.1)}, 5).dimension.tolist() == [16]
-
-
-@pytest.mark.parametrize(
-    ("call", "argument"),
-    [
-        (lambda: closed_form("slope", 5, 16), "quantity"),
-        (lambda: closed_form("rise", 2, 16), "tokens"),
-        (lambda: closed_form("rise", 5, 16, layernorm=False), "layernorm"),
-        (lambda: closed_form("level", 5, 16, 0.5, layernorm=False), "layernorm"),
-        (lambda: closed_form("level", 5, 16, residual=True, layernorm=False), "layernorm"),
-        (lambda: closed_form("level", 5, 16, reading="exact"), "reading"),
-        (lambda: closed_form("level", 5, 16, reading="exact", layernorm=False), "reading"),
-        (lambda: closed_form("rise", 5, 16, 1.0), "anisotropy"),
-        (lambda: closed_form("level", 5, 3), "dimension"),
-    ],
-)
-def test_bad_arguments_are_named(call, argument):
-    with pytest.raises(InvalidValueError, match=f"^{argument}: "):
-        call()

@@ -1,58 +1,56 @@
-"""Errata are data: the page is what they say, and the numbers they quote are those that readings compute."""
+"""Errata, statements and their pages: verdicts, numbers and quotes are the same wherever they are printed."""
 
+import math
 import re
 
+import numpy as np
 import pytest
 import quotes
 from command import called
-from project import ROOT
 
 from posbias.core.errors import InvalidValueError
-from posbias.core.files import between_marks
 from posbias.core.sources import BIBLIOGRAPHY
+from posbias.profiles.claims import AMENDED
+from posbias_papers.cli.verify import findings_table
 from posbias_papers.errata import ERRATA, find_erratum
 from posbias_papers.readings import READINGS
-from posbias_papers.statements import STATEMENTS
-from posbias_papers.statements.pages import ERRATA_MARKS, errata_text
+from posbias_papers.statements import STATEMENTS, Reading, Statement, verify
+from posbias_papers.statements.pages import errata_page, theorems_page
+from posbias_papers.theorems import judge_statements
 
 
-def cells(row):
-    return [part.strip() for part in re.split(r"(?<!\\)\|", row)[1:-1]]
+@pytest.fixture(scope="module")
+def findings():
+    """Few instances do: a printed reading that fails brings its witness."""
+    return verify(STATEMENTS, instances=8)
 
 
-def test_the_page_is_what_the_data_say():
-    page = (ROOT / "docs" / "errata.md").read_text(encoding="utf-8")
-    assert between_marks(page, *ERRATA_MARKS)[1] == errata_text()
+def at_least(bound):
+    return Reading(f"x |≥| {bound}", lambda rng, edge: {"x": float(rng.random())}, lambda x: x - bound)
 
 
-def test_entries_are_whole_and_of_known_papers():
-    assert len({one.key for one in ERRATA}) == len(ERRATA) > 50
-    for one in ERRATA:
-        assert all((one.where, one.printed, one.holds, one.posbias)), one.key
-        assert one.paper in BIBLIOGRAPHY
-        assert one.key.startswith(f"{one.paper}/")
+# --- errata ------------------------------------------------------------------------------------------------
 
 
-def test_every_entry_has_a_reading_or_a_reason_why_there_is_no_number():
-    about = {one.about for one in READINGS}
+def test_entries_are_whole_and_have_a_reading_or_a_reason_why_there_is_no_number():
+    about = {one.erratum for one in READINGS}
     assert about <= {one.key for one in ERRATA}
     assert len(READINGS) == len({one.key for one in READINGS}) == 59
     for one in ERRATA:
+        assert all((one.where, one.printed, one.holds, one.posbias)), one.key
+        assert one.paper in BIBLIOGRAPHY
         assert (one.key in about) != bool(one.no_number), one.key
 
 
-def test_an_entry_names_the_statements_that_it_is_about():
-    for statement in STATEMENTS:
-        assert not statement.erratum or statement.key in find_erratum(statement.erratum).posbias
-
-
 def test_quotes_stand_in_the_text_and_come_from_readings_of_their_entry():
-    about = {one.key: one.about for one in READINGS}
+    about = {one.key: one.erratum for one in READINGS}
     for one in ERRATA:
         for quote in one.quotes:
             alone = rf"(?<![\d.,]){re.escape(quote.text)}(?!\d|[.,]\d| %)"
             assert re.search(alone, f"{one.printed} {one.holds}"), (one.key, quote.text)
             assert about[quote.reading] == one.key, quote
+    for statement in STATEMENTS:
+        assert not statement.erratum or statement.key in find_erratum(statement.erratum).posbias
 
 
 def test_an_unknown_key_names_the_nearest():
@@ -68,7 +66,11 @@ def test_what_is_quoted_of_the_bundled_model_is_what_its_pages_say(tmp_path):
     assert done.returncode == 0, done.stderr
     made = tmp_path / "tiny-alibi" if (tmp_path / "tiny-alibi").is_dir() else tmp_path
     section, table = (
-        next(cells(line) for line in (made / file).read_text().splitlines() if line.startswith(start))
+        next(
+            [part.strip() for part in re.split(r"(?<!\\)\|", line)[1:-1]]
+            for line in (made / file).read_text().splitlines()
+            if line.startswith(start)
+        )
         for file, start in (
             ("section4.md", "| tiny-alibi | sotu |"),
             ("table6.md", "| tiny-alibi | diagonal, mean |"),
@@ -84,3 +86,62 @@ def test_what_is_quoted_of_the_bundled_model_is_what_its_pages_say(tmp_path):
     for name, text in found.items():
         expected = pytest.approx(quotes.value(quoted[name]), abs=quotes.rounding(quoted[name]))
         assert float(text) == expected, name
+
+
+# --- statements in print -----------------------------------------------------------------------------------
+
+
+def test_a_statement_has_one_verdict_wherever_it_is_printed(findings):
+    """On the page, in `posbias verify` and in `posbias paper claims`: what it asserts, and what is printed."""
+    page, lines = theorems_page(findings), findings_table(findings)
+    tried = {finding.statement.key: finding for finding in findings}
+    judged = list(judge_statements(["wu2025", "herasimchyk2026", "kim2026"], tried))
+    assert {claim.more["statement"] for claim in judged} == {one.key for one in STATEMENTS}
+    for claim in judged:
+        key, name = claim.more["statement"], claim.claim.place
+        statement = tried[key].statement
+        expected = (
+            AMENDED
+            if statement.corrected and claim.claim.sentence.find(statement.asserts or "\0") < 0
+            else "holds"
+        )
+        assert claim.mark == expected
+        assert re.search(rf"^\| `{re.escape(key)}` {re.escape(name)} \| .* \| {expected} \|", page, re.M)
+        assert any(
+            re.match(rf"{re.escape(f'{statement.source} {name}')} +{expected} ", line) for line in lines
+        )
+
+
+def test_the_pages_hold_every_statement_and_erratum(findings):
+    page, errata = theorems_page(findings), errata_page()
+    assert all(f"`{one.key}`" in page for one in STATEMENTS)
+    assert all(f"### {one.key}\n" in errata for one in ERRATA)
+    # headings as the site names them: links lead to one
+    headings = {re.sub(r"[^\w -]", "", line[4:]) for line in errata.splitlines() if line.startswith("### ")}
+    links = re.findall(r"\]\(errata\.md#([^)]+)\)", page)
+    assert len(links) > 15
+    assert {*links} <= headings
+
+
+def test_what_fails_shows_the_numbers_that_refute_it(findings):
+    for finding in findings:
+        compared, row = finding.compared, finding.as_dict()
+        assert (compared is None) == (finding.verdict == "holds") == (row["counterexample"] is None)
+        if compared is not None:
+            assert finding.as_printed.slack <= compared.slack < -finding.statement.as_printed.tolerance
+    (decay,) = (one for one in findings if one.statement.key == "wu-4.5")
+    kept = math.exp(-1) / (1 + math.exp(-1))  # two tokens without content, m = 1
+    assert decay.compared.value == pytest.approx(1)
+    assert decay.compared.bound == pytest.approx(1 - kept)
+    np.testing.assert_allclose(decay.compared.matrix, [[1, 0], [kept, 1 - kept]])
+    assert [line.split() for line in findings_table([decay])[-2:]] == [["1", "0"], ["0.269", "0.731"]]
+
+
+def test_every_verdict_is_reached():
+    holds, below, above = (at_least(bound) for bound in (0.0, -1.0, 2.0))
+    tried = [
+        Statement("a", "One", "s", holds),
+        Statement("b", "Two*", "s", holds, corrected=below, witness={"x": -0.5}),
+        Statement("c", "Three", "s", above, corrected=above),
+    ]
+    assert [finding.mark for finding in verify(tried, instances=5)] == ["holds", AMENDED, "fails"]

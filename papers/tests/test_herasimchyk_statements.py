@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from dataclasses import replace
 from fractions import Fraction
 
 import mpmath
@@ -17,16 +16,13 @@ from posbias.profiles import stochastic_order
 from posbias.theory.architecture import Layer
 from posbias.theory.encodings import ALiBi, DecayBias, NoPE
 from posbias.theory.masks import Causal, SlidingWindow
-from posbias.theory.mixing import AttentionOnly, ConstantMixing, PerLayer, PowerDecay, PreNormInit
+from posbias.theory.mixing import AttentionOnly, ConstantMixing, PowerDecay, PreNormInit
 from posbias.theory.rollout.kernel import layer_kernel
-from posbias_papers.closed_forms import residual_bounds
-from posbias_papers.statements import STATEMENTS, check, draws
-from posbias_papers.statements.herasimchyk2026_depth import deep_rollouts, growing, run_network
+from posbias_papers.closed_forms import bounds
+from posbias_papers.statements import draws
+from posbias_papers.statements.herasimchyk2026_depth import run_network
 from posbias_papers.statements.herasimchyk2026_order import draw_encoding, prefix_at, prefix_covariance
-from posbias_papers.statements.margins import rollout_row
 from posbias_papers.statements.record import fields
-
-BY_KEY = {one.key.removeprefix("herasimchyk-"): one for one in STATEMENTS}
 
 PARTS = 64
 """Masses in 64ths: their sums are exact in float64, so that counts and margins can be compared with ==."""
@@ -84,16 +80,6 @@ def test_dominance_is_that_of_quantiles(pair):
     assert stochastic_order.dominates(pair[0] / PARTS, pair[1] / PARTS) == (margin >= 0)
 
 
-@given(pairs, st.randoms(use_true_random=False))
-def test_dominance_bounds_the_mean_of_every_increasing_function(pair, random):
-    """E_μ φ − E_ν φ = Σ_k (prefix of ν − prefix of μ)(φ(k+1) − φ(k)) ≥ margin · (φ(n−1) − φ(0))."""
-    later, earlier = pair[0] / PARTS, pair[1] / PARTS
-    values = np.sort([random.random() for _ in later])
-    gain = later @ values - earlier @ values
-    margin = float(stochastic_order.dominance(later, earlier))
-    assert gain >= margin * (values[-1] - values[0]) - 1e-14
-
-
 @given(pairs)
 def test_prefix_drift_is_the_gain_of_each_prefix(pair):
     before, after = pair
@@ -102,20 +88,6 @@ def test_prefix_drift_is_the_gain_of_each_prefix(pair):
     assert drift.tolist() == expected
     if expected:
         assert stochastic_order.dominance(before / PARTS, after / PARTS) == min(expected)
-
-
-def test_prefixes_of_float32_are_summed_in_float64():
-    mass = np.full(100_000, 1e-5, dtype=np.float32)
-    exact = float(np.float32(1e-5)) * 100_000
-    assert stochastic_order.prefix_mass(mass)[-1] == pytest.approx(exact, rel=1e-12)
-
-
-def test_batches_are_compared_along_the_last_axis():
-    rng = np.random.default_rng(3)
-    later, earlier = rng.dirichlet(np.ones(5), (4, 3)), rng.dirichlet(np.ones(5), 3)
-    margins = stochastic_order.dominance(later, earlier)
-    assert margins.shape == (4, 3)
-    assert margins[2, 1] == stochastic_order.dominance(later[2, 1], earlier[1])
 
 
 @pytest.mark.parametrize("mask", [Causal(), SlidingWindow(7)])
@@ -149,16 +121,7 @@ def test_what_is_no_kernel_is_refused(kernel, words):
         stochastic_order.monotonicity(kernel)
 
 
-def test_other_bad_input_of_the_order_is_refused():
-    with pytest.raises(InvalidValueError, match="tolerance: -1"):
-        stochastic_order.monotonicity(np.eye(2), tolerance=-1.0)
-    with pytest.raises(InvalidValueError, match="after: "):
-        stochastic_order.prefix_drift(np.ones(2) / 2, np.ones(3) / 3)
-    with pytest.raises(InvalidValueError, match="before: not finite"):
-        stochastic_order.dominance(np.array([np.nan, 1.0]), np.ones(2) / 2)
-
-
-# --- residual_bounds.py against closed forms and enumeration -----------------------------------------------
+# --- bounds.py against closed forms and enumeration -----------------------------------------------
 
 coefficients = st.lists(st.floats(0, 1), min_size=1, max_size=8).map(np.array)
 
@@ -174,18 +137,8 @@ def closed_product(exponent, a):
 
 @given(st.sampled_from([2, 3, 4]), st.floats(1e-6, 1), st.floats(0.01, 0.999))
 def test_infinite_product_equals_its_closed_form(exponent, initial, share):
-    found = math.exp(residual_bounds.log_product(PowerDecay(initial, float(exponent)), share))
+    found = math.exp(bounds.log_product(PowerDecay(initial, float(exponent)), share))
     assert found == pytest.approx(closed_product(exponent, share * initial), rel=1e-12)
-
-
-@pytest.mark.parametrize("exponent", [1.05, 1.5, 2.5])
-def test_infinite_product_lies_between_brackets_of_its_tail(exponent):
-    depth, a = 100_000, 0.7
-    explicit = np.log1p(-a * np.arange(1.0, depth + 1) ** -exponent).sum()
-    # x ≤ −ln(1 − x) ≤ x/(1 − x), and the sum lies between the integrals from depth + 1 and from depth
-    low, high = (a * start ** (1 - exponent) / (exponent - 1) for start in (depth + 1.0, float(depth)))
-    found = residual_bounds.log_product(PowerDecay(1.0, exponent), a)
-    assert explicit - high / (1 - a * depth**-exponent) - 1e-9 <= found <= explicit - low + 1e-9
 
 
 @pytest.mark.parametrize(
@@ -203,21 +156,18 @@ def test_infinite_product_lies_between_brackets_of_its_tail(exponent):
     ],
 )
 def test_total_mixing_decides_the_dichotomy(mixing, total):
-    assert residual_bounds.total_mixing(mixing) == pytest.approx(total, rel=1e-14)
-    found = residual_bounds.dichotomy(mixing, 0.1)
-    assert found.collapses == math.isinf(total)
-    assert (found.retained == 0.0) == found.collapses
-    assert found.first_token == 1.0 - found.retained
+    assert bounds.total_mixing(mixing) == pytest.approx(total, rel=1e-14)
+    assert (bounds.retained(mixing, 0.1) == 0.0) == math.isinf(total)
 
 
 def test_dichotomy_holds_far_down():
     """Two tokens under NoPE, where P_11 = Π(1 − λ/2) exactly: the limit is approached or is zero."""
     for mixing in (PowerDecay(1.0, 2.0), PowerDecay(0.7, 3.0)):
-        own = residual_bounds.self_bound(mixing.values(200_000), 0.5)[-1]
-        limit = residual_bounds.dichotomy(mixing, 0.5).retained
+        own = bounds.self_bound(mixing.values(200_000), 0.5)[-1]
+        limit = bounds.retained(mixing, 0.5)
         assert limit < own < limit * (1 + 1e-5)
     # β = 1: Π(1 − 1/2t) falls as depth^−½, by Gamma(½)
-    own = residual_bounds.self_bound(PowerDecay(1.0, 1.0).values(100_000), 0.5)[-1]
+    own = bounds.self_bound(PowerDecay(1.0, 1.0).values(100_000), 0.5)[-1]
     assert own == pytest.approx(1 / math.sqrt(math.pi * 100_000), rel=1e-5)
 
 
@@ -227,11 +177,10 @@ def test_bounds_equal_their_products_written_out(lam, floor, position):
         part = lam[:depth].tolist()
         own = math.prod(1 - (1 - floor) * one for one in part)
         suffix = math.prod(1 - position * floor * one for one in part)
-        assert residual_bounds.self_bound(lam, floor)[depth - 1] == pytest.approx(own, rel=1e-13)
-        assert residual_bounds.suffix_bound(lam, floor, position)[depth - 1] == pytest.approx(
-            suffix, rel=1e-13
-        )
-        exponential = residual_bounds.exponential_bound(lam, floor, position)[depth - 1]
+        assert bounds.self_bound(lam, floor)[depth - 1] == pytest.approx(own, rel=1e-13)
+        found = np.exp(bounds.log_collapse_bound(np.full(len(lam), floor), position, lam))[depth - 1]
+        assert found == pytest.approx(suffix, rel=1e-12)
+        exponential = bounds.exponential_bound(lam, floor, position)[depth - 1]
         assert exponential == pytest.approx(math.exp(-position * floor * sum(part)), rel=1e-13)
         assert exponential >= suffix * (1 - 1e-13)
 
@@ -243,7 +192,7 @@ def test_window_bound_sums_over_all_outcomes(lam, floor, query):
         if sum(outcome) < query:
             chances = [floor * one if hit else 1 - floor * one for hit, one in zip(outcome, lam, strict=True)]
             total += math.prod(chances)
-    assert residual_bounds.window_bound(lam, floor, query) == pytest.approx(total, rel=1e-12, abs=1e-300)
+    assert bounds.window_bound(lam, floor, query) == pytest.approx(total, rel=1e-12, abs=1e-300)
 
 
 @given(coefficients, st.lists(st.floats(0, 3), min_size=8, max_size=8), st.floats(0, 5))
@@ -251,54 +200,8 @@ def test_hidden_state_bound_is_attained_by_a_single_token(lam, norms, start):
     state = start
     for one, norm in zip(lam, norms, strict=False):
         state = (1 - one) * state + one * norm * state
-    found = residual_bounds.hidden_state_bound(lam, np.array(norms[: len(lam)]), start)[-1]
+    found = bounds.hidden_state_bound(lam, np.array(norms[: len(lam)]), start)[-1]
     assert found == pytest.approx(state, rel=1e-12)
-
-
-@given(st.integers(1, 6), st.floats(0, 4), st.floats(0, 4))
-def test_softmax_floor_is_the_least_over_all_corners(keys, logit_bound, positional_range):
-    """The least weight is attained where logits are at their bounds: try every such row."""
-    corners = itertools.product([-logit_bound, logit_bound + positional_range], repeat=keys)
-    least = min(math.exp(min(row)) / sum(map(math.exp, row)) for row in corners)
-    assert residual_bounds.softmax_floor(keys, logit_bound, positional_range) == pytest.approx(
-        least, rel=1e-12
-    )
-
-
-def test_heads_are_averaged():
-    heads = np.random.default_rng(0).dirichlet(np.ones(3), (2, 3))
-    np.testing.assert_allclose(residual_bounds.average_heads(heads), (heads[0] + heads[1]) / 2, rtol=1e-15)
-    np.testing.assert_allclose(
-        residual_bounds.average_heads(heads, [0.25, 0.75]), 0.25 * heads[0] + 0.75 * heads[1], rtol=1e-14
-    )
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: residual_bounds.total_mixing(PerLayer((0.1, 0.2))), "mixing: 2 measured"),
-        (lambda: residual_bounds.dichotomy(ConstantMixing(0.1), 0.0), "floor: 0.0 given"),
-        (lambda: residual_bounds.self_bound(np.array([0.5, 1.2]), 0.1), "coefficients"),
-        (lambda: residual_bounds.self_bound(np.array([0.5]), 1.2), "floor: 1.2 given"),
-        (lambda: residual_bounds.suffix_bound(np.array([0.5]), 0.5, 3), "position: 3 given"),
-        (lambda: residual_bounds.exponential_bound(np.array([0.5]), 0.5, -1), "position: -1 given"),
-        (lambda: residual_bounds.window_bound(np.array([0.5]), 0.5, -1), "query: -1 given"),
-        (lambda: residual_bounds.softmax_floor(0, 1.0), "keys: 0 given"),
-        (lambda: residual_bounds.softmax_floor(2, math.inf), "logit_bound: inf given"),
-        (lambda: residual_bounds.log_product(ConstantMixing(0.5), 1.5), "share: 1.5 given"),
-        (lambda: residual_bounds.hidden_state_bound(np.array([0.5]), -np.ones(1), 1.0), "value_norms"),
-        (lambda: residual_bounds.hidden_state_bound(np.array([0.5]), np.ones(1), math.inf), "initial: inf"),
-        (lambda: residual_bounds.smallest_admitted(np.eye(2), np.zeros((2, 2), dtype=bool)), "with 0 pairs"),
-        (
-            lambda: residual_bounds.smallest_admitted(np.ones((2, 2)) / 2, np.eye(2, dtype=bool)),
-            "outside|none",
-        ),
-        (lambda: residual_bounds.average_heads(np.ones((2, 1, 1)), [0.5, 0.6]), "weights"),
-    ],
-)
-def test_bad_input_of_the_bounds_is_refused(call, words):
-    with pytest.raises(InvalidValueError, match=words):
-        call()
 
 
 # --- the statements ----------------------------------------------------------------------------------------
@@ -331,37 +234,7 @@ def test_drawn_encodings_and_contents_satisfy_the_hypotheses(seed, edge):
         assert stochastic_order.monotonicity(mean).holds
 
 
-@given(st.integers(0, 2**32))
-def test_rolled_rows_are_those_of_the_product(seed):
-    stack = draws.stack(np.random.default_rng(seed), False)
-    product = np.eye(stack["kernels"].shape[-1])
-    for A, lam in zip(stack["kernels"], stack["mixing"], strict=True):
-        product = ((1 - lam) * np.eye(len(A)) + lam * A) @ product
-    row = rollout_row(stack["kernels"], stack["mixing"])
-    np.testing.assert_allclose(row, product[-1], rtol=1e-12, atol=1e-300)
-
-
 # --- mistakes that must be noticed -------------------------------------------------------------------------
-
-
-def test_one_depth_too_few_or_a_rate_too_fast_is_caught():
-    """Theorem 5.4 (ii) with the rate of the next position: (j + 1)ε in place of jε."""
-
-    def too_fast(instance):
-        rollouts, mixing, floor = deep_rollouts(**fields(instance))
-        return float(residual_bounds.exponential_bound(mixing, floor, 2)[-1] - rollouts[-1, :, 1].max())
-
-    wrong = replace(BY_KEY["5.4-ii"].as_printed, slack=too_fast)
-    assert check(wrong, 200, 0, "rate").counterexample is not None
-
-
-@given(st.integers(0, 2**32))
-def test_the_softmax_step_fails_for_logits_that_favour_early_keys(seed):
-    instance = dict(BY_KEY["A.1.3"].as_printed.draw(np.random.default_rng(seed), False))
-    instance["positional"] = np.arange(len(instance["content"]), dtype=float)
-    instance["strengths"] = np.array([0.0, 0.5])
-    assert BY_KEY["A.1.3"].as_printed.slack(instance) >= -1e-12
-    assert BY_KEY["A.1.3"].as_printed.slack(instance | {"positional": -instance["positional"]}) < -1e-6
 
 
 def test_the_slope_of_a_prefix_is_the_covariance_in_forty_digits():
@@ -396,7 +269,7 @@ def test_the_second_token_keeps_a_share_although_total_mixing_diverges():
         return share
 
     assert kept(60) == kept(150) == pytest.approx(0.18249551842986955, rel=1e-9)
-    _, attention = run_network(**fields(growing([[0.0], [0.1]], 0.1, 30.0, 150)))
+    _, attention = run_network(**fields(draws.growing([[0.0], [0.1]], 0.1, 30.0, 150)))
     assert math.prod(0.5 + 0.5 * A[1, 1] for A in attention) == pytest.approx(kept(150), rel=1e-9)
 
 

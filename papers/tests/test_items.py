@@ -11,7 +11,6 @@ from posbias.cli import app
 from posbias_papers import PAPERS
 from posbias_papers.registry import STUDIES
 from posbias_papers.statements import STATEMENTS
-from posbias_papers.theorems import claims_of_statement
 
 FOLDER = ROOT / "papers/src/posbias_papers"
 ITEMS = [
@@ -22,7 +21,7 @@ ITEMS = [
     )
 ]
 CLAIMS = {claim.id for study in STUDIES.values() for claim in study.claims} | {
-    claim.id for statement in STATEMENTS for claim in claims_of_statement(statement)
+    claim.id for statement in STATEMENTS for claim in statement.claims
 }
 
 

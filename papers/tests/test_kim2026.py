@@ -16,12 +16,7 @@ from posbias.core.errors import InvalidValueError
 from posbias.core.store import Store, compute
 from posbias.profiles.claims import judge
 from posbias.simulation import RecencyModel, simulate_recency
-from posbias_papers.closed_forms.layernorm import (
-    key_factors,
-    log_key_factors,
-    scores_without_layernorm,
-    second_layer_scores,
-)
+from posbias_papers.closed_forms.layernorm import SecondLayer, scores_without_layernorm
 from posbias_papers.kim2026.figures import (
     ALPHAS,
     CLAIMS,
@@ -115,7 +110,7 @@ def test_the_table_has_what_was_simulated(results):
 def test_what_draws_cannot_tell_is_in_closed_form(results):
     flat = replace(RECENT, anisotropy=0.0, dimension=64)
     frame = table({flat: results[flat], RECENT: results[RECENT]})
-    scores = second_layer_scores(10, 64, 0.0)
+    scores = SecondLayer(10, 64, 0.0).scores
     known, errors = (at(frame, flat, 2, name) for name in ("known_step", "known_step_se"))
     for i in range(2, 10):
         for j in range(i - 1):
@@ -133,7 +128,7 @@ def test_closed_forms_are_compared_with_what_is_simulated(results):
     assert at(frame, model, 2, "published_ratio")[9, 8] == pytest.approx(1.032, abs=0.0005)
     assert at(frame, model, 2, "corrected_ratio")[9, 8] == pytest.approx(1.063, abs=0.0005)
     for reading in ("published", "corrected"):
-        forms = np.exp(log_key_factors(10, 64, 0.5, residual=True, reading=reading))
+        forms = np.exp(SecondLayer(10, 64, 0.5, residual=True, reading=reading).log_rise)
         assert at(frame, model, 2, f"{reading}_ratio")[9] == pytest.approx(forms, rel=1e-14)
         off = (forms[8] - 1.0) / (ratio[8] - 1.0) - 1.0
         assert at(frame, model, 2, f"{reading}_ratio_off")[9, 8] == pytest.approx(off)
@@ -186,13 +181,13 @@ def test_key_factors_are_drawn_in_both_readings(results, name, residual, reading
     for ax, d in zip(axes[:2], (16, 64), strict=True):
         solid = [line for line in ax.lines if line.get_linestyle() == "-" and len(line.get_xdata())]
         for line, alpha in zip(solid, ALPHAS, strict=True):
-            expected = key_factors(10, d, alpha, residual=residual, reading=reading)
+            expected = SecondLayer(10, d, alpha, residual=residual, reading=reading).keys
             np.testing.assert_allclose(line.get_ydata(), expected, rtol=1e-14)
         assert not ax.containers
     for ax, d in zip(axes[2:], (16, 64), strict=True):
         solid = [line for line in ax.lines if line.get_linestyle() == "-" and len(line.get_xdata()) == 10]
         for line, alpha in zip(solid, ALPHAS, strict=True):
-            expected = np.exp(log_key_factors(10, d, alpha, residual=residual, reading=reading))
+            expected = np.exp(SecondLayer(10, d, alpha, residual=residual, reading=reading).log_rise)
             np.testing.assert_allclose(line.get_ydata(), expected, rtol=1e-14)
         # no points at α = 0, d = 64, where so few samples do not tell S_i0 from 0
         assert len(ax.containers) == 5

@@ -180,7 +180,7 @@ def test_a_statement_that_has_changed_or_was_tried_elsewhere(folder, monkeypatch
     afar = try_statements(folder, ["wu2025"], instances=2, engine=Processes(1))
     assert len(afar) == sum(one.source == "wu2025" for one in STATEMENTS)
     first = STATEMENTS[0]
-    broken = replace(first.as_printed, claim="other", slack=lambda instance: math.nan)
+    broken = replace(first.as_printed, claim="other", margin=lambda **instance: math.nan)
     changed = (replace(first, as_printed=broken), *STATEMENTS[1:])
     monkeypatch.setattr("posbias_papers.statements.STATEMENTS", changed)
     events = []

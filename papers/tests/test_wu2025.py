@@ -20,7 +20,6 @@ from posbias_papers.cli.answers import PaperWu2025
 from posbias_papers.collect import collect, result
 from posbias_papers.reproduction import reproduce
 from posbias_papers.statements import STATEMENTS
-from posbias_papers.theorems import claims_of_statement
 from posbias_papers.wu2025 import (
     FULL,
     QUICK,
@@ -113,7 +112,7 @@ def test_what_needs_no_training_is_drawn_and_leads_to_claims_that_are_there(tmp_
     assert not faults(json.loads(dump_json(PaperWu2025.of(**done.as_dict()).as_json())))
     rows = json.loads((tmp_path / "table1.json").read_text())["rows"]
     known = {claim.id for study in STUDIES.values() for claim in study.claims}
-    known |= {claim.id for one in STATEMENTS for claim in claims_of_statement(one)}
+    known |= {claim.id for one in STATEMENTS for claim in one.claims}
     causal, decay, both, sinks, lost = ({*row["claims"].split(", ")} for row in rows)
     assert causal | decay | both | sinks | lost <= known
     assert {"wu2025/theorem-4.1", "wu2025/fig3/2"} <= causal

@@ -31,8 +31,7 @@ from posbias.theory.masks import Causal, Prefix, SlidingWindow
 from posbias.theory.mixing import ConstantMixing
 from posbias.theory.rollout import influence
 from posbias.theory.rollout.kernel import layer_kernel
-from posbias_papers.closed_forms.collapse_bounds import log_collapse_bound
-from posbias_papers.closed_forms.residual_bounds import self_bound, window_bound
+from posbias_papers.closed_forms.bounds import log_collapse_bound, self_bound, window_bound
 
 TOLERANCE = 1e-9
 """Relative, above 1e-250; below it both may be 0."""

@@ -1,37 +1,33 @@
-"""The numbered statements of the papers as claims: tried on instances, kept in OUT/statements, judged.
+"""The numbered statements of the papers as studies: tried on instances, kept in OUT/statements, judged.
 
-A statement tried (`StatementCell`) serves whoever wants no more instances than it has. As a claim
-it is that the least slack of the printed reading is no less than rounding allows.
+A statement tried (`StatementCell`) serves whoever wants no more instances than it has. As a claim it is that the
+least slack of the printed reading is no less than rounding allows.
 """
 
-import logging
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from posbias.core.errors import whole
 from posbias.core.machine import cores
 from posbias.core.progress import OnEvent
 from posbias.core.running import Engine, Processes
 from posbias.core.store import Store, Stored, compute
-from posbias.profiles.claims import Above, Claim, Evidence, Judged, judged, undecided
+from posbias.profiles.claims import Claim, Evidence, Judged, judged, undecided
 from posbias.profiles.estimate import Estimate
 from posbias_papers.study import STATEMENTS, Study
 
 if TYPE_CHECKING:
-    from posbias_papers.statements import Statement
-    from posbias_papers.statements.run import Finding, StatementCell, Trial
+    from posbias_papers.statements.record import Statement
+    from posbias_papers.statements.trials import Finding, StatementCell
 
-log = logging.getLogger("posbias.papers")
-QUESTION = "Which of the printed statements survive random and adversarial instances, and what stands where "
+QUESTION = "Which of the printed statements survive random and adversarial instances, and what holds where "
 QUESTION += "one does not?"
 INSTANCES = 200
 """Instances of a reading by default: about 20 seconds on two cores."""
-SCOPE = "whatever satisfies its hypotheses"
-"""What a numbered statement speaks of."""
 FEW = 8
 """This many statements or fewer are tried sooner than worker processes have started."""
 
@@ -43,23 +39,22 @@ def _stated(paper: str, title: str, count: int, quick: float, full: float) -> St
 
 
 STATED = {
-    study.paper: study
-    for study in (
-        _stated("wu2025", "Theorems 4.1 to 4.7 with their lemmas and proofs", 29, 0.1, 0.5),
-        _stated(
-            "herasimchyk2026",
+    paper: _stated(paper, *about)
+    for paper, about in {
+        "wu2025": ("Theorems 4.1 to 4.7 with their lemmas and proofs", 29, 0.1, 0.5),
+        "herasimchyk2026": (
             "Propositions 4.2 to 4.5, Lemma 5.3, Theorem 5.4 with their proofs",
             23,
             0.1,
             0.5,
         ),
-        _stated("kim2026", "Theorem 1, Propositions 1 to 3, Equations 5, 19 and 42", 20, 1.2, 6),
-    )
+        "kim2026": ("Theorem 1, Propositions 1 to 3, Equations 5, 19 and 42", 20, 1.2, 6),
+    }.items()
 }
 """The studies of numbered statements, by paper."""
 
 
-def statements_of(papers: Sequence[str] = ()) -> "list[Statement]":
+def _statements(papers: Sequence[str]) -> "list[Statement]":
     """The numbered statements of some papers (none: all)."""
     from posbias_papers.statements import STATEMENTS as ALL
 
@@ -103,9 +98,9 @@ def judge_statements(papers: Sequence[str], tried: "Mapping[str, Finding]") -> I
     A statement holds as printed if its least slack is no less than minus its tolerance. One that `asserts` more
     than constants (that there are some) holds if any reading's survive, and its printed ones are judged as well.
     """
-    for statement in statements_of(papers):
+    for statement in _statements(papers):
         study, finding = f"{statement.source}/{STATEMENTS}", tried.get(statement.key)
-        for claim in claims_of_statement(statement):
+        for claim in statement.claims:
             if finding is None:
                 why = f"could not be tried; `posbias verify {statement.key}` says why"
                 yield undecided(claim, why, study, {"statement": statement.key})
@@ -114,73 +109,31 @@ def judge_statements(papers: Sequence[str], tried: "Mapping[str, Finding]") -> I
 
 
 def _judge(claim: Claim, finding: "Finding") -> Judged:
-    statement, exists = finding.statement, bool(finding.asserted) and claim.strength == "theorem"
-    standing = finding.corrected if exists and finding.corrected else finding.as_printed
-    effort = f"{standing.instances:,} instances" if standing.survived else "a counterexample"
-    more = {"statement": statement.key, "instances": standing.instances, "effort": effort}
-    verdict = judged(claim, [Evidence("least margin", Estimate(max(standing.slack, -sys.float_info.max)))])
-    why = _why(finding)
-    if exists and standing.survived:
-        why = f"it stands: {_survived(standing)} ({(statement.corrected or statement.as_printed).claim})"
+    statement, printed, corrected = finding.statement, finding.as_printed, finding.corrected
+    exists = bool(finding.asserted) and claim.strength == "theorem"
+    trial = corrected if exists and corrected else printed
+    instances, margin = f"{trial.instances:,} instances", margin_text(trial.slack)
+    effort = instances if trial.verdict == "holds" else "a counterexample"
+    more = {"statement": statement.key, "instances": trial.instances, "effort": effort}
+    verdict = judged(claim, [Evidence("least margin", Estimate(max(trial.slack, -sys.float_info.max)))])
+    why = f"no counterexample in {trial.instances:,} random and adversarial instances, {margin}"
+    if trial.verdict == "holds":
+        claimed = (statement.corrected or statement.as_printed).claim
+        why += f" ({claimed})" if exists else f". {statement.note.removeprefix('Holds.').strip()}".rstrip()
     elif exists:
-        why = f"the constants tried do not bear it out ({margin_text(standing.slack)}); others may"
+        why = f"the constants tried do not bear it out ({margin}); others may"
         verdict = replace(verdict, verdict="undecided", seen=None)
-    elif not standing.survived:
+    else:
+        why = f"counterexample found, {margin}"
+        if (compared := finding.compared) is not None:
+            why += f": true value {compared.value:.4g}, printed bound {compared.bound:.4g}"
+        why += f". {statement.note}"
         amended = statement.corrected if finding.corrected_verdict == "holds" else None
         more["stands"] = amended.claim if amended else ""
+        if amended and corrected:
+            why += f" What holds: {amended.claim} ({corrected.instances:,} instances)."
     # exact for the instances drawn; what no instance came near has an error that nobody knows
-    return replace(verdict, evidence=(), estimate=Estimate(standing.slack, math.nan), why=why, more=more)
-
-
-def claims_of_statement(statement: "Statement") -> Iterator[Claim]:
-    """What is claimed by a statement: what it asserts, and what is printed of its proof; or one for both."""
-    printed, key = statement.as_printed, f"{statement.source}/{slug(statement.name)}"
-    test = Above(math.nextafter(-printed.tolerance, -math.inf), least=0.0)
-    more = {"evidence" if name == "effort" else name: held for name, held in statement.about.items()}
-    of_proof = {"strength": "constant"} | more.pop("proof", {})
-    about: dict[str, Any] = {
-        "strength": "theorem",
-        "scope": SCOPE,
-        "evidence": "a proof",
-        "bar": "paper",
-    } | more
-    if not statement.asserts:
-        yield Claim(key, statement.name, f"{statement.name}: {printed.claim}", test=test, **about)
-        return
-    corrected = statement.corrected or printed
-    bound = Above(math.nextafter(-corrected.tolerance, -math.inf), least=0.0)
-    yield Claim(key, statement.name, f"{statement.name}: {statement.asserts}", test=bound, **about)
-    words = f"{statement.name}, as its proof has it: {printed.claim}"
-    yield Claim(f"{key}-proof", f"{statement.name}, proof", words, test=test, **about | of_proof)
-
-
-def slug(name: str) -> str:
-    """'Theorem 4.5, critical distance' as 'theorem-4.5-critical-distance'."""
-    words = name.lower().replace("§", "section ")
-    return "-".join("".join(sign if sign.isalnum() or sign == "." else " " for sign in words).split())
-
-
-def _cells(papers: Sequence[str], seed: int, amount: int | None = None) -> "list[StatementCell]":
-    from posbias_papers.statements.run import StatementCell
-
-    return [StatementCell(statement, seed, amount) for statement in statements_of(papers)]
-
-
-def _why(finding: "Finding") -> str:
-    statement, printed, corrected = finding.statement, finding.as_printed, finding.corrected
-    if printed.survived:
-        return f"{_survived(printed)}. {statement.note.removeprefix('Holds.').strip()}".strip()
-    why = f"counterexample found, {margin_text(printed.slack)}"
-    if (found := finding.compared) is not None:
-        why += f": true value {found.value:.4g}, printed bound {found.bound:.4g}"
-    why += f". {statement.note}"
-    if statement.corrected is not None and corrected is not None and corrected.survived:
-        why += f" What stands: {statement.corrected.claim} ({_survived(corrected)})."
-    return why
-
-
-def _survived(trial: "Trial") -> str:
-    return f"no counterexample in {trial.instances:,} random and adversarial instances, {margin_text(trial.slack)}"
+    return replace(verdict, evidence=(), estimate=Estimate(trial.slack, math.nan), why=why, more=more)
 
 
 def margin_text(slack: float) -> str:
@@ -191,3 +144,9 @@ def margin_text(slack: float) -> str:
         return f"off by a factor of {far}"
     least = "0 to rounding" if abs(slack) <= 1e-9 else f"{slack:.2g}".replace("-", "−")
     return f"margin {least}"
+
+
+def _cells(papers: Sequence[str], seed: int, amount: int | None = None) -> "list[StatementCell]":
+    from posbias_papers.statements.trials import StatementCell
+
+    return [StatementCell(statement, seed, amount) for statement in _statements(papers)]

@@ -1,7 +1,7 @@
 """`posbias verify`: the papers' numbered statements, tried."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -12,7 +12,7 @@ from posbias.core.files import need_writable
 from posbias.core.tables import table
 
 if TYPE_CHECKING:
-    from posbias_papers.statements.run import Finding
+    from posbias_papers.statements.trials import Finding
 
 
 @shared.options
@@ -48,18 +48,16 @@ def verify(*statements: str, options: Options = Options()) -> None:
     statements
         Keys of statements, such as wu-4.1, or of papers: wu2025, herasimchyk2026, kim2026. Default: all.
     """
+    from posbias_papers.cli.answers import Verify
     from posbias_papers.reproduction import INSTANCES
     from posbias_papers.statements import STATEMENTS, save_counterexamples, select
     from posbias_papers.statements import verify as try_all
 
     need_writable(options.out)
     chosen = list(STATEMENTS) if options.all or not statements else select(STATEMENTS, statements)
+    instances = shared.amount(options.effort, INSTANCES)
     with progress() as on_event:
-        findings = try_all(
-            chosen, instances=shared.amount(options.effort, INSTANCES), seed=options.seed, on_event=on_event
-        )
-    from posbias_papers.cli.answers import Verify
-
+        findings = try_all(chosen, instances=instances, seed=options.seed, on_event=on_event)
     saved = save_counterexamples(findings, options.out)
     rows = [finding.as_dict() for finding in findings]
     answer = Verify.of(statements=rows, seed=options.seed, counterexamples=saved)
@@ -77,22 +75,21 @@ def findings_table(findings: "list[Finding]") -> list[str]:
             rows.append([f"{row['source']} {finding.statement.name}", finding.asserted, *trial])
         rows.append([name, finding.mark, *trial])
         notes += [f"{name}: {row['note']}"] if row["note"] else []
-        notes += _counterexample(finding)
+        if (compared := finding.compared) is not None:
+            notes.append(
+                f"  counterexample: true value {compared.value:.4g}, printed bound {compared.bound:.4g}"
+            )
+            notes += _matrix(compared.matrix)
     marks = [row[1] for row in rows]
     counts = "; ".join(f"{marks.count(mark)} {mark}" for mark in dict.fromkeys(marks))
     lines = table(["statement", "verdict", "instances", "slack"], rows)
     return [*lines, "", counts, *(["", *notes] if notes else [])]
 
 
-def _counterexample(finding: "Finding") -> list[str]:
-    """The true value, the printed bound and the matrix that refute the printed claim, if it fails."""
-    if (found := finding.compared) is None:
+def _matrix(matrix: Any) -> list[str]:
+    """The matrix in which the printed claim is refuted, a line a row, if it fits."""
+    if matrix is None or matrix.shape[-1] > COLUMNS:
         return []
-    said = f"  counterexample: true value {found.value:.4g}, printed bound {found.bound:.4g}"
-    if found.matrix is None:
-        return [said]
-    if found.matrix.shape[-1] > COLUMNS:
-        return [f"{said}, in a matrix of {' × '.join(map(str, found.matrix.shape))} (--json prints it)"]
-    rows = [[f"{number:.3g}" for number in row] for row in found.matrix]
+    rows = [[f"{number:.3g}" for number in row] for row in matrix]
     width = max(len(number) for row in rows for number in row)
-    return [f"{said}, in", *("    " + "  ".join(number.rjust(width) for number in row) for row in rows)]
+    return ["    " + "  ".join(number.rjust(width) for number in row) for row in rows]

@@ -15,53 +15,40 @@ see `posbias_papers.closed_forms.recency`. Positions count from 0: the paper's j
 """
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.special import hyp2f1, poch
 
-from posbias.core import machine
 from posbias.core.errors import InvalidValueError, one_of, whole
 from posbias.theory.rollout.kernel import masked_softmax
 
 ReadingName = Literal["corrected", "means", "published"]
 Scores = Float[np.ndarray, "query key"]
 READINGS: tuple[ReadingName, ...] = ("corrected", "means", "published")
+QuantityName = Literal["rise", "level"]
 LEAST_DIMENSION = 4
 """The least dimension of the corrected reading: below it the mean of the fluctuating weights diverges at α → 1."""
 NODES = 400
 """Gauss-Legendre nodes for means over a sample correlation."""
-
-
-# --- Definition 1 ------------------------------------------------------------------------------------------
+NOISIEST = 0.2
+"""A simulated value with a standard error of more than this share of it is left out."""
 
 
 def recency_margin(scores: Scores) -> float:
     """The least of S_ij − S_ik over i ≥ j > k: positive exactly if the scores show recency bias (Definition 1).
 
     In units of the scores. What stands above the diagonal is not looked at; a single token has no pair, and
-    margin +∞. Raises `InvalidValueError` for scores that are not square, or not finite on and below the
-    diagonal.
+    margin +∞.
     """
-    scores = np.asarray(scores)
-    tokens = scores.shape[0]
-    if scores.shape != (tokens, tokens) or not tokens:
-        raise InvalidValueError(f"scores: shape {scores.shape} given, a square matrix needed")
-    causal = np.tri(tokens, dtype=bool)
-    if not np.isfinite(scores[causal]).all():
-        raise InvalidValueError("scores: not all finite on and below the diagonal, finite ones needed")
-    if tokens == 1:
-        return math.inf
+    causal = np.tri(len(scores), dtype=bool)
     seen = np.where(causal, scores, 0.0)
     best_before = np.maximum.accumulate(seen, axis=1)[:, :-1]
-    return float((seen[:, 1:] - best_before)[causal[:, 1:]].min())
-
-
-def exhibits_recency(scores: Scores) -> bool:
-    """Whether S_ij > S_ik for all i ≥ j > k (Kim et al. 2026, Definition 1). Raises as `recency_margin`."""
-    return recency_margin(scores) > 0.0
+    return float((seen[:, 1:] - best_before)[causal[:, 1:]].min(initial=math.inf))
 
 
 # --- the weights of the first layer ------------------------------------------------------------------------
@@ -72,10 +59,8 @@ def fluctuation_factor(dimension: int, anisotropy: float = 0.0) -> float:
 
     r is the correlation of d samples of two normal variables with correlation α (Fisher 1915; Hotelling's
     form of the density, integrated in Fisher's z). κ tends to exp((1 − α²)²/2) as d grows: √e at α = 0, 1 at
-    α → 1. Not in the paper, which puts r = α; see `docs/errata.md`. Raises `InvalidValueError` for dimension
-    < 4 or α outside [0, 1).
+    α → 1. Not in the paper, which puts r = α; see the erratum kim2026/fluctuation. For dimension ≥ 4.
     """
-    _check(dimension, anisotropy, least=LEAST_DIMENSION)
     centre = math.atanh(anisotropy)
     u, weight = correlation_rule(dimension - 1, anisotropy)
     cosh = np.cosh(u + centre) / math.cosh(centre)
@@ -90,14 +75,11 @@ def correlation_rule(
     """Nodes and weights for means over r = tanh(u + artanh α), the correlation of two tokens of correlation α.
 
     `freedom` ≥ 2 is the number of dimensions that directions have: d − 1 under LayerNorm, d without. The nodes
-    are values of u = Fisher's z less its mean's leading part; the density is Hotelling's (1953). Raises
-    `InvalidValueError` for freedom < 2 or α outside [0, 1).
+    are values of u = Fisher's z less its mean's leading part; the density is Hotelling's (1953).
     """
-    whole("freedom", freedom, 2)
-    _check(freedom, anisotropy)
     k, centre = freedom - 1, math.atanh(anisotropy)
     width = max(45.0 / k, 16.0 / math.sqrt(k))
-    node, weight = _quadrature(count)
+    node, weight = legendre(count)
     u = width * node
     cosh = np.cosh(u + centre) / math.cosh(centre)
     constant = k / (poch(k + 1, 0.5) * math.sqrt(2 * math.pi))
@@ -107,7 +89,8 @@ def correlation_rule(
 
 
 @cache
-def _quadrature(count: int) -> tuple[Float[np.ndarray, "node"], Float[np.ndarray, "node"]]:
+def legendre(count: int) -> tuple[Float[np.ndarray, "node"], Float[np.ndarray, "node"]]:
+    """Gauss-Legendre nodes and weights on [−1, 1]."""
     return np.polynomial.legendre.leggauss(count)
 
 
@@ -116,11 +99,13 @@ def cross_weight(dimension: int, anisotropy: float = 0.0, *, reading: ReadingNam
 
     Published and means: e^(−(1−α)√d), the law of large numbers. Corrected: κ times that, the mean weight with
     which another token enters the scores. Underflows to 0 beyond (1 − α)√d of about 700. Raises
-    `InvalidValueError` as `fluctuation_factor` does (the other readings take any dimension ≥ 1).
+    `InvalidValueError` for α outside [0, 1), an unknown reading, and dimension < 4 (other readings: < 1).
     """
     one_of("reading", reading, READINGS)
+    whole("dimension", dimension, LEAST_DIMENSION if reading == "corrected" else 1)
+    if not 0.0 <= anisotropy < 1.0:
+        raise InvalidValueError(f"anisotropy: expected a number in [0, 1), got {anisotropy}")
     factor = fluctuation_factor(dimension, anisotropy) if reading == "corrected" else 1.0
-    _check(dimension, anisotropy)
     return factor * math.exp(-(1.0 - anisotropy) * math.sqrt(dimension))
 
 
@@ -130,121 +115,89 @@ def residual_coefficient(
     """What the residual connection adds to a token's weight on its own normalised y; 0 without one.
 
     x = ‖x‖·y/√d with ‖x‖² = 1/(1−α) makes it 1/√(d(1−α)). Published alone: 1, the paper's γ in Eqs. 34 to 42
-    (Eq. 26 has √d‖x‖γ, Eqs. 27 to 33 dγ). Raises `InvalidValueError` for dimension < 1 or α outside [0, 1).
+    (Eq. 26 has √d‖x‖γ, Eqs. 27 to 33 dγ).
     """
-    _check(dimension, anisotropy)
-    one_of("reading", reading, READINGS)
     if not residual:
         return 0.0
     return 1.0 if reading == "published" else 1.0 / math.sqrt(dimension * (1.0 - anisotropy))
 
 
-def normalisers(
-    tokens: int, dimension: int, anisotropy: float = 0.0, *, reading: ReadingName = "corrected"
-) -> Float[np.ndarray, "query"]:
-    """D_i of Eqs. 26 and 27 in units of e^√d (which overflows beyond d = 503,791): 1 + iρ.
-
-    Raises `InvalidValueError` for tokens < 1 and as `cross_weight` does.
-    """
-    return 1.0 + _positions(tokens) * cross_weight(dimension, anisotropy, reading=reading)
-
-
 # --- the scores of the second layer ------------------------------------------------------------------------
 
 
-def log_key_factors(
-    tokens: int,
-    dimension: int,
-    anisotropy: float = 0.0,
-    *,
-    residual: bool = False,
-    reading: ReadingName = "corrected",
-) -> Float[np.ndarray, "key"]:
-    """ln h(j)/h(0), Eq. 42: how much higher key j scores than the first key, for every query after j.
+@dataclass(frozen=True)
+class SecondLayer:
+    """The closed form of S⁽²⁾ in a `reading`: S_ij = g(i)·h(j) below the diagonal.
 
-    Free of cancellation: right to rounding even where h(j) and h(0) agree to more digits than a double has.
-    Raises `InvalidValueError` for tokens < 1, α outside [0, 1), or dimension < 4 (published: < 1).
+    Raises `InvalidValueError` for tokens < 1 and as `cross_weight`.
     """
-    weight = cross_weight(dimension, anisotropy, reading=reading)
-    own = residual_coefficient(dimension, anisotropy, residual=residual, reading=reading)
-    inverse = 1.0 / normalisers(tokens, dimension, anisotropy, reading=reading)
-    linear = (1.0 - anisotropy) * (2.0 * own + weight)  # N_j = const + linear/D_j + square/D_j²
-    square = (1.0 - anisotropy) * (1.0 - weight)
-    loss = _positions(tokens) * weight * inverse * (linear + square * (1.0 + inverse))  # N_0 − N_j
-    return -0.5 * np.log1p(-loss / (1.0 + own) ** 2)
 
+    tokens: int
+    dimension: int
+    anisotropy: float = 0.0
+    residual: bool = False
+    reading: ReadingName = "corrected"
 
-def key_factors(
-    tokens: int,
-    dimension: int,
-    anisotropy: float = 0.0,
-    *,
-    residual: bool = False,
-    reading: ReadingName = "corrected",
-) -> Float[np.ndarray, "key"]:
-    """h(j) = 1/‖x_j‖ of the first layer's output, Eq. 42. Raises as `log_key_factors` does."""
-    own = residual_coefficient(dimension, anisotropy, residual=residual, reading=reading)
-    rise = log_key_factors(tokens, dimension, anisotropy, residual=residual, reading=reading)
-    return np.exp(rise) / (math.sqrt(dimension) * (1.0 + own))
+    def __post_init__(self):
+        whole("tokens", self.tokens, 1)
 
+    @property
+    def _weight(self) -> float:
+        return cross_weight(self.dimension, self.anisotropy, reading=self.reading)
 
-def query_factors(
-    tokens: int,
-    dimension: int,
-    anisotropy: float = 0.0,
-    *,
-    residual: bool = False,
-    reading: ReadingName = "corrected",
-) -> Float[np.ndarray, "query"]:
-    """g(i), so that S_ij = g(i)·h(j) for i > j: √d·⟨x_i, x_j⟩/‖x_i‖ (Eqs. 33 and 41); g(0) multiplies nothing.
+    @property
+    def _own(self) -> float:
+        named = {"residual": self.residual, "reading": self.reading}
+        return residual_coefficient(self.dimension, self.anisotropy, **named)
 
-    Published: d in the place of √d (Eq. 41), and dγ in the place of γ inside ⟨x_i, x_j⟩ (Eq. 33). Raises as
-    `log_key_factors` does.
-    """
-    weight = cross_weight(dimension, anisotropy, reading=reading)
-    own = residual_coefficient(dimension, anisotropy, residual=residual, reading=reading)
-    scale = math.sqrt(dimension)
-    if reading == "published":
-        own, scale = dimension * own, dimension
-    others = weight / normalisers(tokens, dimension, anisotropy, reading=reading)
-    inner = dimension * (1.0 + own) * (anisotropy * (1.0 + own) + (1.0 - anisotropy) * others)
-    return scale * inner * key_factors(tokens, dimension, anisotropy, residual=residual, reading=reading)
+    @property
+    def log_rise(self) -> Float[np.ndarray, "key"]:
+        """ln h(j)/h(0), Eq. 42: how much higher key j scores than the first key, for every query after j.
 
+        Free of cancellation: right to rounding even where h(j) and h(0) agree to more digits than a double has.
+        """
+        weight, own, position = self._weight, self._own, np.arange(float(self.tokens))
+        inverse = 1.0 / (1.0 + position * weight)  # 1/D_i of Eqs. 26 and 27, in units of e^√d
+        linear = (1.0 - self.anisotropy) * (2.0 * own + weight)  # N_j = const + linear/D_j + square/D_j²
+        square = (1.0 - self.anisotropy) * (1.0 - weight)
+        loss = position * weight * inverse * (linear + square * (1.0 + inverse))  # N_0 − N_j
+        return -0.5 * np.log1p(-loss / (1.0 + own) ** 2)
 
-def second_layer_scores(
-    tokens: int,
-    dimension: int,
-    anisotropy: float = 0.0,
-    *,
-    residual: bool = False,
-    reading: ReadingName = "corrected",
-) -> Scores:
-    """The mean of S⁽²⁾ for large d: g(i)·h(j) below the diagonal, √d on it, −∞ above (Eqs. 11, 41).
+    @property
+    def keys(self) -> Float[np.ndarray, "key"]:
+        """h(j) = 1/‖x_j‖ of the first layer's output, Eq. 42."""
+        return np.exp(self.log_rise) / (math.sqrt(self.dimension) * (1.0 + self._own))
 
-    Corrected: of the differences within a row, those of a simulation at 6 tokens deviate by at most 5/d of
-    themselves (d ≥ 16; by factors of two and more at d = 4). Where they are below 1e-16 of the scores,
-    `log_key_factors` has them. Raises as `log_key_factors` does.
-    """
-    machine.length("tokens", tokens, squared=True)
-    common = {"residual": residual, "reading": reading}
-    rows = query_factors(tokens, dimension, anisotropy, **common)
-    return _causal(np.outer(rows, key_factors(tokens, dimension, anisotropy, **common)), math.sqrt(dimension))
+    @property
+    def queries(self) -> Float[np.ndarray, "query"]:
+        """g(i) = √d·⟨x_i, x_j⟩/‖x_i‖ (Eqs. 33 and 41); g(0) multiplies nothing.
+
+        Published: d in the place of √d (Eq. 41), and dγ in the place of γ inside ⟨x_i, x_j⟩ (Eq. 33).
+        """
+        weight, own, scale = self._weight, self._own, math.sqrt(self.dimension)
+        if self.reading == "published":
+            own, scale = self.dimension * own, self.dimension
+        others = (1.0 - self.anisotropy) * weight / (1.0 + np.arange(self.tokens) * weight)
+        return scale * self.dimension * (1.0 + own) * (self.anisotropy * (1.0 + own) + others) * self.keys
+
+    @property
+    def scores(self) -> Scores:
+        """The mean of S⁽²⁾ for large d: g(i)·h(j) below the diagonal, √d on it, −∞ above (Eqs. 11, 41).
+
+        Corrected: of the differences within a row, those of a simulation at 6 tokens deviate by at most 5/d of
+        themselves (d ≥ 16; by factors of two and more at d = 4). Where they are below 1e-16 of the scores,
+        `log_rise` has them.
+        """
+        return _causal(np.outer(self.queries, self.keys), math.sqrt(self.dimension))
 
 
 def isotropic_scores(tokens: int, dimension: int, *, reading: ReadingName = "corrected") -> Scores:
     """S⁽²⁾ at α = 0 without residual: Eq. 5, and √d on the diagonal (Theorem 1).
 
-    Eq. 5 is `second_layer_scores` with ρ = e^−√d and √d for the d of Eq. 41; κ times that ρ corrects it: the
-    mean score is κ → √e times the printed one, its rise per position κ² → e times. Raises as
-    `log_key_factors` does.
+    Eq. 5 is `SecondLayer` with ρ = e^−√d and √d for the d of Eq. 41, its reading of means; κ times that ρ corrects
+    it: the mean score is κ → √e times the printed one, its rise per position κ² → e times.
     """
-    if reading != "published":
-        return second_layer_scores(tokens, dimension, reading=reading)
-    machine.length("tokens", tokens, squared=True)
-    published = query_factors(tokens, dimension, reading="published") / math.sqrt(dimension)
-    return _causal(
-        np.outer(published, key_factors(tokens, dimension, reading="published")), math.sqrt(dimension)
-    )
+    return SecondLayer(tokens, dimension, reading="corrected" if reading == "corrected" else "means").scores
 
 
 # --- without LayerNorm, and further layers -----------------------------------------------------------------
@@ -254,12 +207,9 @@ def scores_without_layernorm(tokens: int, dimension: int, *, reading: ReadingNam
     """S⁽²⁾ of attention alone at α = 0 (Proposition 1): 1/(√d(e^(1/√d) + i)) for every key before the query.
 
     Below the diagonal Eq. 19, which lacks the 1/√d, in the published reading; on the diagonal what Eq. 16
-    gives; −∞ above. Raises `InvalidValueError` for tokens or dimension < 1.
+    gives; −∞ above.
     """
-    _check(dimension, 0.0)
-    machine.length("tokens", tokens, each=16, squared=True)
-    position, own = _positions(tokens), math.exp(1.0 / math.sqrt(dimension))
-    one_of("reading", reading, READINGS)
+    position, own = np.arange(float(tokens)), math.exp(1.0 / math.sqrt(dimension))
     unit = 1.0 if reading == "published" else 1.0 / math.sqrt(dimension)
     below = np.repeat(unit / (own + position)[:, None], tokens, axis=1)
     return _causal(below, unit * (own**2 + position) / (own + position) ** 2)
@@ -278,13 +228,9 @@ def limit_scores(
 
     With ⟨x_i, x_j⟩ = α/(1−α) + 1[i = j] at the bottom, inner products G go to WGWᵀ with W = A (+ the residual's
     diagonal). Without LayerNorm that is the limit of large d; with it fluctuations are left out, as in the
-    paper (layer 2 is then `second_layer_scores` at κ = 1). Raises `InvalidValueError` for depth, tokens or
-    dimension < 1, or α outside [0, 1).
+    paper (layer 2 is then `SecondLayer` at κ = 1).
     """
-    _check(dimension, anisotropy)
-    machine.length("tokens", tokens, each=48, squared=True)
-    machine.require(8 * whole("depth", depth, 1) * tokens**2, "depth", depth)
-    products = np.eye(_positions(tokens).size) + anisotropy / (1.0 - anisotropy)
+    products = np.eye(tokens) + anisotropy / (1.0 - anisotropy)
     causal, layers = np.tri(tokens, dtype=bool), []
     for _ in range(depth):
         size = np.sqrt(np.diag(products) / dimension) if layernorm else np.ones(tokens)
@@ -296,20 +242,59 @@ def limit_scores(
     return np.stack(layers)
 
 
-# --- checks ------------------------------------------------------------------------------------------------
-
-
 def _causal(below: Scores, diagonal: float | Float[np.ndarray, "query"]) -> Scores:
     scores = np.where(np.tri(len(below), dtype=bool), below, -np.inf)
     np.fill_diagonal(scores, diagonal)
     return scores
 
 
-def _positions(tokens: int) -> Float[np.ndarray, "position"]:
-    return np.arange(float(machine.length("tokens", tokens)))
+# --- how far the closed forms are off ------------------------------------------------------------------------
 
 
-def _check(dimension: int, anisotropy: float, least: int = 1) -> None:
-    whole("dimension", dimension, least)
-    if not 0.0 <= anisotropy < 1.0:
-        raise InvalidValueError(f"anisotropy: {anisotropy} given, a number in [0, 1) needed")
+@dataclass(frozen=True)
+class DeviationCurve:
+    """predicted/found − 1 at each dimension, with its standard error (0 where found without sampling)."""
+
+    dimension: Int[np.ndarray, "point"]
+    deviation: Float[np.ndarray, "point"]
+    se: Float[np.ndarray, "point"]
+
+    @property
+    def known(self) -> "np.ndarray":
+        """Where the deviation is significant: beyond two standard errors."""
+        return np.abs(self.deviation) > 2.0 * self.se
+
+
+def closed_form(quantity: QuantityName, form: SecondLayer, layernorm: bool = True) -> float:
+    """Of the last query, the rise S_i,i−1/S_i0 − 1 = h(i−1)/h(0) − 1 or the level S_i0 = g(i)·h(0).
+
+    At α = 0 without residual the level is that of Eq. 5, without LayerNorm that of Eq. 19.
+    """
+    if quantity == "rise":
+        return math.expm1(form.log_rise[-2])
+    if form.anisotropy or form.residual:
+        return float(form.scores[-1, 0])
+    level = isotropic_scores if layernorm else scores_without_layernorm
+    return float(level(form.tokens, form.dimension, reading=form.reading)[-1, 0])
+
+
+def deviation_curve(
+    quantity: QuantityName,
+    found: Mapping[int, tuple[float, float]],
+    tokens: int,
+    *,
+    layernorm: bool = True,
+    **model: Any,
+) -> DeviationCurve:
+    """`closed_form` of a model relative to what was `found`: dimension → (value, standard error).
+
+    A form that is right for large dimensions has deviations that go to zero. Values with an error of more than
+    `NOISIEST` of them are left out.
+    """
+    rows = []
+    for dimension, (value, se) in sorted(found.items()):
+        if se <= NOISIEST * abs(value):
+            predicted = closed_form(quantity, SecondLayer(tokens, dimension, **model), layernorm)
+            rows.append((dimension, predicted / value - 1.0, abs(predicted) * se / value**2))
+    dimensions, deviation, error = zip(*rows, strict=True) if rows else ((), (), ())
+    return DeviationCurve(np.array(dimensions, dtype=int), np.array(deviation), np.array(error))

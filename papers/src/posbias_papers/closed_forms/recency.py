@@ -19,20 +19,24 @@ Positions count from 0, layers from 0 in arrays. Model: Kim et al. 2026, Eqs. 1,
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from functools import cache
+from typing import Any, Literal, get_args
 
 import numpy as np
 from jaxtyping import Float
+from scipy.linalg import eigh_tridiagonal
 from scipy.special import ndtr
 
-from posbias.core import machine
 from posbias.core.errors import InvalidValueError, one_of, whole
-from posbias_papers.closed_forms.layernorm import NODES, correlation_rule
-from posbias_papers.closed_forms.quadrature import Column, angles, blocks, lengths
+from posbias_papers.closed_forms.layernorm import NODES, correlation_rule, legendre
 
 NormName = Literal["layernorm", "rmsnorm", "none"]
+Column = Any
+"""A number, or one number per node."""
+Tokens = Float[np.ndarray, "token coordinate *node"]
+Rule = tuple[Float[np.ndarray, "node"], Float[np.ndarray, "node"]]
 REACH = 15.0
 """Standard deviations within which the noise at which S_21 = S_20 is looked for."""
 
@@ -62,33 +66,23 @@ class ExactScores:
 
 
 def exact_scores(
-    tokens: int,
-    dimension: int,
-    anisotropy: float = 0.0,
-    *,
-    norm: NormName = "layernorm",
-    residual: bool = False,
-    depth: int = 2,
-    nodes: int | None = None,
+    tokens: int, dimension: int, anisotropy: float = 0.0, *, nodes: int | None = None, **model: Any
 ) -> ExactScores:
-    """The expected scores of layers 1 to `depth` of two or three tokens, at any dimension.
+    """The expected scores of layers 1 to `depth` (2) of two or three tokens, at any dimension.
 
-    Two tokens with a norm and no residual are one integral over their correlation, right to rounding. Else
-    `nodes` per variable (default 40 for two tokens, 10 for three, 24 without anisotropy) give 7 digits at
-    d = 16, 11 at d = 64, but 4 at d = 8 with much anisotropy and 3 at d = 4; time and memory grow with their
-    sixth and fourth power.
+    `model` is norm ("layernorm", "rmsnorm" or "none"), residual (False) and depth. Two tokens with a norm and no
+    residual are one integral over their correlation, right to rounding. Else `nodes` per variable (default 40 for
+    two tokens, 10 for three, 24 without anisotropy) give 7 digits at d = 16, 11 at d = 64, but 4 at d = 8 with
+    much anisotropy and 3 at d = 4; time and memory grow with their sixth and fourth power.
 
-    Raises `InvalidValueError` for tokens other than 2 or 3, α outside [0, 1), an unknown norm, depth < 1,
-    nodes < 4, or dimension < tokens (with LayerNorm, which takes one away: ≤ tokens).
+    Raises `InvalidValueError` for tokens other than 2 or 3, α outside [0, 1), an unknown norm, nodes < 4, or
+    dimension < tokens (with LayerNorm, which takes one away: ≤ tokens).
     """
-    if tokens not in (2, 3):
-        raise InvalidValueError(f"tokens: {tokens} given, 2 or 3 needed (simulate for more)")
-    model = _Model(tokens, dimension, anisotropy, norm, residual, machine.length("depth", depth, each=72))
-    if nodes is None:
-        few, many = (40, NODES) if tokens == 2 else (10, 24)
-        nodes = many if model.lengthless or (tokens == 2 and model.directional) else few
-    count = machine.length("nodes", nodes, 4, each=64)
-    (scores, rises), (other_scores, other_rises) = (_expected_scores(model, k) for k in (count, count - 2))
+    layers = _Layers(tokens, dimension, anisotropy, **model)
+    few, many = (40, NODES) if tokens == 2 else (10, 24)
+    count = many if layers.lengthless or (tokens == 2 and layers.directional) else few
+    count = whole("nodes", count if nodes is None else nodes, 4)
+    (scores, rises), (other_scores, other_rises) = (_expected_scores(layers, k) for k in (count, count - 2))
     rounding = np.finfo(float).eps * np.nanmax(np.abs(scores))
     return ExactScores(
         Integral(scores, np.abs(scores - other_scores) + rounding),
@@ -97,25 +91,19 @@ def exact_scores(
 
 
 def recency_excess(
-    dimension: int,
-    anisotropy: float = 0.0,
-    *,
-    norm: NormName = "layernorm",
-    residual: bool = False,
-    depth: int = 2,
-    nodes: int | None = None,
+    dimension: int, anisotropy: float = 0.0, *, nodes: int | None = None, **model: Any
 ) -> Integral:
     """The recency probability P(S_21 > S_20) of three tokens less one half, in layers 1 to `depth`.
 
     0 in the first layer, where tokens are alike, and in the second without a norm. Right also where it is tiny:
     with `nodes` per variable (default 8, 16 where only directions count) to 6 digits in the second layer at
     d = 16, to 4 in the third; without a norm to 4 and 2. S_21 − S_20 rises with the noise of token 2 along
-    y_1 − y_0 and so has one zero (from the third layer on this is tested, not proved). Raises
-    `InvalidValueError` as `exact_scores`.
+    y_1 − y_0 and so has one zero (from the third layer on this is tested, not proved). `model` and errors as of
+    `exact_scores`.
     """
-    model = _Model(3, dimension, anisotropy, norm, residual, whole("depth", depth, 1))
-    count = whole("nodes", nodes if nodes is not None else 16 if model.lengthless else 8, 4)
-    fine, coarse = _expected_excess(model, count), _expected_excess(model, count - 2)
+    layers = _Layers(3, dimension, anisotropy, **model)
+    count = whole("nodes", (16 if layers.lengthless else 8) if nodes is None else nodes, 4)
+    fine, coarse = _expected_excess(layers, count), _expected_excess(layers, count - 2)
     return Integral(fine, np.abs(fine - coarse) + np.finfo(float).eps)
 
 
@@ -123,19 +111,21 @@ def recency_excess(
 
 
 @dataclass(frozen=True)
-class _Model:
+class _Layers:
     tokens: int
     dimension: int
-    anisotropy: float
-    norm: NormName
-    residual: bool
-    depth: int
+    anisotropy: float = 0.0
+    norm: NormName = "layernorm"
+    residual: bool = False
+    depth: int = 2
 
     def __post_init__(self):
+        if self.tokens not in (2, 3):
+            raise InvalidValueError(f"tokens: expected 2 or 3 (simulate for more), got {self.tokens}")
         one_of("norm", self.norm, get_args(NormName))
         whole("dimension", self.dimension, self.tokens + (self.norm == "layernorm"))
         if not 0.0 <= self.anisotropy < 1.0:
-            raise InvalidValueError(f"anisotropy: {self.anisotropy} given, a number in [0, 1) needed")
+            raise InvalidValueError(f"anisotropy: expected a number in [0, 1), got {self.anisotropy}")
 
     @property
     def freedom(self) -> int:
@@ -158,82 +148,67 @@ class _Model:
         shared = self.anisotropy / (1.0 - self.anisotropy)
         return np.linalg.cholesky((np.eye(self.tokens) + shared) / self.dimension)
 
-    def scores(self, tokens: Sequence[Sequence[Column]]) -> list[list[list[Column]]]:
-        """S_ij = [layer][query][key ≤ query] for tokens given by their coordinates."""
-        n, layers = self.tokens, []
-        inner = [
-            [sum(a * b for a, b in zip(tokens[i], tokens[j], strict=True)) for j in range(n)]
-            for i in range(n)
-        ]
+    def scores(self, tokens: Tokens) -> Float[np.ndarray, "layer query key *node"]:
+        """S_ij of every layer for tokens given by their coordinates; above the diagonal as without a mask."""
+        diagonal, layers = np.arange(self.tokens), []
+        hidden = np.tri(self.tokens).reshape(self.tokens, self.tokens, *[1] * (tokens.ndim - 2)) == 0
+        inner = np.einsum("ic...,jc...->ij...", tokens, tokens)
         for _ in range(self.depth):
-            length = [np.sqrt(inner[i][i] / self.dimension) if self.norm != "none" else 1.0 for i in range(n)]
-            inner = [[inner[i][j] / (length[i] * length[j]) for j in range(n)] for i in range(n)]
-            layers.append([[inner[i][j] / math.sqrt(self.dimension) for j in range(i + 1)] for i in range(n)])
-            weights = [_softmax(row) for row in layers[-1]]
-            for i in range(n if self.residual else 0):
-                weights[i][i] = weights[i][i] + length[i]
-            mixed = [[_combine(weights[i], inner[j]) for j in range(n)] for i in range(n)]
-            inner = [[_combine(weights[j], mixed[i]) for j in range(n)] for i in range(n)]
-        return layers
+            squares = inner[diagonal, diagonal] / self.dimension
+            length = np.sqrt(squares) if self.norm != "none" else np.ones_like(squares)
+            inner = inner / (length[:, None] * length[None])
+            layers.append(inner / math.sqrt(self.dimension))
+            logits = np.where(hidden, -np.inf, layers[-1])
+            weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+            weights /= weights.sum(axis=1, keepdims=True)
+            if self.residual:
+                weights[diagonal, diagonal] += length
+            mixed = np.einsum("ik...,kj...->ij...", weights, inner)
+            inner = np.einsum("ik...,jk...->ij...", mixed, weights)
+        return np.stack(layers)
 
 
-def _softmax(scores: Sequence[Column]) -> list[Column]:
-    top = scores[0]
-    for score in scores[1:]:
-        top = np.maximum(top, score)
-    weights = [np.exp(score - top) for score in scores]
-    total = sum(weights)
-    return [weight / total for weight in weights]
+def _plane(model: _Layers, first: Column, second: Column, angle: Column) -> list[list[Column]]:
+    """Tokens in the plane of tokens 0 and 1, from the lengths of two noises and the angle between them.
 
-
-def _combine(weights: Sequence[Column], columns: Sequence[Column]) -> Column:
-    """Σ w_k·c_k over the weights there are."""
-    return sum(weight * column for weight, column in zip(weights, columns, strict=False))
-
-
-def _first_two(model: _Model, first: Column, second: Column, angle: Column) -> list[list[Column]]:
-    """Tokens 0 and 1 in their plane, from the lengths of two noises and the angle between them."""
-    factor = model.factor
+    Of token 2 its mean, given the first two.
+    """
     along, across = second * np.cos(angle), second * np.sin(angle)
-    one = [factor[1, 0] * first + factor[1, 1] * along, factor[1, 1] * across]
-    return [[factor[0, 0] * first, 0.0 * across], one]
+    return [[row[0] * first + row[1] * along, row[1] * across] for row in model.factor]
 
 
 def _third(
-    model: _Model, first: Column, second: Column, angle: Column
-) -> tuple[Callable[[Column, Column, Column], list[list[Column]]], Column]:
-    """Token 2, given the first two, as a function of its noise, and its mean along y_1 − y_0.
+    model: _Layers, first: Column, second: Column, angle: Column
+) -> tuple[Callable[[Column, Column, Column], Tokens], Column]:
+    """Three tokens as a function of the noise of token 2, and its mean along y_1 − y_0.
 
     The noise is given by its parts along y_1 − y_0, across it in the plane, and out of the plane; the mean in
     units of the noise's standard deviation.
     """
-    factor = model.factor
-    zero, one = _first_two(model, first, second, angle)
-    mean = [
-        factor[2, 0] * first + factor[2, 1] * second * np.cos(angle),
-        factor[2, 1] * second * np.sin(angle),
-    ]
-    if model.norm == "none":
-        u, w = one[0] - zero[0], one[1]
-    else:
-        size = np.hypot(*one)
-        u, w = one[0] / size - 1.0, one[1] / size
-    size = np.hypot(u, w)
-    u, w, spread = u / size, w / size, factor[2, 2]
+    zero, one, mean = _plane(model, first, second, angle)
+    size = 1.0 if model.norm == "none" else np.hypot(*one)
+    u, w = one[0] / size - (zero[0] if model.norm == "none" else 1.0), one[1] / size
+    size, spread = np.hypot(u, w), model.factor[2, 2]
+    u, w = u / size, w / size
 
-    def tokens(along: Column, across: Column, out: Column) -> list[list[Column]]:
-        two = [mean[0] + spread * (along * u - across * w), mean[1] + spread * (along * w + across * u)]
-        nothing = 0.0 * two[0]
-        return [[*zero, nothing], [*one, nothing], [*two, spread * out]]
+    def tokens(along: Column, across: Column, out: Column) -> Tokens:
+        two = mean[0] + spread * (along * u - across * w), mean[1] + spread * (along * w + across * u)
+        return _stacked([*zero, 0.0], [*one, 0.0], [*two, spread * out])
 
     return tokens, (mean[0] * u + mean[1] * w) / spread
+
+
+def _stacked(*tokens: Sequence[Column]) -> Tokens:
+    """Tokens by their coordinates as one array."""
+    columns = np.broadcast_arrays(*itertools.chain(*tokens))
+    return np.stack(columns).reshape(len(tokens), -1, *columns[0].shape)
 
 
 # --- expectations ------------------------------------------------------------------------------------------
 
 
 def _expected_scores(
-    model: _Model, nodes: int
+    model: _Layers, nodes: int
 ) -> tuple[Float[np.ndarray, "layer query key"], Float[np.ndarray, "layer"]]:
     freedom, n = model.freedom, model.tokens
     pair_alone = n == 2 and model.directional
@@ -244,31 +219,26 @@ def _expected_scores(
         rules = [radii, radii, angles(freedom - 2, nodes)]
         if n == 3:
             rules += [radii, angles(freedom - 2, nodes), angles(freedom - 3, nodes)]
-    scores = np.where(np.tri(n, dtype=bool), np.zeros((model.depth, n, n)), np.nan)
-    rises = np.zeros(model.depth)
+    scores, rises = np.zeros((model.depth, n, n)), np.zeros(model.depth)
     for values, weights in blocks(rules):
         if pair_alone:
             z = values[0] + math.atanh(model.anisotropy)  # Fisher's: cosine tanh z, sine 1/cosh z
-            tokens = [[np.ones_like(z), 0.0 * z], [np.tanh(z), 1.0 / np.cosh(z)]]
+            tokens = _stacked([1.0, 0.0], [np.tanh(z), 1.0 / np.cosh(z)])
         elif n == 2:
-            tokens = _first_two(model, *values)
+            tokens = _stacked(*_plane(model, *values))
         else:
             *pair, length, polar, around = values
             across = length * np.sin(polar)
-            tokens = _third(model, *pair)[0](
-                length * np.cos(polar), across * np.cos(around), across * np.sin(around)
-            )
+            noise = length * np.cos(polar), across * np.cos(around), across * np.sin(around)
+            tokens = _third(model, *pair)[0](*noise)
         layers = model.scores(tokens)
-        for layer, query in itertools.product(range(model.depth), range(n)):
-            for key in range(query + 1):
-                scores[layer, query, key] += np.sum(weights * layers[layer][query][key])
-        for layer in range(1, model.depth):
-            rise = _last_rise(layers[layer]) - _last_rise(layers[0])  # the latter's mean is zero
-            rises[layer] += np.sum(weights * rise)
-    return scores, rises
+        scores += layers @ weights
+        # the mean rise of the first layer is zero
+        rises += (_last_rise(layers) - _last_rise(layers)[0]) @ weights
+    return np.where(np.tri(n, dtype=bool), scores, np.nan), rises
 
 
-def _expected_excess(model: _Model, nodes: int) -> Float[np.ndarray, "layer"]:
+def _expected_excess(model: _Layers, nodes: int) -> Float[np.ndarray, "layer"]:
     freedom = model.freedom
     radii = lengths(freedom, 1 if model.lengthless else nodes)
     rules = [radii, radii, angles(freedom - 2, nodes)]
@@ -280,20 +250,69 @@ def _expected_excess(model: _Model, nodes: int) -> Float[np.ndarray, "layer"]:
         across, out = length * np.cos(around), length * np.sin(around)
         alike = ndtr(mean)  # the chance in the first layer, one half on average
         for layer in range(1, model.depth):
-            zero = _bisect(lambda z: _last_rise(model.scores(third(z, across, out))[layer]), weights.shape)  # noqa: B023
-            excess[layer] += np.sum(weights * (ndtr(-zero) - alike))
+            low, high = np.full(weights.shape, -REACH), np.full(weights.shape, REACH)
+            for _ in range(56):  # S_21 − S_20 rises with the noise: bisection
+                middle = 0.5 * (low + high)
+                above = _last_rise(model.scores(third(middle, across, out)))[layer] > 0.0
+                low, high = np.where(above, low, middle), np.where(above, middle, high)
+            excess[layer] += np.sum(weights * (ndtr(-0.5 * (low + high)) - alike))
     return excess
 
 
-def _last_rise(scores: list[list[Column]]) -> Column:
-    return scores[-1][-2] - scores[-1][0]
+def _last_rise(scores: Float[np.ndarray, "layer query key *node"]) -> Float[np.ndarray, "layer *node"]:
+    return scores[:, -1, -2] - scores[:, -1, 0]
 
 
-def _bisect(rising: Callable[[Column], Column], shape: tuple[int, ...]) -> Float[np.ndarray, "node"]:
-    """Where a rising function passes zero within ± `REACH`; the nearer end where it does not."""
-    low, high = np.full(shape, -REACH), np.full(shape, REACH)
-    for _ in range(56):
-        middle = 0.5 * (low + high)
-        above = rising(middle) > 0.0
-        low, high = np.where(above, low, middle), np.where(above, middle, high)
-    return 0.5 * (low + high)
+# --- Gauss rules for the lengths and angles of normal vectors --------------------------------------------------
+
+# A normal vector of k coordinates has a length, a chi variate, and independent angles of densities sin^(k−2),
+# sin^(k−3), …. For each density a Gauss rule of its own is made, so that a few nodes take a mean over it in
+# full digits wherever the integrand is smooth on the density's scale.
+
+
+def blocks(rules: Sequence[Rule]) -> Iterator[tuple[list[Column], Float[np.ndarray, "node"]]]:
+    """All nodes of a product of rules, the last four variables together as columns, with their weights."""
+    outer, inner = rules[:-4], rules[-4:]
+    columns = [column.ravel() for column in np.meshgrid(*(nodes for nodes, _ in inner), indexing="ij")]
+    weights = np.ones(1)
+    for _, weight in inner:
+        weights = np.multiply.outer(weights, weight).ravel()
+    for place in itertools.product(*(range(nodes.size) for nodes, _ in outer)):
+        share = math.prod(rule[1][k] for rule, k in zip(outer, place, strict=True))
+        yield [rule[0][k] for rule, k in zip(outer, place, strict=True)] + columns, share * weights
+
+
+@cache
+def lengths(freedom: int, count: int) -> Rule:
+    """The Gauss rule of a chi variate."""
+    middle = math.sqrt(freedom)
+
+    def log_density(length: Column) -> Column:
+        return (freedom - 1) * np.log(length / middle) - 0.5 * (length**2 - freedom)
+
+    return _gauss_rule(log_density, max(0.0, middle - 10.0), middle + 10.0, count)
+
+
+@cache
+def angles(power: int, count: int) -> Rule:
+    """The Gauss rule of an angle between 0 and π with density ∝ sin^power."""
+    half = min(math.pi / 2, 12.0 / math.sqrt(power + 1.0))
+    nodes, weights = _gauss_rule(lambda angle: power * np.log(np.cos(angle)), -half, half, count)
+    return nodes + math.pi / 2, weights
+
+
+def _gauss_rule(log_density: Callable[[Column], Column], low: float, high: float, count: int) -> Rule:
+    """The Gauss rule of a density: Stieltjes' recurrence on a grid, then Golub and Welsch's eigenvalues."""
+    point, weight = legendre(NODES)
+    point = low + 0.5 * (high - low) * (point + 1.0)
+    weight = weight * np.exp(log_density(point))
+    weight /= weight.sum()
+    diagonal, off_diagonal = np.empty(count), np.empty(count)
+    before, now, norm = np.zeros_like(point), np.ones_like(point), 0.0
+    for k in range(count):
+        diagonal[k] = np.sum(weight * point * now**2)
+        following = (point - diagonal[k]) * now - norm * before
+        norm = off_diagonal[k] = math.sqrt(np.sum(weight * following**2))
+        before, now = now, following / norm
+    nodes, vectors = eigh_tridiagonal(diagonal, off_diagonal[:-1])
+    return nodes, vectors[0] ** 2

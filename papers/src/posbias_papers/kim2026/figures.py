@@ -21,7 +21,7 @@ from posbias.profiles.claims import Evidence, Printed
 from posbias.profiles.estimate import Estimate
 from posbias.reports.plots.recency import probability_text
 from posbias.simulation import RecencyModel
-from posbias_papers.closed_forms.layernorm import ReadingName, log_key_factors
+from posbias_papers.closed_forms.layernorm import ReadingName, SecondLayer
 from posbias_papers.contrasts import read_claims
 from posbias_papers.kim2026.drawing import Fields, describe, draw_heat_maps, draw_key_factor_figure
 from posbias_papers.kim2026.table import LEVELS, SURE, model_of, recorded, setting, table
@@ -97,7 +97,7 @@ def tables(
     # whatever can be wrong is so before any sample is drawn
     sequence(seed, "check")
     cores(threads)
-    log_key_factors(1, 16, reading=reading or "corrected")
+    _ = SecondLayer(1, 16, reading=reading or "corrected").log_rise
     shown = check_alphas(ALPHAS if alphas is None else alphas)
     own = {name: models(by_alpha(name, shown)) if name in BY_ALPHA else STUDIES[name].cells for name in names}
     if (samples, seed, alphas, again) == (EFFORT["full"], 0, None, False):

@@ -19,11 +19,9 @@ from posbias.profiles.claims import Above
 from posbias.simulation import RecencyModel, RecencyResult
 from posbias_papers.closed_forms.layernorm import (
     ReadingName,
+    SecondLayer,
     isotropic_scores,
-    key_factors,
-    log_key_factors,
     scores_without_layernorm,
-    second_layer_scores,
 )
 from posbias_papers.contrasts import every
 
@@ -167,16 +165,16 @@ def _known_steps(model: RecencyModel, known: Matrices, samples: int) -> Matrices
     names = [str(one) for one in zip(*place, strict=True)]
     least = every("", names, known["step"][place], known["step_se"][place], samples, Above(least=0.0))
     rises = np.full_like(known["step"], np.nan)
-    rises[:, :-1] = closed_scores(model, "corrected")[:, :-1] * np.expm1(np.diff(_logs(model, "corrected")))
+    steps = np.expm1(np.diff(_form(model, "corrected").log_rise))
+    rises[:, :-1] = closed_scores(model, "corrected")[:, :-1] * steps
     rises[np.triu_indices(model.tokens, -1)] = np.nan
     if np.nanmin(rises) < SURE * least.estimate.se:
         return {"known_step": rises, "known_step_se": rises * 0.0}
     return {"known_step": known["step"], "known_step_se": known["step_se"]}
 
 
-def _logs(model: RecencyModel, reading: ReadingName) -> Matrix:
-    place = model.tokens, model.dimension, model.anisotropy
-    return log_key_factors(*place, residual=model.residual, reading=reading)
+def _form(model: RecencyModel, reading: ReadingName) -> SecondLayer:
+    return SecondLayer(model.tokens, model.dimension, model.anisotropy, model.residual, reading)
 
 
 def closed_scores(model: RecencyModel, reading: ReadingName) -> Matrix:
@@ -185,8 +183,7 @@ def closed_scores(model: RecencyModel, reading: ReadingName) -> Matrix:
         return scores_without_layernorm(model.tokens, model.dimension, reading=reading)
     if not model.anisotropy and not model.residual:
         return isotropic_scores(model.tokens, model.dimension, reading=reading)
-    place = model.dimension, model.anisotropy
-    return second_layer_scores(model.tokens, *place, residual=model.residual, reading=reading)
+    return _form(model, reading).scores
 
 
 def _scores_off(model: RecencyModel, known: Matrices) -> Matrices:
@@ -218,10 +215,10 @@ def _key_factors(model: RecencyModel, known: Matrices) -> Matrices:
     if abs(first) > SURE * first_se:
         lines["ratio"] = 1.0 + rise / first
         lines["ratio_se"] = np.abs(rise_se / first) + np.abs(rise / first**2) * first_se
-    place = model.tokens, model.dimension, model.anisotropy
     for reading in READINGS:
-        ratio = np.exp(_logs(model, reading))
-        lines[f"{reading}_factor"] = key_factors(*place, residual=model.residual, reading=reading)
+        form = _form(model, reading)
+        ratio = np.exp(form.log_rise)
+        lines[f"{reading}_factor"] = form.keys
         lines[f"{reading}_ratio"] = ratio
         lines[f"{reading}_ratio_step"] = np.append(np.diff(ratio), np.nan)
         if "ratio" in lines:

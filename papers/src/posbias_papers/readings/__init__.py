@@ -5,8 +5,7 @@
     for one in compare_readings(["wu2025", "kim2026/eq-42"]):
         print(one.quantity, one.published, one.corrected, one.difference)
 
-A reading belongs to an entry of `posbias_papers.errata` and computes one quantity twice: as printed (or as the
-published code does it) and as it is. Statements are shown on the counterexample of `statements`; closed forms
+Each belongs to an entry of `posbias_papers.errata`. Statements are shown on their counterexample; closed forms
 against integrals and simulations; models from presets, from the authors' rollout files where they are given, and
 measured on the bundled ALiBi model.
 """
@@ -23,10 +22,10 @@ from posbias.core.progress import Event, OnEvent
 from posbias_papers.errata import ERRATA, find_erratum
 from posbias_papers.herasimchyk2026.levels import config_curves
 from posbias_papers.readings import herasimchyk2026, kim2026, wu2025
-from posbias_papers.readings.reading import (
+from posbias_papers.readings.discrepancy import (
     Comparison,
+    Discrepancy,
     Material,
-    Reading,
     UnavailableError,
     of_witness,
 )
@@ -36,37 +35,27 @@ __all__ = ["ERRATA", "READINGS", "Material", "UnavailableError", "compare_readin
 
 log = logging.getLogger("posbias.papers")
 _ORDER = [one.key for one in ERRATA]
-READINGS: tuple[Reading, ...] = tuple(
-    sorted(
-        (
-            *(of_witness(one) for one in STATEMENTS if one.shows),
-            *(
-                one
-                for topic in (wu2025, herasimchyk2026, kim2026)
-                for one in vars(topic).values()
-                if isinstance(one, Reading)
-            ),
-        ),
-        key=lambda one: _ORDER.index(one.about),
-    )
-)
-"""Every reading, in the order of the errata."""
+_TOPICS = (wu2025, herasimchyk2026, kim2026)
+_ALL = [of_witness(one) for one in STATEMENTS if one.shows]
+_ALL += [one for topic in _TOPICS for one in vars(topic).values() if isinstance(one, Discrepancy)]
+READINGS: tuple[Discrepancy, ...] = tuple(sorted(_ALL, key=lambda one: _ORDER.index(one.erratum)))
+"""Every discrepancy, in the order of the errata."""
 
 
-def find_readings(names: str | Iterable[str] | None = None) -> list[Reading]:
-    """The readings of these names, in the order of `READINGS`: keys, keys of errata, or papers; none given: all.
+def find_readings(names: str | Iterable[str] | None = None) -> list[Discrepancy]:
+    """Those of these names, in the order of `READINGS`: keys, keys of errata, or papers; none given: all.
 
     Raises `InvalidValueError` naming the nearest.
     """
-    asked = {names} if isinstance(names, str) else {*(names or ())}
-    known = {one: {one.key, one.about, one.paper} for one in READINGS}
+    wanted = {names} if isinstance(names, str) else {*(names or ())}
+    known = {one: {one.key, one.erratum, one.paper} for one in READINGS}
     choices = sorted(set().union(*known.values()))
-    for name in sorted(asked - {*choices}):
+    for name in sorted(wanted - {*choices}):
         raise InvalidValueError(
             f"reading: expected a paper or one of its readings, such as kim2026/eq-42, got {shortened(name)}"
             f"{nearest(name, choices)}"
         )
-    return [one for one, called in known.items() if not asked or called & asked]
+    return [one for one, called in known.items() if not wanted or called & wanted]
 
 
 def compare_readings(
@@ -74,14 +63,13 @@ def compare_readings(
     *,
     results: str | os.PathLike[str] | None = None,
     configs: str | os.PathLike[str] | None = None,
-    threads: int | None = None,
     on_event: OnEvent | None = None,
 ) -> list[Comparison]:
     """Compute readings both ways; all of them take about a minute on two cores.
 
     `names` as in `find_readings`. `results` is a folder of results whose measurements are used where it has them,
-    `configs` one of the authors' rollout files, `threads` the cores for simulations. What cannot be computed for
-    want of these, or of torch, is left out and logged; `on_event` hears how many are done.
+    `configs` one of the authors' rollout files. What cannot be computed for want of these, or of torch, is left
+    out and logged; `on_event` counts those that are done.
 
     Raises `InvalidValueError` for an unknown name, `InputFileError` for rollout files that are none, before any
     work, `UnavailableError` when readings were named and none of them can be computed.
@@ -89,19 +77,15 @@ def compare_readings(
     wanted = find_readings(names)
     if configs is not None:
         config_curves(configs)  # what is wrong with them is said before any work
-    material = Material(
-        None if results is None else Path(results), None if configs is None else Path(configs), threads
-    )
-    hear = on_event or (lambda event: None)
-    comparisons: list[Comparison] = []
-    left: list[str] = []
-    for done, one in enumerate(wanted):
-        hear(Event(done, len(wanted), "reading"))
+    material = Material(results and Path(results), configs and Path(configs))
+    comparisons, left = [], []
+    for done, one in enumerate(wanted, 1):
         try:
             comparisons.append(_compare(one, material))
         except (UnavailableError, MissingPackageError) as error:
             left.append(f"{one.key}: left out, {error}")
-    hear(Event(len(wanted), len(wanted), "reading"))
+        if on_event:
+            on_event(Event(done, len(wanted), "reading"))
     if names and not comparisons:
         raise UnavailableError(left[0])
     for line in left:
@@ -109,10 +93,10 @@ def compare_readings(
     return comparisons
 
 
-def _compare(one: Reading, material: Material) -> Comparison:
-    found = one.compute(material)
-    others = "; ".join(f"{name} {number}" for name, number in found.others.items()).replace("-", "−")
-    note = " ".join(filter(None, (found.note, others and f"Also: {others}.")))
-    where = re.sub(r"[`*\\]", "", find_erratum(one.about).where)
+def _compare(one: Discrepancy, material: Material) -> Comparison:
+    comparison = one.compute(material)
+    others = "; ".join(f"{name} {number}" for name, number in comparison.others.items()).replace("-", "−")
+    note = " ".join(filter(None, (comparison.note, others and f"Also: {others}.")))
+    where = re.sub(r"[`*\\]", "", find_erratum(one.erratum).where)
     about = {"key": one.key, "paper": one.paper, "where": where, "quantity": one.quantity}
-    return replace(found, note=note, erratum=one.about, **about)
+    return replace(comparison, note=note, erratum=one.erratum, **about)

@@ -23,7 +23,7 @@ from posbias.theory.content import ConstantDiagonal, NoContent
 from posbias.theory.mixing import ConstantMixing, Mixing, PowerDecay, PreNormInit
 from posbias.theory.positional import ALiBi
 from posbias.theory.rollout.dispatch import influence
-from posbias_papers.closed_forms import residual_bounds
+from posbias_papers.closed_forms import bounds
 from posbias_papers.herasimchyk2026.configs import HUB, TABLE1, TABLE4, TABLE5, TOKENS
 from posbias_papers.herasimchyk2026.levels import (
     Curves,
@@ -34,14 +34,14 @@ from posbias_papers.herasimchyk2026.levels import (
     published_slopes,
 )
 from posbias_papers.herasimchyk2026.quantities import homogeneity, order_of
-from posbias_papers.readings.reading import (
+from posbias_papers.readings.discrepancy import (
     BOTH,
     BUNDLED,
     Comparison,
     Material,
     UnavailableError,
     answer,
-    reading,
+    discrepancy,
 )
 from posbias_papers.statements.herasimchyk2026_depth import deep_rollouts, window
 from posbias_papers.statements.record import fields
@@ -63,38 +63,36 @@ SINK_LAYER = 12
 
 def _two_tokens(initial: float, exponent: float) -> Any:
     """Ten layers of even attention with λ_t = initial/(t + 1)^exponent: rollouts, λ, ε."""
-    return deep_rollouts(np.array([[[1.0, 0.0], [0.5, 0.5]]]), initial, exponent, depth=10, width=2)
+    return deep_rollouts(np.array([[[1.0, 0.0], [0.5, 0.5]]]), initial, exponent, depth=10)
 
 
-@reading(
+@discrepancy(
     "herasimchyk2026/theorem-5.4-i",
     "what the first token draws from itself, λ_t = ½/(t + 1)², ε = ½: printed at most, true",
 )
 def _first_token(material: Material) -> Comparison:
     rollouts, _, floor = _two_tokens(0.5, 2.0)
-    return answer(
-        residual_bounds.dichotomy(PowerDecay(0.5, 2.0), floor).first_token, float(rollouts[-1, 0, 0])
-    )
+    return answer(1.0 - bounds.retained(PowerDecay(0.5, 2.0), floor), float(rollouts[-1, 0, 0]))
 
 
-@reading(
+@discrepancy(
     "herasimchyk2026/theorem-5.4-attention-only",
     "what the second of two tokens keeps after ten layers of even attention, λ = 1: printed bound, Wu et al.'s",
 )
 def _attention_only(material: Material) -> Comparison:
     rollouts, mixing, floor = _two_tokens(1.0, 0.0)
-    bounds = residual_bounds.exponential_bound, residual_bounds.suffix_bound
-    printed, theirs = (float(bound(mixing, floor, 1)[-1]) for bound in bounds)
-    return answer(printed, theirs, kept=float(rollouts[-1, 1, 1]))
+    theirs = np.exp(bounds.log_collapse_bound(np.full(len(mixing), floor), 1, mixing))
+    printed = bounds.exponential_bound(mixing, floor, 1)
+    return answer(float(printed[-1]), float(theirs[-1]), kept=float(rollouts[-1, 1, 1]))
 
 
-@reading(
+@discrepancy(
     "herasimchyk2026/theorem-5.4-ii-window",
     "what the last of four tokens keeps after 200 layers, w = 2: printed bound, true",
 )
 def _window(material: Material) -> Comparison:
     rollouts, mixing, floor = deep_rollouts(**fields(window.witness or {}))
-    printed = residual_bounds.exponential_bound(mixing, floor, rollouts.shape[-1] - 1)[-1]
+    printed = bounds.exponential_bound(mixing, floor, rollouts.shape[-1] - 1)[-1]
     return answer(float(printed), float(rollouts[-1, -1, -1]))
 
 
@@ -124,7 +122,7 @@ def _levels_of_files(material: Material) -> dict[str, dict[str, np.ndarray]]:
     return levels
 
 
-@reading(
+@discrepancy(
     "herasimchyk2026/content-scale",
     "mass of the last tenth, mpt-7b with the content of the authors' files, 256 tokens",
 )
@@ -140,7 +138,7 @@ def _content_of_files(material: Material) -> Comparison:
     )
 
 
-@reading(
+@discrepancy(
     "herasimchyk2026/printed-fit",
     "Wasserstein distance of (c) from (b), mpt-7b of the authors' files: content as published, scaled",
 )
@@ -150,7 +148,9 @@ def _fit_of_files(material: Material) -> Comparison:
     return answer(published, corrected)
 
 
-@reading("herasimchyk2026/signs", "share of heads with δ > 0, mpt-7b of the authors' files: one sign, found")
+@discrepancy(
+    "herasimchyk2026/signs", "share of heads with δ > 0, mpt-7b of the authors' files: one sign, found"
+)
 def _signs_of_files(material: Material) -> Comparison:
     from posbias.theory.configs import read_architecture
 
@@ -182,7 +182,7 @@ def _two_profiles(published: Profile, corrected: Profile) -> tuple[float, float,
     return published.summary.first_mass, corrected.summary.first_mass, float(apart)
 
 
-@reading(
+@discrepancy(
     "herasimchyk2026/one-diagonal",
     "mass of the first 5 %, BLOOM-176B's shape with one δ: head 0 alone, all heads",
 )
@@ -215,20 +215,20 @@ def _slopes(preset: str, published: ALiBi, corrected: Any, note: str) -> Compari
     return answer(first, other, note, Wasserstein_distance_of_the_two=apart)
 
 
-@reading("herasimchyk2026/falcon-slopes", "mass of the first 5 %, falcon-rw-7b, 256 tokens")
+@discrepancy("herasimchyk2026/falcon-slopes", "mass of the first 5 %, falcon-rw-7b, 256 tokens")
 def _falcon(material: Material) -> Comparison:
     note = "The files' own λ are not in the package, so their U is not shown."
     return _slopes("falcon-rw-7b", ALiBi(), PRESETS["falcon-rw-7b"].architecture.layers[0].positional, note)
 
 
-@reading("herasimchyk2026/bloom-slopes", "mass of the first 5 %, BLOOM-176B, 256 tokens")
+@discrepancy("herasimchyk2026/bloom-slopes", "mass of the first 5 %, BLOOM-176B, 256 tokens")
 def _bloom(material: Material) -> Comparison:
     heads = PRESETS["bloom-176b"].heads
     of_file = ALiBi(published_slopes(heads))
     return _slopes("bloom-176b", of_file, ALiBi(), f"{heads} heads are no power of two.")
 
 
-@reading(
+@discrepancy(
     "herasimchyk2026/closer-alignment",
     "printed cases in which (c) agrees better than (b): in distance, in rank",
 )
@@ -259,7 +259,7 @@ def _tenth(architecture: Architecture, measurement: "xr.Dataset") -> float:
     return _last_tenth(influence(architecture, measurement.sizes["position"], threads=1).mass)
 
 
-@reading(
+@discrepancy(
     "herasimchyk2026/content-scale-measured",
     f"mass of the last tenth, {BUNDLED} with its measured content: √d_head times it, as it is",
     "herasimchyk2026/content-scale",
@@ -284,7 +284,7 @@ def _mixing(measurement: "xr.Dataset", layers: Any) -> Comparison:
     return answer(*both, _source(measurement), difference=apart)
 
 
-@reading(
+@discrepancy(
     "herasimchyk2026/mixing-per-token",
     f"λ, mean over layers of {BUNDLED}: mean of ratios per token, ratio of norms",
 )
@@ -292,7 +292,7 @@ def _mean_mixing(material: Material) -> Comparison:
     return _mixing(material.measured(), slice(None))
 
 
-@reading(
+@discrepancy(
     "herasimchyk2026/mixing-per-token-sink",
     f"λ of layer {SINK_LAYER} of {SINK_MODEL}: mean of ratios per token, ratio of norms",
     "herasimchyk2026/mixing-per-token",
@@ -301,7 +301,7 @@ def _sink_mixing(material: Material) -> Comparison:
     return _mixing(material.measured(SINK_MODEL, needs=("mixing", "mixing_token")), [SINK_LAYER])
 
 
-@reading(
+@discrepancy(
     "herasimchyk2026/signs-measured",
     f"share of heads with δ > 0, {BUNDLED}: one sign, measured",
     "herasimchyk2026/signs",
@@ -328,7 +328,7 @@ def _energy_and_rollout(material: Material, model: str) -> Comparison:
     return answer(one, other, _source(measurement), difference=apart)
 
 
-@reading(
+@discrepancy(
     "herasimchyk2026/predictor",
     f"Wasserstein distance from the measured influence, {BUNDLED}: residual-aware rollout, energy rollout",
 )
@@ -336,7 +336,7 @@ def _predictor(material: Material) -> Comparison:
     return _energy_and_rollout(material, BUNDLED)
 
 
-@reading(
+@discrepancy(
     "herasimchyk2026/predictor-sink",
     f"Wasserstein distance from the measured influence, {SINK_MODEL}: residual-aware rollout, energy rollout",
     "herasimchyk2026/predictor",
@@ -345,7 +345,7 @@ def _predictor_sink(material: Material) -> Comparison:
     return _energy_and_rollout(material, SINK_MODEL)
 
 
-@reading(
+@discrepancy(
     "herasimchyk2026/table-6",
     f"similarity within the diagonal, {BUNDLED}: one range for all heads, each head's own",
 )
@@ -360,7 +360,7 @@ def _homogeneity(material: Material) -> Comparison:
     return answer(found.pop("published"), found.pop("corrected"), _source(measurement), **found)
 
 
-@reading(
+@discrepancy(
     "herasimchyk2026/section-4",
     f"share of triples against monotonicity, {BUNDLED}: after a second softmax with biases, of attention",
 )
@@ -371,7 +371,7 @@ def _order(material: Material) -> Comparison:
     return answer(rate, corrected.rate, _source(measurement), noise_floor=corrected.floor)
 
 
-@reading(
+@discrepancy(
     "herasimchyk2026/corpus-mixing",
     f"mass of the last tenth by level (b) on a second corpus, {BUNDLED}: λ of the first, its own",
 )

@@ -17,7 +17,7 @@ from posbias.theory.distance import RoPE
 from posbias.theory.mixing import AttentionOnly, Mixing, PreNormInit
 from posbias.theory.positional import DecayBias, NoPE
 from posbias.theory.rollout.dispatch import influence
-from posbias_papers.readings.reading import Comparison, Material, answer, reading
+from posbias_papers.readings.discrepancy import Comparison, Material, answer, discrepancy
 
 ITEMS, BURSTINESS, LABELS, DIMENSION, NOISE = 8, 4, 32, 64, 0.75
 """n, B, L, d and γ = λ of Appendix J, and the defaults of `posbias.training`."""
@@ -29,21 +29,21 @@ RATE = -math.log(0.8)
 # --- critical distances --------------------------------------------------------------------------------------
 
 
-@reading("wu2025/theorem-4.5-distance", "distance at which L is highest, two layers, m = 1")
+@discrepancy("wu2025/theorem-4.5-distance", "distance at which L is highest, two layers, m = 1")
 def _decay_distance(material: Material) -> Comparison:
     heights: dict[str, Any] = {f"L({x})": math.log(math.comb(1 + x, x)) - x for x in (1, 2)}
     exact = critical_distances.modal_distance(2, 1.0)
     return answer(critical_distances.critical_distance(2, 1.0), exact, **heights)
 
 
-@reading("wu2025/theorem-4.7-distance", "critical distance x*, five layers, θ = .1")
+@discrepancy("wu2025/theorem-4.7-distance", "critical distance x*, five layers, θ = .1")
 def _rope_distance(material: Material) -> Comparison:
     # ln(1 + t/x) = 2θx is the right equation for √θ in place of θ
     printed, right = (critical_distances.rope_critical_distance(5, angle) for angle in (math.sqrt(0.1), 0.1))
     return answer(printed, right)
 
 
-@reading(
+@discrepancy(
     "wu2025/theorem-4.7-drift",
     "most favoured distance of a RoPE rollout of 20 layers: x*, true",
     "wu2025/theorem-4.7-distance",
@@ -76,7 +76,7 @@ def expected_gap(
     return (a - b) / (a + b)
 
 
-@reading("wu2025/embeddings", "length of an embedding: as coded, as printed")
+@discrepancy("wu2025/embeddings", "length of an embedding: as coded, as printed")
 def _embeddings(material: Material) -> Comparison:
     coded, printed = (math.sqrt(DIMENSION) * deviation for deviation in (1 / DIMENSION, DIMENSION**-0.5))
     shorter = (printed / coded) ** 2
@@ -85,7 +85,7 @@ def _embeddings(material: Material) -> Comparison:
     )
 
 
-@reading("wu2025/item-formula", "mean squared length of an item: as printed, corrected")
+@discrepancy("wu2025/item-formula", "mean squared length of an item: as printed, corrected")
 def _item_formula(material: Material) -> Comparison:
     """Mean squared norms of μ + γη/√(1 + γ²) and (μ + γη)/√(1 + γ²), and cosines of two items of a class."""
     printed, corrected = 1 + NOISE**2 / (1 + NOISE**2), 1.0
@@ -98,23 +98,23 @@ def _item_formula(material: Material) -> Comparison:
     )
 
 
-@reading("wu2025/pe-decay", "expected gap first–last with --pe decay: as coded, with the decay mask")
+@discrepancy("wu2025/pe-decay", "expected gap first–last with --pe decay: as coded, with the decay mask")
 def _decay(material: Material) -> Comparison:
     return answer(expected_gap(0, LAST), expected_gap(0, LAST, DecayBias(RATE)))
 
 
-@reading("wu2025/not-res", "expected gap first–last with --not_res: as coded, as named")
+@discrepancy("wu2025/not-res", "expected gap first–last with --not_res: as coded, as named")
 def _residual(material: Material) -> Comparison:
     return answer(expected_gap(0, LAST, mixing=PreNormInit()), expected_gap(0, LAST))
 
 
-@reading("wu2025/middle", "expected gap first–middle: item n/2 from 0, from 1")
+@discrepancy("wu2025/middle", "expected gap first–middle: item n/2 from 0, from 1")
 def _middle(material: Material) -> Comparison:
     note = "posbias takes the code's item, n/2 counted from 0, as the figures did; `middle` says otherwise."
     return answer(expected_gap(0, MIDDLE), expected_gap(0, MIDDLE - 1), note)
 
 
-@reading(
+@discrepancy(
     "wu2025/uninformative",
     "largest gap there can be: were all test sequences informative, in the paper's task",
 )
@@ -124,7 +124,7 @@ def _uninformative(material: Material) -> Comparison:
     return answer(1.0, 1 - same_label, share_of_one_class=same_class, share_of_one_label=same_label)
 
 
-@reading(
+@discrepancy(
     "wu2025/new-direction",
     "cosine of items of new and of known classes, fixed vocabulary: direction drawn anew, that of training",
 )

@@ -14,21 +14,19 @@ from posbias_papers.statements import (
     wu2025_encodings,
     wu2025_masks,
 )
-from posbias_papers.statements.record import Reading, Statement
-from posbias_papers.statements.run import check, save_counterexamples, select, verify
+from posbias_papers.statements.record import Reading, Statement, select
+from posbias_papers.statements.trials import check, save_counterexamples, verify
 
+TOPICS = (
+    wu2025_masks,
+    wu2025_encodings,
+    herasimchyk2026_order,
+    herasimchyk2026_depth,
+    kim2026_layernorm,
+    kim2026_variants,
+)
 STATEMENTS: tuple[Statement, ...] = tuple(
-    one
-    for topic in (
-        wu2025_masks,
-        wu2025_encodings,
-        herasimchyk2026_order,
-        herasimchyk2026_depth,
-        kim2026_layernorm,
-        kim2026_variants,
-    )
-    for one in vars(topic).values()
-    if isinstance(one, Statement)
+    one for topic in TOPICS for one in vars(topic).values() if isinstance(one, Statement)
 )
 """All statements, paper by paper and topic by topic."""
 

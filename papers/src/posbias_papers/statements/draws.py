@@ -1,9 +1,9 @@
 """Random instances that satisfy the hypotheses of the papers' statements; `edge` asks for the extreme ones.
 
-Three kinds: models from a table of fields (`instance`), kernels that are stochastically monotone (Assumption 4.1
-of Herasimchyk et al.: every row dominates those before it), and kernels with weight on every admitted pair, for
-bounds by ε, the smallest admitted weight (Wu et al.). Kernels are drawn in several ways each, so that a claim is
-not tried on one family alone. Callers write `draws.monotone`, so that a test can put another draw in its place.
+An instance is a table of fields (`instance`), kernels that are stochastically monotone (Assumption 4.1 of
+Herasimchyk et al.: every row dominates those before it), kernels with weight on every admitted pair, for bounds by
+ε, the smallest admitted weight, or a network. Callers write `draws.monotone`, so that a test can put another draw
+in its place.
 """
 
 from collections.abc import Callable
@@ -14,8 +14,6 @@ from jaxtyping import Bool, Float
 from numpy.random import Generator
 
 from posbias.theory.architecture import Layer
-from posbias.theory.content import ConstantDiagonal
-from posbias.theory.distance import RoPE
 from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
 from posbias.theory.positional import ALiBi, DecayBias, NoPE
 from posbias.theory.rollout.kernel import layer_kernel, masked_softmax
@@ -23,6 +21,7 @@ from posbias_papers.statements.margins import Matrix
 from posbias_papers.statements.record import Draw, Instance
 
 Sampler = Callable[[Generator, bool], Any]
+MASKS = ("causal", "window", "prefix", "full")
 
 
 # --- fields of an instance -----------------------------------------------------------------------------------
@@ -57,6 +56,23 @@ def instance(**given: Any) -> Draw:
     return lambda rng, edge: {name: one(rng, edge) if callable(one) else one for name, one in given.items()}
 
 
+def length(rng: Generator, edge: bool) -> int:
+    """Tokens: 2 … 8, often two at the edge."""
+    return 2 if edge and rng.random() < 0.4 else int(rng.integers(2, 9))
+
+
+def layers(rng: Generator, edge: bool, most: int = 40) -> int:
+    """Layers: 1 … `most`, often one or two at the edge."""
+    return int(rng.integers(1, 3) if edge and rng.random() < 0.5 else rng.integers(1, most + 1))
+
+
+def mixing(rng: Generator, depth: int, edge: bool) -> Float[np.ndarray, "layer"]:
+    """λ of each layer, bottom first: power decays with β = 0 or 1 and noise; at the edge 0, 1 and between."""
+    if edge:
+        return rng.choice([0.0, 1e-9, 0.5, 1.0], size=depth)
+    return rng.random() * np.arange(1.0, depth + 1) ** -rng.choice([0.0, 1.0]) * rng.random(depth) ** 0.2
+
+
 # --- monotone kernels ----------------------------------------------------------------------------------------
 
 
@@ -69,13 +85,6 @@ def size(rng: Generator, edge: bool) -> tuple[int, int]:
     """Tokens and window width; half of the windows are as wide as the text, which is the causal mask."""
     tokens = 2 if edge and rng.random() < 0.5 else int(rng.integers(2, 9))
     return tokens, tokens if rng.random() < 0.5 else int(rng.integers(1, tokens + 1))
-
-
-def mixing(rng: Generator, depth: int, edge: bool) -> Float[np.ndarray, "layer"]:
-    """λ of each layer, bottom first: power decays with β = 0 or 1 and noise; at the edge 0, 1 and between."""
-    if edge:
-        return rng.choice([0.0, 1e-9, 0.5, 1.0], size=depth)
-    return rng.random() * np.arange(1.0, depth + 1) ** -rng.choice([0.0, 1.0]) * rng.random(depth) ** 0.2
 
 
 def prefixes(rng: Generator, tokens: int, width: int, edge: bool, ahead: bool = False) -> Matrix:
@@ -96,8 +105,8 @@ def kernel_of(prefix: Matrix) -> Matrix:
 
 
 def monotone(rng: Generator, tokens: int, width: int, edge: bool, ahead: bool = False) -> Matrix:
-    """A stochastically monotone kernel inside the mask, in one of seven ways."""
-    way = int(rng.integers(7))
+    """A stochastically monotone kernel inside the mask, in one of five ways."""
+    way = int(rng.integers(5))
     if way == 0:  # order statistics of the prefix masses of random rows
         return kernel_of(-np.sort(-prefixes(rng, tokens, width, edge, ahead), axis=0))
     if way == 1:  # their running minimum: every row dominates those before it, with many ties
@@ -107,21 +116,10 @@ def monotone(rng: Generator, tokens: int, width: int, edge: bool, ahead: bool = 
         if not ahead:
             keys = np.clip(keys, np.maximum(0, np.arange(tokens) - width + 1), np.arange(tokens))
         return np.eye(tokens)[keys].mean(axis=0)
-    if way == 3:  # logits of the key alone
-        logits = np.tile(rng.normal(0, 30 if edge else 2, tokens), (tokens, 1))
-        return masked_softmax(logits, admitted(tokens, width))
-    if way == 4:  # what the theory of this package gives
+    if way == 3:  # what the theory of this package gives
         slope = float(rng.choice([0.0, 40.0]) if edge else rng.exponential())
-        heads = int(rng.integers(1, 5))
         positional = [NoPE(), ALiBi(), DecayBias(slope)][rng.integers(3)]
-        return layer_kernel(Layer(heads=heads, positional=positional, mask=SlidingWindow(width)), tokens)
-    if way == 5 and width == tokens:  # each row is the one before it, with a little moved to the token itself
-        kernel = np.eye(tokens)
-        for i in range(1, tokens):
-            own = rng.choice([0.0, 1e-9, 1.0]) if edge else rng.random() ** rng.choice([1, 10])
-            kernel[i, :i] = (1 - own) * kernel[i - 1, :i]
-            kernel[i, i] = own
-        return kernel
+        return layer_kernel(Layer(2, positional=positional, mask=SlidingWindow(width)), tokens)
     return 0.5 * (monotone(rng, tokens, width, edge) + monotone(rng, tokens, width, edge, ahead))
 
 
@@ -144,68 +142,96 @@ def stack(rng: Generator, edge: bool) -> dict[str, Any]:
     return {"kernels": kernels, "mixing": mixing(rng, depth, edge), "width": width}
 
 
-def ordered(rng: Generator, shape: tuple[int, int], edge: bool) -> tuple[Matrix, Matrix]:
-    """Two kernels, the first dominating the second row by row or equal to it, neither need be monotone."""
+def ordered(
+    rng: Generator, shape: tuple[int, int], edge: bool, monotone: bool = False
+) -> tuple[Matrix, Matrix]:
+    """Two kernels, the first dominating the second row by row; one of them monotone, or neither need be."""
     one, other = (prefixes(rng, *shape, edge) for _ in range(2))
-    if rng.random() < 0.4:
-        other = one
+    if monotone:
+        one = -np.sort(-one, axis=0)
+        if rng.random() < 0.5:
+            return kernel_of(one), kernel_of(np.maximum(one, other))
+        return kernel_of(np.minimum(one, other)), kernel_of(one)
     return kernel_of(np.minimum(one, other)), kernel_of(np.maximum(one, other))
 
 
 # --- kernels under a mask ------------------------------------------------------------------------------------
 
 
-def layers(rng: Generator, edge: bool, most: int = 40) -> int:
-    """Layers: 1 … `most`, often one or two at the edge."""
-    return int(rng.integers(1, 3) if edge and rng.random() < 0.5 else rng.integers(1, most + 1))
-
-
-def length(rng: Generator, edge: bool) -> int:
-    """Tokens: 2 … 8, often two at the edge."""
-    return 2 if edge and rng.random() < 0.4 else int(rng.integers(2, 9))
-
-
-def mask_of(kind: str, size: int) -> Mask:
+def mask_of(kind: str, size: float) -> Mask:
     """The mask by its kind: causal, window (of width `size`), prefix (of length `size`) or full."""
-    size = int(size)
-    return {
-        "causal": Causal,
-        "window": lambda: SlidingWindow(size),
-        "prefix": lambda: Prefix(size),
-        "full": Full,
-    }[kind]()
+    masks = {"causal": Causal, "window": SlidingWindow, "prefix": Prefix, "full": Full}
+    return masks[kind](int(size)) if kind in ("window", "prefix") else masks[kind]()
 
 
-def masked(rng: Generator, edge: bool, kind: str) -> Instance:
+def masked(rng: Generator, edge: bool, kind: str) -> dict[str, Any]:
     """Up to three kernels, used in turn; `size` is the width of the window or the length of the prefix."""
-    tokens = length(rng, edge)
-    least = 2 if kind == "window" else 1
-    most = tokens + 2 if kind == "window" else tokens
-    size = int(rng.choice([least, max(least, tokens)]) if edge else rng.integers(least, most + 1))
-    kernels = [_kernel(rng, mask_of(kind, size), tokens, edge) for _ in range(rng.integers(1, 4))]
-    return {"kernels": np.stack(kernels), "size": size, "depth": layers(rng, edge)}
+    tokens, narrowest = length(rng, edge), 2 if kind == "window" else 1
+    size = int(rng.choice([narrowest, tokens]) if edge else rng.integers(narrowest, tokens + 1))
+    allowed, spread = mask_of(kind, size).allowed(tokens), rng.choice([0.0, 0.5, 3.0])
+    if (
+        edge and rng.random() < 0.6
+    ):  # the floor everywhere, the rest on the token itself, the first or the last key
+        floor = float(rng.choice([1e-12, 1e-3, 0.5, 1.0])) / allowed.sum(axis=1).max()
+        way, kernels = rng.integers(3), floor * allowed[None]
+        target = (np.arange(tokens), allowed.argmax(axis=1), tokens - 1 - allowed[:, ::-1].argmax(axis=1))[
+            way
+        ]
+        kernels[0, np.arange(tokens), target] += 1.0 - floor * allowed.sum(axis=1)
+    else:
+        shape = (int(rng.integers(1, 4)), tokens, tokens)
+        kernels = masked_softmax(rng.normal(0, spread, shape), allowed)
+    return {"kernels": kernels, "size": size, "depth": layers(rng, edge)}
 
 
-def _kernel(rng: Generator, mask: Mask, tokens: int, edge: bool) -> Matrix:
-    """A kernel with weight on every admitted pair: from random logits, or of an architecture of ours."""
-    if edge and rng.random() < 0.6:
-        return _spiked(rng, mask.allowed(tokens))
-    if rng.random() < 0.3:
-        heads, slope = int(rng.integers(1, 5)), float(rng.exponential())
-        positional = [NoPE(), ALiBi(), DecayBias(slope), RoPE(((2.0,),), frequencies=(0.3,))]
-        content = ConstantDiagonal((float(rng.normal()),), first_column=(float(rng.normal()),))
-        return layer_kernel(Layer(heads, mask, positional[rng.integers(4)], content), tokens)
-    logits = rng.normal(0, rng.choice([0.0, 0.5, 3.0]), (tokens, tokens))
-    return masked_softmax(logits, mask.allowed(tokens))
+# --- networks ------------------------------------------------------------------------------------------------
 
 
-def _spiked(rng: Generator, allowed: Bool[np.ndarray, "query key"]) -> Matrix:
-    """The floor everywhere and the rest of each row on one key: itself, the first or last seen, or any."""
-    seen = allowed.sum(axis=1)
-    floor = float(rng.choice([1e-12, 1e-3, 0.5, 1.0])) / seen.max()
-    keys = [np.flatnonzero(row) for row in allowed]
-    way = rng.integers(4)
-    target = [(i, row[0], row[-1], rng.choice(row))[way] for i, row in enumerate(keys)]
-    kernel = floor * allowed
-    kernel[np.arange(len(seen)), target] += 1.0 - floor * seen
-    return kernel
+def values(rng: Generator, depth: int, dim: int, edge: bool) -> Float[np.ndarray, "layer out in"]:
+    """W_t with W_1⋯W_t = G_t for random invertible G_t, so that every product is bounded (Assumption 5.2)."""
+    turns = np.linalg.qr(rng.normal(size=(depth + 1, dim, dim)))[0]
+    shape = (depth + 1, 1, dim)
+    products = turns * (rng.choice([0.2, 1.0, 2.0], shape) if edge else rng.uniform(0.5, 1, shape))
+    products[0] = np.eye(dim)
+    return np.linalg.solve(products[:-1], products[1:])
+
+
+def alternating(high: float, depth: int) -> list[list[list[float]]]:
+    """1×1 value matrices whose products stay at `high` or 1."""
+    return [[[high if layer % 2 == 0 else 1 / high]] for layer in range(depth)]
+
+
+def growing(hidden: list[list[float]], weight: float, high: float, depth: int) -> Instance:
+    """A network of width one with values high, 1/high, … and λ = ½: their products are at most `high`."""
+    weights = [[[weight]]] * depth
+    network = {"hidden": hidden, "queries": weights, "keys": weights, "values": alternating(high, depth)}
+    return network | {"mixing": [0.5] * depth}
+
+
+def network(rng: Generator, edge: bool) -> Instance:
+    """A network under Assumptions 5.1 and 5.2: small weights, or at the edge values that grow."""
+    if edge and rng.random() < 0.3:  # a first token of zeros, others that grow
+        hidden = [[0.0]] + [[0.1]] * int(rng.integers(1, 4))
+        return growing(hidden, 0.1, float(rng.uniform(2, 40)), int(rng.integers(20, 61)))
+    tokens, dim, depth = (int(rng.integers(low, high)) for low, high in ((2, 6), (1, 4), (1, 25)))
+    scale = rng.choice([0.1, 1.0]) / np.sqrt(dim)
+    return {
+        "hidden": rng.normal(size=(tokens, dim)) * scale,
+        "queries": rng.normal(size=(depth, dim, dim)) * scale,
+        "keys": rng.normal(size=(depth, dim, dim)) * scale,
+        "values": values(rng, depth, dim, edge),
+        "mixing": mixing(rng, depth, edge),
+    }
+
+
+def masked_network(rng: Generator, edge: bool) -> Instance:
+    """A network without residual connections under any mask; at the edge one key opposite to all others."""
+    given, sharp = dict(network(rng, False)), edge and rng.random() < 0.5
+    del given["mixing"]
+    tokens = len(given["hidden"])
+    if sharp:
+        given["hidden"] = np.ones((tokens, 1))
+        given["hidden"][0] = -1.0
+        weight = np.full((1, 1, 1), rng.choice([0.0, 1.0, 3.0]))
+        given |= {"queries": weight, "keys": weight, "values": np.ones((1, 1, 1))}
+    return given | {"kind": str(rng.choice(MASKS)), "size": int(rng.integers(1, tokens + 1))}

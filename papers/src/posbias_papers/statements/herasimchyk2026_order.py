@@ -1,5 +1,4 @@
-"""Herasimchyk et al. 2026, §4 and Appendix A.1: depth, mixing, encoding and content each move the rollout one
-way.
+"""Herasimchyk et al. 2026, §4 and Appendix A.1: depth, mixing, encoding and content each move the rollout one way.
 
 Each claim is first-order dominance between two rollouts that differ in one of them, for kernels that are
 stochastically monotone (`draws`). Proposition 4.5 is tried twice: as it stands, with one sign of δ in all layers,
@@ -15,18 +14,8 @@ from numpy.random import Generator
 
 from posbias.profiles import stochastic_order
 from posbias.theory.rollout.kernel import masked_softmax
-from posbias_papers.closed_forms import residual_bounds
 from posbias_papers.statements import draws
-from posbias_papers.statements.margins import (
-    Matrix,
-    Stack,
-    distances,
-    dominance,
-    least,
-    rollout_row,
-    rollouts,
-    room,
-)
+from posbias_papers.statements.margins import Matrix, Stack, distances, dominance, least, rollouts, room
 from posbias_papers.statements.record import OURS, ROUNDING, Instance, statement
 
 ordered = partial(statement, tolerance=ROUNDING)
@@ -45,12 +34,7 @@ def _draw_distance(rng: Generator, edge: bool) -> Instance:
 
 
 @ordered(
-    "herasimchyk-4.1",
-    "Assumption 4.1 (remark)",
-    _draw_distance,
-    strength="observation",
-    scope="attention by distance alone",
-    effort="a remark",
+    "herasimchyk-4.1", "Assumption 4.1 (remark)", _draw_distance, strength="observation", evidence="a remark"
 )
 def assumption_4_1(logits: Any, width: int) -> float:
     """Logits that do not rise with distance give stochastically monotone kernels under causal and sliding-window
@@ -58,6 +42,8 @@ def assumption_4_1(logits: Any, width: int) -> float:
 
     Neither a full mask (weights 1, 1, 0.1, 0.1 by distance) nor logits that rise with distance, as those of RoPE
     may, need give a monotone kernel.
+
+    Scope: attention by distance alone
     """
     tokens = len(logits)
     kernel = masked_softmax(logits[np.abs(distances(tokens))], draws.admitted(tokens, width))
@@ -66,9 +52,8 @@ def assumption_4_1(logits: Any, width: int) -> float:
 
 def _least_gain(kernels: Stack, mixing: Any) -> float:
     """Least gain of any prefix from one depth to the next, the input (depth 0) included."""
-    rows = [rollout_row(kernels[:depth], mixing[:depth]) for depth in range(1, len(mixing) + 1)]
-    start = np.eye(len(rows[0]))[-1]
-    return min(dominance(*pair) for pair in zip([start, *rows], rows, strict=False))
+    rows = rollouts(kernels, mixing)[:, -1]
+    return min(dominance(*pair) for pair in zip([np.eye(len(rows[0]))[-1], *rows], rows, strict=False))
 
 
 @ordered("herasimchyk-4.2", "Proposition 4.2", draws.stack)
@@ -82,13 +67,13 @@ def proposition_4_2(kernels: Stack, mixing: Any, width: int) -> float:
 
 def _draw_schedules(rng: Generator, edge: bool) -> Instance:
     stack = draws.stack(rng, edge)
-    pair = np.sort([stack["mixing"], draws.mixing(rng, len(stack["mixing"]), edge)], axis=0)
+    smaller, larger = np.sort([stack["mixing"], draws.mixing(rng, len(stack["mixing"]), edge)], axis=0)
     # some layers keep their λ (at the edge all but the top): what is raised is seen through their kernels
-    larger = np.where(rng.random(len(pair[0])) < 0.5, pair[0], pair[1])
+    larger = np.where(rng.random(len(smaller)) < 0.5, smaller, larger)
     if edge and rng.random() < 0.5:
         larger = np.ones_like(larger)
-        pair[0] = larger - np.eye(len(larger))[-1]
-    return {"kernels": stack["kernels"], "mixing": pair[0], "larger_mixing": larger}
+        smaller = larger - np.eye(len(larger))[-1]
+    return {"kernels": stack["kernels"], "mixing": smaller, "larger_mixing": larger}
 
 
 @ordered("herasimchyk-4.3", "Proposition 4.3", _draw_schedules)
@@ -97,27 +82,23 @@ def proposition_4_3(kernels: Stack, mixing: Any, larger_mixing: Any) -> Any:
 
     The printed induction needs Lemma A.2 besides Lemma A.4; see Appendix A.1.2.
     """
-    return dominance(rollout_row(kernels, mixing), rollout_row(kernels, larger_mixing))
+    return dominance(*(rollouts(kernels, each)[-1, -1] for each in (mixing, larger_mixing)))
 
 
 def draw_encoding(rng: Generator, edge: bool) -> Instance:
     """Two inputs per layer, neither need be monotone, their mean is; logits that rise along each row."""
     (tokens, width), depth = draws.size(rng, edge), int(rng.integers(1, 6))
-    content, positional = [], []
-    for _ in range(depth):
-        kernel = draws.positive(rng, tokens, width, edge)
-        tilt = rng.uniform(-0.9, 0.9, kernel.shape)
-        tilt = (tilt - (kernel * tilt).sum(axis=1, keepdims=True)) / 2
-        constants = rng.normal(size=(2, tokens, 1))
-        inputs = [draws.log_weights(kernel * (1 + sign * tilt)) for sign in (1, -1)]
-        content.append(np.stack(inputs) + constants)
-        rises = rng.exponential(size=kernel.shape) * (rng.random(kernel.shape) < rng.random())
-        positional.append(np.cumsum(rises, axis=1) * (rng.choice([0.0, 100.0]) if edge else 1.0))
+    kernels = np.stack([draws.positive(rng, tokens, width, edge) for _ in range(depth)])
+    tilt = rng.uniform(-0.9, 0.9, kernels.shape)
+    tilt = (tilt - (kernels * tilt).sum(axis=-1, keepdims=True)) / 2
+    inputs = np.stack([draws.log_weights(kernels * (1 + sign * tilt)) for sign in (1, -1)], axis=1)
+    content = inputs + rng.normal(size=(depth, 2, tokens, 1))
+    rises = rng.exponential(size=kernels.shape) * (rng.random(kernels.shape) < rng.random())
+    positional = np.cumsum(rises, axis=-1) * (rng.choice([0.0, 100.0]) if edge else 1.0)
     mixing = draws.mixing(rng, depth, edge)
     if edge and rng.random() < 0.5:  # a change in the top layer, seen through all others
-        positional[:-1], mixing = [np.zeros_like(one) for one in positional[:-1]], np.ones(depth)
-    layers = {"content": np.array(content), "positional": np.array(positional)}
-    return layers | {"mixing": mixing, "width": width}
+        positional[:-1], mixing = 0.0, np.ones(depth)
+    return {"content": content, "positional": positional, "mixing": mixing, "width": width}
 
 
 @ordered("herasimchyk-4.4", "Proposition 4.4", draw_encoding)
@@ -128,36 +109,34 @@ def proposition_4_4(content: Any, positional: Any, mixing: Any, width: int) -> A
     Two inputs per layer, monotone only in the mean. The printed induction needs Lemma A.2 too.
     """
     allowed = draws.admitted(content.shape[-1], width)
-    logits = (content, content + positional[:, None])
-    plain, biased = (masked_softmax(each, allowed).mean(axis=1) for each in logits)
-    return dominance(rollout_row(biased, mixing), rollout_row(plain, mixing))
+    kernels = (
+        masked_softmax(each, allowed).mean(axis=1) for each in (content + positional[:, None], content)
+    )
+    return dominance(*(rollouts(each, mixing)[-1, -1] for each in kernels))
 
 
-def _draw_diagonal(rng: Generator, edge: bool) -> Instance:
+def _draw_diagonal(rng: Generator, edge: bool) -> dict[str, Any]:
+    """Logits of monotone kernels, and δ of one sign in all layers."""
     (tokens, width), depth = draws.size(rng, edge), int(rng.integers(1, 6))
     sizes = rng.exponential(size=depth) * (rng.choice([0.0, 1.0, 30.0], size=depth) if edge else 2.0)
     mixing = draws.mixing(rng, depth, edge)
     if edge and rng.random() < 0.5:  # a change in the top layer, seen through all others
         sizes[:-1], mixing = 0.0, np.ones(depth)
     positional = [draws.log_weights(draws.positive(rng, tokens, width, edge)) for _ in range(depth)]
-    return {
-        "positional": np.stack(positional),
-        "diagonal": sizes * rng.choice([-1.0, 1.0]),
-        "mixing": mixing,
-        "width": width,
-        "query": int(rng.integers(1, tokens)),
-    }
+    layers = {"positional": np.stack(positional), "diagonal": sizes * rng.choice([-1.0, 1.0])}
+    return layers | {"mixing": mixing, "width": width, "query": int(rng.integers(1, tokens))}
 
 
 def _with_diagonal(positional: Stack, diagonal: Any, width: int) -> Stack:
     tokens = positional.shape[-1]
-    logits = positional + diagonal[:, None, None] * np.eye(tokens)
-    return masked_softmax(logits, draws.admitted(tokens, width))
+    return masked_softmax(
+        positional + diagonal[:, None, None] * np.eye(tokens), draws.admitted(tokens, width)
+    )
 
 
 def _content_row(diagonal: Any, positional: Stack, mixing: Any, width: int, query: int) -> Any:
     """The rollout's row of the query up to itself, so that the cutoffs are those before it."""
-    return rollout_row(_with_diagonal(positional, diagonal, width), mixing, query)[: query + 1]
+    return rollouts(_with_diagonal(positional, diagonal, width), mixing)[-1, query, : query + 1]
 
 
 @ordered("herasimchyk-4.5", "Proposition 4.5", _draw_diagonal)
@@ -166,44 +145,21 @@ def proposition_4_5(diagonal: Any, **layers: Any) -> Any:
 
     Says nothing where δ changes sign between layers, as it does in measured models.
     """
-    with_content, without = _content_row(diagonal, **layers), _content_row(0 * diagonal, **layers)
-    pair = (with_content, without) if (diagonal >= 0).all() else (without, with_content)
-    return dominance(*pair)
+    pair = (diagonal, 0 * diagonal) if (diagonal >= 0).all() else (0 * diagonal, diagonal)
+    return dominance(*(_content_row(each, **layers) for each in pair))
 
 
-def _draw_raised(rng: Generator, edge: bool) -> Instance:
+def _draw_raised(rng: Generator, edge: bool) -> dict[str, Any]:
     """δ of any sign, and another that is nowhere smaller."""
-    if edge and rng.random() < 0.5:
-        return _draw_crossing(rng)
-    instance = dict(_draw_diagonal(rng, edge))
+    instance = _draw_diagonal(rng, edge)
     smaller, rise = rng.normal(0, 2, len(instance["diagonal"])), rng.exponential(3, len(instance["diagonal"]))
     larger = smaller + rise * (rng.random(len(rise)) < 0.5)
     return instance | {"diagonal": smaller, "larger_diagonal": larger}
 
 
-def _draw_crossing(rng: Generator) -> Instance:
-    """A bottom layer whose δ > 0 keeps the second token's mass, not the later ones', and a δ raised above."""
-    tokens = int(rng.integers(3, 7))
-    bottom = np.eye(tokens)
-    for i in range(1, tokens):
-        bottom[i, i] = rng.uniform(0.3, 0.7) if i == 1 else 10.0 ** -rng.uniform(1, 3)
-        bottom[i, :i] = (1 - bottom[i, i]) * bottom[i - 1, :i]
-    top = np.zeros((tokens, tokens))
-    top[:, 0] = -rng.uniform(2, 9)
-    diagonal = np.array([rng.uniform(1, 4), 0.0])
-    return {
-        "positional": np.stack([draws.log_weights(bottom), top]),
-        "diagonal": diagonal,
-        "larger_diagonal": np.array([diagonal[0], rng.uniform(0, 4)]),
-        "mixing": rng.uniform(0.5, 1, 2),
-        "width": tokens,
-        "query": tokens - 1,
-    }
-
-
 def _draw_raised_monotone(rng: Generator, edge: bool) -> Instance:
     """The same, where in each layer one of the two kernels is monotone: if neither is, one δ becomes 0."""
-    instance = dict(_draw_raised(rng, edge))
+    instance = _draw_raised(rng, edge)
     smaller, larger = instance["diagonal"], instance["larger_diagonal"]
     kernels = (_with_diagonal(instance["positional"], each, instance["width"]) for each in (smaller, larger))
     for layer, pair in enumerate(zip(*kernels, strict=True)):
@@ -212,16 +168,10 @@ def _draw_raised_monotone(rng: Generator, edge: bool) -> Instance:
     return instance
 
 
-def _raised(diagonal: Any, larger_diagonal: Any, **layers: Any) -> Any:
-    """It does where in every layer the kernel with the smaller or with the larger δ is itself monotone."""
-    return dominance(_content_row(larger_diagonal, **layers), _content_row(diagonal, **layers))
-
-
 @ordered(
     "herasimchyk-4.5-layerwise",
     "Proposition 4.5, layer by layer",
     (_draw_raised, _draw_raised_monotone),
-    corrected=_raised,
     erratum="proposition-4.5",
     shows="mass of the first of three tokens once the top layer's δ is raised",
     witness={
@@ -236,11 +186,15 @@ def _raised(diagonal: Any, larger_diagonal: Any, **layers: Any) -> Any:
         "query": 2,
     },
     **OURS,
-    scope="δ of either sign, raised in single layers",
 )
-def layer_by_layer(**raised: Any) -> Any:
-    """Raising δ in any layer, others of either sign left as they are, gives a later row."""
-    return _raised(**raised)
+def layer_by_layer(diagonal: Any, larger_diagonal: Any, corrected: bool, **layers: Any) -> Any:
+    """Raising δ in any layer, others of either sign left as they are, gives a later row.
+
+    Corrected: It does where in every layer the kernel with the smaller or with the larger δ is itself monotone.
+
+    Scope: δ of either sign, raised in single layers
+    """
+    return dominance(_content_row(larger_diagonal, **layers), _content_row(diagonal, **layers))
 
 
 # --- the order: what first-order dominance is, and what keeps it; kernels may look ahead as well ---------------
@@ -248,12 +202,11 @@ def layer_by_layer(**raised: Any) -> Any:
 
 def _draw_definition(rng: Generator, edge: bool) -> Instance:
     tokens, width = draws.size(rng, edge)
+    kernel = draws.monotone(rng, tokens, width, edge, ahead=True)
     if rng.random() < 0.5:
-        kernel = draws.monotone(rng, tokens, width, edge, ahead=True)
-    else:
         kernel = draws.kernel_of(draws.prefixes(rng, tokens, width, edge, ahead=True))
-    values = np.sort(rng.random((5, tokens)) if not edge else rng.integers(0, 2, (5, tokens)) * 1.0, axis=1)
-    return {"kernel": kernel, "values": values}
+    values = rng.random((5, tokens)) if not edge else rng.integers(0, 2, (5, tokens)) * 1.0
+    return {"kernel": kernel, "values": np.sort(values, axis=1)}
 
 
 @ordered("herasimchyk-A.1", "Definition A.1", _draw_definition)
@@ -273,9 +226,9 @@ def definition_a_1(kernel: Matrix, values: Any) -> float:
 
 def _draw_preserved(rng: Generator, edge: bool) -> Instance:
     tokens, width = draws.size(rng, edge)
-    pair = np.sort(draws.prefixes(rng, tokens, width, edge, ahead=True)[:2], axis=0)
+    pair = draws.kernel_of(np.sort(draws.prefixes(rng, tokens, width, edge, ahead=True)[:2], axis=0))
     kernel = draws.monotone(rng, tokens, width, edge, ahead=True)
-    return {"kernel": kernel, "later": draws.kernel_of(pair[:1])[0], "earlier": draws.kernel_of(pair[1:])[0]}
+    return {"kernel": kernel, "later": pair[0], "earlier": pair[1]}
 
 
 @ordered("herasimchyk-A.2", "Lemma A.2", _draw_preserved)
@@ -321,34 +274,18 @@ def lemma_a_5(kernel: Matrix, values: Any) -> float:
 # --- three steps of the proofs -------------------------------------------------------------------------------
 
 
-def _draw_families(rng: Generator, edge: bool, one_monotone: bool = False) -> Instance:
+def _draw_families(rng: Generator, edge: bool, monotone: bool = False) -> Instance:
     """Two kernels a layer, the later dominating row by row; one of them monotone, or neither need be."""
     shape, depth = draws.size(rng, edge), int(rng.integers(2, 6))
-    pair = _ordered_monotone if one_monotone else draws.ordered
-    later, earlier = zip(*[pair(rng, shape, edge) for _ in range(depth)], strict=True)
+    later, earlier = zip(*[draws.ordered(rng, shape, edge, monotone) for _ in range(depth)], strict=True)
     mixing = draws.mixing(rng, depth, edge)
     return {"later": np.stack(later), "earlier": np.stack(earlier), "mixing": mixing}
-
-
-def _ordered_monotone(rng: Generator, shape: tuple[int, int], edge: bool) -> tuple[Matrix, Matrix]:
-    base, other = np.cumsum(draws.monotone(rng, *shape, edge), axis=1), draws.prefixes(rng, *shape, edge)
-    pair = (np.minimum(base, other), base) if rng.random() < 0.5 else (base, np.maximum(base, other))
-    return draws.kernel_of(pair[0]), draws.kernel_of(pair[1])
-
-
-def _families(later: Stack, earlier: Stack, mixing: Any) -> Any:
-    """They do where in every layer one of the two kernels is stochastically monotone (Lemma A.2 too)."""
-    return dominance(rollout_row(later, mixing), rollout_row(earlier, mixing))
-
-
-STEP = "a step of the proof as it is printed, not the proposition, which stands"
 
 
 @ordered(
     "herasimchyk-A.1.2",
     "Appendix A.1.2 and A.1.3, induction",
-    (_draw_families, partial(_draw_families, one_monotone=True)),
-    corrected=_families,
+    (_draw_families, partial(_draw_families, monotone=True)),
     erratum="appendix-a.1.2",
     shows="mass of token 0 under kernels that dominate row by row",
     witness={
@@ -357,18 +294,21 @@ STEP = "a step of the proof as it is printed, not the proposition, which stands"
         "mixing": [1.0, 1.0],
     },
     **OURS,
-    scope=STEP,
 )
-def induction(**families: Any) -> Any:
+def induction(later: Stack, earlier: Stack, mixing: Any, corrected: bool) -> Any:
     """Row-wise dominance in every layer, Eq. (8), and Lemma A.4 alone, applied at each step, give dominance of the
     rollouts inductively.
+
+    Corrected: They do where in every layer one of the two kernels is stochastically monotone (Lemma A.2 too).
+
+    Scope: a step of the proof as it is printed, not the proposition, which stands
     """
-    return _families(**families)
+    return dominance(*(rollouts(kernels, mixing)[-1, -1] for kernels in (later, earlier)))
 
 
 def _draw_row(rng: Generator, edge: bool) -> Instance:
     """The admitted keys of one row: content, logits that rise towards recent keys, and two strengths of these."""
-    keys = 2 if edge and rng.random() < 0.3 else int(rng.integers(2, 9))
+    keys = draws.length(rng, edge)
     rises = rng.exponential(size=keys) * (rng.random(keys) < rng.random())
     strengths = rng.choice([-1.0, 0.0, 1e-9, 1.0], 2) if edge else rng.normal(0, 2, 2)
     return {
@@ -387,23 +327,18 @@ def prefix_at(content: Any, positional: Any, strength: complex) -> Any:
 
 def prefix_covariance(content: Any, positional: Any, strength: float) -> Any:
     """Cov(1{j ≤ m}, b_j) under softmax(content + strength·positional), for every m but the last."""
-    logits, every = content + strength * positional, np.ones((1, len(content)), dtype=bool)
-    weights = masked_softmax(logits[None], every)[0]
+    weights = np.diff(prefix_at(content, positional, strength), prepend=0.0, append=1.0)
     return np.cumsum(weights * (positional - weights @ positional))[:-1]
 
 
-@ordered(
-    "herasimchyk-A.1.3",
-    "Appendix A.1.3, softmax step",
-    _draw_row,
-    strength="constant",
-    scope="one row of attention and its admitted keys",
-)
+@ordered("herasimchyk-A.1.3", "Appendix A.1.3, softmax step", _draw_row, strength="constant")
 def softmax_step(content: Any, positional: Any, strengths: Any) -> float:
     """For any content s and any b that does not fall along the row, the prefix mass of softmax(s + θb) has the
     derivative Cov(1{j ≤ m}, b) ≤ 0 in θ, so it falls with θ, for every prefix m.
 
     Holds for θ of either sign. No order between rows is needed; it is needed from one layer to the next.
+
+    Scope: one row of attention and its admitted keys
     """
     # derivatives by a complex step, which loses no digits, in units of the range of b where that is above 1
     lower, higher = (prefix_at(content, positional, strength) for strength in strengths)
@@ -415,26 +350,10 @@ def softmax_step(content: Any, positional: Any, strengths: Any) -> float:
     return slack
 
 
-def _off_the_product(layers: list[Matrix], order: list[Matrix]) -> float:
-    """Minus the largest difference of the recursion's row in this order from the last row of R⁽ᵀ⁾⋯R⁽¹⁾."""
-    row = np.eye(len(layers[0]))[-1]
-    for layer in order:
-        row = row @ layer
-    product = rollouts(np.stack(layers))[-1]
-    return least(-np.abs(row - product[-1]), product[-1], row, product)
-
-
-def _top_first(kernels: Stack, mixing: Any, width: int) -> float:
-    """μ_s = μ_{s−1}R⁽ᵀ⁺¹⁻ˢ⁾, the top layer first, does."""
-    layers = _residual(kernels, mixing)
-    return _off_the_product(layers, layers[::-1])
-
-
 @ordered(
     "herasimchyk-A.1.4",
     "Appendix A.1.4, order of the product",
     draws.stack,
-    corrected=_top_first,
     erratum="appendix-a.1.4",
     shows="mass of token 0 in the last row of two layers",
     witness={
@@ -443,12 +362,19 @@ def _top_first(kernels: Stack, mixing: Any, width: int) -> float:
         "width": 3,
     },
     strength="constant",
-    scope=STEP,
 )
-def bottom_first(kernels: Stack, mixing: Any, width: int) -> float:
-    """μ_t = μ_{t−1}R⁽ᵗ⁾ from e_i ends in row i of P⁽ᵀ⁾ = R⁽ᵀ⁾⋯R⁽¹⁾."""
+def bottom_first(kernels: Stack, mixing: Any, width: int, corrected: bool) -> float:
+    """μ_t = μ_{t−1}R⁽ᵗ⁾ from e_i ends in row i of P⁽ᵀ⁾ = R⁽ᵀ⁾⋯R⁽¹⁾.
+
+    Corrected: μ_s = μ_{s−1}R⁽ᵀ⁺¹⁻ˢ⁾, the top layer first, does.
+
+    Scope: a step of the proof as it is printed, not the proposition, which stands
+    """
     layers = _residual(kernels, mixing)
-    return _off_the_product(layers, layers)
+    row, product = np.eye(len(layers[0]))[-1], rollouts(np.stack(layers))[-1]
+    for layer in layers[::-1] if corrected else layers:
+        row = row @ layer
+    return least(-np.abs(row - product[-1]), product[-1], row, product)
 
 
 # --- several heads -------------------------------------------------------------------------------------------
@@ -461,17 +387,15 @@ def _draw_heads(rng: Generator, edge: bool) -> Instance:
 
 
 @ordered(
-    "herasimchyk-5.1", "§5.1, multi-head averaging", _draw_heads, strength="observation", effort="a remark"
+    "herasimchyk-5.1", "§5.1, multi-head averaging", _draw_heads, strength="observation", evidence="a remark"
 )
 def averaged_heads(heads: Any, mixing: Any, width: int) -> float:
     """The mean of monotone kernels is monotone, its floor is at least the least of the heads', and Proposition 4.2
     holds for it.
     """
-    allowed = draws.admitted(heads.shape[-1], width)
-    means = np.stack([residual_bounds.average_heads(layer) for layer in heads])
-    floor = min(float(kernel[allowed].min()) for kernel in heads.reshape(-1, *allowed.shape))
+    allowed, means = draws.admitted(heads.shape[-1], width), heads.mean(axis=1)
     return min(
         min(stochastic_order.monotonicity(kernel).margin for kernel in means),
-        room(floor, [residual_bounds.smallest_admitted(kernel, allowed) for kernel in means]),
+        room(heads[..., allowed].min(), means[:, allowed]),
         _least_gain(means, mixing),
     )

@@ -23,14 +23,13 @@ from posbias.simulation.model import RecencyModel
 from posbias.simulation.token_space import embeddings, layer_scores
 from posbias_papers.closed_forms.layernorm import (
     ReadingName,
+    SecondLayer,
     cross_weight,
     isotropic_scores,
     limit_scores,
-    log_key_factors,
     recency_margin,
     residual_coefficient,
     scores_without_layernorm,
-    second_layer_scores,
 )
 from posbias_papers.statements import draws
 from posbias_papers.statements.margins import least, room
@@ -47,8 +46,8 @@ NEAR_HALF = 0.05
 TOY = "no learnable parameters, d ≫ 1, layer 2"
 ISOTROPIC = f"α = 0, no residual connection, {TOY}"
 EVERY = f"every α in [0, 1), with a residual connection or without, {TOY}"
-PROOF: Mapping[str, Any] = {"effort": "a proof, by the law of large numbers"}
-NO_STATEMENT: Mapping[str, Any] = {**OURS, "effort": "none: not a statement of the paper"}
+PROOF: Mapping[str, Any] = {"evidence": "a proof, by the law of large numbers"}
+NO_STATEMENT: Mapping[str, Any] = {**OURS, "evidence": "none: not a statement of the paper"}
 ONE_INPUT = {"seed": 0, "samples": 1, "tokens": 8, "dimension": 1024, "anisotropy": 0.0, "residual": False}
 MANY_INPUTS = {**ONE_INPUT, "samples": 1000, "tokens": 6, "dimension": 256}
 
@@ -110,19 +109,16 @@ def near(sample: Any, expected: float, allowed: float = 0.0) -> float:
     return 1.0 - abs(float(sample.mean()) - expected) / (allowed + SIGMAS * standard_error(sample))
 
 
-def _definition(
-    reading: ReadingName, scores: Any, tokens: int, dimension: int, anisotropy: float, **model: Any
-) -> float:
+def _definition(scores: Any, form: SecondLayer) -> float:
     """Definition 1 on S_ij = g(i)h(j): g > 0, h rises, and the diagonal lies above its neighbour.
 
     A rise of ln h is in units of (1 − α)ρ, what it is per position for large d and few tokens; the distance
     to the diagonal in units of the larger of the two scores.
     """
     margins = [room(np.diag(scores, -1), np.diag(scores)[1:], scores), float(np.diag(scores, -1).min() > 0.0)]
-    if tokens > 2:
-        rises = np.diff(log_key_factors(tokens, dimension, anisotropy, **model, reading=reading)[:-1])
-        unit = (1.0 - anisotropy) * cross_weight(dimension, anisotropy, reading=reading)
-        margins.append(float(rises.min()) / unit)
+    if form.tokens > 2:
+        unit = (1.0 - form.anisotropy) * cross_weight(form.dimension, form.anisotropy, reading=form.reading)
+        margins.append(float(np.diff(form.log_rise[:-1]).min()) / unit)
     return min(strict(margin) for margin in margins)
 
 
@@ -186,14 +182,14 @@ def recency_shares(scores: LayerScores) -> Sample:
     scope=ISOTROPIC,
     **PROOF,
 )
-def theorem_1(**model: Any) -> float:
+def theorem_1(tokens: int, dimension: int, **model: Any) -> float:
     """for d ≫ 1 S⁽²⁾ exhibits recency bias (Definition 1): its closed form, Eq. 5, does at every d
 
     A statement about means, which the law of large numbers gives for d ≫ 1, and so about the closed form; what it
     asserts is a rise of e^−√d per position relative to the score, which vanishes as d grows.
     """
-    scores = isotropic_scores(model["tokens"], model["dimension"], reading="published")
-    return _definition("published", scores, **model)
+    scores = isotropic_scores(tokens, dimension, reading="published")
+    return _definition(scores, SecondLayer(tokens, dimension, **model, reading="published"))
 
 
 def _row_rises(scores: LayerScores) -> Float[np.ndarray, "sample row"]:
@@ -202,30 +198,29 @@ def _row_rises(scores: LayerScores) -> Float[np.ndarray, "sample row"]:
     return nearest[:, 1:] - scores[:, 2:, 0]
 
 
-def mean_rise(tokens: int, dimension: int, **drawn: Any) -> float:
-    """the mean of S⁽²⁾ rises along its rows as the corrected closed form does, within 5 standard errors and 5/d"""
-    first, second = simulated_scores(tokens=tokens, dimension=dimension, **drawn)
-    rest = second - first - first_order(first, dimension)
-    rise = float(_row_rises(isotropic_scores(tokens, dimension)[None]).sum())
-    return _agreement(_row_rises(rest).sum(axis=1), rise, dimension)
-
-
 @strictly(
     "kim-theorem-1-draws",
     "Theorem 1, of drawn inputs",
     (_inputs(samples=1, largest=1024), _inputs(samples=800, largest=81, fewest=7)),
-    corrected=mean_rise,
     tolerance=(1e-9, 0.0),
     erratum="theorem-1",
     witness=ONE_INPUT,
     scope=f"single inputs; {ISOTROPIC}",
     **NO_STATEMENT,
 )
-def one_draw(dimension: int, **drawn: Any) -> float:
-    """S⁽²⁾ of a single drawn input satisfies Definition 1"""
-    scores = simulated_scores(dimension=dimension, **drawn)[1, 0]
-    margin = recency_margin(scores)
-    return least(margin / math.sqrt(dimension), margin, 0.0, scores)
+def one_draw(dimension: int, corrected: bool, **drawn: Any) -> float:
+    """S⁽²⁾ of a single drawn input satisfies Definition 1
+
+    Corrected: the mean of S⁽²⁾ rises along its rows as the corrected closed form does, within 5 standard errors
+    and 5/d
+    """
+    first, second = simulated_scores(dimension=dimension, **drawn)
+    if not corrected:
+        margin = recency_margin(second[0])
+        return least(margin / math.sqrt(dimension), margin, 0.0, second[0])
+    rest = second - first - first_order(first, dimension)
+    rise = float(_row_rises(isotropic_scores(drawn["tokens"], dimension)[None]).sum())
+    return _agreement(_row_rises(rest).sum(axis=1), rise, dimension)
 
 
 @strictly(
@@ -262,37 +257,42 @@ def proposition_2(**model: Any) -> float:
     27 and 34 (a residual divides the rise by 1 + g, g = 1/√d); the scale of Eq. 41 is a misprint, see Proposition
     3.
     """
-    return _definition("corrected", second_layer_scores(**model), **model)
-
-
-def _with_constants(**model: Any) -> float:
-    """at every α in [0, 1), with residual or without, S⁽²⁾ satisfies Definition 1: with corrected constants"""
-    return _definition("corrected", second_layer_scores(**model), **model)
+    form = SecondLayer(**model)
+    return _definition(form.scores, form)
 
 
 @strictly(
     "kim-proposition-3",
     "Proposition 3",
     _draw_model,
-    corrected=_with_constants,
     erratum="eq-41",
     witness={"tokens": 3, "dimension": 64, "anisotropy": 0.5, "residual": False},
-    asserts="at every anisotropy α in [0, 1), with a residual connection or without, S⁽²⁾ exhibits recency bias "
-    "(Definition 1)",
     scope=EVERY,
     **PROOF,
 )
-def proposition_3(**model: Any) -> float:
-    """with Eqs. 33 and 41 as printed S⁽²⁾ satisfies Definition 1, S_ii = √d by Eqs. 20 and 21"""
-    return _definition("published", second_layer_scores(**model, reading="published"), **model)
+def proposition_3(corrected: bool, **model: Any) -> float:
+    """with Eqs. 33 and 41 as printed S⁽²⁾ satisfies Definition 1, S_ii = √d by Eqs. 20 and 21
+
+    Corrected: at every α in [0, 1), with residual or without, S⁽²⁾ satisfies Definition 1: with corrected
+    constants
+
+    Asserts: at every anisotropy α in [0, 1), with a residual connection or without, S⁽²⁾ exhibits recency bias
+    (Definition 1)
+    """
+    form = SecondLayer(**model, reading=_reading(corrected))
+    return _definition(form.scores, form)
 
 
 # --- printed equations, of drawn inputs ----------------------------------------------------------------------
 
 
+def _reading(corrected: bool) -> ReadingName:
+    return "corrected" if corrected else "published"
+
+
 def _mean_score(
     closed_form: Callable[..., Any],
-    reading: ReadingName,
+    corrected: bool,
     layernorm: bool,
     tokens: int,
     dimension: int,
@@ -301,20 +301,14 @@ def _mean_score(
     """Whether the mean of S⁽²⁾ below the diagonal is that of a closed form at α = 0."""
     first, second = simulated_scores(tokens=tokens, dimension=dimension, layernorm=layernorm, **drawn)
     lower = np.tri(tokens, k=-1, dtype=bool)
-    predicted = float(closed_form(tokens, dimension, reading=reading)[lower].mean())
+    predicted = float(closed_form(tokens, dimension, reading=_reading(corrected))[lower].mean())
     return _agreement((second - first)[:, lower].mean(axis=1), predicted, dimension)
-
-
-def _equation_5_amended(**drawn: Any) -> float:
-    """Eq. 5 with κe^−√d for e^−√d is the mean of S⁽²⁾ at α = 0, within 5 standard errors and 5/d"""
-    return _mean_score(isotropic_scores, "corrected", True, **drawn)
 
 
 @strictly(
     "kim-equation-5",
     "Equation 5",
     _inputs(),
-    corrected=_equation_5_amended,
     erratum="cross-terms",
     witness=MANY_INPUTS,
     scope=ISOTROPIC,
@@ -322,53 +316,37 @@ def _equation_5_amended(**drawn: Any) -> float:
     **PROOF,
     **STEP,
 )
-def equation_5(**drawn: Any) -> float:
+def equation_5(corrected: bool, **drawn: Any) -> float:
     """for d ≫ 1 Eq. 5, cross terms taken as zero, is the mean of S⁽²⁾ at α = 0, within 5 standard errors and
     5/d
+
+    Corrected: Eq. 5 with κe^−√d for e^−√d is the mean of S⁽²⁾ at α = 0, within 5 standard errors and 5/d
     """
-    return _mean_score(isotropic_scores, "published", True, **drawn)
-
-
-def _equation_19_amended(**drawn: Any) -> float:
-    """Eq. 19 divided by √d is the mean of S⁽²⁾ without LayerNorm, within 5 standard errors and 5/d"""
-    return _mean_score(scores_without_layernorm, "corrected", False, **drawn)
+    return _mean_score(isotropic_scores, corrected, True, **drawn)
 
 
 @strictly(
     "kim-equation-19",
     "Equation 19",
     _inputs(),
-    corrected=_equation_19_amended,
     erratum="eqs-17-19",
     witness=MANY_INPUTS,
     scope=f"without LayerNorm; {ISOTROPIC}",
     **PROOF,
     **STEP,
 )
-def equation_19(**drawn: Any) -> float:
-    """Eq. 19 is the mean of S⁽²⁾ without LayerNorm, within 5 standard errors and 5/d"""
-    return _mean_score(scores_without_layernorm, "published", False, **drawn)
+def equation_19(corrected: bool, **drawn: Any) -> float:
+    """Eq. 19 is the mean of S⁽²⁾ without LayerNorm, within 5 standard errors and 5/d
 
-
-def _key_ratio(reading: ReadingName, seed: int, samples: int, **model: Any) -> float:
-    """Whether h(i − 1)/h(0) − 1, summed over the queries i, is what the mean scores of their rows give."""
-    first, second = simulated_scores(seed, samples, **model)
-    change, dimension = second - first, model["dimension"]
-    level = change[:, 2:, 0].mean(axis=0) + model["anisotropy"] * math.sqrt(dimension)
-    rise = np.expm1(log_key_factors(**model, reading=reading)[1:-1]).sum()
-    return _agreement((_row_rises(change) / level).sum(axis=1), float(rise), dimension)
-
-
-def _equation_42_amended(**drawn: Any) -> float:
-    """h(j)/h(0) with g, and κF for F is the ratio of the mean scores of a row, within 5 standard errors and 5/d"""
-    return _key_ratio("corrected", **drawn)
+    Corrected: Eq. 19 divided by √d is the mean of S⁽²⁾ without LayerNorm, within 5 standard errors and 5/d
+    """
+    return _mean_score(scores_without_layernorm, corrected, False, **drawn)
 
 
 @strictly(
     "kim-equation-42",
     "Equation 42",
     _inputs(anisotropic=True, samples=500),
-    corrected=_equation_42_amended,
     erratum="eq-42",
     witness={**MANY_INPUTS, "dimension": 64, "anisotropy": 0.5, "residual": True},
     scope=EVERY,
@@ -376,62 +354,54 @@ def _equation_42_amended(**drawn: Any) -> float:
     **PROOF,
     **STEP,
 )
-def equation_42(**drawn: Any) -> float:
+def equation_42(seed: int, samples: int, corrected: bool, **model: Any) -> float:
     """for d ≫ 1 h(j)/h(0), γ = 1 with a residual, is the ratio of the mean scores of a row, within 5 standard
     errors and 5/d
-    """
-    return _key_ratio("published", **drawn)
 
-
-def _growth_bounded(tokens: int, dimension: int, anisotropy: float, residual: bool) -> float:
-    """h grows by a factor of at most exp((1−α)κe^(−(1−α)√d)/(1+g)) per position, the exponent peaking at 1−α =
-    1/√d, and of at most (1+g)/√(α+2αg+g²) in all
+    Corrected: h(j)/h(0) with g, and κF for F is the ratio of the mean scores of a row, within 5 standard errors
+    and 5/d
     """
-    own = residual_coefficient(dimension, anisotropy, residual=residual)
-    bound = (1.0 - anisotropy) * cross_weight(dimension, anisotropy) / (1.0 + own)
-    peak = 1.0 / (math.e * math.sqrt(dimension))
-    printed = (1.0 - anisotropy) * cross_weight(dimension, anisotropy, reading="published")
-    grown = log_key_factors(tokens, dimension, anisotropy, residual=residual)
-    margins = [room(np.diff(grown), bound), room(printed, peak)]
-    if anisotropy or residual:  # else h grows without limit
-        limit = -0.5 * math.log1p(-(1.0 - anisotropy) * (1.0 + 2.0 * own) / (1.0 + own) ** 2)
-        margins.append(room(grown[1:], limit))
-    return min(margins)
+    first, second = simulated_scores(seed, samples, **model)
+    change, dimension = second - first, model["dimension"]
+    level = change[:, 2:, 0].mean(axis=0) + model["anisotropy"] * math.sqrt(dimension)
+    rise = np.expm1(SecondLayer(**model, reading=_reading(corrected)).log_rise[1:-1]).sum()
+    return _agreement((_row_rises(change) / level).sum(axis=1), float(rise), dimension)
 
 
 @statement(
     "kim-figure-2",
     "Section 3, Figure 2",
     _draw_model,
-    corrected=_growth_bounded,
     erratum="figure-2",
     witness={"tokens": 10, "dimension": 16, "anisotropy": 0.75, "residual": False},
-    scope="Eq. 42 at every d, α and number of tokens",
     **NO_STATEMENT,
 )
-def grows_with_anisotropy(**model: Any) -> float:
-    """h grows more at any α > 0 than at α = 0, at every d and number of tokens too"""
-    grown = log_key_factors(**model, reading="published")[-1]
-    isotropic = log_key_factors(**{**model, "anisotropy": 0.0}, reading="published")[-1]
-    return room(isotropic, grown, lower=True)
+def grows_with_anisotropy(corrected: bool, **model: Any) -> float:
+    """h grows more at any α > 0 than at α = 0, at every d and number of tokens too
+
+    Corrected: h grows by a factor of at most exp((1−α)κe^(−(1−α)√d)/(1+g)) per position, the exponent peaking at
+    1−α = 1/√d, and of at most (1+g)/√(α+2αg+g²) in all
+
+    Scope: Eq. 42 at every d, α and number of tokens
+    """
+    dimension, alpha = model["dimension"], model["anisotropy"]
+    if not corrected:
+        forms = (
+            SecondLayer(**{**model, "anisotropy": 0.0}, reading="published"),
+            SecondLayer(**model, reading="published"),
+        )
+        return room(*(form.log_rise[-1] for form in forms), lower=True)
+    own = residual_coefficient(dimension, alpha, residual=model["residual"])
+    grown, bound = SecondLayer(**model).log_rise, (1.0 - alpha) * cross_weight(dimension, alpha) / (1.0 + own)
+    printed = (1.0 - alpha) * cross_weight(dimension, alpha, reading="published")
+    margins = [room(np.diff(grown), bound), room(printed, 1.0 / (math.e * math.sqrt(dimension)))]
+    if alpha or model["residual"]:  # else h grows without limit
+        limit = -0.5 * math.log1p(-(1.0 - alpha) * (1.0 + 2.0 * own) / (1.0 + own) ** 2)
+        margins.append(room(grown[1:], limit))
+    return min(margins)
 
 
 # --- Section 3, without LayerNorm --------------------------------------------------------------------------
-
-
-def _shares_without(layer: int, **drawn: Any) -> Sample:
-    return recency_shares(simulated_scores(**drawn, layernorm=False, depth=layer)[-1])
-
-
-def _primacy_from_layer_three(layer: int, seed: int, samples: int, **model: Any) -> float:
-    """close to one half in layers 1 and 2; from layer 3 scores fall along every row, and it is below"""
-    scores = limit_scores(layer, **model, layernorm=False)[-1]
-    rows = [scores[query, :query] / scores[query, query] for query in range(2, model["tokens"])]
-    shares = _shares_without(layer, seed=seed, samples=samples, **model)
-    if layer <= 2:
-        return min(near(shares, 0.5, NEAR_HALF), -max(float(np.ptp(row)) for row in rows))
-    rise = max(float(np.diff(row).max()) for row in rows)
-    return min(strict(-rise), (0.5 - float(shares.mean()) + SIGMAS * standard_error(shares)) / 0.5)
 
 
 @strictly(
@@ -446,14 +416,25 @@ def _primacy_from_layer_three(layer: int, seed: int, samples: int, **model: Any)
         residual=False,
         layer=draws.whole(1, 4),
     ),
-    corrected=_primacy_from_layer_three,
     tolerance=(1e-9, ROUNDING),
     erratum="without-layernorm",
     witness={**ONE_INPUT, "samples": 200, "tokens": 10, "dimension": 16, "layer": 3},
-    scope="layers 1 to 4 without LayerNorm, α = 0, no residual connection",
     **NO_STATEMENT,
 )
-def close_to_half(**drawn: Any) -> float:
-    """the recency probability is close to one half in layers 3 and 4 as in 1 and 2 (within .05)"""
-    shares = _shares_without(**drawn)
-    return least(near(shares, 0.5, NEAR_HALF), shares.mean(), 0.5)
+def close_to_half(layer: int, seed: int, samples: int, corrected: bool, **model: Any) -> float:
+    """the recency probability is close to one half in layers 3 and 4 as in 1 and 2 (within .05)
+
+    Corrected: close to one half in layers 1 and 2; from layer 3 scores fall along every row, and it is below
+
+    Scope: layers 1 to 4 without LayerNorm, α = 0, no residual connection
+    """
+    shares = recency_shares(simulated_scores(seed, samples, **model, layernorm=False, depth=layer)[-1])
+    close = near(shares, 0.5, NEAR_HALF)
+    if not corrected:
+        return least(close, shares.mean(), 0.5)
+    scores = limit_scores(layer, **model, layernorm=False)[-1]
+    rows = [scores[query, :query] / scores[query, query] for query in range(2, model["tokens"])]
+    if layer <= 2:
+        return min(close, -max(float(np.ptp(row)) for row in rows))
+    rise = max(float(np.diff(row).max()) for row in rows)
+    return min(strict(-rise), (0.5 - float(shares.mean()) + SIGMAS * standard_error(shares)) / 0.5)

@@ -1,9 +1,9 @@
 """How a bound becomes a margin, and the rollouts that bounds are about.
 
 `room` and `below` are what is left between value and bound, relative to the larger of the two or to the bound;
-`compared_in` hears which value and bound came closest, or crossed, and in which matrix.
-Weights far from the diagonal under- and overflow, and so do their bounds: there both are kept as logarithms, as is
-the product of the layers.
+`compared_in` finds out which value and bound came closest, or crossed, and in which matrix. Weights far from the
+diagonal under- and overflow, and so do their bounds: there both are kept as logarithms, as is the product of the
+layers.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,6 @@ from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
 from posbias.profiles import stochastic_order
-from posbias.theory.rollout.kernel import push
 
 Matrix = Float[np.ndarray, "query key"]
 Stack = Float[np.ndarray, "layer query key"]
@@ -34,34 +33,34 @@ class Compared:
     matrix: Matrix | None = None
 
 
-_HEARD: ContextVar[list[Compared] | None] = ContextVar("compared", default=None)
+_COMPARED: ContextVar[list[Compared] | None] = ContextVar("compared", default=None)
 
 
 def compared_in(slack: Callable[[Any], float], instance: Any) -> Compared | None:
     """The comparison on which the slack of an instance rests; None for one that compares no two numbers."""
-    heard: list[Compared] = []
-    token = _HEARD.set(heard)
+    comparisons: list[Compared] = []
+    token = _COMPARED.set(comparisons)
     try:
         slack(instance)
     finally:
-        _HEARD.reset(token)
-    return min(heard, key=lambda one: one.slack, default=None)
+        _COMPARED.reset(token)
+    return min(comparisons, key=lambda one: one.slack, default=None)
 
 
 def least(slack: Any, value: Any, bound: Any, matrix: Any = None, log: bool = False) -> float:
-    """The least slack (1 of none), of which `compared_in` hears; of several matrices that of its first index.
+    """The least slack (1 of none), noted for `compared_in`; of several matrices that of its first index.
 
     `log`: value, bound and matrix are logarithms.
     """
-    slack, heard = np.asarray(slack, dtype=float), _HEARD.get()
-    if heard is not None and slack.size:
+    slack, comparisons = np.asarray(slack, dtype=float), _COMPARED.get()
+    if comparisons is not None and slack.size:
         at = np.unravel_index(slack.argmin(), slack.shape)
         pair = [np.broadcast_to(one, slack.shape)[at] for one in (value, bound)]
-        held = matrix if matrix is None or np.ndim(matrix) < 3 else matrix[at[0]]
+        shown = matrix if matrix is None or np.ndim(matrix) < 3 else matrix[at[0]]
         with np.errstate(over="ignore"):
             value, bound = map(float, np.exp(pair) if log else pair)
-            held = np.exp(held) if log and held is not None else held
-        heard.append(Compared(float(slack[at]), value, bound, held))
+            shown = np.exp(shown) if log and shown is not None else shown
+        comparisons.append(Compared(float(slack[at]), value, bound, shown))
     return float(slack.min()) if slack.size else 1.0
 
 
@@ -77,7 +76,7 @@ def room(value: Any, bound: Any, matrix: Any = None, lower: bool = False) -> flo
 
 
 def below(value: Any, log_bound: Any, matrix: Any = None) -> float:
-    """Relative slack of value ≤ bound, the least over all."""
+    """Slack of value ≤ bound relative to the bound, the least over all."""
     with np.errstate(divide="ignore"):
         return log_below(np.log(value), log_bound, None if matrix is None else np.log(matrix))
 
@@ -154,10 +153,3 @@ def largest_product(matrices: Float[np.ndarray, "layer *head out in"]) -> float:
 def suffixes(products: Stack) -> Float[np.ndarray, "layer key"]:
     """The most that any query has at a position and after it."""
     return np.flip(np.cumsum(np.flip(products, -1), axis=-1), -1).max(axis=1)
-
-
-def rollout_row(kernels: Any, mixing: Any, query: int = -1) -> Float[np.ndarray, "key"]:
-    """Row `query` of the rollout of kernels (layer × query × key, bottom first) with λ of each layer."""
-    kernels = np.asarray(kernels, dtype=float)
-    row = np.eye(kernels.shape[-1])[query]
-    return push(row, kernels[::-1], np.asarray(mixing, dtype=float)[::-1])

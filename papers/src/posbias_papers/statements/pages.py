@@ -1,98 +1,79 @@
-"""The pages of the documentation that are made from the statements and errata.
+"""The pages of the site that are made from the statements and errata.
 
-    from posbias_papers.statements.pages import update_pages
+    python -m posbias_papers.statements.pages docs/made
 
-    update_pages("docs")
-
-`theorems.md` says of every statement what was claimed, what stands, and why; `errata.md` is the errata, entry by
-entry. What is made stands between two marks; the words around it are left alone. The table of statements has
-verdicts and no margins, so that it does not change with the machine, the seed or the number of instances.
+`theorems.md` says of every statement what was claimed, what holds, and why; `errata.md` has the errata, entry by
+entry. The table of statements has verdicts and no margins, so that it does not change with the machine.
 """
 
-import re
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from posbias.core.files import write_between
+from posbias.core.files import write_text
 from posbias.core.sources import cite
-from posbias_papers.errata import ERRATA, REMARKS, Erratum
+from posbias_papers.errata import ERRATA, REMARKS
 from posbias_papers.statements import STATEMENTS
-from posbias_papers.statements.run import Finding, verify
+from posbias_papers.statements.trials import Finding, verify
 
-MARKS = ("<!-- statements -->", "<!-- end of statements -->")
-"""Before and after the table of statements."""
-ERRATA_MARKS = ("<!-- errata -->", "<!-- end of errata -->")
+INSTANCES = 20
+"""Enough for a page: a printed reading that fails brings its witness."""
+THEOREMS = """# Theorems, tried
+
+Every numbered statement of the three papers, tried on random and adversarial instances. Where it or a step of its
+proof fails, the reading that holds stands in its place. λ is the weight of attention, ε the smallest admitted
+weight; positions count as in the paper unless a claim says otherwise.
+"""
+ERRATA_HEAD = """# Errata
+
+Where a paper, its code and the truth disagree: what is printed or coded, what holds and what difference it makes,
+what posbias does. `posbias_papers.readings.compare_readings(KEY)` computes both readings.
+"""
 
 
-def update_pages(docs: Path | str, instances: int = 1000) -> None:
-    """Try all statements and write both pages in the folder `docs` anew.
-
-    Raises `InputFileError` for a page without its two marks, `OutputFileError` if one cannot be written.
-    """
-    write_between(Path(docs) / "errata.md", *ERRATA_MARKS, errata_text())
-    findings = verify(STATEMENTS, instances=instances)
-    write_between(Path(docs) / "theorems.md", *MARKS, theorems_table(findings))
+def write_pages(folder: Path | str) -> None:
+    """Try all statements and write both pages. Raises `OutputFileError` if one cannot be written."""
+    write_text(Path(folder) / "errata.md", errata_page())
+    write_text(Path(folder) / "theorems.md", theorems_page(verify(STATEMENTS, instances=INSTANCES)))
 
 
-def theorems_table(findings: Iterable[Finding]) -> str:
+def theorems_page(findings: Iterable[Finding]) -> str:
     """The findings as a Markdown table, in the order given, and a line that counts the verdicts.
 
-    The claim is that of the reading that stands: as amended where the printed one fails. What a statement asserts
+    The claim is that of the reading that holds: as amended where the printed one fails. What a statement asserts
     beyond its proof has a line of its own. The note has the true value and the printed bound of a counterexample,
-    then a link to the erratum, or the first sentence of what is said.
+    and the erratum's key or what is said of the statement.
     """
-    lines = ["| statement | claim that stands | verdict | note |", "|---|---|---|---|"]
-    marks, links = [], _links()
+    lines, marks = [THEOREMS, "| statement | claim that holds | verdict | note |", "|---|---|---|---|"], []
     for finding in findings:
-        row, found = finding.as_dict(), finding.compared
+        row, compared, statement = finding.as_dict(), finding.compared, finding.statement
         marks.append(finding.mark)
-        if finding.asserted:
-            about = [finding.statement.name, row["asserts"]["claim"], finding.asserted]
-            lines.append(f"| `{row['key']}` {' | '.join(map(_escaped, about))} |  |")
-        numbers = found and f"true value {found.value:.3g}, printed bound {found.bound:.3g}"
-        link = links.get(finding.statement.erratum)
-        note = "; ".join(filter(None, [numbers, link or _escaped(first_sentence(row["note"]))]))
-        about = [row["statement"], row["claim"], finding.mark]
-        lines.append(f"| `{row['key']}` {' | '.join(map(_escaped, about))} | {note} |")
+        cells = [[statement.name, statement.asserts, finding.asserted, ""]] if finding.asserted else []
+        numbers = compared and f"true value {compared.value:.3g}, printed bound {compared.bound:.3g}"
+        link = f"[{statement.erratum}](errata.md#{_anchor(statement.erratum)})" if statement.erratum else ""
+        note = "; ".join(filter(None, [numbers, link or _escaped(row["note"])]))
+        cells.append([row["statement"], row["claim"], finding.mark, note])
+        for *words, last in cells:
+            lines.append(f"| `{row['key']}` {' | '.join(map(_escaped, words))} | {last} |")
     counts = ", ".join(f"{marks.count(mark)} {mark}" for mark in dict.fromkeys(marks))
-    return "\n".join([*lines, "", f"{len(marks)} statements: {counts}."])
+    return "\n".join([*lines, "", f"{len(marks)} statements: {counts}.", ""])
 
 
-def errata_text() -> str:
+def errata_page() -> str:
     """All errata as Markdown: a section for each paper and a heading for each entry."""
-    lines = []
+    lines = [ERRATA_HEAD]
     for paper in dict.fromkeys(one.paper for one in ERRATA):
         source = cite(paper)
-        lines += [f"## {source.short.split(' (')[0]}, *{source.title}*", ""]
-        lines += [REMARKS[paper], ""] if paper in REMARKS else []
-        for one in ERRATA:
-            lines += _entry(one) if one.paper == paper else []
-    return "\n".join(lines).rstrip()
+        lines += [f"## {source.short.split(' (')[0]}, *{source.title}*\n", f"{REMARKS.get(paper, '')}\n"]
+        for one in (one for one in ERRATA if one.paper == paper):
+            parts = {"where": one.where, "printed": one.printed, "holds": one.holds, "posbias": one.posbias}
+            lines += [f"### {one.key}\n", *(f"- *{name}*: {text}" for name, text in parts.items()), ""]
+    return "\n".join(lines)
 
 
-def _entry(one: Erratum) -> list[str]:
-    """A heading with the entry's place, and what is to be said of it as a list."""
-    parts = {"printed": one.printed, "holds": one.holds, f"posbias, `{one.key}`": one.posbias}
-    return [f"### {one.where}", "", *(f"- *{name}*: {text}" for name, text in parts.items()), ""]
-
-
-def _links() -> dict[str, str]:
-    """By the key of an erratum, a link to its entry on the page."""
-    links: dict[str, str] = {}
-    again: dict[str, int] = {}
-    for one in ERRATA:
-        # as viewers of Markdown name headings: one that comes again is numbered
-        anchor = re.sub(r"[^\w\- ]", "", one.where.lower()).replace(" ", "-")
-        again[anchor] = again.get(anchor, -1) + 1
-        links[one.key] = f"[errata](errata.md#{anchor}{f'-{again[anchor]}' if again[anchor] else ''})"
-    return links
-
-
-def first_sentence(note: str) -> str:
-    """The first sentence of a statement's note, without the verdict that it may begin with and its full stop."""
-    first = re.split(r"(?<!Eq)\. (?=[A-Z(])", note, maxsplit=1)[0].removesuffix(".")
-    rest = re.sub(r"^Holds(?:[;:,]? |$)", "", first)
-    return rest[:1].upper() + rest[1:] if rest != first and rest[:1].isascii() else rest
+def _anchor(key: str) -> str:
+    """Where the heading of an erratum is found on its page."""
+    return key.replace("/", "").replace(".", "")
 
 
 def _escaped(text: str) -> str:
@@ -100,3 +81,7 @@ def _escaped(text: str) -> str:
     for sign in ("\\", "|", "*", "<"):
         text = text.replace(sign, f"\\{sign}")
     return text
+
+
+if __name__ == "__main__":
+    write_pages(sys.argv[1])

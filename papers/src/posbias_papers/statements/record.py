@@ -1,60 +1,68 @@
-"""A numbered statement of a paper as one record: draws of instances, the margin of each reading, its erratum.
+"""A numbered statement of a paper as one record: its place, its margin as printed and as corrected, its erratum.
 
-A statement is written as the function that measures its margin; the docstring is the printed claim and, in
-further paragraphs, what is to be said of it:
+A statement is written as the function that measures its margin. The docstring is the printed claim; further
+paragraphs are the reading that holds ("Corrected: …"), what the statement asserts beyond constants or equations
+that are tried ("Asserts: …"), of what it speaks ("Scope: …"), and a note.
 
     @statement("herasimchyk-A.3", "Lemma A.3", draws.stack, tolerance=ROUNDING)
     def lemma_a_3(kernels, mixing, width):
         ...
 
-Where the printed reading does not survive, `corrected` is another such function, with the claim that does. Slack
-is how far a claim is from failing on an instance: ≥ 0 where it holds, with that margin, < 0 at a counterexample.
-It is relative wherever the claim compares two numbers: (bound − value)/bound for value ≤ bound. An equality in
-exact arithmetic passes up to `tolerance`.
+Where the printed reading fails the function takes `corrected` as well. Slack is how far a claim is from failing on
+an instance: ≥ 0 where it holds, with that margin, < 0 at a counterexample. It is relative wherever the claim
+compares two numbers: (bound − value)/bound for value ≤ bound. An equality in exact arithmetic passes up to
+`tolerance`.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from posbias.core.errors import InvalidValueError, nearest
+from posbias.profiles.claims import Above, Claim
 from posbias_papers.errata import find_erratum
 
 Instance = Mapping[str, Any]
 """What one trial needs, as numbers, strings, lists and arrays; it can be saved and tried again."""
 Draw = Callable[[np.random.Generator, bool], Instance]
-"""A random instance that satisfies the hypotheses, adversarial where the second argument says so."""
-Slack = Callable[..., Any]
-"""The slack of an instance whose fields are given by name, lists as arrays of floats."""
+"""A random instance that satisfies the hypotheses, at their edge where the second argument says so."""
 ROUNDING = 1e-12
 """What prefix masses of a few layers in float64 may be off by."""
 STEP: Mapping[str, Any] = {"strength": "constant"}
-"""About a statement that is a step or an equation of a proof."""
+"""Of a statement that is a step or an equation of a proof."""
 OURS: Mapping[str, Any] = {"provenance": "ours", "strength": "observation"}
-"""About a statement that is a reading of ours."""
+"""Of a statement that is a reading of ours."""
+LABELS = ("Corrected", "Asserts", "Scope")
 _SOURCES = {"wu": "wu2025", "herasimchyk": "herasimchyk2026", "kim": "kim2026"}
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One reading of a statement: `claim` in a sentence, `draw` an instance, `slack` of an instance."""
+    """A statement as printed or as corrected: its claim, draws of instances, the margin of their fields."""
 
     claim: str
     draw: Draw
-    slack: Callable[[Instance], float]
+    margin: Callable[..., Any]
     tolerance: float = 1e-9
+
+    def slack(self, instance: Instance) -> float:
+        """The margin of an instance, lists as arrays of floats."""
+        return float(self.margin(**fields(instance)))
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A numbered statement: where it stands, its readings, its erratum, and what is to be said about it.
+    """A numbered statement: where it stands, both readings, its erratum, and what is claimed.
 
     `witness` is an instance on which the statement as printed is known to fail, if it does, and `shows` says what
     number of it is compared with the bound. `asserts` is what the statement itself says where the printed reading
-    tries no more than its proof, constants or equations: that the corrected ones bear it out is then a claim of
-    its own. `about` are further fields of its claims (`Claim`), and in "proof" those of the claim on its proof.
+    tries no more than its proof, constants or equations: that the corrected ones support it is then a claim of its
+    own. `about` are further fields of its claims (`Claim`), and in "proof" those of the claim on its proof.
     """
 
     key: str
@@ -73,58 +81,86 @@ class Statement:
         """Another process finds a statement by its key: functions do not travel."""
         return _by_key, (self.key,)
 
+    @property
+    def claims(self) -> Iterator[Claim]:
+        """What is claimed: what the statement asserts, and what is printed of its proof; or one claim for both."""
+        key, printed, more = f"{self.source}/{_slug(self.name)}", self.as_printed, dict(self.about)
+        of_proof = {"strength": "constant"} | more.pop("proof", {})
+        about: dict[str, Any] = {"strength": "theorem", "evidence": "a proof", "bar": "paper"} | more
+        about.setdefault("scope", "whatever satisfies its hypotheses")
+        test = Above(math.nextafter(-printed.tolerance, -math.inf), least=0.0)
+        if not self.asserts:
+            yield Claim(key, self.name, f"{self.name}: {printed.claim}", test=test, **about)
+            return
+        bound = Above(math.nextafter(-(self.corrected or printed).tolerance, -math.inf), least=0.0)
+        yield Claim(key, self.name, f"{self.name}: {self.asserts}", test=bound, **about)
+        words = f"{self.name}, as its proof has it: {printed.claim}"
+        yield Claim(f"{key}-proof", f"{self.name}, proof", words, test=test, **about | of_proof)
+
 
 def statement(
     key: str,
     name: str,
     draw: Draw | tuple[Draw, Draw],
     *,
-    corrected: Slack | None = None,
     tolerance: float | tuple[float, float] = 1e-9,
     erratum: str = "",
     shows: str = "",
     witness: Instance | None = None,
-    asserts: str = "",
     **about: Any,
-) -> Callable[[Slack], Statement]:
-    """A decorator that makes the printed reading's margin the statement `key` of the paper that the key begins
-    with.
+) -> Callable[[Callable[..., Any]], Statement]:
+    """A decorator that makes a margin function the statement `key` of the paper that the key begins with.
 
     `draw` and `tolerance` are those of both readings, or one for each. With an `erratum` (its name among those of
     the paper) the note is what that says.
     """
     source = _SOURCES[key.partition("-")[0]]
-    about_erratum = find_erratum(f"{source}/{erratum}") if erratum else None
+    found = find_erratum(f"{source}/{erratum}") if erratum else None
 
-    def made(printed: Slack) -> Statement:
+    def record(margin: Callable[..., Any]) -> Statement:
+        text = _paragraphs(margin)
         draws = draw if isinstance(draw, tuple) else (draw, draw)
         tolerances = tolerance if isinstance(tolerance, tuple) else (tolerance, tolerance)
-        readings = [
-            Reading(_paragraphs(slack)[0], its_draw, _of_fields(slack), its_tolerance)
-            for slack, its_draw, its_tolerance in zip((printed, corrected), draws, tolerances, strict=True)
-            if slack
-        ]
+        readings = [Reading(text["Printed"], draws[0], margin, tolerances[0])]
+        if "Corrected" in text:
+            readings[0] = Reading(text["Printed"], draws[0], partial(margin, corrected=False), tolerances[0])
+            corrected = partial(margin, corrected=True)
+            readings.append(Reading(text["Corrected"], draws[1], corrected, tolerances[1]))
         return Statement(
             key,
             name,
             source,
             *readings,
-            note=f"{about_erratum.holds}." if about_erratum else " ".join(_paragraphs(printed)[1:]),
+            note=f"{found.holds}." if found else text["Note"],
             witness=witness,
-            asserts=asserts,
-            erratum=about_erratum.key if about_erratum else "",
+            asserts=text.get("Asserts", ""),
+            erratum=found.key if found else "",
             shows=shows,
-            about=about,
+            about=({"scope": text["Scope"]} if "Scope" in text else {}) | about,
         )
 
-    return made
+    return record
+
+
+def select(statements: Iterable[Statement], keys: Iterable[str]) -> list[Statement]:
+    """The statements with these keys, or all of a paper by its key. Raises `InvalidValueError`."""
+    known, chosen = list(statements), []
+    for key in keys:
+        meant = [one for one in known if key in (one.key, one.source)]
+        if not meant:
+            choices = [*(one.key for one in known), *sorted({one.source for one in known})]
+            raise InvalidValueError(
+                f"statement: expected a key such as wu-4.1, or a paper, got {key!r}{nearest(key, choices)}"
+            )
+        chosen += [one for one in meant if one not in chosen]
+    return chosen
 
 
 def fields(instance: Instance) -> dict[str, Any]:
     """The fields of an instance, lists as arrays of floats."""
     return {
-        name: np.asarray(held, dtype=float) if isinstance(held, list | tuple | np.ndarray) else held
-        for name, held in instance.items()
+        name: np.asarray(value, dtype=float) if isinstance(value, list | tuple | np.ndarray) else value
+        for name, value in instance.items()
     }
 
 
@@ -134,10 +170,16 @@ def _by_key(key: str) -> Statement:
     return next(one for one in STATEMENTS if one.key == key)
 
 
-def _of_fields(slack: Slack) -> Callable[[Instance], float]:
-    return lambda instance: float(slack(**fields(instance)))
+def _paragraphs(margin: Callable[..., Any]) -> dict[str, str]:
+    """The paragraphs of a docstring by their label, each in one line: the first is printed, the rest a note."""
+    printed, *others = (" ".join(part.split()) for part in (inspect.getdoc(margin) or "").split("\n\n"))
+    labelled = {label: part for part in others for label in LABELS if part.startswith(f"{label}: ")}
+    note = " ".join(part for part in others if part not in labelled.values())
+    parts = {label: part.partition(": ")[2] for label, part in labelled.items()}
+    return {"Printed": printed, "Note": note} | parts
 
 
-def _paragraphs(slack: Slack) -> list[str]:
-    """The paragraphs of a function's docstring, each in one line."""
-    return [" ".join(part.split()) for part in (inspect.getdoc(slack) or "").split("\n\n")]
+def _slug(name: str) -> str:
+    """'Theorem 4.5, critical distance' as 'theorem-4.5-critical-distance'."""
+    words = name.lower().replace("§", "section ")
+    return "-".join("".join(sign if sign.isalnum() or sign == "." else " " for sign in words).split())

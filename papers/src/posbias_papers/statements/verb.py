@@ -6,9 +6,8 @@ from typing import Literal
 from posbias.core.errors import InvalidValueError, nearest, shortened
 from posbias.core.progress import OnEvent
 from posbias.core.spec import Count, tag, value
-from posbias.study.verbs import SINGLE, Found, Lengths, Quantities, quantity
+from posbias.study.verbs import SINGLE, Found, Lengths, quantity
 from posbias_papers.statements import STATEMENTS, select, verify
-from posbias_papers.statements.run import Trial
 
 
 @value
@@ -35,23 +34,15 @@ class Verify:
     @property
     def lengths(self) -> Lengths:
         """Slack and survival of the statement as printed and, where it is amended, as amended."""
-        return dict.fromkeys(("slack", "holds", "instances", "amended_slack", "amended_holds"), SINGLE)
+        return dict.fromkeys((*self.main, "instances"), SINGLE)
 
     def perform(self, seed: int, cores: int, on_event: OnEvent) -> Found:
         """The least slack of a statement over the instances drawn, as printed and as amended."""
-        statements = select(STATEMENTS, [self.statement])
-        (finding,) = verify(statements, instances=self.instances, seed=seed)
-        found = _tried(finding.as_printed) | {"instances": quantity(finding.as_printed.instances)}
-        amended = {f"amended_{name}": one for name, one in _tried(finding.corrected).items()}
+        (finding,) = verify(select(STATEMENTS, [self.statement]), instances=self.instances, seed=seed)
+        found = {"instances": quantity(finding.as_printed.instances)}
+        for before, trial in (("", finding.as_printed), ("amended_", finding.corrected)):
+            holds, slack = (trial.verdict == "holds", trial.slack) if trial else (math.nan, math.nan)
+            found |= {f"{before}holds": quantity(holds), f"{before}slack": quantity(slack)}
         statement = finding.statement
-        return found | amended, {
-            "verdict": finding.verdict,
-            "statement": statement.name,
-            "note": statement.note,
-        }
-
-
-def _tried(trial: Trial | None) -> Quantities:
-    if trial is None:
-        return {"slack": quantity(math.nan), "holds": quantity(math.nan)}
-    return {"slack": quantity(trial.slack), "holds": quantity(trial.survived)}
+        about = {"verdict": finding.verdict, "statement": statement.name, "note": statement.note}
+        return found, about

@@ -1,7 +1,7 @@
 """Wu et al. 2025, what an encoding does: envelopes of weights and rollouts under decays and RoPE, their peaks.
 
 Any two positive numbers are Θ of each other, so constants are tried: those that the proofs print, and those of
-`posbias_papers.closed_forms.collapse_bounds`. Under a bias −b(i − j) with b convex or concave and b(0) = 0, steps
+`posbias_papers.closed_forms.bounds`. Under a bias −b(i − j) with b convex or concave and b(0) = 0, steps
 over a distance d in T layers cost between b(d) and T·b(d/T). A cosine lies between 1 − x²/2 and 1 − 2x²/π² up to
 half a turn, which is where queries and keys of RoPE are drawn, at the edge exactly there. Beyond a quarter turn
 it is negative: that is what the printed constants miss. L(x) is the log of the count of walks times the envelope;
@@ -21,8 +21,8 @@ from scipy.special import loggamma
 
 from posbias.theory import critical_distances
 from posbias.theory.distance import KerpleLog, KerplePower
-from posbias_papers.closed_forms import collapse_bounds
-from posbias_papers.closed_forms.collapse_bounds import Envelope
+from posbias_papers.closed_forms import bounds
+from posbias_papers.closed_forms.bounds import Envelope
 from posbias_papers.statements import draws
 from posbias_papers.statements.margins import Stack, distances, inside, least, log_rollouts, log_softmax
 from posbias_papers.statements.record import OURS, Instance, statement
@@ -32,27 +32,32 @@ FAR = 0.01
 """RoPE's decay is called far below another where its logarithm is at most this many times the other's."""
 
 
-# --- Lemma 4.4 and Theorem 4.5: the decay mask ---------------------------------------------------------------
+# --- Lemma 4.4 and Theorem 4.5: the decay mask, and other decays than the linear one -----------------------------
 
 
-def _draw_decay(rng: Generator, edge: bool, positive: bool = True) -> Instance:
-    """Content of layers, one key as high as can be and all others as low at the edge, and the decay m."""
+def _draw_content(rng: Generator, edge: bool) -> Stack:
+    """Content of layers, at the edge one key as high as can be and all others as low."""
     tokens, depth = draws.length(rng, edge), draws.layers(rng, edge, 12)
-    spread = float(rng.choice([0.0, 1e-6, 50.0]) if edge else rng.choice([0.3, 2.0]))
     content = rng.uniform(-0.5, 0.5, (depth, tokens, tokens))
     if edge and rng.random() < 0.5:
         content = np.where(rng.integers(tokens, size=(depth, tokens, 1)) == np.arange(tokens), 0.5, -0.5)
+    return rng.choice([0.0, 1e-6, 50.0] if edge else [0.3, 2.0]) * content
+
+
+def _draw_decay(rng: Generator, edge: bool, positive: bool = True) -> Instance:
+    """Content of layers, and the decay m, which may be 0 unless `positive`."""
     rates = [1e-9, 1e-3, 10.0, 500.0] + ([] if positive else [0.0])
-    rate = float(rng.choice(rates) if edge else rng.exponential())
-    return {"content": spread * content, "rate": rate}
+    return {
+        "content": _draw_content(rng, edge),
+        "rate": float(rng.choice(rates) if edge else rng.exponential()),
+    }
 
 
 def _decay(content: Stack, bias: Any) -> tuple[Stack, float]:
     """ln of the kernels of content under a bias by distance, and how far admitted content ranges."""
     distance = distances(content.shape[-1])
-    lower = distance >= 0
-    log_kernels = log_softmax(content - bias[np.abs(distance)], lower)
-    return log_kernels, float(content[:, lower].max() - content[:, lower].min())
+    log_kernels = log_softmax(content - bias[np.abs(distance)], distance >= 0)
+    return log_kernels, float(np.ptp(content[:, distance >= 0]))
 
 
 def _slack_decay(corrected: bool, layers: bool, content: Stack, rate: float) -> float:
@@ -61,68 +66,56 @@ def _slack_decay(corrected: bool, layers: bool, content: Stack, rate: float) -> 
     log_kernels, span = _decay(content, rate * np.arange(tokens))
     low, high = math.log(-math.expm1(-rate)) - span if rate else 0.0, span - math.log1p(math.exp(-rate))
     printed = Envelope(low, high, rate, rate, power=1)
-    envelope = collapse_bounds.decay_envelope(rate, span, tokens) if corrected else printed
+    envelope = bounds.decay_envelope(rate, span, tokens) if corrected else printed
     return inside(envelope.log_bounds, log_kernels if layers else log_rollouts(log_kernels), layers)
 
 
+DECAYS = (_draw_decay, partial(_draw_decay, positive=False))
 FLAT = {"content": [[[0.0, 0.0], [0.0, 0.0]]], "rate": 1.0}
-
-
-def _lemma_4_4_amended(**decay: Any) -> float:
-    """C_min = e^(I_min−I_max)(1 − e^−m)/(1 − e^−Nm), C_max = e^(I_max−I_min)"""
-    return _slack_decay(True, True, **decay)
 
 
 @statement(
     "wu-4.4",
     "Lemma 4.4",
-    (_draw_decay, partial(_draw_decay, positive=False)),
-    corrected=_lemma_4_4_amended,
+    DECAYS,
     erratum="lemma-4.4",
     shows="A_11 of two tokens, m = 1, no content",
     witness=FLAT,
-    asserts="there are C_min, C_max > 0 with C_min·e^(−(i−j)m) ≤ A_ij ≤ C_max·e^(−(i−j)m) in every layer",
 )
-def lemma_4_4(**decay: Any) -> float:
-    """C_min = (1 − e^−m)e^(I_min−I_max), C_max = e^(I_max−I_min)/(1 + e^−m), as Appendix D prints them"""
-    return _slack_decay(False, True, **decay)
+def lemma_4_4(corrected: bool, **decay: Any) -> float:
+    """C_min = (1 − e^−m)e^(I_min−I_max), C_max = e^(I_max−I_min)/(1 + e^−m), as Appendix D prints them
 
+    Corrected: C_min = e^(I_min−I_max)(1 − e^−m)/(1 − e^−Nm), C_max = e^(I_max−I_min)
 
-def _theorem_4_5_amended(**decay: Any) -> float:
-    """the same with C_min = e^(I_min−I_max)(1 − e^−m)/(1 − e^−Nm), C_max = e^(I_max−I_min)"""
-    return _slack_decay(True, False, **decay)
+    Asserts: there are C_min, C_max > 0 with C_min·e^(−(i−j)m) ≤ A_ij ≤ C_max·e^(−(i−j)m) in every layer
+    """
+    return _slack_decay(corrected, True, **decay)
 
 
 @statement(
     "wu-4.5",
     "Theorem 4.5",
-    (_draw_decay, partial(_draw_decay, positive=False)),
-    corrected=_theorem_4_5_amended,
+    DECAYS,
     erratum="theorem-4.5",
     shows="P_11 of two tokens, m = 1, no content, one layer",
     witness=FLAT,
-    asserts="P_ij = Θ(binom(t+i−j, i−j)·e^(−(i−j)m)) for all j ≤ i and t ≤ T (N and T fixed)",
     proof=OURS,
 )
-def theorem_4_5(**decay: Any) -> float:
-    """C_min^(t+1) ≤ P_ij/(binom(t+i−j, i−j)·e^(−(i−j)m)) ≤ C_max^(t+1) with Appendix D's constants"""
-    return _slack_decay(False, False, **decay)
+def theorem_4_5(corrected: bool, **decay: Any) -> float:
+    """C_min^(t+1) ≤ P_ij/(binom(t+i−j, i−j)·e^(−(i−j)m)) ≤ C_max^(t+1) with Appendix D's constants
 
+    Corrected: the same with C_min = e^(I_min−I_max)(1 − e^−m)/(1 − e^−Nm), C_max = e^(I_max−I_min)
 
-# --- other decays than the linear one ------------------------------------------------------------------------
+    Asserts: P_ij = Θ(binom(t+i−j, i−j)·e^(−(i−j)m)) for all j ≤ i and t ≤ T (N and T fixed)
+    """
+    return _slack_decay(corrected, False, **decay)
 
 
 def _draw_kerple(rng: Generator, edge: bool) -> Instance:
-    tokens, depth = draws.length(rng, edge), draws.layers(rng, edge, 12)
-    spread = float(rng.choice([0.0, 1e-6, 50.0]) if edge else rng.choice([0.3, 2.0]))
-    content = spread * rng.uniform(-0.5, 0.5, (depth, tokens, tokens))
+    second, scale = rng.uniform(0.01, 2, 2) if not edge else rng.choice([1e-9, 1e-3, 1.0, 2.0, 100.0], 2)
     kind = str(rng.choice(["log", "power"]))
-    if kind == "log":
-        second = float(rng.choice([1e-3, 1.0, 1e3]) if edge else rng.exponential() + 1e-3)
-    else:
-        second = float(rng.choice([1e-3, 1.0, 2.0]) if edge else rng.uniform(0.01, 2))
-    scale = float(rng.choice([1e-9, 1e-3, 10.0, 100.0]) if edge else rng.exponential())
-    return {"content": content, "kind": kind, "scale": scale, "second": second}
+    second = min(second, 2.0) if kind == "power" else second
+    return {"content": _draw_content(rng, edge), "kind": kind, "scale": float(scale), "second": float(second)}
 
 
 def _slack_kerple(layers: bool, content: Stack, kind: str, scale: float, second: float) -> float:
@@ -138,7 +131,7 @@ def _slack_kerple(layers: bool, content: Stack, kind: str, scale: float, second:
     log_least = -span - float(np.logaddexp.reduce(-every))
 
     def envelope(far: Any, steps: int) -> tuple[Any, Any]:
-        ends, walks = np.stack([bias(far), steps * bias(far / steps)]), collapse_bounds.log_walks(steps, far)
+        ends, walks = np.stack([bias(far), steps * bias(far / steps)]), bounds.log_walks(steps, far)
         return walks + steps * log_least - ends.max(axis=0), walks + steps * span - ends.min(axis=0)
 
     return inside(envelope, log_kernels if layers else log_rollouts(log_kernels), layers)
@@ -204,65 +197,63 @@ def stirling(depth: int, rate: float) -> float:
     return min(-abs(slope(star)) / rate, slope(0.9 * star), -slope(1.1 * star), deeper, steeper)
 
 
-def _monotone_amended(depth: int, rate: float) -> float:
-    """over whole distances L rises at first where t > e^m − 1, and falls throughout elsewhere"""
-    best = critical_distances.modal_distance(depth, rate)
-    heights = _heights(depth, lambda x: rate * x, 2 * best + 6)
-    rises, first = bool((np.diff(heights) > 0).any()), abs(math.log(depth) - rate)
-    return first if rises == (depth - 1 > math.expm1(rate)) else -first
-
-
 @statement(
     "wu-4.5-monotone",
     "Theorem 4.5, L",
     _draw_distance_of_some,
-    corrected=_monotone_amended,
     erratum="theorem-4.5-distance",
     witness={"depth": 2, "rate": 1.0},
     strength="observation",
-    scope="every depth and decay",
 )
-def monotone(depth: int, rate: float) -> float:
-    """L(x) = log(binom(t+x, x)e^(−xm)) is not a monotone function of the distance x"""
+def monotone(depth: int, rate: float, corrected: bool) -> float:
+    """L(x) = log(binom(t+x, x)e^(−xm)) is not a monotone function of the distance x
+
+    Corrected: over whole distances L rises at first where t > e^m − 1, and falls throughout elsewhere
+
+    Scope: every depth and decay
+    """
     first = math.log(depth) - rate
-    return least(first, first, 0.0)
-
-
-def _distance_amended(depth: int, rate: float) -> float:
-    """highest at ⌊x*⌋ over whole x, in (x* − 1, x* − ½] or at 0 over real x; x* grows with t, falls with m"""
-    critical = critical_distances.critical_distance
-    star, best = critical(depth, rate), critical_distances.modal_distance(depth, rate)
-    heights = _heights(depth, lambda x: rate * x, 2 * best + 6)
-
-    def slope(x: float) -> float:
-        return float((1.0 / (x + np.arange(1, depth))).sum()) - rate
-
-    left = slope(star - 1) if star > 1 else math.inf
-    right = -slope(max(star - 0.5, 0.0)) if star > 0.5 else math.inf
-    deeper, steeper = critical(depth + 1, rate), critical(depth, 1.1 * rate)
-    return min(float(heights[best] - heights.max()), left, right, deeper - star, star - steeper)
+    if not corrected:
+        return least(first, first, 0.0)
+    count = 2 * critical_distances.modal_distance(depth, rate) + 6
+    rises = bool((np.diff(_heights(depth, lambda x: rate * x, count)) > 0).any())
+    return abs(first) if rises == (depth - 1 > math.expm1(rate)) else -abs(first)
 
 
 @statement(
     "wu-4.5-distance",
     "Theorem 4.5, critical distance",
     _draw_distance,
-    corrected=_distance_amended,
     erratum="theorem-4.5-distance",
     witness={"depth": 2, "rate": 1.0},
     **OURS,
 )
-def critical_distance(depth: int, rate: float) -> float:
-    """L(x) = log(binom(t+x, x)e^(−xm)), Γ for factorials, is highest at t/(e^m − 1)"""
-    star, t = critical_distances.critical_distance(depth, rate), depth - 1
+def highest(depth: int, rate: float, corrected: bool) -> float:
+    """L(x) = log(binom(t+x, x)e^(−xm)), Γ for factorials, is highest at t/(e^m − 1)
+
+    Corrected: highest at ⌊x*⌋ over whole x, in (x* − 1, x* − ½] or at 0 over real x; x* grows with t, falls with m
+    """
+    critical, t = critical_distances.critical_distance, depth - 1
+    star = critical(depth, rate)
 
     def height(x: Any) -> Any:
         return loggamma(t + x + 1) - loggamma(x + 1) - loggamma(t + 1) - x * rate
 
-    around = np.concatenate([np.arange(math.ceil(star) + 3.0), np.linspace(max(0.0, star - 1), star + 1, 41)])
-    rises = (math.log1p(t) - rate) if t else -rate
-    highest = height(around).max()
-    return min(least(height(star) - highest, highest, height(star)), rises)
+    def slope(x: float) -> float:
+        return float((1.0 / (x + np.arange(1, depth))).sum()) - rate
+
+    if not corrected:
+        around = np.concatenate(
+            [np.arange(math.ceil(star) + 3.0), np.linspace(max(0.0, star - 1), star + 1, 41)]
+        )
+        top, rises = height(around).max(), (math.log1p(t) - rate) if t else -rate
+        return min(least(height(star) - top, top, height(star)), rises)
+    best = critical_distances.modal_distance(depth, rate)
+    heights = _heights(depth, lambda x: rate * x, 2 * best + 6)
+    left = slope(star - 1) if star > 1 else math.inf
+    right = -slope(max(star - 0.5, 0.0)) if star > 0.5 else math.inf
+    moves = critical(depth + 1, rate) - star, star - critical(depth, 1.1 * rate)
+    return min(float(heights[best] - heights.max()), left, right, *moves)
 
 
 # --- Lemma 4.6, Theorem 4.7, Appendix I: RoPE in one and in several pairs of dimensions ----------------------
@@ -276,8 +267,7 @@ def _draw_pair(rng: Generator, edge: bool, layers: bool) -> Instance:
     angle = turn / (delta + tokens - 1)
     shape = (2, depth, tokens)
     sides = rng.choice([-0.5, 0.5], shape) if edge else rng.uniform(-0.5, 0.5, shape)
-    norms = np.exp(rng.normal(0, rng.choice([0.0, 0.3, 1.0]), shape))
-    norms *= rng.choice([0.05, 1.0, 4.0])
+    norms = np.exp(rng.normal(0, rng.choice([0.0, 0.3, 1.0]), shape)) * rng.choice([0.05, 1.0, 4.0])
     turned = sides * delta * angle
     vectors = norms[..., None] * np.stack([np.cos(turned), np.sin(turned)], axis=-1)
     return {"queries": vectors[0], "keys": vectors[1], "angles": np.array([angle]), "delta": delta}
@@ -286,23 +276,19 @@ def _draw_pair(rng: Generator, edge: bool, layers: bool) -> Instance:
 def _draw_pairs(rng: Generator, edge: bool, layers: bool) -> Instance:
     """d = 4 or 6: queries and keys near one direction; at `edge` angles as large as Lemma I.1 allows."""
     tokens, pairs = draws.length(rng, edge), int(rng.integers(2, 4))
-    depth = 1 if layers else draws.layers(rng, edge, 8)
-    away = rng.choice([0.0, 1e-6, 0.05] if edge else [0.01, 0.1])
+    shape = (2, 1 if layers else draws.layers(rng, edge, 8), tokens)
     base = rng.normal(size=(pairs, 2))
     base /= np.linalg.norm(base, axis=1, keepdims=True)
-    vectors = base + away * rng.normal(size=(2, depth, tokens, pairs, 2))
-    vectors = vectors.reshape(2, depth, tokens, 2 * pairs)
-    vectors *= np.exp(rng.normal(0, rng.choice([0.0, 1.0]), (2, depth, tokens, 1))) * rng.choice([0.2, 2.0])
+    away = rng.choice([0.0, 1e-6, 0.02] if edge else [0.01, 0.05])
+    vectors = (base + away * rng.uniform(-1, 1, (*shape, pairs, 2))).reshape(*shape, 2 * pairs)
+    vectors *= np.exp(rng.normal(0, rng.choice([0.0, 1.0]), (*shape, 1))) * rng.choice([0.2, 2.0])
     apart = float(_angle(vectors[0][..., :, None, :], vectors[1][..., None, :, :]).max())
-    deviation = _stretch(*vectors) * apart
-    if deviation > 2.0:  # too far apart for the lemma: nearer
-        vectors = np.broadcast_to(np.tile(base.reshape(-1), (2, depth, tokens, 1)), vectors.shape).copy()
-        apart, deviation = 0.0, 0.0
     drawn = [1.0, *rng.choice([1.0, 100.0], pairs - 1)] if edge else np.sort(rng.uniform(1, 5, pairs))
-    ratios = np.array(drawn) / drawn[0]
-    angle = (np.pi - deviation) * (1.0 if edge else rng.uniform(0.01, 1)) / (tokens - 1) / ratios.max()
-    delta = float(apart / angle) * (1 + 1e-12) + 1e-12
-    return {"queries": vectors[0], "keys": vectors[1], "angles": angle * np.sort(ratios), "delta": delta}
+    ratios = np.sort(drawn) / drawn[0]
+    turn = (np.pi - _stretch(*vectors) * apart) * (1.0 if edge else rng.uniform(0.01, 1))
+    angles = turn / (tokens - 1) / ratios.max() * ratios
+    delta = float(apart / angles[0]) * (1 + 1e-12) + 1e-12
+    return {"queries": vectors[0], "keys": vectors[1], "angles": angles, "delta": delta}
 
 
 def _angle(u: Any, v: Any) -> Any:
@@ -324,46 +310,39 @@ def _stretch(*vectors: Any) -> float:
     return np.pi / 2 / math.sqrt(math.prod(least_shares))
 
 
-def _rope(queries: Any, keys: Any, angles: Angles, delta: float) -> tuple[Stack, Any, float, Envelope]:
-    """ln A of every layer from turned queries and keys, |q_l||k_l| of admitted pairs, bound on |φ_l|, envelope."""
+def _slack_rope(
+    corrected: bool, layers: bool, queries: Any, keys: Any, angles: Angles, delta: float
+) -> float:
+    """Weights or rollouts against their envelope; those of a rollout as printed with ½ in place of 1/(t + 1).
+
+    Printed for weights: least·(1 − δ²θ² − d²θ²) below, largest·(1 − (d²/2 − δ²)θ²/c) above.
+    """
     tokens, allowed = queries.shape[1], np.tri(queries.shape[1], dtype=bool)
     turn = np.exp(1j * np.arange(tokens)[:, None] * angles)
     query, key = (turn * (v[..., ::2] + 1j * v[..., 1::2]) for v in (queries, keys))
     logits = np.einsum("til,tjl->tij", query, key.conj()).real
     amplitudes = (np.abs(query)[:, :, None] * np.abs(key)[:, None])[:, allowed]
-    stretch = _stretch(queries, keys) if len(angles) > 1 else 1.0
-    deviation = stretch * delta * float(angles.min())
+    deviation = (_stretch(queries, keys) if len(angles) > 1 else 1.0) * delta * float(angles.min())
     extremes = amplitudes.min(axis=(0, 1)), amplitudes.max(axis=(0, 1))
-    envelope = collapse_bounds.rope_envelope(*extremes, angles, deviation, tokens)
-    return log_softmax(logits, allowed), amplitudes, deviation, envelope
-
-
-def _slack_rope(corrected: bool, **rotary: Any) -> float:
-    """Corrected envelope, or as printed: least·(1 − δ²θ² − d²θ²) below, largest·(1 − (d²/2 − δ²)θ²/c) above."""
-    (log_kernels, amplitudes, deviation, envelope), angles = _rope(**rotary), rotary["angles"]
-    if not corrected:
+    envelope = bounds.rope_envelope(*extremes, angles, deviation, tokens)
+    log_kernels = log_softmax(logits, allowed)
+    if layers and not corrected:
         smallest, largest, pairs = float(amplitudes.min()), float(amplitudes.max()), len(angles)
         reach, shift = float((angles**2).sum()), deviation**2
         envelope = Envelope(
-            log_lower=pairs * (smallest * (1 - shift) - largest) - math.log(log_kernels.shape[-1]),
+            log_lower=pairs * (smallest * (1 - shift) - largest) - math.log(tokens),
             log_upper=pairs * (largest * (1 + 2 * shift / np.pi**2) + largest),
             lower_rate=smallest * reach,
             upper_rate=largest * reach / np.pi**2,
             power=2,
         )
-    return inside(envelope.log_bounds, log_kernels, layers=True)
 
+    def between(distance: Any, depth: int) -> tuple[Any, Any]:
+        low, high = envelope.log_bounds(distance, depth)
+        half = 0.0 if layers or corrected else envelope.upper_rate * (1 / depth - 1 / 2)
+        return low, high + half * distance.astype(float) ** 2
 
-def _slack_rope_rollout(corrected: bool, **rotary: Any) -> float:
-    """The envelope of walks; as printed, e^(−½c′d²θ²) whatever the number of steps."""
-    log_kernels, _, _, envelope = _rope(**rotary)
-
-    def printed(distance: Any, depth: int) -> tuple[Any, Any]:
-        walks = collapse_bounds.log_walks(depth, distance) + depth * envelope.log_upper
-        high = walks - envelope.upper_rate / 2 * distance.astype(float) ** 2
-        return envelope.log_bounds(distance, depth)[0], high
-
-    return inside(envelope.log_bounds if corrected else printed, log_rollouts(log_kernels))
+    return inside(between, log_kernels if layers else log_rollouts(log_kernels), layers)
 
 
 def _crossed(segments: int) -> Instance:
@@ -377,108 +356,94 @@ def _crossed(segments: int) -> Instance:
 
 def _stepping(segments: int) -> Instance:
     """Theorem 4.7's: half a turn over the text in as many equal steps as layers, with large equal norms."""
-    tokens, norm = 21, math.sqrt(200.0 / segments)
-    vectors = np.tile([norm, 0.0], (20, tokens, segments)).tolist()
-    angles = [(math.pi - 1e-6) / (tokens - 1)] * segments
+    vectors = np.tile([math.sqrt(200.0 / segments), 0.0], (20, 21, segments)).tolist()
+    angles = [(math.pi - 1e-6) / 20] * segments
     return {"queries": vectors, "keys": vectors, "angles": angles, "delta": 1e-9}
-
-
-def _lemma_4_6_amended(**rotary: Any) -> float:
-    """c = a = max|q||k|, c′ = a/π², b = min|q||k|, s = δθ: C_min = e^(b − a − as²)/N and C_max = e^(a − b +
-    2as²/π² + ½as²)
-    """
-    return _slack_rope(True, **rotary)
 
 
 @statement(
     "wu-4.6",
     "Lemma 4.6",
     partial(_draw_pair, layers=True),
-    corrected=_lemma_4_6_amended,
     erratum="lemma-4.6",
     shows="weight of a token half a turn away",
     witness=_crossed(1),
-    asserts="there are C_min, C_max, c, c′ > 0 with C_min·e^(−c(i−j)²θ²) ≤ A_ij ≤ C_max·e^(−c′(i−j)²θ²)",
     proof=OURS,
 )
-def lemma_4_6(**rotary: Any) -> float:
-    """c = min|q||k|, c′ = max|q||k|/π² (cos x ≤ 1 − 2x²/π² for |x| ≤ π), as Appendix F ends"""
-    return _slack_rope(False, **rotary)
+def lemma_4_6(corrected: bool, **rotary: Any) -> float:
+    """c = min|q||k|, c′ = max|q||k|/π² (cos x ≤ 1 − 2x²/π² for |x| ≤ π), as Appendix F ends
 
+    Corrected: c = a = max|q||k|, c′ = a/π², b = min|q||k|, s = δθ: C_min = e^(b − a − as²)/N and C_max = e^(a −
+    b + 2as²/π² + ½as²)
 
-def _theorem_4_7_amended(**rotary: Any) -> float:
-    """the same with e^(−c′x²/(t+1)) above"""
-    return _slack_rope_rollout(True, **rotary)
+    Asserts: there are C_min, C_max, c, c′ > 0 with C_min·e^(−c(i−j)²θ²) ≤ A_ij ≤ C_max·e^(−c′(i−j)²θ²)
+    """
+    return _slack_rope(corrected, True, **rotary)
 
 
 @statement(
     "wu-4.7",
     "Theorem 4.7",
     partial(_draw_pair, layers=False),
-    corrected=_theorem_4_7_amended,
     erratum="theorem-4.7",
     shows="P_(21)1 after 20 layers, half a turn in 20 equal steps",
     witness=_stepping(1),
-    asserts="there is c > 0 with P_ij = Θ(binom(t+i−j, i−j)·e^(−c(i−j)²θ²)) for t ≤ T (N and T fixed: any c "
-    "serves)",
     proof=OURS,
 )
-def theorem_4_7(**rotary: Any) -> float:
+def theorem_4_7(corrected: bool, **rotary: Any) -> float:
     """C_min^(t+1)·e^(−cx²) ≤ P_ij/binom(t+i−j, i−j) ≤ C_max^(t+1)·e^(−½c′x²) with x = (i−j)θ (Eqs. 15, 16) and the
     constants of Lemma 4.6 as amended
+
+    Corrected: the same with e^(−c′x²/(t+1)) above
+
+    Asserts: there is c > 0 with P_ij = Θ(binom(t+i−j, i−j)·e^(−c(i−j)²θ²)) for t ≤ T (N and T fixed: any c serves)
     """
-    return _slack_rope_rollout(False, **rotary)
-
-
-def _lemma_i_1_amended(**rotary: Any) -> float:
-    """c·Σα² = Σα_l² max|q_l||k_l|, c′ = c/π²"""
-    return _slack_rope(True, **rotary)
+    return _slack_rope(corrected, False, **rotary)
 
 
 @statement(
     "wu-I.1",
     "Lemma I.1",
     partial(_draw_pairs, layers=True),
-    corrected=_lemma_i_1_amended,
     erratum="lemma-i.1",
     shows="weight of a token half a turn away in two pairs",
     witness=_crossed(2),
-    asserts="there are C_min, C_max, c, c′ > 0 with e^(−cx²) and e^(−c′x²) around A_ij, x² = Σ_l(i−j)²θ_l²",
     proof=OURS,
 )
-def lemma_i_1(**rotary: Any) -> float:
-    """c = min|q_l||k_l|, c′ = max|q_l||k_l|/π², constants as in Appendix I.2, δ′ by Lemma I.3"""
-    return _slack_rope(False, **rotary)
+def lemma_i_1(corrected: bool, **rotary: Any) -> float:
+    """c = min|q_l||k_l|, c′ = max|q_l||k_l|/π², constants as in Appendix I.2, δ′ by Lemma I.3
 
+    Corrected: c·Σα² = Σα_l² max|q_l||k_l|, c′ = c/π²
 
-def _theorem_i_2_amended(**rotary: Any) -> float:
-    """the same with c′/(t + 1) in place of c′/2"""
-    return _slack_rope_rollout(True, **rotary)
+    Asserts: there are C_min, C_max, c, c′ > 0 with e^(−cx²) and e^(−c′x²) around A_ij, x² = Σ_l(i−j)²θ_l²
+    """
+    return _slack_rope(corrected, True, **rotary)
 
 
 @statement(
     "wu-I.2",
     "Theorem I.2",
     partial(_draw_pairs, layers=False),
-    corrected=_theorem_i_2_amended,
     erratum="theorem-i.2",
     shows="P_(21)1 after 20 layers in two pairs",
     witness=_stepping(2),
-    asserts="there is c > 0 with P_ij = Θ(binom(t+i−j, i−j)·e^(−cΣ_l(i−j)²θ_l²)) for t ≤ T (N, T fixed: any c "
-    "serves)",
     proof=OURS,
 )
-def theorem_i_2(**rotary: Any) -> float:
-    """Eqs. (15) and (16) for Σ_l (i−j)²θ_l², Lemma I.1 amended"""
-    return _slack_rope_rollout(False, **rotary)
+def theorem_i_2(corrected: bool, **rotary: Any) -> float:
+    """Eqs. (15) and (16) for Σ_l (i−j)²θ_l², Lemma I.1 amended
+
+    Corrected: the same with c′/(t + 1) in place of c′/2
+
+    Asserts: there is c > 0 with P_ij = Θ(binom(t+i−j, i−j)·e^(−cΣ_l(i−j)²θ_l²)) for t ≤ T (N, T fixed: any c
+    serves)
+    """
+    return _slack_rope(corrected, False, **rotary)
 
 
 def _draw_vectors(rng: Generator, edge: bool) -> Instance:
-    pairs = int(rng.integers(1, 5))
-    query = rng.normal(size=2 * pairs)
+    query, other = rng.normal(size=(2, 2 * int(rng.integers(1, 5))))
     away = rng.choice([0.0, 1e-7, 10.0]) if edge else 1.0
-    key = query * edge + away * rng.normal(size=2 * pairs)
-    return {"query": query, "key": -key if edge and rng.random() < 0.3 else key}
+    return {"query": query, "key": query * edge + away * other}
 
 
 @statement("wu-I.3", "Lemma I.3", _draw_vectors)
@@ -496,53 +461,39 @@ def lemma_i_3(query: Any, key: Any) -> float:
 
 
 def _draw_root(rng: Generator, edge: bool) -> Instance:
-    depth = int(rng.choice([2, 3]) if edge else rng.integers(2, 100))
-    angle = rng.choice([0.01, 0.5, 3.0]) if edge else 10 ** rng.uniform(-2, 0)
-    return {"depth": depth, "angle": float(angle)}
-
-
-def _rope_distance_amended(depth: int, angle: float) -> float:
-    """by Stirling's approximation it solves log((t+x)/x) = 2θ²x, grows with t, falls with θ; the highest whole
-    distance lies in (x* − 1, x* + ½)
-    """
-    critical = critical_distances.rope_critical_distance
-    x, best = critical(depth, angle), critical_distances.rope_modal_distance(depth, angle)
-    rise = math.log1p((depth - 1) / x)
-    heights = _heights(depth, lambda x: (angle * x) ** 2, best + 4 + best // 4)
-    by_depth, by_angle = collapse_bounds.critical_distance_slopes(depth, angle)
-    root = -abs(1 - 2 * angle**2 * x / rise)
-    peak = min(float(heights[best] - heights.max()), best - (x - 1), x + 0.5 - best)
-    moves = min(
-        critical(depth + 1, angle) / x - 1, 1 - critical(depth, 1.01 * angle) / x, by_depth, -by_angle
-    )
-    return min(root, peak, moves)
+    depth = draws.whole(2, 99, (2, 3))(rng, edge)
+    return {
+        "depth": depth,
+        "angle": float(rng.choice([0.01, 0.5, 3.0]) if edge else 10 ** rng.uniform(-2, 0)),
+    }
 
 
 @statement(
     "wu-4.7-distance",
     "Theorem 4.7, critical distance (Appendix H)",
     _draw_root,
-    corrected=_rope_distance_amended,
     erratum="theorem-4.7-distance",
     witness={"depth": 5, "angle": 0.1},
-    asserts="the critical point x* of L grows with the depth t and falls with the base angle θ",
 )
-def rope_distance(depth: int, angle: float) -> float:
-    """by Stirling's approximation the critical point of L solves log((t+x)/x) = 2θx, as Appendix H prints it"""
-    t = depth - 1
-    # that equation is the right one for √θ in place of θ
-    x = critical_distances.rope_critical_distance(t + 1, math.sqrt(angle))
+def rope_distance(depth: int, angle: float, corrected: bool) -> float:
+    """by Stirling's approximation the critical point of L solves log((t+x)/x) = 2θx, as Appendix H prints it
+
+    Corrected: by Stirling's approximation it solves log((t+x)/x) = 2θ²x, grows with t, falls with θ; the highest
+    whole distance lies in (x* − 1, x* + ½)
+
+    Asserts: the critical point x* of L grows with the depth t and falls with the base angle θ
+    """
+    critical, t = critical_distances.rope_critical_distance, depth - 1
+    # the printed equation is the right one for √θ in place of θ
+    x = critical(depth, angle if corrected else math.sqrt(angle))
     rise, fall = math.log1p(t / x), 2 * angle**2 * x
-    return least(-abs(rise - fall) / max(rise, fall), rise, fall)
-
-
-def _draw_decays(rng: Generator, edge: bool) -> Instance:
-    """One query and key for all tokens (d = 2, no angle between them), θ ≤ 1/10,000 and a decay m ≥ .05."""
-    tokens = int(rng.choice([2, 2048]) if edge else rng.integers(2, 2049))
-    product = 10.0 if edge else float(rng.uniform(0.1, 10))
-    angle = 1e-4 if edge else float(10 ** rng.uniform(-6, -4))
-    rate = 0.05 if edge else float(rng.uniform(0.05, 2))
-    return {"tokens": tokens, "product": product, "angle": angle, "rate": rate}
+    if not corrected:
+        return least(-abs(rise - fall) / max(rise, fall), rise, fall)
+    best = critical_distances.rope_modal_distance(depth, angle)
+    heights = _heights(depth, lambda x: (angle * x) ** 2, best + 4 + best // 4)
+    peak = min(float(heights[best] - heights.max()), best - (x - 1), x + 0.5 - best)
+    moves = critical(depth + 1, angle) / x - 1, 1 - critical(depth, 1.01 * angle) / x
+    return min(-abs(1 - fall / rise), peak, *moves)
 
 
 def decays(tokens: int, product: float, angle: float, rate: float) -> tuple[float, float]:
@@ -557,7 +508,18 @@ def decays(tokens: int, product: float, angle: float, rate: float) -> tuple[floa
     return float(rotary[-1] - rotary[0]), float(decay[-1] - decay[0])
 
 
-@statement("wu-4.6-decay", "Section 4.3, the two decays", _draw_decays, **OURS)
+@statement(
+    "wu-4.6-decay",
+    "Section 4.3, the two decays",
+    # one query and key for all tokens (d = 2, no angle between them), θ ≤ 1/10,000 and a decay m ≥ .05
+    draws.instance(
+        tokens=draws.whole(2, 2048, (2, 2048)),
+        product=draws.real(0.1, 10, (10.0,)),
+        angle=lambda rng, edge: 1e-4 if edge else float(10 ** rng.uniform(-6, -4)),
+        rate=draws.real(0.05, 2, (0.05,)),
+    ),
+    **OURS,
+)
 def two_decays(tokens: int, **model: float) -> float:
     """one layer, content alike for all tokens: with θ ≤ 1/10,000 the logarithm of the last token's weight over
     the first's is under RoPE at most a hundredth of that under the decay mask, for |q||k| ≤ 10, m ≥ .05 and N ≤

@@ -7,7 +7,7 @@ layers count from 0, `depth` is the paper's t + 1.
 """
 
 import math
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,7 @@ from numpy.random import Generator
 from posbias.theory.masks import Causal, Prefix, SlidingWindow
 from posbias.theory.normalisers import ReLU
 from posbias.theory.rollout.kernel import masked_softmax
-from posbias_papers.closed_forms import collapse_bounds
-from posbias_papers.closed_forms.residual_bounds import smallest_admitted
+from posbias_papers.closed_forms import bounds
 from posbias_papers.statements import draws
 from posbias_papers.statements.margins import (
     Stack,
@@ -35,8 +34,6 @@ from posbias_papers.statements.margins import (
 )
 from posbias_papers.statements.record import OURS, STEP, Instance, statement
 
-LONGEST = 256
-"""The tokens up to which layers are counted."""
 CAUSAL, WINDOW, PREFIX = (partial(draws.masked, kind=kind) for kind in ("causal", "window", "prefix"))
 
 
@@ -48,14 +45,9 @@ def _deep(kernels: Stack, depth: int) -> Stack:
     return rollouts(kernels[np.arange(depth) % len(kernels)])
 
 
-def _floor(kernels: Stack, size: int, kind: str) -> float:
-    allowed = draws.mask_of(kind, size).allowed(kernels.shape[-1])
-    return min(smallest_admitted(kernel, allowed) for kernel in kernels)
-
-
-def _others(P: Stack, first: int = 1) -> Any:
-    """The most that any query has on all positions from `first` on, at every depth."""
-    return P[:, :, first:].sum(axis=2).max(axis=1)
+def floor_of(kernels: Stack) -> float:
+    """ε: the least weight; what a mask leaves out is 0."""
+    return float(kernels[kernels > 0].min())
 
 
 def slack_after(P: Stack, floor: float, first: int) -> float:
@@ -63,9 +55,9 @@ def slack_after(P: Stack, floor: float, first: int) -> float:
     tokens = P.shape[-1]
     t, j = np.arange(len(P))[:, None], np.arange(first, tokens)
     printed = math.log1p(-floor) + t * np.log1p(-(j + 1 - first) * floor)
-    missing = collapse_bounds.log_collapse_bound(np.full(len(P), floor), first) if first < tokens else 0.0
-    largest = P[:, :, first:].max(axis=1)
-    return min(below(largest, printed), below(_others(P, first), missing), 1 - tokens * floor)
+    missing = bounds.log_collapse_bound(np.full(len(P), floor), first) if first < tokens else 0.0
+    largest, others = P[:, :, first:].max(axis=1), P[:, :, first:].sum(axis=2).max(axis=1)
+    return min(below(largest, printed), below(others, missing), 1 - tokens * floor)
 
 
 @statement("wu-4.1", "Theorem 4.1", CAUSAL)
@@ -75,7 +67,7 @@ def theorem_4_1(kernels: Stack, size: int, depth: int) -> float:
     Holds with the proof's constants; the sharper (1 − (j − 1)ε)^(t+1) holds for all positions ≥ j together. Nε < 1
     wants an ε below the smallest weight where attention is uniform (there Nε = 1).
     """
-    return slack_after(_deep(kernels, depth), _floor(kernels, size, "causal"), 1)
+    return slack_after(_deep(kernels, depth), floor_of(kernels), 1)
 
 
 @statement("wu-4.2", "Theorem 4.2", WINDOW)
@@ -87,14 +79,13 @@ def theorem_4_2(kernels: Stack, size: int, depth: int) -> float:
     least ε of a token's mass back, so 1 − P_i1 is at most (1 − ε)^t times a polynomial of degree below N: N/w
     sets when that begins, not its rate.
     """
-    P, floor = _deep(kernels, depth), _floor(kernels, size, "window")
-    tokens = P.shape[-1]
-    h = collapse_bounds.hops(tokens, size)
+    P, floor, tokens = _deep(kernels, depth), floor_of(kernels), kernels.shape[-1]
+    h = bounds.hops(tokens, size)
     t, j = np.arange(len(P))[:, None], np.arange(1, tokens)
     printed = math.log1p(-(floor**h)) + t / (2 * h) * np.log1p(-j * floor**h)
-    missing = collapse_bounds.log_window_bound(floor, 1, tokens, size, len(P))
-    largest = P[:, :, 1:].max(axis=1)
-    return min(below(largest, printed), below(_others(P), missing), 1 - tokens * floor**h)
+    missing = bounds.log_window_bound(floor, 1, tokens, size, len(P))
+    largest, others = P[:, :, 1:].max(axis=1), P[:, :, 1:].sum(axis=2).max(axis=1)
+    return min(below(largest, printed), below(others, missing), 1 - tokens * floor**h)
 
 
 @statement("wu-4.3", "Theorem 4.3", PREFIX)
@@ -104,8 +95,8 @@ def theorem_4_3(kernels: Stack, size: int, depth: int) -> float:
     Holds, κ at every depth and not only in the limit: P_ik is an average of column k of the bottom kernel, which
     is at least ε. (1 − (j − 1)ε)^(t+1) is sharper. The proof's ratio fails (see Appendix C).
     """
-    P, floor = _deep(kernels, depth), _floor(kernels, size, "prefix")
-    share = collapse_bounds.prefix_share(kernels[0], size)
+    P, floor = _deep(kernels, depth), floor_of(kernels)
+    share = bounds.prefix_share(kernels[0], size)
     kept = float((1 - share / P[:, :, :size]).min())
     return min(slack_after(P, floor, size), kept, float(1 - floor / share.min()))
 
@@ -116,67 +107,41 @@ def lemma_b_1(kernels: Stack, size: int, depth: int) -> float:
 
     Holds with c = εʰ. The proof's upper index N/w − 1 is (N − 1)/(w − 1) − 1.
     """
-    floor, tokens, slack = _floor(kernels, size, "window"), kernels.shape[-1], 1.0
-    together = collapse_bounds.hops(tokens, size)
-    for first in range(len(kernels)):
-        product = _deep(np.roll(kernels, -first, axis=0), together)[-1] if together else np.eye(tokens)
-        smallest = float(product[np.tri(tokens, dtype=bool)].min())
-        slack = min(
-            slack, 1 - floor**together / smallest if smallest else -math.inf, 1 - float(product.max())
-        )
-    return slack
-
-
-def _b_2_amended(kernels: Stack, size: int, depth: int) -> float:
-    """P_ij ≤ 1 − ε at every t (so ≤ (1 − ε)^((t+1)/h) for t < h), and all positions ≥ j hold at most (1 − (j −
-    1)εʰ)^⌊(t+1)/h⌋ together
-    """
-    P, floor = _deep(kernels, depth), _floor(kernels, size, "window")
-    tokens = P.shape[-1]
-    blocks = [collapse_bounds.log_window_bound(floor, j, tokens, size, len(P)) for j in range(1, tokens)]
-    alone = below(P[:, :, 1:].max(axis=1), math.log1p(-floor))
-    return min(alone, below(suffixes(P)[:, 1:], np.stack(blocks, axis=1)))
+    floor, tokens = floor_of(kernels), kernels.shape[-1]
+    h, causal = bounds.hops(tokens, size), np.tri(tokens, dtype=bool)
+    products = [_deep(np.roll(kernels, -first, axis=0), h)[-1] if h else causal * 1.0 for first in range(3)]
+    weights = np.stack(products)[:, causal]
+    return min(room(floor**h, weights, lower=True), room(weights, 1.0))
 
 
 @statement(
     "wu-B.2",
     "Theorem 4.2, proof (Appendix B.2)",
     WINDOW,
-    corrected=_b_2_amended,
     erratum="appendix-b.2",
     shows="P_32 of three tokens, w = 2, two layers",
     witness={"kernels": [[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]]], "size": 2, "depth": 2},
     **STEP,
 )
-def b_2(kernels: Stack, size: int, depth: int) -> float:
-    """P_ij ≤ (1 − ε)^((t+1)/(w−1)) for t < h and j > 1"""
-    P, floor = _deep(kernels, depth), _floor(kernels, size, "window")
-    few = P[:, :, 1:].max(axis=1)[: collapse_bounds.hops(P.shape[-1], size)]
-    t = np.arange(len(few))[:, None]
-    return below(few, (t + 1) / (size - 1) * math.log1p(-floor), P)
+def b_2(kernels: Stack, size: int, depth: int, corrected: bool) -> float:
+    """P_ij ≤ (1 − ε)^((t+1)/(w−1)) for t < h and j > 1
 
-
-def _least_ratio(kernels: Stack, length: int, depth: int, rows: Any) -> float:
-    """P_ik₁/P_ik₂ against the least A_lk₁/A_lk₂ of the bottom layer, over l up to `rows` of i and K."""
-    P, slack = _deep(kernels, depth), 1.0
-    bottom = kernels[0][:, :length, None] / kernels[0][:, None, :length]
-    for i in range(P.shape[-1]):
-        ratio = P[1:, i, :length, None] / P[1:, i, None, :length]
-        printed = bottom[: rows(i + 1, length)].min(axis=0)
-        slack = min(slack, least(1 - printed / ratio, ratio, printed, P[1:]))
-    return slack
-
-
-def _c_amended(kernels: Stack, size: int, depth: int) -> float:
-    """the same over l ≤ max(i, K)"""
-    return _least_ratio(kernels, size, depth, max)
+    Corrected: P_ij ≤ 1 − ε at every t (so ≤ (1 − ε)^((t+1)/h) for t < h), and all positions ≥ j hold at most (1 −
+    (j − 1)εʰ)^⌊(t+1)/h⌋ together
+    """
+    P, floor, tokens = _deep(kernels, depth), floor_of(kernels), kernels.shape[-1]
+    largest = P[:, :, 1:].max(axis=1)
+    if not corrected:
+        few = largest[: bounds.hops(tokens, size)]
+        return below(few, np.arange(1, len(few) + 1)[:, None] / (size - 1) * math.log1p(-floor), P)
+    blocks = [bounds.log_window_bound(floor, j, tokens, size, len(P)) for j in range(1, tokens)]
+    return min(below(largest, math.log1p(-floor)), below(suffixes(P)[:, 1:], np.stack(blocks, axis=1)))
 
 
 @statement(
     "wu-C",
     "Theorem 4.3, proof (Appendix C)",
     PREFIX,
-    corrected=_c_amended,
     erratum="appendix-c",
     shows="P_31/P_32 of three tokens, K = 2, two layers",
     witness={
@@ -189,33 +154,24 @@ def _c_amended(kernels: Stack, size: int, depth: int) -> float:
     },
     **STEP,
 )
-def c(kernels: Stack, size: int, depth: int) -> float:
-    """P_ik₁/P_ik₂ ≥ min A_lk₁⁽⁰⁾/A_lk₂⁽⁰⁾ over l ≤ min(i, K), for t > 0"""
-    return _least_ratio(kernels, size, depth, min)
+def c(kernels: Stack, size: int, depth: int, corrected: bool) -> float:
+    """P_ik₁/P_ik₂ ≥ min A_lk₁⁽⁰⁾/A_lk₂⁽⁰⁾ over l ≤ min(i, K), for t > 0
+
+    Corrected: the same over l ≤ max(i, K)
+    """
+    P, slack, rows = _deep(kernels, depth), 1.0, max if corrected else min
+    bottom = kernels[0][:, :size, None] / kernels[0][:, None, :size]
+    for i in range(P.shape[-1]):
+        ratio = P[1:, i, :size, None] / P[1:, i, None, :size]
+        bound = bottom[: rows(i + 1, size)].min(axis=0)
+        slack = min(slack, least(1 - bound / ratio, ratio, bound, P[1:]))
+    return slack
 
 
 # --- networks: Lemma A.1 and Equation (4) --------------------------------------------------------------------
 
 
-def _draw_network(rng: Generator, edge: bool) -> Instance:
-    """Value matrices with bounded products: rotations, scaled up and down again, sometimes singular."""
-    tokens, dim, depth = draws.length(rng, edge), int(rng.integers(1, 4)), int(rng.integers(1, 9))
-    scales = rng.choice([0.5, 1.0, 2.0], depth + 1) if edge else rng.uniform(0.5, 1.0, depth + 1)
-    values = np.linalg.qr(rng.normal(size=(depth, dim, dim)))[0] * (scales[1:] / scales[:-1])[:, None, None]
-    if rng.random() < 0.2:
-        values[rng.integers(depth)] *= 0.0
-    hidden = rng.normal(size=(tokens, dim)) / np.sqrt(dim)
-    weights = rng.normal(size=(2, depth, dim, dim)) * rng.choice([0.0, 0.3, 1.0]) / np.sqrt(dim)
-    if edge and rng.random() < 0.5:  # one key opposite to all others: sharp
-        hidden = np.ones((tokens, 1))
-        hidden[0] = -1.0
-        weights, values = np.full((2, 1, 1, 1), rng.choice([0.0, 1.0, 3.0])), np.ones((1, 1, 1))
-    kind = str(rng.choice(["causal", "window", "prefix", "full"]))
-    networks = {"hidden": hidden, "queries": weights[0], "keys": weights[1], "values": values}
-    return networks | {"kind": kind, "size": int(rng.integers(1, tokens + 1))}
-
-
-@statement("wu-A.1", "Lemma A.1", _draw_network)
+@statement("wu-A.1", "Lemma A.1", draws.masked_network)
 def lemma_a_1(hidden: Any, queries: Any, keys: Any, values: Any, kind: str, size: int) -> float:
     """A_ij ≥ 1/(1 + (k − 1)e^(2M)) with M = (max‖X_i⁽⁰⁾‖·C_V·C)² and k the most keys a query sees; ‖X_i⁽ᵗ⁾‖ ≤
     max‖X_i⁽⁰⁾‖·C_V
@@ -225,34 +181,38 @@ def lemma_a_1(hidden: Any, queries: Any, keys: Any, values: Any, kind: str, size
     """
     X, allowed = hidden, draws.mask_of(kind, size).allowed(len(hidden))
     C = max(operator_norm(weights).max() for weights in (queries, keys))
-    C_V = max(1.0, largest_product(values))
-    start = float(np.linalg.norm(X, axis=1).max())
-    bound = collapse_bounds.logit_bound(start, float(C), C_V)
-    log_floor = collapse_bounds.log_attention_floor(int(allowed.sum(axis=1).max()), bound)
-    slack = 1.0
+    C_V, start = max(1.0, largest_product(values)), float(np.linalg.norm(X, axis=1).max())
+    bound = (start * C_V * C) ** 2
+    log_floor, slack = bounds.log_attention_floor(int(allowed.sum(axis=1).max()), bound), 1.0
     for query, key, value in zip(queries, keys, values, strict=True):
         log_kernel = log_softmax((X @ query) @ (X @ key).T, allowed)
-        slack = min(slack, log_below(log_floor, log_kernel[allowed]))
         X = np.exp(log_kernel) @ X @ value
-        slack = min(slack, 1 - float(np.linalg.norm(X, axis=1).max()) / (start * C_V))
+        slack = min(
+            slack, log_below(log_floor, log_kernel[allowed]), room(np.linalg.norm(X, axis=1), start * C_V)
+        )
     return slack
 
 
-@statement("wu-4-selection", "Equation 4", _draw_network, **STEP)
+@statement("wu-4-selection", "Equation 4", draws.masked_network, **STEP)
 def equation_4(hidden: Any, queries: Any, keys: Any, values: Any, kind: str, size: int) -> float:
     """X⁽ᵗ⁺¹⁾ = A⁽ᵗ⁾⋯A⁽⁰⁾·X⁽⁰⁾·W_V⁽⁰⁾⋯W_V⁽ᵗ⁾, the rows of A⁽ᵗ⁾⋯A⁽⁰⁾ distributions
 
     Holds for Eq. (1), which has neither residual connections nor normalisation.
     """
-    X, allowed, kernels, worst = hidden, draws.mask_of(kind, size).allowed(len(hidden)), [], 0.0
-    carried, scale = hidden, float(operator_norm(hidden)) * max(1.0, largest_product(values))
+    X, allowed, kernels, carried, off = (
+        hidden,
+        draws.mask_of(kind, size).allowed(len(hidden)),
+        [],
+        hidden,
+        0.0,
+    )
+    scale = float(operator_norm(hidden)) * max(1.0, largest_product(values))
     for query, key, value in zip(queries, keys, values, strict=True):
         kernels.append(masked_softmax((X @ query) @ (X @ key).T, allowed))
         X, carried = kernels[-1] @ X @ value, carried @ value
         product = rollouts(np.stack(kernels))[-1]
-        worst = max(worst, float(np.abs(X - product @ carried).max()) / scale)
-        worst = max(worst, float(np.abs(product.sum(axis=1) - 1).max()))
-    return -worst
+        off = max(off, np.abs(X - product @ carried).max() / scale, np.abs(product.sum(axis=1) - 1).max())
+    return -off
 
 
 # --- center nodes: any mask in which every token attends to itself -------------------------------------------
@@ -260,48 +220,34 @@ def equation_4(hidden: Any, queries: Any, keys: Any, values: Any, kind: str, siz
 
 def _graph(rng: Generator, tokens: int) -> Bool[np.ndarray, "query key"]:
     """Who attends to whom: a mask of ours, with sinks or without, or a random graph with a centre."""
-    masks = (
-        Causal(),
-        SlidingWindow(int(rng.integers(2, tokens + 1)), sinks=int(rng.integers(3))),
-        Prefix(int(rng.integers(1, tokens + 1))),
-    )
+    width = int(rng.integers(2, tokens + 1))
+    masks = (Causal(), SlidingWindow(width, sinks=int(rng.integers(3))), Prefix(width))
     choice = int(rng.integers(len(masks) + 2))
     if choice < len(masks):
         return masks[choice].allowed(tokens)
     allowed = np.eye(tokens, dtype=bool) | (rng.random((tokens, tokens)) < rng.choice([0.0, 0.2]))
-    order = rng.permutation(tokens)
-    for place in range(1, tokens):  # a tree from the root order[0]: each attends to one before it
-        allowed[order[place], order[rng.integers(place)]] = True
+    order = rng.permutation(tokens)  # a tree from the root order[0]: each attends to one before it
+    allowed[order[1:], order[rng.integers(np.arange(1, tokens))]] = True
     return allowed
 
 
 def _draw_masks(rng: Generator, edge: bool, by_layer: bool) -> Instance:
     """Kernels with weight on what a mask admits, used in turn; `by_layer` each kernel with a mask of its own."""
     tokens, period = draws.length(rng, edge), int(rng.integers(1, 4))
-    spread = 0.0 if edge and rng.random() < 0.5 else float(rng.choice([0.5, 3.0]))
     allowed = np.stack([_graph(rng, tokens) for _ in range(period)])
     if by_layer and rng.random() < 0.5:  # edges of one graph with a centre, dealt out to the layers
         dealt = rng.integers(period, size=(tokens, tokens)) == np.arange(period)[:, None, None]
         allowed = allowed[:1] & dealt | np.eye(tokens, dtype=bool)
-    if not by_layer:
+    elif not by_layer:
         allowed = np.broadcast_to(allowed[0], allowed.shape)
-    kernels = np.stack([masked_softmax(rng.normal(0, spread, one.shape), one) for one in allowed])
-    return {"kernels": kernels, "depth": draws.layers(rng, edge)}
-
-
-def _reach(allowed: Bool[np.ndarray, "layer query key"], layers: int) -> Bool[np.ndarray, "query key"]:
-    """Which keys have reached which query after `layers` layers, the masks used in turn."""
-    reached = np.eye(allowed.shape[-1], dtype=bool)
-    for layer in range(layers):
-        reached = (allowed[layer % len(allowed)].astype(int) @ reached.astype(int)) > 0
-    return reached
+    logits = rng.choice([0.0, 0.5, 3.0]) * rng.normal(size=allowed.shape)
+    return {"kernels": masked_softmax(logits, allowed), "depth": draws.layers(rng, edge)}
 
 
 def _log_escaped(log_least: float, block: int, layers: int) -> Any:
     """ln (1 − εʰ)^⌊(t+1)/h⌋ at every t, h layers to a block: what has not been sent to the centre."""
-    blocks = np.arange(1, layers + 1) // block
     escaped = math.log1p(-math.exp(log_least)) if log_least < 0 else -math.inf
-    return np.array([count * escaped if count else 0.0 for count in blocks.tolist()])
+    return np.array([count * escaped if count else 0.0 for count in np.arange(1, layers + 1) // block])
 
 
 def _slack_centre(kernels: Stack, depth: int) -> float:
@@ -310,15 +256,14 @@ def _slack_centre(kernels: Stack, depth: int) -> float:
     h is the least multiple of the period after which every centre node has reached every query. Without a centre
     node nothing is claimed: slack 1.
     """
-    allowed, period = kernels > 0, len(kernels)
-    centre = _reach(allowed, period * kernels.shape[-1]).all(axis=0)
+    period = reduce(lambda reach, layer: layer @ reach, kernels > 0)
+    centre = (np.linalg.matrix_power(period.astype(int), len(period)) > 0).all(axis=0)
     if not centre.any():
         return 1.0
-    block = period
-    while not _reach(allowed, block)[:, centre].all():
-        block += period
-    log_least = block * math.log(float(kernels[allowed].min()))
-    P = _deep(kernels, max(depth, block))
+    reach, block = period, len(kernels)
+    while not reach[:, centre].all():
+        reach, block = period @ reach, block + len(kernels)
+    log_least, P = block * math.log(floor_of(kernels)), _deep(kernels, max(depth, block))
     kept = log_below(log_least, np.log(P[block - 1 :, :, centre]))
     left = _log_escaped(log_least, block, len(P)) if log_least < 0 else np.zeros(len(P))
     return min(below(P[:, :, ~centre].sum(axis=2).max(axis=1), left), kept)
@@ -354,10 +299,8 @@ def masks_by_layer(kernels: Stack, depth: int) -> float:
 def _draw_logits(rng: Generator, edge: bool) -> Instance:
     """Logits of any layers under one of the masks of §4.1, so far apart at the edge that weights underflow."""
     tokens, depth = draws.length(rng, edge), draws.layers(rng, edge, 6)
-    spread = float(rng.choice([0.0, 1.0, 2000.0]) if edge else rng.choice([0.3, 3.0]))
-    kind = str(rng.choice(["causal", "window", "prefix", "full"]))
-    size = int(rng.integers(1, tokens + 1))
-    return {"logits": spread * rng.normal(size=(depth, tokens, tokens)), "kind": kind, "size": size}
+    logits = rng.choice([0.0, 1.0, 2000.0] if edge else [0.3, 3.0]) * rng.normal(size=(depth, tokens, tokens))
+    return {"logits": logits, "kind": str(rng.choice(draws.MASKS)), "size": int(rng.integers(1, tokens + 1))}
 
 
 @statement("wu-4.1-softmax", "Section 4.1, the role of softmax", _draw_logits)
@@ -375,27 +318,23 @@ def softmax_keeps_edges(logits: Stack, kind: str, size: int) -> float:
 
 
 def _draw_signs(rng: Generator, edge: bool, apart: bool) -> Instance:
-    """Logits of either sign under the causal mask, by layer.
+    """Logits of either sign under the causal mask, by layer; the first token's own is positive.
 
-    The first token's own is positive. `apart`: a set of other tokens has positive logits within and none outside;
-    else every token has a positive one on an earlier token, some edges being lost.
+    `apart`: a set of other tokens has positive logits within and none outside; else every token has a positive one
+    on an earlier token, some edges being lost.
     """
     tokens, depth = max(3, draws.length(rng, edge)), draws.layers(rng, edge)
     signs = np.where(rng.random((depth, tokens, tokens)) < rng.choice([0.2, 0.5, 0.8]), 1.0, -1.0)
-    queries = np.arange(tokens)
-    signs[:, 0, 0] = 1.0
+    signs[:, 0, 0], signs[:, -1, -2] = 1.0, -1.0
     if apart:
-        group = np.append(False, rng.random(tokens - 1) < 0.5)
-        group[rng.integers(1, tokens)] = True
+        group = (np.arange(tokens) > 0) & (rng.random(tokens) < 0.5)
+        group[-1] = True
         signs[:, group] = np.where(group, signs[:, group], -1.0)
-        signs[:, queries[group], queries[group]] = 1.0
+        signs[:, group, group] = 1.0
     else:
-        earlier = rng.integers(0, np.maximum(queries, 1), size=(depth, tokens))
-        signs[np.arange(depth)[:, None], queries, earlier] = 1.0
-        signs[:, tokens - 1, tokens - 2] = -1.0
-        signs[:, tokens - 1, 0] = 1.0
-    size = np.full(signs.shape, 1.0) if edge and rng.random() < 0.5 else rng.uniform(0.1, 3, signs.shape)
-    return {"logits": signs * size}
+        earlier = rng.integers(0, np.arange(1, tokens), (depth, tokens - 1))
+        np.put_along_axis(signs[:, 1:], earlier[..., None], 1.0, axis=2)
+    return {"logits": signs * rng.uniform(0.1, 3, signs.shape)}
 
 
 def _relu_kernels(logits: Stack) -> Stack:
@@ -416,16 +355,15 @@ def relu_loses_edges(logits: Stack) -> float:
     causal = Causal().allowed(logits.shape[-1])
     reach, cut = np.eye(logits.shape[-1], dtype=bool), np.ones(logits.shape[-1], dtype=bool)
     for kept in causal & (logits > 0):
-        reach = (kept.astype(int) @ reach.astype(int)) > 0
+        reach = kept @ reach
         cut &= ~reach[:, 0]
     if not cut.any():  # every token is led to the first one: nothing to show
         return -1.0
     drawn = float(rollouts(_relu_kernels(logits))[:, cut, 0].max())
     log_kernels = log_softmax(logits, causal)
     floors = np.exp(log_kernels[:, causal].min(axis=1))
-    left = _others(rollouts(np.exp(log_kernels)))
-    collapse = below(left, collapse_bounds.log_collapse_bound(floors, 1))
-    return collapse if drawn == 0 else -drawn
+    left = rollouts(np.exp(log_kernels))[:, :, 1:].sum(axis=2).max(axis=1)
+    return below(left, bounds.log_collapse_bound(floors, 1)) if drawn == 0 else -drawn
 
 
 @statement("wu-4.1-relu-reach", "Section 4.1, ReLU, edges kept", partial(_draw_signs, apart=False), **OURS)
@@ -437,8 +375,8 @@ def relu_keeps_reach(logits: Stack) -> float:
     others are lost.
     """
     weights, block = _relu_kernels(logits), logits.shape[-1] - 1
-    bound = _log_escaped(block * math.log(float(weights[weights > 0].min())), block, len(logits))
-    left = _others(rollouts(weights))
+    bound = _log_escaped(block * math.log(floor_of(weights)), block, len(logits))
+    left = rollouts(weights)[:, :, 1:].sum(axis=2).max(axis=1)
     return below(left[left > 0], bound[left > 0])
 
 
@@ -452,14 +390,12 @@ def relu_keeps_reach(logits: Stack) -> float:
 def _draw_widths(rng: Generator, edge: bool) -> Instance:
     """Logits of keys by layer, a decay m or none, and two windows."""
     tokens = draws.length(rng, edge)
-    narrow = int(rng.integers(1, tokens + 1))
-    spread = float(rng.choice([0.0, 50.0]) if edge else rng.choice([0.5, 3.0]))
-    return {
-        "logits": rng.normal(0, spread, (draws.layers(rng, edge), tokens)),
-        "rate": float(rng.choice([0.0, 1e-9, 20.0]) if edge else rng.choice([0.0, 1.0]) * rng.exponential()),
-        "narrow": narrow,
-        "wide": int(rng.integers(narrow, tokens + 1)),
-    }
+    narrow, wide = np.sort(rng.integers(1, tokens + 1, 2)).tolist()
+    logits = rng.choice([0.0, 50.0] if edge else [0.5, 3.0]) * rng.normal(
+        size=(draws.layers(rng, edge), tokens)
+    )
+    rate = float(rng.choice([0.0, 1e-9, 20.0]) if edge else rng.choice([0.0, 1.0]) * rng.exponential())
+    return {"logits": logits, "rate": rate, "narrow": narrow, "wide": wide}
 
 
 @statement(
@@ -481,9 +417,8 @@ def narrower_windows(logits: Any, rate: float, narrow: int, wide: int) -> float:
 
 
 def _draw_layers(rng: Generator, edge: bool) -> Instance:
-    tokens = int(rng.choice([2, 3, LONGEST]) if edge else rng.integers(2, LONGEST + 1))
-    width = int(rng.choice([2, tokens]) if edge else rng.integers(2, tokens + 1))
-    return {"tokens": tokens, "width": width}
+    tokens = draws.whole(2, 256, (2, 3, 256))(rng, edge)
+    return {"tokens": tokens, "width": draws.whole(2, tokens, (2, tokens))(rng, edge)}
 
 
 def layers_to_half(tokens: int, width: int) -> int:

@@ -1,4 +1,4 @@
-"""Try statements: draw instances, keep the tightest margin, stop a reading at its first counterexample."""
+"""Try statements: draw instances, keep the least margin, stop a reading at its first counterexample."""
 
 import json
 import math
@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 
-from posbias.core.errors import InvalidValueError, nearest, whole
+from posbias.core.errors import InvalidValueError, whole
 from posbias.core.files import write_text
 from posbias.core.formats import Header
 from posbias.core.machine import stream
@@ -27,30 +27,21 @@ Verdict = Literal["holds", "fails"]
 
 @dataclass(frozen=True)
 class Trial:
-    """One reading tried: instances drawn, the tightest slack seen, and the first counterexample if any."""
+    """One reading tried: number of instances, the least slack, and the first counterexample if any."""
 
     instances: int
     slack: float
     counterexample: Instance | None = None
 
     @property
-    def survived(self) -> bool:
-        """Whether every instance satisfied the claim."""
-        return self.counterexample is None
-
-    @classmethod
-    def read(cls, content: Mapping[str, Any]) -> Self:
-        """A trial from JSON. Raises KeyError or TypeError for what is not whole."""
-        slack = -math.inf if content["slack"] is None else float(content["slack"])
-        return cls(int(content["instances"]), slack, content["counterexample"])
+    def verdict(self) -> Verdict:
+        """holds: every instance satisfied the claim."""
+        return "holds" if self.counterexample is None else "fails"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What trying a statement gave: whether it holds `as_printed`, and else as `corrected`.
-
-    Verdicts, names and counterexamples of a statement are these, wherever they are printed.
-    """
+    """What trying a statement gave, as printed and as corrected; every page and command prints this verdict."""
 
     statement: Statement
     as_printed: Trial
@@ -59,14 +50,12 @@ class Finding:
     @property
     def verdict(self) -> Verdict:
         """fails: a counterexample to the printed claim was found."""
-        return "holds" if self.as_printed.survived else "fails"
+        return self.as_printed.verdict
 
     @property
     def corrected_verdict(self) -> Verdict | None:
         """The same of the corrected reading, where the printed one fails and there is another."""
-        if self.as_printed.survived or self.corrected is None:
-            return None
-        return "holds" if self.corrected.survived else "fails"
+        return self.corrected.verdict if self.verdict == "fails" and self.corrected else None
 
     @property
     def mark(self) -> str:
@@ -83,25 +72,25 @@ class Finding:
         """The verdict on what the statement asserts beyond its proof: it holds with the constants of a reading."""
         if not self.statement.asserts:
             return None
-        return "holds" if (self.corrected or self.as_printed).survived else "undecided"
+        return "holds" if (self.corrected or self.as_printed).verdict == "holds" else "undecided"
 
     @cached_property
     def compared(self) -> Compared | None:
         """Of the counterexample to the printed claim, the numbers that refute it; None without one."""
-        found = self.as_printed.counterexample
-        return None if found is None else compared_in(self.statement.as_printed.slack, found)
+        instance = self.as_printed.counterexample
+        return None if instance is None else compared_in(self.statement.as_printed.slack, instance)
 
     def as_dict(self) -> dict[str, Any]:
-        """The row of the table, ready for JSON; `slack` is that of the reading that stands."""
-        statement, corrected = self.statement, None if self.as_printed.survived else self.corrected
-        standing = corrected or self.as_printed
-        reading = statement.corrected if corrected and statement.corrected else statement.as_printed
+        """The row of the table, ready for JSON; `slack` is that of the reading that holds."""
+        statement, amended = self.statement, self.corrected_verdict
+        standing = self.corrected if amended and self.corrected else self.as_printed
+        reading = statement.corrected if amended and statement.corrected else statement.as_printed
         return {
             "key": statement.key,
             "statement": self.name,
             "source": statement.source,
             "verdict": self.verdict,
-            "amended": self.corrected_verdict,
+            "amended": amended,
             "asserts": {"claim": statement.asserts, "verdict": self.asserted} if self.asserted else None,
             "counterexample": self.compared and plain(asdict(self.compared)),
             "instances": standing.instances,
@@ -115,10 +104,7 @@ class Finding:
 
 @dataclass(frozen=True, eq=False)
 class StatementCell(Cell):
-    """A statement tried on `amount` instances drawn from a seed.
-
-    Other words or another tolerance make another cell.
-    """
+    """A statement tried on `amount` instances from a seed; another claim or tolerance makes another cell."""
 
     statement: Statement
     seed: int = 0
@@ -129,12 +115,12 @@ class StatementCell(Cell):
     @property
     def specification(self) -> dict[str, Any]:
         """What is claimed, and the seed."""
-        statement, corrected = self.statement, self.statement.corrected
+        printed, corrected = self.statement.as_printed, self.statement.corrected
         return {
-            "statement": statement.key,
-            "as_printed": statement.as_printed.claim,
+            "statement": self.statement.key,
+            "as_printed": printed.claim,
             "corrected": corrected and corrected.claim,
-            "tolerance": statement.as_printed.tolerance,
+            "tolerance": printed.tolerance,
             "corrected_tolerance": corrected and corrected.tolerance,
             "seed": self.seed,
         }
@@ -156,8 +142,8 @@ class StatementCell(Cell):
 
     def from_content(self, header: Header, content: Mapping[str, Any]) -> Finding:
         """The finding again."""
-        corrected = content["corrected"]
-        return Finding(self.statement, Trial.read(content["as_printed"]), corrected and Trial.read(corrected))
+        trials = (content[name] and Trial(**content[name]) for name in ("as_printed", "corrected"))
+        return Finding(self.statement, *trials)
 
 
 def check(reading: Reading, instances: int, seed: int, name: str, witness: Instance | None = None) -> Trial:
@@ -166,71 +152,49 @@ def check(reading: Reading, instances: int, seed: int, name: str, witness: Insta
     Raises `InvalidValueError` for instances < 1 or a slack that is not a number.
     """
     whole("instances", instances, 1)
-    rng = stream(seed, f"verify/{name}")
-    tightest = math.inf
-    for number in range(instances + (witness is not None)):
-        drawn = number - (witness is not None)
-        instance = witness if drawn < 0 else reading.draw(rng, drawn % EDGE_EVERY == EDGE_EVERY - 1)
-        assert instance is not None
-        slack = float(reading.slack(instance))
+    rng, least, tried = stream(seed, f"verify/{name}"), math.inf, 0
+    for number in range(-1 if witness is not None else 0, instances):
+        at_edge = number % EDGE_EVERY == EDGE_EVERY - 1
+        instance = witness if number < 0 and witness is not None else reading.draw(rng, at_edge)
+        slack, tried = reading.slack(instance), tried + 1
         if math.isnan(slack):
-            raise InvalidValueError(f"{name}: the slack of an instance is not a number")
-        tightest = min(tightest, slack)
+            raise InvalidValueError(f"slack: expected a number for every instance, got NaN for {name}")
+        least = min(least, slack)
         if slack < -reading.tolerance:
-            return Trial(number + 1, slack, instance)
-    return Trial(instances + (witness is not None), tightest)
+            return Trial(tried, slack, instance)
+    return Trial(tried, least)
 
 
 def verify(
-    statements: Iterable[Statement],
-    *,
-    instances: int = 1000,
-    seed: int = 0,
-    on_event: OnEvent | None = None,
+    statements: Iterable[Statement], *, instances: int = 1000, seed: int = 0, on_event: OnEvent | None = None
 ) -> list[Finding]:
     """Try every statement on `instances` random instances per reading; `on_event` counts statements.
 
     Raises `InvalidValueError` for instances < 1 or seed < 0.
     """
-    whole("instances", instances, 1)
     whole("seed", seed, 0)
     findings, statements = [], list(statements)
-    for done, statement in enumerate(statements, 1):
-        if on_event:
-            on_event(Event(done - 1, len(statements), "statement"))
+    for statement in statements:
         # the names of the streams decide what is drawn
-        printed, key = statement.as_printed, statement.key
-        as_printed = check(printed, instances, seed, f"{key}/published", statement.witness)
-        corrected = statement.corrected and check(statement.corrected, instances, seed, f"{key}/amended")
-        findings.append(Finding(statement, as_printed, corrected))
-    if on_event:
-        on_event(Event(len(findings), len(statements), "statement"))
+        printed = check(
+            statement.as_printed, instances, seed, f"{statement.key}/published", statement.witness
+        )
+        corrected = statement.corrected and check(
+            statement.corrected, instances, seed, f"{statement.key}/amended"
+        )
+        findings.append(Finding(statement, printed, corrected))
+        if on_event:
+            on_event(Event(len(findings), len(statements), "statement"))
     return findings
 
 
-def select(statements: Iterable[Statement], keys: Iterable[str]) -> list[Statement]:
-    """The statements with these keys, or all of a paper by its key. Raises `InvalidValueError`."""
-    known = list(statements)
-    chosen = []
-    for key in keys:
-        meant = [statement for statement in known if key in (statement.key, statement.source)]
-        if not meant:
-            choices = [
-                *(statement.key for statement in known),
-                *sorted({statement.source for statement in known}),
-            ]
-            raise InvalidValueError(f"statement: {key!r} is not one of them{nearest(key, choices)}")
-        chosen += [statement for statement in meant if statement not in chosen]
-    return chosen
-
-
 def save_counterexamples(findings: Iterable[Finding], folder: Path) -> list[Path]:
-    """Write each counterexample to `folder`/<key>-<reading>.json; docs/theorems.md says how to try it again."""
+    """Write each counterexample to `folder`/<key>-<reading>.json, to be tried again by `Reading.slack`."""
     written = []
     for finding in findings:
         key = finding.statement.key
         for name, trial in (("published", finding.as_printed), ("amended", finding.corrected)):
-            if trial is not None and not trial.survived:
+            if trial is not None and trial.counterexample is not None:
                 instance = plain(trial.counterexample)
                 data = {"statement": key, "reading": name, "slack": trial.slack, "instance": instance}
                 written.append(write_text(folder / f"{key}-{name}.json", json.dumps(data, indent=1) + "\n"))
@@ -238,7 +202,7 @@ def save_counterexamples(findings: Iterable[Finding], folder: Path) -> list[Path
 
 
 def plain(value: Any) -> Any:
-    """Arrays and mappings as lists and dictionaries of numbers that JSON spells without loss."""
+    """Arrays and mappings as lists and dictionaries of numbers that JSON writes without loss."""
     if isinstance(value, Mapping):
         return {key: plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
