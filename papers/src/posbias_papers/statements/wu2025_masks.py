@@ -241,7 +241,8 @@ def _draw_masks(rng: Generator, edge: bool, by_layer: bool) -> Instance:
     elif not by_layer:
         allowed = np.broadcast_to(allowed[0], allowed.shape)
     logits = rng.choice([0.0, 0.5, 3.0]) * rng.normal(size=allowed.shape)
-    return {"kernels": masked_softmax(logits, allowed), "depth": draws.layers(rng, edge)}
+    kernels = np.stack([masked_softmax(*layer) for layer in zip(logits, allowed, strict=True)])
+    return {"kernels": kernels, "depth": draws.layers(rng, edge)}
 
 
 def _log_escaped(log_least: float, block: int, layers: int) -> Any:
