@@ -1,4 +1,4 @@
-"""Small measurements of a chosen shape, made by the contract in docs/measure.md."""
+"""Small measurements, made by the contract in docs/measure.md."""
 
 from collections.abc import Callable
 
@@ -8,19 +8,15 @@ import xarray as xr
 from browser import browser  # noqa: F401
 
 TOKENS, DEPTH, HEADS = 40, 3, 2
-SHAPES = {
-    "U": lambda position: 0.2 + np.exp(-position / 4) + np.exp((position - TOKENS + 1) / 4),
-    "recency": lambda position: 0.2 + 2 * np.exp((position - TOKENS + 1) / 6),
-    "primacy": lambda position: 0.2 + 2 * np.exp(-position / 6),
-    "flat": lambda position: np.ones(position.size),
-}
+HOSTILE = {"model": "<script>alert(1)</script>", "text": "a & b", "extra": "<i>"}
 
 
-def make(shape: str = "U", *, sink: bool = False, prompts: int = 8, **attributes: object) -> xr.Dataset:
-    """A measurement whose influence has a shape, with or without token 0 drawing most attention."""
+def make(*, sink: bool = False, prompts: int = 8, **attributes: object) -> xr.Dataset:
+    """A measurement whose influence is U-shaped, with or without token 0 drawing most attention."""
     random = np.random.default_rng(7)
     position = np.arange(TOKENS)
-    influence = SHAPES[shape](position) * random.lognormal(0, 0.05, (prompts, TOKENS))
+    shape = 0.2 + np.exp(-position / 4) + np.exp((position - TOKENS + 1) / 4)
+    influence = shape * random.lognormal(0, 0.05, (prompts, TOKENS))
     per_head = np.array([1.0, 2.0])[:, None] * -0.05 * position
     logits = np.tile(per_head, (DEPTH, 1, 1))
     column = logits + (6.0 if sink else 0.0)
@@ -66,13 +62,13 @@ def make(shape: str = "U", *, sink: bool = False, prompts: int = 8, **attributes
 
 @pytest.fixture
 def make_measurement() -> Callable[..., xr.Dataset]:
-    """The maker of measurements: shape, and sink=, prompts= and any attribute."""
+    """The maker of measurements: sink=, prompts= and any attribute."""
     return make
 
 
 @pytest.fixture(scope="session")
 def report(tmp_path_factory):
-    """A report on a U-shaped measurement with a sink."""
+    """A report on a U-shaped measurement with a sink, whose names would be markup."""
     from posbias.reports import write_report
 
-    return write_report(make("U", sink=True), tmp_path_factory.mktemp("report"), seed=3)
+    return write_report(make(sink=True, **HOSTILE), tmp_path_factory.mktemp("report"), seed=3)

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from posbias.cli import output
 from posbias.core.errors import typed_integer
-from posbias.core.progress import labelled, on_stderr
+from posbias.core.progress import on_stderr
 
 POSBIAS = Path(sys.executable).with_name("posbias")
 log = logging.getLogger("posbias.some.module")
@@ -67,13 +67,6 @@ def test_words_are_lines_on_stderr_and_nothing_is_left_behind(verbosity, lines, 
     assert answer == ""
     assert words.split() == lines
     assert logging.getLogger("posbias").handlers == []
-
-
-def test_a_label_begins_lines_that_do_not_name_it(capsys):
-    with on_stderr(), labelled("cell 3"):
-        log.info("resuming")
-        log.info("cell 3: failed")
-    assert capsys.readouterr().err.splitlines() == ["cell 3: resuming", "cell 3: failed"]
 
 
 def test_words_stand_above_a_bar(monkeypatch):

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from project import install
 
-import posbias
 from posbias.core import packages
 from posbias.core.errors import InvalidValueError, PluginError
 from posbias.core.spec import encode
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import load_architecture, read_architecture
-from posbias.theory.encodings import ALiBi, DecayBias, NeedsMeasurement, alibi_slopes
+from posbias.theory.encodings import ALiBi, DecayBias, alibi_slopes
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.huggingface_families import FAMILIES, PARTS
 from posbias.theory.masks import Full, SlidingWindow
@@ -95,25 +94,6 @@ def test_alibi_slopes_are_those_of_the_models():
         np.testing.assert_allclose(alibi_slopes(heads), mpt.numpy(), rtol=1e-6)
         half = -build_mpt_alibi_tensor(heads, 2, alibi_bias_max=4)[:, 0, 0]
         np.testing.assert_allclose(alibi_slopes(heads, 4), half.numpy(), rtol=1e-6)
-
-
-def test_bloom_mpt_and_falcon(write):
-    bloom = load_architecture(
-        write("bloom/config.json", {"model_type": "bloom", "n_layer": 70, "n_head": 112})
-    )
-    assert (bloom.depth, bloom.layers[0].heads, bloom.name) == (70, 112, "bloom")
-    assert bloom.layers[0].positional == ALiBi()
-    assert len(set(bloom.layers[0].head_logits().slopes)) == 112
-    attention = {"alibi": True, "alibi_bias_max": 8}
-    mpt = {"model_type": "mpt", "n_layers": 32, "n_heads": 32, "attn_config": attention}
-    assert load_architecture(write("config.json", mpt)).layers[0].positional == ALiBi()
-    mpt["attn_config"] = {"alibi": False}
-    assert load_architecture(write("config.json", mpt)).layers[0].positional == NeedsMeasurement("learned")
-    falcon = {"model_type": "falcon", "num_hidden_layers": 36, "num_attention_heads": 64, "hidden_size": 4096}
-    rotary = NeedsMeasurement("rotary", rope="base 10,000")
-    assert load_architecture(write("config.json", falcon)).layers[0].positional == rotary
-    slopes = load_architecture(write("config.json", falcon | {"alibi": True})).layers[0].head_logits().slopes
-    np.testing.assert_allclose(slopes, alibi_slopes(64) / 8)
 
 
 def _window(layer):
@@ -257,21 +237,6 @@ def test_decoders_that_say_that_they_are_not_causal_are_full(write):
     assert profile.mass[:15].sum() == pytest.approx(15 / 300, rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("key", "changes"),
-    [
-        ("sliding_window", {"sliding_window": 4096}),
-        ("alibi", {"alibi": True}),
-        ("layer_types", {"layer_types": ["sliding_attention"] * 4}),
-        ("residual_multiplier", {"model_type": "granite", "residual_multiplier": 0.22}),
-        ("use_sliding_window", {"model_type": "mistral", "sliding_window": 8, "use_sliding_window": False}),
-    ],
-)
-def test_a_key_that_is_not_used_is_named(write, key, changes):
-    remark = load_architecture(write("config.json", LLAMA | changes)).remarks[-1]
-    assert remark.startswith(f"keys not used: {key} = ")
-
-
 def test_texts_beyond_a_rotary_model_s_configured_positions_are_named():
     config = {"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16}
     architecture = from_huggingface({**config, "max_position_embeddings": 128})
@@ -284,7 +249,6 @@ def test_texts_beyond_a_rotary_model_s_configured_positions_are_named():
 READ = """
 import posbias
 from posbias.core.packages import ModelFamily
-from posbias.theory.huggingface_families import Family
 
 def read(config):
     heads, chunk = config["heads"], posbias.Chunked(config["chunk"])
@@ -292,7 +256,6 @@ def read(config):
     return posbias.Architecture(config["depth"], layers, posbias.ConstantMixing(0.5))
 
 FAMILY = ModelFamily(read)
-ROW = Family(lambda config: posbias.NoPE(), remarks=("a remark of its own",))
 NEITHER = 3
 """
 CONFIG = {"model_type": "foreign", "heads": 2, "chunk": 8, "depth": 3}
@@ -307,19 +270,6 @@ def site(tmp_path, monkeypatch):
     yield folder
     for name in [name for name in sys.modules if name.startswith("foreign_")]:
         del sys.modules[name]
-
-
-def test_a_row_is_read_as_ours_are(site):
-    install(site, "foreign-models", READ, {"foreign": "ROW"})
-    config = {"model_type": "foreign", "num_hidden_layers": 4, "num_attention_heads": 2}
-    architecture = from_huggingface(config)
-    assert architecture.depth == 4
-    assert architecture.layers == (posbias.Layer(heads=2),)
-    assert architecture.name == "foreign"
-    assert architecture.remarks[0] == "a remark of its own"
-    assert "read by the package foreign-models 0.3" in architecture.remarks[1]
-    with pytest.raises(InvalidValueError, match=r"^layer_types: "):
-        from_huggingface(config | {"layer_types": ["chunked_attention"] * 4})
 
 
 def test_none_can_take_the_place_of_ours(site):

@@ -7,12 +7,11 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from answers import copies, faults, kept
+from answers import faults
 from command import called
 from project import ROOT
 
@@ -249,32 +248,6 @@ def test_every_file_is_compared_ordered_by_and_reported(name):
         gap = profile.samples[:, place] - profile.samples[:, 1:-1].mean(axis=1)
         if profile.kind == "rate" and len(gap) > 1:
             assert claim["number"] == pytest.approx(gap.mean())
-
-
-def test_two_retrievals_are_compared_trial_by_trial_where_these_are_the_same(here):
-    """One finds the first place and the last, the other all of them; another seed has other trials."""
-    random = np.random.default_rng(0)
-    ends, everywhere = copies(random, [0.9, 0.1, 0.1, 0.1, 0.9]), copies(random, [0.9] * 5)
-    kept(here / "ends", ends)
-    for seed in (0, 1):
-        kept(here / "all", replace(everywhere, job=everywhere.job | {"seed": seed}))
-        between = answered("compare", "ends", "all")["between"]
-        assert (between["verdict"], between["paired"]) == ("changes the bias", seed == 0)
-        mean = ends.answers.found.mean() - everywhere.answers.found.mean()
-        assert between["differences"]["mean"]["value"] == pytest.approx(mean)
-        assert between["differences"]["first - middle"]["interval"][0] > 0.5
-    kept(here / "none", copies(random, [0.0] * 5))
-    assert answered("compare", "none", "all")["between"]["at_chance"] == ["none"]
-
-
-def test_intervals_are_wilsons_and_have_a_width_where_all_agree():
-    named = ("--columns", "place=where", "score=ok", "total=of")
-    Path("mine.csv").write_text("where,ok,of\n0,20,20\n1,4,10\n2,10,10\n")
-    answered("report", "mine.csv", "--out", "page", *named)
-    rows = list(csv.reader(Path("page/profile.csv").read_text().splitlines()))[1:]
-    assert float(rows[0][2]) < 0.99
-    # statsmodels.stats.proportion.proportion_confint(4, 10, method="wilson")
-    assert [float(cell) for cell in rows[1]] == pytest.approx([1, 0.4, 0.168180, 0.687326], abs=1e-6)
 
 
 def test_every_context_length_has_a_page_of_its_own():

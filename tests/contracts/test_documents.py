@@ -44,16 +44,6 @@ def test_a_file_that_names_a_mask_and_an_encoding_of_ones_own_predicts(tmp_path,
     assert not ended.value.code
 
 
-def test_every_command_that_is_named_is_a_command():
-    start = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
-    named = {
-        *re.findall(r"bin/posbias ([a-z]+)", "".join(blocks(""))),
-        *re.findall(r"`posbias ([a-z]+)", start),
-    }
-    assert len(named) >= 12
-    assert named <= set(app)
-
-
 LINES = [
     (page.relative_to(ROOT).as_posix(), re.split(r" [#|] ", match[1])[0].strip())
     for page in (
@@ -113,7 +103,7 @@ def test_the_reference_has_every_package_and_every_module_of_the_root():
 def test_a_page_runs_from_top_to_bottom(name, make_measurement, tmp_path, monkeypatch):
     """All blocks but those of other frameworks, which `tests/adapters` run."""
     # what the commands of the first page leave behind, and the files that pages read
-    posbias.save_measurement(make_measurement("U"), tmp_path / "measured.nc")
+    posbias.save_measurement(make_measurement(), tmp_path / "measured.nc")
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     monkeypatch.chdir(tmp_path)
     place = {}

@@ -22,7 +22,6 @@ from posbias.profiles.profile import measured_influence
 from posbias.reports.explore.kernel import exported, not_expressed, sweeps
 from posbias.reports.explore.menu import menu
 from posbias.reports.explore.page import known_curves, page, tiny_architectures
-from posbias.retrieval import ask
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import PRESETS, preset
 from posbias.theory.distance import KerpleLog
@@ -42,22 +41,20 @@ ASKED = """([architecture, tokens, depth]) => {
 
 
 @pytest.fixture(scope="module")
-def ask(browser):
-    """Profile and what sinks took, as the browser computes them."""
-    source = files("posbias.reports.explore").joinpath("kernel.js").read_text(encoding="utf-8")
+def tab(browser):
+    """A page with both scripts."""
     page = browser.new_page()
-    page.evaluate(f"() => {{ {source}\n window.kernel = kernel; }}")
-
-    def asked(architecture: Architecture, tokens: int):
-        mass, lost = page.evaluate(ASKED, [exported(architecture, tokens), tokens, architecture.depth])
-        return np.array(mass), lost
-
-    yield asked
+    for name in ("kernel", "bounds"):
+        source = files("posbias.reports.explore").joinpath(f"{name}.js").read_text(encoding="utf-8")
+        page.evaluate(f"() => {{ {source}\n window.{name} = {name}; }}")
+    yield page
     page.close()
 
 
-def agree(ask, architecture, tokens):
-    mass, lost = ask(architecture, tokens)
+def agree(tab, architecture, tokens):
+    """Profile and what sinks took are what the engines compute."""
+    mass, lost = tab.evaluate(ASKED, [exported(architecture, tokens), tokens, architecture.depth])
+    mass = np.array(mass)
     truth = influence(architecture, tokens)
     seen = np.maximum(mass, truth.mass) > 1e-250
     np.testing.assert_allclose(mass[seen], truth.mass[seen], rtol=TOLERANCE)
@@ -68,35 +65,24 @@ def agree(ask, architecture, tokens):
     drawn.architectures(mask=spans(400, drawn.SHORTEST), scaled=True),
     st.integers(drawn.SHORTEST, drawn.LONGEST),
 )
-def test_the_browser_gives_the_profile_that_the_engines_give(ask, architecture, tokens):
+def test_the_browser_gives_the_profile_that_the_engines_give(tab, architecture, tokens):
     assume(not_expressed(architecture) is None)
-    agree(ask, architecture, tokens)
+    agree(tab, architecture, tokens)
 
 
 @given(
     drawn.architectures(mask=spans(1000, 300), positional=drawn.exponential),
     st.integers(drawn.LONGEST, 1500),
 )
-def test_the_browser_sweeps_longer_texts_right(ask, architecture, tokens):
+def test_the_browser_sweeps_longer_texts_right(tab, architecture, tokens):
     assume(all(map(sweeps, architecture.layers)))
-    agree(ask, architecture, tokens)
+    agree(tab, architecture, tokens)
 
 
 BOUND = """([name, architecture, tokens, depth]) => {
   const found = window.bounds[name](architecture, tokens, depth);
   return found && (found.upper ? [found.upper, found.lower].map((side) => side && Array.from(side)) : found);
 }"""
-
-
-@pytest.fixture(scope="module")
-def tab(browser):
-    """A page with both scripts."""
-    page = browser.new_page()
-    for name in ("kernel", "bounds"):
-        source = files("posbias.reports.explore").joinpath(f"{name}.js").read_text(encoding="utf-8")
-        page.evaluate(f"() => {{ {source}\n window.{name} = {name}; }}")
-    yield page
-    page.close()
 
 
 @pytest.fixture(scope="module")
@@ -285,19 +271,6 @@ def test_the_layers_of_a_file_that_the_controls_do_not_have_are_swept_as_they_ar
     assert "no verdict" in tab.tab.text_content("#said")
     tab.context.close()
     assert not tab.wrong
-
-
-def test_a_measurement_is_drawn_beneath(opened, tmp_path):
-    answer = tmp_path / "answer.json"
-    answer.write_text(json.dumps({"schema": "measure/1", "model": "<b>toy</b>", "influence": [1, 2, 1, 4]}))
-    broken = tmp_path / "broken.json"
-    broken.write_text("[1, 2")
-    opened.turn("#tokens=64")
-    opened.tab.set_input_files("#measurement", answer)
-    opened.tab.wait_for_selector("#profile .measured", state="attached")
-    assert "<b>toy</b>" in opened.tab.text_content("#profile-legend")
-    opened.tab.set_input_files("#measurement", broken)
-    opened.tab.wait_for_selector("#measured-said:text('no JSON')")
 
 
 def test_the_page_is_small_and_lets_nothing_out(browser, written):

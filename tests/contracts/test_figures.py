@@ -44,7 +44,7 @@ def test_same_data_same_bytes(make_measurement, name):
     for _ in range(2):
         figure = plots.new_figure()
         ax = figure.subplots()
-        assert DRAW[name](ax, make_measurement("U", sink=True)) is ax
+        assert DRAW[name](ax, make_measurement(sink=True)) is ax
         assert ax.get_xlabel()
         assert ax.get_ylabel()
         pictures.append(plots.picture_bytes(figure, "svg"))
@@ -53,7 +53,7 @@ def test_same_data_same_bytes(make_measurement, name):
 
 
 def test_curves_show_the_numbers(make_measurement):
-    data = make_measurement("U")
+    data = make_measurement()
     measured = measured_influence(data)
     ax = DRAW["predictions"](plots.new_figure().subplots(), data)
     curves = {line.get_label(): line.get_ydata() for line in ax.get_lines()}
@@ -121,7 +121,7 @@ def test_a_notebook_shows_escaped_words_over_the_picture_of_plot(place):
 
 
 def test_a_measurement_shows_its_curve_over_its_table(make_measurement, tmp_path):
-    save_measurement(make_measurement("U", model=HOSTILE), tmp_path / "measured.nc")
+    save_measurement(make_measurement(model=HOSTILE), tmp_path / "measured.nc")
     measured = load_measurement(tmp_path / "measured.nc")
     curve = measured_influence(measured)._repr_html_()
     assert measured._repr_html_().startswith(curve)

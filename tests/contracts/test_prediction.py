@@ -7,7 +7,7 @@ import pytest
 from command import called
 from hypothesis import given
 from hypothesis import strategies as st
-from measured import DEPTH, TOKENS, measurement
+from measured import DEPTH, measurement
 
 from posbias.cli.terminal import describe
 from posbias.core.errors import InvalidValueError
@@ -67,23 +67,6 @@ def test_measured_mixing_reaches_twice_its_length(tokens, known):
     said = [line for line in profile.attrs["assumptions"] if "extrapolated" in line]
     assert len(said) == (tokens != 256)
     assert all((one.summary.verdict is not None) == known for one in trajectory(architecture, tokens)[::10])
-
-
-def test_mixing_can_be_published_measured_or_another_files(tmp_path):
-    answer = answered("bloom-7b1", "--mixing", "published")
-    assert answer["architecture"]["mixing"]["tokens"] == 256
-    found = measurement(text="some text")
-    save_measurement(found, tmp_path / "m.nc")
-    (tmp_path / "a.toml").write_text(f'depth = {DEPTH}\n[mixing]\nkind = "constant"\nvalue = 0.3\n')
-    answer = answered(str(tmp_path / "a.toml"), "--mixing", str(tmp_path / "m.nc"))
-    assert answer["architecture"]["mixing"]["coefficients"] == found["mixing"].values.mean(0).tolist()
-    assert (answer["architecture"]["mixing"]["tokens"], answer["architecture"]["mixing"]["text"]) == (
-        TOKENS,
-        "some text",
-    )
-    (tmp_path / "b.toml").write_text("depth = 2\n")
-    answer = answered(str(tmp_path / "b.toml"), "--mixing", str(tmp_path / "a.toml"))
-    assert answer["architecture"]["mixing"] == {"kind": "constant", "value": 0.3}
 
 
 @pytest.mark.parametrize("depth", [1, DEPTH, 7])

@@ -2,11 +2,12 @@
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from http_servers import prompt_of, serving
+from answers import copies, kept
 from scipy import stats
 
 import posbias
@@ -45,26 +46,17 @@ def test_two_measurements_of_the_same_prompts(answered, measured, folder):
     assert last > 0 > first
 
 
-def test_two_retrievals(answered):
-    def curve(wanted):
-        def answer(number, body):
-            return "red" if wanted(prompt_of(body)) else "no idea"
-
-        return answer
-
-    rows = [
-        {"question": f"q{n}?", "documents": ["one red", "two", "three"], "gold": 0, "answers": ["red"]}
-        for n in range(20)
-    ]
-    Path("own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for name, wanted in (
-        ("always", lambda prompt: True),
-        ("last", lambda prompt: prompt.find("red") > prompt.find("three")),
-    ):
-        with serving(curve(wanted)) as server:
-            answered("retrieve", "toy", "--endpoint", server.url, "--trials", "own.jsonl", "--out", name)
-    answer = answered("compare", "always", "last")["between"]
-    assert answer["differences"]["mean"]["value"] == pytest.approx(2 / 3)
+def test_two_retrievals(answered, folder):
+    """One finds the first place and the last, the other all of them; another seed has other trials."""
+    random = np.random.default_rng(0)
+    ends, everywhere = copies(random, [0.9, 0.1, 0.1, 0.1, 0.9]), copies(random, [0.9] * 5)
+    kept(folder / "ends", ends)
+    for seed in (0, 1):
+        kept(folder / "all", replace(everywhere, job=everywhere.job | {"seed": seed}))
+        between = answered("compare", "ends", "all")["between"]
+        assert (between["verdict"], between["paired"]) == ("changes the bias", seed == 0)
+        mean = ends.answers.found.mean() - everywhere.answers.found.mean()
+        assert between["differences"]["mean"]["value"] == pytest.approx(mean)
 
 
 def test_five_predictors_of_a_measurement(measured):

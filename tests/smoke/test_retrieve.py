@@ -112,21 +112,8 @@ def test_several_ways_and_sizes(answered):
 
 def test_until_a_width(answered):
     with serving(answer) as server:
-        found = answered(
-            *(
-                "retrieve",
-                "toy",
-                "--endpoint",
-                server.url,
-                "--pairs",
-                6,
-                "--positions",
-                3,
-                "--wording",
-                "json",
-            ),
-            *("--prompts", 200, "--until", 0.2, "--out", "u"),
-        )
+        asked = ("retrieve", "toy", "--endpoint", server.url, *LISTS[:-1], 200, "--until", 0.2, "--out", "u")
+        found = answered(*asked)
     assert found["curves"][0]["prompts"] < 200
 
 

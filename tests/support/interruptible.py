@@ -1,6 +1,6 @@
-"""A training to be stopped: python interruptible.py CHECKPOINT [never]. Says each iteration; waits after 40.
+"""A training to be stopped: python interruptible.py CHECKPOINT. Says each iteration; waits after 40.
 
-The checkpoint is written after every iteration, or, with `never`, at an interruption alone.
+Its checkpoint is written after every iteration, as a task of an engine at an interruption alone.
 """
 
 import sys
@@ -27,34 +27,25 @@ JOB = [
         evaluate_every=25,
     ),
 ]
-PAUSE = 0.05
-"""Seconds after each iteration, where it is to be stopped in time."""
-
-
-def write(often):
-    """Write the checkpoint after every iteration, or at an interruption alone."""
-    loop.PATIENCE, checkpoints.LEAST = (0.0, 0.0) if often else (100.0, 1e9)
 
 
 def task(checkpoint, *, on_event):
-    """The same as a task of an engine."""
+    """The same as a task of an engine, slow enough to be stopped in time."""
 
     def slowly(event):
         on_event(event)
-        time.sleep(PAUSE)
+        time.sleep(0.05)
 
-    write(often=False)
+    loop.PATIENCE, checkpoints.LEAST = 100.0, 1e9
     train(JOB, checkpoint=Path(checkpoint), threads=1, on_event=slowly)
 
 
 def tell(event):
     print(event.done, flush=True)
-    if "never" in sys.argv:
-        time.sleep(PAUSE)
-    elif event.done == 40:
+    if event.done == 40:
         time.sleep(600)
 
 
 if __name__ == "__main__":
-    write(often="never" not in sys.argv)
+    loop.PATIENCE, checkpoints.LEAST = 0.0, 0.0
     train(JOB, checkpoint=Path(sys.argv[1]), threads=1, on_event=tell)
