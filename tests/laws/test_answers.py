@@ -173,6 +173,10 @@ def test_resamples_are_those_of_a_plain_loop(sets, seed):
         assert one.interval == pytest.approx((low[k], high[k]), abs=1e-12)
         assert one.value == pytest.approx(samples[:, k].mean())
         assert 0 <= one.interval[0] <= one.value <= one.interval[1] <= 1
+    # what never varies has the interval of the number of sets alone
+    (same,) = resampled(samples[:, :1] * 0, [(-1.0, 1.0)], seed)
+    other = 1 - 0.05 ** (1 / sets)
+    assert (same.value, same.se, same.interval) == (0, 0, pytest.approx((-other, other)))
 
 
 @given(st.floats(0.01, 0.6), st.integers(2, 400), st.floats(0.02, 0.5))

@@ -18,7 +18,7 @@ from posbias.designs.targets import MiddleTarget, ReachTarget, target_of
 from posbias.profiles.profile import Profile, uniform
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import load_architecture, read_architecture
-from posbias.theory.encodings import ALiBi, NeedsMeasurement
+from posbias.theory.encodings import ALiBi
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.masks import BlockSparse, Causal, Chunked, Dilated, Full, Prefix, SlidingWindow
 from posbias.theory.mixing import ConstantMixing, TrainedMedian, plausible_mixing
@@ -183,7 +183,6 @@ def test_a_part_of_a_space_leads_near_the_best_of_the_whole():
         assert least <= found.front[0].distance <= least + 0.02
 
 
-ROTARY = Architecture(4, (Layer(positional=NeedsMeasurement("rotary")),), ConstantMixing(0.2))
 GENTLE = Architecture(6, (Layer(heads=2, positional=ALiBi(scale=0.1)),))
 
 

@@ -5,19 +5,12 @@ from math import comb
 
 import architectures
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refused import refused
 
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.graph import (
-    centre_nodes,
-    graph,
-    layers_to_reach,
-    reachable,
-    walks,
-)
+from posbias.theory.graph import centre_nodes, graph, layers_to_reach, reachable, walks
 from posbias.theory.masks import (
     MASKS,
     BlockSparse,
@@ -161,25 +154,6 @@ def test_the_graph_its_reach_and_its_centre_nodes_are_those_of_the_pairs(case, l
     query, key = (data.draw(st.integers(-tokens, tokens - 1)) for _ in range(2))
     first = next((number for number, reached in enumerate(after) if reached[query, key]), None)
     assert layers_to_reach(pattern, tokens, query, key) == first
-
-
-@pytest.mark.parametrize(
-    ("mask", "expected"),
-    [
-        (Causal(), [0]),
-        (SlidingWindow(2), [0]),
-        (SlidingWindow(1), []),
-        (Prefix(3), [0, 1, 2]),
-        (Full(), list(range(10))),
-        (Chunked(9), []),
-        ([Chunked(4), Causal()], [0]),
-        (Dilated(2), []),
-        (BlockSparse(3, first=1), [0]),
-    ],
-)
-def test_centre_nodes_are_those_of_the_paper(mask, expected):
-    """Wu et al. 2025, Figure 1: the first token, or the prefix."""
-    assert centre_nodes(mask, 10).tolist() == expected
 
 
 @given(st.integers(2, 40), st.integers(2, 200))

@@ -8,12 +8,10 @@ import pytest
 import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
-from measured import measurement
 from refused import refused
 
-import posbias
 from posbias import Attention
-from posbias.comparison.predictors import PREDICTORS, measured_mixing, predictions
+from posbias.comparison.predictors import PREDICTORS, predictions
 from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.measurement import measure
 from posbias.profiles.measurements import load_measurement, load_profile, save_measurement
@@ -143,18 +141,6 @@ def test_what_mixing_masks_and_arrays_may_be():
     even = Attention.from_arrays(uniform[None])
     assert all(one.holds for one in even.monotonicity())
     np.testing.assert_allclose(even.sinks()[0, 0, :5], [4 / 17, 3 / 16, 2 / 15, 1 / 14, 0], rtol=1e-15)
-
-
-def test_measured_kernels_and_the_theory_of_an_architecture_come_back_from_their_attention():
-    held = measurement()
-    profile = Attention.from_arrays(held["kernel"].values).rollout(measured_mixing(held))
-    (predictor,) = (one for one in PREDICTORS if one.key == "measured_kernels")
-    np.testing.assert_allclose(profile.mass, predictor.predict(held), rtol=1e-12)
-    layer = posbias.Layer(heads=4, positional=posbias.ALiBi())
-    heads = masked_softmax(layer.logits(24), layer.mask.allowed(24))
-    architecture = posbias.Architecture(3, (layer,), ConstantMixing(0.3))
-    profile = Attention.from_arrays([heads] * 3).rollout(0.3)
-    np.testing.assert_allclose(profile.mass, posbias.influence(architecture, 24).mass, rtol=1e-12)
 
 
 def test_what_is_no_attention_is_refused():

@@ -16,11 +16,7 @@ from posbias.comparison.scores import compare
 from posbias.core import machine
 from posbias.profiles.curves import at_shares, least_stretch
 from posbias.profiles.profile import Profile, spearman, uniform, wasserstein
-from posbias.profiles.stochastic_order import TOLERANCES, noise_floor, prefix_shares, violations
-from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.masks import SlidingWindow
-from posbias.theory.mixing import AttentionOnly
-from posbias.theory.rollout.dispatch import influence
+from posbias.profiles.stochastic_order import noise_floor, prefix_shares, violations
 
 weights = st.integers(1, 120).flatmap(
     lambda n: arrays(np.float64, n, elements=st.one_of(st.just(0.0), st.floats(1e-6, 1e6)))
@@ -65,16 +61,6 @@ def test_spearman_and_wasserstein_equal_scipy(pair):
     expected = scipy.stats.wasserstein_distance(places, places, p, q)
     assert float(wasserstein(p, q)) == pytest.approx(expected, abs=1e-12)
     assert math.isnan(float(spearman(uniform(p.size).mass, q)))
-
-
-def test_what_is_out_of_reach_is_no_trough():
-    """Two layers of windows of 32: the query sees 63 of 256 tokens, each number of ways."""
-    windows = Architecture(2, (Layer(mask=SlidingWindow(32)),), AttentionOnly())
-    shape = influence(windows, 256).summary
-    ways = [min(d + 1, 63 - d) / 32**2 for d in range(63)]
-    assert (shape.out_of_reach, shape.verdict) == (256 - 63, "recency")
-    assert 256 - 63 <= shape.trough < 256
-    assert shape.trough_depth == pytest.approx(1 - sum(ways[-13:]) / 13 * 63)
 
 
 def test_standard_error_is_that_of_resampling():
@@ -292,15 +278,6 @@ def test_merging_counts_what_the_three_loops_count(tokens, seed, causal):
     expected = [naive(kernel, tolerance) for tolerance in tolerances]
     np.testing.assert_allclose(found.rate, [rate for rate, _ in expected], rtol=1e-14)
     assert found.gap == pytest.approx(expected[0][1], rel=1e-9, abs=1e-15)
-
-
-def test_rows_are_renormalised_in_float64():
-    kernel = decaying(120, 0.0).astype(np.float32)
-    off = kernel * np.linspace(1, 1 + 1e-6, 120, dtype=np.float32)[:, None]
-    # causal rows hold all of a prefix that they end in: exactly one, whatever float32 made of the sums
-    assert violations(off).rate[TOLERANCES.index(1e-6)] == 0
-    raw = off.cumsum(axis=1)[:, :-1]
-    assert (np.diff(raw, axis=0) > 0).any()
 
 
 def test_kernels_that_keep_the_order_have_no_violation_and_one_by_hand_has_its_own():
