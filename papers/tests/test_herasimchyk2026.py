@@ -174,11 +174,6 @@ def test_models_in_place_of_the_papers_extend_its_claims_and_leave_them_open():
     assert f"2{ELSEWHERE}" not in found
 
 
-def test_levels_near_their_bound_without_an_error_are_left_open():
-    levels = {"a": rollout(u(9, 0)), "b": rollout(u(2, 1)), "c": rollout(u(2, 1.01))}
-    assert verdicts("fig2", of_curves(Curves("tiny", "t", levels, shaped(u(2, 1)))))[3] == "undecided"
-
-
 def test_attention_only_rollout_of_the_papers_models_collapses_at_256_tokens_and_not_at_2048():
     first = {model: level.mass[0] for model, level in attention_only()}
     assert len(first) == 7
@@ -280,11 +275,6 @@ def test_the_papers_own_numbers_are_counted_as_they_are():
     assert similarity["2"].estimate.value == 0.45
     cells = [row[place] for by in TABLE4.values() for row in by.values() for place in (1, 2)]
     assert spearmans["6"].estimate.value == min(cells)
-    means = [np.mean([by[text][place] for by in TABLE4.values()]) for text in CORPORA for place in (1, 2)]
-    assert spearmans["7"].estimate.value == pytest.approx(min(means))
-    assert distances["6"].estimate.value == max(
-        row[place] for by in TABLE5.values() for row in by.values() for place in (1, 2)
-    )
     assert distances["11"].estimate.value == max(row[2] for model in LARGE for row in TABLE5[model].values())
     found = [spearmans[n] for n in "4567"] + [distances[n] for n in ("4", "5", "6", "11")]
     assert [one.verdict for one in found] == [*("holds", "holds", "fails", "holds") * 2]
@@ -294,9 +284,7 @@ def test_the_papers_own_numbers_are_counted_as_they_are():
     ("name", "table", "level", "larger", "deeper", "of_depth"),
     [
         ("table4", TABLE4, "c", "8 holds paper", "10 undecided", 0.7),
-        ("table4", TABLE4, "b", "9 fails ours", "11 undecided", 0.1),
         ("table5", TABLE5, "c", "7 holds paper", "9 holds", 0.9),
-        ("table5", TABLE5, "b", "8 fails ours", "10 undecided", -0.3),
     ],
 )
 def test_larger_and_deeper_models_agree_better_with_content(name, table, level, larger, deeper, of_depth):

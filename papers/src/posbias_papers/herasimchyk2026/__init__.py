@@ -55,13 +55,11 @@ def tables(
 
     `models`: names, folders, hub ids or `.nc` of finished measurements; none where `configs`, a folder of the
     authors' rollout files, is enough. `corpora`: texts as `measure` reads them (`None`: the bundled one);
-    `scramble` adds a control, the first text with the tokens of each prompt shuffled (default: where fig4,
-    which wants a second text, is one of some studies, with one text); prompts are windows of the running text,
-    with `documents` the beginnings of documents. `loading`: arguments of `posbias.measurement.load_model`, such
-    as dtype and device_map. `effort`: quick (32 prompts of each cell), full (1,000) or their number; fewer where a
-    text has no more. `tokens`: of all but Figures 1 and 4, whose `lengths` default to 64, 256, 1,024 and 2,048
-    (quick: up to 512). `bins` are those of Table 6. `threads` as in `measure`; `on_event` gets the events of all
-    measurements together.
+    `scramble` adds the first text with the tokens of each prompt shuffled (default: where fig4 is one of some
+    studies, with one text); `documents` are prompts of the beginnings of documents, not windows of the text.
+    `loading`: arguments of `posbias.measurement.load_model`. `effort`: quick (32 prompts of each cell), full
+    (1,000) or their number; fewer where a text has no more. `tokens`: of all but Figures 1 and 4, whose `lengths`
+    default to 64, 256, 1,024 and 2,048 (quick: up to 512). `bins` are those of Table 6.
 
     Raises `InvalidValueError` for an unknown reading and counts that cannot be right, `InputFileError` for
     `configs` that hold nothing, and as `posbias.measure`.
@@ -88,12 +86,20 @@ def tables(
     options = {"seed": seed, "again": again, "threads": threads, "on_event": on_event, "loading": loading}
     cells = gather(models, plan, folder / "cells", spent, **options)
     measured = Measured(cells, tokens=tokens, reading=reading, **files, bins=bins, seed=seed)
+    return _shown(wanted, measured, spent.name)
+
+
+def _shown(wanted: Sequence[str], measured: Measured, effort: str) -> Tables:
+    """The tables of studies that have something to show, and why others have nothing."""
     frames = {name: STUDIES[name].table(measured) for name in wanted}
     left_out = {name: reason for name, frame in frames.items() if (reason := missing(frame, name))}
     shown = {name: frame for name, frame in frames.items() if name not in left_out}
-    pages = {name: {"effort": spent.name, **STUDIES[name].page(frame).data} for name, frame in shown.items()}
-    cells_of = {"cells": [vars(key) for key in cells], "stand_in": stand_in(names(cells, "model"))}
-    return Tables(shown, spent.name, left_out, {"tables": pages, **cells_of})
+    pages = {name: {"effort": effort, **STUDIES[name].page(frame).data} for name, frame in shown.items()}
+    about = {
+        "cells": [vars(key) for key in measured.cells],
+        "stand_in": stand_in(names(measured.cells, "model")),
+    }
+    return Tables(shown, effort, left_out, {"tables": pages, **about})
 
 
 def _lengths(wanted: Sequence[str], first: bool, tokens: int, lengths: Sequence[int]) -> Lengths:
