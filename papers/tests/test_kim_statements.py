@@ -16,7 +16,6 @@ from posbias.simulation.model import RecencyModel
 from posbias.simulation.token_space import embeddings, layer_scores
 from posbias.theory.masks import SlidingWindow
 from posbias_papers.closed_forms import layernorm
-from posbias_papers.statements import kim2026_layernorm as simulations
 from posbias_papers.statements import kim2026_variants as variants
 from posbias_papers.statements.kim2026_layernorm import simulated_scores
 
@@ -75,12 +74,6 @@ def test_fluctuation_is_the_mean_over_fishers_density(dimension, anisotropy):
 
         expected = mpmath.quad(integrand, [-1, 0, rho, (1 + rho) / 2, 1], maxdegree=5)
     assert layernorm.fluctuation_factor(dimension, anisotropy) == pytest.approx(float(expected), rel=1e-9)
-
-
-@given(shares)
-def test_fluctuation_tends_to_that_of_a_normal_exponent(anisotropy):
-    found = layernorm.fluctuation_factor(10**8, anisotropy)
-    assert found == pytest.approx(math.exp((1 - anisotropy**2) ** 2 / 2), rel=3e-4)
 
 
 # --- the closed forms against 80 digits --------------------------------------------------------------------
@@ -248,34 +241,6 @@ def test_rise_along_rows_is_that_of_the_simulation(dimension, anisotropy, residu
         assert mean - predicted(1.0) > 4 * error
 
 
-def test_first_order_is_what_the_second_order_leaves():
-    """Shrinking the weights by t leaves a rest of order t²: the part taken out is the derivative."""
-    first, second = simulated_scores(4, 200, 5, 144, 0.3)
-    change = np.stack([below(one) for one in second - first])
-    linear = np.stack([below(one) for one in simulations.first_order(first, 144)])
-    rest = np.abs(change - linear).mean() / np.abs(linear).mean()
-    assert rest < 5 * np.exp(-0.7 * 12)
-    assert rest > 0
-
-
-@pytest.mark.parametrize(
-    ("dimension", "anisotropy", "residual", "printed"),
-    [(16, 0.5, False, 0.6382), (64, 0.5, False, 0.5544), (16, 0.5, True, 0.5931), (64, 0.5, True, 0.5457)],
-)
-def test_recency_probabilities_of_section_three(dimension, anisotropy, residual, printed):
-    drawn = simulated_scores(1, 1500, 10, dimension, anisotropy, residual=residual)
-    for scores, expected in zip(drawn, (0.5, printed), strict=True):
-        share = simulations.recency_shares(scores)
-        assert abs(share.mean() - expected) < 4 * share.std() / math.sqrt(share.size) + 5e-5
-
-
-def test_recency_share_counts_every_triple():
-    scores = np.random.default_rng(0).standard_normal((3, 6, 6))
-    triples = list(itertools.combinations(range(6), 3))  # k < j < i
-    expected = [np.mean([one[i, j] > one[i, k] for k, j, i in triples]) for one in scores]
-    assert simulations.recency_shares(scores) == pytest.approx(expected, rel=1e-14)
-
-
 # --- the statements ----------------------------------------------------------------------------------------
 
 
@@ -297,16 +262,6 @@ def test_mean_squared_distance_is_the_mean_over_the_beta_law(dimension):
         limit=200,
     )
     assert variants.mean_squared_distance(dimension) == pytest.approx(expected, rel=1e-6)
-
-
-@given(st.integers(3, 7), st.integers(0, 99))
-@settings(max_examples=30)
-def test_scores_of_distance_alone_have_nothing_beyond_it(tokens, seed):
-    of_distance = np.random.default_rng(seed).normal(size=2 * tokens)
-    place = np.arange(tokens)
-    scores = of_distance[place[:, None] - place][None, None]
-    assert variants.beyond_distance(scores) == pytest.approx(0.0, abs=1e-12)
-    assert (variants.beyond_distance(scores + 0.1 * place[:, None]) > 0).all()
 
 
 # --- masks -------------------------------------------------------------------------------------------------

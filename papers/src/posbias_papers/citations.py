@@ -64,28 +64,40 @@ MODELS: dict[str, Use] = {
 """Models by how their names begin."""
 
 
-def of_kind(part: Any) -> Uses:
-    """A part of a layer, by its `kind` or its kind alone; of an encoding that needs a measurement, by its name."""
-    part = part if isinstance(part, Mapping) else {"kind": part}
-    kind = part.get("encoding" if part.get("kind") == "needs_measurement" else "kind")
-    if kind in KINDS:
-        yield KINDS[kind]
-    if kind == "sliding_window" and part.get("sinks"):
-        yield "xiao2024", "first tokens kept in addition to the window"
+OF_CELLS: dict[str, tuple[Use, ...]] = {
+    "wu2025": (
+        ("wu2025", "the retrieval experiments and their accuracy gaps"),
+        ("reddy2024", "the in-context task and its network"),
+        ("loshchilov2019", "AdamW"),
+        ("abnar2020", "rollout of the trained kernels"),
+        ("gu2025", "the metric of attention sinks"),
+    ),
+    "kim2026": (("kim2026", "the recency bias that a norm induces, and the recency probability"),),
+}
+"""What the cells of a paper's studies rest on."""
+
+
+def of_parts(part: Any) -> Uses:
+    """Every encoding, mask, content, normaliser, λ and norm in a specification, as deep as they lie."""
+    if isinstance(part, Mapping):
+        kind = part.get("encoding" if part.get("kind") == "needs_measurement" else "kind")
+        yield from (KINDS[name] for name in (kind, part.get("norm")) if name in KINDS)
+        if kind == "sliding_window" and part.get("sinks"):
+            yield "xiao2024", "first tokens kept in addition to the window"
+        part = list(part.values())
+    for inner in part if isinstance(part, list | tuple) else ():
+        yield from of_parts(inner)
 
 
 def of_architecture(architecture: Mapping[str, Any]) -> Uses:
     """A prediction from an architecture."""
     yield "abnar2020", "attention rollout"
-    kind = (architecture.get("mixing") or {}).get("kind")
-    yield KINDS.get(str(kind), ("herasimchyk2026", "residual-aware rollout"))
+    if (architecture.get("mixing") or {}).get("kind") not in KINDS:
+        yield "herasimchyk2026", "residual-aware rollout"
     if architecture.get("streams"):
         yield "zhu2025", "hyper-connections"
         yield "xie2025", "hyper-connections whose mixing is doubly stochastic"
-    for layer in architecture.get("layers") or []:
-        for name in ("mask", "positional", "content", "normaliser", "query_scale"):
-            yield from of_kind(layer.get(name))
-        yield from of_kind((layer.get("positional") or {}).get("scaling"))
+    yield from of_parts(architecture)
     yield from of_model(str(architecture.get("name", "")))
 
 
@@ -98,41 +110,15 @@ def of_model(name: str) -> Uses:
             yield use
 
 
-def of_experiment(experiment: Mapping[str, Any]) -> Uses:
-    """A training on the retrieval task, and what is measured of every trained cell."""
-    task, network = experiment.get("task") or {}, experiment.get("network") or {}
-    yield "wu2025", "the retrieval experiments and their accuracy gaps"
-    yield "reddy2024", "the in-context task and its network"
-    yield "loshchilov2019", "AdamW"
-    yield "abnar2020", "rollout of the trained kernels"
-    if network.get("residual"):
-        yield "herasimchyk2026", "measured residual mixing"
-    yield "gu2025", "the metric of attention sinks"
-    positional = network.get("positional") or {}
-    yield from of_kind(network.get("mask"))
-    yield from of_kind(positional)
-    yield from of_kind(network.get("normaliser"))
-    if task.get("answers") is not None and positional.get("kind", "nope") == "nope":
-        yield "kazemnejad2023", "whether a mask alone can stand in for a positional encoding"
-
-
-def of_simulation(model: Mapping[str, Any]) -> Uses:
-    """A simulated recency bias."""
-    yield "kim2026", "the recency bias that a norm induces, and the recency probability"
-    yield from of_kind(model.get("norm", "layernorm"))
-
-
 def of_study(study: Study) -> Uses:
     """A figure, a table or the statements of a paper."""
-    if study.name == STATEMENTS:
-        yield study.paper, study.title
-        return
-    yield study.paper, f"{study.title} ({study.key})"
+    yield study.paper, study.title if study.name == STATEMENTS else f"{study.title} ({study.key})"
+    yield from OF_CELLS.get(study.paper, ()) if study.cells else ()
     for cell in study.cells:
-        if study.paper == "wu2025":
-            yield from of_experiment(encode(QUICK.experiment(cell)))
-        else:
-            yield from of_simulation(encode(cell))
+        specification = encode(QUICK.experiment(cell) if study.paper == "wu2025" else cell)
+        yield from of_parts(specification)
+        if (specification.get("network") or {}).get("residual"):
+            yield "herasimchyk2026", "measured residual mixing"
     yield from study.uses
 
 
@@ -142,15 +128,6 @@ class Citation:
 
     source: Source
     why: tuple[str, ...]
-
-    @property
-    def bibtex(self) -> str:
-        """Its entry below a line that says why."""
-        return f"% {'; '.join(self.why)}\n{self.source.bibtex}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"key": self.source.key, "why": list(self.why)} | self.source.as_dict()
 
 
 def cite_all(given: Sequence[str]) -> list[Citation]:
@@ -163,15 +140,16 @@ def cite_all(given: Sequence[str]) -> list[Citation]:
 
 
 def bibliography(citations: Iterable[Citation]) -> str:
-    """The entries as a BibTeX file, posbias itself at the end."""
-    own = f"% the software\n{software(VERSION)}"
-    return "\n\n".join([*(one.bibtex for one in citations), own])
+    """The entries as a BibTeX file, each below a line that says why, posbias itself at the end."""
+    entries = [f"% {'; '.join(one.why)}\n{one.source.bibtex}" for one in citations]
+    return "\n\n".join([*entries, f"% the software\n{software(VERSION)}"])
 
 
 def as_dict(citations: Iterable[Citation]) -> dict[str, Any]:
     """The same for JSON."""
     own: Mapping[str, str] = {"key": "posbias", "version": VERSION, "bibtex": software(VERSION)}
-    return {"sources": [one.as_dict() for one in citations], "software": own}
+    rows = [{"key": one.source.key, "why": list(one.why)} | one.source.as_dict() for one in citations]
+    return {"sources": rows, "software": own}
 
 
 def _uses(given: str) -> Uses:

@@ -40,10 +40,7 @@ FLAT = 1e-12
 
 
 def hops_of(mixing: Layers | Sequence[float]) -> Hops:
-    """P(k) of layers with these λ: their Poisson binomial. Raises `InvalidValueError` for λ outside [0, 1]."""
-    mixing = np.asarray(mixing, dtype=np.float64)
-    if not ((mixing >= 0.0) & (mixing <= 1.0)).all():
-        raise InvalidValueError(f"mixing: {mixing} given, numbers in [0, 1] needed")
+    """P(k) of layers with these λ: their Poisson binomial."""
     hops = np.ones(1)
     for weight in mixing:
         hops = np.append((1.0 - weight) * hops, 0.0) + np.append(0.0, weight * hops)
@@ -149,7 +146,7 @@ def smallness_bound(decay: float) -> float:
 def _positions(position: Positions) -> Positions:
     position = np.asarray(position, dtype=np.float64)
     if not ((position > 0.0) & (position <= 1.0)).all():
-        raise InvalidValueError(f"position: {position} given, shares of the text in (0, 1] needed")
+        raise InvalidValueError(f"position: expected shares of the text in (0, 1], got {position}")
     return position
 
 

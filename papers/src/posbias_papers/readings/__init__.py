@@ -77,7 +77,7 @@ def compare_readings(
     wanted = find_readings(names)
     if configs is not None:
         config_curves(configs)  # what is wrong with them is said before any work
-    material = Material(results and Path(results), configs and Path(configs))
+    material = Material(Path(results) if results else None, Path(configs) if configs else None)
     comparisons, left = [], []
     for done, one in enumerate(wanted, 1):
         try:

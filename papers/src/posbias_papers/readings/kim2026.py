@@ -191,7 +191,7 @@ def _drawn(material: Material) -> Comparison:
 def _vanishing(material: Material) -> Comparison:
     """As d grows; 1 for scores that show recency bias."""
     shares = {d: simulated(RecencyModel(10, d, ALPHA, depth=2)) for d in (16, 64, 256, 1024)}
-    others = {f"at {d}": result.recency_probability[1] for d, result in shares.items()}
+    others: dict[str, Any] = {f"at {d}": result.recency_probability[1] for d, result in shares.items()}
     return answer(1.0, others.pop("at 1024"), **others)
 
 
