@@ -20,7 +20,7 @@ from posbias.core.errors import ModelError
 from posbias.measurement import LoadedModel, load_model, measure, selfcheck
 from posbias.measurement.capture.forward import Capture
 from posbias.measurement.capture.scores import Factored, Given
-from posbias.measurement.capture.tracer import Derived, Twin, Watch, mark_of, set_mark
+from posbias.measurement.capture.tracer import mark_of
 from posbias.measurement.models.families import FAMILIES, decoder_layers, generic
 from posbias.measurement.quantities.attention import hidden
 from posbias.measurement.quantities.influence import predict
@@ -396,31 +396,6 @@ def test_layers_whose_weights_come_and_go_are_seen_alike(family, ids):
         assert torch.equal(contents(one), contents(other))
 
 
-@pytest.mark.parametrize("first", ["turned", "plain"])
-def test_what_is_written_into_a_part_of_a_tensor_is_turned_in_the_twin_of_the_whole(first):
-    """As families with latent attention make their keys: half of the channels rotates, the other half does not."""
-    turned, twin, rest = (torch.randn(1, 4, 3) for _ in range(3))
-    set_mark(turned, Twin(twin))
-    watch, whole = Watch(torch.zeros(1, 4, 6)), torch.zeros(1, 4, 6)
-    parts = {"turned": (slice(3, 6), turned), "plain": (slice(0, 3), rest)}
-    for name in (first, *(name for name in parts if name != first)):
-        place, given = parts[name]
-        view = watch.run(torch.Tensor.__getitem__, (whole, (..., place)), {})
-        watch.run(torch.Tensor.copy_, (view, given), {})
-    assert torch.equal(whole, torch.cat((rest, turned), -1))
-    assert torch.equal(mark_of(whole).tensor, torch.cat((rest, twin), -1))
-
-
-def test_a_bias_for_all_positions_is_no_stream():
-    """GPT-NeoX Japanese adds the bias of its last output projection by itself."""
-    watch, attention, bias = Watch(torch.randn(1, 4, 6)), torch.randn(1, 4, 6), torch.randn(6)
-    set_mark(attention, Derived())
-    update = watch.run(torch.add, (attention, bias.expand_as(attention)), {})
-    assert not watch.done
-    watch.run(torch.add, (update, watch.stream), {})
-    assert torch.equal(watch.update, attention + bias)
-
-
 # ── what the self-check refuses ──
 
 
@@ -456,12 +431,6 @@ def test_a_model_that_is_not_what_its_row_says_is_refused(defect, ids):
     defect(loaded.model)
     with pytest.raises(ModelError, match=r"^model: "):
         selfcheck(loaded, ids)
-
-
-def test_positions_that_no_argument_carries_are_not_guessed(ids):
-    loaded = tiny_model("llama")
-    hide_rotation(loaded.model)
-    assert all(seen.content is None for seen in seen_layers(loaded, ids))
 
 
 def test_a_row_that_claims_too_much_is_refused(ids):

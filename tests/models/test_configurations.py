@@ -30,18 +30,16 @@ from families import (
     small,
 )
 from posbias import encodings
-from posbias.core.errors import InvalidValueError, ModelError
-from posbias.measurement import load_model, measure
+from posbias.core.errors import InvalidValueError
 from posbias.measurement.capture.forward import Capture
 from posbias.measurement.models.families import FAMILIES as MEASURED
 from posbias.measurement.models.families import generic
-from posbias.measurement.quantities.influence import gradients, predict
+from posbias.measurement.quantities.influence import predict
 from posbias.theory.content import StepScale
-from posbias.theory.encodings import NoPE, rope_of
+from posbias.theory.encodings import rope_of
 from posbias.theory.huggingface import PREFIXED, check_classes, from_huggingface
 from posbias.theory.huggingface_families import CONTAINERS, DEFAULTS, FAMILIES
 from posbias.theory.masks import Causal, Chunked
-from posbias.theory.rope_scaling import DynamicNTK
 
 FEW = (
     *(
@@ -102,20 +100,6 @@ def test_no_family_is_read_wrong():
     others = {name: verdicts[name] for name in families() if name not in FAMILIES}
     assert {name for name, verdict in others.items() if verdict == "read alone"} <= {*CONTAINERS}
     assert {*others.values()} == {"refused", "equal", "read alone"}
-
-
-@pytest.mark.parametrize("family", ["lfm2", "qwen3_5_text"])
-def test_influence_needs_no_attention(family):
-    """Of models that are refused a measurement: against the gradient of the probability, taken plainly."""
-    tokenizer = load_model("tiny-nope").tokenizer
-    _, model = build(family, vocab_size=len(tokenizer))
-    with pytest.raises(ModelError, match="attention was seen in 2 of 8 layers"):
-        measure(model, tokenizer=tokenizer, tokens=16, prompts=1)
-    found = gradients(predict(model, PROMPT), PROMPT, ("probability",))["influence"]
-    embedded = model.get_input_embeddings()(PROMPT[None]).detach().requires_grad_()
-    outputs = model(inputs_embeds=embedded, use_cache=False).logits[0, -1]
-    (gradient,) = torch.autograd.grad(outputs.softmax(-1).max(), embedded)
-    np.testing.assert_allclose(found, gradient[0].norm(dim=-1).numpy(), rtol=1e-3, atol=1e-7)
 
 
 def test_compressed_entries_stand_next_to_the_keys_of_a_window():
@@ -234,21 +218,6 @@ def test_defaults_are_those_of_transformers():
     for family in DEFAULTS:
         theirs, stack = AutoConfig.for_model(family), from_huggingface({"model_type": family}).stack
         assert [len(stack), stack[0].heads] == [theirs.num_hidden_layers, theirs.num_attention_heads], family
-
-
-@pytest.mark.parametrize("family", [name for name, keys in DEFAULTS.items() if "sliding_window" in keys])
-def test_windows_that_a_file_leaves_out_are_those_of_the_class(family):
-    """Widths and layers, from a file that says nothing but its family; null and false mean none."""
-    theirs = AutoConfig.for_model(family)
-    width = getattr(theirs, "sliding_window", None) or None
-    types = getattr(theirs, "layer_types", None) or ["sliding_attention"] * theirs.num_hidden_layers
-    expected = [f"window {width}" if kind == "sliding_attention" and width else "causal" for kind in types]
-    found, remarks = read({"model_type": family})
-    assert [mask for mask, _ in found] == expected
-    said = f"sliding_window: {width}, the default of {family}"
-    assert (said in remarks) == ("sliding_attention" in types and width is not None)
-    if "use_sliding_window" not in DEFAULTS[family] and family != "deepseek_v4":
-        assert {mask for mask, _ in read({"model_type": family, "sliding_window": None})[0]} == {"causal"}
 
 
 def seen_in(config):
@@ -468,30 +437,6 @@ def test_angles_and_gain_are_those_of_the_familys_rotary_embedding(family):
             assert found.gain == pytest.approx(gain, rel=1e-6), keys
             equal += 1
     assert equal >= 8
-
-
-def test_angles_and_gains_that_files_of_their_makers_have():
-    """By hand: Gemma 3's two bases, MiniMax's 64 of 128 dimensions, Phi 3.5's experts, a base for each layer."""
-    gemma = {"model_type": "gemma3_text", "rope_theta": 1e6, "rope_local_base_freq": 1e4}
-    gemma |= {"head_dim": 256, "rope_scaling": {"rope_type": "linear", "factor": 8.0}}
-    assert encodings.rotary_of(gemma, "full_attention").angles[0] == 0.125
-    near = encodings.rotary_of(gemma, "sliding_attention").angles
-    np.testing.assert_allclose(near[:2], [1.0, 1e4 ** (-2 / 256)], rtol=1e-15)
-    minimax = {"model_type": "minimax_m2", "head_dim": 128, "rotary_dim": 64, "rope_theta": 5_000_000}
-    found = encodings.rotary_of(minimax)
-    assert len(found.angles) == 32
-    assert found.angles[1] == pytest.approx(0.617529, abs=5e-7)
-    phi = {"model_type": "phimoe", **LONG_FILE, "rope_scaling": {"type": "longrope", **LONG}}
-    phi["rope_scaling"] |= {"short_mscale": 1.25, "long_mscale": 1.25}
-    kind = AutoConfig.for_model("phimoe").__class__
-    cosines, _ = rotary_class(kind)(kind(**copy.deepcopy(phi)))(torch.ones(1), torch.zeros(1, 1))
-    assert encodings.rotary_of(phi).gain == float(cosines[0, 0, 0]) == 1.25
-    granite = {"model_type": "granite_swa", "num_hidden_layers": 4, "layer_rope_theta": [0, 1e4, 1e4, 1e4]}
-    assert encodings.rotary_of(granite, "sliding_attention").angles[1] == pytest.approx(1e4 ** (-2 / 128))
-    assert [layer.positional == NoPE() for layer in from_huggingface(granite).stack] == [True, *[False] * 3]
-    file = {**SIZES, "rope_theta": 1e4, "rope_scaling": {"type": "dynamic", "factor": 2.0}}
-    dynamic = rope_of({**file, "max_position_embeddings": 2048}, [1.0]).scaling
-    assert dynamic == DynamicNTK(2.0, 2048), "counts from the length that is configured"
 
 
 LONGROPE = {"type": "longrope", "short_mscale": 1.0, "long_mscale": 2}

@@ -35,9 +35,12 @@ def saved(model, folder):
     word_tokenizer().save_pretrained(folder)
 
 
-def config(folder, **changes):
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+def config(**changes):
+    def change(folder):
+        path = folder / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+    return change
 
 
 def two_streams(folder):
@@ -46,59 +49,61 @@ def two_streams(folder):
 
 
 def without_a_part(folder):
-    saved(llama(), folder)
     llama().save_pretrained(folder, max_shard_size="20KB")
-    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").unlink(missing_ok=True)
     sorted(folder.glob("model-*.safetensors"))[1].unlink()
 
 
 def cut_gguf(folder):
     shutil.rmtree(folder)
     folder.write_bytes(write_gguf(llama(), folder.with_suffix(".gguf")).read_bytes()[:200])
-    folder.rename(folder.with_suffix(".gguf"))
 
 
-NOTHING = None
-LOADING = {
-    # what is done to the folder of a tiny Llama; what is loaded (the folder); options; error; argument
-    "an unknown name": (NOTHING, "smolm2-135m", {}, ModelError, "model"),
-    "no folder": (shutil.rmtree, "", {}, ModelError, "model"),
-    "no file": (NOTHING, "nowhere.gguf", {}, ModelError, "model"),
-    "a file of another kind": (NOTHING, "config.json", {}, ModelError, "model"),
-    "no configuration": (lambda f: (f / "config.json").unlink(), "", {}, ModelError, "model"),
-    "a cut configuration": (lambda f: (f / "config.json").write_text("{"), "", {}, ModelError, "model"),
-    "no weights": (lambda f: (f / "model.safetensors").unlink(), "", {}, ModelError, "model"),
-    "cut weights": (lambda f: (f / "model.safetensors").write_bytes(b"short"), "", {}, ModelError, "model"),
-    "missing layers": (lambda f: config(f, num_hidden_layers=4), "", {}, ModelError, "model"),
-    "no layers": (lambda f: config(f, num_hidden_layers=0), "", {}, ModelError, "model"),
-    "another family": (lambda f: config(f, model_type="gpt2"), "", {}, ModelError, "model"),
-    "a missing part": (without_a_part, "", {}, ModelError, "model"),
-    "two streams": (two_streams, "", {}, ModelError, "model"),
-    "cut GGUF": (cut_gguf, ".gguf", {}, ModelError, "model"),
-    "dtype": (NOTHING, "", {"dtype": "float23"}, InvalidValueError, "dtype"),
-    "device": (NOTHING, "", {"device": "tpu:7"}, InvalidValueError, "device"),
-    "no such map": (NOTHING, "", {"device_map": "evenly"}, InvalidValueError, "device_map"),
-    "an empty map": (NOTHING, "", {"device_map": {}}, InvalidValueError, "device_map"),
-    "a map to nowhere": (NOTHING, "", {"device_map": {"model": "tpu:7"}}, InvalidValueError, "device_map"),
-    "a map to no device": (NOTHING, "", {"device_map": {"model": True}}, InvalidValueError, "device_map"),
-    "attention": (NOTHING, "", {"attention": "flash"}, InvalidValueError, "attention"),
-    "falcon's eager attention": (
-        lambda f: saved(specimen("falcon"), f), "", {"attention": "eager"}, InvalidValueError, "attention"
-    ),
-    "a revision of a folder": (NOTHING, "", {"revision": "v2"}, InvalidValueError, "revision"),
-    "no tokenizer there": (NOTHING, "", {"tokenizer": "nowhere"}, ModelError, "tokenizer"),
-}  # fmt: skip
+DAMAGES = {
+    "no folder": shutil.rmtree,
+    "no configuration": lambda folder: (folder / "config.json").unlink(),
+    "a cut configuration": lambda folder: (folder / "config.json").write_text("{"),
+    "no weights": lambda folder: (folder / "model.safetensors").unlink(),
+    "cut weights": lambda folder: (folder / "model.safetensors").write_bytes(b"short"),
+    "missing layers": config(num_hidden_layers=4),
+    "no layers": config(num_hidden_layers=0),
+    "another family": config(model_type="gpt2"),
+    "a missing part": without_a_part,
+    "two streams": two_streams,
+    "a cut file": cut_gguf,
+}
 
 
-@pytest.mark.parametrize("case", LOADING)
-def test_a_model_that_cannot_be_loaded_is_refused(case, folder):
-    damage, name, options, error, argument = LOADING[case]
-    if damage is not None:
-        damage(folder)
-    where = {"": folder, ".gguf": folder.with_suffix(".gguf")}.get(
-        name, name if "smol" in name else folder / name
-    )
-    refused(lambda: load_model(where, **options), error, argument)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_model_is_refused(damage, folder):
+    DAMAGES[damage](folder)
+    refused(lambda: load_model(folder), ModelError, "model")
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"name": "smolm2-135m"}, ModelError),
+        ({"name": "nowhere.gguf"}, ModelError),
+        ({"tokenizer": "nowhere"}, ModelError),
+        ({"dtype": "float23"}, InvalidValueError),
+        ({"device": "tpu:7"}, InvalidValueError),
+        ({"device_map": "evenly"}, InvalidValueError),
+        ({"device_map": {}}, InvalidValueError),
+        ({"device_map": {"model": "tpu:7"}}, InvalidValueError),
+        ({"device_map": {"model": True}}, InvalidValueError),
+        ({"attention": "flash"}, InvalidValueError),
+        ({"revision": "v2"}, InvalidValueError),
+    ],
+)
+def test_an_option_that_cannot_be_right_is_refused(folder, options, error):
+    (argument,) = options
+    refused(lambda: load_model(**{"name": folder} | options), error, argument.replace("name", "model"))
+
+
+def test_attention_that_is_wrong_in_a_family_is_refused(folder):
+    saved(specimen("falcon"), folder)
+    refused(lambda: load_model(folder, attention="eager"), InvalidValueError, "attention")
 
 
 def test_weights_larger_than_memory_are_refused_before_they_are_read(folder, monkeypatch):

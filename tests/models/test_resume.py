@@ -1,13 +1,7 @@
 """An interrupted measurement, of one process or several, ends with the result of one that was not interrupted."""
 
-import os
-import signal
-import subprocess
-import sys
 import threading
-import time
 from copy import deepcopy
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,16 +10,13 @@ from setting import logged
 from posbias.core.errors import InputFileError, InvalidValueError, ModelError, NonFiniteError, OutputFileError
 from posbias.measurement import (
     discard_checkpoint,
-    for_length,
     job_fingerprint,
-    load_model,
     measure,
     prompt_meter,
 )
 from posbias.measurement.quantities.influence import economy
 from posbias.measurement.result import Quantity, State
 from posbias.measurement.streaming import Group, over_prompts
-from posbias.profiles.measurements import load_measurement, save_measurement
 
 PROMPTS = 12
 
@@ -252,52 +243,3 @@ def test_a_prompt_is_counted_once_however_many_processes_go_on(checkpoint, betwe
     assert [*state.rows] == list(range(8))
     np.testing.assert_array_equal(state.column("value")[:, 0], range(8))
     np.testing.assert_allclose(state.means()["mean"], 3.5)
-
-
-@pytest.mark.slow
-@pytest.mark.waits
-def test_two_processes_give_what_one_gives_and_one_that_is_killed_costs_a_prompt(folder, job, tmp_path):
-    """In a first run the second process is killed after its first prompts; a second run resumes."""
-    whole = measure(for_length(load_model(folder), job["tokens"]), **job | {"prompts": 20})
-    whole = load_measurement(save_measurement(whole, tmp_path / "whole.nc"))  # kernels are stored as float32
-    out = tmp_path / "two.nc"
-    words = [
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-        "-m",
-        "posbias",
-        "measure",
-    ]
-    words += [folder, "--text", job["text"], "--out", out, "--tokens", job["tokens"], "--prompts", 20]
-    pipes = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": tmp_path}
-    for attempt in (1, 2):
-        with subprocess.Popen([sys.executable, *map(str, words)], **pipes) as process:
-            assert attempt == 2 or kill_second(tmp_path)
-            answer, errors_out = process.communicate(timeout=240)
-        assert (process.returncode == 0, out.exists()) == (attempt == 2, attempt == 2), errors_out
-        assert len(list(tmp_path.glob(".two-*.partial*.safetensors"))) == (2 if attempt == 1 else 0)
-    assert "resuming after" in errors_out
-    close(load_measurement(out), whole)
-    assert load_measurement(out).attrs["processes"] == 2
-    assert answer.count("measurement: ") == 1, "only the first process speaks"
-
-
-def kill_second(folder):
-    """Kill the process that keeps the second checkpoint as soon as both are there."""
-    until = time.monotonic() + 200
-    while time.monotonic() < until:
-        if all(list(folder.glob(f".two-*.partial{which}.safetensors")) for which in ("", ".1")):
-            for place in Path("/proc").glob("[0-9]*"):
-                try:
-                    environment = (place / "environ").read_bytes().split(b"\0")
-                    command = (place / "cmdline").read_bytes().split(b"\0")
-                except OSError:
-                    continue
-                if b"LOCAL_RANK=1" in environment and str(folder / "two.nc").encode() in command:
-                    os.kill(int(place.name), signal.SIGKILL)
-                    return True
-        time.sleep(0.001)
-    return False

@@ -13,7 +13,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny import tiny_model
@@ -28,10 +27,8 @@ from posbias.measurement.memory import MARGIN, memory_parts
 from posbias.measurement.models.families import decoder_layers
 from posbias.measurement.prompt_meter import PromptMeter
 from posbias.measurement.quantities import attention as of_attention
-from posbias.measurement.quantities.attention import ByDistance, Received, layer_means
-from posbias.measurement.quantities.mixing import feed_forward_share, head_norms
+from posbias.measurement.quantities.attention import ByDistance, layer_means
 from posbias.measurement.result import EVEN, State, dataset
-from posbias.profiles import curves
 from posbias.profiles.stochastic_order import TOLERANCES, noise_floor, violations
 
 ALL = {"dense_logits": True, "head_kernels": True}
@@ -166,29 +163,6 @@ def test_variances_do_not_cancel():
         moments.add(start, logits[:, start : start + 7], unseen[start : start + 7])
     direct = [np.var(np.diagonal(logits[0].numpy(), -d)[1:]) for d in range(59)]
     np.testing.assert_allclose(moments.variance()[0, :59], direct, rtol=1e-8, atol=1e-20)
-
-
-def test_received_block_by_block_is_what_the_arrays_give():
-    """`posbias.profiles.curves` defines both; blocks of queries in any order sum to it."""
-    allowed = np.tri(9, dtype=bool) & ~np.tri(9, k=-4, dtype=bool)
-    weights = torch.rand(2, 9, 9, dtype=torch.float64) * torch.from_numpy(allowed)
-    received = Received(2, 9, 0.3)
-    for block in (slice(5, 9), slice(0, 2), slice(2, 5)):
-        received.add(block.start, weights[:, block], torch.from_numpy(~allowed[block]))
-    expected = curves.received(weights.numpy(), allowed)
-    np.testing.assert_allclose(received.found()["attention_received"], expected, rtol=1e-14)
-    np.testing.assert_array_equal(received.metric(), curves.sink_metric(weights.numpy(), allowed, 0.3))
-
-
-@given(st.integers(1, 4), st.integers(0, 10**6))
-def test_norms_of_heads_parts_equal_the_explicit_products(heads, seed):
-    rng = np.random.default_rng(seed)
-    mixed, output = rng.normal(size=(6, heads * 2)), rng.normal(size=(5, heads * 2))
-    scale = rng.uniform(0.5, 2, size=6)
-    of_head = [slice(2 * h, 2 * h + 2) for h in range(heads)]
-    parts = [(mixed[:, one] @ output[:, one].T) * scale[:, None] for one in of_head]
-    found = head_norms(*(torch.from_numpy(each) for each in (mixed, output)), heads, torch.from_numpy(scale))
-    np.testing.assert_allclose(found, [np.linalg.norm(part) for part in parts], rtol=1e-10)
 
 
 # ── over prompts ──
@@ -501,17 +475,6 @@ def test_the_feed_forward_share_is_that_of_the_blocks_own_output(family):
         attention, written = ((left - stream - block).double().norm(), block.double().norm())
         expected.append(float(written / (attention + written)))
     np.testing.assert_allclose(found, expected, rtol=1e-4)
-
-
-@given(st.integers(0, 2**32), st.floats(0.0, 50.0))
-@examples(30)
-def test_the_share_follows_the_size_of_what_is_written(seed, size):
-    rng = np.random.default_rng(seed)
-    stream, attention, block = (torch.from_numpy(rng.normal(size=(6, 4))) for _ in range(3))
-    found = feed_forward_share(stream, attention, stream + attention + size * block)
-    a, m = (float(one.norm()) for one in (attention, size * block))
-    assert found == pytest.approx(m / (a + m), rel=1e-9, abs=1e-12)
-    assert np.isnan(feed_forward_share(stream, 0 * attention, stream))
 
 
 def test_a_layer_that_norms_what_it_added_has_no_share():
