@@ -1,6 +1,5 @@
 """What every adapter does, without a framework: the places are those of `order`, faults named in a line."""
 
-import logging
 import sys
 from importlib import import_module
 
@@ -46,17 +45,6 @@ def test_documents_move_only_where_that_gains_significantly():
     assert undecided.last.permutation != (0, 1, 2, 3, 4)
 
 
-def test_the_verdict_is_logged_in_one_line(caplog):
-    with caplog.at_level(logging.INFO, logger="posbias"):
-        Reordering(profile=LAST).places(TEXTS, TEXTS, KEPT)
-        Reordering(profile=UNDECIDED).places(TEXTS, TEXTS, KEPT)
-    moved, left = [record.getMessage() for record in caplog.records]
-    assert moved.startswith("5 documents reordered; reorder: ")
-    assert "gain over as given: 0." in moved
-    assert left.startswith("5 documents left as they are; not known whether another order helps")
-    assert "\n" not in moved + left
-
-
 def test_a_known_model_a_file_and_a_profile_are_taken(tmp_path):
     (tmp_path / "curve.json").write_text("[8, 4, 3, 4, 9]")
     for profile in ("smollm2-135m", profile_of("smollm2-135m"), tmp_path / "curve.json"):
@@ -91,53 +79,36 @@ def test_characters_are_not_taken_for_tokens():
         assert (far in in_characters.last.extrapolated) == (times == 9)
 
 
-def test_no_documents_stay_none():
-    reordering = Reordering(profile=LAST)
-    reordering.places(TEXTS, TEXTS, KEPT)
-    assert reordering.places([], [], []) == []
-    assert reordering.last is None
-
-
 @pytest.mark.parametrize("score", [None, -3.2, float("nan"), float("inf"), "0.5", True])
-def test_a_score_that_cannot_be_right_is_named_with_what_would_be(score):
-    kept = [("score", 0.5), ("score", score)]
-    with pytest.raises(InvalidValueError) as caught:
-        Reordering(profile=LAST).places(TEXTS[:2], TEXTS[:2], kept)
-    said = str(caught.value)
-    assert said.startswith("documents[1]: score: ")
-    assert "pass score=, a function of a document (of logits: 1 / (1 + math.exp(-logit)))" in said
-    assert "\n" not in said
+def test_a_score_that_cannot_be_right_is_refused(score):
+    with pytest.raises(InvalidValueError, match=r"^documents\[1\]: score: [^\n]*$"):
+        Reordering(profile=LAST).places(TEXTS[:2], TEXTS[:2], [("score", 0.5), ("score", score)])
 
 
 @pytest.mark.parametrize("text", ["", None])
-def test_a_document_without_text_is_named(text):
-    with pytest.raises(
-        InvalidValueError,
-        match=r"documents\[1\]: length of its text: expected",
-    ):
+def test_a_document_without_text_is_refused(text):
+    with pytest.raises(InvalidValueError, match=r"^documents\[1\]: [^\n]*$"):
         Reordering(profile=LAST).places(["a", text], ["a", text], KEPT[:2])
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "argument"),
     [
-        ({}, "profile: expected a known model, a file or a Profile, got none"),
-        ({"profile": 3}, "profile: expected a known model, a file or a Profile, got 3"),
-        ({"profile": LAST, "prefix": -1}, "prefix: expected"),
-        ({"profile": LAST, "suffix": "x"}, "suffix: expected a number, got 'x'"),
-        ({"profile": LAST, "score": 3}, "score: expected a function, got 3"),
-        ({"profile": LAST, "lengths": len}, "lengths: "),
+        ({}, "profile"),
+        ({"profile": 3}, "profile"),
+        ({"profile": LAST, "prefix": -1}, "prefix"),
+        ({"profile": LAST, "suffix": "x"}, "suffix"),
+        ({"profile": LAST, "score": 3}, "score"),
+        ({"profile": LAST, "lengths": len}, "lengths"),
     ],
 )
-def test_an_option_that_cannot_be_right_is_named(options, said):
-    with pytest.raises(InvalidValueError) as caught:
+def test_an_option_that_cannot_be_right_is_refused(options, argument):
+    with pytest.raises(InvalidValueError, match=rf"^{argument}: [^\n]*$"):
         Reordering(**options)
-    assert str(caught.value).startswith(said)
-    assert "\n" not in str(caught.value)
 
 
 def test_an_unknown_profile_is_refused_when_the_adapter_is_made():
-    with pytest.raises(InputFileError, match="did you mean 'smollm2-135m'"):
+    with pytest.raises(InputFileError):
         Reordering(profile="smollm2")
 
 
@@ -156,6 +127,4 @@ def test_an_absent_framework_is_named_with_the_extra_that_brings_it(module, pack
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingPackageError) as caught:
         import_module(ours)
-    assert str(caught.value) == (
-        f"{package}: not installed, this needs it; run: pip install 'posbias[{extra}]'"
-    )
+    assert f"posbias[{extra}]" in str(caught.value)

@@ -57,18 +57,6 @@ def make_inseq(model, folder):
         kept.save(str(folder / f"inseq_{method}.json"), overwrite=True)
 
 
-def make_capitals(model, folder):
-    """Twelve prompts in which a city decides the next word."""
-    import inseq  # pyright: ignore[reportMissingImports]
-
-    cities = "Paris London Berlin Rome Madrid Vienna Tokyo Moscow Dublin Athens Lisbon Prague"
-    said = "We all know very well that the large and old city of {} is the capital of"
-    prompts = [said.format(city) for city in cities.split()]
-    options = {"generation_args": {"max_new_tokens": 1, "do_sample": False}, "show_progress": False}
-    attributed = inseq.load_model(str(model), "saliency").attribute(prompts, **options)
-    attributed.aggregate("vnorm").save(str(folder / "inseq_capitals.json"), overwrite=True)
-
-
 def make_captum(model, folder):
     import numpy as np
     import torch

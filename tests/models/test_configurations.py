@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from transformers import AutoConfig
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.auto import modeling_auto
 
 from families import (
@@ -36,7 +35,6 @@ from posbias.measurement.models.families import FAMILIES as MEASURED
 from posbias.measurement.models.families import generic
 from posbias.measurement.quantities.influence import predict
 from posbias.theory.content import StepScale
-from posbias.theory.encodings import rope_of
 from posbias.theory.huggingface import PREFIXED, check_classes, from_huggingface
 from posbias.theory.huggingface_families import CONTAINERS, DEFAULTS, FAMILIES
 from posbias.theory.masks import Causal, Chunked
@@ -317,47 +315,9 @@ def test_llama_4_and_ministral_3_are_read_with_their_defaults(given):
 
 # ── rotary angles and gains ──
 
-SIZES = {"hidden_size": 512, "num_attention_heads": 8, "num_key_value_heads": 8, "num_hidden_layers": 1}
 LENGTH = {"original_max_position_embeddings": 4096}
 YARN = {"rope_type": "yarn", "factor": 8.0, **LENGTH}
 LLAMA3 = {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-SETTINGS = {
-    "linear": {"rope_type": "linear", "factor": 4.0},
-    "dynamic": {"rope_type": "dynamic", "factor": 4.0},
-    "yarn": YARN,
-    "yarn, given ends": {**YARN, "beta_fast": 16.0, "beta_slow": 2.0, "attention_factor": 1.3},
-    "yarn, in fractions of pairs": {**YARN, "truncate": False},
-    "yarn, as DeepSeek": {**YARN, "mscale": 1.0, "mscale_all_dim": 0.8},
-    "yarn, the length configured": {"rope_type": "yarn", "factor": 2.0},
-    "longrope": {"rope_type": "longrope", "factor": 8.0, **LENGTH},
-    "longrope, lengths configured": {"rope_type": "longrope", **LENGTH},
-    "longrope, given factor": {"rope_type": "longrope", "attention_factor": 1.2, **LENGTH},
-    "proportional": {"rope_type": "proportional", "factor": 2.0},
-    "llama3": {**LLAMA3, "factor": 8.0, "original_max_position_embeddings": 8192},
-    "llama3, nearby": {**LLAMA3, "factor": 32.0, "original_max_position_embeddings": 128},
-}
-
-
-@pytest.mark.parametrize("base", [10_000.0, 500_000.0])
-@pytest.mark.parametrize("share", [1.0, 0.5])
-@pytest.mark.parametrize("name", SETTINGS)
-def test_angles_and_gain_are_those_of_transformers(name, share, base):
-    given = {**SETTINGS[name], "rope_theta": base, "partial_rotary_factor": share}
-    if given["rope_type"] == "longrope":
-        pairs = int(64 * share) // 2
-        given["short_factor"] = [1.0 + k / pairs for k in range(pairs)]
-        given["long_factor"] = [4.0 + k for k in range(pairs)]
-    file = {**SIZES, "max_position_embeddings": 32_768, "rope_parameters": given}
-    config = AutoConfig.for_model("llama", **{**file, "rope_parameters": dict(given)})
-    rope = rope_of(file, [1.0])
-    for tokens in (None, 100, 50_000):
-        angles, attention = ROPE_INIT_FUNCTIONS[given["rope_type"]](config, device="cpu", seq_len=tokens)
-        held = rope.at(tokens) if tokens else rope
-        # float32 there, float64 here
-        np.testing.assert_allclose(held.angles, angles.double().numpy(), rtol=1e-6)
-        assert held.gain == pytest.approx(attention**2, rel=1e-12)
-
-
 YARN_OLDER = {"type": "yarn", "factor": 4.0, **LENGTH}
 LONG = {"short_factor": [1.0 + k for k in range(16)], "long_factor": [2.0 + k for k in range(16)]}
 LONG_FILE = {"hidden_size": 256, "num_attention_heads": 8, "max_position_embeddings": 32_768, **LENGTH}
@@ -390,6 +350,26 @@ PUBLISHED = {
     },
 }
 """Keys as files of several ages have them."""
+PARAMETERS = {
+    "dynamic": {"rope_type": "dynamic", "factor": 4.0},
+    "yarn": YARN,
+    "yarn, given ends": {**YARN, "beta_fast": 16.0, "beta_slow": 2.0, "attention_factor": 1.3},
+    "yarn, in fractions of pairs": {**YARN, "truncate": False},
+    "yarn, as DeepSeek": {**YARN, "mscale": 1.0, "mscale_all_dim": 0.8},
+    "yarn, the length configured": {"rope_type": "yarn", "factor": 2.0},
+    "longrope": {"rope_type": "longrope", "factor": 8.0, **LENGTH, **LONG},
+    "longrope, lengths configured": {"rope_type": "longrope", **LENGTH, **LONG},
+    "longrope, given factor": {"rope_type": "longrope", "attention_factor": 1.2, **LENGTH, **LONG},
+    "proportional": {"rope_type": "proportional", "factor": 2.0},
+    "llama3": {**LLAMA3, "factor": 8.0, "original_max_position_embeddings": 8192},
+    "llama3, nearby": {**LLAMA3, "factor": 32.0, "original_max_position_embeddings": 128},
+}
+"""Scalings as newer files of Llamas have them, in one key with base and share."""
+NEWER = {"rope_theta": 500_000.0, "partial_rotary_factor": 0.5}
+PARAMETERS = {
+    f"{name}, newer": {**LONG_FILE, "rope_parameters": {**given, **(NEWER if "longrope" not in name else {})}}
+    for name, given in PARAMETERS.items()
+}
 ROTATING = [
     family
     for family, keys in DEFAULTS.items()
@@ -418,7 +398,8 @@ def embedding(family, keys):
 def test_angles_and_gain_are_those_of_the_familys_rotary_embedding(family):
     """Where a model can be built; or the key is refused that its class passes over."""
     equal = 0
-    for keys in PUBLISHED.values():
+    files = PUBLISHED | (PARAMETERS if family == "llama" else {})
+    for name, keys in files.items():
         config = {"model_type": family, **keys}
         try:
             theirs = embedding(family, keys)
@@ -433,10 +414,10 @@ def test_angles_and_gain_are_those_of_the_familys_rotary_embedding(family):
                 if re.match(REFUSED, str(error)):
                     continue
                 raise
-            np.testing.assert_allclose(found.angles, angles, rtol=1e-5, err_msg=str(keys))
-            assert found.gain == pytest.approx(gain, rel=1e-6), keys
+            np.testing.assert_allclose(found.angles, angles, rtol=1e-5, err_msg=name)
+            assert found.gain == pytest.approx(gain, rel=1e-6), name
             equal += 1
-    assert equal >= 8
+    assert equal >= (24 if family == "llama" else 8)
 
 
 LONGROPE = {"type": "longrope", "short_mscale": 1.0, "long_mscale": 2}

@@ -98,11 +98,11 @@ def test_what_deviates_is_wrong():
     model = zoo.tiny("llama")
     seen, _ = zoo.layers_seen(model, "llama", IDS)
     plain = by_hand.influence(model, IDS).numpy()
-    assert zoo.of_layers(model, IDS, seen) == zoo.of_influence(model, IDS, plain) == []
+    assert zoo.of_layers(model, IDS, *zoo.parts_of(seen)) == zoo.of_influence(model, IDS, plain) == []
     larger = replace(seen[3], update=1.01 * seen[3].update)
     moved = replace(seen[2], scores=replace(seen[2].scores, attention=seen[2].scores.attention.roll(1, 0)))
-    assert len(zoo.of_layers(model, IDS, {**seen, 3: larger})) == 1
-    assert len(zoo.of_layers(model, IDS, {**seen, 2: moved})) == 1
+    assert len(zoo.of_layers(model, IDS, *zoo.parts_of({**seen, 3: larger}))) == 1
+    assert len(zoo.of_layers(model, IDS, *zoo.parts_of({**seen, 2: moved}))) == 1
     assert len(zoo.of_influence(model, IDS, 1.01 * plain)) == 1
 
 

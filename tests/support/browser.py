@@ -90,11 +90,9 @@ class Reader(HTMLParser):
     def __init__(self):
         super().__init__()
         self.tags, self.attributes, self.ids, self.words, self.open = [], [], [], [], []
-        self.all = []
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
-        self.all.append((tag, attrs))
         self.attributes += [(tag, name, value or "") for name, value in attrs]
         self.ids += [value for name, value in attrs if name == "id"]
         if tag not in EMPTY:

@@ -22,43 +22,37 @@ from posbias import encodings, masks, mixing
 FILE = Path(__file__).parents[1] / "reference.json"
 LENGTHS = (33, 256, 1024)
 HALF = mixing.ConstantMixing(0.5)
+
+
+def alike(depth: int, **layer: Any) -> posbias.Architecture:
+    """Layers that are alike, λ = 1/2."""
+    return posbias.Architecture(depth, (posbias.Layer(**layer),), HALF)
+
+
+FREQUENCIES = {"frequencies": (1.0, 0.1, 0.01)}
 ARCHITECTURES = {
     "nope": posbias.Architecture(6, mixing=HALF),
     "attention only": posbias.Architecture(3, mixing=mixing.AttentionOnly()),
     "initial": posbias.Architecture(12, mixing=mixing.PreNormInit()),
     "decaying mixing": posbias.Architecture(12, mixing=mixing.PowerDecay(0.8, 0.5)),
-    "alibi": posbias.Architecture(8, (posbias.Layer(heads=8, positional=encodings.ALiBi()),), HALF),
-    "alibi, 12 heads": posbias.Architecture(
-        4, (posbias.Layer(heads=12, positional=encodings.ALiBi()),), HALF
-    ),
-    "decay": posbias.Architecture(4, (posbias.Layer(positional=encodings.DecayBias(0.2)),), HALF),
-    "t5": posbias.Architecture(
-        3, (posbias.Layer(positional=encodings.T5((tuple(np.linspace(1, -2, 32)),))),), HALF
-    ),
-    "kerple": posbias.Architecture(3, (posbias.Layer(positional=encodings.KerpleLog((1.0,), (0.5,))),), HALF),
-    "kerple power": posbias.Architecture(
-        3, (posbias.Layer(positional=encodings.KerplePower((0.1,), (0.5,))),), HALF
-    ),
-    "rope": posbias.Architecture(
-        3, (posbias.Layer(positional=encodings.RoPE(((1.0, 0.5, 2.0),), frequencies=(1.0, 0.1, 0.01))),), HALF
-    ),
-    "sandwich": posbias.Architecture(2, (posbias.Layer(heads=4, positional=encodings.Sandwich()),), HALF),
-    "window": posbias.Architecture(6, (posbias.Layer(mask=masks.SlidingWindow(16)),), HALF),
+    "alibi": alike(8, heads=8, positional=encodings.ALiBi()),
+    "alibi, 12 heads": alike(4, heads=12, positional=encodings.ALiBi()),
+    "decay": alike(4, positional=encodings.DecayBias(0.2)),
+    "t5": alike(3, positional=encodings.T5((tuple(np.linspace(1, -2, 32)),))),
+    "kerple": alike(3, positional=encodings.KerpleLog((1.0,), (0.5,))),
+    "kerple power": alike(3, positional=encodings.KerplePower((0.1,), (0.5,))),
+    "rope": alike(3, positional=encodings.RoPE(((1.0, 0.5, 2.0),), **FREQUENCIES)),
+    "sandwich": alike(2, heads=4, positional=encodings.Sandwich()),
+    "window": alike(6, mask=masks.SlidingWindow(16)),
     "window and full": posbias.Architecture(
         6, (*[posbias.Layer(mask=masks.SlidingWindow(16))] * 2, posbias.Layer()), HALF
     ),
-    "window with sinks": posbias.Architecture(
-        4, (posbias.Layer(mask=masks.SlidingWindow(16, sinks=2)),), HALF
-    ),
-    "chunked": posbias.Architecture(4, (posbias.Layer(mask=masks.Chunked(32)),), HALF),
-    "dilated": posbias.Architecture(4, (posbias.Layer(mask=masks.Dilated(3)),), HALF),
-    "prefix": posbias.Architecture(4, (posbias.Layer(mask=masks.Prefix(8)),), HALF),
-    "full": posbias.Architecture(4, (posbias.Layer(mask=masks.Full()),), HALF),
-    "content": posbias.Architecture(
-        4,
-        (posbias.Layer(heads=2, positional=encodings.ALiBi(), content=posbias.ConstantDiagonal((1.5,))),),
-        HALF,
-    ),
+    "window with sinks": alike(4, mask=masks.SlidingWindow(16, sinks=2)),
+    "chunked": alike(4, mask=masks.Chunked(32)),
+    "dilated": alike(4, mask=masks.Dilated(3)),
+    "prefix": alike(4, mask=masks.Prefix(8)),
+    "full": alike(4, mask=masks.Full()),
+    "content": alike(4, heads=2, positional=encodings.ALiBi(), content=posbias.ConstantDiagonal((1.5,))),
 }
 SMALL = """
 seeds = [0, 1]

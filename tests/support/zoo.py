@@ -102,33 +102,34 @@ def row(family: str, head: Any) -> Row:
     except Exception as error:  # whatever keeps a family from being built is its reason
         return Row(family, "not built", remarks=(_line(error),))
     said = (MISREAD[family],) if family in MISREAD else ()
+    ids, reason, found = torch.arange(3, 3 + TOKENS), "", None
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder, "words.txt")
         text.write_text(" ".join(random.Random(5).choices(WORDS, k=200)), encoding="utf-8")
         asked = {"text": text, "tokens": TOKENS, "prompts": 1}
         try:
             found = measure(model, tokenizer=word_tokenizer(), threads=1, **asked)
+            loaded = LoadedModel(model, word_tokenizer(), generic(family), family, "")
+            ids = torch.from_numpy(Request(**asked).draw(loaded).ids[0])
         except PosbiasError as error:
-            return _refused(family, model, _line(error), said)
+            reason = _line(error)
         except Exception as error:
             return Row(family, "wrong", remarks=(f"raises {_line(error)}", *said))
-        loaded = LoadedModel(model, word_tokenizer(), generic(family), family, "")
-        ids = torch.from_numpy(Request(**asked).draw(loaded).ids[0])
     model.eval().requires_grad_(False)
+    if found is None:
+        return _refused(family, model, ids, reason, said)
     # asked for its attention, a model with sdpa may return one that it does not use
-    asked_for_own = model if model.config._attn_implementation == "eager" else tiny(family, head, "eager")
-    own = own_attention(asked_for_own, ids)
-    faults = _deviations(model, ids, own, found["kernel"].values, found["mixing"].values[0])
+    own_of = model if model.config._attn_implementation == "eager" else tiny(family, head, "eager")
+    kernels, depth = found["kernel"].values, found.sizes["layer"]
+    faults = of_layers(model, ids, dict(enumerate(kernels)), found["mixing"].values[0], own_of)
     faults += of_influence(model, ids, found["influence"].values[0])
-    separated = (
-        int(np.isfinite(found["content_diagonal"].values).all(axis=(1, 2)).sum())
-        if "content_diagonal" in found
-        else 0
+    faults += _fused(model, family, ids, found["mixing"].values[0])
+    content = (
+        found["content_diagonal"].values if "content_diagonal" in found else np.full((depth, 1, 1), np.nan)
     )
-    depth = found.sizes["layer"]
+    separated = int(np.isfinite(content).all(axis=(1, 2)).sum())
     if separated < depth:
         said = (*said, f"positions are separated apart from content in {separated} of {depth} layers")
-    faults += _fused(model, family, ids, found["mixing"].values[0])
     untold = [fault for fault in faults if UNDETERMINED in fault]
     wrong = [fault for fault in faults if not fault.startswith("(") and fault not in untold]
     remarks = [*wrong, *(fault.split(UNDETERMINED)[1] for fault in untold[:1])]
@@ -137,91 +138,68 @@ def row(family: str, head: Any) -> Row:
     return Row(family, verdict, f"{depth} of {depth}", tuple(remarks))
 
 
-def _refused(family: str, model: Any, reason: str, said: tuple[str, ...]) -> Row:
+def _refused(family: str, model: Any, ids: torch.Tensor, reason: str, said: tuple[str, ...]) -> Row:
     """What is left of a family that `measure` refuses."""
-    model.eval().requires_grad_(False)
-    ids = torch.arange(3, 3 + TOKENS)
     seen, problem = layers_seen(model, family, ids)
     try:
         found = gradients(predict(model, ids), ids)["influence"]
     except PosbiasError as error:
         return Row(family, "refused", remarks=(reason, _line(error), *said))
     faults = of_influence(model, ids, found)
-    depth = (
-        decoder_config(model.config).num_hidden_layers if hasattr(model.config, "num_hidden_layers") else 0
-    )
-    partial = "attention was seen in" in problem and seen
-    if partial:
-        faults += of_layers(model, ids, seen)
+    if not (seen and "attention was seen in" in problem):
+        return Row(
+            family,
+            *(("wrong", "", (*faults, reason, *said)) if faults else ("influence only", "", (reason, *said))),
+        )
+    faults += of_layers(model, ids, *parts_of(seen))
+    layers = f"{len(seen)} of {getattr(decoder_config(model.config), 'num_hidden_layers', 0)}"
     untold = [f"no λ: {one.split(UNDETERMINED)[1]}" for one in faults if UNDETERMINED in one]
     if len(faults) > len(untold):
-        return Row(family, "wrong", f"{len(seen)} of {depth}", (*faults, reason, *said))
-    if partial:
-        return Row(family, "attention layers only", f"{len(seen)} of {depth}", (*untold[:1], *said))
-    return Row(family, "influence only", "", (reason, *said))
+        return Row(family, "wrong", layers, (*faults, reason, *said))
+    return Row(family, "attention layers only", layers, (*untold[:1], *said))
 
 
 def layers_seen(model: Any, family: str, ids: torch.Tensor) -> tuple[Seen, str]:
     """What the capture sees of each layer, and what it says where it refuses."""
     seen: dict[int, SeenLayer] = {}
+    known = FAMILIES.get(family) or generic(family)
     try:
-        with Capture(
-            model, FAMILIES.get(family) or generic(family), lambda one: seen.update({one.layer: one})
-        ):
+        with Capture(model, known, lambda one: seen.update({one.layer: one})):
             predict(model, ids)
     except PosbiasError as error:
         return seen, str(error)
     return seen, ""
 
 
-def of_layers(model: Any, ids: torch.Tensor, seen: Seen) -> list[str]:
-    """`_deviations` of single layers: those that have a softmax."""
-    own = own_attention(model, ids)
-    hand = mixings(model, ids)
-    faults = []
-    if own is None or len(own) not in (len(seen), len(hand)):
-        faults.append("the model does not return its own attention")
-    else:
-        for place, (number, one) in enumerate(sorted(seen.items())):
-            its = own[place if len(own) == len(seen) else number]
-            faults += _attention(number, one.attention.double().numpy(), its.numpy())
-    for number, one in seen.items():
-        found = mixing(token_norms(one.stream), token_norms(one.update))
-        faults += _lambda(number, found, hand[number])
-    return faults
+def parts_of(seen: Seen) -> tuple[dict[int, np.ndarray], dict[int, float]]:
+    """Attention [head, query, key] and λ of the layers that were seen."""
+    mixings_of = {
+        number: mixing(token_norms(one.stream), token_norms(one.update)) for number, one in seen.items()
+    }
+    return {number: one.attention.double().numpy() for number, one in sorted(seen.items())}, mixings_of
 
 
-def _deviations(
-    model: Any,
-    ids: torch.Tensor,
-    own: list[torch.Tensor] | None,
-    kernels: np.ndarray,
-    coefficients: np.ndarray,
-) -> list[str]:
-    """How kernels [layer, query, key] and λ [layer] differ from the model's; in brackets what was not compared."""
-    faults = []
-    if own is None or len(own) != len(kernels):
+def of_layers(model: Any, ids: torch.Tensor, attention: Any, mixing_of: Any, own_of: Any = None) -> list[str]:
+    """How attention ([head, query, key] or its mean) and λ by layer differ from the model's; in brackets what was
+    not compared. `own_of` is the model that returns its own attention.
+    """
+    own, hand, faults = own_attention(own_of or model, ids), mixings(model, ids), []
+    if own is None or len(own) not in (len(attention), len(hand)):
         faults.append("(attention is compared with its logits alone: the model does not return its own)")
-    else:
-        for number, (kernel, its) in enumerate(zip(kernels, own, strict=True)):
-            faults += _attention(number, kernel, its[..., : len(kernel)].mean(0).numpy())
-    for number, (found, by_hand) in enumerate(zip(coefficients, mixings(model, ids), strict=True)):
-        faults += _lambda(number, float(found), by_hand)
+    for place, (number, found) in enumerate(attention.items() if not faults else ()):
+        its = own[place if len(own) == len(attention) else number][..., : found.shape[-1]].numpy()
+        its = its.mean(0) if found.ndim == 2 else its
+        if found.shape != its.shape or not np.abs(found - its).max() < TOLERANCE:
+            faults.append(f"attention of layer {number} is not the model's")
+        elif found.sum(-1).max() >= 1 + TOLERANCE:
+            faults.append(f"rows of layer {number} sum to more than one")
+    for number in attention:
+        coefficient, by_hand = float(mixing_of[number]), hand[number]
+        if by_hand.reason:
+            faults.append(f"λ of layer {number} is {coefficient:.3f}, {UNDETERMINED}{by_hand.reason}")
+        elif not abs(coefficient - by_hand.mixing) < TOLERANCE * by_hand.mixing:
+            faults.append(f"λ of layer {number} is {coefficient:.4f}, by hand {by_hand.mixing:.4f}")
     return faults
-
-
-def _attention(number: int, found: np.ndarray, own: np.ndarray) -> list[str]:
-    if found.shape != own.shape or not np.abs(found - own).max() < TOLERANCE:
-        return [f"attention of layer {number} is not the model's"]
-    return [] if found.sum(-1).max() < 1 + TOLERANCE else [f"rows of layer {number} sum to more than one"]
-
-
-def _lambda(number: int, found: float, by_hand: Any) -> list[str]:
-    if by_hand.reason:
-        return [f"λ of layer {number} is {found:.3f}, {UNDETERMINED}{by_hand.reason}"]
-    if not abs(found - by_hand.mixing) < TOLERANCE * by_hand.mixing:
-        return [f"λ of layer {number} is {found:.4f}, by hand {by_hand.mixing:.4f}"]
-    return []
 
 
 def of_influence(model: Any, ids: torch.Tensor, found: np.ndarray) -> list[str]:
@@ -238,20 +216,16 @@ def _fused(model: Any, family: str, ids: torch.Tensor, coefficients: np.ndarray)
     outputs = model(ids[None], **uncached(model)).logits
     try:
         model.set_attn_implementation("sdpa")
+        if model.config._attn_implementation != "sdpa":
+            return ["(eager alone)"]
+        selfcheck(LoadedModel(model, None, known, family, ""), ids)
     except ValueError:
         return ["(eager alone)"]
-    if model.config._attn_implementation != "sdpa":
-        return ["(eager alone)"]
-    try:
-        selfcheck(LoadedModel(model, None, known, family, ""), ids)
     except PosbiasError as error:
         return [f"(eager alone: of sdpa {_line(error)})"]
-    seen, _ = layers_seen(model, family, ids)
-    found = np.array([mixing(token_norms(one.stream), token_norms(one.update)) for one in seen.values()])
-    close = float((model(ids[None], **uncached(model)).logits - outputs).abs().max()) < 1e-2 * float(
-        outputs.abs().max()
-    )
-    if close and np.abs(found - coefficients).max() < 1e-2:
+    _, found = parts_of(layers_seen(model, family, ids)[0])
+    off = (model(ids[None], **uncached(model)).logits - outputs).abs().max() / outputs.abs().max()
+    if off < 1e-2 and np.abs(np.array([*found.values()]) - coefficients).max() < 1e-2:
         return []
     return ["outputs of eager and sdpa attention differ"]
 
