@@ -8,12 +8,7 @@ import pytest
 from setting import logged
 
 from posbias.core.errors import InputFileError, InvalidValueError, ModelError, NonFiniteError, OutputFileError
-from posbias.measurement import (
-    discard_checkpoint,
-    job_fingerprint,
-    measure,
-    prompt_meter,
-)
+from posbias.measurement import discard_checkpoint, job_fingerprint, measure, prompt_meter
 from posbias.measurement.quantities.influence import economy
 from posbias.measurement.result import Quantity, State
 from posbias.measurement.streaming import Group, over_prompts

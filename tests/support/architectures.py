@@ -93,10 +93,7 @@ def _positionals(heads: int) -> dict[type, st.SearchStrategy]:
 
     return {
         NoPE: st.just(NoPE()),
-        ALiBi: st.one_of(
-            st.builds(ALiBi, scale=st.floats(0.05, 2)),
-            st.builds(ALiBi, each(slopes)),
-        ),
+        ALiBi: st.one_of(st.builds(ALiBi, scale=st.floats(0.05, 2)), st.builds(ALiBi, each(slopes))),
         DecayBias: st.builds(DecayBias, slopes),
         RoPE: st.one_of(
             st.builds(
@@ -210,11 +207,7 @@ def masks(longest: int = 400, prefix: int = SHORTEST, kinds: Any = object) -> st
         Chunked: st.builds(Chunked, width),
         Dilated: st.builds(Dilated, few, st.one_of(st.none(), some)),
         BlockSparse: st.builds(
-            BlockSparse,
-            some,
-            st.integers(1, 4),
-            st.integers(0, 2),
-            st.one_of(st.none(), st.integers(1, 5)),
+            BlockSparse, some, st.integers(1, 4), st.integers(0, 2), st.one_of(st.none(), st.integers(1, 5))
         ),
         Fixed: st.builds(lambda block, last: Fixed(block, min(block, last)), some, few),
         CustomMask: st.one_of(

@@ -73,9 +73,7 @@ def measurement(
     sizes |= dict.fromkeys(("position", "query", "key", "distance"), TOKENS)
     known = {"posbias_kind": "measurement", "model": model, "text": text, "hidden_size": HEADS * HEAD_SIZE}
     return xr.Dataset(
-        variables,
-        coords={name: np.arange(size) for name, size in sizes.items()},
-        attrs=known | attributes,
+        variables, coords={name: np.arange(size) for name, size in sizes.items()}, attrs=known | attributes
     )
 
 
