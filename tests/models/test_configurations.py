@@ -350,7 +350,7 @@ PUBLISHED = {
     },
 }
 """Keys as files of several ages have them."""
-PARAMETERS = {
+NEWER = {
     "dynamic": {"rope_type": "dynamic", "factor": 4.0},
     "yarn": YARN,
     "yarn, given ends": {**YARN, "beta_fast": 16.0, "beta_slow": 2.0, "attention_factor": 1.3},
@@ -364,12 +364,7 @@ PARAMETERS = {
     "llama3": {**LLAMA3, "factor": 8.0, "original_max_position_embeddings": 8192},
     "llama3, nearby": {**LLAMA3, "factor": 32.0, "original_max_position_embeddings": 128},
 }
-"""Scalings as newer files of Llamas have them, in one key with base and share."""
-NEWER = {"rope_theta": 500_000.0, "partial_rotary_factor": 0.5}
-PARAMETERS = {
-    f"{name}, newer": {**LONG_FILE, "rope_parameters": {**given, **(NEWER if "longrope" not in name else {})}}
-    for name, given in PARAMETERS.items()
-}
+"""Scalings as newer files of Llamas have them, in one key."""
 ROTATING = [
     family
     for family, keys in DEFAULTS.items()
@@ -397,8 +392,9 @@ def embedding(family, keys):
 @pytest.mark.parametrize("family", ROTATING)
 def test_angles_and_gain_are_those_of_the_familys_rotary_embedding(family):
     """Where a model can be built; or the key is refused that its class passes over."""
-    equal = 0
-    files = PUBLISHED | (PARAMETERS if family == "llama" else {})
+    equal, files = 0, dict(PUBLISHED)
+    if family == "llama":
+        files |= {f"newer {name}": {**LONG_FILE, "rope_parameters": given} for name, given in NEWER.items()}
     for name, keys in files.items():
         config = {"model_type": family, **keys}
         try:

@@ -3,6 +3,7 @@
 import json
 import shutil
 import zipfile
+from functools import partial
 
 import pytest
 import torch
@@ -155,9 +156,7 @@ def test_a_model_that_no_tokenizer_fits_or_that_is_none_is_refused(tiny, tmp_pat
         (tiny.model, tmp_path / "nowhere", "tokenizer"),
         (tiny.model, tmp_path, "tokenizer"),
     ):
-        call = lambda model=model, tokenizer=tokenizer: measure(  # noqa: E731
-            model, tokenizer=tokenizer, tokens=8, prompts=1
-        )
+        call = partial(measure, model, tokenizer=tokenizer, tokens=8, prompts=1)
         refused(call, (InvalidValueError, ModelError), argument)
 
 
