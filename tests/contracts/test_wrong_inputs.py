@@ -238,8 +238,10 @@ study run study.toml --workers 0 | workers
 study run study.toml --workers 1 --ray auto | workers
 study show study.toml --quantities recency | quantity
 study export study.toml --csv - --json | json
+study status nowhere.toml | nowhere.toml
 paper kim2026 fig9 | 'fig
 paper all --effort 5 | effort
+paper claims --effort 5 | effort
 paper list kim2026/fig9 | fig9
 paper variants tide | tide
 paper extensions averges | averages
