@@ -1,7 +1,6 @@
 """`posbias paper extensions|variants`: our own studies, which belong to no paper."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -60,7 +59,7 @@ def extensions(
 
 @shared.options
 class VariantOptions:
-    """How much is drawn, and where the answer goes.
+    """How much is drawn.
 
     Parameters
     ----------
@@ -68,17 +67,11 @@ class VariantOptions:
         Networks drawn for each variant.
     inputs
         Inputs that each network is given.
-    out
-        Write the answer as JSON to this file.
-    plot
-        Draw the recency probabilities to this file (.png, .svg or .pdf).
     """
 
     networks: shared.Whole = 100
     inputs: shared.Whole = 200
     seed: shared.Seed = 0
-    out: shared.Out | None = None
-    plot: Path | None = None
     json: shared.Json = False
 
 
@@ -97,7 +90,6 @@ def variants(*names: str, options: VariantOptions = VariantOptions()) -> None:
     from posbias_papers.cli.answers import SimulateVariants
     from posbias_papers.simulation.variants import VARIANTS, simulate_variant
 
-    shared.check_targets(options.out, options.plot)
     chosen = {one_of("variant", name, VARIANTS): VARIANTS[name] for name in names or VARIANTS}
     networks, results = options.networks, {}
     with progress() as on_event:
@@ -109,15 +101,8 @@ def variants(*names: str, options: VariantOptions = VariantOptions()) -> None:
             results[name] = simulate_variant(
                 variant, networks, options.inputs, seed=options.seed, on_event=drawn
             )
-    if options.plot is not None:
-        from posbias.reports import plots
-        from posbias_papers.plots.variants import draw_variants
-
-        figure = plots.new_figure(6.8, 1.6 + 0.32 * sum(1 + one.differs for one in results.values()))
-        draw_variants(figure.subplots(), results)
-        plots.save_figure(figure, options.plot)
     answer = SimulateVariants.of(variants=[{"name": key} | one.as_dict() for key, one in results.items()])
-    answer_with(answer, lambda: variants_table(results), options.json, options.out)
+    answer_with(answer, lambda: variants_table(results), options.json)
 
 
 def variants_table(results: "Mapping[str, VariantResult]") -> list[str]:

@@ -6,7 +6,7 @@ Rollouts are compared with the closed form of `posbias_papers.closed_forms.causa
 positions are left out: few tokens stand for a density that has no bound there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,7 +99,6 @@ def misplaced(result: Result) -> float:
 
 def _draw(results: Results) -> Any:
     from posbias.reports.plots.style import direct_label, new_figure
-    from posbias_papers.plots.position_curves import draw_position_curves
 
     places, figure = np.linspace(0.005, 1.0, 400), new_figure(7.2, 5.0)
     above, below = figure.subplots(2, 3)
@@ -109,14 +108,27 @@ def _draw(results: Results) -> Any:
             strength = multiple * averages.smallness_bound(decay)
             curves[f"{multiple:g} s₀"] = averages.kinetic_density(places, strength, decay)
             dots.append(averages.turning_points(averages.poisson_hops(strength), decay))
-        draw_position_curves(ax, places, curves, dots, key=decay == 5.0)
+        _draw_curves(ax, places, curves, dots, key=decay == 5.0)
         direct_label(ax, f"c = {decay:g}", "black")
     for ax, mixing in zip(below, MIXINGS, strict=True):
         hops = {f"{depth} layers": averages.hops_of([mixing] * depth) for depth in DEPTHS}
         curves = {name: averages.influence_density(places[:-1], one) for name, one in hops.items()}
-        draw_position_curves(ax, places[:-1], curves, key=mixing == MIXINGS[-1])
+        _draw_curves(ax, places[:-1], curves, key=mixing == MIXINGS[-1])
         direct_label(ax, f"c = 0, α = {mixing:g}", "black")
     return figure
+
+
+def _draw_curves(ax: Any, positions: Any, curves: Mapping[str, Any], turns: Any = (), *, key: bool) -> None:
+    """Influence per unit of the text by name, logarithmic, with a dot where each curve turns (`turns`)."""
+    from posbias.reports.plots.style import LEGEND, SERIES, draw_lines, dress
+
+    dress(ax, "position (1: the last token)", "influence (even spread = 1)")
+    draw_lines(ax, {name: (positions, values) for name, values in curves.items()})
+    for colour, values, own in zip(SERIES, curves.values(), turns, strict=False):
+        ax.plot(own, np.interp(own, positions, values), "o", color=colour, markersize=3.0)
+    ax.set_yscale("log")
+    if key:
+        ax.legend(**LEGEND)
 
 
 EXTENSION = Extension(

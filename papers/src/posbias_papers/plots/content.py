@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
-from posbias.reports.plots.style import INK, SMALL, TEXT, colour_bar, draw_matrix, dress
+from posbias.reports.plots.style import INK, SMALL, colour_bar, draw_matrix, dress
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
 TAILS = (1.0, 99.0)
@@ -34,33 +33,18 @@ def content_size(rows: Sequence[ContentRow]) -> tuple[float, float]:
 
 
 def draw_content_rows(part: "Figure | SubFigure", rows: Sequence[ContentRow]) -> "Figure | SubFigure":
-    """Draw a row per model (its name, its heads), every panel with colours of its own.
+    """Draw a row per model (its name, its heads), every panel with colours of its own, between the 1 and 99 %
+    percentiles of what is visible.
 
     Layout: Herasimchyk et al. 2026, Figure 5.
     """
-    columns = max(len(maps) for _, maps in rows)
-    panels = part.subplots(len(rows), columns, squeeze=False)
+    panels = part.subplots(len(rows), max(len(maps) for _, maps in rows), squeeze=False)
     for (name, maps), line in zip(rows, panels, strict=True):
         for ax in line[len(maps) :]:
             ax.set_axis_off()
         for one, ax in zip(maps, line, strict=False):
-            draw_content(ax, one.matrix, "content logit" if one is maps[-1] else "")
+            dress(ax, "key" if line is panels[-1] else "", f"{name}\nquery" if ax is line[0] else "")
+            low, high = np.nanpercentile(one.matrix, TAILS)
+            colour_bar(ax, draw_matrix(ax, one.matrix, vmin=low, vmax=high), extend="both")
             ax.set_title(one.title, fontsize=SMALL, color=INK, pad=3)
-        line[0].set_ylabel(f"{name}\nquery", fontsize=TEXT, color=INK)
-    for ax in panels[-1]:
-        ax.set_xlabel("key", fontsize=TEXT, color=INK)
     return part
-
-
-def draw_content(ax: "Axes", matrix: Float[np.ndarray, "query key"], unit: str = "") -> "Axes":
-    """Draw mean content logits below and on the diagonal as colours, between the 1 and 99 % percentiles.
-
-    `unit` is written next to the colour bar.
-    """
-    dress(ax, "", "")
-    low, high = np.nanpercentile(matrix, TAILS)
-    if not high > low:
-        low, high = low - 0.5, high + 0.5
-    bar = colour_bar(ax, draw_matrix(ax, matrix, vmin=low, vmax=high), extend="both")
-    bar.set_label(unit, fontsize=SMALL, color=INK)
-    return ax

@@ -103,12 +103,8 @@ def measured(name: str) -> dict[str, Any]:
     metric, even = (found[variable].values.mean(axis=1) for variable in ("sink_metric", "even"))
     strongest = 1 + int(metric[:, 1:].mean(axis=0).argmax())
     about = {key: found.attrs[key] for key in ("positional", "checksum", "text", "text_sha256")}
-    about |= {
-        "tokens": TOKENS,
-        "prompts": PROMPTS,
-        "seed": SEED,
-        "versions": json.loads(found.attrs["versions"]),
-    }
+    about |= {"tokens": TOKENS, "prompts": PROMPTS, "seed": SEED}
+    about["versions"] = json.loads(found.attrs["versions"])
     about |= {"heads": loaded.model.config.num_attention_heads, "strongest": strongest}
     numbers = {
         "first": metric[:, 0],

@@ -12,10 +12,8 @@ import torch
 import xarray as xr
 from jaxtyping import Float, Int
 
-from posbias.core.progress import OnEvent
 from posbias.measurement import LoadedModel, Quantity, Request, per_prompt
 from posbias.measurement.capture.forward import Capture, SeenLayer
-from posbias.measurement.job import TextSource
 from posbias.measurement.quantities.attention import Received, hidden, queries_at_once
 from posbias.measurement.result import Arrays
 
@@ -28,34 +26,16 @@ QUANTITIES = {
 }
 
 
-def sinks_by_prompt(
-    model: Any = "tiny-nope",
-    *,
-    tokenizer: Any = None,
-    text: TextSource = None,
-    tokens: int = 256,
-    prompts: int = 32,
-    seed: int = 0,
-    threads: int | None = None,
-    on_event: OnEvent | None = None,
-) -> xr.Dataset:
+def sinks_by_prompt(loaded: LoadedModel, *, threads: int | None = None, **size: Any) -> xr.Dataset:
     """The sink metric of every key by prompt and layer, at τ = .2, and that of even attention.
 
-    Arguments as of `measure`. Returns a dataset with `sink_metric` and `even` [prompt, layer, position], indices
-    from 0, layer 0 at the bottom; NaN for a key that no query sees. Raises as `measure`, but for checkpoints:
-    there are none. Source: Wu et al. 2025, Appendix K.4; means over heads are ours, as its networks have one.
+    `size` are tokens, prompts and seed of windows of the bundled text. Returns a dataset with `sink_metric` and
+    `even` [prompt, layer, position], indices from 0, layer 0 at the bottom; NaN for a key that no query sees.
+    Raises as `posbias.measure`. Source: Wu et al. 2025, Appendix K.4; means over heads are ours, as its networks
+    have one.
     """
-    request = Request(text=text, tokens=tokens, prompts=prompts, seed=seed)
-    return per_prompt(
-        "sinks",
-        QUANTITIES,
-        prompt_sinks,
-        request,
-        model=model,
-        tokenizer=tokenizer,
-        threads=threads,
-        on_event=on_event,
-    )
+    request = Request(text=None, **size)
+    return per_prompt("sinks", QUANTITIES, prompt_sinks, request, model=loaded, threads=threads)
 
 
 def prompt_sinks(loaded: LoadedModel, ids: Int[np.ndarray, "position"], prompt: str) -> Arrays:
@@ -76,9 +56,7 @@ def prompt_sinks(loaded: LoadedModel, ids: Int[np.ndarray, "position"], prompt: 
     return {"sink_metric": np.stack(own), "even": np.stack(even)}
 
 
-def layer_sinks(
-    seen: SeenLayer,
-) -> tuple[Float[np.ndarray, "position"], Float[np.ndarray, "position"]]:
+def layer_sinks(seen: SeenLayer) -> tuple[Float[np.ndarray, "position"], Float[np.ndarray, "position"]]:
     """The metric of each key in one layer, mean over heads, and that of even attention under its mask."""
     heads, tokens = seen.scores.heads, seen.scores.tokens
     own, even = Received(heads, tokens), Received(1, tokens)
