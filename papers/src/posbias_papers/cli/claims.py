@@ -110,11 +110,11 @@ def by_paper(judged: "Iterable[Judged]") -> "dict[str, list[Judged]]":
 
 
 def _counted(judged: "Iterable[Judged]") -> list[str]:
-    """'12 holds, 3 fails, 4 undecided' of the paper's own claims, and of ours."""
+    """'12 hold, 3 fail, 4 undecided' of the paper's own claims, and of ours."""
     from posbias.profiles.claims import tally
 
-    kinds = tally(judged).values()
-    return [", ".join(f"{number} {verdict}" for verdict, number in counts.items()) for counts in kinds]
+    kinds = (counts.items() for counts in tally(judged).values())
+    return [", ".join(f"{number} {verdict.removesuffix('s')}" for verdict, number in kind) for kind in kinds]
 
 
 def _claim_lines(judged: "Sequence[Judged]", shown: "Sequence[Judged]") -> list[str]:
