@@ -5,6 +5,8 @@ from math import comb
 
 import architectures
 import numpy as np
+import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refused import refused
@@ -86,33 +88,33 @@ def closure(pattern, tokens):
     return reached
 
 
-@given(cases())
-def test_what_a_mask_says_to_engines_is_what_its_definition_admits(case):
-    pattern, tokens = case
-    assert set(DEFINITIONS) == set(MASKS), "a new mask needs a definition here"
-    for mask in of(pattern):
-        allowed, reached = adjacency(mask, tokens), closure(mask, tokens)
-        np.testing.assert_array_equal(mask.allowed(tokens), allowed)
-        assert allowed.diagonal().all()
-        i, j = np.nonzero(allowed)
-        assert mask.farthest(tokens) == (i - j).max()
-        assert lookahead(mask, tokens) >= (j - i).max()
-        assert isinstance(mask, CustomMask | Prefix) or lookahead(mask, tokens) == (j - i).max()
-        seen = bounds(mask, tokens)
-        for query in range(tokens):
-            assert mask.reach(query, tokens) == np.flatnonzero(reached[query]).max()
-            keys = np.flatnonzero(allowed[query])
-            if seen is not None:
-                run = np.arange(seen.low[query], seen.high[query] + 1)
-                first = np.arange(min(seen.always, seen.low[query]))
-                np.testing.assert_array_equal(np.concatenate([first, run]), keys)
-            if hasattr(mask, "keys"):
-                np.testing.assert_array_equal(mask.keys(query, tokens), keys)
-        if hasattr(mask, "pieces"):
-            starts = np.searchsorted(mask.pieces(tokens), np.arange(tokens), side="right")
-            np.testing.assert_array_equal(
-                allowed, np.tri(tokens, dtype=bool) & np.equal.outer(starts, starts)
-            )
+@pytest.mark.parametrize("kind", MASKS)
+@given(tokens=st.integers(1, LONGEST), data=st.data())
+@examples(200)
+def test_what_a_mask_says_to_engines_is_what_its_definition_admits(kind, tokens, data):
+    mask = data.draw(architectures.masks(30, tokens, kind))
+    allowed, reached = adjacency(mask, tokens), closure(mask, tokens)
+    np.testing.assert_array_equal(mask.allowed(tokens), allowed)
+    assert allowed.diagonal().all()
+    i, j = np.nonzero(allowed)
+    assert mask.farthest(tokens) == (i - j).max()
+    assert lookahead(mask, tokens) >= (j - i).max()
+    assert isinstance(mask, CustomMask | Prefix) or lookahead(mask, tokens) == (j - i).max()
+    seen = bounds(mask, tokens)
+    for query in range(tokens):
+        last = np.flatnonzero(reached[query]).max()
+        assert mask.reach(query, tokens) >= last
+        assert isinstance(mask, CustomMask) or mask.reach(query, tokens) == last
+        keys = np.flatnonzero(allowed[query])
+        if seen is not None:
+            run = np.arange(seen.low[query], seen.high[query] + 1)
+            first = np.arange(min(seen.always, seen.low[query]))
+            np.testing.assert_array_equal(np.concatenate([first, run]), keys)
+        if hasattr(mask, "keys"):
+            np.testing.assert_array_equal(mask.keys(query, tokens), keys)
+    if hasattr(mask, "pieces"):
+        starts = np.searchsorted(mask.pieces(tokens), np.arange(tokens), side="right")
+        np.testing.assert_array_equal(allowed, np.tri(tokens, dtype=bool) & np.equal.outer(starts, starts))
 
 
 @given(cases(9), st.integers(0, 6))
