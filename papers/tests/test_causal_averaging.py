@@ -9,6 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
+from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.mixing import ConstantMixing
+from posbias.theory.positional import DecayBias
+from posbias.theory.rollout.dispatch import influence
 from posbias_papers.closed_forms.causal_averaging import (
     cumulative_influence,
     ends_rising,
@@ -130,3 +134,15 @@ def test_a_u_has_one_minimum_exactly_up_to_twice_the_share_of_recency(strength, 
     assert smallness_bound(decay) <= sharp
     if abs(strength / sharp - 1.0) > 1e-6:
         assert (len(turning_points(poisson_hops(strength), decay)) == 1) == (strength < sharp)
+
+
+def test_a_rollout_of_many_layers_turns_where_the_closed_form_does():
+    tokens, layers, decay = 1000, 400, 2.0
+    step = 0.9 * smallness_bound(decay) / layers
+    mixing = step / (1.0 + step)
+    layer = Layer(positional=DecayBias(decay / tokens))
+    mass = influence(Architecture(layers, (layer,), ConstantMixing(mixing)), tokens, threads=1).mass[:-1]
+    turns = (np.flatnonzero(np.diff(np.sign(np.diff(mass)))) + 1) / tokens
+    expected = turning_points(hops_of([mixing] * layers), decay)
+    assert len(expected) == 1
+    np.testing.assert_allclose(turns, expected, atol=0.002)

@@ -1,5 +1,7 @@
 """Our own studies: cells against plain computation, results on record against the documents, made and kept."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -17,19 +19,28 @@ from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.encodings import DecayBias
 from posbias.theory.masks import SlidingWindow
 from posbias.theory.mixing import AttentionOnly
-from posbias_papers.closed_forms.causal_averaging import hops_of, profile_of_averages
 from posbias_papers.extensions import EXTENSIONS
-from posbias_papers.extensions.averages import AverageCell, kinetic
 from posbias_papers.extensions.designed import CAUSAL, DECAY, FLAT, NARROW, TOKENS, DesignedCell
 from posbias_papers.extensions.encodings import EncodingCell
-from posbias_papers.extensions.extension import Extension
+from posbias_papers.extensions.extension import Cell, Extension
 from posbias_papers.extensions.ordering import gains
 from posbias_papers.extensions.predictors import PAIRS, PredictorCell, holm, outcomes, predicted, trial
 
 
+@dataclass(frozen=True)
+class Square(Cell):
+    """The square of a number."""
+
+    number: int
+
+    kind = "square_cell"
+
+    def compute(self, on_event=None):
+        return {"square": self.number**2}
+
+
 def test_cells_are_kept_and_computed_again_when_asked_to(tmp_path):
-    cells = (kinetic(0.5, 0.9, tokens=200), AverageCell(0.0, 0.5, 2, 200))
-    small = Extension("small", "Why?", "docs/none.md", cells, lambda results: ())
+    small = Extension("small", "Why?", "docs/none.md", (Square(2), Square(3)), lambda results: ())
     for rerun, number in ((False, 2), (False, 2), (True, 4)):
         assert [path.name for path in small.make(tmp_path, rerun=rerun)] == ["small.md"]
         assert len([*(tmp_path / "cells").iterdir()]) == number
@@ -41,31 +52,6 @@ def test_what_takes_long_is_on_record(name, tmp_path):
     assert [*extension.recorded()] == [*extension.cells]
     files = extension.make(tmp_path)
     assert [file.name for file in files][:1] == [f"{name}.md"]
-
-
-# --- averages ----------------------------------------------------------------------------------------------
-
-
-def dense_row(cell: AverageCell) -> np.ndarray:
-    """The influence on the last token, from the definition."""
-    growth = np.exp(cell.decay * np.arange(cell.tokens) / cell.tokens)
-    weights = np.tril(np.tile(growth, (cell.tokens, 1)))
-    attention = weights / weights.sum(axis=1, keepdims=True)
-    layer = (1.0 - cell.mixing) * np.eye(cell.tokens) + cell.mixing * attention
-    return np.linalg.matrix_power(layer, cell.depth)[-1]
-
-
-@pytest.mark.parametrize("at", [(0.5, 0.9), (2.0, 1.5), (5.0, 2.0), None])
-def test_causal_averages_are_the_dense_products(at):
-    cell = AverageCell(0.0, 0.5, 6, 400) if at is None else kinetic(*at, tokens=300)
-    found, row = cell.compute(), dense_row(cell)
-    turns = np.flatnonzero(np.diff(np.sign(np.diff(row[:-1])))) + 1
-    assert found["turns"] == pytest.approx(turns / cell.tokens)
-    closed = profile_of_averages(cell.tokens, hops_of([cell.mixing] * cell.depth), cell.decay)
-    first = cell.tokens // 100
-    assert found["off"] == pytest.approx(np.abs(row / closed - 1)[first:-1].max(), rel=1e-6)
-    assert found["kept"] == pytest.approx(row[-1] - row[-2])
-    assert found["lowest_from_end"] == cell.tokens - 1 - row.argmin()
 
 
 # --- designed ----------------------------------------------------------------------------------------------

@@ -244,7 +244,7 @@ paper all --effort 5 | effort
 paper claims --effort 5 | effort
 paper list kim2026/fig9 | fig9
 paper variants tide | tide
-paper extensions averges | averages
+paper extensions desined | designed
 paper herasimchyk2026 table9 | 'table
 paper wu2025 fig99 | fig
 verify wu-4.55 | 'wu-4.5'

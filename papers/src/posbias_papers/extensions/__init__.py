@@ -2,16 +2,15 @@
 
     from posbias_papers.extensions import EXTENSIONS
 
-    files = EXTENSIONS["averages"].make("results/extensions")
+    files = EXTENSIONS["designed"].make("results/extensions")
 
 `posbias paper extensions NAME` does the same. None of them judges a paper.
 """
 
-from posbias_papers.extensions import averages, designed, encodings, ordering, predictors
+from posbias_papers.extensions import designed, encodings, ordering, predictors
 from posbias_papers.extensions.extension import Extension
 
 EXTENSIONS: dict[str, Extension] = {
-    module.EXTENSION.name: module.EXTENSION
-    for module in (averages, encodings, designed, ordering, predictors)
+    module.EXTENSION.name: module.EXTENSION for module in (encodings, designed, ordering, predictors)
 }
 """By name."""

@@ -42,7 +42,7 @@ class Cell(store.Cell):
 
     @property
     def name(self) -> str:
-        """Its kind and its fields, such as average_cell-depth12."""
+        """Its kind and its fields, such as designed_cell-window13-decay0.13."""
         return "-".join([self.kind, *(f"{key}{value}" for key, value in self.specification.items())])
 
     @property

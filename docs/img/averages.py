@@ -1,0 +1,30 @@
+"""Influence of causal averages with residual connections by position: with ALiBi, and of uniform attention."""
+
+import numpy as np
+
+from posbias.reports.plots import new_figure, save_figure
+from posbias.reports.plots.style import LEGEND, LINE, SERIES, direct_label, dress
+from posbias_papers.closed_forms import causal_averaging as averages
+
+positions = np.linspace(0.005, 1.0, 400)
+figure = new_figure(7.2, 5.0)
+axes = figure.subplots(2, 3)
+for ax, decay in zip(axes[0], (0.5, 2.0, 5.0), strict=True):
+    for multiple, colour in zip((0.5, 0.9, 1.5, 2.0), SERIES, strict=False):
+        strength = multiple * averages.smallness_bound(decay)
+        density = averages.kinetic_density(positions, strength, decay)
+        ax.plot(positions, density, color=colour, linewidth=LINE, label=f"{multiple:g} s₀")
+        for turn in averages.turning_points(averages.poisson_hops(strength), decay):
+            ax.plot(turn, np.interp(turn, positions, density), color=colour, marker="o", markersize=3)
+    direct_label(ax, f"c = {decay:g}", "black")
+for ax, mixing in zip(axes[1], (0.1, 0.2, 0.5), strict=True):
+    for depth, colour in zip((6, 12, 24), SERIES, strict=False):
+        density = averages.influence_density(positions[:-1], averages.hops_of([mixing] * depth))
+        ax.plot(positions[:-1], density, color=colour, linewidth=LINE, label=f"{depth} layers")
+    direct_label(ax, f"c = 0, α = {mixing:g}", "black")
+for ax in axes.flat:
+    dress(ax, "position (1: the last token)", "influence (uniform = 1)")
+    ax.set_yscale("log")
+for ax in axes[:, -1]:
+    ax.legend(**LEGEND)
+save_figure(figure, "averages.png")
