@@ -6,6 +6,7 @@ not there: the authors' rollout files, a measurement of a model that is not bund
 """
 
 import functools
+import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -112,11 +113,17 @@ class Discrepancy:
         return self.key.partition("/")[0]
 
 
-def discrepancy(
-    key: str, quantity: str, erratum: str = ""
-) -> Callable[[Callable[[Material], Comparison]], Discrepancy]:
-    """A decorator: the function as a `Discrepancy`, by default of the erratum of the same key."""
-    return lambda compute: Discrepancy(key, quantity, compute, erratum or key)
+def discrepancy(key: str, erratum: str = "") -> Callable[[Callable[[Material], Comparison]], Discrepancy]:
+    """A decorator: the function as a `Discrepancy`, by default of the erratum of the same key.
+
+    The quantity is the first paragraph of its docstring.
+    """
+
+    def record(compute: Callable[[Material], Comparison]) -> Discrepancy:
+        quantity = " ".join((inspect.getdoc(compute) or "").partition("\n\n")[0].split())
+        return Discrepancy(key, quantity, compute, erratum or key)
+
+    return record
 
 
 def of_witness(statement: Statement) -> Discrepancy:

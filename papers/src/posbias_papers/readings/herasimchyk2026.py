@@ -66,31 +66,27 @@ def _two_tokens(initial: float, exponent: float) -> Any:
     return deep_rollouts(np.array([[[1.0, 0.0], [0.5, 0.5]]]), initial, exponent, depth=10)
 
 
-@discrepancy(
-    "herasimchyk2026/theorem-5.4-i",
-    "what the first token draws from itself, λ_t = ½/(t + 1)², ε = ½: printed at most, true",
-)
+@discrepancy("herasimchyk2026/theorem-5.4-i")
 def _first_token(material: Material) -> Comparison:
+    """what the first token draws from itself, λ_t = ½/(t + 1)², ε = ½: printed at most, true"""
     rollouts, _, floor = _two_tokens(0.5, 2.0)
     return answer(1.0 - bounds.retained(PowerDecay(0.5, 2.0), floor), float(rollouts[-1, 0, 0]))
 
 
-@discrepancy(
-    "herasimchyk2026/theorem-5.4-attention-only",
-    "what the second of two tokens keeps after ten layers of even attention, λ = 1: printed bound, Wu et al.'s",
-)
+@discrepancy("herasimchyk2026/theorem-5.4-attention-only")
 def _attention_only(material: Material) -> Comparison:
+    """what the second of two tokens keeps after ten layers of even attention, λ = 1: printed bound, Wu
+    et al.'s
+    """
     rollouts, mixing, floor = _two_tokens(1.0, 0.0)
     theirs = np.exp(bounds.log_collapse_bound(np.full(len(mixing), floor), 1, mixing))
     printed = bounds.exponential_bound(mixing, floor, 1)
     return answer(float(printed[-1]), float(theirs[-1]), kept=float(rollouts[-1, 1, 1]))
 
 
-@discrepancy(
-    "herasimchyk2026/theorem-5.4-ii-window",
-    "what the last of four tokens keeps after 200 layers, w = 2: printed bound, true",
-)
+@discrepancy("herasimchyk2026/theorem-5.4-ii-window")
 def _window(material: Material) -> Comparison:
+    """what the last of four tokens keeps after 200 layers, w = 2: printed bound, true"""
     rollouts, mixing, floor = deep_rollouts(**fields(window.witness or {}))
     printed = bounds.exponential_bound(mixing, floor, rollouts.shape[-1] - 1)[-1]
     return answer(float(printed), float(rollouts[-1, -1, -1]))
@@ -122,11 +118,9 @@ def _levels_of_files(material: Material) -> dict[str, dict[str, np.ndarray]]:
     return levels
 
 
-@discrepancy(
-    "herasimchyk2026/content-scale",
-    "mass of the last tenth, mpt-7b with the content of the authors' files, 256 tokens",
-)
+@discrepancy("herasimchyk2026/content-scale")
 def _content_of_files(material: Material) -> Comparison:
+    """mass of the last tenth, mpt-7b with the content of the authors' files, 256 tokens"""
     published, corrected = _levels_of_files(material).values()
     sizes = [hub.head_size for hub in HUB.values()]
     return answer(
@@ -138,20 +132,17 @@ def _content_of_files(material: Material) -> Comparison:
     )
 
 
-@discrepancy(
-    "herasimchyk2026/printed-fit",
-    "Wasserstein distance of (c) from (b), mpt-7b of the authors' files: content as published, scaled",
-)
+@discrepancy("herasimchyk2026/printed-fit")
 def _fit_of_files(material: Material) -> Comparison:
+    """Wasserstein distance of (c) from (b), mpt-7b of the authors' files: content as published, scaled"""
     levels = _levels_of_files(material).values()
     published, corrected = (float(wasserstein(by["c"], by["b"])) for by in levels)
     return answer(published, corrected)
 
 
-@discrepancy(
-    "herasimchyk2026/signs", "share of heads with δ > 0, mpt-7b of the authors' files: one sign, found"
-)
+@discrepancy("herasimchyk2026/signs")
 def _signs_of_files(material: Material) -> Comparison:
+    """share of heads with δ > 0, mpt-7b of the authors' files: one sign, found"""
     from posbias.theory.configs import read_architecture
 
     for path in sorted(material.configs.rglob("mpt-7b*.yaml")):
@@ -182,11 +173,9 @@ def _two_profiles(published: Profile, corrected: Profile) -> tuple[float, float,
     return published.summary.first_mass, corrected.summary.first_mass, float(apart)
 
 
-@discrepancy(
-    "herasimchyk2026/one-diagonal",
-    "mass of the first 5 %, BLOOM-176B's shape with one δ: head 0 alone, all heads",
-)
+@discrepancy("herasimchyk2026/one-diagonal")
 def _one_head(material: Material) -> Comparison:
+    """mass of the first 5 %, BLOOM-176B's shape with one δ: head 0 alone, all heads"""
     heads = PRESETS["bloom-176b"].heads
     contents = [ConstantDiagonal((OFFSET, *[0.0] * (heads - 1))), ConstantDiagonal((OFFSET,))]
 
@@ -215,24 +204,24 @@ def _slopes(preset: str, published: ALiBi, corrected: Any, note: str) -> Compari
     return answer(first, other, note, Wasserstein_distance_of_the_two=apart)
 
 
-@discrepancy("herasimchyk2026/falcon-slopes", "mass of the first 5 %, falcon-rw-7b, 256 tokens")
+@discrepancy("herasimchyk2026/falcon-slopes")
 def _falcon(material: Material) -> Comparison:
+    """mass of the first 5 %, falcon-rw-7b, 256 tokens"""
     note = "The files' own λ are not in the package, so their U is not shown."
     return _slopes("falcon-rw-7b", ALiBi(), PRESETS["falcon-rw-7b"].architecture.layers[0].positional, note)
 
 
-@discrepancy("herasimchyk2026/bloom-slopes", "mass of the first 5 %, BLOOM-176B, 256 tokens")
+@discrepancy("herasimchyk2026/bloom-slopes")
 def _bloom(material: Material) -> Comparison:
+    """mass of the first 5 %, BLOOM-176B, 256 tokens"""
     heads = PRESETS["bloom-176b"].heads
     of_file = ALiBi(published_slopes(heads))
     return _slopes("bloom-176b", of_file, ALiBi(), f"{heads} heads are no power of two.")
 
 
-@discrepancy(
-    "herasimchyk2026/closer-alignment",
-    "printed cases in which (c) agrees better than (b): in distance, in rank",
-)
+@discrepancy("herasimchyk2026/closer-alignment")
 def _closer(material: Material) -> Comparison:
+    """printed cases in which (c) agrees better than (b): in distance, in rank"""
     cases = [(model, corpus) for model, by in TABLE4.items() for corpus in by]
     nearer = [model for model, corpus in cases if TABLE5[model][corpus][2] < TABLE5[model][corpus][1]]
     ranks = [TABLE4[model][corpus][2] - TABLE4[model][corpus][1] for model, corpus in cases]
@@ -259,12 +248,9 @@ def _tenth(architecture: Architecture, measurement: "xr.Dataset") -> float:
     return _last_tenth(influence(architecture, measurement.sizes["position"], threads=1).mass)
 
 
-@discrepancy(
-    "herasimchyk2026/content-scale-measured",
-    f"mass of the last tenth, {BUNDLED} with its measured content: √d_head times it, as it is",
-    "herasimchyk2026/content-scale",
-)
+@discrepancy("herasimchyk2026/content-scale-measured", "herasimchyk2026/content-scale")
 def _content_scale(material: Material) -> Comparison:
+    """mass of the last tenth, tiny-alibi with its measured content: √d_head times it, as it is"""
     measurement = material.measured()
     level, scale = architectures(measurement)["c"], float(np.sqrt(head_size(measurement)))
 
@@ -284,29 +270,21 @@ def _mixing(measurement: "xr.Dataset", layers: Any) -> Comparison:
     return answer(*both, _source(measurement), difference=apart)
 
 
-@discrepancy(
-    "herasimchyk2026/mixing-per-token",
-    f"λ, mean over layers of {BUNDLED}: mean of ratios per token, ratio of norms",
-)
+@discrepancy("herasimchyk2026/mixing-per-token")
 def _mean_mixing(material: Material) -> Comparison:
+    """λ, mean over layers of tiny-alibi: mean of ratios per token, ratio of norms"""
     return _mixing(material.measured(), slice(None))
 
 
-@discrepancy(
-    "herasimchyk2026/mixing-per-token-sink",
-    f"λ of layer {SINK_LAYER} of {SINK_MODEL}: mean of ratios per token, ratio of norms",
-    "herasimchyk2026/mixing-per-token",
-)
+@discrepancy("herasimchyk2026/mixing-per-token-sink", "herasimchyk2026/mixing-per-token")
 def _sink_mixing(material: Material) -> Comparison:
+    """λ of layer 12 of smollm2-135m: mean of ratios per token, ratio of norms"""
     return _mixing(material.measured(SINK_MODEL, needs=("mixing", "mixing_token")), [SINK_LAYER])
 
 
-@discrepancy(
-    "herasimchyk2026/signs-measured",
-    f"share of heads with δ > 0, {BUNDLED}: one sign, measured",
-    "herasimchyk2026/signs",
-)
+@discrepancy("herasimchyk2026/signs-measured", "herasimchyk2026/signs")
 def _signs(material: Material) -> Comparison:
+    """share of heads with δ > 0, tiny-alibi: one sign, measured"""
     measurement = material.measured()
     return _one_sign(mean_content(measurement).offset, _source(measurement))
 
@@ -328,28 +306,25 @@ def _energy_and_rollout(material: Material, model: str) -> Comparison:
     return answer(one, other, _source(measurement), difference=apart)
 
 
-@discrepancy(
-    "herasimchyk2026/predictor",
-    f"Wasserstein distance from the measured influence, {BUNDLED}: residual-aware rollout, energy rollout",
-)
+@discrepancy("herasimchyk2026/predictor")
 def _predictor(material: Material) -> Comparison:
+    """Wasserstein distance from the measured influence, tiny-alibi: residual-aware rollout, energy
+    rollout
+    """
     return _energy_and_rollout(material, BUNDLED)
 
 
-@discrepancy(
-    "herasimchyk2026/predictor-sink",
-    f"Wasserstein distance from the measured influence, {SINK_MODEL}: residual-aware rollout, energy rollout",
-    "herasimchyk2026/predictor",
-)
+@discrepancy("herasimchyk2026/predictor-sink", "herasimchyk2026/predictor")
 def _predictor_sink(material: Material) -> Comparison:
+    """Wasserstein distance from the measured influence, smollm2-135m: residual-aware rollout, energy
+    rollout
+    """
     return _energy_and_rollout(material, SINK_MODEL)
 
 
-@discrepancy(
-    "herasimchyk2026/table-6",
-    f"similarity within the diagonal, {BUNDLED}: one range for all heads, each head's own",
-)
+@discrepancy("herasimchyk2026/table-6")
 def _homogeneity(material: Material) -> Comparison:
+    """similarity within the diagonal, tiny-alibi: one range for all heads, each head's own"""
     measurement = material.measured(needs=("content",))
     found = {}
     for which in BOTH:
@@ -360,22 +335,20 @@ def _homogeneity(material: Material) -> Comparison:
     return answer(found.pop("published"), found.pop("corrected"), _source(measurement), **found)
 
 
-@discrepancy(
-    "herasimchyk2026/section-4",
-    f"share of triples against monotonicity, {BUNDLED}: after a second softmax with biases, of attention",
-)
+@discrepancy("herasimchyk2026/section-4")
 def _order(material: Material) -> Comparison:
+    """share of triples against monotonicity, tiny-alibi: after a second softmax with biases, of
+    attention
+    """
     measurement = material.measured(needs=("kernel",))
     corrected = order_of(measurement)
     rate = order_of(measurement, "published").rate
     return answer(rate, corrected.rate, _source(measurement), noise_floor=corrected.floor)
 
 
-@discrepancy(
-    "herasimchyk2026/corpus-mixing",
-    f"mass of the last tenth by level (b) on a second corpus, {BUNDLED}: λ of the first, its own",
-)
+@discrepancy("herasimchyk2026/corpus-mixing")
 def _corpus(material: Material) -> Comparison:
+    """mass of the last tenth by level (b) on a second corpus, tiny-alibi: λ of the first, its own"""
     first, second = material.measured(), material.measured(scramble=True)
     own = architectures(second)["b"]
     other = replace(own, mixing=architectures(first)["b"].mixing)

@@ -67,15 +67,17 @@ def _off(predicted: float, found: float | Estimate) -> Estimate:
 # --- closed forms ----------------------------------------------------------------------------------------------
 
 
-@discrepancy("kim2026/cross-terms", "mean of S_21 in layer 2, d = 64, α = 0: Eq. 5, with κ")
+@discrepancy("kim2026/cross-terms")
 def _cross_terms(material: Material) -> Comparison:
+    """mean of S_21 in layer 2, d = 64, α = 0: Eq. 5, with κ"""
     published, corrected = (float(isotropic_scores(2, D, reading=which)[1, 0]) for which in BOTH)
     truth = float(exact(2, D).scores.value[1, 1, 0])
     return answer(published, corrected, integrated=truth, integrated_over_published=truth / published)
 
 
-@discrepancy("kim2026/fluctuation", "rise h(2)/h(1) − 1 of three tokens, d = 256, α = .5: without κ, with it")
+@discrepancy("kim2026/fluctuation")
 def _fluctuation(material: Material) -> Comparison:
+    """rise h(2)/h(1) − 1 of three tokens, d = 256, α = .5: without κ, with it"""
     without, truth = _rise(3, 256, "means"), _integrated(256)
     return answer(
         without,
@@ -87,22 +89,29 @@ def _fluctuation(material: Material) -> Comparison:
     )
 
 
-@discrepancy("kim2026/eqs-17-19", "mean of S_32 without LayerNorm, d = 64: Eq. 19, over √d")
+@discrepancy("kim2026/eqs-17-19")
 def _without_layernorm(material: Material) -> Comparison:
+    """mean of S_32 without LayerNorm, d = 64: Eq. 19, over √d"""
     published, corrected = (float(scores_without_layernorm(3, D, reading=which)[2, 1]) for which in BOTH)
     return answer(published, corrected, integrated=float(exact(3, D, norm="none").scores.value[1, 2, 1]))
 
 
-@discrepancy("kim2026/residual-coefficient", "coefficient of y_i, d = 64, α = .5: γ, g")
+@discrepancy("kim2026/residual-coefficient")
 def _coefficient(material: Material) -> Comparison:
-    """What the residual connection adds to the weight of y_i."""
+    """coefficient of y_i, d = 64, α = .5: γ, g
+
+    What the residual connection adds to the weight of y_i.
+    """
     published, corrected = (residual_coefficient(D, ALPHA, residual=True, reading=which) for which in BOTH)
     return answer(published, corrected, in_Eq_26=math.sqrt(D / (1 - ALPHA)), in_Eqs_27_to_33=float(D))
 
 
-@discrepancy("kim2026/eq-35", "‖x_3‖²/d, d = 64, α = .5: Eq. 35, Eq. 36")
+@discrepancy("kim2026/eq-35")
 def _equation_35(material: Material) -> Comparison:
-    """Without residual, with the factors d that Eq. 35 has beyond Eq. 36, and without them."""
+    """‖x_3‖²/d, d = 64, α = .5: Eq. 35, Eq. 36
+
+    Without residual, with the factors d that Eq. 35 has beyond Eq. 36, and without them.
+    """
     weight, before = cross_weight(D, ALPHA, reading="published"), 2
 
     def squared(second: float, last: float) -> float:
@@ -114,18 +123,17 @@ def _equation_35(material: Material) -> Comparison:
     return answer(squared(D**2, D), squared(1.0, 1.0), from_Eq_37=1 / h)
 
 
-@discrepancy("kim2026/eq-41", "S_21 in layer 2, d = 64, α = .5: Eq. 41, with √d and κ")
+@discrepancy("kim2026/eq-41")
 def _equation_41(material: Material) -> Comparison:
+    """S_21 in layer 2, d = 64, α = .5: Eq. 41, with √d and κ"""
     published, corrected = (float(SecondLayer(2, D, ALPHA, reading=which).scores[1, 0]) for which in BOTH)
     truth = float(exact(2, D, ALPHA).scores.value[1, 1, 0])
     return answer(published, corrected, on_the_diagonal=math.sqrt(D), integrated=truth)
 
 
-@discrepancy(
-    "kim2026/closed-form",
-    "rise h(2)/h(1) − 1 as a share of the integrated one, d = 128, α = .5, residual: printed, corrected",
-)
+@discrepancy("kim2026/closed-form")
 def _closed_form(material: Material) -> Comparison:
+    """rise h(2)/h(1) − 1 as a share of the integrated one, d = 128, α = .5, residual: printed, corrected"""
     truth = _integrated(128, residual=True)
     published, corrected = (_rise(3, 128, which, residual=True) / truth for which in BOTH)
     others: dict[str, Any] = {}
@@ -146,19 +154,18 @@ def _closed_form(material: Material) -> Comparison:
     return answer(published, corrected, **others)
 
 
-@discrepancy(
-    "kim2026/proposition-1",
-    "excess of S_32 over S_31 without LayerNorm, as a share, d = 16: printed, integrated",
-)
+@discrepancy("kim2026/proposition-1")
 def _proposition_1(material: Material) -> Comparison:
+    """excess of S_32 over S_31 without LayerNorm, as a share, d = 16: printed, integrated"""
     integral = exact(3, 16, norm="none")
     probability = 0.5 + float(excess(16, norm="none").value[1])
     share = float(integral.rises.value[1] / integral.scores.value[1, 2, 0])
     return answer(0.0, share, recency_probability=probability)
 
 
-@discrepancy("kim2026/figure-2", "h(10)/h(1) of Eq. 42, d = 16, α = .75: more than at α = 0, found")
+@discrepancy("kim2026/figure-2")
 def _figure_2(material: Material) -> Comparison:
+    """h(10)/h(1) of Eq. 42, d = 16, α = .75: more than at α = 0, found"""
     forms = (SecondLayer(10, 16, alpha, reading="published") for alpha in (0.0, 0.5, 0.75))
     zero, half, more = (math.exp(form.log_rise[-1]) for form in forms)
     return answer(zero, more, at_α_one_half=half)
@@ -167,12 +174,12 @@ def _figure_2(material: Material) -> Comparison:
 # --- drawn embeddings ------------------------------------------------------------------------------------------
 
 
-@discrepancy(
-    "kim2026/theorem-1",
-    "S_32 − S_31 in layer 2, d = 1024, α = 0: rise of the mean, standard deviation of a draw",
-)
+@discrepancy("kim2026/theorem-1")
 def _drawn(material: Material) -> Comparison:
-    """Whether one draw shows recency: the spread of S_i,i−1 − S_i1 against the rise of its mean."""
+    """S_32 − S_31 in layer 2, d = 1024, α = 0: rise of the mean, standard deviation of a draw
+
+    Whether one draw shows recency: the spread of S_i,i−1 − S_i1 against the rise of its mean.
+    """
     form = SecondLayer(3, 1024)
     rise = closed_form("rise", form) * float(form.scores[2, 0])
     result = simulated(RecencyModel(3, 1024, 0.0, depth=2), 20_000)
@@ -183,20 +190,20 @@ def _drawn(material: Material) -> Comparison:
     return answer(rise, sure, rise_over_its_asymptotic_form=rise / asymptotic)
 
 
-@discrepancy(
-    "kim2026/theorem-1-vanishes",
-    "recency probability of layer 2, d = 1024, α = .5: of scores as the theorem has them, simulated",
-    "kim2026/theorem-1",
-)
+@discrepancy("kim2026/theorem-1-vanishes", "kim2026/theorem-1")
 def _vanishing(material: Material) -> Comparison:
-    """As d grows; 1 for scores that show recency bias."""
+    """recency probability of layer 2, d = 1024, α = .5: of scores as the theorem has them, simulated
+
+    As d grows; 1 for scores that show recency bias.
+    """
     shares = {d: simulated(RecencyModel(10, d, ALPHA, depth=2)) for d in (16, 64, 256, 1024)}
     others: dict[str, Any] = {f"at {d}": result.recency_probability[1] for d, result in shares.items()}
     return answer(1.0, others.pop("at 1024"), **others)
 
 
-@discrepancy("kim2026/eqs-23-24", "mean of ‖x_i‖², d = 64, α = .5: printed, corrected")
+@discrepancy("kim2026/eqs-23-24")
 def _norms(material: Material) -> Comparison:
+    """mean of ‖x_i‖², d = 64, α = .5: printed, corrected"""
     drawn = embeddings(stream(0, "readings/embeddings"), RecencyModel(2, D, ALPHA, depth=1), 20_000)
     inner = D * (drawn[:, 0] * drawn[:, 1]).sum(axis=-1) / np.linalg.norm(drawn, axis=-1).prod(axis=1)
     return answer(
@@ -209,10 +216,9 @@ def _norms(material: Material) -> Comparison:
     )
 
 
-@discrepancy(
-    "kim2026/eq-42", "S(9, 8)/S(9, 0) from 0, d = 64, α = .5, residual: Eq. 42 with γ = 1, with g and κ"
-)
+@discrepancy("kim2026/eq-42")
 def _figure_7(material: Material) -> Comparison:
+    """S(9, 8)/S(9, 0) from 0, d = 64, α = .5, residual: Eq. 42 with γ = 1, with g and κ"""
     published, means, corrected = (
         1 + _rise(10, D, which, residual=True) for which in ("published", "means", "corrected")
     )
@@ -221,8 +227,9 @@ def _figure_7(material: Material) -> Comparison:
     )
 
 
-@discrepancy("kim2026/eq-42-at-16", "S_32 − S_31 of three tokens, d = 16, α = .5: Eq. 42, integrated")
+@discrepancy("kim2026/eq-42-at-16")
 def _small(material: Material) -> Comparison:
+    """S_32 − S_31 of three tokens, d = 16, α = .5: Eq. 42, integrated"""
     scores = SecondLayer(3, 16, ALPHA, reading="means").scores
     plain, residual = (float(exact(3, 16, ALPHA, residual=given).rises.value[1]) for given in (False, True))
     probability, other = (0.5 + float(excess(16, ALPHA, residual=given).value[1]) for given in (False, True))
@@ -237,10 +244,8 @@ def _small(material: Material) -> Comparison:
     )
 
 
-@discrepancy(
-    "kim2026/without-layernorm",
-    "recency probability of layer 3 without LayerNorm, d = 16, ten tokens: printed, simulated",
-)
+@discrepancy("kim2026/without-layernorm")
 def _later_layers(material: Material) -> Comparison:
+    """recency probability of layer 3 without LayerNorm, d = 16, ten tokens: printed, simulated"""
     layers = simulated(RecencyModel(10, 16, 0.0, "none", depth=4)).recency_probability
     return answer(0.5, layers[2], layer_4=layers[3])

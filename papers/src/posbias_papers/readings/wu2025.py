@@ -29,26 +29,25 @@ RATE = -math.log(0.8)
 # --- critical distances --------------------------------------------------------------------------------------
 
 
-@discrepancy("wu2025/theorem-4.5-distance", "distance at which L is highest, two layers, m = 1")
+@discrepancy("wu2025/theorem-4.5-distance")
 def _decay_distance(material: Material) -> Comparison:
+    """distance at which L is highest, two layers, m = 1"""
     heights: dict[str, Any] = {f"L({x})": math.log(math.comb(1 + x, x)) - x for x in (1, 2)}
     exact = critical_distances.modal_distance(2, 1.0)
     return answer(critical_distances.critical_distance(2, 1.0), exact, **heights)
 
 
-@discrepancy("wu2025/theorem-4.7-distance", "critical distance x*, five layers, θ = .1")
+@discrepancy("wu2025/theorem-4.7-distance")
 def _rope_distance(material: Material) -> Comparison:
     # ln(1 + t/x) = 2θx is the right equation for √θ in place of θ
+    """critical distance x*, five layers, θ = .1"""
     printed, right = (critical_distances.rope_critical_distance(5, angle) for angle in (math.sqrt(0.1), 0.1))
     return answer(printed, right)
 
 
-@discrepancy(
-    "wu2025/theorem-4.7-drift",
-    "most favoured distance of a RoPE rollout of 20 layers: x*, true",
-    "wu2025/theorem-4.7-distance",
-)
+@discrepancy("wu2025/theorem-4.7-drift", "wu2025/theorem-4.7-distance")
 def _rope_drift(material: Material) -> Comparison:
+    """most favoured distance of a RoPE rollout of 20 layers: x*, true"""
     curve = critical_distances.distance_curve(RoPE(((100.0,),), frequencies=(0.01,)), (10, 20), 310)
     (less, more), (few, many) = curve.predicted, curve.rollout
     return answer(
@@ -76,8 +75,9 @@ def expected_gap(
     return (a - b) / (a + b)
 
 
-@discrepancy("wu2025/embeddings", "length of an embedding: as coded, as printed")
+@discrepancy("wu2025/embeddings")
 def _embeddings(material: Material) -> Comparison:
+    """length of an embedding: as coded, as printed"""
     coded, printed = (math.sqrt(DIMENSION) * deviation for deviation in (1 / DIMENSION, DIMENSION**-0.5))
     shorter = (printed / coded) ** 2
     return answer(
@@ -85,9 +85,12 @@ def _embeddings(material: Material) -> Comparison:
     )
 
 
-@discrepancy("wu2025/item-formula", "mean squared length of an item: as printed, corrected")
+@discrepancy("wu2025/item-formula")
 def _item_formula(material: Material) -> Comparison:
-    """Mean squared norms of μ + γη/√(1 + γ²) and (μ + γη)/√(1 + γ²), and cosines of two items of a class."""
+    """mean squared length of an item: as printed, corrected
+
+    Mean squared norms of μ + γη/√(1 + γ²) and (μ + γη)/√(1 + γ²), and cosines of two items of a class.
+    """
     printed, corrected = 1 + NOISE**2 / (1 + NOISE**2), 1.0
     return answer(
         printed,
@@ -98,36 +101,38 @@ def _item_formula(material: Material) -> Comparison:
     )
 
 
-@discrepancy("wu2025/pe-decay", "expected gap first–last with --pe decay: as coded, with the decay mask")
+@discrepancy("wu2025/pe-decay")
 def _decay(material: Material) -> Comparison:
+    """expected gap first–last with --pe decay: as coded, with the decay mask"""
     return answer(expected_gap(0, LAST), expected_gap(0, LAST, DecayBias(RATE)))
 
 
-@discrepancy("wu2025/not-res", "expected gap first–last with --not_res: as coded, as named")
+@discrepancy("wu2025/not-res")
 def _residual(material: Material) -> Comparison:
+    """expected gap first–last with --not_res: as coded, as named"""
     return answer(expected_gap(0, LAST, mixing=PreNormInit()), expected_gap(0, LAST))
 
 
-@discrepancy("wu2025/middle", "expected gap first–middle: item n/2 from 0, from 1")
+@discrepancy("wu2025/middle")
 def _middle(material: Material) -> Comparison:
+    """expected gap first–middle: item n/2 from 0, from 1"""
     note = "posbias takes the code's item, n/2 counted from 0, as the figures did; `middle` says otherwise."
     return answer(expected_gap(0, MIDDLE), expected_gap(0, MIDDLE - 1), note)
 
 
-@discrepancy(
-    "wu2025/uninformative",
-    "largest gap there can be: were all test sequences informative, in the paper's task",
-)
+@discrepancy("wu2025/uninformative")
 def _uninformative(material: Material) -> Comparison:
+    """largest gap there can be: were all test sequences informative, in the paper's task"""
     same_class = (BURSTINESS - 1) / (ITEMS - 1)
     same_label = same_class + (1 - same_class) / LABELS
     return answer(1.0, 1 - same_label, share_of_one_class=same_class, share_of_one_label=same_label)
 
 
-@discrepancy(
-    "wu2025/new-direction",
-    "cosine of items of new and of known classes, fixed vocabulary: direction drawn anew, that of training",
-)
+@discrepancy("wu2025/new-direction")
 def _direction(material: Material) -> Comparison:
-    """The share of the direction they have in common."""
+    """cosine of items of new and of known classes, fixed vocabulary: direction drawn anew, that of
+    training
+
+    The share of the direction they have in common.
+    """
     return answer(0.0, NOISE**2 / (1 + NOISE**2), "λ = .75; classes are independent in either case.")

@@ -32,10 +32,6 @@ from posbias_papers.statements.margins import (
 from posbias_papers.statements.record import OURS, Instance, statement
 from posbias_papers.statements.wu2025_masks import floor_of, slack_after
 
-UPDATE = "networks under Assumptions 5.1 and 5.2 with the residual update of Section 3, written with W_V"
-FLOOR = "kernels whose admitted weights stay above one ε, as Lemma 5.3 (ii) has it"
-
-
 # --- Lemma 5.3 -----------------------------------------------------------------------------------------------
 
 
@@ -71,9 +67,7 @@ def _norm_bound(hidden: Any, norms: Any, mixing: Any) -> Float[np.ndarray, "laye
     "Lemma 5.3 (i)",
     draws.network,
     erratum="lemma-5.3-i",
-    shows="norm of a token after 41 layers of W_V = 2, ½, 2, …",
     witness=draws.growing([[1.0]], 1.0, 2.0, 41),
-    scope=UPDATE,
 )
 def lemma_5_3_i(corrected: bool, **network: Any) -> float:
     """Under Assumptions 5.1 and 5.2 and ‖X⁽⁰⁾‖ ≤ C, the residual update X ← (1 − λ)X + λAXW_V keeps every token's
@@ -81,6 +75,10 @@ def lemma_5_3_i(corrected: bool, **network: Any) -> float:
 
     Corrected: Norms stay within C·C_V if W_V acts on the residual stream too, X ← ((1 − λ)I + λA)XW_V; for the
     residual update they stay within the input's times Π(1 − λ + λ‖W_V‖).
+
+    Scope: networks under Assumptions 5.1 and 5.2 with the residual update of Section 3, written with W_V
+
+    Shows: norm of a token after 41 layers of W_V = 2, ½, 2, …
     """
     norms, bound = run_network(**network)[0], np.prod(_assumed(**network))
     if not corrected:
@@ -107,7 +105,6 @@ def _draw_attention(rng: Generator, edge: bool) -> Instance:
     "Lemma 5.3 (ii)",
     _draw_attention,
     erratum="lemma-5.3-ii",
-    shows="weight of a key with positional logit −5",
     witness={
         "hidden": [[0.1], [0.1]],
         "query": [[1.0]],
@@ -127,6 +124,8 @@ def lemma_5_3_ii(hidden: Any, query: Any, key: Any, positional: Any, width: int,
     admitted weight (positional logits that range over no more than B).
 
     Scope: any network with bounded hidden states, whose positional logits are bounded too
+
+    Shows: weight of a key with positional logit −5
     """
     allowed = draws.admitted(len(hidden), width)
     kernel = masked_softmax((hidden @ query) @ (hidden @ key).T + positional, allowed)
@@ -167,11 +166,12 @@ def deep_rollouts(
     "Theorem 5.4 (i)",
     partial(_draw_deep, exponents=(1.01, 1.5, 2.0, 4.0), kind="window"),
     erratum="theorem-5.4-i",
-    scope=FLOOR,
 )
 def theorem_5_4_i(**deep: Any) -> float:
     """For summable λ (power decay, β > 1) every token i keeps P_ii ≥ Π(1 − (1 − ε)λ) at every depth, and every
     token but the first draws at most 1 − Π_∞ < 1 from the first.
+
+    Scope: kernels whose admitted weights stay above one ε, as Lemma 5.3 (ii) has it
     """
     products, mixing, floor = deep_rollouts(**deep)
     own = room(bounds.self_bound(mixing, floor)[:, None], np.diagonal(products, axis1=1, axis2=2))
@@ -186,13 +186,15 @@ def _collapse(deep: Instance) -> float:
     return room(suffixes(products)[:, 1:].T, bound, products[-1])
 
 
-@statement("herasimchyk-5.4-ii", "Theorem 5.4 (ii)", partial(DIVERGENT, kind="causal"), scope=FLOOR)
+@statement("herasimchyk-5.4-ii", "Theorem 5.4 (ii)", partial(DIVERGENT, kind="causal"))
 def theorem_5_4_ii(**deep: Any) -> float:
     """For divergent λ (power decay, β ≤ 1) and kernels with floor ε under the causal mask, all that positions ≥ j
     (from 0) hold is at most exp(−jεΣλ) at every depth, so P_ij is, and P_i0 → 1.
 
     Holds with C′ = 1 and for whole suffixes; as printed C′ and ε may depend on T, which says nothing. The step
     from P_jj to P_ij is sound: each layer takes at least jελ of what positions ≥ j hold, for good.
+
+    Scope: kernels whose admitted weights stay above one ε, as Lemma 5.3 (ii) has it
     """
     return _collapse(deep)
 
@@ -203,12 +205,13 @@ def theorem_5_4_ii(**deep: Any) -> float:
     lambda rng, edge: {**DIVERGENT(rng, edge, kind="causal"), "initial": 1.0, "exponent": 0.0},
     erratum="theorem-5.4-attention-only",
     strength="observation",
-    scope=f"{FLOOR}, λ = 1",
     evidence="a remark",
 )
 def attention_alone(**deep: Any) -> float:
     """At λ = 1 in every layer all that positions ≥ j (from 0) hold after T layers is at most exp(−jεT), and at
     most the (1 − jε)^T of Wu et al., which is never above it; their Theorem 4.1 holds of R⁽ᵀ⁾⋯R⁽¹⁾.
+
+    Scope: kernels whose admitted weights stay above one ε, as Lemma 5.3 (ii) has it, λ = 1
     """
     products, mixing, floor = deep_rollouts(**deep)
     positions = range(1, products.shape[-1])
@@ -255,9 +258,7 @@ def window(corrected: bool, **deep: Any) -> float:
     "Theorem 5.4 (ii) from Assumptions 5.1 and 5.2",
     draws.network,
     erratum="theorem-5.4-ii",
-    shows="what the second token keeps after 60 layers of W_V = 30, 1/30, …",
     witness=draws.growing([[0.0], [0.1]], 0.1, 30.0, 60),
-    scope=UPDATE,
 )
 def from_assumptions(corrected: bool, **network: Any) -> float:
     """For a network under these assumptions the first token draws everything if Σλ = ∞: 1 − P_i0 ≤ Π(1 − ελ),
@@ -265,6 +266,10 @@ def from_assumptions(corrected: bool, **network: Any) -> float:
 
     Corrected: 1 − P_i0 ≤ Π(1 − ε_t λ_t), with ε_t from the norm bound of 5.3 (i) as amended at each layer; for
     ‖W_V‖ ≤ 1 one ε serves all depths, and the first token takes all if Σλ = ∞.
+
+    Scope: networks under Assumptions 5.1 and 5.2 with the residual update of Section 3, written with W_V
+
+    Shows: what the second token keeps after 60 layers of W_V = 30, 1/30, …
     """
     mixing, hidden = network["mixing"], network["hidden"]
     missing = rollouts(np.stack(run_network(**network)[1]), mixing)[-1, :, 1:].sum(axis=1)
@@ -295,7 +300,6 @@ def _draw_head_values(rng: Generator, edge: bool, full: bool = False) -> Instanc
     "§5.1, Lemma 5.3 (i) for heads",
     (partial(_draw_head_values, full=True), _draw_head_values),
     erratum="section-5.1",
-    shows="norm of a token after 20 layers of two heads, λ = 1",
     witness={
         "hidden": [[1.0]],
         "heads": [[[[1.0]], [[1.0]]]] * 20,
@@ -314,6 +318,8 @@ def heads_values(hidden: Any, heads: Any, values: Any, mixing: Any, corrected: b
     Corrected: Norms stay within the input's times Π(1 − λ + λ·mean_h‖W_V^h‖), for every λ.
 
     Scope: networks of several heads, each with value matrices under Assumption 5.2
+
+    Shows: norm of a token after 20 layers of two heads, λ = 1
     """
     X, norms = hidden, []
     for kernels, value, lam in zip(heads, values, mixing, strict=True):

@@ -173,7 +173,6 @@ def _draw_raised_monotone(rng: Generator, edge: bool) -> Instance:
     "Proposition 4.5, layer by layer",
     (_draw_raised, _draw_raised_monotone),
     erratum="proposition-4.5",
-    shows="mass of the first of three tokens once the top layer's δ is raised",
     witness={
         "positional": [
             [[0.0, 0.0, 0.0], np.log([0.5, 0.5, 1.0]).tolist(), np.log([0.49, 0.5, 0.01]).tolist()],
@@ -193,6 +192,8 @@ def layer_by_layer(diagonal: Any, larger_diagonal: Any, corrected: bool, **layer
     Corrected: It does where in every layer the kernel with the smaller or with the larger δ is itself monotone.
 
     Scope: δ of either sign, raised in single layers
+
+    Shows: mass of the first of three tokens once the top layer's δ is raised
     """
     return dominance(_content_row(larger_diagonal, **layers), _content_row(diagonal, **layers))
 
@@ -287,7 +288,6 @@ def _draw_families(rng: Generator, edge: bool, monotone: bool = False) -> Instan
     "Appendix A.1.2 and A.1.3, induction",
     (_draw_families, partial(_draw_families, monotone=True)),
     erratum="appendix-a.1.2",
-    shows="mass of token 0 under kernels that dominate row by row",
     witness={
         "later": [[[1, 0, 0], [0, 1, 0], [1, 0, 0]], [[1, 0, 0], [0, 1, 0], [0, 0, 1]]],
         "earlier": [[[1, 0, 0], [0, 1, 0], [1, 0, 0]], [[1, 0, 0], [0, 1, 0], [0, 1, 0]]],
@@ -302,6 +302,8 @@ def induction(later: Stack, earlier: Stack, mixing: Any, corrected: bool) -> Any
     Corrected: They do where in every layer one of the two kernels is stochastically monotone (Lemma A.2 too).
 
     Scope: a step of the proof as it is printed, not the proposition, which stands
+
+    Shows: mass of token 0 under kernels that dominate row by row
     """
     return dominance(*(rollouts(kernels, mixing)[-1, -1] for kernels in (later, earlier)))
 
@@ -355,7 +357,6 @@ def softmax_step(content: Any, positional: Any, strengths: Any) -> float:
     "Appendix A.1.4, order of the product",
     draws.stack,
     erratum="appendix-a.1.4",
-    shows="mass of token 0 in the last row of two layers",
     witness={
         "kernels": [[[1, 0, 0], [1, 0, 0], [0, 1, 0]], [[1, 0, 0], [0, 1, 0], [0, 0.5, 0.5]]],
         "mixing": [1.0, 1.0],
@@ -369,6 +370,8 @@ def bottom_first(kernels: Stack, mixing: Any, width: int, corrected: bool) -> fl
     Corrected: μ_s = μ_{s−1}R⁽ᵀ⁺¹⁻ˢ⁾, the top layer first, does.
 
     Scope: a step of the proof as it is printed, not the proposition, which stands
+
+    Shows: mass of token 0 in the last row of two layers
     """
     layers = _residual(kernels, mixing)
     row, product = np.eye(len(layers[0]))[-1], rollouts(np.stack(layers))[-1]

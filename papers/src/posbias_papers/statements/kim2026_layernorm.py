@@ -43,9 +43,6 @@ DEVIATION = 5.0
 """What a closed form may be off by, times 1/d of itself; what simulations at 6 tokens and d ≥ 16 stay within."""
 NEAR_HALF = 0.05
 """How far a recency probability may be from one half to count as close to it."""
-TOY = "no learnable parameters, d ≫ 1, layer 2"
-ISOTROPIC = f"α = 0, no residual connection, {TOY}"
-EVERY = f"every α in [0, 1), with a residual connection or without, {TOY}"
 PROOF: Mapping[str, Any] = {"evidence": "a proof, by the law of large numbers"}
 NO_STATEMENT: Mapping[str, Any] = {**OURS, "evidence": "none: not a statement of the paper"}
 ONE_INPUT = {"seed": 0, "samples": 1, "tokens": 8, "dimension": 1024, "anisotropy": 0.0, "residual": False}
@@ -176,17 +173,15 @@ def recency_shares(scores: LayerScores) -> Sample:
 
 
 @strictly(
-    "kim-theorem-1",
-    "Theorem 1",
-    partial(_draw_model, anisotropic=False, residuals=False, fewest=1),
-    scope=ISOTROPIC,
-    **PROOF,
+    "kim-theorem-1", "Theorem 1", partial(_draw_model, anisotropic=False, residuals=False, fewest=1), **PROOF
 )
 def theorem_1(tokens: int, dimension: int, **model: Any) -> float:
     """for d ≫ 1 S⁽²⁾ exhibits recency bias (Definition 1): its closed form, Eq. 5, does at every d
 
     A statement about means, which the law of large numbers gives for d ≫ 1, and so about the closed form; what it
     asserts is a rise of e^−√d per position relative to the score, which vanishes as d grows.
+
+    Scope: α = 0, no residual connection, no learnable parameters, d ≫ 1, layer 2
     """
     scores = isotropic_scores(tokens, dimension, reading="published")
     return _definition(scores, SecondLayer(tokens, dimension, **model, reading="published"))
@@ -205,7 +200,6 @@ def _row_rises(scores: LayerScores) -> Float[np.ndarray, "sample row"]:
     tolerance=(1e-9, 0.0),
     erratum="theorem-1",
     witness=ONE_INPUT,
-    scope=f"single inputs; {ISOTROPIC}",
     **NO_STATEMENT,
 )
 def one_draw(dimension: int, corrected: bool, **drawn: Any) -> float:
@@ -213,6 +207,8 @@ def one_draw(dimension: int, corrected: bool, **drawn: Any) -> float:
 
     Corrected: the mean of S⁽²⁾ rises along its rows as the corrected closed form does, within 5 standard errors
     and 5/d
+
+    Scope: single inputs; α = 0, no residual connection, no learnable parameters, d ≫ 1, layer 2
     """
     first, second = simulated_scores(dimension=dimension, **drawn)
     if not corrected:
@@ -223,19 +219,14 @@ def one_draw(dimension: int, corrected: bool, **drawn: Any) -> float:
     return _agreement(_row_rises(rest).sum(axis=1), rise, dimension)
 
 
-@strictly(
-    "kim-proposition-1",
-    "Proposition 1",
-    _three_or_more,
-    tolerance=ROUNDING,
-    scope=f"without LayerNorm; {ISOTROPIC}",
-    **PROOF,
-)
+@strictly("kim-proposition-1", "Proposition 1", _three_or_more, tolerance=ROUNDING, **PROOF)
 def proposition_1(**model: Any) -> float:
     """without LayerNorm S⁽²⁾ does not exhibit recency bias (fails Definition 1)
 
     Equality below the diagonal, so the slack is 0; at every α, with residual too, for 3 tokens or more (with 2,
     Definition 1 only compares the diagonal, and holds).
+
+    Scope: without LayerNorm; α = 0, no residual connection, no learnable parameters, d ≫ 1, layer 2
     """
     forms = [limit_scores(2, **model, layernorm=False)[1]]
     if not (model["anisotropy"] or model["residual"]):
@@ -243,19 +234,15 @@ def proposition_1(**model: Any) -> float:
     return min(-recency_margin(scores) / float(np.diag(scores).max()) for scores in forms)
 
 
-@strictly(
-    "kim-proposition-2",
-    "Proposition 2",
-    partial(_draw_model, anisotropic=False),
-    scope=f"α = 0, {TOY}",
-    **PROOF,
-)
+@strictly("kim-proposition-2", "Proposition 2", partial(_draw_model, anisotropic=False), **PROOF)
 def proposition_2(**model: Any) -> float:
     """with a residual connection or without, S⁽²⁾ exhibits recency bias (Definition 1), at α = 0
 
     In closed form with one γ throughout. The order below the diagonal stands with each of the three γ of Eqs. 26,
     27 and 34 (a residual divides the rise by 1 + g, g = 1/√d); the scale of Eq. 41 is a misprint, see Proposition
     3.
+
+    Scope: α = 0, no learnable parameters, d ≫ 1, layer 2
     """
     form = SecondLayer(**model)
     return _definition(form.scores, form)
@@ -267,7 +254,6 @@ def proposition_2(**model: Any) -> float:
     _draw_model,
     erratum="eq-41",
     witness={"tokens": 3, "dimension": 64, "anisotropy": 0.5, "residual": False},
-    scope=EVERY,
     **PROOF,
 )
 def proposition_3(corrected: bool, **model: Any) -> float:
@@ -278,6 +264,8 @@ def proposition_3(corrected: bool, **model: Any) -> float:
 
     Asserts: at every anisotropy α in [0, 1), with a residual connection or without, S⁽²⁾ exhibits recency bias
     (Definition 1)
+
+    Scope: every α in [0, 1), with a residual connection or without, no learnable parameters, d ≫ 1, layer 2
     """
     form = SecondLayer(**model, reading=_reading(corrected))
     return _definition(form.scores, form)
@@ -311,7 +299,6 @@ def _mean_score(
     _inputs(),
     erratum="cross-terms",
     witness=MANY_INPUTS,
-    scope=ISOTROPIC,
     provenance="ours",
     **PROOF,
     **STEP,
@@ -321,24 +308,21 @@ def equation_5(corrected: bool, **drawn: Any) -> float:
     5/d
 
     Corrected: Eq. 5 with κe^−√d for e^−√d is the mean of S⁽²⁾ at α = 0, within 5 standard errors and 5/d
+
+    Scope: α = 0, no residual connection, no learnable parameters, d ≫ 1, layer 2
     """
     return _mean_score(isotropic_scores, corrected, True, **drawn)
 
 
 @strictly(
-    "kim-equation-19",
-    "Equation 19",
-    _inputs(),
-    erratum="eqs-17-19",
-    witness=MANY_INPUTS,
-    scope=f"without LayerNorm; {ISOTROPIC}",
-    **PROOF,
-    **STEP,
+    "kim-equation-19", "Equation 19", _inputs(), erratum="eqs-17-19", witness=MANY_INPUTS, **PROOF, **STEP
 )
 def equation_19(corrected: bool, **drawn: Any) -> float:
     """Eq. 19 is the mean of S⁽²⁾ without LayerNorm, within 5 standard errors and 5/d
 
     Corrected: Eq. 19 divided by √d is the mean of S⁽²⁾ without LayerNorm, within 5 standard errors and 5/d
+
+    Scope: without LayerNorm; α = 0, no residual connection, no learnable parameters, d ≫ 1, layer 2
     """
     return _mean_score(scores_without_layernorm, corrected, False, **drawn)
 
@@ -349,7 +333,6 @@ def equation_19(corrected: bool, **drawn: Any) -> float:
     _inputs(anisotropic=True, samples=500),
     erratum="eq-42",
     witness={**MANY_INPUTS, "dimension": 64, "anisotropy": 0.5, "residual": True},
-    scope=EVERY,
     provenance="ours",
     **PROOF,
     **STEP,
@@ -360,6 +343,8 @@ def equation_42(seed: int, samples: int, corrected: bool, **model: Any) -> float
 
     Corrected: h(j)/h(0) with g, and κF for F is the ratio of the mean scores of a row, within 5 standard errors
     and 5/d
+
+    Scope: every α in [0, 1), with a residual connection or without, no learnable parameters, d ≫ 1, layer 2
     """
     first, second = simulated_scores(seed, samples, **model)
     change, dimension = second - first, model["dimension"]

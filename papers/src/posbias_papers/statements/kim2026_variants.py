@@ -47,7 +47,6 @@ LONGER = 3
 WINDOWS = 4
 """Texts under masks are this many windows long."""
 STREAM = "verify/kim/extensions"
-AT_ONCE = "d_h from 16 to 32, 2 or 4 heads, α from .45 to .8, 8 to 10 tokens, layer 2, at initialisation"
 UNPRINTED: Mapping[str, Any] = {"evidence": "none: the paper simulates none"}
 NO_NUMBER: Mapping[str, Any] = {**OURS, "evidence": "none: no number is printed"}
 
@@ -85,7 +84,6 @@ def mean_squared_distance(dimension: int) -> float:
         "samples": 300,
         "dimension": int(rng.choice([4, 1024]) if edge else 2.0 ** rng.uniform(2.0, 10.0)),
     },
-    scope="normal embeddings, d from 4 to 1,024",
     **NO_NUMBER,
 )
 def near_the_unit_vector(seed: int, samples: int, dimension: int) -> float:
@@ -95,6 +93,8 @@ def near_the_unit_vector(seed: int, samples: int, dimension: int) -> float:
     Holds; the text says that they are approximately equal for large d, the number is ours: root mean squares of
     .256 at d = 16, .126 at 64, .063 at 256 and .031 at 1,024. A mean of the entries is what LayerNorm takes away,
     so x whose entries share an offset are farther apart at every d.
+
+    Scope: normal embeddings, d from 4 to 1,024
     """
     model = RecencyModel(2, dimension, 0.0)
     x = embeddings(stream(seed, STREAM), model, samples)[:, 0]
@@ -114,19 +114,15 @@ def _states(least: int, largest: int, samples: int) -> Draw:
     )
 
 
-@strictly(
-    "kim-3-cosine",
-    "Section 3, cosine similarity",
-    _states(16, 512, samples=100),
-    scope="normal embeddings, any α, d from 16 to 512",
-    **NO_NUMBER,
-)
+@strictly("kim-3-cosine", "Section 3, cosine similarity", _states(16, 512, samples=100), **NO_NUMBER)
 def cosine_similarity(seed: int, samples: int, **model: Any) -> float:
     """⟨LayerNorm(x), LayerNorm(y)⟩/d is the cosine of two embeddings up to a root mean square of 1.25·(1 − α²)/d,
     from d = 16 on
 
     Holds; the text says approximated under mild assumptions, the bound is ours: (1 − α²)/d to leading order.
     Without a residual connection outputs of a layer have entries of mean 0 already, and there is no difference.
+
+    Scope: normal embeddings, any α, d from 16 to 512
     """
     drawn = RecencyModel(**model, depth=1)
     (x,) = drawn_states(drawn, seed, samples)
@@ -139,7 +135,6 @@ def cosine_similarity(seed: int, samples: int, **model: Any) -> float:
     "Section 3, shared components",
     _states(16, 64, samples=200),
     strength="observation",
-    scope="no learnable parameters, after layer 1; the text: α = 0.5, d = 16 and 64, 10 tokens",
     evidence="10,000,000 simulations",
 )
 def shared_components(seed: int, samples: int, **model: Any) -> float:
@@ -147,6 +142,8 @@ def shared_components(seed: int, samples: int, **model: Any) -> float:
 
     Holds, for the same embeddings with and without. At 10 tokens and α = .5 the mean cosine falls from .682 to
     .633 at d = 16 and from .549 to .541 at d = 64.
+
+    Scope: no learnable parameters, after layer 1; the text: α = 0.5, d = 16 and 64, 10 tokens
     """
     models = (RecencyModel(**model, residual=residual, depth=2) for residual in (False, True))
     without, having = (float(cosines(drawn_states(one, seed, samples)[1]).mean()) for one in models)
@@ -196,7 +193,6 @@ def _above_half(scores: Scores) -> float:
     "Section 4, heads",
     _variants(150, kind=("each", "grouped", "one"), projections=("none", "tied")),
     strength="observation",
-    scope=f"multi-head, grouped and multi-query attention; tried at {AT_ONCE}",
     **UNPRINTED,
 )
 def several_heads(kind: str, **drawn: Any) -> float:
@@ -206,6 +202,9 @@ def several_heads(kind: str, **drawn: Any) -> float:
     Holds, at initialisation. At d = 64, α = .5, 10 tokens and four heads without projections .598 with a key head
     each, .704 with two and .878 with one (a single head: .553 at d = 64, .638 at 16); with W_Q = W_K .620, .639
     and .626. With W_Q and W_K drawn apart it is one half over networks, as with a single head.
+
+    Scope: multi-head, grouped and multi-query attention; tried at d_h from 16 to 32, 2 or 4 heads, α from .45
+    to .8, 8 to 10 tokens, layer 2, at initialisation
     """
     groups = {"each": None, "grouped": max(1, drawn["heads"] // 2), "one": 1}[kind]
     return _above_half(_scores(groups=groups, **drawn)[0][1])
@@ -216,7 +215,6 @@ def several_heads(kind: str, **drawn: Any) -> float:
     "Section 4, dimension of a head",
     _variants(300),
     witness={"seed": 0, "inputs": 1000, "head_dimension": 16, "heads": 4, "anisotropy": 0.75, "tokens": 10},
-    scope=f"heads without projections; {AT_ONCE}",
     **OURS,
     **UNPRINTED,
 )
@@ -231,6 +229,9 @@ def same_probability(corrected: bool, **drawn: Any) -> float:
     = 16 and α = .5 .233 with four heads, .229 with one). LayerNorm makes whole vectors alike in length, not a
     head's part of them, so single scores scatter more and the probability is lower: .598 against .638. With shared
     key heads mean scores rise more (.313 with two key heads, .356 with one): a direction, no rule.
+
+    Scope: heads without projections; d_h from 16 to 32, 2 or 4 heads, α from .45 to .8, 8 to 10 tokens, layer
+    2, at initialisation
     """
     both = [_scores(**drawn | {"heads": count})[0][1] for count in (1, drawn["heads"])]
     if not corrected:
@@ -258,7 +259,6 @@ def beyond_distance(scores: Scores) -> Float[np.ndarray, "input"]:
     "Section 4, relative encodings",
     _variants(200, positional=("rope", "alibi")),
     strength="hedged",
-    scope=f"LayerNorm, RoPE with base 10,000, ALiBi with its standard slopes; tried at {AT_ONCE}",
     **UNPRINTED,
 )
 def relative_encodings(**drawn: Any) -> float:
@@ -267,6 +267,9 @@ def relative_encodings(**drawn: Any) -> float:
 
     Holds, at initialisation. The text says that the two may differ, in that LayerNorm's bias is not one of
     distance.
+
+    Scope: LayerNorm, RoPE with base 10,000, ALiBi with its standard slopes; tried at d_h from 16 to 32, 2 or 4
+    heads, α from .45 to .8, 8 to 10 tokens, layer 2, at initialisation
     """
     encoded, plain = (_scores(**{**drawn, "positional": one})[0] for one in (drawn["positional"], "none"))
     return min(near(beyond_distance(encoded[0]), 0.0), float(beyond_distance(plain[1]).mean()))
@@ -276,7 +279,6 @@ def relative_encodings(**drawn: Any) -> float:
     "kim-limitations-encodings",
     "Limitations, RoPE",
     _variants(200, positional=("rope", "alibi")),
-    scope=f"heads without projections; {AT_ONCE}",
     **OURS,
     **UNPRINTED,
 )
@@ -286,6 +288,9 @@ def content_under_encodings(**drawn: Any) -> float:
     Holds, at initialisation; the paper leaves the interaction open. At d = 64, four heads and α = .5 the content
     has .598 without an encoding, .584 under RoPE and .591 under ALiBi, and scores with the encoding .655 and
     .673: the two biases add, and the encoding weakens LayerNorm's own a little.
+
+    Scope: heads without projections; d_h from 16 to 32, 2 or 4 heads, α from .45 to .8, 8 to 10 tokens, layer
+    2, at initialisation
     """
     return _above_half(_scores(**drawn)[1][1])
 
@@ -294,7 +299,6 @@ def content_under_encodings(**drawn: Any) -> float:
     "kim-limitations-parts",
     "Limitations, parts of a layer",
     _variants(400, part=("feed-forward", "values", "tied")),
-    scope="one head, d from 32 to 64, α from .45 to .8, 8 to 10 tokens, layer 2, at initialisation",
     **OURS,
     **UNPRINTED,
 )
@@ -304,6 +308,8 @@ def parts_of_a_layer(head_dimension: int, part: str, **drawn: Any) -> float:
 
     Holds, at initialisation; the paper analyses none of them. At d = 64 and α = .5 .541, .532 and .551, against
     .553 without. W_Q and W_K drawn apart leave one half over networks (−W_Q is as likely as W_Q).
+
+    Scope: one head, d from 32 to 64, α from .45 to .8, 8 to 10 tokens, layer 2, at initialisation
     """
     more: dict[str, Any] = {
         "feed-forward": {"feed_forward": True},
@@ -327,7 +333,6 @@ def parts_of_a_layer(head_dimension: int, part: str, **drawn: Any) -> float:
         anisotropy=draws.real(0.4, 0.6, (0.4, 0.6)),
         residual=draws.coin,
     ),
-    scope="d from 16 to 64, α from .4 to .6, 8 to 12 tokens and 24 to 36, at initialisation",
     **OURS,
     **UNPRINTED,
 )
@@ -337,6 +342,8 @@ def longer_texts(seed: int, samples: int, tokens: int, **model: Any) -> float:
     Holds, at initialisation: at d = 64 and α = .5 .531, .554, .596, .654 and .717 with 5, 10, 20, 40 and 80
     tokens. The text conjectures that an uneven bias harms length generalisation; that the bias a model sees
     changes with length is what a simulation can say of it.
+
+    Scope: d from 16 to 64, α from .4 to .6, 8 to 12 tokens and 24 to 36, at initialisation
     """
     models = [RecencyModel(length, **model, depth=2) for length in (tokens, LONGER * tokens)]
     drawn = (embeddings(stream(seed, "verify/kim/length"), one, samples) for one in models)
@@ -368,8 +375,6 @@ def shares_by_query(model: RecencyModel, seed: int, samples: int) -> Float[np.nd
         anisotropy=draws.real(0.4, 0.6, (0.4, 0.6)),
         residual=draws.coin,
     ),
-    scope="d from 16 to 32, α from .4 to .6, windows of 3 to 6, texts four times as long, layer 2, at "
-    "initialisation",
     **OURS,
     evidence="none: the paper simulates the causal mask alone",
 )
@@ -381,6 +386,9 @@ def even_bias(seed: int, samples: int, width: int, **fields: Any) -> float:
     24 tokens queries 2, 10 and 23 have .573, .661 and .710 under the causal mask, under a window of 6 tokens
     .573, .534 and .533, with its first token as a sink .573, .611 and .606, under a prefix of 8 .501, .519 and
     .638. A window evens the bias and lessens it; the full mask leaves none.
+
+    Scope: d from 16 to 32, α from .4 to .6, windows of 3 to 6, texts four times as long, layer 2, at
+    initialisation
     """
     model, first = RecencyModel(WINDOWS * width, **fields, depth=2), 2 * (width - 1)
 

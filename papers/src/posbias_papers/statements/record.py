@@ -2,7 +2,8 @@
 
 A statement is written as the function that measures its margin. The docstring is the printed claim; further
 paragraphs are the reading that holds ("Corrected: …"), what the statement asserts beyond constants or equations
-that are tried ("Asserts: …"), of what it speaks ("Scope: …"), and a note.
+that are tried ("Asserts: …"), of what it speaks ("Scope: …"), which number of its counterexample is compared with
+the bound ("Shows: …"), and a note.
 
     @statement("herasimchyk-A.3", "Lemma A.3", draws.stack, tolerance=ROUNDING)
     def lemma_a_3(kernels, mixing, width):
@@ -37,7 +38,7 @@ STEP: Mapping[str, Any] = {"strength": "constant"}
 """Of a statement that is a step or an equation of a proof."""
 OURS: Mapping[str, Any] = {"provenance": "ours", "strength": "observation"}
 """Of a statement that is a reading of ours."""
-LABELS = ("Corrected", "Asserts", "Scope")
+LABELS = ("Corrected", "Asserts", "Scope", "Shows")
 _SOURCES = {"wu": "wu2025", "herasimchyk": "herasimchyk2026", "kim": "kim2026"}
 
 
@@ -105,7 +106,6 @@ def statement(
     *,
     tolerance: float | tuple[float, float] = 1e-9,
     erratum: str = "",
-    shows: str = "",
     witness: Instance | None = None,
     **about: Any,
 ) -> Callable[[Callable[..., Any]], Statement]:
@@ -135,7 +135,7 @@ def statement(
             witness=witness,
             asserts=text.get("Asserts", ""),
             erratum=found.key if found else "",
-            shows=shows,
+            shows=text.get("Shows", ""),
             about=({"scope": text["Scope"]} if "Scope" in text else {}) | about,
         )
 

@@ -74,39 +74,28 @@ DECAYS = (_draw_decay, partial(_draw_decay, positive=False))
 FLAT = {"content": [[[0.0, 0.0], [0.0, 0.0]]], "rate": 1.0}
 
 
-@statement(
-    "wu-4.4",
-    "Lemma 4.4",
-    DECAYS,
-    erratum="lemma-4.4",
-    shows="A_11 of two tokens, m = 1, no content",
-    witness=FLAT,
-)
+@statement("wu-4.4", "Lemma 4.4", DECAYS, erratum="lemma-4.4", witness=FLAT)
 def lemma_4_4(corrected: bool, **decay: Any) -> float:
     """C_min = (1 − e^−m)e^(I_min−I_max), C_max = e^(I_max−I_min)/(1 + e^−m), as Appendix D prints them
 
     Corrected: C_min = e^(I_min−I_max)(1 − e^−m)/(1 − e^−Nm), C_max = e^(I_max−I_min)
 
     Asserts: there are C_min, C_max > 0 with C_min·e^(−(i−j)m) ≤ A_ij ≤ C_max·e^(−(i−j)m) in every layer
+
+    Shows: A_11 of two tokens, m = 1, no content
     """
     return _slack_decay(corrected, True, **decay)
 
 
-@statement(
-    "wu-4.5",
-    "Theorem 4.5",
-    DECAYS,
-    erratum="theorem-4.5",
-    shows="P_11 of two tokens, m = 1, no content, one layer",
-    witness=FLAT,
-    proof=OURS,
-)
+@statement("wu-4.5", "Theorem 4.5", DECAYS, erratum="theorem-4.5", witness=FLAT, proof=OURS)
 def theorem_4_5(corrected: bool, **decay: Any) -> float:
     """C_min^(t+1) ≤ P_ij/(binom(t+i−j, i−j)·e^(−(i−j)m)) ≤ C_max^(t+1) with Appendix D's constants
 
     Corrected: the same with C_min = e^(I_min−I_max)(1 − e^−m)/(1 − e^−Nm), C_max = e^(I_max−I_min)
 
     Asserts: P_ij = Θ(binom(t+i−j, i−j)·e^(−(i−j)m)) for all j ≤ i and t ≤ T (N and T fixed)
+
+    Shows: P_11 of two tokens, m = 1, no content, one layer
     """
     return _slack_decay(corrected, False, **decay)
 
@@ -366,7 +355,6 @@ def _stepping(segments: int) -> Instance:
     "Lemma 4.6",
     partial(_draw_pair, layers=True),
     erratum="lemma-4.6",
-    shows="weight of a token half a turn away",
     witness=_crossed(1),
     proof=OURS,
 )
@@ -377,6 +365,8 @@ def lemma_4_6(corrected: bool, **rotary: Any) -> float:
     b + 2as²/π² + ½as²)
 
     Asserts: there are C_min, C_max, c, c′ > 0 with C_min·e^(−c(i−j)²θ²) ≤ A_ij ≤ C_max·e^(−c′(i−j)²θ²)
+
+    Shows: weight of a token half a turn away
     """
     return _slack_rope(corrected, True, **rotary)
 
@@ -386,7 +376,6 @@ def lemma_4_6(corrected: bool, **rotary: Any) -> float:
     "Theorem 4.7",
     partial(_draw_pair, layers=False),
     erratum="theorem-4.7",
-    shows="P_(21)1 after 20 layers, half a turn in 20 equal steps",
     witness=_stepping(1),
     proof=OURS,
 )
@@ -397,6 +386,8 @@ def theorem_4_7(corrected: bool, **rotary: Any) -> float:
     Corrected: the same with e^(−c′x²/(t+1)) above
 
     Asserts: there is c > 0 with P_ij = Θ(binom(t+i−j, i−j)·e^(−c(i−j)²θ²)) for t ≤ T (N and T fixed: any c serves)
+
+    Shows: P_(21)1 after 20 layers, half a turn in 20 equal steps
     """
     return _slack_rope(corrected, False, **rotary)
 
@@ -406,7 +397,6 @@ def theorem_4_7(corrected: bool, **rotary: Any) -> float:
     "Lemma I.1",
     partial(_draw_pairs, layers=True),
     erratum="lemma-i.1",
-    shows="weight of a token half a turn away in two pairs",
     witness=_crossed(2),
     proof=OURS,
 )
@@ -416,6 +406,8 @@ def lemma_i_1(corrected: bool, **rotary: Any) -> float:
     Corrected: c·Σα² = Σα_l² max|q_l||k_l|, c′ = c/π²
 
     Asserts: there are C_min, C_max, c, c′ > 0 with e^(−cx²) and e^(−c′x²) around A_ij, x² = Σ_l(i−j)²θ_l²
+
+    Shows: weight of a token half a turn away in two pairs
     """
     return _slack_rope(corrected, True, **rotary)
 
@@ -425,7 +417,6 @@ def lemma_i_1(corrected: bool, **rotary: Any) -> float:
     "Theorem I.2",
     partial(_draw_pairs, layers=False),
     erratum="theorem-i.2",
-    shows="P_(21)1 after 20 layers in two pairs",
     witness=_stepping(2),
     proof=OURS,
 )
@@ -436,6 +427,8 @@ def theorem_i_2(corrected: bool, **rotary: Any) -> float:
 
     Asserts: there is c > 0 with P_ij = Θ(binom(t+i−j, i−j)·e^(−cΣ_l(i−j)²θ_l²)) for t ≤ T (N, T fixed: any c
     serves)
+
+    Shows: P_(21)1 after 20 layers in two pairs
     """
     return _slack_rope(corrected, False, **rotary)
 

@@ -119,7 +119,6 @@ def lemma_b_1(kernels: Stack, size: int, depth: int) -> float:
     "Theorem 4.2, proof (Appendix B.2)",
     WINDOW,
     erratum="appendix-b.2",
-    shows="P_32 of three tokens, w = 2, two layers",
     witness={"kernels": [[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]]], "size": 2, "depth": 2},
     **STEP,
 )
@@ -128,6 +127,8 @@ def b_2(kernels: Stack, size: int, depth: int, corrected: bool) -> float:
 
     Corrected: P_ij ≤ 1 − ε at every t (so ≤ (1 − ε)^((t+1)/h) for t < h), and all positions ≥ j hold at most (1 −
     (j − 1)εʰ)^⌊(t+1)/h⌋ together
+
+    Shows: P_32 of three tokens, w = 2, two layers
     """
     P, floor, tokens = _deep(kernels, depth), floor_of(kernels), kernels.shape[-1]
     largest = P[:, :, 1:].max(axis=1)
@@ -143,7 +144,6 @@ def b_2(kernels: Stack, size: int, depth: int, corrected: bool) -> float:
     "Theorem 4.3, proof (Appendix C)",
     PREFIX,
     erratum="appendix-c",
-    shows="P_31/P_32 of three tokens, K = 2, two layers",
     witness={
         "kernels": [
             [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.01, 0.49, 0.5]],
@@ -158,6 +158,8 @@ def c(kernels: Stack, size: int, depth: int, corrected: bool) -> float:
     """P_ik₁/P_ik₂ ≥ min A_lk₁⁽⁰⁾/A_lk₂⁽⁰⁾ over l ≤ min(i, K), for t > 0
 
     Corrected: the same over l ≤ max(i, K)
+
+    Shows: P_31/P_32 of three tokens, K = 2, two layers
     """
     P, slack, rows = _deep(kernels, depth), 1.0, max if corrected else min
     bottom = kernels[0][:, :size, None] / kernels[0][:, None, :size]
