@@ -134,7 +134,7 @@ def test_the_page_has_every_claim_figure_reading_and_erratum(folder):
     text = plain(reader)
     assert {"wu2025/fig2/1", "kim2026/fig1/1", "erratum/kim2026/eq-42"} <= {*reader.ids}
     assert {key for key in STUDIES if not key.endswith("/statements")} <= {*reader.ids}
-    assert [dict(held)["src"] for tag, held in reader.all if tag == "img"] == ["wu2025/fig20.svg"]
+    assert [value for tag, name, value in reader.attributes if name == "src"] == ["wu2025/fig20.svg"]
     for part in ("0.6380 ± 0.0021", "1.06030 ± 0.00020", "10 samples", "paper wu2025 fig3 makes it"):
         assert part in text, part
     assert "λ<sub>t</sub>" in path.read_text("utf-8")
