@@ -185,9 +185,11 @@ def crossed(caption: str, frame: "pd.DataFrame", column: str) -> Iterator[Table]
 
 
 def _value(row: Mapping[str, Any], name: str) -> Any:
-    """A number of a row, with its standard error where it has one."""
-    value, se, n = row[name], row.get(f"{name}_se", math.nan), row.get("n", math.nan)
-    if isinstance(value, str) or not se or math.isnan(se):
+    """A number of a row, with its standard error, or its interval, where it has one; a printed one as it is."""
+    value, se, n, low = row[name], *(row.get(key, math.nan) for key in (f"{name}_se", "n", "low"))
+    if name == "value" and math.isnan(se) and low == low:
+        return f"{value:.3f} [{low:.3f}, {row['high']:.3f}]".replace("-", "−")
+    if isinstance(value, str) or name == "printed" or not se or math.isnan(se):
         return value
     return Estimate(value, se, int(n) if n == n else None)
 
