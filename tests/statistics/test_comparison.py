@@ -54,6 +54,20 @@ def test_a_profile_agrees_with_itself_and_baselines_are_scored_too():
     assert np.isnan(exact.agreements["p"].wasserstein_without_first.value)
 
 
+def test_a_comparison_tabulates_its_scores_and_says_which_lead():
+    held = measured_about(20, 2)
+    found = compare_all({"near": Profile.from_weights(held.mass + 0.001), "far": harmonic(40)}, held)
+    frame, near = found.to_dataframe(), found.agreements["near"].spearman
+    assert list(frame.index[:4]) == ["near", "far", "uniform", "recency_only"]
+    assert set(frame["role"]) == {"profile", "baseline", "noise"}
+    scores = frame.loc["near", ["spearman", "spearman_low", "spearman_high"]]
+    assert tuple(scores) == (near.value, *near.interval)
+    leads = {(lead.more, lead.less): lead.sides for lead in found.leads}
+    assert leads["near", "uniform"]["wasserstein"] == leads["near", "recency_only"]["spearman"] == "better"
+    assert len(repr(found).splitlines()) == 1 + 4
+    assert found.sentences().keys() == {"near", "far"}
+
+
 def test_unlike_lengths_and_queries_are_refused_and_seeds_give_streams_of_their_own():
     refused("short", lambda: compare_all({"short": uniform(9)}, uniform(10)))
     refused("p", lambda: compare(Profile(np.r_[np.full(5, 0.2), np.zeros(5)], query=4), uniform(10)))
