@@ -119,7 +119,7 @@ def closed_product(exponent, a):
 
 @given(st.sampled_from([2, 3, 4]), st.floats(1e-6, 1), st.floats(0.01, 0.999))
 def test_infinite_product_equals_its_closed_form(exponent, initial, share):
-    found = math.exp(bounds.log_product(PowerDecay(initial, float(exponent)), share))
+    found = math.exp(bounds.log_product(PowerDecay(initial, float(exponent)), 1 - share))
     assert found == pytest.approx(closed_product(exponent, share * initial), rel=1e-12)
 
 

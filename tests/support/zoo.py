@@ -146,7 +146,7 @@ def _refused(family: str, model: Any, ids: torch.Tensor, reason: str, said: tupl
     except PosbiasError as error:
         return Row(family, "refused", remarks=(reason, _line(error), *said))
     faults = of_influence(model, ids, found)
-    if not (seen and "attention was seen in" in problem):
+    if not (seen and "softmax attention in each" in problem):
         return Row(
             family,
             *(("wrong", "", (*faults, reason, *said)) if faults else ("influence only", "", (reason, *said))),

@@ -115,24 +115,6 @@ def write_text(path: str | os.PathLike[str], content: str) -> Path:
     return write_bytes(path, content.encode())
 
 
-def between_marks(page: str, begin: str, end: str) -> tuple[str, str, str]:
-    """What stands before, between and after two marks. Raises `InputFileError` unless there is one of each."""
-    begins, ends = page.count(begin), page.count(end)
-    if (begins, ends) != (1, 1) or page.index(begin) > page.index(end):
-        raise InputFileError(
-            f"page: expected {begin} once before {end} once, got them {begins} and {ends} times"
-        )
-    before, rest = page.split(begin)
-    held, after = rest.split(end)
-    return before, held.strip("\n"), after
-
-
-def write_between(path: str | os.PathLike[str], begin: str, end: str, text: str) -> None:
-    """Write text between the two marks of a page. Raises as `between_marks` and `write_text`."""
-    before, _, after = between_marks(Path(path).read_text(encoding="utf-8"), begin, end)
-    write_text(path, f"{before}{begin}\n{text}\n{end}{after}")
-
-
 def _prefix(target: Path) -> str:
     return f".{platform.node()}~{os.getpid()}~{target.name}."
 

@@ -82,7 +82,8 @@ def self_bound(mixing: Layers, floor: float) -> Layers:
 
     Holds under every mask in which tokens see themselves.
     """
-    return np.cumprod(1.0 - (1.0 - floor) * np.asarray(mixing))
+    coefficients = np.asarray(mixing, dtype=np.float64)
+    return np.cumprod((1.0 - coefficients) + floor * coefficients)
 
 
 def hops(tokens: int, width: int) -> int:
@@ -143,21 +144,24 @@ def total_mixing(mixing: Mixing) -> float:
     return math.inf
 
 
-def log_product(mixing: Mixing, share: float) -> float:
-    """ln Π(1 − share·λ) over infinitely many layers, to about 1e-14 relative; −∞ where the product is zero.
+def log_product(mixing: Mixing, floor: float) -> float:
+    """ln Π(1 − (1 − ε)λ) over infinitely many layers, to about 1e-14 relative; −∞ where the product is zero.
 
-    For a power decay with β > 1: `EXPLICIT` layers one by one, then −Σ_k (share·λ₀)^k ζ(kβ, EXPLICIT + 1)/k.
+    For a power decay with β > 1: `EXPLICIT` layers one by one, then −Σ_k ((1 − ε)λ₀)^k ζ(kβ, EXPLICIT + 1)/k.
     Raises `InvalidValueError` as `total_mixing` does.
     """
+    share = 1.0 - floor
     if share == 0.0 or total_mixing(mixing) == 0.0:
         return 0.0
     if not isinstance(mixing, PowerDecay) or mixing.exponent <= 1.0:
         return -math.inf
+    layers = mixing.values(EXPLICIT)
     with np.errstate(divide="ignore"):
-        explicit = float(np.log1p(-share * mixing.values(EXPLICIT)).sum())
+        # near λ = 1 what is left is of the order of ε, which 1 − (1 − ε)λ would lose
+        logs = np.where(layers > 0.5, np.log((1.0 - layers) + floor * layers), np.log1p(-share * layers))
     orders = np.arange(1.0, 41.0)
     rest = (share * mixing.initial) ** orders * zeta(orders * mixing.exponent, EXPLICIT + 1.0) / orders
-    return explicit - float(rest[::-1].sum())
+    return float(logs.sum()) - float(rest[::-1].sum())
 
 
 def retained(mixing: Mixing, floor: float) -> float:
@@ -166,7 +170,7 @@ def retained(mixing: Mixing, floor: float) -> float:
     For kernels with the floor ε > 0 under the causal mask; there the first token takes all. Raises
     `InvalidValueError` as `total_mixing` does.
     """
-    return math.exp(log_product(mixing, 1.0 - floor)) if total_mixing(mixing) < math.inf else 0.0
+    return math.exp(log_product(mixing, floor)) if total_mixing(mixing) < math.inf else 0.0
 
 
 # --- Lemmas 4.4, 4.6, I.1 and Theorems 4.5, 4.7, I.2: envelopes --------------------------------------------
