@@ -100,8 +100,8 @@ def test_an_effort_is_a_name_or_a_number_of_iterations():
     assert effort_of(100_000) == FULL
     assert effort_of(25_000, 3).name == "25,000 iterations, 3 networks"
     assert {effort_of(25_000, 3).steps(setting) for setting in STUDIES["fig14"].cells} == {25_000}
-    for wrong in ((30, 0), (0,), ("some",)):
-        with pytest.raises(InvalidValueError, match=r"^(networks|effort): "):
+    for wrong in ((30, 0), (0,), ("some",), (30, 1, None, "code")):
+        with pytest.raises(InvalidValueError, match=r"^(networks|effort|embedding): "):
             effort_of(*wrong)
 
 
@@ -267,6 +267,17 @@ def test_a_recorded_effort_is_drawn_without_training(own_records, tmp_path):
     assert not list((tmp_path / "drawn").rglob("*.nc"))
     assert done.made["fig10"].page.data["rests_on"]["recorded"] == 2
     assert records(effort_of(6, 2), STUDIES["fig10"].cells) == {}
+
+
+def test_both_embeddings_are_on_record_and_found_by_theirs():
+    cells = STUDIES["fig2"].cells
+    text, code = (records(effort_of(25_000, 3, embedding=one), cells) for one in ("variance", "deviation"))
+    assert len(text) == len(cells) == 18
+    assert {cell for cell in cells if cell.depth == 2} < code.keys()
+    assert {one.embedding for one in code.values()} == {"deviation"}
+    for cell, one in code.items():
+        assert one.loss.tolist() != text[cell].loss.tolist()
+        assert effort_of(25_000, 3, embedding="deviation").experiment(cell).task.embedding == "deviation"
 
 
 @pytest.mark.slow

@@ -71,6 +71,9 @@ class WuOptions:
         full. Cells on record at this effort are not trained, unless --rerun.
     middle
         The item, from 0, that gaps call the middle: 3 is the text's fourth of eight. Default: 4, as the code.
+    embedding
+        What 1/d is of an embedding's components: their variance (the paper's text, the default) or their standard
+        deviation (its code), of which a part of Figure 2's cells is on record, at 25,000 iterations of 3 networks.
     out
         The folder to write to.
     """
@@ -78,6 +81,7 @@ class WuOptions:
     effort: shared.Effort = "quick"
     networks: shared.Networks = None
     middle: shared.Whole | None = None
+    embedding: Literal["variance", "deviation"] = "variance"
     out: shared.Out = Path("results/wu2025")
     device: shared.Device = "cpu"
     threads: shared.TrainingThreads = None
@@ -103,9 +107,8 @@ def wu2025(*what: str, options: WuOptions = WuOptions()) -> None:
         models, or all. Default: fig2.
     """
     shared.check_threads(options.threads)
-    same = {
-        name: getattr(options, name) for name in ("effort", "networks", "middle", "device", "gpus_per_cell")
-    }
+    asked = "effort", "networks", "middle", "embedding", "device", "gpus_per_cell"
+    same = {name: getattr(options, name) for name in asked}
     engine = shared.engine(None, options.ray, options.threads)
     settings: dict[str, Any] = {**same, "workers": options.threads, "engine": engine}
     what = what or ("fig2",)

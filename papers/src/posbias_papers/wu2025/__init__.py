@@ -12,6 +12,7 @@ trained cell and what comes along trained, `table` is the tidy table that `claim
 
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from posbias_papers.study import Tables
 from posbias_papers.wu2025 import outcomes, pages
 from posbias_papers.wu2025.figures import STUDIES
 from posbias_papers.wu2025.outcomes import Outcome, compared_with, outcome_of, records
-from posbias_papers.wu2025.settings import FULL, QUICK, Effort, Setting, effort_of
+from posbias_papers.wu2025.settings import FULL, QUICK, Effort, Embedding, Setting, effort_of
 
 if TYPE_CHECKING:
     from posbias.training.experiments import Experiment
@@ -50,15 +51,17 @@ def tables(
     on_event: OnEvent | None = None,
     networks: int | None = None,
     middle: int | None = None,
+    embedding: Embedding = "variance",
     **settings: Any,
 ) -> Tables:
     """The tables of some studies; what FOLDER/cells has not and is not on record at this effort is trained first.
 
-    `effort` is quick, full or a number of iterations, with so many `networks` and `middle` item (`effort_of`);
+    `effort` is quick, full or a number of iterations, with so many `networks`, this `middle` item and `embedding`
+    (`effort_of`);
     `settings` (device, workers, engine, gpus_per_cell) and `on_event`, which hears of iterations, are those of
     `posbias.training.cells.run_cells`. Raises as that does.
     """
-    spent = effort_of(effort, networks, middle)
+    spent = effort_of(effort, networks, middle, embedding)
     experiments = _experiments(names, spent)
     results: dict[Setting, Outcome] = {}
     if experiments:  # nothing is trained for Figure 1, and torch need not be there
@@ -87,6 +90,7 @@ def train(
     effort: str | int | Effort = "quick",
     networks: int | None = None,
     middle: int | None = None,
+    embedding: Embedding = "variance",
     **settings: Any,
 ) -> "list[Experiment]":
     """Train what some of `STUDIES` need and OUT/cells has not, and keep the weights untested; what they need.
@@ -95,7 +99,7 @@ def train(
     """
     from posbias.training.cells import run_cells
 
-    spent = effort_of(effort, networks, middle)
+    spent = effort_of(effort, networks, middle, embedding)
     experiments = [*_experiments(STUDIES.find(what), spent).values()]
     run_cells(experiments, Path(out) / "cells", sequences=spent.sequences, tests=False, **settings)
     return experiments
@@ -109,18 +113,21 @@ def _experiments(names: Iterable[str], effort: Effort) -> "dict[Setting, Experim
 def record_cells(folder: str | Path, path: Path = outcomes.RECORDS) -> int:
     """Add the finished cells of a folder that are of a figure's setting to the records, and say how many.
 
-    Those of the same setting, iterations and number of networks are replaced. Raises as `load_cell`.
+    Those of the same setting, iterations, number of networks and embedding are replaced. Raises as `load_cell`.
     """
     from posbias.training.results import load_cell
 
     settings = {(s.network, s.task()): s for study in STUDIES.values() for s in study.cells}
-    cells = [load_cell(file) for file in sorted(Path(folder).rglob("*.nc"))]
-    found = [(settings.get((c.experiment.network, c.experiment.task)), outcome_of(c)) for c in cells]
-    lines = {outcomes.key(*both): outcomes.record_line(*both) for both in outcomes.read_records(path)}
-    lines |= {
-        outcomes.key(setting, one): outcomes.record_line(setting, one)
-        for setting, one in found
-        if setting is not None
+    lines = {
+        (s, outcomes.amount(one)): outcomes.record_line(s, one) for s, one in outcomes.read_records(path)
     }
+    found = 0
+    for file in sorted(Path(folder).rglob("*.nc")):
+        cell = load_cell(file)
+        task = replace(cell.experiment.task, embedding="variance")
+        setting, one = settings.get((cell.experiment.network, task)), outcome_of(cell)
+        if setting is not None:
+            lines[setting, outcomes.amount(one)] = outcomes.record_line(setting, one)
+            found += 1
     write_text(path, "".join(f"{lines[one]}\n" for one in sorted(lines, key=str)))
-    return sum(setting is not None for setting, _ in found)
+    return found

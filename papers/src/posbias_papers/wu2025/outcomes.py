@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float
 from posbias.core.formats import dump_json
 from posbias.core.spec import decode, encode
 from posbias_papers.study import EFFORTS, Basis, Recorded, Study
-from posbias_papers.wu2025.settings import EFFORT, Effort, Setting, effort_of
+from posbias_papers.wu2025.settings import EFFORT, Effort, Embedding, Setting, effort_of
 
 if TYPE_CHECKING:
     from posbias.training.results import Cell
@@ -62,6 +62,7 @@ class Outcome:
     even: Float[np.ndarray, "token"]
     curves: Mapping[str, Float[np.ndarray, "..."]]
     middle: int | None = None
+    embedding: Embedding = "variance"
     example: Float[np.ndarray, "layer query key"] | None = None
     recorded: bool = False
     made: Mapping[str, Any] = field(default_factory=dict)
@@ -100,6 +101,7 @@ def outcome_of(cell: "Cell") -> Outcome:
         sinks.metric_uniform(),
         {name: np.asarray(trained.curves[name], dtype=np.float64) for name in (*CURVES, "iteration")},
         middle=trained.experiment.task.middle,
+        embedding=trained.experiment.task.embedding,
         example=attention_example(trained) if trained.weights else None,
         made=trained.cost,
     )
@@ -118,9 +120,13 @@ def record_line(setting: Setting, outcome: Outcome) -> str:
     return json.dumps(json.loads(dump_json(held | {"example": None, "recorded": True})), ensure_ascii=False)
 
 
-def key(setting: Setting, outcome: Outcome) -> tuple[Setting, int, int]:
-    """What a record is found by: setting, iterations and number of networks, whose seeds are those from 0 on."""
-    return setting, outcome.iterations, len(outcome.loss)
+Amount = tuple[int, int, Embedding]
+"""Iterations, number of networks, whose seeds are those from 0 on, and embeddings."""
+
+
+def amount(outcome: Outcome) -> Amount:
+    """What a record is found by, in addition to its setting."""
+    return outcome.iterations, len(outcome.loss), outcome.embedding
 
 
 def read_records(path: Path) -> list[tuple[Setting, Outcome]]:
@@ -142,15 +148,15 @@ def _read(held: dict[str, Any]) -> tuple[Setting, Outcome]:
 
 
 @functools.cache
-def _records(path: Path, written: int | None) -> dict[tuple[int, int], dict[Setting, Outcome]]:
-    """What is on record, by iterations and number of networks."""
-    found: dict[tuple[int, int], dict[Setting, Outcome]] = defaultdict(dict)
+def _records(path: Path, written: int | None) -> dict[Amount, dict[Setting, Outcome]]:
+    """What is on record, by amount."""
+    found: dict[Amount, dict[Setting, Outcome]] = defaultdict(dict)
     for setting, outcome in read_records(path):
-        found[outcome.iterations, len(outcome.loss)][setting] = outcome
+        found[amount(outcome)][setting] = outcome
     return found
 
 
-def on_record() -> dict[tuple[int, int], dict[Setting, Outcome]]:
+def on_record() -> dict[Amount, dict[Setting, Outcome]]:
     """The same of the records that come along."""
     return _records(RECORDS, RECORDS.stat().st_mtime_ns if RECORDS.is_file() else None)
 
@@ -159,7 +165,8 @@ def records(effort: Effort, settings: Iterable[Setting]) -> dict[Setting, Outcom
     """The outcomes of those of some settings that are on record, on as many test sequences at least."""
     if effort.middle is not None or effort.seeds != tuple(range(len(effort.seeds))):
         return {}
-    known = {s: on_record().get((effort.steps(s), len(effort.seeds)), {}).get(s) for s in settings}
+    count, embedding = len(effort.seeds), effort.embedding
+    known = {s: on_record().get((effort.steps(s), count, embedding), {}).get(s) for s in settings}
     return {s: one for s, one in known.items() if one is not None and one.sequences >= effort.sequences}
 
 
@@ -170,11 +177,12 @@ def compared_with(effort: Effort, settings: Iterable[Setting]) -> dict[Setting, 
 
 
 def recorded(study: Study) -> Recorded | None:
-    """What is on record of a study's cells at the greatest effort that all have, else at that which most have."""
+    """What is on record of a study's cells, with the text's embeddings, at the greatest effort that all have, else
+    at that which most have."""
     kept = [
         _at(study, iterations, networks, there)
-        for (iterations, networks), there in on_record().items()
-        if {*study.cells} & there.keys()
+        for (iterations, networks, embedding), there in on_record().items()
+        if embedding == "variance" and {*study.cells} & there.keys()
     ]
     return max(
         kept, key=lambda one: (one.whole, not one.whole and one.basis.recorded, one.basis), default=None

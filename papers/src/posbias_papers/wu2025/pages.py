@@ -64,5 +64,7 @@ def _note(results: Outcomes, basis: Basis) -> str:
     words += f", {basis.sequences:,} test sequences"
     middle = next(iter(results.values())).middle
     words += f", middle item {middle} (from 0)" if middle is not None else ""
+    deviation = next(iter(results.values())).embedding == "deviation"
+    words += ", embeddings of the authors' code" if deviation else ""
     recorded = f"; {basis.recorded} of {basis.cells} cells are recorded results" if basis.recorded else ""
     return words + recorded

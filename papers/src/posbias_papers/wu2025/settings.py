@@ -7,9 +7,9 @@ its residual networks have beyond 6, nor which networks its sinks are measured o
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
-from posbias.core.errors import InvalidValueError, shortened, whole
+from posbias.core.errors import InvalidValueError, one_of, shortened, whole
 from posbias.core.spec import value
 from posbias.theory.masks import Causal, Mask, Prefix, SlidingWindow
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from posbias.training.task import RetrievalTask
 
 Inputs = Literal["gaussian_mixture", "fixed_vocabulary"]
+Embedding = Literal["variance", "deviation"]
+"""Whether 1/d is the variance of an embedding's components (the paper's text) or their deviation (its code)."""
 DEPTHS = (2, 4, 6)
 DEEP = (2, 4, 6, 8, 10)
 """Depths of Figures 5 and 14."""
@@ -91,7 +93,7 @@ class Effort:
     """How much is spent on a setting: seeds, iterations by depth, test sequences.
 
     `vocabulary` are the iterations where inputs are a fixed vocabulary, if these are others; `middle` is the item,
-    from 0, that is called the middle one (None: the code's, the fifth).
+    from 0, that is called the middle one (None: the code's, the fifth); `embedding` how embeddings are drawn.
     """
 
     name: str
@@ -100,6 +102,7 @@ class Effort:
     sequences: int
     vocabulary: Mapping[int, int] | None = None
     middle: int | None = None
+    embedding: Embedding = "variance"
 
     def steps(self, setting: Setting) -> int:
         """The iterations that a setting gets."""
@@ -120,8 +123,8 @@ class Effort:
         """The setting as something that can be trained."""
         from posbias.training.experiments import Experiment
 
-        task, iterations = setting.task(self.middle), self.steps(setting)
-        return Experiment(task, setting.network, seeds=self.seeds, iterations=iterations)
+        task = replace(setting.task(self.middle), embedding=self.embedding)
+        return Experiment(task, setting.network, seeds=self.seeds, iterations=self.steps(setting))
 
 
 QUICK = Effort(
@@ -138,10 +141,16 @@ FULL = Effort("full", (0, 1, 2, 3, 4), dict.fromkeys(DEEP, 100_000), 10_000)
 EFFORT = {"quick": QUICK, "full": FULL}
 
 
-def effort_of(effort: "str | int | Effort", networks: int | None = None, middle: int | None = None) -> Effort:
+def effort_of(
+    effort: "str | int | Effort",
+    networks: int | None = None,
+    middle: int | None = None,
+    embedding: Embedding = "variance",
+) -> Effort:
     """An effort by name, or of this many iterations at every depth, with this many networks and this middle item.
 
-    The code's middle item is 4, the text's 3 (from 0). Raises `InvalidValueError` for another name, for
+    The code's middle item is 4, the text's 3 (from 0); `embedding` is variance, as in the text, or deviation, as
+    in the code. Raises `InvalidValueError` for another name, for
     iterations or networks < 1, and for an item outside, the first and the last.
     """
     seeds = None if networks is None else tuple(range(whole("networks", networks, 1)))
@@ -159,6 +168,8 @@ def effort_of(effort: "str | int | Effort", networks: int | None = None, middle:
             spent = replace(spent, name=f"{effort}, {networks} networks", seeds=seeds)
     else:
         spent = effort
+    if one_of("embedding", embedding, get_args(Embedding)) != spent.embedding:
+        spent = replace(spent, name=f"{spent.name}, embeddings of the authors' code", embedding=embedding)
     return spent if middle is None else _with_middle(spent, middle)
 
 
