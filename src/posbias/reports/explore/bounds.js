@@ -8,38 +8,22 @@ const bounds = (() => {
     const known = new Map();
     return Array.from({ length: depth }, (_, t) => {
       const layer = architecture.layers[t % architecture.layers.length];
-      if (!known.has(layer)) known.set(layer, number(layer, kernel.ready(layer, tokens), tokens));
+      if (!known.has(layer)) known.set(layer, number(layer, kernel.ready(layer, tokens)));
       return known.get(layer);
     });
   }
 
-  // the least weight of the first token
-  function leastFirst(layer, state, tokens) {
-    let least = 1;
-    for (let query = 0; query < tokens; query++) {
-      let weight = 0;
-      if (state.dense) weight = state.dense[query * tokens];
-      else if (query === 0) weight = state.own[0];
-      else if (query <= state.span.behind && state.pieces.length === 1 || state.span.always > 0) {
-        layer.heads.forEach((head, number) => {
-          weight += state.heads[number].there[query] * Math.exp(head.first - head.slope * (query - 1));
-        });
-      }
-      least = Math.min(least, weight);
-    }
-    return least;
-  }
+  const least = (values, from, at) => {
+    let most = 1;
+    for (let query = from; query < values.length; query++) most = Math.min(most, at(query));
+    return Math.max(most, 0);
+  };
 
-  const itself = (state, tokens, query) => (state.dense ? state.dense[query * tokens + query] : state.own[query]);
+  // the least weight of the first token
+  const leastFirst = (layer, { column }) => least(column, 0, (query) => column[query]);
 
   // the least weight that a query after the first gives to all before it
-  function leastBefore(layer, state, tokens) {
-    let least = 1;
-    for (let query = 1; query < tokens; query++) {
-      least = Math.min(least, 1 - itself(state, tokens, query) - state.taken[query]);
-    }
-    return Math.max(least, 0);
-  }
+  const leastBefore = (layer, { own, taken }) => least(own, 1, (query) => 1 - own[query] - taken[query]);
 
   // ln of the most that all positions but the first hold together after each layer: Σ ln(1 − ε_t·λ_t)
   function collapse(architecture, tokens, depth) {
@@ -65,7 +49,7 @@ const bounds = (() => {
   // what the last token keeps of itself, at least: Π(1 − (1 − ε_t)·λ_t), with ε_t its weight for itself
   function kept(architecture, tokens, depth) {
     let product = 1;
-    return byLayer(architecture, tokens, depth, (layer, state) => itself(state, tokens, tokens - 1))
+    return byLayer(architecture, tokens, depth, (layer, { own }) => own[tokens - 1])
       .map((own, t) => (product *= 1 - (1 - own) * architecture.mixing[t]));
   }
 
@@ -82,7 +66,7 @@ const bounds = (() => {
     const heads = layers.flatMap((layer) => layer.heads);
     const falls = heads.every((head) => head.slope !== null && head.table === null);
     const alone = architecture.mixing.slice(0, depth).every((value) => value === 1);
-    const causal = layers.every((layer) => layer.prefix !== null && layer.prefix <= 1 && !layer.factors);
+    const causal = layers.every((layer) => layer.prefix !== null && layer.prefix <= 1);
     const even = layers.every((layer) => Math.abs(layer.heads.reduce((sum, head) => sum + head.weight, 0) - 1) < 1e-9);
     if (!falls || !alone || !causal || !even) return null;
     const wide = layers.every((layer) => (layer.behind === null || layer.behind >= tokens - 1)

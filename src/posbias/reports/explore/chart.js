@@ -4,12 +4,18 @@ const chart = (() => {
   const MARGIN = { top: 12, right: 14, bottom: 40, left: 52 };
   const named = new WeakMap();
   // to ask for a size after something was drawn lays the page out anew, so it is kept until it changes
-  const sizes = new WeakMap();
-  const resized = new ResizeObserver((entries) => entries.forEach(({ target }) => sizes.delete(target)));
+  const parts = new WeakMap();
+  const resized = new ResizeObserver((entries) => entries.forEach(({ target }) => { parts.get(target).size = null; }));
+
+  function put(node, attributes) {
+    for (const [key, value] of Object.entries(attributes)) {
+      if (node.getAttribute(key) !== String(value)) node.setAttribute(key, value);
+    }
+    return node;
+  }
 
   function element(name, attributes = {}, ...children) {
-    const made = document.createElementNS(SVG, name);
-    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    const made = put(document.createElementNS(SVG, name), attributes);
     made.append(...children);
     return made;
   }
@@ -38,76 +44,87 @@ const chart = (() => {
     return (value) => from + (place(value) - low) * scale;
   }
 
-  // a path; where points are closer than a pixel, the least and the most of each pixel
-  function path(points, x, y) {
-    let text = "";
-    const put = (point) => { text += `${text ? "L" : "M"}${x(point[0]).toFixed(1)} ${y(point[1]).toFixed(1)}`; };
-    if (points.length < 1500) points.forEach(put);
-    else {
-      const size = points.length / 700;
-      for (let begin = 0; begin < points.length; begin += size) {
-        const some = points.slice(Math.floor(begin), Math.floor(begin + size) || 1);
-        const order = some.reduce(([low, high], point, k) => (
-          [point[1] < some[low][1] ? k : low, point[1] > some[high][1] ? k : high]), [0, 0]);
-        for (const k of [...new Set([0, ...order, some.length - 1])].sort((a, b) => a - b)) put(some[k]);
+  // A line's points in pixels: ys·times at xs, or at every `step`; where they are closer than a pixel, the least and
+  // the most of each. A line with `low` is the area between it and ys.
+  function path({ xs, ys, low, times = 1, step = 1 }, x, y, width) {
+    const tenth = (value) => Math.round(10 * value) / 10;
+    const at = (values, k) => `${tenth(x(xs ? xs[k] : k * step))} ${tenth(y(values[k] * times))}`;
+    const size = Math.max(1, ys.length / width);
+    const picked = (values, most, least) => {
+      const chosen = [];
+      for (let begin = 0; begin < values.length; begin += size) {
+        const from = Math.floor(begin);
+        const to = Math.min(Math.floor(begin + size), values.length);
+        let [highest, lowest] = [from, from];
+        for (let k = from + 1; k < to; k++) {
+          if (values[k] > values[highest]) highest = k;
+          if (values[k] < values[lowest]) lowest = k;
+        }
+        const ends = most && least ? [highest, lowest].sort((one, other) => one - other) : [most ? highest : lowest];
+        for (const k of new Set(ends)) chosen.push(at(values, k));
       }
-    }
-    return text;
+      return chosen;
+    };
+    if (low) return `M${picked(ys, true, false).join("L")}L${picked(low, false, true).reverse().join("L")}Z`;
+    return `M${picked(ys, true, true).join("L")}`;
   }
 
-  function axes(svg, spec, x, y, size) {
-    const { width, height } = size;
+  function axes(spec, x, y, { width, height }) {
     const bottom = height - MARGIN.bottom;
     const ticks = spec.y.logarithm ? decades(spec.y.least, spec.y.most) : steps(spec.y.least, spec.y.most, height / 60);
-    for (const tick of ticks) {
-      svg.append(
-        element("line", { class: "grid", x1: MARGIN.left, x2: width - MARGIN.right, y1: y(tick), y2: y(tick) }),
-        element("text", { class: "tick", x: MARGIN.left - 6, y: y(tick) + 4, "text-anchor": "end" },
-          spec.y.format ? spec.y.format(tick) : rounded(tick)),
-      );
-    }
     const along = steps(spec.x.least, spec.x.most, width / 80).filter((tick) => !spec.x.whole || tick % 1 === 0);
-    for (const tick of along) {
-      svg.append(
+    const text = (name, place, words) => element("text", { class: name, "text-anchor": "middle", ...place }, words);
+    return [
+      ...ticks.flatMap((tick) => [
+        element("line", { class: "grid", x1: MARGIN.left, x2: width - MARGIN.right, y1: y(tick), y2: y(tick) }),
+        text("tick", { x: MARGIN.left - 6, y: y(tick) + 4, "text-anchor": "end" }, (spec.y.format || rounded)(tick)),
+      ]),
+      ...along.flatMap((tick) => [
         element("line", { class: "axis", x1: x(tick), x2: x(tick), y1: bottom, y2: bottom + 4 }),
-        element("text", { class: "tick", x: x(tick), y: bottom + 17, "text-anchor": "middle" },
-          spec.x.format ? spec.x.format(tick) : rounded(tick)),
-      );
-    }
-    svg.append(
+        text("tick", { x: x(tick), y: bottom + 17 }, rounded(tick)),
+      ]),
       element("line", { class: "axis", x1: MARGIN.left, x2: width - MARGIN.right, y1: bottom, y2: bottom }),
-      element("text", { class: "label", x: (MARGIN.left + width - MARGIN.right) / 2, y: height - 5, "text-anchor": "middle" },
-        spec.x.label),
-    );
+      text("label", { x: (MARGIN.left + width - MARGIN.right) / 2, y: height - 5 }, spec.x.label),
+    ];
   }
 
-  function sizeOf(svg) {
-    if (!sizes.has(svg)) {
-      sizes.set(svg, { width: Math.max(svg.clientWidth, 240), height: Math.max(svg.clientHeight, 120) });
+  // what a chart has: its size, its axes with what they were made from, and the place of its lines
+  function partsOf(svg) {
+    if (!parts.has(svg)) {
+      const [back, clip, inside] = ["g", "rect", "g"].map((name) => element(name));
+      inside.setAttribute("clip-path", `url(#inside-${svg.id})`);
+      svg.replaceChildren(back, element("clipPath", { id: `inside-${svg.id}` }, clip), inside);
+      parts.set(svg, { back, clip, inside, made: "", size: null });
       resized.observe(svg);
     }
-    return sizes.get(svg);
+    const part = parts.get(svg);
+    part.size ??= { width: Math.max(svg.clientWidth, 240), height: Math.max(svg.clientHeight, 120) };
+    return part;
   }
 
-  // lines: name, class, points [[x, y], …]; marks: points on a line; even: a level that is dashed
+  // lines: name, class, ys, and what else `path` takes; what is as it was stays
   function draw(svg, spec) {
-    const size = sizeOf(svg);
-    const x = axis(spec.x, MARGIN.left, size.width - MARGIN.right);
-    const y = axis(spec.y, size.height - MARGIN.bottom, MARGIN.top);
-    svg.setAttribute("viewBox", `0 0 ${size.width} ${size.height}`);
-    svg.replaceChildren();
-    axes(svg, spec, x, y, size);
-    const clip = `inside-${svg.id}`;
-    svg.append(element("clipPath", { id: clip }, element("rect", {
-      x: MARGIN.left - 4, y: MARGIN.top - 4, width: size.width - MARGIN.left - MARGIN.right + 8,
-      height: size.height - MARGIN.top - MARGIN.bottom + 8,
-    })));
-    const inside = element("g", { "clip-path": `url(#${clip})` });
-    for (const line of spec.lines) {
-      inside.append(element("path", { class: `line ${line.class}`, d: path(line.points, x, y) }));
+    const part = partsOf(svg);
+    const { width, height } = part.size;
+    const x = axis(spec.x, MARGIN.left, width - MARGIN.right);
+    const y = axis(spec.y, height - MARGIN.bottom, MARGIN.top);
+    const made = JSON.stringify([part.size, spec.x, spec.y]);
+    if (part.made !== made) {
+      part.made = made;
+      put(svg, { viewBox: `0 0 ${width} ${height}` });
+      put(part.clip, {
+        x: MARGIN.left - 4, y: MARGIN.top - 4, width: width - MARGIN.left - MARGIN.right + 8,
+        height: height - MARGIN.top - MARGIN.bottom + 8,
+      });
+      part.back.replaceChildren(...axes(spec, x, y, part.size));
     }
-    svg.append(inside);
-    return { x, y, size };
+    const { inside } = part;
+    while (inside.childElementCount > spec.lines.length) inside.lastChild.remove();
+    spec.lines.forEach((line, k) => {
+      const place = inside.children[k] || inside.appendChild(element("path"));
+      put(place, { class: `line ${line.class}`, d: path(line, x, y, width - MARGIN.left - MARGIN.right) });
+    });
+    return { x, y, size: part.size };
   }
 
   // made anew only where a name or a look has changed
@@ -117,7 +134,7 @@ const chart = (() => {
     named.set(list, shown);
     list.replaceChildren(...lines.filter((line) => line.name).map((line) => {
       const sample = element("svg", { class: "sample", viewBox: "0 0 28 10", "aria-hidden": "true" },
-        element("path", { class: `line ${line.class}`, d: "M1 5H27" }));
+        element("path", { class: `line ${line.class}`, d: line.low ? "M1 0H27V10H1Z" : "M1 5H27" }));
       const item = document.createElement("li");
       item.append(sample, line.name);
       return item;
@@ -136,14 +153,13 @@ const chart = (() => {
     return made;
   }
 
-  // a table of at most `most` rows, the last one included
-  function table(place, head, rows, most = 33) {
-    const every = Math.max(1, (rows.length - 1) / (most - 1));
-    const chosen = rows.length <= most ? rows
-      : Array.from({ length: most }, (_, k) => rows[Math.round(k * every)]);
+  // a table of at most `most` of `count` rows, the last one included
+  function table(place, head, count, cells, most = 33) {
+    const rows = Math.min(count, most);
+    const chosen = Array.from({ length: rows }, (_, k) => Math.round((k * (count - 1)) / Math.max(rows - 1, 1)));
     const [top, body] = [document.createElement("thead"), document.createElement("tbody")];
     top.append(row(head, "th"));
-    body.append(...chosen.map((cells) => row(cells, "td")));
+    body.append(...chosen.map((k) => row(cells(k), "td")));
     place.replaceChildren(top, body);
   }
 
@@ -151,7 +167,7 @@ const chart = (() => {
   function alone(svg, title) {
     const copy = svg.cloneNode(true);
     const [from, to] = [svg, copy].map((one) => [one, ...one.querySelectorAll("*")]);
-    const names = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity", "font-size", "font-family"];
+    const names = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity", "font-size", "font-family"];
     from.forEach((one, k) => {
       const style = getComputedStyle(one);
       for (const name of names) to[k].setAttribute(name, style.getPropertyValue(name));
@@ -164,5 +180,5 @@ const chart = (() => {
     return new XMLSerializer().serializeToString(copy);
   }
 
-  return { MARGIN, alone, draw, element, legend, rounded, table };
+  return { MARGIN, alone, draw, element, legend, put, rounded, table };
 })();

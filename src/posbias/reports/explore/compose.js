@@ -56,7 +56,7 @@ const compose = (() => {
     const { times, power } = roles(state.encoded, encoding.controls);
     const { diagonal, first, constant } = content;
     const sink = state.sink === null ? null : number(state.sink, menu.content.sink) - constant;
-    const fixed = { diagonal, first, sink, constant };
+    const fixed = { diagonal, first, sink };
     if (encoding.table) {
       const table = scaled(unpack(encoding.table), times, power);
       const after = encoding.after ? scaled(unpack(encoding.after), times, power) : table.slice(1);
@@ -99,7 +99,7 @@ const compose = (() => {
     const key = [state.heads, state.encoding, state.encoded, content, state.sink];
     const heads = () => headsOf(state, menu, encoding, content);
     const under = (one, numbers) => same([one.key, numbers, ...key], () => (
-      { ...span(one, numbers), heads: heads(), factors: null }));
+      { ...span(one, numbers), heads: heads() }));
     const near = under(mask, numbersOf(state, mask));
     const period = Math.min(state.every, state.depth);
     if (period < 2) return [near];
@@ -114,7 +114,7 @@ const compose = (() => {
     const schedule = option(menu.schedules, state.schedule);
     const drawn = schedule.drawn ? state.drawn : schedule.coefficients;
     if (drawn) return stretched(drawn.length ? drawn : [0.5], state.depth);
-    if (schedule.median) return median(schedule.median.map((values) => stretched(values, state.depth)));
+    if (schedule.median) return median(Object.values(menu.known.models).map((values) => stretched(values, state.depth)));
     const { times, power } = roles(state.scheduled, schedule.controls);
     return scaled(unpack(schedule.table).slice(0, state.depth), times, power);
   }
@@ -186,5 +186,5 @@ const compose = (() => {
     return { depth: state.depth, mixing: mixingValue(state, menu), layers: all };
   }
 
-  return { architecture, mixing, number, option, sweeps, value };
+  return { architecture, mixing, number, option, stretched, sweeps, value };
 })();

@@ -73,13 +73,15 @@ const controls = (() => {
       number.value = String(value);
       on(value, true);
     });
-    return { field, show, why: (reason) => grey([range, number], note, reason) };
-  }
-
-  function grey(inputs, note, reason) {
-    for (const input of inputs) input.disabled = Boolean(reason);
-    note.hidden = !reason;
-    note.textContent = reason || "";
+    const say = (words) => {
+      note.hidden = !words;
+      note.textContent = words;
+    };
+    const why = (reason) => {
+      for (const input of [range, number]) input.disabled = Boolean(reason);
+      say(reason);
+    };
+    return { field, show, say, why };
   }
 
   function options(select, list, on) {

@@ -1,278 +1,430 @@
-"use strict";
-// The rollout's last row, R_T ⋯ R_1 with R = (1 − λ)I + λA, in additions only, as posbias.theory.rollout sweeps it.
+// The rollout's last row, R_T ⋯ R_1 with R = (1 − λ)I + λA, as posbias.theory.rollout sweeps it.
 //
 // A layer is what posbias.reports.explore.kernel exports: its span (`behind`, `always`, `prefix`, or pieces that begin every
 // `step` tokens or at `starts`), and heads with weight, logits on diagonal, first column and sink, and either a
-// `slope` (−m·d for d ≥ 0, −later·|d| after the query) or a `table` of logits by distance. `factors` multiply the
-// logits of a query. Slopes take O(tokens) for each head and layer, anything else O(tokens²) once for each kind of
-// layer and then for each layer.
+// `slope` (−m·d for d ≥ 0, −later·|d| after the query) or a `table` of logits by distance. Slopes take O(tokens) for
+// each head and layer, in additions only; tables O(tokens²), or, where a picture is enough (`quick`), Fourier transforms.
+// What takes long is a generator that yields every few milliseconds.
 const kernel = (() => {
   const FLOOR = 1e-290;
-  const RANGE = 600;
+  // added to sums, which denormal numbers would slow down; a million of them stay below FLOOR
+  const TINY = 1e-300;
+  // the relative error that a transform may make
+  const ERROR = 2e-11;
+  const LANES = 4;
   const prepared = new WeakMap();
+  const rooms = new Map();
 
   const terms = (slope, count) => (slope > 0 ? Math.expm1(-slope * count) / Math.expm1(-slope) : count);
   const floored = (value) => (value > FLOOR ? value : 0);
 
-  function starts(layer, tokens) {
-    if (layer.starts) return layer.starts.filter((start) => start < tokens);
-    if (!layer.step) return [0];
-    return Array.from({ length: Math.ceil(tokens / layer.step) }, (_, piece) => piece * layer.step);
-  }
-
   function spanOf(layer, tokens) {
     const within = (value) => (value === null ? tokens : Math.min(value, tokens));
-    return { behind: Math.min(within(layer.behind), tokens - 1), always: within(layer.always), prefix: within(layer.prefix) };
+    let pieces = [0];
+    if (layer.starts) pieces = layer.starts.filter((start) => start < tokens);
+    else if (layer.step) pieces = Array.from({ length: Math.ceil(tokens / layer.step) }, (_, k) => k * layer.step);
+    const behind = Math.min(within(layer.behind), tokens - 1);
+    const longest = Math.max(...pieces.map((start, k) => (pieces[k + 1] ?? tokens) - start));
+    return { behind, always: within(layer.always), prefix: within(layer.prefix), pieces, longest, whole: behind >= longest - 1 };
   }
 
-  // what query `place` of a piece gives one key before it, one after it, itself and the sink, but for γ^(d − 1)
-  function shares(head, span, place, isText) {
-    const { slope, later, diagonal, sink } = head;
-    const first = isText ? head.first : 0;
-    const after = place < span.prefix - 1;
-    const self = place === 0 ? diagonal + first : diagonal;
-    const present = sink === null ? -Infinity : sink;
-    const largest = Math.max(self, present, place > 0 ? -slope : -Infinity, after ? -later : -Infinity);
-    const here = Math.exp(self - largest);
-    const taken = Math.exp(present - largest);
-    const there = place > 0 ? Math.exp(-slope - largest) : 0;
-    const ahead = after ? Math.exp(-later - largest) : 0;
-    let total = here + taken + ahead * (after ? terms(later, span.prefix - 1 - place) : 0);
-    if (place > 0) {
-      const column = Math.exp(first - slope * (place - 1));
-      if (place <= span.behind) {
-        total += there * (terms(slope, place - 1) + column);
-      } else {
-        const always = Math.min(span.always, place - span.behind);
+  // --- slopes ---
+
+  // By place in a piece, what a query gives each key before it and after it, but for γ^(d − 1), until nothing changes
+  // any more; what it gives itself, the sink and the first token is added to `sums`.
+  function weigh(head, span, text, sums) {
+    const { slope, later, diagonal } = head;
+    const first = text ? head.first : 0;
+    const sink = head.sink ?? -Infinity;
+    const largest = Math.max(diagonal, diagonal + first, sink, -slope, span.prefix > 1 ? -later : -Infinity);
+    const [here, lost, before, after] = [diagonal, sink, -slope, -later].map((logit) => Math.exp(logit - largest));
+    const [gamma, lift] = [Math.exp(-slope), Math.exp(first)];
+    const reach = terms(slope, span.behind);
+    const [there, ahead] = [new Float64Array(span.longest), new Float64Array(span.prefix)];
+    let [power, near, place, scale] = [1, 0, 0, 0];
+    for (; place < span.longest; place++) {
+      const own = place ? here : Math.exp(diagonal + first - largest);
+      let total = own + lost;
+      let column = 0;
+      if (place < span.prefix - 1) total += after * terms(later, span.prefix - 1 - place);
+      if (place > 0) {
+        const always = place > span.behind ? Math.min(span.always, place - span.behind) : 1;
+        if (always > 0) column = before * power * lift;
         const sinks = always > 1 ? Math.exp(-slope * (place - always)) * terms(slope, always - 1) : 0;
-        total += there * (terms(slope, span.behind) + (always > 0 ? column : 0) + sinks);
+        total += before * ((place > span.behind ? reach : near) + sinks) + column;
+        near = 1 + gamma * near;
+        power = floored(power * gamma);
       }
+      scale = head.weight / total;
+      sums.own[place] += scale * own;
+      sums.taken[place] += scale * lost;
+      sums.column[place] += scale * (place ? column : own);
+      there[place] = scale * before;
+      if (place < span.prefix) ahead[place] = scale * after;
+      if (place > span.prefix && steadyFrom(head, span, place)) break;
     }
-    const scale = head.weight / total;
-    return [here * scale, taken * scale, there * scale, ahead * scale];
+    const [own, taken, column] = [here, lost, before * lift].map((one) => scale * one);
+    const seen = span.whole || span.always > 0;
+    const last = Math.min(place, span.longest - 1);
+    for (let rest = last + 1; rest < span.longest; rest++) {
+      sums.own[rest] += own;
+      sums.taken[rest] += taken;
+      if (seen) sums.column[rest] += column * power;
+      power = floored(power * gamma);
+    }
+    return { there: there.slice(0, last + 1), ahead, gamma, lift, later: Math.exp(-later) };
   }
 
-  function prepareSlopes(layer, tokens) {
-    const span = spanOf(layer, tokens);
-    const pieces = starts(layer, tokens);
-    const own = new Float64Array(tokens);
-    const taken = new Float64Array(tokens);
-    const heads = layer.heads.map((head) => {
-      const there = new Float64Array(tokens);
-      const ahead = new Float64Array(span.prefix);
-      pieces.forEach((start, number) => {
-        const stop = number + 1 < pieces.length ? pieces[number + 1] : tokens;
-        // far from the start of a text nothing changes any more
-        let before = null;
-        for (let i = start; i < stop; i++) {
-          const steady = before !== null && i - start > span.prefix && steadyFrom(head, span, i - start);
-          const share = steady ? before : shares(head, span, i - start, start === 0);
-          own[i] += share[0];
-          taken[i] += share[1];
-          there[i] = share[2];
-          if (i < span.prefix) ahead[i] = share[3];
-          before = share;
-        }
-      });
-      return { there, ahead, gamma: Math.exp(-head.slope), later: Math.exp(-head.later), lift: Math.exp(head.first) };
-    });
-    return { span, pieces, own, taken, heads, push: pushSlopes };
-  }
-
-  // whether the weights of a query are those of the one before: γ^place times what the first column lifts is lost in 1
+  // whether later queries weigh as this one does: γ^place times what the first column lifts is lost in 1
   function steadyFrom(head, span, place) {
-    const away = head.slope * (place - Math.max(span.always, 2) - 1) - Math.max(head.first, 0);
-    if (away > 42) return true;
-    return head.slope === 0 && place > span.behind + Math.max(span.always, 1) + 1;
+    if (head.slope * (place - Math.max(span.always, 2) - 1) - Math.max(head.first, 0) > 42) return true;
+    return (head.slope === 0 || span.always === 0) && place > span.behind + Math.max(span.always, 1) + 1;
   }
 
-  // Σ_{i > j} γ^(i−j−1)·there_i·p_i added to received_j, over the keys of `span` before each query
-  function earlier(row, received, head, span, start, stop) {
+  function* prepareSlopes(layer, span, tokens) {
+    const heads = layer.heads.slice().sort((one, other) => one.slope - other.slope);
+    const kinds = [];
+    for (const text of span.pieces.length > 1 ? [true, false] : [true]) {
+      const sums = sumsOf(span.longest);
+      const weighed = [];
+      for (const head of heads) {
+        weighed.push(weigh(head, span, text, sums));
+        yield;
+      }
+      kinds.push({ sums, weighed, lanes: lanes(weighed) });
+    }
+    const sums = span.pieces.length > 1 ? sumsOf(tokens) : kinds[0].sums;
+    if (kinds[1]) {
+      span.pieces.forEach((start, k) => {
+        const { own, taken } = kinds[k && 1].sums;
+        const length = (span.pieces[k + 1] ?? tokens) - start;
+        sums.own.set(own.subarray(0, length), start);
+        sums.taken.set(taken.subarray(0, length), start);
+      });
+    }
+    return { span, ...sums, kinds, push: pushSlopes };
+  }
+
+  const sumsOf = (count) => (
+    { own: new Float64Array(count), taken: new Float64Array(count), column: new Float64Array(count) });
+
+  // heads four at a time, for each waits for its own last sum
+  function lanes(weighed) {
+    return Array.from({ length: Math.ceil(weighed.length / LANES) }, (_, k) => {
+      const some = weighed.slice(k * LANES, (k + 1) * LANES);
+      while (some.length < LANES) some.push({ there: new Float64Array(1), gamma: 0, lift: 0 });
+      const count = Math.max(...some.map((one) => one.there.length));
+      const there = some.map((one) => {
+        const longer = new Float64Array(count).fill(one.there.at(-1));
+        longer.set(one.there);
+        return longer;
+      });
+      return { there, gamma: some.map((one) => one.gamma), lift: some.map((one) => one.lift), last: count - 1 };
+    });
+  }
+
+  // Σ_{i > j} γ^(i−j−1)·there_i·p_i of four heads added to received_j, for j before `most`
+  function earlier(row, received, lane, start, stop, most) {
+    const { there: [t0, t1, t2, t3], gamma: [g0, g1, g2, g3], lift, last } = lane;
+    const [c0, c1, c2, c3] = [t0[last], t1[last], t2[last], t3[last]];
+    let [s0, s1, s2, s3] = [0, 0, 0, 0];
+    let j = stop - 1;
+    for (const steady = start + last; j > steady; j--) {
+      const mass = row[j];
+      if (j < most) received[j] += s0 + s1 + (s2 + s3);
+      s0 = g0 * s0 + (c0 * mass + TINY);
+      s1 = g1 * s1 + (c1 * mass + TINY);
+      s2 = g2 * s2 + (c2 * mass + TINY);
+      s3 = g3 * s3 + (c3 * mass + TINY);
+    }
+    for (; j > start; j--) {
+      const mass = row[j];
+      const place = j - start;
+      if (j < most) received[j] += s0 + s1 + (s2 + s3);
+      s0 = g0 * s0 + (t0[place] * mass + TINY);
+      s1 = g1 * s1 + (t1[place] * mass + TINY);
+      s2 = g2 * s2 + (t2[place] * mass + TINY);
+      s3 = g3 * s3 + (t3[place] * mass + TINY);
+    }
+    if (start < most) received[start] += start ? s0 + s1 + s2 + s3 : s0 * lift[0] + s1 * lift[1] + s2 * lift[2] + s3 * lift[3];
+  }
+
+  // the same of one head under a window, from blocks as long: what is left of a key's own block, and the next one's beginning
+  function windowed(row, received, head, span, start, stop, next) {
     const { there, gamma } = head;
-    const lift = start === 0 ? head.lift : 1;
     const { behind } = span;
     const always = start + span.always;
-    const whole = behind >= stop - start - 1;
-    if (whole || span.always > 0) {
-      let sum = 0;
-      const most = whole ? stop : always;
-      for (let j = stop - 1; j >= start; j--) {
-        if (j < most) received[j] += j === 0 ? sum * lift : sum;
-        sum = gamma * sum + there[j] * row[j];
-        if (sum < FLOOR) sum = 0;
-      }
-    }
-    if (whole || behind === 0) return;
-    // blocks as long as the window: what is left of a key's own block, and the beginning of the next one
-    const next = new Float64Array(behind);
-    const blocks = Math.ceil((stop - start) / behind);
-    for (let block = blocks - 1; block >= 0; block--) {
+    const last = there.length - 1;
+    const given = (j) => there[j - start < last ? j - start : last] * row[j];
+    for (let block = Math.ceil((stop - start) / behind) - 1; block >= 0; block--) {
       const low = start + block * behind;
       const high = Math.min(low + behind, stop);
-      let rest = 0;
-      let power = 1;
+      let [rest, power] = [0, 1];
       for (let j = high - 1; j >= low; j--) {
         const beyond = Math.min(j + behind, stop - 1) - (low + behind);
         let sum = rest;
         if (high === low + behind && beyond >= 0) sum += power * next[beyond];
-        if (j >= always) received[j] += j === 0 ? sum * lift : sum;
-        rest = floored(gamma * rest + there[j] * row[j]);
-        power *= gamma;
-        if (power < FLOOR) power = 0;
+        if (j >= always) received[j] += j === 0 ? sum * head.lift : sum;
+        rest = floored(gamma * rest + given(j));
+        power = floored(power * gamma);
       }
       let sum = 0;
       power = 1;
       for (let i = low; i < high; i++) {
-        sum += power * there[i] * row[i];
+        sum += power * given(i);
         next[i - low] = sum;
-        power *= gamma;
-        if (power < FLOOR) power = 0;
+        power = floored(power * gamma);
       }
     }
   }
 
-  function pushSlopes(ready, mixing, row) {
-    const { span, pieces, own, taken, heads } = ready;
+  function* pushSlopes({ span, kinds }, row, received) {
     const tokens = row.length;
-    const received = new Float64Array(tokens);
-    for (const head of heads) {
-      pieces.forEach((start, number) => {
-        earlier(row, received, head, span, start, number + 1 < pieces.length ? pieces[number + 1] : tokens);
-      });
+    const next = span.whole ? null : new Float64Array(span.behind);
+    for (let k = 0; k < span.pieces.length; k++) {
+      const [start, stop] = [span.pieces[k], span.pieces[k + 1] ?? tokens];
+      const { lanes, weighed } = kinds[k && 1];
+      if (span.whole || span.always > 0) {
+        for (const lane of lanes) {
+          earlier(row, received, lane, start, stop, span.whole ? stop : start + span.always);
+          if (stop - start > 2e5) yield;
+        }
+      }
+      if (span.whole || span.behind === 0) continue;
+      for (const head of weighed) {
+        windowed(row, received, head, span, start, stop, next);
+        if (stop - start > 1e5) yield;
+      }
+    }
+    for (const head of kinds[0].weighed) {
       let sum = 0;
       for (let j = 1; j < span.prefix; j++) {
         sum = floored(head.later * sum + head.ahead[j - 1] * row[j - 1]);
         received[j] += sum;
       }
     }
-    return mixed(row, received, own, taken, mixing);
+    yield;
   }
 
-  function mixed(row, received, own, taken, mixing) {
-    const out = new Float64Array(row.length);
-    const keep = 1 - mixing;
-    let lost = 0;
-    for (let j = 0; j < row.length; j++) {
-      out[j] = floored(keep * row[j] + mixing * (received[j] + own[j] * row[j]));
-      lost += taken[j] * row[j];
-    }
-    return [out, mixing * lost];
-  }
+  // --- tables of logits by distance ---
 
-  // --- any logits by distance: the kernel itself, heads averaged, once for each kind of layer ---
-
-  function logitsAt(head, distance) {
-    if (head.table === null) return -(distance < 0 ? -head.later : head.slope) * distance;
-    return distance < 0 ? head.after[-distance - 1] : head.table[distance];
-  }
-
-  function seenBy(layer, tokens) {
-    const span = spanOf(layer, tokens);
-    const pieces = starts(layer, tokens);
+  function keysOf(span) {
     let piece = 0;
     return (query) => {
-      while (piece + 1 < pieces.length && pieces[piece + 1] <= query) piece++;
-      while (pieces[piece] > query) piece--;
-      const low = pieces.length > 1 ? pieces[piece] : Math.max(query - span.behind, 0);
+      while (span.pieces[piece + 1] <= query) piece++;
+      const low = span.pieces.length > 1 ? span.pieces[piece] : Math.max(query - span.behind, 0);
       return [low, Math.max(query, span.prefix - 1), Math.min(span.always, low)];
     };
   }
 
-  function prepareTables(layer, tokens) {
-    const dense = new Float64Array(tokens * tokens);
-    const taken = new Float64Array(tokens);
-    const keys = seenBy(layer, tokens);
-    const bounds = Array.from({ length: tokens }, (_, query) => keys(query));
-    const far = bounds.reduce((most, [low, , always], query) => Math.max(most, always ? query : query - low), 0);
-    const ahead = bounds.reduce((most, [, high], query) => Math.max(most, high - query), 0);
-    layer.heads.forEach((head, number) => {
-      const logits = Float64Array.from({ length: far + ahead + 1 }, (_, k) => logitsAt(head, k - ahead));
-      const factors = layer.factors && layer.factors[number];
-      const row = new Float64Array(tokens);
-      const exponentials = factors ? null : whole(logits, head);
-      bounds.forEach(([low, high, always], query) => {
-        const factor = factors ? factors[query] : 1;
-        const sink = head.sink === null ? -Infinity : head.sink + (1 - factor) * head.constant;
-        const at = (key) => {
-          let logit = logits[query - key + ahead];
-          if (key === query) logit += head.diagonal;
-          if (key === 0) logit += head.first;
-          return factor * logit;
-        };
-        let largest = exponentials ? exponentials.largest : sink;
-        const each = (visit) => {
-          for (let key = 0; key < always; key++) visit(key);
-          for (let key = low; key <= high; key++) visit(key);
-        };
-        if (!exponentials) each((key) => { largest = Math.max(largest, at(key)); });
-        let total = Math.exp(sink - largest);
-        const lost = total;
-        each((key) => {
-          const plain = exponentials !== null && key !== 0 && key !== query;
-          row[key] = plain ? exponentials.values[query - key + ahead] : Math.exp(at(key) - largest);
-          total += row[key];
-        });
+  function* prepareTables(layer, span, tokens) {
+    const sums = sumsOf(tokens);
+    const heads = [];
+    for (const head of layer.heads) {
+      const [table, later] = [head.table.slice(0, tokens), head.after.slice(0, Math.max(span.prefix - 1, 0))];
+      const largest = Math.max(...[table, later].map((some) => some.reduce((most, one) => Math.max(most, one), -Infinity)),
+        head.sink ?? -Infinity, table[0] + head.diagonal);
+      const [values, after] = [table, later].map((some) => Float64Array.from(some, (logit) => Math.exp(logit - largest)));
+      const upTo = (some, from) => some.map((_, k) => (from = k ? from + some[k] : from));
+      // Σ over the distances 1 … d before a query, and after it
+      const [before, beyond] = [upTo(values, 0), upTo(after, after[0])];
+      const [own, lift] = [Math.exp(table[0] + head.diagonal - largest), Math.exp(head.first)];
+      const lost = head.sink === null ? 0 : Math.exp(head.sink - largest);
+      const keys = keysOf(span);
+      const there = new Float64Array(tokens);
+      for (let query = 0; query < tokens; query++) {
+        const [low, high, always] = keys(query);
+        const column = query > 0 && (low === 0 || always > 0) ? values[query] * lift : 0;
+        let total = lost + column + (query ? own : own * lift) + before[Math.max(query - Math.max(low, 1), 0)];
+        for (let key = 1; key < always; key++) total += values[query - key];
+        if (high > query) total += beyond[high - query - 1];
         const scale = head.weight / total;
-        each((key) => { dense[query * tokens + key] += scale * row[key]; });
-        taken[query] += scale * lost;
-      });
-    });
-    return { dense, taken, bounds, push: pushTables };
-  }
-
-  // exp of all logits of a head, where one number can be taken off all of them
-  function whole(logits, head) {
-    const extra = Math.abs(head.diagonal) + Math.abs(head.first);
-    let [low, high] = [Infinity, -Infinity];
-    for (const logit of logits) {
-      low = Math.min(low, logit);
-      high = Math.max(high, logit);
+        there[query] = scale;
+        sums.own[query] += scale * (query ? own : own * lift);
+        sums.taken[query] += scale * lost;
+        sums.column[query] += scale * (query ? column : own * lift);
+      }
+      heads.push({ values, after, there, lift, spectrum: null });
+      yield;
     }
-    const sink = head.sink === null ? high : head.sink;
-    const largest = Math.max(high, sink);
-    if (largest - Math.min(low, sink) + extra > RANGE) return null;
-    return { largest, values: logits.map((logit) => Math.exp(logit - largest)) };
+    return { span, ...sums, heads, push: pushTables };
   }
 
-  function pushTables(ready, mixing, row) {
+  function* pushTables({ span, heads }, row, received, quick) {
+    if (transformed(span) && (transforms(heads, span, row, received) || quick)) return;
+    received.fill(0);
+    const keys = keysOf(span);
+    for (let begin = 0; begin < row.length; begin += 256) {
+      const end = Math.min(begin + 256, row.length);
+      for (let i = begin; i < end; i++) if (row[i] > 0) for (const head of heads) give(head, i, keys(i), row[i] * head.there[i], received);
+      yield;
+    }
+  }
+
+  function give({ values, after, lift }, query, [low, high, always], mass, received) {
+    const begin = Math.max(low, 1);
+    for (let j = begin; j < query; j++) received[j] += mass * values[query - j];
+    if (query > 0 && (low === 0 || always > 0)) received[0] += mass * values[query] * lift;
+    for (let j = 1; j < always; j++) received[j] += mass * values[query - j];
+    for (let j = query + 1; j <= high; j++) received[j] += mass * after[j - query - 1];
+  }
+
+  const transformed = (span) => span.pieces.length === 1 && span.always === 0 && span.prefix < 2;
+
+  // The same by transforms, of half the length since numbers turned by a right angle at the end keep what goes around
+  // apart; whether every number is surely within `ERROR` (an error is a share of the largest: Higham 2002, Theorem 24.2).
+  function transforms(heads, span, row, received) {
     const tokens = row.length;
-    const received = new Float64Array(tokens);
-    for (let i = 0; i < tokens; i++) {
-      const mass = row[i];
-      if (mass === 0) continue;
-      const [low, high, always] = ready.bounds[i];
-      const place = i * tokens;
-      for (let j = 0; j < always; j++) received[j] += mass * ready.dense[place + j];
-      for (let j = low; j <= high; j++) received[j] += mass * ready.dense[place + j];
+    const size = 2 ** Math.ceil(Math.log2(tokens));
+    const { turn: [cos, sin], re, im, sumRe, sumIm } = roomFor(size);
+    sumRe.fill(0);
+    sumIm.fill(0);
+    let [error, least] = [0, Infinity];
+    for (const head of heads) {
+      const { values, there, lift } = head;
+      const reach = Math.min(span.behind, tokens - 1);
+      if (!head.spectrum) {
+        const parts = [new Float64Array(size), new Float64Array(size)];
+        let squares = 0;
+        for (let d = 1; d <= reach; d++) {
+          squares += values[d] ** 2;
+          parts[0][d] = (values[d] / size) * cos[d];
+          parts[1][d] = (values[d] / size) * sin[d];
+        }
+        forward(...parts);
+        head.spectrum = { parts, norm: Math.sqrt(squares) };
+      }
+      re.fill(0);
+      im.fill(0);
+      let squares = 0;
+      for (let k = 0; k < tokens; k++) {
+        const given = row[tokens - 1 - k] * there[tokens - 1 - k];
+        squares += given * given;
+        re[k] = given * cos[k];
+        im[k] = given * sin[k];
+      }
+      error += 8e-16 * Math.log2(size) * Math.sqrt(squares) * head.spectrum.norm;
+      if (lift !== 1) for (let i = 1; i <= reach; i++) received[0] += (lift - 1) * row[i] * there[i] * values[i];
+      forward(re, im);
+      const [a, b] = head.spectrum.parts;
+      for (let k = 0; k < size; k++) {
+        sumRe[k] += re[k] * a[k] - im[k] * b[k];
+        sumIm[k] += im[k] * a[k] + re[k] * b[k];
+      }
     }
-    return mixed(row, received, new Float64Array(tokens), ready.taken, mixing);
+    backward(sumRe, sumIm);
+    for (let k = 1; k < tokens; k++) {
+      const sum = received[tokens - 1 - k] + sumRe[k] * cos[k] + sumIm[k] * sin[k];
+      if (sum < least) least = sum;
+      received[tokens - 1 - k] = sum > 0 ? sum : 0;
+    }
+    return error < ERROR * least;
+  }
+
+  // rotations and room for transforms of a size
+  function roomFor(size) {
+    if (!rooms.has(size)) {
+      const circle = (count, share) => [Math.cos, Math.sin].map((wave) => (
+        Float64Array.from({ length: count }, (_, k) => wave((2 * Math.PI * share * k) / size))));
+      const [re, im, sumRe, sumIm] = [0, 0, 0, 0].map(() => new Float64Array(size));
+      rooms.set(size, { circle: circle(size / 2, 1), turn: circle(size, 0.25), re, im, sumRe, sumIm });
+    }
+    return rooms.get(size);
+  }
+
+  // in place, into bit-reversed order
+  function forward(re, im) {
+    const size = re.length;
+    const [cos, sin] = roomFor(size).circle;
+    for (let half = size / 2, stride = 1; half >= 1; half /= 2, stride *= 2) {
+      for (let base = 0; base < size; base += 2 * half) {
+        for (let i = base, t = 0; i < base + half; i++, t += stride) {
+          const j = i + half;
+          const x = re[i] - re[j];
+          const y = im[i] - im[j];
+          re[i] += re[j];
+          im[i] += im[j];
+          re[j] = x * cos[t] + y * sin[t];
+          im[j] = y * cos[t] - x * sin[t];
+        }
+      }
+    }
+  }
+
+  // and from it, without the factor 1/size
+  function backward(re, im) {
+    const size = re.length;
+    const [cos, sin] = roomFor(size).circle;
+    for (let half = 1, stride = size / 2; half < size; half *= 2, stride /= 2) {
+      for (let base = 0; base < size; base += 2 * half) {
+        for (let i = base, t = 0; i < base + half; i++, t += stride) {
+          const j = i + half;
+          const x = re[j] * cos[t] - im[j] * sin[t];
+          const y = re[j] * sin[t] + im[j] * cos[t];
+          re[j] = re[i] - x;
+          im[j] = im[i] - y;
+          re[i] += x;
+          im[i] += y;
+        }
+      }
+    }
   }
 
   // --- what the page calls ---
 
-  function ready(layer, tokens) {
+  const swept = (layer) => layer.heads.every((head) => head.table === null);
+
+  function* prepare(layer, tokens) {
     const known = prepared.get(layer);
     if (known && known.tokens === tokens) return known.value;
-    const sweeps = !layer.factors && layer.heads.every((head) => head.table === null);
-    const value = sweeps ? prepareSlopes(layer, tokens) : prepareTables(layer, tokens);
+    const value = yield* (swept(layer) ? prepareSlopes : prepareTables)(layer, spanOf(layer, tokens), tokens);
     prepared.set(layer, { tokens, value });
     return value;
   }
 
+  function mixed(row, received, { own, taken }, mixing, out) {
+    let lost = 0;
+    for (let j = 0; j < row.length; j++) {
+      out[j] = floored((1 - mixing) * row[j] + mixing * (received[j] + own[j] * row[j]));
+      lost += taken[j] * row[j];
+    }
+    return mixing * lost;
+  }
+
   // the influence of every position on the last token through the `depth` lowest layers, and what sinks took
-  function influence(architecture, tokens, depth) {
-    let row = new Float64Array(tokens);
+  function* sweep({ layers, mixing }, tokens, depth, quick = false) {
+    let [row, out, received] = [0, 0, 0].map(() => new Float64Array(tokens));
     row[tokens - 1] = 1;
     let lost = 0;
-    const { layers, mixing } = architecture;
     for (let t = depth - 1; t >= 0; t--) {
-      const state = ready(layers[t % layers.length], tokens);
-      const [next, taken] = state.push(state, mixing[t], row);
-      row = next;
-      lost += taken;
+      const state = yield* prepare(layers[t % layers.length], tokens);
+      received.fill(0);
+      yield* state.push(state, row, received, quick);
+      lost += mixed(row, received, state, mixing[t], out);
+      [row, out] = [out, row];
     }
     return { mass: row, lost };
   }
 
-  return { influence, ready };
+  // nanoseconds that a sweep takes, about
+  function price({ layers }, tokens, depth, quick) {
+    const each = layers.map((layer) => {
+      const span = spanOf(layer, tokens);
+      const heads = layer.heads.length;
+      if (swept(layer)) return tokens * (span.whole ? 4 + 2 * heads : 12 * heads);
+      return quick && transformed(span) ? 40 * tokens * (heads + 1) : (heads * tokens * Math.min(span.behind + span.prefix, span.longest)) / 2;
+    });
+    return (each.reduce((sum, one) => sum + one, 0) / layers.length) * depth;
+  }
+
+  function finish(steps) {
+    let step = steps.next();
+    while (!step.done) step = steps.next();
+    return step.value;
+  }
+
+  const influence = (...given) => finish(sweep(...given));
+  const ready = (layer, tokens) => finish(prepare(layer, tokens));
+
+  return { finish, influence, price, ready, sweep };
 })();

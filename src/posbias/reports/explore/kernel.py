@@ -1,25 +1,25 @@
-"""An architecture as the numbers that kernel.js sweeps: spans, slopes or tables by distance, factors by row.
+"""An architecture as the numbers that kernel.js sweeps: spans, and slopes or tables by distance.
 
 No class of mask or encoding is named there or here: a layer is asked what the engines ask of it. One that has no
 such form is refused with the reason, which the page shows.
 """
 
-from collections.abc import Sequence
+import json
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from posbias.core.errors import InvalidValueError
-from posbias.theory.architecture import Architecture, HeadLogits, Layer
+from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.masks import Banded, Split, lookahead
 from posbias.theory.normalisers import Softmax
 from posbias.theory.positional import DenseLogits
 from posbias.theory.rollout.dispatch import engines
-from posbias.theory.rollout.sweep import merge
 
-MOST_DENSE = 2_048
-"""Tokens at most where a layer's kernel is kept whole: 34 MB for each kind of layer."""
+MOST_DENSE = 4_096
+"""Tokens at most with logits by distance, which take O(tokens²) for each layer."""
+RISE = 300
+"""The most that a logit by distance may lie above that at 0, and a content logit from 0: exponentials are kept."""
 OTHER_KEYS = "a query sees other keys than one run of neighbours and the first few"
 """Why there is no form for a mask that is neither a band nor pieces."""
 
@@ -40,6 +40,12 @@ def layer_not_expressed(layer: Layer) -> str | None:
         return "logits by query and key, where the page has logits by distance"
     if not isinstance(layer.mask, Banded | Split):
         return OTHER_KEYS
+    fixed = layer.head_logits()
+    if any(np.max(np.abs(one), where=np.isfinite(one), initial=0) > RISE for one in (fixed.diagonal, fixed.first, fixed.sinks)):
+        return f"content logits of more than {RISE}"
+    factors = layer.factors(np.arange(MOST_DENSE))
+    if factors is not None and np.any(factors != 1):
+        return "logits that are scaled by query"
     return None
 
 
@@ -68,10 +74,7 @@ def exported(architecture: Architecture, tokens: int) -> dict[str, Any]:
 
 def exported_layer(layer: Layer, tokens: int) -> dict[str, Any]:
     """A layer, as `exported` has it."""
-    return exported_span(layer.mask, tokens) | {
-        "heads": exported_heads(layer, tokens),
-        "factors": _factors(layer, tokens),
-    }
+    return exported_span(layer.mask, tokens) | {"heads": exported_heads(layer, tokens)}
 
 
 def exported_span(mask: Any, tokens: int) -> dict[str, Any]:
@@ -94,40 +97,25 @@ def exported_span(mask: Any, tokens: int) -> dict[str, Any]:
 
 
 def exported_heads(layer: Layer, tokens: int) -> list[dict[str, Any]]:
-    """The heads of a layer: weight, logits of diagonal, first column and sink, and a slope or a table each."""
+    """The heads of a layer: weight, logits of diagonal, first column and sink, and a slope or a table each.
+
+    `later` are slopes and `after` logits after the query. Heads with equal logits are one, with their weight.
+    Raises `InvalidValueError` for logits that rise by more than `RISE` within the text.
+    """
     fixed = layer.head_logits()
-    constant, positions = layer.constant, np.arange(lookahead(layer.mask, tokens) + 1)
+    ahead = lookahead(layer.mask, tokens)
+    by_head: dict[str, Any] = {"diagonal": fixed.diagonal, "first": fixed.first, "sink": fixed.sinks}
     if sweeps(layer):
-        later = -layer.bias(-np.minimum(positions, 1))[:, -1]
-        alike = np.array_equal(later, np.asarray(fixed.slopes))
-        merged = merge(fixed) if alike or len(set(later)) == 1 else fixed
-        after = merged.slopes if alike else np.resize(later, len(merged.weights))
-        return _heads(
-            merged, np.zeros_like(merged.weights), slope=merged.slopes, later=np.abs(np.asarray(after))
-        )
-    bias = layer.bias(np.arange(-positions[-1], layer.mask.farthest(tokens) + 1))
-    ahead = int(positions[-1])
-    return _heads(fixed, constant, table=bias[:, ahead:], after=bias[:, :ahead][:, ::-1])
-
-
-def _heads(fixed: HeadLogits, constant: Float[np.ndarray, "head"], **given: Any) -> list[dict[str, Any]]:
-    """The numbers of each head: a slope with what is `later`, or a `table` with what is `after`."""
-    columns = {
-        "weight": fixed.weights,
-        "diagonal": fixed.diagonal,
-        "first": fixed.first,
-        "constant": constant,
-    }
-    heads = []
-    for h in range(len(fixed.weights)):
-        head: dict[str, Any] = dict.fromkeys(("slope", "later", "table", "after"))
-        head |= {name: float(column[h]) for name, column in columns.items()}
-        head |= {name: np.asarray(column)[h].tolist() for name, column in given.items()}
-        heads.append(head | {"sink": float(fixed.sinks[h]) if np.isfinite(fixed.sinks[h]) else None})
-    return heads
-
-
-def _factors(layer: Layer, tokens: int) -> Sequence[Sequence[float]] | None:
-    """What multiplies the logits of each query, by head; None where nothing does."""
-    factors = layer.factors(np.arange(tokens))
-    return None if factors is None else factors.tolist()
+        by_head |= {"slope": fixed.slopes, "later": np.abs(layer.bias(np.array([-min(ahead, 1)]))[:, 0])}
+    else:
+        bias = layer.bias(np.arange(-ahead, layer.mask.farthest(tokens) + 1))
+        if np.max(bias.max(axis=1) - bias[:, ahead]) > RISE:
+            raise InvalidValueError(f"architecture: expected logits that rise by at most {RISE}, got more")
+        by_head |= {"table": bias[:, ahead:], "after": bias[:, :ahead][:, ::-1]}
+    rows = {name: np.where(np.isfinite(values), values, None).tolist() for name, values in by_head.items()}
+    weights: dict[str, float] = {}
+    for h, weight in enumerate(fixed.weights.tolist()):
+        head = json.dumps({name: values[h] for name, values in rows.items()})
+        weights[head] = weights.get(head, 0.0) + weight
+    empty = dict.fromkeys(("slope", "later", "table", "after"))
+    return [empty | json.loads(head) | {"weight": weight} for head, weight in weights.items()]

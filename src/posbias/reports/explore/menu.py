@@ -35,7 +35,7 @@ from posbias.theory.mixing import (
 )
 from posbias.theory.positional import POSITIONALS, ALiBi, DecayBias, NeedsMeasurement, NoPE, Sandwich
 
-MOST_LAYERS, MOST_TOKENS = 128, 100_000
+MOST_LAYERS, MOST_TOKENS, MOST_AHEAD = 128, 1_000_000, 100_000
 HEADS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 15, 16, 20, 24, 25, 32, 40, 48, 56, 64, 96, 112, 128)
 """Numbers of heads to choose from: those of models that have a name, and powers of two."""
 PROBES = (64, 128)
@@ -71,6 +71,38 @@ ENCODINGS: dict[type, tuple[Any, str, dict[str, Any]]] = {
 """What the menu has of an encoding: a value, what was chosen in it, and the numbers that a slider moves: field,
 label, least, most and first. What `times` names multiplies logits, what `power` names is the exponent of the
 distance."""
+TITLES = {
+    "causal": "causal: all earlier tokens",
+    "sliding_window": "sliding window",
+    "prefix": "prefix: first tokens see each other, the rest is causal",
+    "full": "full: all tokens, as in an encoder",
+    "chunked": "chunks: earlier tokens of the same chunk",
+    "dilated": "dilated: every few tokens",
+    "block_sparse": "block-sparse",
+    "fixed": "fixed blocks (Sparse Transformer)",
+    "custom": "your own mask",
+    "nope": "none (NoPE)",
+    "alibi": "ALiBi: linear in the distance, a slope per head",
+    "decay": "linear in the distance, one rate for all heads",
+    "rope": "rotary, amplitudes given",
+    "t5": "T5: learned biases by bucket of distance",
+    "kerple_log": "KERPLE, logarithmic in the distance",
+    "kerple_power": "KERPLE, a power of the distance",
+    "sandwich": "Sandwich: cosines of the distance",
+    "tabulated": "a table of logits by distance",
+    "function": "a function of the distance",
+    "dense": "logits by query and key",
+    "selected": "rate of selection by distance",
+    "needs_measurement": "rotary or learned: needs a measured model",
+    "constant": "the same in every layer",
+    "power_decay": "falls as a power of the layer",
+    "attention_only": "1: no residual connection",
+    "abnar_zuidema": "½ in every layer (attention rollout)",
+    "at_initialisation": "pre-norm network before training",
+    "trained_median": "median of trained models",
+    "per_layer": "set layer by layer",
+}
+"""The names of what can be chosen, by `kind`."""
 SCHEDULES: dict[type, tuple[Any, dict[str, Any]]] = {
     ConstantMixing: (ConstantMixing(1.0), {"times": ("value", "λ", 0.0, 1.0, 0.2)}),
     PowerDecay: (
@@ -83,24 +115,28 @@ SCHEDULES: dict[type, tuple[Any, dict[str, Any]]] = {
 def menu() -> dict[str, Any]:
     """Everything to choose from, ready for JSON."""
     return {
-        "limits": {"layers": MOST_LAYERS, "tokens": MOST_TOKENS, "dense": MOST_DENSE, "heads": HEADS},
+        "limits": {
+            "layers": MOST_LAYERS,
+            "tokens": MOST_TOKENS,
+            "ahead": MOST_AHEAD,
+            "tables": MOST_DENSE,
+            "heads": HEADS,
+        },
         "masks": [_mask(cls) for cls in MASKS],
         "global": Causal().kind,
         "encodings": [_encoding(cls) for cls in POSITIONALS],
         "content": _content(),
         "schedules": [*_schedules()],
+        "known": _known(),
     }
 
 
 def _about(cls: Any) -> dict[str, Any]:
-    """Key, name and first sentence of a member."""
+    """Key, name and first sentence of a member; the name of one that `TITLES` lacks begins its docstring."""
     words = " ".join((inspect.getdoc(cls) or "").split()).replace("`", "")
-    title = re.sub(r"(?<=[a-z]{2})(?=[A-Z][a-z])", " ", cls.__name__)
-    return {
-        "key": cls.kind,
-        "title": title,
-        "words": re.split(r"(?<! al)(?<!\bEq)[.] ", words)[0].rstrip("."),
-    }
+    sentence = re.split(r"(?<! al)(?<!\bEq)[.] ", words)[0].rstrip(".")
+    title = TITLES.get(cls.kind) or re.split(r"[:;(,]", sentence)[0].strip()
+    return {"key": cls.kind, "title": title, "words": sentence}
 
 
 def _control(path: list[Any], label: str, least: float, most: float, first: float) -> dict[str, Any]:
@@ -228,12 +264,19 @@ def _content() -> dict[str, Any]:
     }
 
 
+def _known() -> dict[str, dict[str, list[float]]]:
+    """λ of each pretrained model: those of the median's definition, and those of another as checks."""
+    models, known = plausible_mixing(1, DEFINITION), known_mixing()
+    pretrained = {name: list(known[name].coefficients) for name in plausible_mixing(1)}
+    return {
+        "models": {name: values for name, values in pretrained.items() if name in models},
+        "checks": {name: values for name, values in pretrained.items() if name not in models},
+    }
+
+
 def _by_layer(given: Any) -> dict[str, Any]:
-    """λ by layer: a table whatever the depth, or the λ whose median at the same relative depth it is."""
-    if not isinstance(given, TrainedMedian):
-        return {"table": packed(given.values(MOST_LAYERS))}
-    known = known_mixing()
-    return {"median": [list(known[name].coefficients) for name in plausible_mixing(1, DEFINITION)]}
+    """λ by layer: a table whatever the depth, or the median over the known λ at the same relative depth."""
+    return {"median": True} if isinstance(given, TrainedMedian) else {"table": packed(given.values(MOST_LAYERS))}
 
 
 def _schedules() -> Iterator[dict[str, Any]]:
@@ -253,19 +296,21 @@ def _schedules() -> Iterator[dict[str, Any]]:
             **_by_layer(given),
             "controls": sliders,
             "value": encode(given),
-            "caveat": getattr(given, "assumed", "") or None,
+            "caveat": (getattr(given, "assumed", "") or "").removeprefix("mixing: ") or None,
+            "assumed": bool(getattr(given, "assumed", "")),
             "alone": cls is AttentionOnly,
         }
     for name, known in known_mixing().items():
         yield {
             "key": f"of {name}",
-            "title": f"Measured: {name}",
+            "title": f"measured in {name}",
             "words": f"λ of {name} at {known.tokens:,} tokens of {known.text}; {known.source}",
             "coefficients": list(known.coefficients),
             "controls": {},
             "value": encode(known),
             "caveat": f"λ is that of {name} at {known.tokens:,} tokens, at the same relative depth and any length",
             "alone": False,
+            "assumed": False,
         }
     drawn = {"drawn": ["coefficients"], "controls": {}, "value": encode(PerLayer((1.0,))), "caveat": None}
     yield _about(PerLayer) | drawn

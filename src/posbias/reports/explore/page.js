@@ -2,8 +2,7 @@
 const page = (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const { menu } = data;
-  const DRAGGED = { swept: 4096, dense: 512 };
-  const WORK = 2e8;
+  const [FRAME, REST, SLICE] = [1.1e7, 2e9, 8];
   const id = (name) => document.getElementById(name);
   let state = states.read(location.hash, data.begin, menu);
   let seen = null;
@@ -13,74 +12,110 @@ const page = (() => {
 
   // --- what is computed ---
 
-  const sees = () => state.own ? menu.own.heads : state.heads;
-
-  function fit() {
-    const most = compose.sweeps(state, menu) ? menu.limits.tokens : state.own ? menu.own.tokens : menu.limits.dense;
-    state.tokens = Math.min(state.tokens, most);
-    return most;
+  // the longest text of what is chosen, and why
+  function longest() {
+    const { tokens, ahead, tables } = menu.limits;
+    if (state.own) return [menu.own.tokens, ""];
+    if (!compose.sweeps(state, menu)) return [tables, " with logits by distance"];
+    if (compose.option(menu.masks, state.mask).ahead) return [ahead, " with a mask that looks ahead"];
+    return [tokens, ""];
   }
 
-  // the layers after which the profile is drawn: all, or as many as `WORK` additions allow, at least eight
-  function depths(tokens) {
+  const assumed = () => state.residual && compose.option(menu.schedules, state.schedule).assumed;
+
+  // sweeps besides the final one: after 1, 2, 4, … layers, and under each known λ
+  function* around(now, quick) {
+    const { architecture, tokens } = now;
     const { depth } = state;
-    const each = tokens * sees() * depth * 0.5;
-    const count = Math.max(8, Math.min(depth, Math.floor(WORK / each)));
-    const chosen = Array.from({ length: Math.min(count, depth) }, (_, k) => Math.round(((k + 1) * depth) / Math.min(count, depth)));
-    return [...new Set(chosen)];
+    now.passed = [];
+    for (let some = 1; some < depth; some *= 2) {
+      now.passed.push({ depth: some, mass: (yield* kernel.sweep(architecture, tokens, some, quick)).mass });
+    }
+    if (!assumed()) return;
+    const band = { shapes: [], models: Object.keys(menu.known.models).length };
+    for (const [name, values] of Object.entries({ ...menu.known.models, ...menu.known.checks })) {
+      const { mass } = yield* kernel.sweep({ ...architecture, mixing: compose.stretched(values, depth) }, tokens, depth, quick);
+      band.shapes.push({ name, ...summary.shape(mass) });
+      band.low ??= mass.slice();
+      band.high ??= mass.slice();
+      if (name in menu.known.models) {
+        for (let j = 0; j < tokens; j++) {
+          if (mass[j] < band.low[j]) band.low[j] = mass[j];
+          if (mass[j] > band.high[j]) band.high[j] = mass[j];
+        }
+      }
+      yield;
+    }
+    now.band = band;
   }
 
-  const doubled = (depth) => Array.from({ length: 7 }, (_, k) => 2 ** k).filter((one) => one < depth);
-
-  function compute(settled) {
-    const most = fit();
-    const swept = most === menu.limits.tokens;
-    const tokens = settled ? state.tokens : Math.min(state.tokens, swept ? DRAGGED.swept : DRAGGED.dense);
+  // what a frame has time for: a text shortened until its sweep takes `FRAME` nanoseconds, and other sweeps if they do
+  function preview() {
     const architecture = compose.architecture(state, menu);
-    const { mass, lost } = kernel.influence(architecture, tokens, state.depth);
-    const near = settled || tokens * sees() * state.depth <= WORK / 400;
-    const passed = near
-      ? doubled(state.depth).map((depth) => ({ depth, mass: kernel.influence(architecture, tokens, depth).mass }))
-      : [];
-    const envelope = bounds.envelope(architecture, tokens, state.depth);
-    return { architecture, tokens, mass, lost, passed, settled, envelope };
+    const { depth } = state;
+    let { tokens } = state;
+    while (tokens > 256 && kernel.price(architecture, tokens, depth, true) > FRAME) tokens = Math.ceil(tokens / 2);
+    const now = { architecture, tokens, passed: [], ...kernel.influence(architecture, tokens, depth, true) };
+    now.envelope = bounds.envelope(architecture, tokens, depth);
+    if (kernel.price(architecture, tokens, assumed() ? 8 * depth : 2 * depth, true) < FRAME) kernel.finish(around(now, true));
+    return now;
+  }
+
+  function draw(now) {
+    seen = now;
+    views.profile(now, state, curves);
+    trajectory.draw(id("mixing"), now.architecture.mixing);
   }
 
   function changed(settled = true) {
     turn += 1;
     const mine = turn;
     cancelAnimationFrame(frame);
-    document.documentElement.dataset.settled = "no";
+    busy(true);
     frame = requestAnimationFrame(() => {
-      seen = compute(settled);
-      views.profile(seen, state, curves);
-      views.mixing(seen);
+      state.tokens = Math.min(state.tokens, longest()[0]);
+      draw(preview());
+      if (!settled) return;
       show();
-      if (settled) later(mine, seen, depths(seen.tokens), []);
+      run(mine, exact(seen.architecture));
     });
   }
 
-  // what the rest of the page shows, a depth at a time, so that no slider waits for it
-  function later(mine, now, left, done) {
+  function busy(now) {
+    document.documentElement.dataset.settled = now ? "no" : "yes";
+    for (const name of ["profile", "layers"]) id(name).setAttribute("aria-busy", now);
+  }
+
+  // a few milliseconds of it at a time, so that no slider waits
+  function run(mine, steps) {
     if (mine !== turn) return;
     const begun = performance.now();
-    while (left.length && performance.now() - begun < 10) {
-      const depth = left.shift();
-      done.push({ depth, mass: kernel.influence(now.architecture, now.tokens, depth).mass });
+    while (performance.now() - begun < SLICE) if (steps.next().done) return;
+    setTimeout(() => run(mine, steps), 0);
+  }
+
+  // everything that the page shows, the most important first
+  function* exact(architecture) {
+    const { tokens, depth } = state;
+    const now = { architecture, tokens, passed: [], ...(yield* kernel.sweep(architecture, tokens, depth)) };
+    now.envelope = bounds.envelope(architecture, tokens, depth);
+    draw(now);
+    yield* around(now, false);
+    draw(now);
+    now.trajectory = [];
+    const count = Math.max(8, Math.min(depth, Math.floor((2 * REST) / kernel.price(architecture, tokens, depth, false))));
+    for (const some of new Set(Array.from({ length: count }, (_, k) => Math.ceil(((k + 1) * depth) / count)))) {
+      const { mass } = yield* kernel.sweep(architecture, tokens, some);
+      now.trajectory.push({ depth: some, shares: summary.shares(mass), first: mass[0] });
     }
-    if (left.length) {
-      setTimeout(() => later(mine, now, left, done), 0);
-      return;
-    }
-    now.trajectory = done;
-    now.bounds = bounds.ofLayers(now.architecture, now.tokens, state.depth);
-    views.layers(now, done);
+    now.bounds = bounds.ofLayers(architecture, tokens, depth);
+    views.layers(now, now.trajectory);
     views.tables(now, curves, state);
     views.words(now, caveats(), state.own ? menu.own.exact : compose.option(menu.encodings, state.encoding).exact);
     id("file").querySelector("pre").textContent = toml();
-    history.replaceState(null, "", states.link(state, data.begin) === "#" ? location.pathname + location.search
-      : states.link(state, data.begin));
-    document.documentElement.dataset.settled = "yes";
+    const link = states.link(state, data.begin);
+    history.replaceState(null, "", link === "#" ? location.pathname + location.search : link);
+    busy(false);
   }
 
   function caveats() {
@@ -189,6 +224,8 @@ const page = (() => {
     for (const one of sliders.content) {
       one.why(one.role === "constant" && state.sink === null ? "cancels in a softmax without a learned sink" : "");
     }
+    const [most, why] = longest();
+    sizes.tokens.say(`at most ${most.toLocaleString("en")}${why}`);
     for (const name of ["mask-part", "encoding-part", "content-part"]) id(name).disabled = state.own;
     sizes.heads.why(state.own ? `${menu.own.title} says what its layers are` : "");
     if (state.own) id("mask-words").textContent = `${menu.own.title}: ${menu.own.reason}.`;
@@ -210,14 +247,14 @@ const page = (() => {
   function begin() {
     built();
     measured.connect(curves, () => state, () => changed());
-    views.connect(trajectory.connect(id("mixing"), () => compose.mixing(state, menu), drawLambda));
+    trajectory.connect(id("mixing"), () => compose.mixing(state, menu), drawLambda);
     exporter.connect({ toml, title: () => `Influence by position, ${state.tokens.toLocaleString("en")} tokens` });
     addEventListener("hashchange", () => {
       state = states.read(location.hash, data.begin, menu);
       measured.tick(state);
       remake();
     });
-    new ResizeObserver(() => { if (seen) changed(seen.settled); }).observe(id("profile"));
+    new ResizeObserver(() => { if (seen) changed(); }).observe(id("profile"));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => changed());
   }
 
@@ -227,6 +264,7 @@ const page = (() => {
     get profile() { return Array.from(seen.mass); },
     get lost() { return seen.lost; },
     get state() { return structuredClone(state); },
-    draw: () => { seen = compute(false); views.profile(seen, state, curves); views.mixing(seen); },
+    get band() { return seen.band && { ...seen.band, low: Array.from(seen.band.low), high: Array.from(seen.band.high) }; },
+    draw: () => draw(preview()),
   };
 })();

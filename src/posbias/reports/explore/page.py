@@ -16,10 +16,11 @@ from posbias.core.errors import InvalidValueError
 from posbias.core.packages import bundled
 from posbias.core.spec import encode
 from posbias.reports.explore.kernel import MOST_DENSE, exported, sweeps
-from posbias.reports.explore.menu import MOST_TOKENS, menu, packed
+from posbias.reports.explore.menu import MOST_AHEAD, MOST_TOKENS, menu, packed
 from posbias.reports.explore.states import mixing_state, state_of
 from posbias.theory.architecture import Architecture
 from posbias.theory.configs import PRESETS, load_architecture
+from posbias.theory.masks import lookahead
 from posbias.theory.mixing import known_mixing
 
 SCRIPTS = "kernel bounds compose state chart summary controls trajectory views export page"
@@ -139,7 +140,9 @@ def tiny_architectures() -> Iterator[Architecture]:
 
 
 def _longest(architecture: Architecture) -> int:
-    return MOST_TOKENS if all(map(sweeps, architecture.layers)) else MOST_DENSE
+    if not all(map(sweeps, architecture.layers)):
+        return MOST_DENSE
+    return MOST_AHEAD if any(lookahead(layer.mask, MOST_TOKENS) for layer in architecture.layers) else MOST_TOKENS
 
 
 def _preset(architecture: Architecture, choices: Mapping[str, Any], measured: int | None) -> dict[str, Any]:

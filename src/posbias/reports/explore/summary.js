@@ -13,23 +13,67 @@ const summary = (() => {
   const small = (share) => (share > 0 && share < 0.0005 ? `${(100 * share).toPrecision(2)} %` : percent(share));
   const count = (number, word) => `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
 
-  // the share of the first tenth of positions, of those between, and of the last tenth
-  function tenths(mass) {
-    const end = Math.max(1, Math.round(mass.length / 10));
-    const sum = (from, to) => mass.subarray(from, to).reduce((total, value) => total + value, 0);
-    return [sum(0, end), sum(end, mass.length - end), sum(mass.length - end, mass.length)];
+  // how many positions count as an end, as posbias.profiles.summary has it (½ rounds to even)
+  function endsOf(tokens) {
+    const part = 0.05 * tokens;
+    const whole = Math.round(part);
+    return Math.max(1, part % 1 === 0.5 && whole % 2 ? whole - 1 : whole);
   }
 
-  function profile(mass, lost, depth) {
-    const [first, middle, last] = tenths(mass);
-    const end = Math.max(1, Math.round(mass.length / 10)) / mass.length;
+  const sum = (mass, from, to) => {
+    let total = 0;
+    for (let j = from; j < to; j++) total += mass[j];
+    return total;
+  };
+
+  // the share of the first 5 % of positions, of those between, and of the last 5 %
+  function shares(mass) {
+    const end = endsOf(mass.length);
+    return [sum(mass, 0, end), sum(mass, end, mass.length - end), sum(mass, mass.length - end, mass.length)];
+  }
+
+  // the verdict of posbias.profiles.summary, and the shares that it rests on
+  function shape(mass) {
+    const tokens = mass.length;
+    const end = endsOf(tokens);
+    const [first, between, last] = shares(mass);
+    const middle = (end * between) / (tokens - 2 * end);
+    let [least, now] = [first, first];
+    for (let j = end; j < tokens; j++) {
+      now += mass[j] - mass[j - end];
+      if (now < least) least = Math.max(now, 0);
+    }
+    const favoured = [first, last].map((one) => one > 1.25 * least && one > middle && one >= (0.1 * end) / tokens);
+    if (favoured[0] && favoured[1]) return { verdict: "U", first, last };
+    if (favoured[0] || favoured[1]) return { verdict: favoured[0] ? "primacy" : "recency", first, last };
+    return { verdict: middle > 1.25 * Math.max(first, last) ? "middle" : "flat", first, last };
+  }
+
+  function profile({ mass, lost, architecture, band }, exact) {
+    const [first, between, last] = shares(mass);
+    const end = endsOf(mass.length) / mass.length;
+    const { verdict } = shape(mass);
     return [
-      `Through ${count(depth, "layer")} the last of ${count(mass.length, "token")} is made of the first tenth of the ` +
-        `text to ${percent(first)}, of the last tenth to ${percent(last)}, and of what lies between to ` +
-        `${percent(middle)}. An even spread would be ${percent(end)}, ${percent(end)} and ${percent(1 - 2 * end)}.`,
+      (exact ? `Verdict: ${verdict}. ` : `No verdict on a model, since part of the encoding is left out or chosen; as computed: ${verdict}. `) +
+        `Through ${count(architecture.mixing.length, "layer")} the first 5 % of ${count(mass.length, "token")} have ` +
+        `${percent(first)} of the influence on the last token, the last 5 % ${percent(last)}, those between ` +
+        `${percent(between)}; uniform would be ${percent(end)}, ${percent(end)} and ${percent(1 - 2 * end)}.`,
+      ...(band ? [known(band, verdict)] : []),
       `The first token alone has ${percent(mass[0])}, the last one ${percent(mass[mass.length - 1])}.` +
         (lost > 0 ? ` Learned sinks took ${percent(lost)}.` : ""),
     ];
+  }
+
+  // what another λ would change, for the λ of this curve is assumed
+  function known({ shapes, models }, verdict) {
+    const span = (name) => {
+      const all = shapes.slice(0, models).map((one) => one[name]);
+      return `${percent(Math.min(...all))} to ${percent(Math.max(...all))}`;
+    };
+    const others = shapes.filter((one) => one.verdict !== verdict);
+    return `λ is assumed. Under the λ of each of ${models} pretrained models (shaded) the first 5 % have ${span("first")}, ` +
+      `the last 5 % ${span("last")}. The verdict is the same under ${shapes.length - others.length} of ${shapes.length} known λ` +
+      (others.length ? `; ${others.map((one) => `${one.verdict} under that of ${one.name}`).join(", ")}.` : ".");
   }
 
   // what bounds all but the first token, or why nothing does; and what bounds the last one
@@ -54,5 +98,5 @@ const summary = (() => {
     "position as layers allow, each worth e^(−m·distance) up to constants (Wu et al. 2025, Theorem 4.5, with constants " +
     "that hold).";
 
-  return { bounded, count, envelope, profile, tenths };
+  return { bounded, count, envelope, profile, shape, shares };
 })();

@@ -1,16 +1,15 @@
 // The chart of λ by layer, on which layers are set: by drawing, or one after another with the keyboard.
 const trajectory = (() => {
   let at = 0;
+  let place = null;
 
   // `set(layer, λ, settled)` for each layer that is moved
   function connect(svg, values, set) {
-    let place = null;
     const layerAt = (event) => {
-      const { x, y } = place;
       const box = svg.getBoundingClientRect();
       const count = values().length;
-      const layer = Math.round(x.invert(event.clientX - box.left));
-      const value = y.invert(event.clientY - box.top);
+      const layer = Math.round(place.layer(event.clientX - box.left));
+      const value = place.value(event.clientY - box.top);
       return [Math.max(0, Math.min(layer, count - 1)), Math.max(0, Math.min(Number(value.toFixed(3)), 1))];
     };
     let last = null;
@@ -40,7 +39,6 @@ const trajectory = (() => {
       });
     }
     svg.addEventListener("keydown", (event) => key(event, svg, values, set));
-    return (made) => { place = made; };
   }
 
   function key(event, svg, values, set) {
@@ -59,34 +57,26 @@ const trajectory = (() => {
 
   function points(svg, values) {
     at = Math.min(at, values.length - 1);
-    svg.querySelectorAll(".point").forEach((point, layer) => {
-      point.setAttribute("tabindex", layer === at ? 0 : -1);
-      point.setAttribute("aria-valuenow", values[layer]);
-      point.setAttribute("aria-valuetext", `${chart.rounded(values[layer])}`);
-    });
+    svg.querySelectorAll(".point").forEach((point, layer) => chart.put(point, {
+      tabindex: layer === at ? 0 : -1, "aria-valuenow": values[layer], "aria-valuetext": chart.rounded(values[layer]),
+    }));
   }
 
   function draw(svg, values) {
-    const focused = svg.contains(document.activeElement);
-    const spec = {
-      x: { label: "layer", least: 0, most: Math.max(values.length - 1, 1), whole: true },
-      y: { least: 0, most: 1 },
-      lines: [{ class: "final", points: values.map((value, layer) => [layer, value]) }],
-    };
-    const { x, y, size } = chart.draw(svg, spec);
-    const { left, right, top, bottom } = chart.MARGIN;
-    values.forEach((value, layer) => svg.append(chart.element("circle", {
-      class: "point", cx: x(layer), cy: y(value), r: values.length > 48 ? 3 : 5, role: "slider",
-      "aria-label": `λ of layer ${layer}`, "aria-valuemin": 0, "aria-valuemax": 1, "aria-orientation": "vertical",
-    })));
+    const x = { label: "layer", least: 0, most: Math.max(values.length - 1, 1), whole: true };
+    const drawn = chart.draw(svg, { x, y: { least: 0, most: 1 }, lines: [{ class: "final", ys: values }] });
+    let group = svg.querySelector(".points");
+    if (!group) svg.append(group = chart.element("g", { class: "points" }));
+    while (group.childElementCount > values.length) group.lastChild.remove();
+    values.forEach((value, layer) => chart.put(group.children[layer] || group.appendChild(chart.element("circle", {
+      class: "point", role: "slider", "aria-label": `λ of layer ${layer}`, "aria-valuemin": 0, "aria-valuemax": 1,
+      "aria-orientation": "vertical",
+    })), { cx: drawn.x(layer), cy: drawn.y(value), r: values.length > 48 ? 3 : 5 }));
     points(svg, values);
-    if (focused) svg.querySelector('[tabindex="0"]').focus({ preventScroll: true });
-    const across = size.width - left - right;
-    const down = size.height - top - bottom;
-    return {
-      x: { invert: (pixel) => ((pixel - left) / across) * spec.x.most },
-      y: { invert: (pixel) => 1 - (pixel - top) / down },
-    };
+    const { left, right, top, bottom } = chart.MARGIN;
+    const across = drawn.size.width - left - right;
+    const down = drawn.size.height - top - bottom;
+    place = { layer: (pixel) => ((pixel - left) / across) * x.most, value: (pixel) => 1 - (pixel - top) / down };
   }
 
   return { connect, draw };
