@@ -41,12 +41,12 @@ class Options:
     json: shared.Json = False
 
 
-def explore(given: str | None = None, *, options: Options = Options()) -> None:
+def explore(source: str | None = None, *, options: Options = Options()) -> None:
     """Open an interactive page with sliders for depth, mask, encoding and λ.
 
     Parameters
     ----------
-    given
+    source
         What to begin from: an architecture (a file or a name, as for `posbias predict`, or the JSON that it
         writes), a measurement (its .nc, or the JSON of `posbias measure --json`) or a retrieval (its file or
         folder), whose curve is drawn beneath the prediction.
@@ -57,10 +57,10 @@ def explore(given: str | None = None, *, options: Options = Options()) -> None:
 
     if options.out.suffix not in (".html", ".htm"):
         raise shared.wrong("out", "a file that ends in .html", str(options.out))
-    shared.check_targets(options.out, None, given)
-    architecture, tokens, curve = _begin(given)
+    shared.check_targets(options.out, None, source)
+    architecture, tokens, curve = _begin(source)
     tokens = tokens if options.tokens is None else options.tokens
-    name = "" if given is None else Path(given).name
+    name = "" if source is None else Path(source).name
     written = write_text(options.out, page(architecture, tokens, name, [curve] if curve else []))
     opened = False
     if not options.no_open:
@@ -72,7 +72,7 @@ def explore(given: str | None = None, *, options: Options = Options()) -> None:
     )
     if (size := written.stat().st_size) > SMALL:
         line += f"; {size / 1000:,.0f} kB, since each of its heads has a table of its own"
-    answer = Explore.of(page=written, opened=opened, begins_from=given)
+    answer = Explore.of(page=written, opened=opened, begins_from=source)
     answer_with(answer, lambda: [line], options.json)
 
 
@@ -90,14 +90,14 @@ def write_measured(found: "xr.Dataset", file: Path, out: Path) -> Path | None:
     return write_text(out, html)
 
 
-def _begin(given: str | None) -> Begin:
-    if given is None:
+def _begin(source: str | None) -> Begin:
+    if source is None:
         return None, None, None
     from posbias.core.files import read_mapping
     from posbias.imports import asked
     from posbias.profiles.measurements import RETRIEVAL, load_measurement
 
-    path = Path(given)
+    path = Path(source)
     if path.is_dir() and not (path / "config.json").exists():
         if (held := asked.file_in(path)) is None:
             raise InputFileError(
@@ -117,7 +117,7 @@ def _begin(given: str | None) -> Begin:
     if str(answer.get("schema")).startswith("measure/"):
         mass, mixing = (_shares(path, answer, name) for name in ("influence", "mixing"))
         return _of_curve(path, mass, mixing, answer)
-    return *architecture_from(given), None
+    return *architecture_from(source), None
 
 
 def _of_retrieval(path: Path) -> Begin:

@@ -36,17 +36,22 @@ const kernel = (() => {
     const { slope, later, diagonal } = head;
     const first = text ? head.first : 0;
     const sink = head.sink ?? -Infinity;
-    const largest = Math.max(diagonal, diagonal + first, sink, -slope, span.prefix > 1 ? -later : -Infinity);
+    const seen = span.prefix > 1 ? -later : -Infinity;
+    const largest = Math.max(diagonal, sink, -slope, seen);
+    // the first query has none before it
+    const start = Math.max(diagonal + first, sink, seen);
+    const self = Math.exp(diagonal + first - start);
     const [here, lost, before, after] = [diagonal, sink, -slope, -later].map((logit) => Math.exp(logit - largest));
     const [gamma, lift] = [Math.exp(-slope), Math.exp(first)];
     const reach = terms(slope, span.behind);
     const [there, ahead] = [new Float64Array(span.longest), new Float64Array(span.prefix)];
     let [power, near, place, scale] = [1, 0, 0, 0];
     for (; place < span.longest; place++) {
-      const own = place ? here : Math.exp(diagonal + first - largest);
-      let total = own + lost;
+      const own = place ? here : self;
+      let total = own + (place ? lost : Math.exp(sink - start));
       let column = 0;
-      if (place < span.prefix - 1) total += after * terms(later, span.prefix - 1 - place);
+      const following = place ? after : Math.exp(-later - start);
+      if (place < span.prefix - 1) total += following * terms(later, span.prefix - 1 - place);
       if (place > 0) {
         const always = place > span.behind ? Math.min(span.always, place - span.behind) : 1;
         if (always > 0) column = before * power * lift;
@@ -57,19 +62,19 @@ const kernel = (() => {
       }
       scale = head.weight / total;
       sums.own[place] += scale * own;
-      sums.taken[place] += scale * lost;
+      sums.taken[place] += scale * (place ? lost : Math.exp(sink - start));
       sums.column[place] += scale * (place ? column : own);
       there[place] = scale * before;
-      if (place < span.prefix) ahead[place] = scale * after;
+      if (place < span.prefix) ahead[place] = scale * following;
       if (place > span.prefix && steadyFrom(head, span, place)) break;
     }
     const [own, taken, column] = [here, lost, before * lift].map((one) => scale * one);
-    const seen = span.whole || span.always > 0;
+    const toFirst = span.whole || span.always > 0;
     const last = Math.min(place, span.longest - 1);
     for (let rest = last + 1; rest < span.longest; rest++) {
       sums.own[rest] += own;
       sums.taken[rest] += taken;
-      if (seen) sums.column[rest] += column * power;
+      if (toFirst) sums.column[rest] += column * power;
       power = floored(power * gamma);
     }
     return { there: there.slice(0, last + 1), ahead, gamma, lift, later: Math.exp(-later) };
@@ -222,37 +227,44 @@ const kernel = (() => {
     const heads = [];
     for (const head of layer.heads) {
       const [table, later] = [head.table.slice(0, tokens), head.after.slice(0, Math.max(span.prefix - 1, 0))];
-      const largest = Math.max(...[table, later].map((some) => some.reduce((most, one) => Math.max(most, one), -Infinity)),
-        head.sink ?? -Infinity, table[0] + head.diagonal);
-      const [values, after] = [table, later].map((some) => Float64Array.from(some, (logit) => Math.exp(logit - largest)));
+      const most = [...table, ...later].reduce((largest, one) => Math.max(largest, one), -Infinity);
+      const [values, after] = [table, later].map((some) => Float64Array.from(some, (logit) => Math.exp(logit - most)));
       const upTo = (some, from) => some.map((_, k) => (from = k ? from + some[k] : from));
       // Σ over the distances 1 … d before a query, and after it
       const [before, beyond] = [upTo(values, 0), upTo(after, after[0])];
-      const [own, lift] = [Math.exp(table[0] + head.diagonal - largest), Math.exp(head.first)];
-      const lost = head.sink === null ? 0 : Math.exp(head.sink - largest);
+      const sink = head.sink ?? -Infinity;
       const keys = keysOf(span);
       const there = new Float64Array(tokens);
       for (let query = 0; query < tokens; query++) {
         const [low, high, always] = keys(query);
-        const column = query > 0 && (low === 0 || always > 0) ? values[query] * lift : 0;
-        let total = lost + column + (query ? own : own * lift) + before[Math.max(query - Math.max(low, 1), 0)];
-        for (let key = 1; key < always; key++) total += values[query - key];
-        if (high > query) total += beyond[high - query - 1];
-        const scale = head.weight / total;
-        there[query] = scale;
-        sums.own[query] += scale * (query ? own : own * lift);
+        const itself = table[0] + head.diagonal + (query ? 0 : head.first);
+        const column = query > 0 && (low === 0 || always > 0) ? table[query] + head.first : -Infinity;
+        let others = before[Math.max(query - Math.max(low, 1), 0)];
+        for (let key = 1; key < always; key++) others += values[query - key];
+        if (high > query) others += beyond[high - query - 1];
+        const largest = Math.max(itself, column, sink, others > 0 ? most : -Infinity);
+        const [own, first, lost, rest] = [itself, column, sink, most].map((logit) => Math.exp(logit - largest));
+        const scale = head.weight / (own + first + lost + (others > 0 ? rest * others : 0));
+        there[query] = scale * rest;
+        sums.own[query] += scale * own;
         sums.taken[query] += scale * lost;
-        sums.column[query] += scale * (query ? column : own * lift);
+        sums.column[query] += scale * (query ? first : own);
       }
-      heads.push({ values, after, there, lift, spectrum: null });
+      heads.push({ values, after, there, spectrum: null });
       yield;
     }
     return { span, ...sums, heads, push: pushTables };
   }
 
-  function* pushTables({ span, heads }, row, received, quick) {
-    if (transformed(span) && (transforms(heads, span, row, received) || quick)) return;
+  function* pushTables({ span, heads, column }, row, received, quick) {
+    let first = 0;
+    for (let i = 1; i < row.length; i++) first += row[i] * column[i];
+    if (transformed(span) && (transforms(heads, span, row, received) || quick)) {
+      received[0] = first;
+      return;
+    }
     received.fill(0);
+    received[0] = first;
     const keys = keysOf(span);
     for (let begin = 0; begin < row.length; begin += 256) {
       const end = Math.min(begin + 256, row.length);
@@ -261,10 +273,9 @@ const kernel = (() => {
     }
   }
 
-  function give({ values, after, lift }, query, [low, high, always], mass, received) {
+  function give({ values, after }, query, [low, high, always], mass, received) {
     const begin = Math.max(low, 1);
     for (let j = begin; j < query; j++) received[j] += mass * values[query - j];
-    if (query > 0 && (low === 0 || always > 0)) received[0] += mass * values[query] * lift;
     for (let j = 1; j < always; j++) received[j] += mass * values[query - j];
     for (let j = query + 1; j <= high; j++) received[j] += mass * after[j - query - 1];
   }
@@ -281,7 +292,7 @@ const kernel = (() => {
     sumIm.fill(0);
     let [error, least] = [0, Infinity];
     for (const head of heads) {
-      const { values, there, lift } = head;
+      const { values, there } = head;
       const reach = Math.min(span.behind, tokens - 1);
       if (!head.spectrum) {
         const parts = [new Float64Array(size), new Float64Array(size)];
@@ -304,7 +315,6 @@ const kernel = (() => {
         im[k] = given * sin[k];
       }
       error += 8e-16 * Math.log2(size) * Math.sqrt(squares) * head.spectrum.norm;
-      if (lift !== 1) for (let i = 1; i <= reach; i++) received[0] += (lift - 1) * row[i] * there[i] * values[i];
       forward(re, im);
       const [a, b] = head.spectrum.parts;
       for (let k = 0; k < size; k++) {
@@ -313,8 +323,8 @@ const kernel = (() => {
       }
     }
     backward(sumRe, sumIm);
-    for (let k = 1; k < tokens; k++) {
-      const sum = received[tokens - 1 - k] + sumRe[k] * cos[k] + sumIm[k] * sin[k];
+    for (let k = 1; k < tokens - 1; k++) {
+      const sum = sumRe[k] * cos[k] + sumIm[k] * sin[k];
       if (sum < least) least = sum;
       received[tokens - 1 - k] = sum > 0 ? sum : 0;
     }

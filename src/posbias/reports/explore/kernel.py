@@ -18,8 +18,8 @@ from posbias.theory.rollout.dispatch import engines
 
 MOST_DENSE = 4_096
 """Tokens at most with logits by distance, which take O(tokens²) for each layer."""
-RISE = 300
-"""The most that a logit by distance may lie above that at 0, and a content logit from 0: exponentials are kept."""
+RISE = 600
+"""The most that a logit by distance may lie above that at 0: exponentials of both are kept."""
 OTHER_KEYS = "a query sees other keys than one run of neighbours and the first few"
 """Why there is no form for a mask that is neither a band nor pieces."""
 
@@ -40,9 +40,6 @@ def layer_not_expressed(layer: Layer) -> str | None:
         return "logits by query and key, where the page has logits by distance"
     if not isinstance(layer.mask, Banded | Split):
         return OTHER_KEYS
-    fixed = layer.head_logits()
-    if any(np.max(np.abs(one), where=np.isfinite(one), initial=0) > RISE for one in (fixed.diagonal, fixed.first, fixed.sinks)):
-        return f"content logits of more than {RISE}"
     factors = layer.factors(np.arange(MOST_DENSE))
     if factors is not None and np.any(factors != 1):
         return "logits that are scaled by query"

@@ -276,7 +276,9 @@ def _known() -> dict[str, dict[str, list[float]]]:
 
 def _by_layer(given: Any) -> dict[str, Any]:
     """λ by layer: a table whatever the depth, or the median over the known λ at the same relative depth."""
-    return {"median": True} if isinstance(given, TrainedMedian) else {"table": packed(given.values(MOST_LAYERS))}
+    return (
+        {"median": True} if isinstance(given, TrainedMedian) else {"table": packed(given.values(MOST_LAYERS))}
+    )
 
 
 def _schedules() -> Iterator[dict[str, Any]]:

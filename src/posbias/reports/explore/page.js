@@ -264,7 +264,7 @@ const page = (() => {
     get profile() { return Array.from(seen.mass); },
     get lost() { return seen.lost; },
     get state() { return structuredClone(state); },
-    get band() { return seen.band && { ...seen.band, low: Array.from(seen.band.low), high: Array.from(seen.band.high) }; },
+    get band() { return seen.band ? { ...seen.band, low: Array.from(seen.band.low), high: Array.from(seen.band.high) } : null; },
     draw: () => draw(preview()),
   };
 })();

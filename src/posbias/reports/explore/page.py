@@ -142,7 +142,11 @@ def tiny_architectures() -> Iterator[Architecture]:
 def _longest(architecture: Architecture) -> int:
     if not all(map(sweeps, architecture.layers)):
         return MOST_DENSE
-    return MOST_AHEAD if any(lookahead(layer.mask, MOST_TOKENS) for layer in architecture.layers) else MOST_TOKENS
+    return (
+        MOST_AHEAD
+        if any(lookahead(layer.mask, MOST_TOKENS) for layer in architecture.layers)
+        else MOST_TOKENS
+    )
 
 
 def _preset(architecture: Architecture, choices: Mapping[str, Any], measured: int | None) -> dict[str, Any]:
