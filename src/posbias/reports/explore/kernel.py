@@ -101,7 +101,7 @@ def exported_heads(layer: Layer, tokens: int) -> list[dict[str, Any]]:
     """
     fixed = layer.head_logits()
     ahead = lookahead(layer.mask, tokens)
-    by_head: dict[str, Any] = {"diagonal": fixed.diagonal, "first": fixed.first, "sink": fixed.sinks}
+    by_head: dict[str, Any] = {"diagonal": fixed.diagonal, "first": fixed.first}
     if sweeps(layer):
         by_head |= {"slope": fixed.slopes, "later": np.abs(layer.bias(np.array([-min(ahead, 1)]))[:, 0])}
     else:
@@ -109,7 +109,8 @@ def exported_heads(layer: Layer, tokens: int) -> list[dict[str, Any]]:
         if np.max(bias.max(axis=1) - bias[:, ahead]) > RISE:
             raise InvalidValueError(f"architecture: expected logits that rise by at most {RISE}, got more")
         by_head |= {"table": bias[:, ahead:], "after": bias[:, :ahead][:, ::-1]}
-    rows = {name: np.where(np.isfinite(values), values, None).tolist() for name, values in by_head.items()}
+    by_head["sink"] = [float(sink) if np.isfinite(sink) else None for sink in fixed.sinks]
+    rows = {name: values if isinstance(values, list) else values.tolist() for name, values in by_head.items()}
     weights: dict[str, float] = {}
     for h, weight in enumerate(fixed.weights.tolist()):
         head = json.dumps({name: values[h] for name, values in rows.items()})
