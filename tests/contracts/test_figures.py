@@ -99,7 +99,7 @@ def tags(markup):
     """The tags of a piece of HTML, and the attributes of the last."""
     reader = Reader()
     reader.feed(markup)
-    return reader.tags, dict(reader.all[-1][1])
+    return reader.tags, {name: value for tag, name, value in reader.attributes if tag == reader.tags[-1]}
 
 
 @pytest.mark.parametrize("place", range(4))

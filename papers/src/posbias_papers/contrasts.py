@@ -79,6 +79,10 @@ def read_claims(path: Path, functions: Mapping[str, Function] | None = None) -> 
     with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             try:
+                if None in row:
+                    raise ValueError(
+                        f"columns: expected {len(row) - 1} fields, got more; quote those with commas"
+                    )
                 if tuple(row)[: len(FIELDS)] != FIELDS:
                     raise ValueError(f"columns: expected {', '.join(FIELDS)}, got {', '.join(row)}")
                 found.setdefault(row["figure"], []).append(_claim(row, functions or {}))

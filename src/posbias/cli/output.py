@@ -186,13 +186,13 @@ def computed_once(
     found = file_of(place, f"{kind}.nc", held, fingerprint, rerun)
     file, finished = processes.exchange(found)[0]
     checkpoint = file.with_name(f".{file.stem}-{fingerprint[:12]}.partial.safetensors")
+    clear_leftovers(file.parent)  # of a run that was killed, while it drew too
     if finished:
         if not processes.first:
             return None
         discard_checkpoint(checkpoint)  # of a run that was killed when it had written the file
         log.info("already there: %s (--rerun computes it anew)", file)
         return load(file), file
-    clear_leftovers(file.parent)
     with resumable(prompts) as on_event:
         dataset = compute(checkpoint=checkpoint, on_event=on_event)
     if processes.first:

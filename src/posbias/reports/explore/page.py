@@ -106,7 +106,9 @@ def own(architecture: Architecture, title: str, reason: str) -> dict[str, Any]:
     layers = exported(architecture, tokens)["layers"]
     for layer in layers:
         for head in layer["heads"]:
-            head |= {name: packed(np.array(head[name])) for name in ("table", "after") if head[name]}
+            head |= {
+                name: packed(np.array(head[name])) if head[name] else None for name in ("table", "after")
+            }
     inexact = [layer.positional for layer in architecture.layers if not layer.positional.exact]
     left_out = sorted({str(getattr(one, "caveat", one.kind)) for one in inexact})
     return {
