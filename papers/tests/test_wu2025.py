@@ -226,7 +226,8 @@ def test_a_record_says_what_its_cell_says(made, own_records):
         )
         trained = outcome_of(cell)
         np.testing.assert_allclose(one.attention, trained.attention, atol=0.5001e-4)
-        assert record_line(setting, one) == record_line(setting, trained)
+        assert record_line(setting, one) == record_line(setting, replace(trained, made=one.made))
+        assert {"weights", "versions", "finished", "device"} <= one.made.keys()
     study = STUDIES["fig10"]
     judged = [[claim.as_dict() for claim in study.judged(study.table(one))] for one in (known, known)]
     assert judged[0] == [claim.as_dict() for claim in done.claims["fig10"]]

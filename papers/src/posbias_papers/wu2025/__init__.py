@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posbias.core.files import write_text
+from posbias.core.formats import digest_of_arrays
 from posbias.core.progress import OnEvent
 from posbias_papers.study import Tables
 from posbias_papers.wu2025 import outcomes, pages
@@ -115,7 +116,7 @@ def record_cells(folder: str | Path, path: Path = outcomes.RECORDS) -> int:
 
     Those of the same setting, iterations, number of networks and embedding are replaced. Raises as `load_cell`.
     """
-    from posbias.training.results import load_cell
+    from posbias.training.results import KIND, SCHEMA, TrainingCell, load_cell
 
     settings = {(s.network, s.task()): s for study in STUDIES.values() for s in study.cells}
     lines = {
@@ -127,7 +128,10 @@ def record_cells(folder: str | Path, path: Path = outcomes.RECORDS) -> int:
         task = replace(cell.experiment.task, embedding="variance")
         setting, one = settings.get((cell.experiment.network, task)), outcome_of(cell)
         if setting is not None:
-            lines[setting, outcomes.amount(one)] = outcomes.record_line(setting, one)
+            header, _ = TrainingCell.codec.read(file, KIND, SCHEMA)
+            weights = {name: tensor.cpu().numpy() for name, tensor in cell.trained.weights.items()}
+            made = {"weights": digest_of_arrays(weights), "versions": dict(header.versions), **header.cost}
+            lines[setting, outcomes.amount(one)] = outcomes.record_line(setting, replace(one, made=made))
             found += 1
     write_text(path, "".join(f"{lines[one]}\n" for one in sorted(lines, key=str)))
     return found
