@@ -114,6 +114,8 @@ def test_a_claim_needs_all_its_effects(kinds, verdict):
     claim = judged(claim_that("so it is"), tuple(effect(kind) for kind in kinds))
     assert claim.verdict == verdict
     assert claim.as_dict()["verdict"] == verdict
+    withheld = claim.withheld("a stage of training")
+    assert (withheld.verdict, withheld.seen) == ("undecided", claim.seen)
     assert count([claim])[verdict] == 1
 
 

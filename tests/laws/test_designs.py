@@ -156,6 +156,22 @@ def test_a_cache_holds_what_later_tokens_may_see(mask, keys):
     assert cached_keys(Architecture(1, (Layer(heads=4, mask=mask),)), 50) == 4 * keys
 
 
+@pytest.mark.parametrize(
+    ("config", "keys"),
+    [
+        ({"model_type": "llama", "num_key_value_heads": 8}, 2 * 8 * 50),
+        ({"model_type": "llama", "num_key_value_heads": None}, 2 * 32 * 50),
+        ({"model_type": "mistral", "sliding_window": 20}, 2 * 8 * 20),
+        ({"model_type": "RefinedWeb", "n_head_kv": 8}, 2 * 8 * 50),
+        ({"model_type": "deepseek_v3", "kv_lora_rank": 512, "num_key_value_heads": 32}, 2 * 50),
+        ({"model_type": "helium"}, 2 * 32 * 50),  # its 20 do not divide 32
+    ],
+)
+def test_the_cache_of_a_configuration_is_counted_by_key_value_heads(config, keys):
+    read = from_huggingface({"num_hidden_layers": 2, "num_attention_heads": 32, **config})
+    assert cached_keys(read, 50) == keys
+
+
 @given(st.sampled_from([Causal(), SlidingWindow(5, 1), Chunked(9), Dilated(3)]), st.floats(0, 1), st.text())
 def test_a_written_architecture_reads_as_itself(tmp_path_factory, mask, mixing, name):
     architecture = Architecture(

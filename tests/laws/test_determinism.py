@@ -1,8 +1,10 @@
 """The same arguments give the same bytes: whoever compiled, in whatever order, in any folder, on any threads."""
 
 import hashlib
+import importlib
 import json
 import os
+import pkgutil
 import random
 import shutil
 import subprocess
@@ -11,8 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numba.core.registry import CPUDispatcher
 
 import posbias
+from posbias import simulation, theory
 from posbias.simulation import RecencyModel, simulate_recency
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal
@@ -104,3 +108,22 @@ def test_every_engine_gives_the_same_bytes_from_any_cache(tmp_path):
 @pytest.mark.parametrize("name", CASES)
 def test_threads_do_not_change_a_byte(name):
     assert CASES[name](1) == CASES[name](2)
+
+
+def test_no_compiled_function_leaves_its_bits_to_its_caller():
+    """Liberties only where no second machine code can be run instead, and no option taken from a caller."""
+    packages = [
+        entry.name
+        for package in (theory, simulation)
+        for entry in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
+    ]
+    seen = 0
+    for held in (vars(importlib.import_module(name)) for name in packages):
+        for caller in (one for one in held.values() if isinstance(one, CPUDispatcher)):
+            assert {"fastmath", "forceinline", "error_model"} <= set(caller.targetoptions)
+            called = (caller.py_func.__globals__.get(name) for name in caller.py_func.__code__.co_names)
+            for callee in (one for one in called if isinstance(one, CPUDispatcher)):
+                seen += 1
+                options = callee.targetoptions
+                assert options["forceinline"] or not options["fastmath"], (caller, callee)
+    assert seen > 20

@@ -178,6 +178,7 @@ def test_what_does_not_fit_is_refused_by_its_name():
         refused("length", lambda act=act: act([Causal(), Prefix(5)], 4))
         for pattern in ([], "causal", Causal):
             refused("pattern", lambda act=act, pattern=pattern: act(pattern, 4))
+    refused("last", lambda: Fixed(2, 3))
     refused("depth", lambda: walks(Causal(), 4, -1), lambda: walks(Causal(), 4, 1.5))
     refused("layers", lambda: reachable(Causal(), 4, -2))
     refused("query", lambda: layers_to_reach(Causal(), 4, query=4))

@@ -110,6 +110,16 @@ def test_a_gain_that_is_there_is_found_and_its_interval_holds_it():
     assert inside >= 33
 
 
+def test_noise_in_the_scores_widens_the_interval_and_documents_are_put_in_order():
+    profile, scores = rates(200, [0.8, 0.4, 0.3, 0.4, 0.9], 1), [1, 1, 6, 1, 1]
+    sure, unsure = (order(5, scores, profile=profile, score_errors=each) for each in (None, [3.0] * 5))
+    assert unsure.gains["as given"].value == sure.gains["as given"].value
+    assert unsure.gains["as given"].se > 1.5 * sure.gains["as given"].se
+    found = order(["a", "b", "c"], [1, 2, 3], profile=Profile.from_weights(np.array([3.0, 2.0, 1.0])))
+    assert found.of(["a", "b", "c"]) == ["c", "b", "a"]
+    refused("documents", lambda: found.of(["a", "b"]))
+
+
 def test_without_a_bias_hardly_ever_a_gain_is_found():
     verdicts = [order(5, [5, 1, 3, 2, 4], profile=rates(100, [0.5] * 5, seed)).verdict for seed in range(100)]
     # one-sided 2.5 %, so 2.5 expected; 8 is beyond in less than one of 300
@@ -257,4 +267,5 @@ def test_what_cannot_be_right_is_named():
     refused("documents", call(documents=0, scores=[]))
     refused("scores", *(call(scores=wrong) for wrong in ([1.0], [1.0, -1.0], [0.0, 0.0])))
     refused("lengths", call(lengths=[1.0, 0.0]))
+    refused("score_errors", call(score_errors=[1.0, -1.0]))
     refused("suffix", call(suffix=float("nan")))

@@ -93,6 +93,18 @@ def test_any_mask_bias_and_function_of_distance_equal_plain_loops(tokens, heads,
     np.testing.assert_allclose(found, plain(bias, allowed, tokens), rtol=1e-12, atol=1e-300)
 
 
+def test_a_function_of_pairs_sees_few_queries_at_a_time():
+    most = 0
+
+    def seen(query, key):
+        nonlocal most
+        most = max(most, np.broadcast(query, key).size)
+        return key <= query
+
+    posbias.influence(Architecture(1, (Layer(mask=CustomMask(seen)),)), 4096)
+    assert 4096 <= most <= 2**18
+
+
 def test_arrays_are_equal_and_kept_by_their_values():
     tri = np.tri(5, dtype=bool)
     assert CustomMask(tri) == CustomMask(tri.tolist())
@@ -149,11 +161,14 @@ WRONG = [
     CustomMask("brought:fading"),
     CustomMask("brought:table"),
     CustomMask(lambda i, j: j - i),
+    CustomMask(lambda i, j: j <= i and i - j < 5),
     CustomMask(lambda i, j: np.ones((2, 2, 2), dtype=bool)),
     CustomMask(lambda i, j: j < i),
     CustomMask(np.tri(4, dtype=bool)),
+    DistanceFunction(lambda d: np.zeros(3)),
     DistanceFunction(lambda d: np.zeros((3, len(d)))),
     DenseLogits(np.zeros((3, 9, 9))),
+    DenseLogits(lambda i, j: np.zeros(4)),
     DenseLogits(lambda i, j: np.where(j < 0, 0.0, -np.inf)),
     DenseLogits(lambda i, j: j * np.nan),
     DenseLogits(np.zeros((4, 4))),
@@ -168,6 +183,7 @@ def test_what_does_not_fit_a_text_and_what_is_no_array_nor_function_is_refused(f
     for cls, wrong in (
         (CustomMask, "near"),
         (CustomMask, [[1, 0], [1, 1]]),
+        (DenseLogits, [[0.0, "1"], [0.0, 0.0]]),
         (DenseLogits, [[0.0], [0.0, 0.0]]),
         (DenseLogits, np.array([[np.nan]])),
         (DenseLogits, np.zeros((2, 3))),
@@ -250,6 +266,13 @@ class Halving:
         return 0.5 ** np.arange(1.0, depth + 1)
 
 
+@value
+class Useless:
+    """No method that anything asks for."""
+
+    kind: Literal["test_useless"] = tag(default="test_useless")
+
+
 OWN = {
     "mask": Dilated(),
     "positional": Logarithmic(0.7),
@@ -290,6 +313,7 @@ def test_a_class_of_ones_own_is_saved_and_loaded_and_no_member_is_replaced_by_it
 
 def test_what_lacks_a_method_a_matrix_beyond_the_memory_and_another_engine_are_refused():
     for name in OWN:
+        refused(name, lambda name=name: posbias.Layer(**{name: Useless()}))
         refused(name, lambda name=name: decode(posbias.Layer, {name: {"kind": "test_useless"}}))
     architecture = posbias.Architecture(2, (posbias.Layer(mask=Dilated()),))
     refused("tokens", lambda: posbias.predict(architecture, 10_000_000))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from refused import refused
 
 from posbias.core.errors import InvalidValueError
+from posbias.core.spec import decode
 from posbias.simulation import InterruptedSimulation, RecencyModel, gram, simulate_recency, token_space
 from posbias.simulation.gram import BLOCK, run_block, transform
 from posbias.simulation.tally import Layout, Tally
@@ -107,6 +108,15 @@ def test_definition_1_is_undecided_where_samples_are_too_few():
     assert two[0].verdict == "yes"  # a token scores highest with itself
 
 
+def test_no_share_is_known_more_surely_than_one_triple_of_one_sample():
+    first, second = simulate_recency(
+        RecencyModel(dimension=4096, anisotropy=0.0, depth=2), 5000
+    ).recency_probability
+    assert abs(first.value - 0.5) < 4 * first.se
+    # no triple changed sides
+    assert (second.value, second.se) == (pytest.approx(0.5, abs=1e-12), pytest.approx(1 / (120 * 5000)))
+
+
 def test_a_simulation_until_an_error_looks_at_every_layer_and_ctrl_c_hands_over_what_is_counted():
     result = simulate_recency(RecencyModel(tokens=4, depth=3), until_se=1e-3)
     assert max(p.se for p in result.recency_probability) <= 1e-3
@@ -198,6 +208,8 @@ def test_what_no_triple_is_of_is_not_a_number():
     verdict = result.exhibits_recency()[1]
     assert verdict.query - verdict.key <= 2
     assert "NaN" not in json.dumps(result.model.as_dict())
+    assert decode(RecencyModel, result.model.as_dict()) == result.model
+    assert "mask" not in RecencyModel().as_dict()
 
 
 def test_a_window_as_wide_as_the_text_is_the_causal_mask_and_a_full_mask_prefers_no_key():
@@ -236,6 +248,8 @@ def test_what_cannot_be_simulated_is_refused():
     refused("dimension", lambda: RecencyModel(dimension=1, norm="rmsnorm"))
     refused("gain", lambda: RecencyModel(norm="none", gain=2.0))
     refused("bias", lambda: RecencyModel(norm="rmsnorm", bias=1.0))
+    refused("bias", *(lambda bias=bias: RecencyModel(bias=bias) for bias in (-1e80, 1e200)))
+    refused("bias", lambda: RecencyModel(bias=1e70, temperature=1e-20))
     with pytest.raises(InvalidValueError):
         RecencyModel(mask=Prefix(11))
     # two tokens have no recency probability

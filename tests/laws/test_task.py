@@ -328,6 +328,16 @@ def test_compiled_words_and_those_of_tensors_are_the_algorithms(number, start, r
     assert torch.equal(normals, normals_of(philox(keys, number, start, rows, (each + 1) // 2), each))
 
 
+def test_streams_of_other_seeds_names_and_places_are_others():
+    drawn = [
+        Draws([seed], name, *place).words(0, 1, 8)
+        for seed in (0, 1)
+        for name in ("one", "other")
+        for place in ((), (0,), (1, 2))
+    ]
+    assert len({tuple(words.flatten().tolist()) for words in drawn}) == 12
+
+
 def test_normal_numbers_are_normal():
     values = quantiles().double().numpy()
     assert len(values) == LEVELS

@@ -402,6 +402,9 @@ def test_parts_are_written_only_where_there_are_any():
 def test_what_cannot_be_is_refused():
     even, one = ((0.5, 0.5),) * 2, Connection(((1.0,),), (1.0,))
     refused("sinks", lambda: Layer(sinks=(0.0,), normaliser=ReLU()))
+    refused("groups", lambda: Layer(heads=4, groups=3))
+    refused("head_weights", lambda: Layer(heads=2, head_weights=(1.0,)))
+    refused("layers", lambda: Architecture(1, (Layer(), Layer())))
     refused("scale", lambda: Layer(heads=2, query_scale=ScalableSoftmax((1.0, 2.0, 3.0))))
     refused("beta", lambda: StepScale(-0.1, 4))
     refused("dimension", lambda: Sandwich(dimension=7))

@@ -26,6 +26,9 @@ from posbias.training.kernels import (
 )
 from posbias.training.network import Network, Rotary, Sinusoidal
 from posbias.training.probes import (
+    Averages,
+    Evaluation,
+    Gap,
     alone,
     average,
     compared,
@@ -323,6 +326,50 @@ def test_a_network_that_copies_a_label_agrees_with_its_own_rollout_and_contradic
 
 
 PRIMACY = [[0.4, 0.2, 0.2, 0.1]] * 3
+NOISY = [[0.2, 0.1, 0.1, 0.3], [0.3, 0.1, 0.1, 0.2], [0.21, 0.1, 0.1, 0.2]]
+
+
+def evaluation_of(first_middle, first_last, middle_last) -> Evaluation:
+    """The gaps of members, each with an error over sequences of 0.01."""
+    places = {"first-middle": (0, 2), "first-last": (0, 3), "middle-last": (2, 3)}
+    members, gaps = len(first_last), {}
+    for name, values in zip(places, (first_middle, first_last, middle_last), strict=True):
+        over = Averages(np.array(values), np.full(members, 0.01), np.full(members, 100))
+        gaps[name] = Gap(*places[name], over, over, np.ones(members))
+    none = Averages(*np.full((3, members), 0.5))
+    empty = np.zeros((members, 4))
+    return Evaluation((0,), 100, 0, gaps, none, none, empty, empty, 1.0, {})
+
+
+@pytest.mark.parametrize(
+    ("labels", "gaps", "sign"),
+    [
+        (PRIMACY, [0.30, 0.31, 0.32], "holds"),
+        (PRIMACY, [-0.30, -0.31, -0.32], "fails"),
+        (PRIMACY, [-0.1, 0.1, 0.02], "undecided"),
+        # three members need 4.3 standard errors: this mean is 4 of its own from zero
+        (PRIMACY, [0.10, 0.04, 0.10], "undecided"),
+        # no preference predicted
+        ([[0.2] * 4] * 3, [0.30, 0.31, 0.32], "fails"),
+        # a prediction that is noise itself
+        (NOISY, [0.30, 0.31, 0.32], "undecided"),
+        # one member: its error over sequences decides
+        (PRIMACY[:1], [0.3], "holds"),
+        (PRIMACY[:1], [0.01], "undecided"),
+    ],
+)
+def test_signs_hold_fail_or_stay_undecided(labels, gaps, sign):
+    found = agreement(rollout_of(labels), evaluation_of(gaps, gaps, gaps))["attention"]
+    assert (found.signs["first-last"], found.order) == (sign, "undecided")
+
+
+@pytest.mark.parametrize(("near", "far", "order"), [(0.1, 0.3, "holds"), (0.3, 0.1, "fails")])
+def test_orders_hold_or_fail_where_gaps_surely_differ(near, far, order):
+    """Predicted: first-middle .33, first-last .6, middle-last .33."""
+    noise = np.array([-0.001, 0.0, 0.001])
+    evaluation = evaluation_of(near + noise, far - noise, near + noise[::-1] / 2)
+    found = agreement(rollout_of(PRIMACY), evaluation)["attention"]
+    assert found.orders["first-middle > first-last"] == found.order == order
 
 
 # --- sinks and their two nulls ---------------------------------------------------------------------------
@@ -409,6 +456,16 @@ def test_counts_are_those_of_a_plain_loop(network):
                     for t in range(depth):
                         single = metric(level, layer=t, start=start)[member]
                         np.testing.assert_allclose(single, expected[t], atol=0.006)
+
+
+def test_the_curve_falls_and_holds_the_metric():
+    found = sinks(scrambled(Network(depth=2)), 40)
+    for start in (0, LATER):
+        curves, at = found.curve(2, start), found.thresholds.index(0.2)
+        np.testing.assert_array_equal(curves["trained"][:, at], found.metric(start=start)[:, 2])
+        np.testing.assert_array_equal(curves["untrained"][:, at], found.metric_untrained(start=start)[:, 2])
+        assert curves["uniform"][0, at] == found.metric_uniform(start=start)[2]
+        assert all((np.diff(values, axis=1) <= 0).all() for values in curves.values())
 
 
 def test_a_network_that_looks_at_one_token_has_a_sink_there_and_both_nulls_say_so():

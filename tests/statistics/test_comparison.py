@@ -198,6 +198,15 @@ def test_paired_differences_hold_the_true_one(weights, noise, least):
     assert (((low <= expected) & (expected <= high)).mean(axis=0) >= least).all()
 
 
+def test_a_difference_is_surer_than_its_parts():
+    """Of two predictions that err alike: what noise does to one it does to the other."""
+    measured = Profile.from_samples(prompts(np.random.default_rng(7)))
+    predictions = {str(tilt): Profile.from_weights(TRUTH * (POSITION + tilt)) for tilt in (20, 40)}
+    found = compare_all(predictions, measured)
+    for one, alone in zip(two(found.differences[0].scores), two(found.agreements["20"]), strict=True):
+        assert np.ptp(one.interval) < np.ptp(alone.interval) / 2
+
+
 def test_shared_noise_flatters_and_a_held_out_score_is_free_of_it():
     """A predictor that knows these very prompts scores perfectly on them, and like any other half held out."""
     samples = prompts(np.random.default_rng(6))
@@ -246,7 +255,7 @@ FEW_TRUTH = 1 + 4 * np.exp(-np.arange(FEW_TOKENS)[::-1] / 5)
 
 
 def few_prompts(random, n):
-    """Influences of `n` few_prompts: weights around the truth, of equal sum."""
+    """Influences of `n` prompts: weights around the truth, of equal sum."""
     return FEW_TRUTH * random.gamma(4.0, 0.25, (n, FEW_TOKENS))
 
 
@@ -273,7 +282,7 @@ def test_scores_and_differences_from_few_prompts_are_covered(n, monkeypatch):
 
 
 def test_the_mean_over_halves_has_the_degrees_of_freedom_of_welch():
-    """Two folds of unlike noise: Welch and Satterthwaite, and all few_prompts counted."""
+    """Two folds of unlike noise: Welch and Satterthwaite, and all prompts counted."""
     random = np.random.default_rng(3)
     judges = [Judge.of(Profile.from_samples(few_prompts(random, n)), 0) for n in (4, 6)]
     folds = [judge.score(harmonic(FEW_TOKENS), "p") for judge in judges]

@@ -20,9 +20,6 @@ OVERALL, CHECKS = 1e-6, 300
 """The chance that right engines fail in any test of this file, and how many checks there are at most."""
 
 
-# --- comparison --------------------------------------------------------------------------------------------
-
-
 def fast(model: RecencyModel, samples: int, seed: int = 0) -> Tally:
     return simulate_recency(model, samples, seed=seed, threads=1).tally
 
@@ -39,9 +36,6 @@ def bound(comparisons: int) -> float:
 def name(model: RecencyModel) -> str:
     parts = (model.norm, model.order, "residual" if model.residual else "alone")
     return "-".join((*parts, f"n{model.tokens}", f"d{model.dimension}", f"a{model.anisotropy}"))
-
-
-# --- wrong models are noticed ------------------------------------------------------------------------------
 
 
 # --- closed values -----------------------------------------------------------------------------------------
@@ -122,6 +116,22 @@ def test_the_mean_score_of_the_first_layer_is_that_of_a_sample_correlation(
         if dimension < 16:
             other = mean_correlation(dimension - centred + 1, anisotropy)
             assert not agrees(deviations(tally, 0, 0, means(other)))
+
+
+@pytest.mark.parametrize(("engine", "samples"), ENGINES, ids=["gram", "token_space"])
+@pytest.mark.parametrize("order", ["pre", "post"])
+@pytest.mark.parametrize("dimension", [1, 5, 30])
+def test_scores_of_embeddings_as_they_are_have_the_moments_of_wishart(engine, samples, order, dimension):
+    model = RecencyModel(tokens=3, dimension=dimension, norm="none", anisotropy=0.6, order=order, depth=1)
+    tally = engine(model, samples)
+    covariance = (np.eye(3) + 1.5)[np.tril_indices(3)]
+    assert agrees(deviations(tally, 0, 0, covariance / math.sqrt(dimension)))
+    # cumulants of a product of two normals: 2^(s−1) (s−1)! (λ₊^s + λ₋^s), and of d of them, d times that
+    lowest, highest = (covariance - 2.5) / 2, (covariance + 2.5) / 2
+    second = dimension * 2 * (highest**2 + lowest**2) / dimension**3
+    fourth = dimension * 48 * (highest**4 + lowest**4) / dimension**6
+    error = np.sqrt((fourth + 2 * second**2) / samples)
+    assert agrees(np.abs(tally.squares[0, :6] / (samples - 1) - second) / error)
 
 
 def of_two_tokens(d: int, depth: int, r: float) -> tuple[list[float], list[float]]:

@@ -206,8 +206,16 @@ def masks(longest: int = 400, prefix: int = SHORTEST, kinds: Any = object) -> st
         Full: st.just(Full()),
         Chunked: st.builds(Chunked, width),
         Dilated: st.builds(Dilated, few, st.one_of(st.none(), some)),
-        BlockSparse: st.builds(
-            BlockSparse, some, st.integers(1, 4), st.integers(0, 2), st.one_of(st.none(), st.integers(1, 5))
+        BlockSparse: st.one_of(
+            st.builds(
+                BlockSparse,
+                some,
+                st.integers(1, 4),
+                st.integers(0, 2),
+                st.one_of(st.none(), st.integers(1, 5)),
+            ),
+            # often the farthest key is in the first block that the stride shows
+            st.builds(BlockSparse, st.integers(1, 4), stride=st.integers(2, 5)),
         ),
         Fixed: st.builds(lambda block, last: Fixed(block, min(block, last)), some, few),
         CustomMask: st.one_of(

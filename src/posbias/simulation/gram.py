@@ -129,8 +129,7 @@ def run_block(model: RecencyModel, seed: int, block: int, samples: int = BLOCK) 
         tally.products,
     )
     first = int(model.order == "post")
-    with np.errstate(over="ignore"):
-        tally.mean[first:, : tally.layout.pairs] += model.bias * model.bias * model.dimension * model.scale
+    tally.mean[first:, : tally.layout.pairs] += model.bias * model.bias * model.dimension * model.scale
     for layer in range(model.depth):
         if not (np.isfinite(tally.mean[layer]).all() and np.isfinite(tally.squares[layer]).all()):
             raise InvalidValueError(

@@ -29,10 +29,10 @@ class RecencyModel:
 
     `dimension` is d, `anisotropy` α, `temperature` divides the scores in addition to √d, `gain` and `bias` are the
     entries of constant affine vectors (LayerNorm's bias adds bias²·√d to every score and nothing else).
-    Raises `InvalidValueError` for α outside [0, 1), counts below 1, gain or bias without a norm that has them,
-    for a norm of too few dimensions (1 for RMSNorm, 2 for LayerNorm: all its vectors are ± one vector), and for a
-    mask that leaves a query no key. Source: Kim et al. 2026, Sections 2 and 3, whose simulations have 10 tokens, 4
-    layers and the causal mask.
+    Raises `InvalidValueError` for α outside [0, 1), counts below 1, gain or bias without a norm that has them, a
+    bias that adds 1e150 or more to scores, a norm of too few dimensions (1 for RMSNorm, 2 for LayerNorm: all its
+    vectors are ± one vector), and a mask that leaves a query no key. Source: Kim et al. 2026, Sections 2 and 3,
+    whose simulations have 10 tokens, 4 layers and the causal mask.
     """
 
     tokens: Annotated[int, Field(ge=2, le=1000)] = 10
@@ -52,6 +52,10 @@ class RecencyModel:
             raise InvalidValueError(f"gain: expected 1 with norm 'none', got {self.gain}")
         if self.norm != "layernorm" and self.bias != 0.0:
             raise InvalidValueError(f"bias: expected 0 with norm {self.norm!r}, got {self.bias}")
+        if self.bias * self.bias * self.dimension * self.scale >= 1e150:
+            raise InvalidValueError(
+                f"bias: expected one that adds less than 1e150 to scores, got {self.bias}"
+            )
         least = {"layernorm": 3, "rmsnorm": 2, "none": 1}[self.norm]
         if self.dimension < least:
             raise InvalidValueError(
