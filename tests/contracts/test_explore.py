@@ -24,6 +24,7 @@ from posbias.reports.explore.menu import menu
 from posbias.reports.explore.page import known_curves, page, tiny_architectures
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import PRESETS, preset
+from posbias.theory.content import ScalableSoftmax
 from posbias.theory.distance import KerpleLog
 from posbias.theory.encodings import ALiBi
 from posbias.theory.masks import Causal, Prefix, SlidingWindow
@@ -63,7 +64,7 @@ def agree(tab, architecture, tokens):
 
 
 @given(
-    drawn.architectures(mask=spans(400, drawn.SHORTEST)),
+    drawn.architectures(mask=spans(400, drawn.SHORTEST), scaled=True),
     st.integers(drawn.SHORTEST, drawn.LONGEST),
 )
 def test_the_browser_gives_the_profile_that_the_engines_give(tab, architecture, tokens):
@@ -148,9 +149,11 @@ def test_the_envelope_holds_wherever_the_browser_gives_one(bound, architecture, 
 MOST_BYTES = 400_000
 MENU = menu()
 TABLES = Architecture(
-    3, (Layer(heads=2, positional=KerpleLog((0.5, 1.0))), Layer(heads=2)), ConstantMixing(0.3)
+    3,
+    (Layer(heads=2, positional=KerpleLog((0.5, 1.0)), query_scale=ScalableSoftmax((0.3,))), Layer(heads=2)),
+    ConstantMixing(0.3),
 )
-"""Layers by turns, one with logits as a table by distance."""
+"""Layers by turns, one with logits as a table by distance, scaled by query."""
 
 
 @pytest.fixture(scope="module")

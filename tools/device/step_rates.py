@@ -39,8 +39,8 @@ def rate(depth: int, members: int, precision: Precision, graph: bool, device: st
             ensemble.step()
         _wait(device)
         seconds = time.perf_counter() - begin
-    entry_of = {"depth": depth, "members": members, "precision": precision, "graph": graph, "steps": steps}
-    return entry_of | {"seconds": seconds, "member_iterations_per_second": members * steps / seconds}
+    about = {"depth": depth, "members": members, "precision": precision, "graph": graph, "steps": steps}
+    return about | {"seconds": seconds, "member_iterations_per_second": members * steps / seconds}
 
 
 def agreement(device: str) -> dict:
@@ -80,14 +80,14 @@ def main() -> None:
     asked = parser.parse_args()
     cuda = torch.device(asked.device).type == "cuda"
     name = torch.cuda.get_device_name(asked.device) if cuda else "cpu"
-    entry_of = {"device": name, "torch": torch.__version__, "agreement": agreement(asked.device), "rates": []}
+    report = {"device": name, "torch": torch.__version__, "agreement": agreement(asked.device), "rates": []}
     for depth in map(int, asked.depths.split(",")):
         for members in map(int, asked.members.split(",")):
             for precision in precisions(asked.device):
                 for graph in (True, False) if cuda else (False,):
                     entry = rate(depth, members, precision, graph, asked.device, asked.steps)
-                    entry_of["rates"].append(entry)
-                    write_text(asked.out, json.dumps(entry_of, indent=1) + "\n")
+                    report["rates"].append(entry)
+                    write_text(asked.out, json.dumps(report, indent=1) + "\n")
                     print(entry, file=sys.stderr, flush=True)
 
 

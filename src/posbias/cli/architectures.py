@@ -27,8 +27,9 @@ def architecture_from(given: str) -> tuple[Any, int | None]:
             return replace(one, mixing=known_mixing().get(one.name, one.mixing)), None
         if not path.suffix[1:].isalpha():  # a name, not a file that is not there
             close = nearest(given.rpartition("/")[2].lower(), [*PRESETS, *bundled()])
-            close = close or ", its config.json (or the folder of it) needed"
-            raise InputFileError(f"{given}: no such file and no preset{close}")
+            raise InputFileError(
+                f"{given}: expected a file, a folder with config.json or a preset, got none of them{close}"
+            )
     if path.suffix == ".nc":
         raise wrong("architecture", "a file or a name (--calibrate and --mixing take a measurement)", given)
     if path.suffix == ".json" and path.is_file() and "schema" in (answer := read_mapping(path)):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 log = logging.getLogger(__name__)
-SMALL = 300_000
+SMALL = 400_000
 """Bytes of a page up to which nothing is said of its size."""
 Begin = tuple[Any, int | None, dict[str, Any] | None]
 """The architecture that a page begins from, its length, and a measured curve, as far as there are any."""

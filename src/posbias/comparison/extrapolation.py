@@ -6,8 +6,8 @@
 Queries and keys decide what a rotary model favours, so that no theory gives its profile from the configuration
 alone. Two things may stay when a context grows: what a share of the context has, or what stands at a distance from
 the query. The default goes from the one at the beginning to the other at the end. `extrapolation.toml` holds how
-each rule fared on models that were measured at both lengths. Only where a rule was surely better there than an
-uniform and than the stretched curve, and its verdict right, does a profile have a verdict.
+each rule fared on models that were measured at both lengths. Only where a rule was surely better there than a
+uniform profile and than the stretched curve, and its verdict right, does a profile have a verdict.
 """
 
 import functools

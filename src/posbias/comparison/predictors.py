@@ -181,7 +181,7 @@ PREDICTORS = (
         ("energy_kernel",),
         _energy,
         "The energy rollout was found by trying some 75 variants on SmolLM2-135M with the text ‘sotu’: its scores "
-        "there are hopeful.",
+        "there are optimistic.",
     ),
 )
 """The predictors in the order of what they keep; the keys are stable names."""

@@ -235,7 +235,7 @@ def json_object(row: Any, where: str) -> dict[str, Any]:
     """What was read from JSON, if that is an object. Raises `InputFileError` that begins with `where`."""
     if not isinstance(row, dict):
         each = isinstance(row, list) and row and isinstance(row[0], dict)
-        needed = "a JSON object on each line, not a list of them," if each else "a JSON object"
+        needed = "a JSON object on each line, not a list of them" if each else "a JSON object"
         raise InputFileError(f"{where}: expected {needed}, got {shortened(row)}")
     return row
 

@@ -440,7 +440,9 @@ def judged(claim: Claim, evidence: Iterable[Evidence]) -> Judged:
     """Judge a claim on evidence that is at hand. Raises `InvalidValueError` for none."""
     pieces = tuple(piece.tested(claim.test) for piece in evidence)
     if not pieces:
-        raise InvalidValueError(f"evidence: expected one piece for {claim.id or claim.sentence!r}, got none")
+        raise InvalidValueError(
+            f"evidence: expected at least one piece for {claim.id or claim.sentence!r}, got none"
+        )
     verdicts: list[Verdict] = [piece.verdict(len(pieces)) for piece in pieces]
     verdict: Verdict = "holds" if {*verdicts} == {"holds"} else "undecided"
     verdict = "fails" if "fails" in verdicts else verdict

@@ -101,13 +101,12 @@ class Profile:
                 f"kind: expected one of {', '.join(get_args(Kind))}, got {shortened(self.kind)}"
             )
         low, high, needed = {
-            "mass": (0.0, math.inf, "numbers ≥ 0"),
+            "mass": (0.0, math.inf, "finite numbers ≥ 0"),
             "rate": (0.0, 1.0, "numbers between 0 and 1"),
             "signed": (-math.inf, math.inf, "finite numbers"),
         }[self.kind]
         if not np.isfinite(mass).all() or (mass < low).any() or (mass > high).any():
-            wrong = "negative or not finite" if self.kind == "mass" else "outside or not finite"
-            raise InvalidValueError(f"mass: expected {needed}, got {wrong} somewhere")
+            raise InvalidValueError(f"mass: expected {needed}, got others")
 
     def _need_mass(self, what: str) -> None:
         if self.kind != "mass":

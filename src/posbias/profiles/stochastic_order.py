@@ -72,7 +72,7 @@ def prefix_drift(
     before, after = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
     if before.shape[-1:] != after.shape[-1:]:
         raise InvalidValueError(
-            f"after: expected {before.shape[-1:]} as in `before`, got {after.shape[-1:]} positions"
+            f"after: expected {before.shape[-1:]} positions as in `before`, got {after.shape[-1:]}"
         )
     for name, mass in (("before", before), ("after", after)):
         if not np.isfinite(mass).all():

@@ -213,7 +213,7 @@ def doubts(samples: Samples | None, ends: int, verdict: str | None) -> list[str]
 
 
 def inconclusive(prompts: int, questions: Sequence[str]) -> list[str]:
-    """A sentence that so many prompts do not tell whether each of these is so; none without questions."""
+    """A sentence that this many prompts do not tell whether each of these is so; none without questions."""
     return (
         [f"{_prompts_do(prompts)} not tell whether {', nor whether '.join(questions)}"] if questions else []
     )

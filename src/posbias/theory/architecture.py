@@ -121,7 +121,7 @@ class Layer:
             values.flags.writeable = False
             if values is not sinks and not np.isfinite(values).all():
                 raise InvalidValueError(
-                    f"temperature: expected one that logits can be divided by, got {self.temperature:g}"
+                    f"temperature: expected one under which logits stay finite, got {self.temperature:g}"
                 )
         return made
 
@@ -376,7 +376,7 @@ def gated(
         raise InvalidValueError(f"gates: expected one or {depth} (one per layer), got {len(rows)} lists")
     if not in_mixing and (architecture.mixing.assumed or architecture.streams is not None):
         raise InvalidValueError(
-            "in_mixing: expected true where λ is assumed or of several streams, got False"
+            "in_mixing: expected True where λ is assumed or of several streams, got False"
         )
     stack, coefficients = [], []
     for t, (layer, lam) in enumerate(zip(architecture.stack, architecture.coefficients, strict=True)):

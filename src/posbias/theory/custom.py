@@ -65,7 +65,7 @@ class Custom:
             size, needed = self.content.shape[-1], max(int(each.max(initial=-1)) + 1 for each in positions)
             if needed > size:
                 raise InvalidValueError(
-                    f"{what}: expected at least {needed} for this text, got {size} tokens"
+                    f"{what}: expected at least {needed} tokens for this text, got {size}"
                 )
             return self.content[(..., *positions)]
         try:

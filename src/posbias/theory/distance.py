@@ -251,7 +251,7 @@ class Tabulated(ByDistance):
         farthest, latest = int(distance.max(initial=0)), int(-distance.min(initial=0))
         if farthest >= len(self.table[0]):
             raise InvalidValueError(
-                f"table: expected at least {farthest + 1} for this text, got {len(self.table[0])} distances"
+                f"table: expected at least {farthest + 1} distances for this text, got {len(self.table[0])}"
             )
         if latest and (self.after is None or latest > len(self.after[0])):
             known = 0 if self.after is None else len(self.after[0])

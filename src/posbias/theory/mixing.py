@@ -324,8 +324,8 @@ class HyperConnections:
         counts = {len(one.read) for one in self.connections}
         if counts != {len(self.collapse)}:
             raise InvalidValueError(
-                f"connections: expected one or more of {len(self.collapse)} streams, as `collapse` has, got "
-                f"{'of ' + ', '.join(map(str, sorted(counts))) if counts else 'none'}"
+                f"connections: expected one or more, each of {len(self.collapse)} streams as in `collapse`, got "
+                f"{'some of ' + ', '.join(map(str, sorted(counts))) if counts else 'none'}"
             )
 
     def of(self, depth: int) -> tuple[Connection, ...]:

@@ -332,7 +332,7 @@ def vary_two(
     (one, rows), (other, columns) = axes
     if not 1 <= len(rows) * len(columns) <= MOST:
         raise InvalidValueError(
-            f"vary: expected 1 to {MOST:,} in all, got {len(rows)} × {len(columns)} values"
+            f"vary: expected 1 to {MOST:,} values in all, got {len(rows)} × {len(columns)}"
         )
     longest = max([tokens, *(max(map(int, values)) for name, values in axes if name == "tokens")])
     bands = 3 if architecture.mixing.assumed else 1
@@ -398,7 +398,7 @@ def values_of(spelling: str) -> tuple[str, list[float]]:
         raise InvalidValueError(f"{name}: expected a range that rises, got {shortened(text)}")
     count = int(_number(name, rest[0], True)) if rest else STEPS
     if not 2 <= count <= MOST:
-        raise InvalidValueError(f"{name}: expected at least 2 and at most {MOST:,}, got {count} values")
+        raise InvalidValueError(f"{name}: expected 2 to {MOST:,} values, got {count}")
     if quantity.whole and not rest and last - first < 64:
         return name, list(range(int(first), int(last) + 1))
     if quantity.geometric and first <= 0:

@@ -285,7 +285,7 @@ def _clear_tested(cells: Iterable[Cell]) -> None:
 def _test_again(
     cells: dict[Experiment, Cell | None], sequences: int, folder: Path, numbers: Mapping[Experiment, int]
 ) -> None:
-    """Test on so many sequences what was tested on fewer, and keep both."""
+    """Test on `sequences` sequences what was tested on fewer, and keep both."""
     for experiment, cell in cells.items():
         if cell is not None and cell.evaluation.sequences < sequences:
             log.info("testing again, on %s sequences: %s", f"{sequences:,}", cell.path)

@@ -110,9 +110,9 @@ class Agreement:
 
     `predicted` are over members, `measured` on informative sequences. `signs` and `order` hold or fail where both
     sides are significant at 95 % (Student's t over members; with one member the error over sequences), each
-    by itself: a comparison in twenty is significant by chance.
-    A prediction of none fails where something is significant.
-    `orders` compare every two gaps; `order` holds if none of the significant ones stands the other way round.
+    by itself: a comparison in twenty is significant by chance. A prediction of none fails where something is
+    significant. `orders` compare every two gaps; `order` holds if none of the significant ones stands the other
+    way round.
     """
 
     profile: str

@@ -102,7 +102,7 @@ class Sinks:
     def _metric(self, counts: Queries, threshold: float, layer: int | None, start: int) -> np.ndarray:
         if threshold not in self.thresholds:
             listed = ", ".join(f"{one:g}" for one in self.thresholds)
-            raise InvalidValueError(f"threshold: expected one that was counted, {listed}, got {threshold}")
+            raise InvalidValueError(f"threshold: expected one that was counted ({listed}), got {threshold}")
         depth = counts.shape[1]
         if layer is not None and not 0 <= layer < depth:
             raise InvalidValueError(f"layer: expected a layer from 0 to {depth - 1}, got {layer}")
@@ -114,7 +114,9 @@ class Sinks:
         """Counts over the queries from `start` on, divided by how many of them may see the key."""
         if isinstance(start, bool) or start not in self.starts:
             listed = ", ".join(map(str, self.starts))
-            raise InvalidValueError(f"start: expected one that was counted, {listed}, got {shortened(start)}")
+            raise InvalidValueError(
+                f"start: expected one that was counted ({listed}), got {shortened(start)}"
+            )
         seeing = self.allowed[start:].sum(axis=0)
         with np.errstate(invalid="ignore", divide="ignore"):
             return counts[:, :, self.starts.index(start)] / np.where(seeing == 0, np.nan, seeing)[:, None]

@@ -266,7 +266,7 @@ class TinyModel(TinyPreTrainedModel):
         last, most = int(position_ids.max()), self.config.max_position_embeddings - 1
         if last > most:
             raise InvalidValueError(
-                f"input_ids: expected learned positions below {most}, got position {last}"
+                f"input_ids: expected at most {most + 1} tokens (learned positions), got position {last}"
             )
         return position_ids
 

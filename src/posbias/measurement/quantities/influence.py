@@ -169,7 +169,7 @@ def _check(kinds: Sequence[str], target: int | None, vocabulary: int) -> None:
         one_of("kinds", kind, KINDS)
     if "target" in kinds and (target is None or not 0 <= target < vocabulary):
         raise InvalidValueError(
-            f"target: expected a token of the {vocabulary} of the vocabulary for the kind 'target', got {target}"
+            f"target: expected a token from 0 to {vocabulary - 1} for the kind 'target', got {target}"
         )
 
 

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field
-
 from posbias.core.answers import Answer, Interval, Number, Numbers, Part, Texts, entry
 from posbias.measurement.models.sources import ModelRecord
 from posbias.profiles.summary import Summary
@@ -118,7 +116,7 @@ class PartDifference(Part):
     p: float = entry("share of all influence")
     q: float
     difference: Shares
-    significant: bool = Field(serialization_alias="told", description="whether the interval leaves out 0")
+    told: bool = entry("whether the interval leaves out 0", of="significant")
 
 
 class InfluenceDifferences(Part):

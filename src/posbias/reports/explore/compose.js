@@ -91,6 +91,7 @@ const compose = (() => {
     if (state.own) return same(["own"], () => menu.own.layers.map((layer) => ({
       ...layer, heads: layer.heads.map((head) => ({
         ...head, table: head.table && unpack(head.table), after: head.table && (head.after ? unpack(head.after) : []),
+        factors: head.factors && unpack(head.factors),
       })),
     })));
     const mask = option(menu.masks, state.mask);

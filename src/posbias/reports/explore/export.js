@@ -6,11 +6,11 @@ const measured = (() => {
   // a curve from the JSON of posbias measure or posbias predict; an Error says what is wrong
   function curveOf(text, name) {
     let answer;
-    try { answer = JSON.parse(text); } catch { throw new Error(`${name}: no JSON`); }
+    try { answer = JSON.parse(text); } catch { throw new Error(`${name}: expected JSON, got something else`); }
     const mass = answer && (answer.influence || answer.profile);
     const right = Array.isArray(mass) && mass.length > 2 && mass.every((value) => Number.isFinite(value) && value >= 0);
     const sum = right ? mass.reduce((total, value) => total + value, 0) : 0;
-    if (!right || !(sum > 0)) throw new Error(`${name}: no influence by position; the JSON of posbias measure --json needed`);
+    if (!right || !(sum > 0)) throw new Error(`${name}: expected the JSON of posbias measure --json, got no influence by position`);
     return { key: `file ${name}`, title: answer.model || name, mass: mass.map((value) => value / sum), about: name };
   }
 
@@ -30,7 +30,7 @@ const measured = (() => {
     curves.forEach(add);
     const take = async (file) => {
       try {
-        if (file.size > MOST) throw new Error(`${file.name}: ${Math.round(file.size / 1e6)} MB, at most 64 MB needed`);
+        if (file.size > MOST) throw new Error(`${file.name}: expected at most 64 MB, got ${Math.round(file.size / 1e6)} MB`);
         const curve = curveOf(await file.text(), file.name);
         if (!curves.some((one) => one.key === curve.key)) {
           curves.push(curve);

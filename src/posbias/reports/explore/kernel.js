@@ -2,8 +2,9 @@
 //
 // A layer is what posbias.reports.explore.kernel exports: its span (`behind`, `always`, `prefix`, or pieces that begin every
 // `step` tokens or at `starts`), and heads with weight, logits on diagonal, first column and sink, and either a
-// `slope` (−m·d for d ≥ 0, −later·|d| after the query) or a `table` of logits by distance. Slopes take O(tokens) for
-// each head and layer, in additions only; tables O(tokens²), or, where a picture is enough (`quick`), Fourier transforms.
+// `slope` (−m·d for d ≥ 0, −later·|d| after the query) or a `table` of logits by distance, which `factors` of the
+// queries may multiply. Slopes take O(tokens) for each head and layer, in additions only; tables O(tokens²), or, where
+// a picture is enough (`quick`), Fourier transforms.
 // What takes long is a generator that yields every few milliseconds.
 const kernel = (() => {
   const FLOOR = 1e-290;
@@ -222,23 +223,37 @@ const kernel = (() => {
     };
   }
 
+  // exponentials of a head's logits by distance, times the factor of a query and less the `most` of them
+  function exponentials(head, span, tokens) {
+    const [table, later] = [head.table.slice(0, tokens), head.after.slice(0, Math.max(span.prefix - 1, 0))];
+    const upTo = (some, from) => some.map((_, k) => (from = k ? from + some[k] : from));
+    let last = {};
+    return (query) => {
+      const factor = head.factors ? head.factors[query] : 1;
+      if (factor === last.factor) return last;
+      const most = [...table, ...later].reduce((largest, one) => Math.max(largest, factor * one), -Infinity);
+      const [values, after] = [table, later].map((some) => Float64Array.from(some, (logit) => Math.exp(factor * logit - most)));
+      // Σ over the distances 1 … d before a query, and after it
+      last = { factor, most, values, after, before: upTo(values, 0), beyond: upTo(after, after[0]) };
+      return last;
+    };
+  }
+
   function* prepareTables(layer, span, tokens) {
     const sums = sumsOf(tokens);
     const heads = [];
+    // what a query gives each key, over all heads, where each query has exponentials of its own
+    const rows = layer.heads[0].factors && Array.from(sums.own, (_, query) => new Float64Array(Math.max(query + 1, span.prefix)));
     for (const head of layer.heads) {
-      const [table, later] = [head.table.slice(0, tokens), head.after.slice(0, Math.max(span.prefix - 1, 0))];
-      const most = [...table, ...later].reduce((largest, one) => Math.max(largest, one), -Infinity);
-      const [values, after] = [table, later].map((some) => Float64Array.from(some, (logit) => Math.exp(logit - most)));
-      const upTo = (some, from) => some.map((_, k) => (from = k ? from + some[k] : from));
-      // Σ over the distances 1 … d before a query, and after it
-      const [before, beyond] = [upTo(values, 0), upTo(after, after[0])];
-      const sink = head.sink ?? -Infinity;
+      const of = exponentials(head, span, tokens);
       const keys = keysOf(span);
       const there = new Float64Array(tokens);
       for (let query = 0; query < tokens; query++) {
+        const { factor, most, values, after, before, beyond } = of(query);
         const [low, high, always] = keys(query);
-        const itself = table[0] + head.diagonal + (query ? 0 : head.first);
-        const column = query > 0 && (low === 0 || always > 0) ? table[query] + head.first : -Infinity;
+        const sink = head.sink === null ? -Infinity : head.sink + (1 - factor) * (head.constant ?? 0);
+        const itself = factor * (head.table[0] + head.diagonal + (query ? 0 : head.first));
+        const column = query > 0 && (low === 0 || always > 0) ? factor * (head.table[query] + head.first) : -Infinity;
         let others = before[Math.max(query - Math.max(low, 1), 0)];
         for (let key = 1; key < always; key++) others += values[query - key];
         if (high > query) others += beyond[high - query - 1];
@@ -249,17 +264,18 @@ const kernel = (() => {
         sums.own[query] += scale * own;
         sums.taken[query] += scale * lost;
         sums.column[query] += scale * (query ? first : own);
+        if (rows) give({ values, after }, query, [low, high, always], there[query], rows[query]);
+        if (query % 256 === 0) yield;
       }
-      heads.push({ values, after, there, spectrum: null });
-      yield;
+      heads.push({ ...of(0), there, spectrum: null });
     }
-    return { span, ...sums, heads, push: pushTables };
+    return { span, ...sums, heads, rows, push: pushTables };
   }
 
-  function* pushTables({ span, heads, column }, row, received, quick) {
+  function* pushTables({ span, heads, rows, column }, row, received, quick) {
     let first = 0;
     for (let i = 1; i < row.length; i++) first += row[i] * column[i];
-    if (transformed(span) && (transforms(heads, span, row, received) || quick)) {
+    if (!rows && transformed(span) && (transforms(heads, span, row, received) || quick)) {
       received[0] = first;
       return;
     }
@@ -268,7 +284,10 @@ const kernel = (() => {
     const keys = keysOf(span);
     for (let begin = 0; begin < row.length; begin += 256) {
       const end = Math.min(begin + 256, row.length);
-      for (let i = begin; i < end; i++) if (row[i] > 0) for (const head of heads) give(head, i, keys(i), row[i] * head.there[i], received);
+      for (let i = begin; i < end; i++) {
+        if (rows) for (let j = 1; j < rows[i].length; j++) received[j] += row[i] * rows[i][j];
+        else if (row[i] > 0) for (const head of heads) give(head, i, keys(i), row[i] * head.there[i], received);
+      }
       yield;
     }
   }
@@ -422,7 +441,8 @@ const kernel = (() => {
       const span = spanOf(layer, tokens);
       const heads = layer.heads.length;
       if (swept(layer)) return tokens * (span.whole ? 4 + 2 * heads : 12 * heads);
-      return quick && transformed(span) ? 40 * tokens * (heads + 1) : (heads * tokens * Math.min(span.behind + span.prefix, span.longest)) / 2;
+      if (quick && !layer.heads[0].factors && transformed(span)) return 40 * tokens * (heads + 1);
+      return (heads * tokens * Math.min(span.behind + span.prefix, span.longest)) / 2;
     });
     return (each.reduce((sum, one) => sum + one, 0) / layers.length) * depth;
   }

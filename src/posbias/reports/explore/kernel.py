@@ -1,4 +1,4 @@
-"""An architecture as the numbers that kernel.js sweeps: spans, and slopes or tables by distance.
+"""An architecture as the numbers that kernel.js sweeps: spans, slopes or tables by distance, factors by query.
 
 No class of mask or encoding is named there or here: a layer is asked what the engines ask of it. One that has no
 such form is refused with the reason, which the page shows.
@@ -40,9 +40,6 @@ def layer_not_expressed(layer: Layer) -> str | None:
         return "logits by query and key, where the page has logits by distance"
     if not isinstance(layer.mask, Banded | Split):
         return OTHER_KEYS
-    factors = layer.factors(np.arange(MOST_DENSE))
-    if factors is not None and np.any(factors != 1):
-        return "logits that are scaled by query"
     return None
 
 
@@ -96,7 +93,8 @@ def exported_span(mask: Any, tokens: int) -> dict[str, Any]:
 def exported_heads(layer: Layer, tokens: int) -> list[dict[str, Any]]:
     """The heads of a layer: weight, logits of diagonal, first column and sink, and a slope or a table each.
 
-    `later` are slopes and `after` logits after the query. Heads with equal logits are one, with their weight.
+    `later` are slopes and `after` logits after the query; `factors` multiply all logits of a query, of which
+    `constant` is one. Heads with equal logits are one, with their weight.
     Raises `InvalidValueError` for logits that rise by more than `RISE` within the text.
     """
     fixed = layer.head_logits()
@@ -106,7 +104,11 @@ def exported_heads(layer: Layer, tokens: int) -> list[dict[str, Any]]:
         by_head |= {"slope": fixed.slopes, "later": np.abs(layer.bias(np.array([-min(ahead, 1)]))[:, 0])}
     else:
         bias = layer.bias(np.arange(-ahead, layer.mask.farthest(tokens) + 1))
-        if np.max(bias.max(axis=1) - bias[:, ahead]) > RISE:
+        factors = layer.factors(np.arange(tokens))
+        if factors is not None:
+            by_head |= {"factors": factors, "constant": layer.constant}
+        extremes = [1.0] if factors is None else [factors.min(1)[:, None], factors.max(1)[:, None]]
+        if max(np.max(factor * (bias - bias[:, [ahead]])) for factor in extremes) > RISE:
             raise InvalidValueError(f"architecture: expected logits that rise by at most {RISE}, got more")
         by_head |= {"table": bias[:, ahead:], "after": bias[:, :ahead][:, ::-1]}
     by_head["sink"] = [float(sink) if np.isfinite(sink) else None for sink in fixed.sinks]
@@ -115,5 +117,5 @@ def exported_heads(layer: Layer, tokens: int) -> list[dict[str, Any]]:
     for h, weight in enumerate(fixed.weights.tolist()):
         head = json.dumps({name: values[h] for name, values in rows.items()})
         weights[head] = weights.get(head, 0.0) + weight
-    empty = dict.fromkeys(("slope", "later", "table", "after"))
+    empty = dict.fromkeys(("slope", "later", "table", "after", "factors"))
     return [empty | json.loads(head) | {"weight": weight} for head, weight in weights.items()]

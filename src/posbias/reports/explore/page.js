@@ -227,6 +227,7 @@ const page = (() => {
     const [most, why] = longest();
     sizes.tokens.say(`at most ${most.toLocaleString("en")}${why}`);
     for (const name of ["mask-part", "encoding-part", "content-part"]) id(name).disabled = state.own;
+    if (state.own) sizes.heads.show(menu.own.heads);
     sizes.heads.why(state.own ? `${menu.own.title} says what its layers are` : "");
     if (state.own) id("mask-words").textContent = `${menu.own.title}: ${menu.own.reason}.`;
   }

@@ -106,9 +106,8 @@ def own(architecture: Architecture, title: str, reason: str) -> dict[str, Any]:
     layers = exported(architecture, tokens)["layers"]
     for layer in layers:
         for head in layer["heads"]:
-            head |= {
-                name: packed(np.array(head[name])) if head[name] else None for name in ("table", "after")
-            }
+            lists = {name: np.array(head[name]) for name in ("table", "after", "factors") if head[name]}
+            head |= {"after": None} | {name: packed(numbers) for name, numbers in lists.items()}
     inexact = [layer.positional for layer in architecture.layers if not layer.positional.exact]
     left_out = sorted({str(getattr(one, "caveat", one.kind)) for one in inexact})
     return {

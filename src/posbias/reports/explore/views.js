@@ -57,7 +57,8 @@ const views = (() => {
     const drawn = every.filter((line) => line.class !== "bound" || within(line));
     now.limited = drawn.some((line) => line.class === "bound");
     y.format = state.scale === "share" ? (value) => `${chart.rounded(100 * value)} %` : (value) => `${chart.rounded(value)}×`;
-    const x = { label: "position", least: 0, most: now.tokens - 1, whole: true };
+    const label = now.tokens === state.tokens ? "position" : `position (preview of ${summary.count(now.tokens, "token")})`;
+    const x = { label, least: 0, most: now.tokens - 1, whole: true };
     chart.draw(id("profile"), { x, y, lines: drawn });
     chart.legend(id("profile-legend"), drawn.slice().reverse());
   }
@@ -106,7 +107,7 @@ const views = (() => {
   function words(now, caveats, exact) {
     const said = summary.profile(now, exact);
     if (now.limited) said.push(summary.envelope());
-    id("said").replaceChildren(...said.map((text) => Object.assign(document.createElement("p"), { textContent: text })));
+    id("said").replaceChildren(...said.map((text) => Object.assign(document.createElement("p"), { textContent: text.replaceAll(" %", "\u00a0%") })));
     id("caveats").textContent = caveats.length ? `Taken for granted: ${caveats.join("; ")}.` : "";
   }
 

@@ -6,7 +6,7 @@
 
 Several of a kind are a mapping from name to each: `draw_profiles(ax, {"causal": profile, "window": other})`.
 
-One style for all: colour-blind safe colours (Okabe and Ito), positions from 0, influence in units of an
+One style for all: colour-blind safe colours (Okabe and Ito), positions from 0, influence relative to
 uniform. matplotlib is loaded with the first figure, never its pyplot; the same data give the same bytes.
 """
 
