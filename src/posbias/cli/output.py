@@ -186,7 +186,7 @@ def computed_once(
     found = file_of(place, f"{kind}.nc", held, fingerprint, rerun)
     file, finished = processes.exchange(found)[0]
     checkpoint = file.with_name(f".{file.stem}-{fingerprint[:12]}.partial.safetensors")
-    clear_leftovers(file.parent)  # of a run that was killed, while it drew too
+    clear_leftovers(file.parent)  # of a run that was killed, perhaps while it drew
     if finished:
         if not processes.first:
             return None
