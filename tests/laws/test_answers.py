@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from refused import refused
 from scipy.stats import norm, t
 
-from posbias.core.errors import InputFileError, OutputFileError
+from posbias.core.errors import InputFileError, ModelError, OutputFileError
 from posbias.core.spec import encode
 from posbias.imports.trials import of_rows
 from posbias.profiles.estimate import MOST_DRAWS, Estimate
@@ -308,6 +308,23 @@ def test_after_an_error_or_on_a_full_disk_nothing_is_asked_twice(tmp_path, concu
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert full.stat().st_size == 3000
     assert plain(ask(reads, KEYS, answers=full)) == plain(whole)
+
+
+def test_what_is_no_text_is_no_answer_and_who_gets_none_leaves_neither_file_nor_folder(tmp_path):
+    with pytest.raises(ModelError):
+        ask(lambda prompt: 3, KEYS, answers=tmp_path / "new/deep/a.jsonl")
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_a_job_the_documents_or_the_text_decide_it():
+    sets = tuple(
+        DocumentSet(f"what is {k}?", ("a", "b", "c"), (f"it is w{k}",), ((f"w{k}",),)) for k in range(5)
+    )
+    curve = ask(lambda prompt: " ".join(re.findall(r"w\d", prompt)), documents=sets)
+    assert (curve.job["task"], curve.job["positions"], curve.prompts) == ("documents", 4, 5)
+    assert curve.answers.found.all()
+    text = "The sun rose over the hills. Birds sang. " * 80
+    assert ask(lambda prompt: "nothing", text=text).job["task"] == "needle"
 
 
 def test_a_file_of_another_model_or_of_something_else_is_left_alone(tmp_path):
