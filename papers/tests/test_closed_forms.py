@@ -102,3 +102,16 @@ def test_rise_and_level_are_those_of_the_scores(tokens, dimension, alpha, residu
         assert closed_form("rise", form) == pytest.approx(row[-2] / row[0] - 1, rel=1e-6, abs=1e-14)
         if alpha or residual:
             assert closed_form("level", form) == row[0]
+
+
+def test_a_curve_holds_deviations_with_their_errors_and_leaves_noise_out():
+    right = {d: closed_form("rise", SecondLayer(5, d, 0.5)) for d in (16, 64, 256)}
+    pairs = {
+        256: (right[256] / 1.5, 0.01 * right[256]),
+        16: (right[16] / 0.9, 0.2 * right[16]),
+        64: (right[64], 1.01 * layernorm.NOISIEST * right[64]),
+    }
+    curve = deviation_curve("rise", pairs, 5, **HALF)
+    assert curve.dimension.tolist() == [16, 256]
+    assert curve.deviation == pytest.approx([-0.1, 0.5])
+    assert curve.se == pytest.approx([0.2 * 0.9**2, 0.01 * 1.5**2])

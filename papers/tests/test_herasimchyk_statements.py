@@ -16,7 +16,7 @@ from posbias.profiles import stochastic_order
 from posbias.theory.architecture import Layer
 from posbias.theory.encodings import ALiBi, DecayBias, NoPE
 from posbias.theory.masks import Causal, SlidingWindow
-from posbias.theory.mixing import AttentionOnly, ConstantMixing, PowerDecay, PreNormInit
+from posbias.theory.mixing import AttentionOnly, ConstantMixing, PerLayer, PowerDecay, PreNormInit
 from posbias.theory.rollout.kernel import layer_kernel
 from posbias_papers.closed_forms import bounds
 from posbias_papers.statements import draws
@@ -140,6 +140,11 @@ def test_infinite_product_equals_its_closed_form(exponent, initial, share):
 def test_total_mixing_decides_the_dichotomy(mixing, total):
     assert bounds.total_mixing(mixing) == pytest.approx(total, rel=1e-14)
     assert (bounds.retained(mixing, 0.1) == 0.0) == math.isinf(total)
+
+
+def test_measured_mixing_has_no_infinite_depth():
+    with pytest.raises(InvalidValueError, match=r"^mixing: "):
+        bounds.total_mixing(PerLayer((0.1, 0.2)))
 
 
 def test_dichotomy_holds_far_down():

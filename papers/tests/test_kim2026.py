@@ -390,5 +390,15 @@ def test_a_claim_fails_where_its_column_is_wrong(results, name, number, column, 
     assert judge(claim, frame).verdict == "fails"
 
 
+def test_a_claim_on_all_models_is_open_while_samples_tell_too_little_of_one(claims):
+    name, study = "kim2026/fig1/10", STUDIES["fig1"]
+    found = [
+        {one.id: one for one in some}[name] for some in (claims["fig1"], study.judged(recorded(study.cells)))
+    ]
+    assert [one.verdict for one in found] == ["undecided", "fails"]
+    assert [sum(not piece.flaw for piece in one.evidence) for one in found] == [6, 7]
+    assert [len(one.evidence) for one in found] == [8, 8]
+
+
 def test_what_fails_is_explained(claims):
     assert all(one.claim.explanation for found in claims.values() for one in found if one.verdict == "fails")

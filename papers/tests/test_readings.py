@@ -37,7 +37,7 @@ def quoted(one, of):
     return getattr(one, of) if of in ("published", "corrected", "difference") else one.others[of]
 
 
-# --- what is there -----------------------------------------------------------------------------------------
+# --- all readings ------------------------------------------------------------------------------------------
 
 
 def test_every_number_is_finite_and_the_difference_is_theirs(compared):

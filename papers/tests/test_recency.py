@@ -193,6 +193,22 @@ def test_integrals_are_what_simulation_finds(dimension, alpha, norm, residual):
     assert np.abs(deviations(dimension, alpha, norm, residual)).max() < 4
 
 
+def test_simulation_of_another_model_is_noticed():
+    assert np.abs(deviations(16, 0.5, "layernorm", False, simulated_norm="rmsnorm")).max() > 10
+    assert np.abs(deviations(16, 0.5, "layernorm", False, simulated_alpha=0.49)).max() > 10
+
+
+@pytest.mark.parametrize(("alpha", "residual"), [(0.3, False), (0.75, True)])
+def test_the_error_is_no_less_than_what_more_nodes_change(alpha, residual):
+    few, many = (exact_scores(3, 8, alpha, residual=residual, nodes=nodes) for nodes in (6, 10))
+    below = np.tri(3, k=-1, dtype=bool)
+    off = np.abs(few.scores.value - many.scores.value)[:, below]
+    # errors are differences of two rules, and may by chance be small at one entry: the largest counts
+    assert off.max() <= 2 * few.scores.error[:, below].max()
+    assert abs(few.rises.value[1] - many.rises.value[1]) <= 2 * few.rises.error[1]
+    assert many.rises.error[1] < few.rises.error[1]
+
+
 # --- bad input ---------------------------------------------------------------------------------------------
 
 

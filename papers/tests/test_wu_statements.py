@@ -9,12 +9,13 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from posbias.core.errors import InvalidValueError
 from posbias.theory import critical_distances
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.distance import RoPE
 from posbias.theory.encodings import DecayBias
 from posbias.theory.masks import Causal, Prefix, SlidingWindow
-from posbias.theory.mixing import AttentionOnly
+from posbias.theory.mixing import AttentionOnly, ConstantMixing
 from posbias.theory.rollout.dispatch import influence
 from posbias.theory.rollout.kernel import masked_softmax
 from posbias_papers.closed_forms import bounds
@@ -281,3 +282,51 @@ def test_layers_to_half_are_those_of_the_rollout(tokens, width):
     while product[-1, 0] < 0.5 - 1e-9:
         product, layers = kernel @ product, layers + 1
     assert layers_to_half(tokens, width) == layers
+
+
+# --- edges: what a centre and a lost edge decide -----------------------------------------------------------
+
+APART = [[1.0, 0.0, 0.0], [-1.0, 2.0, 0.0], [-3.0, 1.0, 1.0]]
+"""Logits under which ReLU leaves tokens 1 and 2 no edge to token 0."""
+TOGETHER = [[1.0, 0.0, 0.0], [1.0, 2.0, 0.0], [-3.0, 1.0, 1.0]]
+"""Logits under which it leaves every token an edge to an earlier one."""
+FIRST = [[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]
+SECOND = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.5, 0.5]]
+
+
+@pytest.mark.parametrize(
+    ("key", "instance", "least", "most"),
+    [
+        # tokens 0 and 1 see each other: both are the centre; without a centre nothing is claimed (slack 1)
+        (
+            "wu-4.1-masks",
+            {"kernels": [[[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]]], "depth": 8},
+            0.0,
+            0.99,
+        ),
+        ("wu-4.1-masks", {"kernels": [np.eye(2).tolist()], "depth": 8}, 1.0, 1.0),
+        # two masks that have a centre only together
+        ("wu-3.2-masks", {"kernels": [FIRST, SECOND], "depth": 20}, -1e-12, 0.99),
+        ("wu-3.2-masks", {"kernels": [FIRST, np.eye(3).tolist()], "depth": 20}, 1.0, 1.0),
+        # each claim about ReLU is false of the other one's logits
+        ("wu-4.1-relu-apart", {"logits": [APART] * 12}, -1e-12, 0.99),
+        ("wu-4.1-relu-apart", {"logits": [TOGETHER] * 6}, -1.0, -1.0),
+        ("wu-4.1-relu-reach", {"logits": [TOGETHER] * 6}, 0.0, 0.99),
+        ("wu-4.1-relu-reach", {"logits": [APART] * 8}, -math.inf, -0.01),
+        # of larger angles RoPE does not decay as slowly
+        ("wu-4.6-decay", {"tokens": 2048, "product": 10.0, "angle": 1e-2, "rate": 0.05}, -math.inf, -0.01),
+    ],
+)
+def test_edges_and_angles_decide_what_is_claimed(key, instance, least, most):
+    assert least <= BY_KEY[key].slack(instance) <= most
+
+
+def test_collapse_is_the_rollout_next_to_its_bound():
+    layer = Layer(heads=2, positional=DecayBias(0.4))
+    architecture = Architecture(6, (layer,), ConstantMixing(0.3))
+    found, mass = bounds.collapse(architecture, 12, 3), influence(architecture, 12).mass
+    assert found.mass[-1] == mass[3]
+    assert found.later[-1] == pytest.approx(mass[3:].sum(), rel=1e-14)
+    assert (found.later <= np.exp(found.log_bound) * (1 + 1e-12)).all()
+    with pytest.raises(InvalidValueError, match=r"^architecture: "):
+        bounds.collapse(Architecture(6, (Layer(mask=SlidingWindow(4)),)), 12, 3)

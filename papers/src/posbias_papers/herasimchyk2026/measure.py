@@ -54,7 +54,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured: at most so many prompts of each length, fewer where the text has no more."""
+    """How much is measured: the most prompts of each length; fewer where the text has no more."""
 
     name: str
     prompts: int

@@ -3,8 +3,9 @@
 The index has the model (`norm`, `anisotropy`, `residual`, `dimension`), the `layer` from 1, and `query` and `key`
 from 0, NaN in the rows of layers. Of a layer stand its recency probability, and the standard error that a number
 printed from ten million plain samples has; of a score S_ij (j ≤ i) the mean, the step to the next key and the rise
-from the first key, and what closed forms say of them. COLUMN_se are standard errors over samples. Models drawn
-with one seed share part of their draws: the error of a difference is taken as if they did not, which is too large.
+from the first key, and what closed forms say of them. COLUMN_se are standard errors over samples, COLUMN_flaw says
+why there is no number. Models drawn with one seed share part of their draws: the error of a difference is taken as
+if they did not, which is too large.
 """
 
 import functools
@@ -38,6 +39,7 @@ SURE = 5.0
 KNOWN = 0.05
 """How well a simulated score has to be known for a closed form to be held against it, as a share of itself."""
 READINGS: tuple[ReadingName, ...] = ("published", "corrected")
+UNKNOWN = f"simulated score known less well than ± {KNOWN:.0%}, more samples needed"
 Row = dict[str, Any]
 Matrix = np.ndarray
 Matrices = dict[str, Matrix]
@@ -127,7 +129,11 @@ def completed(frame: "pd.DataFrame") -> "pd.DataFrame":
         for i, j in zip(*np.tril_indices(tokens), strict=True):
             row = {name: column[i, j] for name, column in columns.items() if np.isfinite(column[i, j])}
             rows.append(dict(zip(LEVELS, (*levels, float(i), float(j)), strict=True)) | row)
-    return frame.join(pd.DataFrame(rows).set_index(list(LEVELS)))
+    frame = frame.join(pd.DataFrame(rows).set_index(list(LEVELS)))
+    for name in frame.columns.intersection([f"{reading}_score" for reading in READINGS]):
+        lacking = frame[name].notna() & frame[f"{name}_off"].isna()
+        frame[f"{name}_off_flaw"] = np.where(lacking, UNKNOWN, None)
+    return frame
 
 
 def _of_rows(known: Matrices) -> Matrices:

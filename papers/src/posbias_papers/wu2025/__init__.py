@@ -57,9 +57,8 @@ def tables(
 ) -> Tables:
     """The tables of some studies; what FOLDER/cells has not and is not on record at this effort is trained first.
 
-    `effort` is quick, full or a number of iterations, with so many `networks`, this `middle` item and `embedding`
-    (`effort_of`);
-    `settings` (device, workers, engine, gpus_per_cell) and `on_event`, which hears of iterations, are those of
+    `effort` is quick, full or a number of iterations; with `networks`, `middle` and `embedding` as of `effort_of`.
+    `settings` (device, workers, engine, gpus_per_cell) and `on_event`, which counts iterations, are those of
     `posbias.training.cells.run_cells`. Raises as that does.
     """
     spent = effort_of(effort, networks, middle, embedding)

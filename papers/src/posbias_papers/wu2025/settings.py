@@ -150,8 +150,8 @@ def effort_of(
     """An effort by name, or of this many iterations at every depth, with this many networks and this middle item.
 
     The code's middle item is 4, the text's 3 (from 0); `embedding` is variance, as in the text, or deviation, as
-    in the code. Raises `InvalidValueError` for another name, for
-    iterations or networks < 1, and for an item outside, the first and the last.
+    in the code. Raises `InvalidValueError` for another name, for iterations or networks < 1, and for an item
+    outside, the first and the last.
     """
     seeds = None if networks is None else tuple(range(whole("networks", networks, 1)))
     if isinstance(effort, int):
