@@ -132,7 +132,7 @@ def completed(frame: "pd.DataFrame") -> "pd.DataFrame":
     frame = frame.join(pd.DataFrame(rows).set_index(list(LEVELS)))
     for name in frame.columns.intersection([f"{reading}_score" for reading in READINGS]):
         lacking = frame[name].notna() & frame[f"{name}_off"].isna()
-        frame[f"{name}_off_flaw"] = np.where(lacking, UNKNOWN, None)
+        frame.loc[lacking, f"{name}_off_flaw"] = UNKNOWN
     return frame
 
 

@@ -39,8 +39,8 @@ def _decay_distance(material: Material) -> Comparison:
 
 @discrepancy("wu2025/theorem-4.7-distance")
 def _rope_distance(material: Material) -> Comparison:
-    # ln(1 + t/x) = 2θx is the right equation for √θ in place of θ
     """critical distance x*, five layers, θ = .1"""
+    # ln(1 + t/x) = 2θx is the right equation for √θ in place of θ
     printed, right = (critical_distances.rope_critical_distance(5, angle) for angle in (math.sqrt(0.1), 0.1))
     return answer(printed, right)
 
@@ -130,8 +130,7 @@ def _uninformative(material: Material) -> Comparison:
 
 @discrepancy("wu2025/new-direction")
 def _direction(material: Material) -> Comparison:
-    """cosine of items of new and of known classes, fixed vocabulary: direction drawn anew, that of
-    training
+    """cosine of items of new and of known classes, fixed vocabulary: direction drawn anew, that of training
 
     The share of the direction they have in common.
     """

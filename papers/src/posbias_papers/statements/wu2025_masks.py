@@ -201,13 +201,8 @@ def equation_4(hidden: Any, queries: Any, keys: Any, values: Any, kind: str, siz
 
     Holds for Eq. (1), which has neither residual connections nor normalisation.
     """
-    X, allowed, kernels, carried, off = (
-        hidden,
-        draws.mask_of(kind, size).allowed(len(hidden)),
-        [],
-        hidden,
-        0.0,
-    )
+    X = carried = hidden
+    allowed, kernels, off = draws.mask_of(kind, size).allowed(len(hidden)), [], 0.0
     scale = float(operator_norm(hidden)) * max(1.0, largest_product(values))
     for query, key, value in zip(queries, keys, values, strict=True):
         kernels.append(masked_softmax((X @ query) @ (X @ key).T, allowed))
