@@ -3,12 +3,16 @@
 import importlib
 import inspect
 import re
+import shutil
 from pathlib import Path
 
 from myst_nb.sphinx_ import NbMetadataCollector
 from sphinx.util.inspect import stringify_signature
 
 import posbias
+
+MADE = Path(__file__).with_name("made")
+"""What `make pages` wrote: no `html_extra_path`, in which Sphinx would look for no documents."""
 
 project = "posbias"
 author = "the posbias authors"
@@ -21,7 +25,6 @@ html_title = f"posbias {release}"
 html_static_path = ["site.css"]
 html_css_files = ["site.css"]
 html_copy_source = False
-html_extra_path = [path for path in ("made",) if Path(path).exists()]
 html_theme_options = {"navigation_with_keys": True}
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
@@ -59,7 +62,7 @@ def public_names(package, rooms):
 
 def adapt_page(app, docname, source):
     """What a page is on the site: `{public-names} PACKAGE MODULE …` is what autodoc makes of those names, a link
-    to a file outside the documents is the file's name, and nothing is in made/ before `make pages`.
+    to a file outside the documents is the file's name, and nothing is in made/ before a command made it.
     """
 
     def directives(line):
@@ -70,7 +73,7 @@ def adapt_page(app, docname, source):
     text = re.sub(r"^{public-names} .*$", directives, source[0], flags=re.M)
     if "/" not in docname:
         text = re.sub(r"\[([^]]+)\]\(\.\./([^)#]+)[^)]*\)", r"\1 (`\2`)", text)
-    if not html_extra_path:
+    if not MADE.exists():
         text = re.sub(r"^```\{toctree\}\n:caption: Made by commands\n.*?^```\n", "", text, flags=re.S | re.M)
     source[0] = text
 
@@ -107,7 +110,9 @@ def print_run_times(app, error):
 
 
 def link_pages(app, error):
-    """The page of all three papers, where `make pages` made it, links to the site's own pages."""
+    """Figures and numbers come along; the page of all three papers links to the site's own pages."""
+    if MADE.exists():
+        shutil.copytree(MADE, app.outdir, ignore=shutil.ignore_patterns("*.md"), dirs_exist_ok=True)
     page = Path(app.outdir, "papers.html")
     if page.exists():
         linked = re.sub(r'href="([a-z0-9]+/[^"#:]+)\.md"', r'href="made/\1.html"', page.read_text("utf-8"))
