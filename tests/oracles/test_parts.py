@@ -23,6 +23,7 @@ from posbias.theory.encodings import (
     DecayBias,
     DenseLogits,
     KerpleLog,
+    KerplePower,
     NoPE,
     RoPE,
     Sandwich,
@@ -360,6 +361,19 @@ def test_rates_are_counted_pair_by_pair(tokens, first, seed):
     for d in range(tokens):
         pairs = [selected[text, i, i - d] for text in range(2) for i in range(max(d, begin), tokens)]
         assert found[d] == (sum(pairs) + 0.5) / (len(pairs) + 1)
+
+
+@given(st.floats(0, 9), st.floats(0.01, 2), st.integers(-60, 60))
+def test_encodings_by_distance_are_their_equations(first, second, distance):
+    size = abs(distance)
+    for encoding, expected in (
+        (ALiBi((first,)), -first * size),
+        (DecayBias(second), -second * max(distance, 0)),
+        (KerpleLog((first,), (second,)), -first * math.log(1 + second * size)),
+        (KerplePower((first,), (second,)), -first * size**second),
+    ):
+        (found,) = encoding.logits_at(np.array([distance]), 1)[0]
+        assert found == pytest.approx(expected, rel=1e-14, abs=1e-300), encoding
 
 
 @given(
