@@ -1,7 +1,7 @@
 """`posbias predict`: the influence of every position from an architecture."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,13 +129,14 @@ class _Case:
     architecture: Any
     tokens: int
 
-    def about(self, any_length: bool = False, assumes: bool = True) -> dict[str, Any]:
-        """The architecture and what it assumes, at this length or at any, ready for JSON."""
+    def about(self, varied: Collection[str] = (), assumes: bool = True) -> dict[str, Any]:
+        """The architecture and what it assumes besides quantities that are varied, ready for JSON."""
         from posbias.core.spec import encode
 
         one = self.architecture
-        assumptions = one.assumptions if any_length else one.assumptions_at(self.tokens)
-        return {"architecture": encode(one), "assumptions": list(assumptions) if assumes else []}
+        said = one.assumptions if "tokens" in varied else one.assumptions_at(self.tokens)
+        left = [text for text in said if "mixing" not in varied or text != one.mixing.assumed]
+        return {"architecture": encode(one), "assumptions": left if assumes else []}
 
     def answer(self, kind: Any, profile: Any, **more: Any) -> Any:
         """The prediction as an answer of this kind."""
@@ -257,7 +258,7 @@ def _varied(case: _Case, options: Options) -> None:
         varied=quantity,
         values=[value for value, _ in found],
         profiles=[Profile.of(profile) for _, profile in found],
-        **case.about(any_length=quantity == "tokens"),
+        **case.about([quantity]),
     )
     draw = lambda plots: plots.variation_figure(quantity, found)  # noqa: E731
     _answer(answer, lambda: describe_variation(quantity, found), options, draw)
@@ -276,7 +277,7 @@ def _map(case: _Case, options: Options) -> None:
         values=[values for _, values in axes],
         summaries=[[profile.summary for profile in row] for row in profiles],
         left_out=[[profile.left_out for profile in row] for row in profiles],
-        **case.about(any_length="tokens" in {name for name, _ in axes}),
+        **case.about([name for name, _ in axes]),
     )
     draw = lambda plots: plots.map_figure(axes, profiles)  # noqa: E731
     _answer(answer, lambda: describe_map(axes, profiles), options, draw)

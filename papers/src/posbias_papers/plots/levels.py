@@ -84,7 +84,7 @@ def _level(ax: "Axes", letter: str, profile: Profile | None, measured: Profile |
     style.level_line(ax, 1)
     ax.plot(height, color=colour, linewidth=style.LINE)
     ax.plot(0, height[0], "o", color=colour, markersize=3.5, clip_on=False)
-    # a broad curve whole, and of one that collapses what is above a hundredth of the even spread
+    # a broad curve whole, and of one that collapses what is above a hundredth of the uniform
     low = max(0.01, min(0.5, float(height.min()) / 1.6))
     scale_influence(ax, low, max(2.0, float(height.max()) * 1.4))
     style.direct_label(ax, predictor_label(letter, profile), colour)
