@@ -67,13 +67,6 @@ def heard_of(engine, tasks, watch=lambda number, news: None):
     return heard
 
 
-def wait_for(condition, seconds=300):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_a_cluster_finds_what_is_found_here(connected, caplog):
     caplog.set_level("INFO", "posbias")
     tasks = [task("add", one=one, two=2) for one in range(4)]
@@ -110,7 +103,7 @@ def test_tasks_of_a_killed_machine_are_done_by_the_other_and_all_once(connected,
     def kill(number, news):
         finished.extend([number] * isinstance(news, Last))
         if len(finished) == 2 and isinstance(news, Last):
-            wait_for(connected.machines[0].busy)
+            piecework.wait_for(connected.machines[0].busy)
             connected.machines[0].kill()
 
     heard = heard_of(Cluster(connected.address), tasks, kill)

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import piecework
@@ -64,13 +63,6 @@ def alive(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def wait_for(condition, seconds=300):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @settings(max_examples=4)
@@ -184,12 +176,12 @@ def test_no_worker_outlives_its_parent_even_in_a_quiet_task(tmp_path, with_what)
     with subprocess.Popen(
         [sys.executable, "-c", CALLER, tmp_path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as parent:
-        wait_for(lambda: len(list(tmp_path.iterdir())) == 2)
+        piecework.wait_for(lambda: len(list(tmp_path.iterdir())) == 2)
         parent.send_signal(with_what)
         answer, events = parent.communicate(timeout=300)
     started = [int(path.name) for path in tmp_path.iterdir()]
     assert len(started) == 2
-    wait_for(lambda: not any(map(alive, started)))
+    piecework.wait_for(lambda: not any(map(alive, started)))
     assert answer == ("interrupted\n" if with_what == signal.SIGINT else "")
     assert (
         not events or "resource_tracker" in events.splitlines()[0]

@@ -66,3 +66,11 @@ def threads(*, on_event):
 def echo(what, *, on_event):
     on_event(Event(0.5, None, "echo"))
     return what
+
+
+def wait_for(condition, seconds=300):
+    """Wait until a condition holds; fail after some minutes."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

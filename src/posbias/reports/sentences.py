@@ -64,7 +64,7 @@ def _looks(found: Findings) -> str:
     if found.trough_range is not None:
         low, high = found.trough_range
         where += f" ({low} to {high} in 95 % of resamples of the {last.n} prompts)"
-    even = "the mean of the positions in reach" if s.out_of_reach else "a uniform profile"
+    even = "the mean of the positions in reach" if s.out_of_reach else "uniform"
     reach = f" {s.out_of_reach} of {s.tokens} positions are out of reach." if s.out_of_reach else ""
     return (
         f"{found.model} favours {FAVOURS[s.verdict]} ({s.verdict}). Of the influence of {s.tokens} tokens on the "
@@ -127,7 +127,8 @@ def _prompt(found: Findings) -> str:
     name, end = max(("first", first), ("last", last), key=lambda one: one[1].value)
     times = ""
     if s.verdict in ("recency", "primacy", "U") and least > 0:
-        times = f": a token of the {name} {s.ends} {end.value / least:.2g} times one where influence is least"
+        times = f"{end.value / least:.2g} times as much as one where influence is least"
+        times = f": a token of the {name} {s.ends} weighs {times}"
     opening = "If the verdict holds, in" if found.measured.doubts else "In"
     return (
         f"{opening} prompts like these {WEIGHS[s.verdict]}{times}. Weight is not use: whether the model finds a "
