@@ -44,7 +44,7 @@ def test_frames_a_second(browser, tmp_path, tokens):  # noqa: F811
     path.write_text(page(), encoding="utf-8")
     context = browser.new_context(viewport={"width": 1200, "height": 900})
     tab = context.new_page()
-    tab.goto(f"{path.as_uri()}#depth=32&heads=32&tokens={tokens}&schedule=constant&mixing.times=0.3")
+    tab.goto(f"{path.as_uri()}#depth=32&heads=32&tokens={tokens}&schedule=constant&schedule.times=0.3")
     tab.wait_for_selector("html[data-settled=yes]", state="attached")
     architecture = Architecture(32, (Layer(32, positional=ALiBi()),), ConstantMixing(0.3))
     truth = influence(architecture, tokens).mass

@@ -1,8 +1,7 @@
-"""The page of `posbias explore` in a real browser: kernel.js and bounds.js give what engines and theorems give."""
+"""The page of `posbias explore` in a real browser: kernel.js gives what engines and theorems give."""
 
 import itertools
 import json
-from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -27,12 +26,12 @@ from posbias.theory.configs import PRESETS, preset
 from posbias.theory.content import ScalableSoftmax
 from posbias.theory.distance import KerpleLog
 from posbias.theory.encodings import ALiBi
-from posbias.theory.masks import Causal, Prefix, SlidingWindow
+from posbias.theory.masks import Prefix, SlidingWindow
 from posbias.theory.mixing import ConstantMixing, TrainedMedian
 from posbias.theory.prediction import predict
 from posbias.theory.rollout import influence
 from posbias.theory.rollout.kernel import layer_kernel
-from posbias_papers.closed_forms.bounds import log_collapse_bound, self_bound, window_bound
+from posbias_papers.closed_forms.bounds import log_collapse_bound
 
 TOLERANCE = 1e-9
 """Relative, above 1e-250; below it both may be 0."""
@@ -44,11 +43,10 @@ ASKED = """([architecture, tokens, depth]) => {
 
 @pytest.fixture(scope="module")
 def tab(browser):
-    """A page with both scripts."""
+    """A page with the script."""
     page = browser.new_page()
-    for name in ("kernel", "bounds"):
-        source = files("posbias.reports.explore").joinpath(f"{name}.js").read_text(encoding="utf-8")
-        page.evaluate(f"() => {{ {source}\n window.{name} = {name}; }}")
+    source = files("posbias.reports.explore").joinpath("kernel.js").read_text(encoding="utf-8")
+    page.evaluate(f"() => {{ {source}\n window.kernel = kernel; }}")
     yield page
     page.close()
 
@@ -81,69 +79,28 @@ def test_the_browser_sweeps_longer_texts_right(tab, architecture, tokens):
     agree(tab, architecture, tokens)
 
 
-BOUND = """([name, architecture, tokens, depth]) => {
-  const found = window.bounds[name](architecture, tokens, depth);
-  return found && (found.upper ? [found.upper, found.lower].map((side) => side && Array.from(side)) : found);
-}"""
+BOUNDS = "([architecture, tokens, depth]) => window.kernel.bounds(architecture, tokens, depth)"
 
 
-@pytest.fixture(scope="module")
-def bound(tab):
-    """A bound as the browser computes it, None where it says nothing."""
-
-    def asked(name: str, architecture: Architecture, tokens: int):
-        return tab.evaluate(BOUND, [name, exported(architecture, tokens), tokens, architecture.depth])
-
-    return asked
-
-
-def kernels(architecture, tokens):
-    return np.array([layer_kernel(layer, tokens) for layer in architecture.stack])
-
-
-def test_the_collapse_bound_of_the_browser_is_that_of_the_theorem(bound):
+def test_the_bounds_of_the_browser_are_those_of_the_theorems(tab):
+    """Of all but the first token where every layer shows it (Wu 4.1), of the last one under every mask."""
     layers = (Layer(2, positional=ALiBi((0.01, 0.0))), Layer(2, positional=KerpleLog((0.5,))))
-    architecture = Architecture(4, layers, ConstantMixing(0.4))
-    floors = kernels(architecture, 64)[:, :, 0].min(axis=1)
-    expected = log_collapse_bound(floors, 1, architecture.coefficients)
-    np.testing.assert_allclose(bound("collapse", architecture, 64), expected, rtol=TOLERANCE)
-
-
-@pytest.mark.parametrize("mask", [Causal(), SlidingWindow(4), Prefix(3)])
-def test_what_the_last_token_keeps_in_the_browser_is_what_the_theorem_says(bound, mask):
-    architecture = Architecture(7, (Layer(2, mask, ALiBi((0.2, 0.0))),), ConstantMixing(0.4))
-    own = kernels(architecture, 40)[0, -1, -1]
-    found = bound("kept", architecture, 40)
-    np.testing.assert_allclose(found, self_bound(architecture.coefficients, float(own)), rtol=TOLERANCE)
-    mass = influence(architecture, 40).mass[-1]
-    assert found[-1] <= mass * (1 + TOLERANCE)
-    # where no query sees a later key, the last token has nothing from any other
-    assert isinstance(mask, Prefix) or found[-1] == pytest.approx(mass, rel=TOLERANCE)
-
-
-@pytest.mark.parametrize("encoding", [ALiBi((0.2, 0.0)), KerpleLog((0.5,))])
-def test_the_bound_under_a_window_in_the_browser_is_that_of_the_theorem(bound, encoding):
-    tokens = 12
-    architecture = Architecture(40, (Layer(2, SlidingWindow(3), encoding),), ConstantMixing(0.8))
-    floor = min(row[:query].sum() for query, row in enumerate(kernels(architecture, tokens)[0]) if query)
-    found = np.exp(bound("moves", architecture, tokens))
-    expected = [window_bound(architecture.coefficients[:t], float(floor), tokens - 1) for t in range(1, 41)]
-    np.testing.assert_allclose(found, expected, rtol=TOLERANCE)
-    assert 1 - influence(architecture, tokens).mass[0] <= found[-1] < 0.5
-    assert bound("moves", replace(architecture, depth=tokens - 2), tokens) is None
-
-
-@given(drawn.architectures(mask=spans(40, 1), positional=drawn.exponential), st.integers(3, 40))
-def test_the_envelope_holds_wherever_the_browser_gives_one(bound, architecture, tokens):
-    assume(not_expressed(architecture) is None)
-    architecture = replace(architecture, mixing=ConstantMixing(1.0))
-    found = bound("envelope", architecture, tokens)
-    assume(found is not None)
-    mass = influence(architecture, tokens).mass
-    seen = mass > 1e-250
-    assert (np.log(mass[seen]) <= np.array(found[0])[seen] + TOLERANCE).all()
-    # what the mask shows nobody is nowhere above 0, so a lower bound is there for all positions or none
-    assert found[1] is None or (np.log(np.maximum(mass, 1e-250)) >= np.array(found[1]) - TOLERANCE).all()
+    for mask in (None, SlidingWindow(4), Prefix(3)):
+        stack = layers if mask is None else (Layer(2, mask, ALiBi((0.2, 0.0))),)
+        architecture = Architecture(6, stack, ConstantMixing(0.4))
+        found = tab.evaluate(BOUNDS, [exported(architecture, 64), 64, 6])
+        kernels = np.array([layer_kernel(layer, 64) for layer in architecture.stack])
+        own = 1 - (1 - kernels[:, -1, -1]) * architecture.coefficients
+        np.testing.assert_allclose(found["own"], np.cumprod(own), rtol=TOLERANCE)
+        profile = influence(architecture, 64).mass
+        assert found["own"][-1] <= profile[-1] * (1 + TOLERANCE)
+        if mask is None:
+            floors = kernels[:, :, 0].min(axis=1)
+            expected = log_collapse_bound(floors, 1, architecture.coefficients)
+            np.testing.assert_allclose(found["rest"], expected, rtol=TOLERANCE)
+            assert np.log1p(-profile[0]) <= found["rest"][-1]
+        else:
+            assert found["rest"] is None
 
 
 MOST_BYTES = 400_000
@@ -191,17 +148,17 @@ MASKS = itertools.cycle(usable("masks"))
 LINKS = [
     *(
         f"#tokens=80&encoding={key}&encoding.times=0.6&encoding.power=0.7&depth=4&every=3&mask={next(MASKS)}"
-        "&width=12&sinks=2&length=31"
+        "&mask.width=12&mask.sinks=2&mask.length=31"
         for key in [*usable("encodings"), "alibi", "kerple_log"]
     ),
     *(
-        f"#tokens=64&depth=7&schedule={key.replace(' ', '+')}&mixing.times=0.4"
+        f"#tokens=64&depth=7&schedule={key.replace(' ', '+')}&schedule.times=0.4"
         for key in usable("schedules")
         if not key.startswith("of ") or key == "of mpt-7b"
     ),
     "#tokens=64&schedule=per_layer&drawn=0.1,0.9,0.4&depth=3&encoding=t5&encoding.times=9&heads=9",
     "#tokens=64&content.diagonal=2.5&content.first=-1&content.constant=0.5&sink=1.5&encoding=rope&depth=6",
-    "#tokens=64&content.constant=3&residual=off&heads=112&encoding.times=7.5&every=1",
+    "#tokens=64&content.constant=3&residual=false&heads=112&encoding.times=7.5&every=1",
 ]
 
 
@@ -223,7 +180,11 @@ def test_controls_move_the_curve_and_the_file_goes_through_the_command(opened, t
     tab.uncheck("#residual")
     opened.settle()
     state = opened.ask("state")
-    assert (state["encoding"], state["encoded"]["times"], state["residual"]) == ("decay", 0.37, False)
+    assert (state["encoding"], state["numbers"]["encoding.times"], state["residual"]) == (
+        "decay",
+        0.37,
+        False,
+    )
     assert state["depth"] > 6
     assert opened.ask("profile") != before
     agrees(opened, tmp_path)
@@ -237,7 +198,7 @@ def test_controls_move_the_curve_and_the_file_goes_through_the_command(opened, t
 
 def test_a_link_restores_what_was_chosen(opened):
     opened.turn(
-        "#tokens=90&depth=9&mask=prefix&length=17&encoding=t5&content.first=2&sink=0.5&scale=share&every=4"
+        "#tokens=90&depth=9&mask=prefix&mask.length=17&encoding=t5&content.first=2&sink=0.5&scale=share&every=4"
     )
     kept = opened.tab.evaluate("[location.hash, page.state, page.profile]")
     opened.go(kept[0])

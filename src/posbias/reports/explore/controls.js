@@ -12,66 +12,44 @@ const controls = (() => {
     return made;
   }
 
-  // whole numbers from least to most, each once, in even ratios where they are many
-  function spaced(least, most) {
-    const low = Math.max(least, 1);
-    const some = Array.from({ length: STEPS + 1 }, (_, k) => Math.round(low * (most / low) ** (k / STEPS)));
-    return [...new Set([least, ...some.map((value) => (value < 1000 ? value : Number(value.toPrecision(3)))), most])];
-  }
-
-  // what a slider's place means: even steps, even ratios where the range is wide, or a list of values
-  function scaleOf({ least, most, whole, values: list }) {
-    const values = list || (whole && most - least > STEPS / 4 ? spaced(least, most) : null);
-    if (values) {
-      const nearest = (value) => values.reduce((best, one, k) => (
-        Math.abs(one - value) < Math.abs(values[best] - value) ? k : best), 0);
-      return { steps: values.length - 1, value: (place) => values[place], place: nearest };
-    }
-    const ratio = least > 0 && most / least > 30;
-    const tidy = (value) => (whole ? Math.round(value) : Number(value.toPrecision(3)));
-    if (!ratio) {
-      const steps = whole ? most - least : STEPS;
-      return {
-        steps, value: (place) => tidy(least + ((most - least) * place) / steps),
-        place: (value) => Math.round(((value - least) / (most - least)) * steps),
-      };
-    }
-    return {
-      steps: STEPS,
-      value: (place) => tidy(Math.min(least * (most / least) ** (place / STEPS), most)),
-      place: (value) => Math.round((Math.log(value / least) / Math.log(most / least)) * STEPS),
-    };
+  // the values of a slider's places: those listed, else even steps, or even ratios where the range is wide
+  function valuesOf({ least, most, whole, values }) {
+    if (values) return values;
+    const low = whole ? Math.max(least, 1) : least;
+    const ratios = low > 0 && (whole ? most - least > STEPS / 4 : most / least > 30);
+    const steps = whole && !ratios ? most - least : STEPS;
+    const tidy = (value) => (whole && value < 1000 ? Math.round(value) : Number(value.toPrecision(3)));
+    const some = Array.from({ length: steps + 1 }, (_, k) => (
+      tidy(ratios ? low * (most / low) ** (k / steps) : least + ((most - least) * k) / steps)));
+    return [...new Set([least, ...some.slice(0, -1), most])];
   }
 
   // a slider and a number; `on(value, settled)` while it moves and when it stands
-  function slider(id, control, on) {
-    const scale = scaleOf(control);
-    const { least, most, whole, values } = control;
-    const range = make("input", { type: "range", id: `${id}-range`, min: 0, max: scale.steps, step: 1 });
-    range.setAttribute("aria-label", `${control.label}, slider`);
+  function slider(control, on) {
+    const { least, most, whole, label } = control;
+    const id = control.key.replace(".", "-");
+    const values = valuesOf(control);
+    const nearest = (value) => values.reduce((best, one, k) => (Math.abs(one - value) < Math.abs(values[best] - value) ? k : best), 0);
+    const range = make("input", { type: "range", id: `${id}-range`, min: 0, max: values.length - 1, step: 1, "aria-label": `${label}, slider` });
     const number = make("input", { type: "number", id, min: least, max: most, step: whole ? 1 : "any" });
     const note = make("p", { className: "note", id: `${id}-why`, hidden: true });
     const field = make("div", { className: "field" },
-      make("div", { className: "pair" }, make("label", { htmlFor: id, textContent: control.label }), number), range, note);
+      make("div", { className: "pair" }, make("label", { htmlFor: id, textContent: label }), number), range, note);
     const show = (value) => {
       if (document.activeElement !== number) number.value = String(value);
-      range.value = String(scale.place(value));
+      range.value = String(nearest(value));
       range.setAttribute("aria-valuetext", String(value));
     };
-    const moved = (settled) => {
-      const value = scale.value(Number(range.value));
+    const moved = (value, settled) => {
       number.value = String(value);
       on(value, settled);
     };
-    range.addEventListener("input", () => moved(false));
-    range.addEventListener("change", () => moved(true));
+    range.addEventListener("input", () => moved(values[range.value], false));
+    range.addEventListener("change", () => moved(values[range.value], true));
     number.addEventListener("change", () => {
-      const typed = Number(number.value);
-      const fits = number.value !== "" && Number.isFinite(typed);
-      const within = Math.max(least, Math.min(fits ? typed : control.first ?? least, most));
-      const value = values ? values[scale.place(within)] : whole ? Math.round(within) : within;
-      number.value = String(value);
-      on(value, true);
+      const typed = Number.isFinite(number.valueAsNumber) ? number.valueAsNumber : control.first ?? least;
+      const within = Math.max(least, Math.min(typed, most));
+      moved(control.values ? values[nearest(within)] : whole ? Math.round(within) : within, true);
     });
     const say = (words) => {
       note.hidden = !words;
@@ -81,16 +59,16 @@ const controls = (() => {
       for (const input of [range, number]) input.disabled = Boolean(reason);
       say(reason);
     };
-    return { field, show, say, why };
+    return { control, field, show, say, why };
   }
 
   function options(select, list, on) {
-    const usable = list.filter((one) => !one.reason);
-    select.replaceChildren(...usable.map((one) => make("option", { value: one.key, textContent: one.title })));
+    const item = (one, more) => make("option", { value: one.key, textContent: one.title, ...more });
     const greyed = list.filter((one) => one.reason);
+    select.replaceChildren(...list.filter((one) => !one.reason).map((one) => item(one)));
     if (greyed.length) {
       select.append(make("optgroup", { label: "The page has no form for" }, ...greyed.map((one) => (
-        make("option", { value: one.key, disabled: true, textContent: `${one.title}: ${one.reason}` })))));
+        item(one, { disabled: true, textContent: `${one.title}: ${one.reason}` })))));
     }
     select.addEventListener("change", () => on(select.value));
   }

@@ -80,7 +80,7 @@ const exporter = (() => {
     return new Promise((done) => { canvas.toBlob(done, "image/png"); });
   }
 
-  function connect({ toml, title }) {
+  function connect(toml, title) {
     const svg = () => chart.alone(id("profile"), title());
     id("save-svg").addEventListener("click", () => save(new Blob([svg()], { type: "image/svg+xml" }), "influence.svg"));
     id("save-png").addEventListener("click", async () => save(await picture(svg()), "influence.png"));

@@ -1,20 +1,19 @@
-// The rollout's last row, R_T ⋯ R_1 with R = (1 − λ)I + λA, as posbias.theory.rollout sweeps it.
+// The rollout's last row, R_T ⋯ R_1 with R = (1 − λ)I + λA, as posbias.theory.rollout sweeps it, and its bounds.
 //
 // A layer is what posbias.reports.explore.kernel exports: its span (`behind`, `always`, `prefix`, or pieces that begin every
 // `step` tokens or at `starts`), and heads with weight, logits on diagonal, first column and sink, and either a
 // `slope` (−m·d for d ≥ 0, −later·|d| after the query) or a `table` of logits by distance, which `factors` of the
-// queries may multiply. Slopes take O(tokens) for each head and layer, in additions only; tables O(tokens²), or, where
-// a picture is enough (`quick`), Fourier transforms.
+// queries may multiply. Slopes take O(tokens) for each head and layer, in additions only; tables O(tokens²).
 // What takes long is a generator that yields every few milliseconds.
 const kernel = (() => {
   const FLOOR = 1e-290;
   // added to sums, which denormal numbers would slow down; a million of them stay below FLOOR
   const TINY = 1e-300;
-  // the relative error that a transform may make
-  const ERROR = 2e-11;
   const LANES = 4;
-  const prepared = new WeakMap();
-  const rooms = new Map();
+  // weights of attention that are kept at most, of layers whose logits are tables
+  const MOST_KEPT = 5e7;
+  let prepared = new WeakMap();
+  let kept = 0;
 
   const terms = (slope, count) => (slope > 0 ? Math.expm1(-slope * count) / Math.expm1(-slope) : count);
   const floored = (value) => (value > FLOOR ? value : 0);
@@ -190,14 +189,11 @@ const kernel = (() => {
     for (let k = 0; k < span.pieces.length; k++) {
       const [start, stop] = [span.pieces[k], span.pieces[k + 1] ?? tokens];
       const { lanes, weighed } = kinds[k && 1];
-      if (span.whole || span.always > 0) {
-        for (const lane of lanes) {
-          earlier(row, received, lane, start, stop, span.whole ? stop : start + span.always);
-          if (stop - start > 2e5) yield;
-        }
+      for (const lane of span.whole || span.always > 0 ? lanes : []) {
+        earlier(row, received, lane, start, stop, span.whole ? stop : start + span.always);
+        if (stop - start > 1e5) yield;
       }
-      if (span.whole || span.behind === 0) continue;
-      for (const head of weighed) {
+      for (const head of span.whole || span.behind === 0 ? [] : weighed) {
         windowed(row, received, head, span, start, stop, next);
         if (stop - start > 1e5) yield;
       }
@@ -212,190 +208,60 @@ const kernel = (() => {
     yield;
   }
 
-  // --- tables of logits by distance ---
+  // --- tables of logits by distance: rows of attention, over all heads ---
 
-  function keysOf(span) {
-    let piece = 0;
-    return (query) => {
-      while (span.pieces[piece + 1] <= query) piece++;
-      const low = span.pieces.length > 1 ? span.pieces[piece] : Math.max(query - span.behind, 0);
-      return [low, Math.max(query, span.prefix - 1), Math.min(span.always, low)];
-    };
-  }
-
-  // exponentials of a head's logits by distance, times the factor of a query and less the `most` of them
-  function exponentials(head, span, tokens) {
-    const [table, later] = [head.table.slice(0, tokens), head.after.slice(0, Math.max(span.prefix - 1, 0))];
-    const upTo = (some, from) => some.map((_, k) => (from = k ? from + some[k] : from));
-    let last = {};
-    return (query) => {
-      const factor = head.factors ? head.factors[query] : 1;
-      if (factor === last.factor) return last;
-      const most = [...table, ...later].reduce((largest, one) => Math.max(largest, factor * one), -Infinity);
-      const [values, after] = [table, later].map((some) => Float64Array.from(some, (logit) => Math.exp(factor * logit - most)));
-      // Σ over the distances 1 … d before a query, and after it
-      last = { factor, most, values, after, before: upTo(values, 0), beyond: upTo(after, after[0]) };
-      return last;
-    };
+  // runs of keys that a query sees, itself and the first token left out
+  function keysOf({ pieces, behind, always, prefix }, query) {
+    const low = pieces.length > 1 ? pieces.findLast((start) => start <= query) : Math.max(query - behind, 0);
+    return [[1, Math.min(always, low)], [Math.max(low, 1), query], [query + 1, Math.max(query + 1, prefix)], low];
   }
 
   function* prepareTables(layer, span, tokens) {
     const sums = sumsOf(tokens);
-    const heads = [];
-    // what a query gives each key, over all heads, where each query has exponentials of its own
-    const rows = layer.heads[0].factors && Array.from(sums.own, (_, query) => new Float64Array(Math.max(query + 1, span.prefix)));
+    const rows = Array.from(sums.own, (_, query) => new Float64Array(Math.max(query + 1, span.prefix)));
     for (const head of layer.heads) {
-      const of = exponentials(head, span, tokens);
-      const keys = keysOf(span);
-      const there = new Float64Array(tokens);
+      // logits by distance, those of later keys first, and their exponentials less the most of them
+      const ahead = Math.max(span.prefix - 1, 0);
+      const logits = [...head.after.slice(0, ahead).reverse(), ...head.table.slice(0, tokens)];
+      const values = new Float64Array(logits.length);
+      let [factor, most] = [null, 0];
       for (let query = 0; query < tokens; query++) {
-        const { factor, most, values, after, before, beyond } = of(query);
-        const [low, high, always] = keys(query);
+        const now = head.factors ? head.factors[query] : 1;
+        if (now !== factor) {
+          factor = now;
+          most = logits.reduce((largest, one) => Math.max(largest, factor * one), -Infinity);
+          logits.forEach((one, k) => { values[k] = Math.exp(factor * one - most); });
+        }
+        const [always, before, after, low] = keysOf(span, query);
+        let others = 0;
+        for (const [from, to] of [always, before, after]) {
+          for (let key = from; key < to; key++) others += values[ahead + query - key];
+        }
         const sink = head.sink === null ? -Infinity : head.sink + (1 - factor) * (head.constant ?? 0);
         const itself = factor * (head.table[0] + head.diagonal + (query ? 0 : head.first));
-        const column = query > 0 && (low === 0 || always > 0) ? factor * (head.table[query] + head.first) : -Infinity;
-        let others = before[Math.max(query - Math.max(low, 1), 0)];
-        for (let key = 1; key < always; key++) others += values[query - key];
-        if (high > query) others += beyond[high - query - 1];
+        const seen = query > 0 && (low === 0 || span.always > 0);
+        const column = seen ? factor * (head.table[query] + head.first) : -Infinity;
         const largest = Math.max(itself, column, sink, others > 0 ? most : -Infinity);
         const [own, first, lost, rest] = [itself, column, sink, most].map((logit) => Math.exp(logit - largest));
         const scale = head.weight / (own + first + lost + (others > 0 ? rest * others : 0));
-        there[query] = scale * rest;
         sums.own[query] += scale * own;
         sums.taken[query] += scale * lost;
         sums.column[query] += scale * (query ? first : own);
-        if (rows) give({ values, after }, query, [low, high, always], there[query], rows[query]);
+        if (query) rows[query][0] += scale * first;
+        for (const [from, to] of [always, before, after]) {
+          for (let key = from; key < to; key++) rows[query][key] += scale * rest * values[ahead + query - key];
+        }
         if (query % 256 === 0) yield;
       }
-      heads.push({ ...of(0), there, spectrum: null });
     }
-    return { span, ...sums, heads, rows, push: pushTables };
+    return { span, ...sums, rows, push: pushTables };
   }
 
-  function* pushTables({ span, heads, rows, column }, row, received, quick) {
-    let first = 0;
-    for (let i = 1; i < row.length; i++) first += row[i] * column[i];
-    if (!rows && transformed(span) && (transforms(heads, span, row, received) || quick)) {
-      received[0] = first;
-      return;
-    }
-    received.fill(0);
-    received[0] = first;
-    const keys = keysOf(span);
-    for (let begin = 0; begin < row.length; begin += 256) {
-      const end = Math.min(begin + 256, row.length);
-      for (let i = begin; i < end; i++) {
-        if (rows) for (let j = 1; j < rows[i].length; j++) received[j] += row[i] * rows[i][j];
-        else if (row[i] > 0) for (const head of heads) give(head, i, keys(i), row[i] * head.there[i], received);
-      }
-      yield;
-    }
-  }
-
-  function give({ values, after }, query, [low, high, always], mass, received) {
-    const begin = Math.max(low, 1);
-    for (let j = begin; j < query; j++) received[j] += mass * values[query - j];
-    for (let j = 1; j < always; j++) received[j] += mass * values[query - j];
-    for (let j = query + 1; j <= high; j++) received[j] += mass * after[j - query - 1];
-  }
-
-  const transformed = (span) => span.pieces.length === 1 && span.always === 0 && span.prefix < 2;
-
-  // The same by transforms, of half the length since numbers turned by a right angle at the end keep what goes around
-  // apart; whether every number is surely within `ERROR` (an error is a share of the largest: Higham 2002, Theorem 24.2).
-  function transforms(heads, span, row, received) {
-    const tokens = row.length;
-    const size = 2 ** Math.ceil(Math.log2(tokens));
-    const { turn: [cos, sin], re, im, sumRe, sumIm } = roomFor(size);
-    sumRe.fill(0);
-    sumIm.fill(0);
-    let [error, least] = [0, Infinity];
-    for (const head of heads) {
-      const { values, there } = head;
-      const reach = Math.min(span.behind, tokens - 1);
-      if (!head.spectrum) {
-        const parts = [new Float64Array(size), new Float64Array(size)];
-        let squares = 0;
-        for (let d = 1; d <= reach; d++) {
-          squares += values[d] ** 2;
-          parts[0][d] = (values[d] / size) * cos[d];
-          parts[1][d] = (values[d] / size) * sin[d];
-        }
-        forward(...parts);
-        head.spectrum = { parts, norm: Math.sqrt(squares) };
-      }
-      re.fill(0);
-      im.fill(0);
-      let squares = 0;
-      for (let k = 0; k < tokens; k++) {
-        const given = row[tokens - 1 - k] * there[tokens - 1 - k];
-        squares += given * given;
-        re[k] = given * cos[k];
-        im[k] = given * sin[k];
-      }
-      error += 8e-16 * Math.log2(size) * Math.sqrt(squares) * head.spectrum.norm;
-      forward(re, im);
-      const [a, b] = head.spectrum.parts;
-      for (let k = 0; k < size; k++) {
-        sumRe[k] += re[k] * a[k] - im[k] * b[k];
-        sumIm[k] += im[k] * a[k] + re[k] * b[k];
-      }
-    }
-    backward(sumRe, sumIm);
-    for (let k = 1; k < tokens - 1; k++) {
-      const sum = sumRe[k] * cos[k] + sumIm[k] * sin[k];
-      if (sum < least) least = sum;
-      received[tokens - 1 - k] = sum > 0 ? sum : 0;
-    }
-    return error < ERROR * least;
-  }
-
-  // rotations and room for transforms of a size
-  function roomFor(size) {
-    if (!rooms.has(size)) {
-      const circle = (count, share) => [Math.cos, Math.sin].map((wave) => (
-        Float64Array.from({ length: count }, (_, k) => wave((2 * Math.PI * share * k) / size))));
-      const [re, im, sumRe, sumIm] = [0, 0, 0, 0].map(() => new Float64Array(size));
-      rooms.set(size, { circle: circle(size / 2, 1), turn: circle(size, 0.25), re, im, sumRe, sumIm });
-    }
-    return rooms.get(size);
-  }
-
-  // in place, into bit-reversed order
-  function forward(re, im) {
-    const size = re.length;
-    const [cos, sin] = roomFor(size).circle;
-    for (let half = size / 2, stride = 1; half >= 1; half /= 2, stride *= 2) {
-      for (let base = 0; base < size; base += 2 * half) {
-        for (let i = base, t = 0; i < base + half; i++, t += stride) {
-          const j = i + half;
-          const x = re[i] - re[j];
-          const y = im[i] - im[j];
-          re[i] += re[j];
-          im[i] += im[j];
-          re[j] = x * cos[t] + y * sin[t];
-          im[j] = y * cos[t] - x * sin[t];
-        }
-      }
-    }
-  }
-
-  // and from it, without the factor 1/size
-  function backward(re, im) {
-    const size = re.length;
-    const [cos, sin] = roomFor(size).circle;
-    for (let half = 1, stride = size / 2; half < size; half *= 2, stride /= 2) {
-      for (let base = 0; base < size; base += 2 * half) {
-        for (let i = base, t = 0; i < base + half; i++, t += stride) {
-          const j = i + half;
-          const x = re[j] * cos[t] - im[j] * sin[t];
-          const y = re[j] * sin[t] + im[j] * cos[t];
-          re[j] = re[i] - x;
-          im[j] = im[i] - y;
-          re[i] += x;
-          im[i] += y;
-        }
-      }
+  function* pushTables({ rows }, row, received) {
+    for (let query = 0; query < row.length; query++) {
+      const [mass, given] = [row[query], rows[query]];
+      if (mass > 0) for (let key = 0; key < given.length; key++) received[key] += mass * given[key];
+      if (query % 256 === 0) yield;
     }
   }
 
@@ -406,6 +272,9 @@ const kernel = (() => {
   function* prepare(layer, tokens) {
     const known = prepared.get(layer);
     if (known && known.tokens === tokens) return known.value;
+    const size = swept(layer) ? 0 : (tokens * tokens) / 2;
+    if (kept + size > MOST_KEPT) [prepared, kept] = [new WeakMap(), 0];
+    kept += size;
     const value = yield* (swept(layer) ? prepareSlopes : prepareTables)(layer, spanOf(layer, tokens), tokens);
     prepared.set(layer, { tokens, value });
     return value;
@@ -421,14 +290,14 @@ const kernel = (() => {
   }
 
   // the influence of every position on the last token through the `depth` lowest layers, and what sinks took
-  function* sweep({ layers, mixing }, tokens, depth, quick = false) {
+  function* sweep({ layers, mixing }, tokens, depth) {
     let [row, out, received] = [0, 0, 0].map(() => new Float64Array(tokens));
     row[tokens - 1] = 1;
     let lost = 0;
     for (let t = depth - 1; t >= 0; t--) {
       const state = yield* prepare(layers[t % layers.length], tokens);
       received.fill(0);
-      yield* state.push(state, row, received, quick);
+      yield* state.push(state, row, received);
       lost += mixed(row, received, state, mixing[t], out);
       [row, out] = [out, row];
     }
@@ -436,15 +305,13 @@ const kernel = (() => {
   }
 
   // nanoseconds that a sweep takes, about
-  function price({ layers }, tokens, depth, quick) {
+  function price({ layers }, tokens, depth) {
     const each = layers.map((layer) => {
-      const span = spanOf(layer, tokens);
       const heads = layer.heads.length;
-      if (swept(layer)) return tokens * (span.whole ? 4 + 2 * heads : 12 * heads);
-      if (quick && !layer.heads[0].factors && transformed(span)) return 40 * tokens * (heads + 1);
-      return (heads * tokens * Math.min(span.behind + span.prefix, span.longest)) / 2;
+      if (!swept(layer)) return tokens * tokens * (depth / 2 + heads);
+      return depth * tokens * (spanOf(layer, tokens).whole ? 4 + 2 * heads : 12 * heads);
     });
-    return (each.reduce((sum, one) => sum + one, 0) / layers.length) * depth;
+    return each.reduce((sum, one) => sum + one, 0) / layers.length;
   }
 
   function finish(steps) {
@@ -454,7 +321,29 @@ const kernel = (() => {
   }
 
   const influence = (...given) => finish(sweep(...given));
-  const ready = (layer, tokens) => finish(prepare(layer, tokens));
 
-  return { finish, influence, price, ready, sweep };
+  // whether a query sees later keys
+  const ahead = ({ layers }) => layers.some(({ prefix }) => prefix === null || prefix > 1);
+
+  // Bounds after each layer. `rest`: ln of the most that all positions but the first hold, Σ ln(1 − ε_t·λ_t) with ε_t
+  // the least weight of the first token in a layer; null where it bounds nothing. `own`: what the last token keeps of
+  // itself at least, Π(1 − (1 − ε_t)·λ_t) with ε_t its weight for itself.
+  function bounds(architecture, tokens, depth) {
+    const known = new Map();
+    const { layers, mixing } = architecture;
+    const floors = Array.from({ length: depth }, (_, t) => {
+      const layer = layers[t % layers.length];
+      if (!known.has(layer)) {
+        const { column, own } = finish(prepare(layer, tokens));
+        known.set(layer, [column.reduce((least, one) => Math.min(least, one), 1), own[tokens - 1]]);
+      }
+      return known.get(layer);
+    });
+    let [sum, product] = [0, 1];
+    const rest = floors.map(([first], t) => (sum += Math.log1p(-first * mixing[t])));
+    const own = floors.map(([, self], t) => (product *= 1 - (1 - self) * mixing[t]));
+    return { rest: ahead(architecture) || sum === 0 ? null : rest, own };
+  }
+
+  return { ahead, bounds, finish, influence, price, swept, sweep };
 })();

@@ -16,8 +16,8 @@ from posbias.theory.normalisers import Softmax
 from posbias.theory.positional import DenseLogits
 from posbias.theory.rollout.dispatch import engines
 
-MOST_DENSE = 4_096
-"""Tokens at most with logits by distance, which take O(tokens²) for each layer."""
+MOST_TOKENS, MOST_DENSE = 1_000_000, 4_096
+"""Tokens at most, and with logits by distance, which take O(tokens²) for each layer."""
 RISE = 600
 """The most that a logit by distance may lie above that at 0: exponentials of both are kept."""
 OTHER_KEYS = "a query sees other keys than one run of neighbours and the first few"
@@ -49,19 +49,22 @@ def sweeps(layer: Layer) -> bool:
     return "sweep" in engines(layer) and not alone
 
 
+def longest(architecture: Architecture) -> int:
+    """Tokens up to which the page computes an architecture."""
+    return MOST_TOKENS if all(map(sweeps, architecture.layers)) else MOST_DENSE
+
+
 def exported(architecture: Architecture, tokens: int) -> dict[str, Any]:
     """The architecture for texts of up to `tokens` tokens, ready for JSON.
 
     λ by layer (`mixing`) and the pattern of `layers`. Raises `InvalidValueError` for an architecture that
-    kernel.js has no form for, and for more than `MOST_DENSE` tokens where a layer does not sweep.
+    kernel.js has no form for, and for more than `longest` tokens.
     """
     reason = not_expressed(architecture)
     if reason is not None:
         raise InvalidValueError(f"architecture: expected plain attention by distance, got {reason}")
-    if tokens > MOST_DENSE and not all(map(sweeps, architecture.layers)):
-        raise InvalidValueError(
-            f"tokens: expected at most {MOST_DENSE:,} with logits by distance, got {tokens:,}"
-        )
+    if tokens > longest(architecture):
+        raise InvalidValueError(f"tokens: expected at most {longest(architecture):,}, got {tokens:,}")
     layers = [exported_layer(layer.at(tokens), tokens) for layer in architecture.layers]
     return {"mixing": architecture.coefficients.tolist(), "layers": layers}
 

@@ -1,15 +1,16 @@
 """What the page lets one choose: masks, encodings and schedules of λ, as numbers and as what a file holds.
 
 A member of a union becomes an option by being asked what kernel.py asks it: spans by how they follow its numbers,
-slopes or a table of logits by distance, λ by layer. The page composes these and puts the numbers at their `path`
-in `value`. Members of their own numbers, and those that kernel.js has no form for, are listed with the reason.
+slopes or a table of logits by distance, λ by layer. The page composes these, and puts the number of each control,
+times its `unit`, at its `field` of `value`; `state_of` is the way back. Members of their own numbers, and those
+that kernel.js has no form for, are listed with the reason.
 """
 
 import base64
 import dataclasses
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,14 @@ from jaxtyping import Float
 from pydantic_core import PydanticUndefined
 
 from posbias.core.spec import encode
-from posbias.reports.explore.kernel import MOST_DENSE, OTHER_KEYS, exported_span, layer_not_expressed
-from posbias.theory.architecture import Layer
+from posbias.reports.explore.kernel import (
+    MOST_DENSE,
+    MOST_TOKENS,
+    OTHER_KEYS,
+    exported_span,
+    layer_not_expressed,
+)
+from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal, NoContent
 from posbias.theory.distance import T5, KerpleLog, KerplePower, RoPE
 from posbias.theory.masks import MASKS, Banded, Causal, Split
@@ -35,14 +42,17 @@ from posbias.theory.mixing import (
 )
 from posbias.theory.positional import POSITIONALS, ALiBi, DecayBias, NeedsMeasurement, NoPE, Sandwich
 
-MOST_LAYERS, MOST_TOKENS, MOST_AHEAD = 128, 1_000_000, 100_000
+MOST_LAYERS, MOST_AHEAD = 128, 100_000
 HEADS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 15, 16, 20, 24, 25, 32, 40, 48, 56, 64, 96, 112, 128)
 """Numbers of heads to choose from: those of models that have a name, and powers of two."""
 PROBES = (64, 128)
 SPANS = ("behind", "always", "prefix", "step")
 OWN = "its numbers are a model's own: begin from a file that holds them"
 
-ENCODINGS: dict[type, tuple[Any, str, dict[str, Any]]] = {
+Controls = dict[str, tuple[str, str, float, float, float]]
+"""Sliders by what their number does: `times` multiplies logits (or λ), `power` is the exponent of the distance (or
+the layer). Field, label, least, most and first value."""
+ENCODINGS: dict[type, tuple[Any, str, Controls]] = {
     NoPE: (NoPE(), "", {}),
     ALiBi: (ALiBi(), "", {"times": ("scale", "Factor on the slopes", 1 / 64, 64, 1.0)}),
     DecayBias: (DecayBias(1.0), "", {"times": ("rate", "Decay per token", 1e-4, 4, 0.05)}),
@@ -60,27 +70,26 @@ ENCODINGS: dict[type, tuple[Any, str, dict[str, Any]]] = {
     KerplePower: (
         KerplePower((1.0,), (1.0,)),
         "",
-        {
-            "times": ("scale", "Scale r₁", 1e-3, 8, 0.2),
-            "power": ("exponent", "Exponent r₂", 0.05, 2, 0.5),
-        },
+        {"times": ("scale", "Scale r₁", 1e-3, 8, 0.2), "power": ("exponent", "Exponent r₂", 0.05, 2, 0.5)},
     ),
     Sandwich: (Sandwich((1.0,)), "128 dimensions, one ratio for all heads", {}),
     NeedsMeasurement: (NeedsMeasurement("rotary or learned"), "", {}),
 }
-"""What the menu has of an encoding: a value, what was chosen in it, and the numbers that a slider moves: field,
-label, least, most and first. What `times` names multiplies logits, what `power` names is the exponent of the
-distance."""
+"""What the menu has of an encoding: a value, what was chosen in it, and its sliders."""
+SCHEDULES: dict[type, tuple[Any, Controls]] = {
+    ConstantMixing: (ConstantMixing(1.0), {"times": ("value", "λ", 0.0, 1.0, 0.2)}),
+    PowerDecay: (
+        PowerDecay(1.0, 1.0),
+        {"times": ("initial", "λ₀", 0.0, 1.0, 0.5), "power": ("exponent", "β", 0.0, 2.0, 0.5)},
+    ),
+}
+CONTENT: Controls = {
+    "diagonal": ("diagonal", "Logit of a token on itself", -8, 12, 0.0),
+    "first": ("first_column", "Logit on the first token", -8, 12, 0.0),
+    "constant": ("constant", "Logit on every token", -8, 8, 0.0),
+}
+"""What tokens add to logits whatever they say."""
 TITLES = {
-    "causal": "causal: all earlier tokens",
-    "sliding_window": "sliding window",
-    "prefix": "prefix: first tokens see each other, the rest is causal",
-    "full": "full: all tokens, as in an encoder",
-    "chunked": "chunks: earlier tokens of the same chunk",
-    "dilated": "dilated: every few tokens",
-    "block_sparse": "block-sparse",
-    "fixed": "fixed blocks (Sparse Transformer)",
-    "custom": "your own mask",
     "nope": "none (NoPE)",
     "alibi": "ALiBi: linear in the distance, a slope per head",
     "decay": "linear in the distance, one rate for all heads",
@@ -89,27 +98,15 @@ TITLES = {
     "kerple_log": "KERPLE, logarithmic in the distance",
     "kerple_power": "KERPLE, a power of the distance",
     "sandwich": "Sandwich: cosines of the distance",
-    "tabulated": "a table of logits by distance",
-    "function": "a function of the distance",
-    "dense": "logits by query and key",
-    "selected": "rate of selection by distance",
     "needs_measurement": "rotary or learned: needs a measured model",
     "constant": "the same in every layer",
     "power_decay": "falls as a power of the layer",
-    "attention_only": "1: no residual connection",
     "abnar_zuidema": "½ in every layer (attention rollout)",
     "at_initialisation": "pre-norm network before training",
     "trained_median": "median of trained models",
     "per_layer": "set layer by layer",
 }
-"""The names of what can be chosen, by `kind`."""
-SCHEDULES: dict[type, tuple[Any, dict[str, Any]]] = {
-    ConstantMixing: (ConstantMixing(1.0), {"times": ("value", "λ", 0.0, 1.0, 0.2)}),
-    PowerDecay: (
-        PowerDecay(1.0, 1.0),
-        {"times": ("initial", "λ₀", 0.0, 1.0, 0.5), "power": ("exponent", "β", 0.0, 2.0, 0.5)},
-    ),
-}
+"""What an option is called, by `kind`, where that is not its name."""
 
 
 def menu() -> dict[str, Any]:
@@ -125,45 +122,61 @@ def menu() -> dict[str, Any]:
         "masks": [_mask(cls) for cls in MASKS],
         "global": Causal().kind,
         "encodings": [_encoding(cls) for cls in POSITIONALS],
-        "content": _content(),
+        "content": {
+            "none": encode(NoContent()),
+            **_numbered("content", ConstantDiagonal((0.0,)), CONTENT, unit=[1.0]),
+            "sink": {
+                "key": "sink",
+                "label": "Logit of a learned sink",
+                "least": -8,
+                "most": 12,
+                "first": 0.0,
+            },
+        },
         "schedules": [*_schedules()],
         "known": _known(),
     }
 
 
 def _about(cls: Any) -> dict[str, Any]:
-    """Key, name and first sentence of a member; the name of one that `TITLES` lacks begins its docstring."""
+    """Key, name and first sentence of a member."""
     words = " ".join((inspect.getdoc(cls) or "").split()).replace("`", "")
     sentence = re.split(r"(?<! al)(?<!\bEq)[.] ", words)[0].rstrip(".")
-    title = TITLES.get(cls.kind) or re.split(r"[:;(,]", sentence)[0].strip()
-    return {"key": cls.kind, "title": title, "words": sentence}
+    return {"key": cls.kind, "title": TITLES.get(cls.kind, cls.kind.replace("_", " ")), "words": sentence}
 
 
-def _control(path: list[Any], label: str, least: float, most: float, first: float) -> dict[str, Any]:
-    """A number that a slider moves: where it stands in a file, what it is called, its range and first value."""
-    return {"path": path, "label": label, "least": least, "most": most, "first": first}
+def _numbered(part: str, given: Any, controls: Controls, **more: Any) -> dict[str, Any]:
+    """A value as a file holds it, and the controls of its numbers; `unit` is what a field holds at 1."""
+    value = encode(given)
+    keys = ("field", "label", "least", "most", "first")
+    named = {role: dict(zip(keys, numbers, strict=True)) for role, numbers in controls.items()}
+    return {
+        "value": value,
+        "controls": [
+            {"key": f"{part}.{role}", "role": role, **one, "unit": value[one["field"]], **more}
+            for role, one in named.items()
+        ],
+    }
 
 
 # ── masks ──
 
 
 def _mask(cls: Any) -> dict[str, Any]:
-    about = _about(cls) | {"numbers": [], "span": None, "value": None, "reason": None}
     if not issubclass(cls, Banded | Split):
-        return about | {"reason": OTHER_KEYS}
-    fields, numbers, first = _fields(cls), [], {}
+        return _about(cls) | {"reason": OTHER_KEYS}
+    fields = _fields(cls)
     here = dict.fromkeys(fields, PROBES[0])
+    span = _span(cls, here)
+    controls: Controls = {}
     for name, needed in fields.items():
         label = getattr(cls, "varied", "") if needed else "first tokens that are always seen"
-        least, first[name] = (2, PROBES[0]) if needed else (0, 0)
-        numbers.append(_control([name], label[:1].upper() + label[1:], least, MOST_TOKENS, first[name]))
-    ahead = bool(exported_span(cls(**here), MOST_TOKENS)["prefix"] != 0)
-    return about | {
-        "numbers": numbers,
-        "span": _span(cls, here),
-        "ahead": ahead,
-        "value": encode(cls(**first)),
-    }
+        least = 2 if needed else 0
+        controls[name] = name, label[:1].upper() + label[1:], least, MOST_TOKENS, PROBES[0] * needed
+    # how many first tokens see each other is at most all
+    more = {"unit": 1, "whole": True, "within": span["prefix"] != [0, {}]}
+    given = cls(**{name: first for name, *_, first in controls.values()})
+    return _about(cls) | {"reason": None, "span": span, **_numbered("mask", given, controls, **more)}
 
 
 def _fields(cls: Any) -> dict[str, bool]:
@@ -199,22 +212,15 @@ def _span(cls: Any, here: dict[str, int]) -> dict[str, Any]:
 
 
 def _encoding(cls: Any) -> dict[str, Any]:
-    about = _about(cls) | {"reason": OWN, "controls": {}, "slopes": None, "table": None, "caveat": None}
     if cls not in ENCODINGS:
-        return about
+        return _about(cls) | {"reason": OWN}
     given, chosen, controls = ENCODINGS[cls]
-    layer = Layer(positional=given)
     caveat = "" if given.exact else getattr(given, "caveat", "")
-    value = encode(given)
-    return about | {
-        "reason": layer_not_expressed(layer),
+    return _about(cls) | {
+        "reason": layer_not_expressed(Layer(positional=given)),
         "caveat": "; ".join(filter(None, (chosen, caveat))) or None,
         "exact": given.exact,
-        "controls": {
-            role: _control([field], *numbers) | {"unit": value[field]}
-            for role, (field, *numbers) in controls.items()
-        },
-        "value": value,
+        **_numbered("encoding", given, controls),
         **_logits(given),
     }
 
@@ -246,22 +252,7 @@ def packed(numbers: Float[np.ndarray, "entry"]) -> dict[str, Any]:
     return {"bytes": base64.b64encode(numbers.astype("<f8").tobytes()).decode()}
 
 
-# ── content and λ ──
-
-
-def _content() -> dict[str, Any]:
-    """What tokens add to logits whatever they say: the numbers, and where a head of kernel.js holds each."""
-    controls = {
-        "diagonal": _control(["diagonal"], "Logit of a token on itself", -8, 12, 0.0),
-        "first": _control(["first_column"], "Logit on the first token", -8, 12, 0.0),
-        "constant": _control(["constant"], "Logit on every token", -8, 8, 0.0),
-    }
-    return {
-        "none": encode(NoContent()),
-        "value": encode(ConstantDiagonal((0.0,))),
-        "controls": {role: control | {"unit": [1.0]} for role, control in controls.items()},
-        "sink": _control(["sinks"], "Logit of a learned sink", -8, 12, 0.0) | {"unit": [1.0]},
-    }
+# ── λ ──
 
 
 def _known() -> dict[str, dict[str, list[float]]]:
@@ -274,45 +265,128 @@ def _known() -> dict[str, dict[str, list[float]]]:
     }
 
 
-def _by_layer(given: Any) -> dict[str, Any]:
-    """λ by layer: a table whatever the depth, or the median over the known λ at the same relative depth."""
-    return (
-        {"median": True} if isinstance(given, TrainedMedian) else {"table": packed(given.values(MOST_LAYERS))}
-    )
-
-
 def _schedules() -> Iterator[dict[str, Any]]:
-    """Schedules of λ by layer, the published ones, and what a file holds of any that is drawn by hand."""
+    """Schedules of λ by layer, the published ones, and what a file holds of any that is drawn by hand.
+
+    Each has a `table` whatever the depth, or is the `median` over known λ at the same relative depth, or has
+    `coefficients`, or is `drawn` into that field.
+    """
     for cls in MIXINGS:
-        if cls in SCHEDULES:
-            given, controls = SCHEDULES[cls]
-            sliders = {
-                role: _control([field], *numbers) | {"unit": 1.0}
-                for role, (field, *numbers) in controls.items()
+        given, controls = SCHEDULES.get(cls, (None, {}))
+        if given is None:
+            if any(_fields(cls).values()):
+                continue
+            given = cls()
+        assumed = getattr(given, "assumed", "") or ""
+        median = isinstance(given, TrainedMedian)
+        by_layer = {"median": True} if median else {"table": packed(given.values(MOST_LAYERS))}
+        yield (
+            _about(cls)
+            | by_layer
+            | {
+                **_numbered("schedule", given, controls),
+                "caveat": assumed.removeprefix("mixing: ") or None,
+                "assumed": bool(assumed),
+                "alone": cls is AttentionOnly,
             }
-        elif any(_fields(cls).values()):
-            continue
-        else:
-            given, sliders = cls(), {}
-        yield _about(cls) | {
-            **_by_layer(given),
-            "controls": sliders,
-            "value": encode(given),
-            "caveat": (getattr(given, "assumed", "") or "").removeprefix("mixing: ") or None,
-            "assumed": bool(getattr(given, "assumed", "")),
-            "alone": cls is AttentionOnly,
-        }
+        )
     for name, known in known_mixing().items():
+        about = f"{name} at {known.tokens:,} tokens"
         yield {
             "key": f"of {name}",
             "title": f"measured in {name}",
-            "words": f"λ of {name} at {known.tokens:,} tokens of {known.text}; {known.source}",
+            "words": f"λ of {about} of {known.text}; {known.source}",
             "coefficients": list(known.coefficients),
-            "controls": {},
-            "value": encode(known),
-            "caveat": f"λ is that of {name} at {known.tokens:,} tokens, at the same relative depth and any length",
-            "alone": False,
-            "assumed": False,
+            "caveat": f"λ is that of {about}, at the same relative depth and any length",
+            **_numbered("schedule", known, {}),
         }
-    drawn = {"drawn": ["coefficients"], "controls": {}, "value": encode(PerLayer((1.0,))), "caveat": None}
-    yield _about(PerLayer) | drawn
+    yield _about(PerLayer) | {"drawn": "coefficients", **_numbered("schedule", PerLayer((1.0,)), {})}
+
+
+# ── an architecture as what is chosen ──
+
+
+def state_of(architecture: Architecture, choices: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """What the page's controls say of an architecture, or nothing and the reason where they cannot.
+
+    `choices` is `menu()`.
+    """
+    state: dict[str, Any] = {"depth": architecture.depth, **mixing_state(architecture, choices)}
+    if architecture.depth > MOST_LAYERS:
+        return {}, f"{architecture.depth} layers, where the page has at most {MOST_LAYERS}"
+    *local, last = (encode(layer) for layer in architecture.layers)
+    if local:
+        alike = all(one == local[0] for one in local) and last | {"mask": local[0]["mask"]} == local[0]
+        if not alike or last["mask"]["kind"] != choices["global"]:
+            return {}, "its layers differ in more than a global layer at a fixed period"
+        state["every"] = len(architecture.layers)
+    layer = architecture.layers[0]
+    value = encode(layer)
+    mask = _option_state(value["mask"], choices["masks"])
+    encoding = _option_state(value["positional"], choices["encodings"])
+    content = _content_state(layer)
+    if layer.heads not in HEADS:
+        return {}, f"{layer.heads} heads, where the page has {', '.join(map(str, HEADS))}"
+    if layer.query_scale is not None or layer.temperature != 1 or layer.head_weights is not None:
+        return {}, "factors on logits or weights of heads, which its controls do not have"
+    if mask is None:
+        return {}, f"a mask that its controls do not have ({value['mask']['kind']})"
+    if encoding is None:
+        return {}, f"an encoding that its controls do not have ({value['positional']['kind']})"
+    if content is None:
+        return {}, "content logits or sinks that differ by head"
+    numbers = state["numbers"] | mask[1] | encoding[1] | content
+    return state | {"heads": layer.heads, "mask": mask[0], "encoding": encoding[0], "numbers": numbers}, ""
+
+
+def mixing_state(architecture: Architecture, choices: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page's controls say of λ: a schedule of the menu, else λ by layer."""
+    drawn = next(one for one in choices["schedules"] if one.get("drawn"))
+    others = [one for one in choices["schedules"] if one is not drawn]
+    found = _option_state(encode(architecture.mixing), others)
+    if found is None:
+        return {"schedule": drawn["key"], "drawn": architecture.coefficients.tolist(), "numbers": {}}
+    key, numbers = found
+    if key == AttentionOnly.kind:
+        return {"residual": False, "numbers": {}}
+    return {"residual": True, "schedule": key, "numbers": numbers}
+
+
+def _option_state(value: Mapping[str, Any], options: Any) -> tuple[str, dict[str, float]] | None:
+    """The option that a value is of, and the numbers of its controls; None where there is none."""
+    for one in options:
+        if one.get("reason") is None and one["value"].get("kind") == value["kind"]:
+            exact = value["kind"] != NeedsMeasurement.kind
+            if (numbers := _numbers(value, one) if exact else {}) is not None:
+                return one["key"], numbers
+    return None
+
+
+def _numbers(value: Mapping[str, Any], option: Mapping[str, Any]) -> dict[str, float] | None:
+    """The numbers of an option's controls in an encoded value; None where another field differs."""
+    fields = {control["field"] for control in option["controls"]}
+    fixed = option["value"].keys() - fields
+    if value.keys() != option["value"].keys() or any(value[key] != option["value"][key] for key in fixed):
+        return None
+    found = {}
+    for control in option["controls"]:
+        now, unit = (np.asarray(one, dtype=float) for one in (value[control["field"]], control["unit"]))
+        if now.shape != unit.shape:
+            return None
+        at = np.unravel_index(np.argmax(np.abs(unit)), unit.shape)
+        number = float(now[at] / unit[at])
+        if not np.array_equal(number * unit, now) or not control["least"] <= number <= control["most"]:
+            return None
+        found[control["key"]] = number
+    return found
+
+
+def _content_state(layer: Layer) -> dict[str, float] | None:
+    """The numbers of content and sinks; None where they differ by head."""
+    heads, constant = layer.head_logits(), layer.constant
+    columns = {"diagonal": heads.diagonal, "first": heads.first, "constant": constant}
+    sinks = heads.sinks + constant
+    if any(len(set(column)) > 1 for column in (*columns.values(), sinks)):
+        return None
+    content = {f"content.{name}": float(column[0]) for name, column in columns.items() if column[0]}
+    return content | ({"sink": float(sinks[0])} if np.isfinite(sinks[0]) else {})

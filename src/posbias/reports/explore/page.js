@@ -4,7 +4,7 @@ const page = (() => {
   const { menu } = data;
   const [FRAME, REST, SLICE] = [1.1e7, 2e9, 8];
   const id = (name) => document.getElementById(name);
-  let state = states.read(location.hash, data.begin, menu);
+  let state = choices.read(location.hash, data.begin, menu);
   let seen = null;
   let frame = 0;
   let turn = 0;
@@ -12,29 +12,21 @@ const page = (() => {
 
   // --- what is computed ---
 
-  // the longest text of what is chosen, and why
-  function longest() {
-    const { tokens, ahead, tables } = menu.limits;
-    if (state.own) return [menu.own.tokens, ""];
-    if (!compose.sweeps(state, menu)) return [tables, " with logits by distance"];
-    if (compose.option(menu.masks, state.mask).ahead) return [ahead, " with a mask that looks ahead"];
-    return [tokens, ""];
-  }
-
-  const assumed = () => state.residual && compose.option(menu.schedules, state.schedule).assumed;
+  const chosen = (list, name) => choices.option(menu[list], state[name]);
+  const assumed = () => state.residual && chosen("schedules", "schedule").assumed;
 
   // sweeps besides the final one: after 1, 2, 4, … layers, and under each known λ
-  function* around(now, quick) {
+  function* around(now) {
     const { architecture, tokens } = now;
     const { depth } = state;
     now.passed = [];
     for (let some = 1; some < depth; some *= 2) {
-      now.passed.push({ depth: some, mass: (yield* kernel.sweep(architecture, tokens, some, quick)).mass });
+      now.passed.push({ depth: some, mass: (yield* kernel.sweep(architecture, tokens, some)).mass });
     }
     if (!assumed()) return;
     const band = { shapes: [], models: Object.keys(menu.known.models).length };
     for (const [name, values] of Object.entries({ ...menu.known.models, ...menu.known.checks })) {
-      const { mass } = yield* kernel.sweep({ ...architecture, mixing: compose.stretched(values, depth) }, tokens, depth, quick);
+      const { mass } = yield* kernel.sweep({ ...architecture, mixing: choices.stretched(values, depth) }, tokens, depth);
       band.shapes.push({ name, ...summary.shape(mass) });
       band.low ??= mass.slice();
       band.high ??= mass.slice();
@@ -51,13 +43,12 @@ const page = (() => {
 
   // what a frame has time for: a text shortened until its sweep takes `FRAME` nanoseconds, and other sweeps if they do
   function preview() {
-    const architecture = compose.architecture(state, menu);
+    const architecture = choices.architecture(state, menu);
     const { depth } = state;
     let { tokens } = state;
-    while (tokens > 256 && kernel.price(architecture, tokens, depth, true) > FRAME) tokens = Math.ceil(tokens / 2);
-    const now = { architecture, tokens, passed: [], ...kernel.influence(architecture, tokens, depth, true) };
-    now.envelope = bounds.envelope(architecture, tokens, depth);
-    if (kernel.price(architecture, tokens, assumed() ? 8 * depth : 2 * depth, true) < FRAME) kernel.finish(around(now, true));
+    while (tokens > 256 && kernel.price(architecture, tokens, depth) > FRAME) tokens = Math.ceil(tokens / 2);
+    const now = { architecture, tokens, passed: [], ...kernel.influence(architecture, tokens, depth) };
+    if (kernel.price(architecture, tokens, (assumed() ? 8 : 2) * depth) < FRAME) kernel.finish(around(now));
     return now;
   }
 
@@ -73,7 +64,7 @@ const page = (() => {
     cancelAnimationFrame(frame);
     busy(true);
     frame = requestAnimationFrame(() => {
-      state.tokens = Math.min(state.tokens, longest()[0]);
+      state.tokens = Math.min(state.tokens, choices.longest(state, menu)[0]);
       draw(preview());
       if (!settled) return;
       show();
@@ -98,63 +89,61 @@ const page = (() => {
   function* exact(architecture) {
     const { tokens, depth } = state;
     const now = { architecture, tokens, passed: [], ...(yield* kernel.sweep(architecture, tokens, depth)) };
-    now.envelope = bounds.envelope(architecture, tokens, depth);
     draw(now);
-    yield* around(now, false);
+    yield* around(now);
     draw(now);
     now.trajectory = [];
-    const count = Math.max(8, Math.min(depth, Math.floor((2 * REST) / kernel.price(architecture, tokens, depth, false))));
+    const count = Math.max(8, Math.min(depth, Math.floor((2 * REST) / kernel.price(architecture, tokens, depth))));
     for (const some of new Set(Array.from({ length: count }, (_, k) => Math.ceil(((k + 1) * depth) / count)))) {
       const { mass } = yield* kernel.sweep(architecture, tokens, some);
       now.trajectory.push({ depth: some, shares: summary.shares(mass), first: mass[0] });
     }
-    now.bounds = bounds.ofLayers(architecture, tokens, depth);
-    views.layers(now, now.trajectory);
+    now.bounds = kernel.bounds(architecture, tokens, depth);
+    views.layers(now);
     views.tables(now, curves, state);
-    views.words(now, caveats(), state.own ? menu.own.exact : compose.option(menu.encodings, state.encoding).exact);
-    id("file").querySelector("pre").textContent = toml();
-    const link = states.link(state, data.begin);
+    views.words(now, caveats(), state.own ? menu.own.exact : chosen("encodings", "encoding").exact);
+    id("file").querySelector("pre").textContent = choices.toml(state, menu);
+    const link = choices.link(state, data.begin);
     history.replaceState(null, "", link === "#" ? location.pathname + location.search : link);
     busy(false);
   }
 
   function caveats() {
-    const encoding = compose.option(menu.encodings, state.encoding);
-    const schedule = compose.option(menu.schedules, state.schedule);
-    const said = state.own ? menu.own.assumptions.slice() : [encoding.caveat];
-    if (state.residual) said.push(schedule.caveat);
+    const said = state.own ? [...menu.own.assumptions] : [chosen("encodings", "encoding").caveat];
+    if (state.residual) said.push(chosen("schedules", "schedule").caveat);
     return said.filter(Boolean);
   }
-
-  const toml = () => states.toml(compose.value(state, menu), [
-    "from posbias explore", `posbias predict FILE --tokens ${state.tokens}`,
-  ]);
 
   // --- what can be chosen ---
 
   const set = (name) => (value, settled) => { state[name] = value; changed(settled); };
   const sizes = {};
-  const sliders = { mask: [], encoding: [], schedule: [], content: [], sink: [] };
+  const sliders = {};
+
+  // another option; numbers of its part of the page begin anew
+  const choose = (name) => (key) => {
+    state[name] = key;
+    for (const one of Object.keys(state.numbers)) if (name !== "mask" && one.startsWith(`${name}.`)) delete state.numbers[one];
+    remake();
+  };
 
   function built() {
     const { limits } = menu;
-    const whole = (label, least, most, more) => ({ label, least, most, whole: true, ...more });
-    for (const [name, control] of Object.entries({
-      depth: whole("Layers", 1, limits.layers),
-      heads: whole("Heads", limits.heads[0], limits.heads.at(-1), { values: limits.heads }),
-      tokens: whole("Tokens", 8, limits.tokens),
-      every: whole("Period of global layers (0: none)", 0, 16),
-    })) {
-      sizes[name] = controls.slider(name, control, set(name));
-      id(name === "every" ? "mask-numbers" : "sizes")[name === "every" ? "after" : "append"](sizes[name].field);
+    for (const control of [
+      { key: "depth", label: "Layers", least: 1, most: limits.layers },
+      { key: "heads", label: "Heads", least: limits.heads[0], most: limits.heads.at(-1), values: limits.heads },
+      { key: "tokens", label: "Tokens", least: 8, most: limits.tokens },
+      { key: "every", label: "Period of global layers (0: none)", least: 0, most: 16 },
+    ]) {
+      const { key } = control;
+      sizes[key] = controls.slider({ ...control, whole: true }, set(key));
+      id(key === "every" ? "mask-numbers" : "sizes")[key === "every" ? "after" : "append"](sizes[key].field);
     }
-    controls.options(id("mask"), menu.masks, (key) => { state.mask = key; remake(); });
-    controls.options(id("encoding"), menu.encodings, (key) => { state.encoding = key; state.encoded = {}; remake(); });
+    controls.options(id("mask"), menu.masks, choose("mask"));
+    controls.options(id("encoding"), menu.encodings, choose("encoding"));
     controls.options(id("schedule"), menu.schedules.filter((one) => !one.alone), (key) => {
-      if (compose.option(menu.schedules, key).drawn) state.drawn = compose.mixing(state, menu);
-      state.schedule = key;
-      state.scheduled = {};
-      remake();
+      if (choices.option(menu.schedules, key).drawn) state.drawn = choices.mixing(state, menu);
+      choose("schedule")(key);
     });
     controls.options(id("preset"), data.presets, (key) => {
       const { shown, tokens, scale } = state;
@@ -164,9 +153,12 @@ const page = (() => {
     });
     id("preset").prepend(controls.make("option", { value: "set", hidden: true, textContent: "as set below" }));
     id("residual").addEventListener("change", (event) => set("residual")(event.target.checked, true));
-    id("sink").addEventListener("change", (event) => { state.sink = event.target.checked ? 0 : null; remake(); });
+    id("sink").addEventListener("change", (event) => {
+      if (event.target.checked) state.numbers.sink = 0;
+      else delete state.numbers.sink;
+      remake();
+    });
     id("scale").addEventListener("change", (event) => set("scale")(event.target.value, true));
-    fill("content", Object.entries(menu.content.controls), state.content, "content");
     remake();
   }
 
@@ -174,57 +166,47 @@ const page = (() => {
 
   // whether the state is that of a preset, but for length, scale and curves
   function is(preset) {
-    if (preset.reason) return false;
-    const same = { tokens: state.tokens, scale: state.scale, shown: state.shown };
-    const made = { ...data.begin, own: false, ...preset.state, ...same };
-    return states.link(state, made) === "#" && states.link(made, state) === "#";
+    const { tokens, scale, shown } = state;
+    const made = { ...data.begin, own: false, ...preset.state, tokens, scale, shown };
+    return !preset.reason && choices.link(state, made) === "#";
   }
 
-  // sliders of a part, for numbers that `into` of the state holds
-  function fill(part, list, set, into) {
-    const place = id(`${part}-numbers`);
-    sliders[part] = list.map(([role, control]) => {
-      const one = controls.slider(`${part}-${role}`, control, (value, settled) => {
-        if (into) state[into][role] = value;
-        else state[role] = value;
-        changed(settled);
-      });
-      return { ...one, refresh: () => one.show(compose.number(into ? state[into][role] : state[role], control)), role };
-    });
-    place.replaceChildren(...sliders[part].map((one) => one.field));
+  // sliders for the numbers of a part
+  function fill(part, list) {
+    sliders[part] = list.map((control) => controls.slider(control, (value, settled) => {
+      state.numbers[control.key] = value;
+      changed(settled);
+    }));
+    id(`${part}-numbers`).replaceChildren(...sliders[part].map((one) => one.field));
   }
 
   function remake() {
-    const [mask, encoding, schedule] = [["masks", "mask"], ["encodings", "encoding"], ["schedules", "schedule"]]
-      .map(([list, name]) => compose.option(menu[list], state[name]));
-    fill("mask", mask.numbers.map((control) => [control.path[0], { ...control, whole: true }]), state.numbers, "numbers");
-    fill("encoding", Object.entries(encoding.controls), state.encoded, "encoded");
-    fill("schedule", Object.entries(schedule.controls), state.scheduled, "scheduled");
-    fill("sink", state.sink === null ? [] : [["sink", menu.content.sink]], state, null);
-    for (const [name, one] of Object.entries({ mask, encoding, schedule })) {
+    for (const [list, name] of [["masks", "mask"], ["encodings", "encoding"], ["schedules", "schedule"]]) {
+      const one = chosen(list, name);
+      fill(name, one.controls);
       id(name).value = one.key;
       id(`${name}-words`).textContent = `${one.words}.`;
     }
+    fill("content", menu.content.controls);
+    fill("sink", choices.hasSink(state, menu) ? [menu.content.sink] : []);
     changed();
   }
 
   function show() {
     for (const [name, one] of Object.entries(sizes)) one.show(state[name]);
-    for (const part of Object.values(sliders)) for (const one of part) one.refresh();
+    for (const one of Object.values(sliders).flat()) one.show(choices.number(state, one.control));
     const now = presetOf(id("preset").value);
     const preset = now && is(now) ? now : data.presets.find(is);
     id("preset").value = preset ? preset.key : "set";
-    id("preset-words").textContent = preset && preset.remarks ? preset.remarks.map((line) => `${line}.`).join(" ") : "";
+    id("preset-words").textContent = (preset?.remarks ?? []).map((line) => `${line}.`).join(" ");
+    const sink = choices.hasSink(state, menu);
     id("residual").checked = state.residual;
-    id("sink").checked = state.sink !== null;
+    id("sink").checked = sink;
     id("scale").value = state.scale;
-    id("schedule").value = state.schedule;
     id("schedule").disabled = !state.residual;
     for (const one of sliders.schedule) one.why(state.residual ? "" : "without a residual connection λ is 1");
-    for (const one of sliders.content) {
-      one.why(one.role === "constant" && state.sink === null ? "cancels in a softmax without a learned sink" : "");
-    }
-    const [most, why] = longest();
+    for (const one of sliders.content) one.why(one.control.role === "constant" && !sink ? "cancels in a softmax without a learned sink" : "");
+    const [most, why] = choices.longest(state, menu);
     sizes.tokens.say(`at most ${most.toLocaleString("en")}${why}`);
     for (const name of ["mask-part", "encoding-part", "content-part"]) id(name).disabled = state.own;
     if (state.own) sizes.heads.show(menu.own.heads);
@@ -233,14 +215,12 @@ const page = (() => {
   }
 
   function drawLambda(layer, value, settled) {
-    if (compose.option(menu.schedules, state.schedule).drawn === undefined || !state.residual) {
-      state.drawn = compose.mixing(state, menu);
-      state.schedule = menu.schedules.find((one) => one.drawn).key;
-      state.scheduled = {};
+    const drawn = state.residual && chosen("schedules", "schedule").drawn;
+    if (!drawn || state.drawn.length !== state.depth) state.drawn = choices.mixing(state, menu);
+    if (!drawn) {
       state.residual = true;
-      remake();
+      choose("schedule")(menu.schedules.find((one) => one.drawn).key);
     }
-    if (state.drawn.length !== state.depth) state.drawn = compose.mixing(state, menu);
     state.drawn[layer] = value;
     changed(settled);
   }
@@ -248,10 +228,10 @@ const page = (() => {
   function begin() {
     built();
     measured.connect(curves, () => state, () => changed());
-    trajectory.connect(id("mixing"), () => compose.mixing(state, menu), drawLambda);
-    exporter.connect({ toml, title: () => `Influence by position, ${state.tokens.toLocaleString("en")} tokens` });
+    trajectory.connect(id("mixing"), () => choices.mixing(state, menu), drawLambda);
+    exporter.connect(() => choices.toml(state, menu), () => `Influence by position, ${state.tokens.toLocaleString("en")} tokens`);
     addEventListener("hashchange", () => {
-      state = states.read(location.hash, data.begin, menu);
+      state = choices.read(location.hash, data.begin, menu);
       measured.tick(state);
       remake();
     });

@@ -15,15 +15,13 @@ from posbias import __version__
 from posbias.core.errors import InvalidValueError
 from posbias.core.packages import bundled
 from posbias.core.spec import encode
-from posbias.reports.explore.kernel import MOST_DENSE, exported, sweeps
-from posbias.reports.explore.menu import MOST_AHEAD, MOST_TOKENS, menu, packed
-from posbias.reports.explore.states import mixing_state, state_of
+from posbias.reports.explore.kernel import MOST_TOKENS, exported, longest
+from posbias.reports.explore.menu import menu, mixing_state, packed, state_of
 from posbias.theory.architecture import Architecture
 from posbias.theory.configs import PRESETS, load_architecture
-from posbias.theory.masks import lookahead
 from posbias.theory.mixing import known_mixing
 
-SCRIPTS = "kernel bounds compose state chart summary controls trajectory views export page"
+SCRIPTS = "kernel choices chart controls trajectory views export page"
 """The parts of the script, each a constant that later ones use."""
 BEGIN = {
     "depth": 24,
@@ -31,14 +29,10 @@ BEGIN = {
     "tokens": 256,
     "every": 0,
     "mask": "causal",
-    "numbers": {},
     "encoding": "alibi",
-    "encoded": {},
-    "content": {},
-    "sink": None,
     "schedule": "trained_median",
-    "scheduled": {},
     "drawn": [],
+    "numbers": {},
     "residual": True,
     "own": False,
     "scale": "logarithm",
@@ -76,7 +70,7 @@ def page_data(
 ) -> dict[str, Any]:
     """What the page computes with: the menu, the state to begin from, presets and measured curves."""
     choices: dict[str, Any] = menu() | {"own": None}
-    most = MOST_TOKENS if architecture is None else _longest(architecture)
+    most = MOST_TOKENS if architecture is None else longest(architecture)
     if tokens is not None and not 8 <= tokens <= most:
         raise InvalidValueError(f"tokens: expected 8 to {most:,} for this page, got {tokens:,}")
     begin = BEGIN | {"shown": [curve["key"] for curve in curves], "tokens": tokens or 256}
@@ -100,7 +94,7 @@ def page_data(
 
 def own(architecture: Architecture, title: str, reason: str) -> dict[str, Any]:
     """The layers of an architecture that the controls do not have: for kernel.js, and as a file holds them."""
-    tokens = _longest(architecture)
+    tokens = longest(architecture)
     if any(layer.at(2) != layer.at(tokens) for layer in architecture.layers):
         raise InvalidValueError("architecture: expected logits of any length alike, got others")
     layers = exported(architecture, tokens)["layers"]
@@ -115,7 +109,6 @@ def own(architecture: Architecture, title: str, reason: str) -> dict[str, Any]:
         "reason": reason,
         "layers": layers,
         "values": [encode(layer) for layer in architecture.layers],
-        "tokens": tokens,
         "heads": max(layer.heads for layer in architecture.layers),
         "assumptions": [*architecture.remarks, *left_out],
         "exact": not left_out,
@@ -138,16 +131,6 @@ def tiny_architectures() -> Iterator[Architecture]:
         if model in folders:
             architecture = load_architecture(folders[model] / "config.json")
             yield replace(architecture, name=model, mixing=known[model])
-
-
-def _longest(architecture: Architecture) -> int:
-    if not all(map(sweeps, architecture.layers)):
-        return MOST_DENSE
-    return (
-        MOST_AHEAD
-        if any(lookahead(layer.mask, MOST_TOKENS) for layer in architecture.layers)
-        else MOST_TOKENS
-    )
 
 
 def _preset(architecture: Architecture, choices: Mapping[str, Any], measured: int | None) -> dict[str, Any]:
