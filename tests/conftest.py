@@ -23,7 +23,7 @@ _CHECKED = [
             "prompt_meter",
         )
     ),
-    *(f"posbias.training.{name}" for name in ("task", "feed", "network", "attention")),
+    *(f"posbias.training.{name}" for name in ("task", "network", "attention")),
     *(f"posbias.simulation.{name}" for name in ("tally", "gram")),
     "posbias.measurement.selfchecks",
     "posbias.measurement.result",

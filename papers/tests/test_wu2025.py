@@ -15,7 +15,7 @@ from posbias.core.errors import InvalidValueError
 from posbias.core.formats import dump_json, save_json
 from posbias.reports.plots import picture_bytes
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
-from posbias.training.results import load_cell
+from posbias.training.cells import load_cell
 from posbias_papers.cli.answers import PaperWu2025
 from posbias_papers.collect import collect, result
 from posbias_papers.reproduction import reproduce

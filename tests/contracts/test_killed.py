@@ -35,7 +35,7 @@ LINES = {
     "window=16:1024:12 --vary full_period=1:6 --vary mixing=0.1:0.6:6 --out kept",
 }
 TIMES = {"cost", "digest", "seconds", "cpu_seconds", "finished", "created", "posbias_cost", "posbias_digest"}
-TIMES |= {"processes", "minutes", "computed"}
+TIMES |= {"processes", "minutes", "computed", "training_cost"}
 
 pytestmark = pytest.mark.waits
 

@@ -287,12 +287,9 @@ def test_networks_that_ignore_content_follow_the_theory_exactly(mask, positional
         np.testing.assert_allclose(rollout.profiles[own], rollout.profiles[theory], rtol=1e-5, atol=1e-9)
 
 
-def test_masses_of_items_and_predicted_gaps_by_hand():
+def test_predicted_gaps_by_hand():
     mass = np.array([[0.10, 0.05, 0.20, 0.15, 0.0, 0.0, 0.12, 0.30, 0.08]])
     rollout = Rollout(np.zeros((1, 1, 9, 9)), np.ones((1, 1)), {"attention": mass}, (), 1)
-    np.testing.assert_allclose(rollout.of_items("attention"), [[0.05, 0.15, 0.0, 0.30]])
-    np.testing.assert_allclose(rollout.of_items("attention", "item"), [[0.10, 0.20, 0.0, 0.12]])
-    np.testing.assert_allclose(rollout.of_items("attention", "both"), [[0.15, 0.35, 0.0, 0.42]])
     assert rollout.gap("attention", 0, 3)[0] == pytest.approx(-0.25 / 0.35)
     assert rollout.gap("attention", 3, 0)[0] == pytest.approx(0.25 / 0.35)
     assert rollout.gap("attention", 0, 2)[0] == 1.0
@@ -491,7 +488,6 @@ def test_what_cannot_be_measured_is_refused():
     refused(
         "middle", lambda: compared(RetrievalTask(items=2, burstiness=1, dimension=8, classes=8, labels=2))
     )
-    refused("carrier", lambda: rollout.of_items("attention", "y"))
     refused("name", lambda: rollout.profile("theory"))
     refused(
         "thresholds", lambda: sinks(made, 5, thresholds=(0.2, 1.0)), lambda: sinks(made, 5, thresholds=())

@@ -57,10 +57,10 @@ def test_a_cell_of_networks(answered):
 def test_a_sweep_whose_finished_cells_are_not_trained_again(answered):
     Path("sweep.toml").write_text(SMALL + "[sweep]\nnetwork.depth = [1, 2]\n")
     first = answered("train", "sweep.toml", *WORDS, "--out", "kept")
-    files = {path: path.stat().st_mtime_ns for path in Path("kept").rglob("*.safetensors")}
+    files = {path: path.stat().st_mtime_ns for path in Path("kept").rglob("*.nc")}
     again = answered("train", "sweep.toml", *WORDS, "--out", "kept")
     assert len(first["cells"]) == len(again["cells"]) == 2
-    assert files == {path: path.stat().st_mtime_ns for path in Path("kept").rglob("*.safetensors")}
+    assert files == {path: path.stat().st_mtime_ns for path in Path("kept").rglob("*.nc")}
 
 
 def test_an_interrupted_training_ends_with_the_same_weights(folder):

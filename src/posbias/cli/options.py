@@ -133,9 +133,6 @@ Workers = Annotated[
 _RAY = """Share the work on a Ray cluster instead: auto (the one that is running, else one here), HOST:PORT,
 ray://HOST:PORT or local. Needs posbias[cluster]."""
 Ray = Annotated[str | None, Parameter(help=_RAY)]
-NoTests = Annotated[
-    Flag, Parameter(help="Train and keep the weights; the same command without it tests them later.")
-]
 _GPUS = "With --ray and --device cuda, the GPUs for each cell; 0.25 trains four side by side on one."
 GpusPerCell = Annotated[float, Parameter(help=_GPUS)]
 Device = Annotated[str, Parameter(help="Where to compute: cpu, cuda, cuda:1 or mps.")]

@@ -70,7 +70,7 @@ class Experiment:
     weight_decay
         Of AdamW. Default: 0.000001.
     precision
-        Of matrix products: float32 (the default), or where the device can, tf32 (a GPU) or bfloat16 (a CPU).
+        Of matrix products: float32 (the default), or on a GPU tf32.
     """
 
     mask: str | None = None
@@ -94,7 +94,7 @@ class Experiment:
     batch: shared.Whole | None = None
     learning_rate: float | None = None
     weight_decay: float | None = None
-    precision: Literal["float32", "tf32", "bfloat16"] | None = None
+    precision: Literal["float32", "tf32"] | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -120,7 +120,6 @@ class Options:
     ray: shared.Ray = None
     gpus_per_cell: shared.GpusPerCell = 0
     out: shared.Out | None = None
-    no_tests: shared.NoTests = False
     rerun: shared.Rerun = False
     json: shared.Json = False
 
@@ -130,8 +129,8 @@ def train(
 ) -> None:
     """Train small networks to retrieve a label from their context, and measure which positions they favour.
 
-    Several networks train as one ensemble (a cell); its curves, gaps, attention and sinks are kept as NetCDF, its
-    weights as safetensors, and are not trained again. After Ctrl-C the same command goes on from there. On cuda
+    Several networks train as one ensemble (a cell); its curves, gaps, attention, sinks and weights are kept as
+    NetCDF, and are not trained again. After Ctrl-C the same command goes on from there. On cuda
     compatible cells of a sweep train together.
 
     Parameters
@@ -156,12 +155,10 @@ def train(
     usual = SEQUENCES["full" if experiment.effort == "full" else "quick"]
     sequences = usual if options.sequences is None else options.sequences
     how = {"device": options.device, "workers": options.threads, "gpus_per_cell": options.gpus_per_cell}
-    how |= {"sequences": sequences, "tests": not options.no_tests, "again": options.rerun, "engine": engine}
+    how |= {"sequences": sequences, "again": options.rerun, "engine": engine}
     with progress() as on_event:
         cells = run_cells(experiments, folder, on_event=on_event, **how)
-    if options.no_tests:
-        answer_untested(folder, experiments, options.json)
-    elif swept:
+    if swept:
         answer = TrainSweep.of(cells=list(map(Cell.of, cells)))
         answer_with(answer, lambda: _sweep_lines(cells), options.json)
     else:
@@ -189,20 +186,6 @@ def _experiments(spec: Path | None, given: dict[str, Any]) -> "tuple[list[Traine
             raise shared.wrong("networks", "an integer from 1 to 10,000", given["networks"])
         training["seeds"] = tuple(range(given["networks"]))
     return [Experiment(task=RetrievalTask(**task), network=Network(**network), **training)], False
-
-
-def answer_untested(folder: Path, experiments: "Sequence[Trained]", json: bool) -> None:
-    """Answer with what of some experiments is trained and not tested."""
-    from posbias.reports.answers.experiments import TrainUntested
-    from posbias.training.cells import untested
-
-    paths = [path for path in (untested(folder, one) for one in experiments) if path.exists()]
-    tested = len(experiments) - len(paths)
-    lines = [
-        f"{len(paths)} cells trained, {tested} tested already; without --no-tests the same command tests them"
-    ]
-    lines += [f"weights: {path}" for path in paths]
-    answer_with(TrainUntested.of(folder=folder, untested=paths, tested=tested), lambda: lines, json)
 
 
 def _cell_lines(cell: "Cell") -> list[str]:

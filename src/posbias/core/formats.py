@@ -38,8 +38,7 @@ class Header:
     `specification` is all that decides the content, its seed included, in JSON's terms; the fingerprint is of
     that alone, so that neither versions nor cost change it. `amount` is how much was drawn (samples, instances,
     sequences) where more of it serves a smaller wish; it is no part of the specification then. `versions` are
-    those that computed it, `cost` what it took; `companion` is the digest of the arrays of a second file that
-    belongs to it. `digest` covers all of this and the content; a codec sets it.
+    those that computed it, `cost` what it took. `digest` covers all of this and the content; a codec sets it.
     """
 
     kind: str
@@ -48,7 +47,6 @@ class Header:
     amount: int | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     cost: Mapping[str, Any] = field(default_factory=dict)
-    companion: str = ""
     digest: str = ""
 
     @property
@@ -65,7 +63,7 @@ class Header:
         """The header as a file has it, what is empty left out."""
         keys = {"posbias_kind": self.kind, "schema": self.schema, "digest": self.digest}
         keys |= {"fingerprint": self.fingerprint, "specification": dict(self.specification)}
-        rest = {name: getattr(self, name) for name in ("amount", "versions", "cost", "companion")}
+        rest = {name: getattr(self, name) for name in ("amount", "versions", "cost")}
         return keys | {name: held for name, held in rest.items() if held not in (None, {}, "")}
 
     @classmethod

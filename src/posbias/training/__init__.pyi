@@ -1,5 +1,9 @@
+from .cells import Cell as Cell
 from .cells import find_cell as find_cell
+from .cells import load_cell as load_cell
+from .cells import measure_cell as measure_cell
 from .cells import run_cells as run_cells
+from .cells import save_cell as save_cell
 from .experiments import Experiment as Experiment
 from .experiments import expand as expand
 from .experiments import read_experiments as read_experiments
@@ -13,9 +17,5 @@ from .network import ENCODINGS as ENCODINGS
 from .network import Network as Network
 from .probes import Evaluation as Evaluation
 from .probes import evaluate as evaluate
-from .results import Cell as Cell
-from .results import load_cell as load_cell
-from .results import measure_cell as measure_cell
-from .results import save_cell as save_cell
 from .sinks import Sinks as Sinks
 from .task import RetrievalTask as RetrievalTask

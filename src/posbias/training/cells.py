@@ -1,192 +1,322 @@
-"""Experiments become cells in a folder: those that are there are taken, the others trained.
+"""Experiments as cells of a folder: those that are there are taken, the others trained, measured and kept.
 
-A cell is one experiment with all its seeds (`results`), in a store. On a CPU every core trains one cell at a time;
-on a GPU compatible cells train together as one ensemble; a cluster trains them on other machines. Whatever stops
-it, finished cells stay, and running ones go on from their checkpoints when the same call is made again (on a
+    cells = run_cells([Experiment(network=Network(depth=2))], "results/train/mine")
+    print(cells[0].evaluation.gaps["first-last"].all)
+
+A cell is one experiment with all its seeds, and one NetCDF file: gaps, accuracies, attention, sinks, learning
+curves and weights as labelled arrays (`docs/train.md` describes them). On a CPU every core trains one cell at a
+time; on a GPU compatible cells train together as one ensemble; a cluster trains them on other machines. Whatever
+stops it, finished cells stay, and running ones go on from their checkpoints when the same call is made again (on a
 cluster they begin anew). No cell is deleted: next to one that is damaged or of another version, or with `again`,
 the new one is written as NAME-2, NAME-3, …, and the last good one counts.
-
-A `Job` is what trains together and becomes cells of a store, here or on another machine.
 """
 
 import contextlib
 import hashlib
+import json
 import logging
 import os
-import tempfile
+import platform
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from posbias.core.errors import InputFileError, InvalidValueError, OutputFileError, counted, shortened, whole
-from posbias.core.files import need_writable, write_bytes
-from posbias.core.formats import need_xarray
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from posbias.core.errors import InvalidValueError, counted, non_negative, whole
+from posbias.core.files import need_writable
+from posbias.core.formats import Header, NetCDFCodec, need_xarray, versions_here
 from posbias.core.machine import cores
 from posbias.core.progress import OnEvent
-from posbias.core.running import Engine, InProcess, Processes, Task, run
-from posbias.core.spec import decode, encode, fingerprint, value
-from posbias.core.store import Store
-from posbias.training.experiments import Experiment, compatible, name_of
+from posbias.core.running import Engine, InProcess, Processes
+from posbias.core.spec import decode, encode, fingerprint
+from posbias.core.store import Cell as StoredCell
+from posbias.core.store import Store, compute
+from posbias.training.experiments import Experiment, compatible, name_of, words_of
+from posbias.training.kernels import Rollout, trained_rollout
 from posbias.training.loop import Trained, check_device, log_of, train
 from posbias.training.network import Rotary
-from posbias.training.probes import compared
-from posbias.training.results import (
-    Cell,
-    TrainingCell,
-    load_cell,
-    load_trained,
-    measure_cell,
-    save_numbered,
-    save_trained,
-    weights_path,
-)
+from posbias.training.probes import Averages, Evaluation, Gap, compared, evaluate
+from posbias.training.sinks import Sinks, sinks
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 log = logging.getLogger(__name__)
-
-
-@value
-class Job:
-    """Experiments that train together, the folder of their cells, and the numbers that their files get there.
-
-    The numbers are fixed before anything is trained, so that equal runs leave one file each; none: the next ones.
-    """
-
-    experiments: tuple[Experiment, ...]
-    folder: Path
-    numbers: tuple[int, ...] = ()
-
-    @classmethod
-    def of(cls, experiments: Iterable[Experiment], store: Store) -> "Job":
-        """The job whose files get the next numbers of a store."""
-        together = tuple(experiments)
-        return cls(together, store.folder, tuple(store.next_number(TrainingCell(one)) for one in together))
-
-    def save(
-        self, experiment: Experiment, cell: Cell, versions: Mapping[str, str] | None = None
-    ) -> Path | None:
-        """Save the cell of one of the experiments, and return its file. Raises `OutputFileError`."""
-        number = self.numbers[self.experiments.index(experiment)] if self.numbers else None
-        return save_numbered(cell, self.folder, versions, number).path
-
-    @property
-    def size(self) -> int:
-        """Iterations, summed over members."""
-        return sum(len(experiment.seeds) * experiment.iterations for experiment in self.experiments)
-
-    @property
-    def work(self) -> int:
-        """What it takes, in any unit: every layer costs the same."""
-        return self.size * self.experiments[0].network.depth
-
-    @property
-    def label(self) -> str:
-        """What it is called: the first cell's name."""
-        return name_of(self.experiments[0])
-
-    @property
-    def checkpoint(self) -> Path:
-        """Where the state of the training is kept, next to the cells."""
-        digits = hashlib.sha256(" ".join(map(fingerprint, self.experiments)).encode()).hexdigest()[:12]
-        name = self.label if len(self.experiments) == 1 else f"{len(self.experiments)}-cells-{digits}"
-        return self.folder / f".{name}.checkpoint"
-
-    @property
-    def weights(self) -> list[Path]:
-        """Where what is trained and not tested is kept, by experiment."""
-        return [untested(self.folder, experiment) for experiment in self.experiments]
-
-    def discard(self) -> None:
-        """Remove what an unfinished training has left."""
-        self.checkpoint.unlink(missing_ok=True)
-        log_of(self.checkpoint).unlink(missing_ok=True)
-
-
-def untested(folder: Path, experiment: Experiment) -> Path:
-    """Where the weights of an experiment are kept until it is tested."""
-    return folder / f".{name_of(experiment)}.safetensors"
-
-
-def finish(
-    job: Job,
-    *,
-    sequences: int,
-    device: str,
-    threads: int | None,
-    tests: bool = True,
-    on_event: OnEvent | None = None,
-) -> list[Path]:
-    """Train a job, or go on from where it was left; test it and save its cells. Raises as `run_cells`.
-
-    What is trained is written before the tests, which can take as long as the training on a GPU; without `tests`
-    it is all, and what is returned.
-    """
-    weights = job.weights
-    trained = [_left(path, own) for path, own in zip(weights, job.experiments, strict=True)]
-    if None in trained:
-        trained = train(
-            job.experiments, checkpoint=job.checkpoint, device=device, threads=threads, on_event=on_event
-        )
-        for path, own in zip(weights, trained, strict=True):
-            save_trained(own, path)
-    job.discard()
-    if not tests:
-        return weights
-    cells = []
-    for path, own in zip(weights, trained, strict=True):
-        assert own is not None
-        cells.append(job.save(own.experiment, measure_cell(own, sequences)))
-        path.unlink(missing_ok=True)
-    return cells
-
-
-def finish_here(job: dict[str, Any], **settings: Any) -> list[str]:
-    """`finish` as a task whose files can be written where they belong; returns the paths."""
-    return [*map(str, finish(decode(Job, job), **settings))]
-
-
-def finish_elsewhere(job: dict[str, Any], **settings: Any) -> dict[str, bytes]:
-    """`finish` as a task on another machine: in a temporary folder; returns the files by name."""
-    with tempfile.TemporaryDirectory(prefix="posbias-cells-") as folder:
-        made = finish(replace(decode(Job, job), folder=Path(folder)), **settings)
-        both = (path for one in made for path in dict.fromkeys((weights_path(one), one)))
-        return {path.name: path.read_bytes() for path in both}
-
-
-def take_files(job: Job, files: Mapping[str, bytes]) -> list[str]:
-    """Save what `finish_elsewhere` returned, and drop what an earlier run on this machine had begun."""
-    if all(path.name in files for path in job.weights):
-        for path in job.weights:
-            write_bytes(path, files[path.name])
-        job.discard()
-        return [*map(str, job.weights)]
-    with tempfile.TemporaryDirectory(prefix="posbias-cells-") as folder:
-        for name, content in files.items():
-            write_bytes(Path(folder) / name, content)
-        brought = [Store(folder).find(TrainingCell(experiment)) for experiment in job.experiments]
-    paths = []
-    for experiment, stored in zip(job.experiments, brought, strict=True):
-        if stored is None:
-            raise InputFileError(f"{name_of(experiment)}: damaged on its way from another machine")
-        paths.append(str(job.save(experiment, stored.result, stored.header.versions)))
-    job.discard()
-    return paths
-
-
-def _left(path: Path, experiment: Experiment) -> Trained | None:
-    """What an interrupted job left of a cell that it had trained and not tested."""
-    if not path.exists():
-        return None
-    try:
-        trained = load_trained(path)
-    except InputFileError as error:
-        log.warning("%s; not used", error)
-        return None
-    return trained if trained.experiment == experiment else None
-
-
+KIND, SCHEMA = "cell", 4
 TOGETHER = 512
 """The most members that train as one ensemble on a GPU."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One experiment, trained and measured, and its file if it has one."""
+
+    trained: Trained
+    evaluation: Evaluation
+    sinks: Sinks
+    rollout: Rollout
+    path: Path | None = None
+
+    @property
+    def experiment(self) -> Experiment:
+        """What was trained."""
+        return self.trained.experiment
+
+    @property
+    def attention(self) -> Float[np.ndarray, "member layer query key"]:
+        """Attention averaged over sequences that favour no position; NaN for stopped members."""
+        return self.rollout.attention
+
+
+def measure_cell(trained: Trained, sequences: int = 2000) -> Cell:
+    """Everything that a cell holds of a trained ensemble, on `sequences` test sequences. Raises as `evaluate`."""
+    return Cell(
+        trained, evaluate(trained, sequences), sinks(trained, sequences), trained_rollout(trained, sequences)
+    )
+
+
+# --- a cell as labelled arrays -----------------------------------------------------------------------------
+
+_CURVE, _ROLLOUT, _WEIGHT = "curve_", "rollout_", "weight_"
+_QUERIES = ("member", "layer", "start", "key", "threshold")
+_ARRAYS = {
+    "accuracy_by_position": ("evaluation", "accuracy_by_position", ("member", "item")),
+    "accuracy_alone": ("evaluation", "accuracy_alone", ("member", "item")),
+    "attention": ("rollout", "attention", ("member", "layer", "query", "key")),
+    "sink_queries": ("sinks", "trained", _QUERIES),
+    "sink_queries_untrained": ("sinks", "untrained", _QUERIES),
+    "sink_queries_uniform": ("sinks", "uniform", ("start", "key", "threshold")),
+    "allowed": ("sinks", "allowed", ("query", "key")),
+    "mixing": ("rollout", "mixing", ("member", "layer")),
+}
+"""Arrays that are kept as they are: the variable, the part of a cell and its field, the dimensions."""
+_WEIGHTS = {
+    **dict.fromkeys(("query", "key", "value"), ("member", "layer", "input", "output")),
+    "hidden": ("member", "hidden_layer", "input", "output"),
+    "hidden_bias": ("member", "hidden_layer", "output"),
+    "output": ("member", "input", "label"),
+    "output_bias": ("member", "label"),
+    "sink": ("member", "layer"),
+}
+"""The dimensions of weights."""
+_LARGE = ("attention", "sink_queries", "sink_queries_untrained")
+
+
+def dataset_of(cell: Cell) -> "xr.Dataset":
+    """A cell as labelled arrays; `docs/train.md` describes variables and dimensions."""
+    xarray, experiment, evaluation, rollout = need_xarray(), cell.experiment, cell.evaluation, cell.rollout
+    gaps, curves = list(evaluation.gaps.values()), dict(cell.trained.curves)
+    steps, tokens = np.asarray(curves.pop("iteration")), np.arange(experiment.task.tokens)
+    plain = {
+        name: (dimensions, getattr(getattr(cell, part), key))
+        for name, (part, key, dimensions) in _ARRAYS.items()
+    }
+    variables = {
+        **_averages("loss", ("member",), evaluation.loss),
+        **_averages("in_context_accuracy", ("member",), evaluation.in_context_accuracy),
+        **_averages("gap", ("pair", "member"), *(gap.over_all for gap in gaps)),
+        **_averages("gap_informative", ("pair", "member"), *(gap.over_informative for gap in gaps)),
+        "informative_share": (("pair", "member"), np.stack([gap.share for gap in gaps])),
+        "pair_items": (("pair", "side"), np.array([(gap.first, gap.second) for gap in gaps])),
+        **plain,
+        "allowed": (("query", "key"), cell.sinks.allowed.astype(np.int8)),
+        **{_ROLLOUT + name: (("member", "position"), masses) for name, masses in rollout.profiles.items()},
+        **{_CURVE + name: (("member", "step"), np.asarray(curve)) for name, curve in curves.items()},
+        **{
+            _WEIGHT + name: (_WEIGHTS[name], held.cpu().numpy())
+            for name, held in cell.trained.weights.items()
+        },
+    }
+    labels = {
+        "member": list(experiment.seeds),
+        "step": steps,
+        "pair": list(evaluation.gaps),
+        "item": np.arange(experiment.task.items),
+        "layer": np.arange(experiment.network.depth),
+        **dict.fromkeys(("query", "key", "position"), tokens),
+        "threshold": list(cell.sinks.thresholds),
+        "start": list(cell.sinks.starts),
+    }
+    attributes = {
+        "test_seed": evaluation.seed,
+        "sink_sequences": cell.sinks.sequences,
+        "rollout_sequences": rollout.sequences,
+        "assumptions": json.dumps(list(rollout.assumptions)),
+        "largest_gap": evaluation.largest_gap,
+        "stopped": json.dumps({str(seed): at for seed, at in cell.trained.stopped.items()}),
+        "training_cost": json.dumps(cell.trained.cost),
+        "machine": platform.machine(),
+    }
+    dataset = xarray.Dataset(variables, coords=labels, attrs=attributes)
+    for name in _LARGE:
+        dataset[name].encoding = {"zlib": True, "complevel": 4}
+    return dataset
+
+
+def cell_of(header: Header, dataset: "xr.Dataset") -> Cell:
+    """The cell of what its file holds; weights on the CPU."""
+    attributes, experiment = dataset.attrs, decode(Experiment, header.specification)
+
+    def named(prefix: str) -> dict[str, np.ndarray]:
+        """The arrays whose names begin so, by the rest of the name."""
+        found = {str(name): held.values for name, held in dataset.data_vars.items()}
+        return {name.removeprefix(prefix): held for name, held in found.items() if name.startswith(prefix)}
+
+    trained = Trained(
+        experiment,
+        {name: torch.tensor(held) for name, held in named(_WEIGHT).items()},
+        {"iteration": dataset["step"].values, **named(_CURVE)},
+        {int(seed): iteration for seed, iteration in json.loads(attributes["stopped"]).items()},
+        json.loads(attributes["training_cost"]),
+    )
+    held: dict[str, dict[str, Any]] = {"evaluation": {}, "sinks": {}, "rollout": {}}
+    for name, (part, key, _) in _ARRAYS.items():
+        held[part][key] = dataset[name].values
+    held["sinks"]["allowed"] = held["sinks"]["allowed"].astype(bool)
+    evaluation = Evaluation(
+        **held["evaluation"],
+        seeds=experiment.seeds,
+        sequences=int(header.amount or 0),
+        seed=int(attributes["test_seed"]),
+        gaps={
+            str(name): _gap(dataset.isel(pair=number)) for number, name in enumerate(dataset["pair"].values)
+        },
+        loss=_averages_of(dataset, "loss"),
+        in_context_accuracy=_averages_of(dataset, "in_context_accuracy"),
+        largest_gap=float(attributes["largest_gap"]),
+        stopped=trained.stopped,
+    )
+    counted = Sinks(
+        **held["sinks"],
+        thresholds=tuple(float(one) for one in dataset["threshold"].values),
+        starts=tuple(int(one) for one in dataset["start"].values),
+        sequences=int(attributes["sink_sequences"]),
+    )
+    rollout = Rollout(
+        **held["rollout"],
+        profiles=named(_ROLLOUT),
+        assumptions=tuple(json.loads(attributes["assumptions"])),
+        sequences=int(attributes["rollout_sequences"]),
+    )
+    return Cell(trained, evaluation, counted, rollout)
+
+
+def _averages(name: str, dimensions: tuple[str, ...], *rows: Averages) -> dict[str, Any]:
+    """Averages as three variables: the values, their errors over sequences, the sequences counted."""
+    parts = {"": "values", "_error": "errors", "_count": "counts"}
+    made = {name + ending: np.stack([getattr(row, part) for row in rows]) for ending, part in parts.items()}
+    return {key: (dimensions, one if len(dimensions) > 1 else one[0]) for key, one in made.items()}
+
+
+def _averages_of(dataset: "xr.Dataset", name: str) -> Averages:
+    return Averages(*(dataset[name + ending].values for ending in ("", "_error", "_count")))
+
+
+def _gap(dataset: "xr.Dataset") -> Gap:
+    """The gap of one pair."""
+    first, second = (int(item) for item in dataset["pair_items"].values)
+    both = _averages_of(dataset, "gap"), _averages_of(dataset, "gap_informative")
+    return Gap(first, second, *both, dataset["informative_share"].values)
+
+
+# --- cells of a store --------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Together:
+    """Experiments that train as one ensemble, and what of them is trained and not measured yet."""
+
+    experiments: tuple[Experiment, ...]
+    checkpoint: Path | None = None
+    device: str = "cpu"
+    threads: int = 1
+    trained: dict[Experiment, Trained] = field(default_factory=dict)
+
+    def of(self, experiment: Experiment, on_event: OnEvent) -> Trained:
+        """One of them, trained with the others unless it is already. Raises as `train`."""
+        if experiment not in self.trained:
+            how = {"checkpoint": self.checkpoint, "device": self.device, "threads": self.threads}
+            made = train(self.experiments, **how, on_event=on_event)
+            self.trained = {one.experiment: one for one in made}
+        return self.trained.pop(experiment)
+
+
+@dataclass(frozen=True)
+class TrainingCell(StoredCell):
+    """An experiment as a cell of the store; the amount is the number of test sequences."""
+
+    experiment: Experiment
+    amount: int | None = field(default=None, compare=False)
+    together: Together | None = field(default=None, compare=False)
+    gpus: float = field(default=0.0, compare=False)
+
+    kind = KIND
+    schema = SCHEMA
+    codec = NetCDFCodec()
+    unit = "iteration"
+    packages = ("torch",)
+
+    @property
+    def specification(self) -> Mapping[str, Any]:
+        """The experiment, seeds included."""
+        return encode(self.experiment)
+
+    @property
+    def name(self) -> str:
+        """The experiment in words."""
+        return words_of(self.experiment)
+
+    @property
+    def size(self) -> float:
+        """Iterations, summed over members; those of an ensemble count for the first of its cells."""
+        team = self.together
+        if team is None or team.trained or team.experiments[0] != self.experiment:
+            return 0.0
+        return float(sum(len(one.seeds) * one.iterations for one in team.experiments))
+
+    def compute(self, on_event: OnEvent) -> Cell:
+        """Train, or go on from a checkpoint, and measure. Raises as `train` and `evaluate`."""
+        assert self.together is not None
+        return measure_cell(self.together.of(self.experiment, on_event), self.amount or 1)
+
+    def to_content(self, result: Cell) -> "xr.Dataset":
+        """Labelled arrays."""
+        return dataset_of(result)
+
+    def from_content(self, header: Header, content: "xr.Dataset") -> Cell:
+        """The result; weights come to the CPU."""
+        return cell_of(header, content)
+
+
+def find_cell(folder: Path, experiment: Experiment) -> Cell | None:
+    """The last good cell of an experiment in `folder`, if there is one; what is damaged is logged."""
+    stored = Store(folder).find(TrainingCell(experiment))
+    return None if stored is None else replace(stored.result, path=stored.path)
+
+
+def save_cell(cell: Cell, path: Path) -> Cell:
+    """Write a cell's file. Raises `OutputFileError`."""
+    stored, amount = TrainingCell(cell.experiment), cell.evaluation.sequences
+    header = Header(KIND, SCHEMA, stored.specification, amount, versions_here(stored.packages))
+    stored.codec.write(Path(path), header, dataset_of(cell))
+    return replace(cell, path=Path(path))
+
+
+def load_cell(path: Path) -> Cell:
+    """Read a cell back; weights come to the CPU.
+
+    Raises `InputFileError` when its file is missing or damaged, is no cell's, or is of another version.
+    """
+    header, content = TrainingCell.codec.read(Path(path), KIND, SCHEMA)
+    stored = TrainingCell(decode(Experiment, header.specification)).restored(header, content, Path(path))
+    return replace(stored.result, path=stored.path)
+
+
+# --- running -----------------------------------------------------------------------------------------------
 
 
 def run_cells(
@@ -194,7 +324,6 @@ def run_cells(
     folder: str | os.PathLike[str],
     *,
     sequences: int = 2000,
-    tests: bool = True,
     again: bool = False,
     device: str = "cpu",
     workers: int | None = None,
@@ -205,12 +334,10 @@ def run_cells(
     """The cell of every experiment, in order, from `folder` where it is there and whole.
 
     A cell that was tested on fewer than `sequences` sequences is tested anew, not trained; `again` trains
-    everything. Without `tests` what is not there is only trained: its weights are kept in `folder`
-    (`untested`) for a later call, and it is left out of what is returned. `workers` is the number of
-    cores: so many cells at a time (default: all), or threads for a single cell (default: one). An `engine` takes
-    its place; a cluster sets aside `gpus_per_cell` (a half: two cells side by side on one) when `device` is not
-    the CPU. `on_event` counts iterations, over the members of all cells that are trained. What is worth a line,
-    such as a damaged file, is logged.
+    everything. `workers` is the number of cores: so many cells at a time (default: all), or threads for a single
+    cell (default: one). An `engine` takes its place; a cluster sets aside `gpus_per_cell` (a half: two cells side
+    by side on one) when `device` is not the CPU. `on_event` counts iterations, over the members of all cells that
+    are trained. What is worth a line, such as a damaged file, is logged.
 
     A cell that fails is logged and stops no other; afterwards the first one's error is raised. Raises
     `InvalidValueError` for wrong values before anything is trained, and as `train` does; `OutputFileError` when
@@ -218,85 +345,85 @@ def run_cells(
     does; KeyboardInterrupt on Ctrl-C, saying what is kept.
     """
     wanted, folder = list(experiments), Path(folder)
-    _check_engine(engine, workers, device, gpus_per_cell)
     _check(wanted, folder, sequences, workers, device)
-    cells = {one: None if again else find_cell(folder, one) for one in wanted}
+    _check_engine(engine, workers, device, gpus_per_cell)
     store = Store(folder)
     store.clear_leftovers()
-    _clear_tested(cell for cell in cells.values() if cell is not None)
-    numbers = {one: store.next_number(TrainingCell(one)) for one in cells}
-    missing = [experiment for experiment, cell in cells.items() if cell is None]
-    jobs = _jobs(missing, store, together=device != "cpu" and engine is None)
-    jobs = jobs if tests else [job for job in jobs if not all(map(Path.exists, job.weights))]
+    stored = {one: None if again else store.find(TrainingCell(one)) for one in wanted}
+    known = {one: kept for one, kept in stored.items() if kept is not None}
+    side_by_side = device != "cpu" and engine is None
+    groups = _grouped(stored, folder, known, side_by_side)
+    count = sum(map(len, groups))
     if engine is None:
-        parallel = device == "cpu" and len(jobs) > 1 and (workers or cores()) > 1
+        parallel = device == "cpu" and count > 1 and (workers or cores()) > 1
         engine = Processes(workers or cores()) if parallel else InProcess()
     threads = workers or 1 if isinstance(engine, InProcess) else 1
-    how = {"sequences": sequences, "device": device, "threads": threads, "tests": tests}
-    paths = _made(jobs, engine, how, gpus_per_cell, len(cells), on_event)
-    if not tests:
-        return [cell for cell in cells.values() if cell is not None]
-    _test_again(cells, sequences, folder, numbers)
-    cells |= {cell.experiment: cell for cell in map(load_cell, paths)}
-    return [cells[experiment] for experiment in wanted]  # type: ignore[misc]
+    cells = []
+    for group in groups:
+        place = _checkpoint(group, folder) if engine.shares_disk else None
+        team = Together(group, place, device, threads)
+        cells += [TrainingCell(one, sequences, team, gpus_per_cell) for one in group if one not in known]
+    for one, kept in known.items():
+        if (kept.header.amount or 0) < sequences:
+            log.info("testing again, on %s sequences: %s", f"{sequences:,}", kept.path)
+            team = Together((one,), trained={one: kept.result.trained})
+            cells.append(TrainingCell(one, sequences, team, gpus_per_cell))
+    done = compute(cells, store, engine=engine, again=True, on_event=on_event)
+    known |= {cell.experiment: kept for cell, kept in done.stored.items()}
+    for group in groups:
+        _discard(group, folder, known)
+    done.results()
+    return [replace(known[one].result, path=known[one].path) for one in wanted]
 
 
-def _made(
-    jobs: Sequence[Job],
-    engine: Engine,
-    how: Mapping[str, Any],
-    gpus: float,
-    wanted: int,
-    on_event: OnEvent | None,
-) -> list[Path]:
-    """The files of the cells that jobs make, of `wanted` cells in all. Raises as `run_cells`."""
-    call, paths = finish_here if engine.shares_disk else finish_elsewhere, list[Path]()
-    there = wanted - sum(len(job.experiments) for job in jobs)
+def _grouped(
+    experiments: Iterable[Experiment], folder: Path, known: Mapping[Experiment, Any], side_by_side: bool
+) -> list[tuple[Experiment, ...]]:
+    """What trains together, longest first: those not known, and whole groups whose training is begun.
 
-    def keep(number: int, made: Any) -> None:
-        paths.extend(map(Path, take_files(jobs[number], made) if isinstance(made, dict) else made))
-
-    def kept() -> str:
-        running = " and the running ones' checkpoints" if engine.shares_disk else ""
-        return f"{there + len(paths)} of {wanted} cells{running} are kept in {jobs[0].folder}"
-
-    numbered = dict(enumerate(jobs))
-    tasks = {
-        number: Task(call, {"job": encode(job), **how}, label=job.label, gpus=gpus)
-        for number, job in numbered.items()
-    }
-    sizes = {number: job.size for number, job in numbered.items()}
-    failed = run(tasks, keep, engine=engine, sizes=sizes, unit="iteration", on_event=on_event, kept=kept)
-    if failed:
-        raise failed[min(failed)].error()
-    return paths
+    With `side_by_side` these are compatible experiments, of which none pays for what only others need: rotations,
+    residual connections.
+    """
+    groups: list[list[Experiment]] = []
+    for one in experiments:
+        for group in groups if side_by_side else []:
+            other, members = group[0].network, sum(len(each.seeds) for each in [*group, one])
+            rotary = isinstance(one.network.positional, Rotary) == isinstance(other.positional, Rotary)
+            alike = compatible(group[0], one) and rotary and one.network.residual == other.residual
+            if alike and members <= TOGETHER:
+                group.append(one)
+                break
+        else:
+            groups.append([one])
+    missing = []
+    for group in map(tuple, groups):
+        _discard(group, folder, known)
+        begun = _checkpoint(group, folder).exists()
+        missing.append(group if begun else tuple(one for one in group if one not in known))
+    missing = [group for group in missing if not all(one in known for one in group)]
+    return sorted(missing, key=_work, reverse=True)
 
 
-def _clear_tested(cells: Iterable[Cell]) -> None:
-    """Remove weights that were kept for a test and are older than it: the training was killed between the two."""
-    for cell in cells:
-        assert cell.path is not None
-        weights = untested(cell.path.parent, cell.experiment)
-        with contextlib.suppress(OSError):
-            if weights.stat().st_mtime <= cell.path.stat().st_mtime:
-                weights.unlink()
+def _work(group: Sequence[Experiment]) -> int:
+    """What a training takes, in any unit: every layer costs the same."""
+    return sum(len(one.seeds) * one.iterations * one.network.depth for one in group)
 
 
-def _test_again(
-    cells: dict[Experiment, Cell | None], sequences: int, folder: Path, numbers: Mapping[Experiment, int]
-) -> None:
-    """Test on `sequences` sequences what was tested on fewer, and keep both."""
-    for experiment, cell in cells.items():
-        if cell is not None and cell.evaluation.sequences < sequences:
-            log.info("testing again, on %s sequences: %s", f"{sequences:,}", cell.path)
-            again = measure_cell(cell.trained, sequences)
-            cells[experiment] = save_numbered(again, folder, number=numbers[experiment])
+def _checkpoint(group: Sequence[Experiment], folder: Path) -> Path:
+    """Where the state of a training is kept, next to the cells."""
+    digits = hashlib.sha256(" ".join(map(fingerprint, group)).encode()).hexdigest()[:12]
+    name = name_of(group[0]) if len(group) == 1 else f"{len(group)}-cells-{digits}"
+    return folder / f".{name}.checkpoint"
 
 
-def find_cell(folder: Path, experiment: Experiment) -> Cell | None:
-    """The last good cell of an experiment in `folder`, if there is one; what is damaged is logged."""
-    stored = Store(folder).find(TrainingCell(experiment))
-    return None if stored is None else replace(stored.result, path=stored.path)
+def _discard(group: Sequence[Experiment], folder: Path, known: Mapping[Experiment, Any]) -> None:
+    """Remove what the training of finished cells has left: what is newer than they are is of another one."""
+    checkpoint = _checkpoint(group, folder)
+    with contextlib.suppress(FileNotFoundError):  # an equal run may remove it meanwhile
+        when = checkpoint.stat().st_mtime
+        if all(one in known and when <= known[one].path.stat().st_mtime for one in group):
+            log_of(checkpoint).unlink(missing_ok=True)
+            checkpoint.unlink()
 
 
 def _check(
@@ -311,62 +438,16 @@ def _check(
         compared(task)
     need_xarray()
     need_writable(folder / "cell.nc")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputFileError(f"cannot write {folder}: {error.strerror or error}") from None
 
 
 def _check_engine(engine: Engine | None, workers: int | None, device: str, gpus: float) -> None:
     """Refuse what would be ignored, or leave cells without their GPU."""
-    afar = engine is not None and not engine.shares_disk
-    if not afar:
+    cluster = engine is not None and not engine.shares_disk
+    if not cluster:
         check_device(device)
     if engine is not None and workers is not None:
         raise InvalidValueError(f"workers: expected none together with an engine, got {workers}")
-    if isinstance(gpus, bool) or not isinstance(gpus, int | float) or not 0 <= gpus < float("inf"):
-        raise InvalidValueError(f"gpus_per_cell: expected a number ≥ 0, got {shortened(gpus)}")
-    if gpus and not afar:
+    if bool(non_negative("gpus_per_cell", gpus)) != (cluster and device != "cpu"):
         raise InvalidValueError(
-            f"gpus_per_cell: expected none without a cluster, which would share them out, got {gpus}"
+            f"gpus_per_cell: expected a share of a GPU for device cuda on a cluster, else none, got {gpus}"
         )
-    if gpus and device == "cpu":
-        raise InvalidValueError(
-            f"gpus_per_cell: expected none with device cpu, got {gpus}; device='cuda' uses them"
-        )
-    if afar and not gpus and device != "cpu":
-        raise InvalidValueError(
-            f"gpus_per_cell: expected a share of a GPU such as 1 for device {device} on a cluster, got 0"
-        )
-
-
-def _jobs(experiments: Sequence[Experiment], store: Store, together: bool) -> list[Job]:
-    """The jobs, longest first; with `together`, compatible experiments in one.
-
-    What is trained and not tested is a job of its own, unless it belongs to a training that is begun.
-    """
-    begun = [job for job in _grouped(experiments, store, together) if job.checkpoint.exists()]
-    fresh = [one for one in experiments if not any(one in job.experiments for job in begun)]
-    trained = [one for one in fresh if untested(store.folder, one).exists()]
-    jobs = [*begun, *(Job.of((one,), store) for one in trained)]
-    jobs += _grouped([one for one in fresh if one not in trained], store, together)
-    return sorted(jobs, key=lambda job: job.work, reverse=True)
-
-
-def _alike(one: Experiment, other: Experiment) -> bool:
-    """Whether neither pays, trained together, for what only the other needs: rotations, residual connections."""
-    needs = [(isinstance(own.network.positional, Rotary), own.network.residual) for own in (one, other)]
-    return compatible(one, other) and needs[0] == needs[1]
-
-
-def _grouped(experiments: Sequence[Experiment], store: Store, together: bool) -> list[Job]:
-    groups: list[list[Experiment]] = []
-    for experiment in experiments:
-        for group in groups if together else []:
-            members = sum(len(other.seeds) for other in [*group, experiment])
-            if _alike(group[0], experiment) and members <= TOGETHER:
-                group.append(experiment)
-                break
-        else:
-            groups.append([experiment])
-    return [Job.of(group, store) for group in groups]

@@ -42,7 +42,7 @@ from posbias.training.task import Places, RetrievalTask
 
 POINTS, SPAN = 40, 100
 """Points of a learning curve, and at how many times the iterations of the first its last one is."""
-Precision = Literal["float32", "tf32", "bfloat16"]
+Precision = Literal["float32", "tf32"]
 """In what numbers matrices are multiplied while training; see `training.loop`."""
 SEEDS = 2**63
 """Seeds stay below this: cells name their members by them, as integers of 64 bits."""

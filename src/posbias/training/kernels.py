@@ -11,14 +11,14 @@ proportion to the mass of its token has, on informative sequences, the gap
     [a, b]  =  (p(y_a) − p(y_b)) / (p(y_a) + p(y_b)),
 
 the predicted gap. Its sign and the order of three are what a rollout can promise; the size is not, since
-matching sharpens it. The masses of x, or of both tokens, can be asked for instead.
+matching sharpens it.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,9 +45,6 @@ from posbias.training.probes import (
     wiring,
 )
 
-Carrier = Literal["label", "item", "both"]
-CARRIERS: dict[str, tuple[int, ...]] = {"label": (1,), "item": (0,), "both": (0, 1)}
-"""Which of an item's tokens 2a (x) and 2a + 1 (y) stand for it."""
 LABELS = {
     "attention": "own kernels, attention only",
     "residual": "own kernels and mixing",
@@ -85,18 +82,13 @@ class Rollout:
         attrs = {"predictor": LABELS[name], "assumptions": list(self.assumptions)}
         return Profile.from_weights(kept.mean(axis=0), measures="rollout", se=se, attrs=attrs)
 
-    def of_items(self, name: str, carrier: Carrier = "label") -> Float[np.ndarray, "member item"]:
-        """The mass of each item's label, of the item itself or of both. Raises `InvalidValueError`."""
-        one_of("carrier", carrier, CARRIERS)
-        pairs = self._named(name)[:, :-1]
-        return sum((pairs[:, place::2] for place in CARRIERS[carrier]), np.zeros_like(pairs[:, ::2]))
+    def gap(self, name: str, first: int, second: int) -> Float[np.ndarray, "member"]:
+        """The predicted gap (m_a − m_b)/(m_a + m_b) by the masses of the labels of items a and b.
 
-    def gap(
-        self, name: str, first: int, second: int, carrier: Carrier = "label"
-    ) -> Float[np.ndarray, "member"]:
-        """The predicted gap (m_a − m_b)/(m_a + m_b) of items a and b; 0 where neither has mass."""
-        mass = self.of_items(name, carrier)
-        a, b = mass[:, first], mass[:, second]
+        0 where neither has mass. Raises `InvalidValueError` for another name.
+        """
+        labels = self._named(name)[:, 1::2]
+        a, b = labels[:, first], labels[:, second]
         total = np.where(a + b == 0, 1.0, a + b)
         return (a - b) / total
 
@@ -116,7 +108,6 @@ class Agreement:
     """
 
     profile: str
-    carrier: Carrier
     predicted: Mapping[str, Estimate]
     measured: Mapping[str, Estimate]
     signs: Mapping[str, Verdict]
@@ -182,19 +173,18 @@ def attention_example(
     raise AssertionError
 
 
-def agreement(rollout: Rollout, evaluation: Evaluation, carrier: Carrier = "label") -> dict[str, Agreement]:
-    """Every profile of a rollout next to the measured gaps. Raises `InvalidValueError` for another carrier."""
-    return {name: _agree(rollout, evaluation, name, carrier) for name in rollout.profiles}
+def agreement(rollout: Rollout, evaluation: Evaluation) -> dict[str, Agreement]:
+    """Every profile of a rollout next to the measured gaps."""
+    return {name: _agree(rollout, evaluation, name) for name in rollout.profiles}
 
 
-def _agree(rollout: Rollout, evaluation: Evaluation, name: str, carrier: Carrier) -> Agreement:
+def _agree(rollout: Rollout, evaluation: Evaluation, name: str) -> Agreement:
     gaps = evaluation.gaps
-    predicted = {pair: rollout.gap(name, gap.first, gap.second, carrier) for pair, gap in gaps.items()}
+    predicted = {pair: rollout.gap(name, gap.first, gap.second) for pair, gap in gaps.items()}
     measured = {pair: gap.over_informative for pair, gap in gaps.items()}
     two = list(combinations(gaps, 2))
     return Agreement(
         profile=name,
-        carrier=carrier,
         predicted={pair: estimate_members(values) for pair, values in predicted.items()},
         measured={pair: averages.over_members for pair, averages in measured.items()},
         signs={pair: _verdict(predicted[pair], measured[pair]) for pair in gaps},

@@ -16,7 +16,6 @@ optimiser are float32 throughout.
 
 float32     as it is
 tf32        on a GPU: factors rounded to 10 bits of mantissa
-bfloat16    on a CPU where torch multiplies in it (AVX-512 BF16, AMX): factors rounded to 7 bits of mantissa
 
 What is faster changes the numbers that are learnt, so it is part of an experiment. Tests are float32 always.
 
@@ -31,7 +30,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
 
@@ -54,39 +52,12 @@ from posbias.training.task import PAIRS, Batch, Feed, blocks_of, make_world, nov
 
 @contextmanager
 def multiplying(precision: Precision, device: str) -> Iterator[None]:
-    """Multiply matrices in this precision. Raises `InvalidValueError` where the device does not."""
-    possible = precisions(device)
-    if precision not in possible:
-        raise InvalidValueError(
-            f"precision: expected one of {', '.join(possible)} on this {device}, got {shortened(precision)}"
-        )
-    with _set(precision, device):
-        yield
-
-
-def precisions(device: str) -> list[Precision]:
-    """The precisions in which a device multiplies faster or as well as in float32."""
-    if torch.device(device).type == "cuda":
-        return ["float32", "tf32"]
-    return ["float32", "bfloat16"] if _rounds() else ["float32"]
-
-
-@cache
-def _rounds() -> bool:
-    """Whether torch rounds factors to bfloat16 here when asked to: on some processors that could, it does not."""
-    factor, made = torch.full((64, 64), 1 + 2**-10), []
-    for precision in ("float32", "bfloat16"):
-        with _set(precision, "cpu"):
-            made.append(factor @ factor)
-    return not torch.equal(*made)
-
-
-@contextmanager
-def _set(precision: Precision, device: str) -> Iterator[None]:
-    backends: Any = torch.backends
-    matmul = (backends.mkldnn if torch.device(device).type == "cpu" else backends.cuda).matmul
+    """Multiply matrices in this precision on a GPU. Raises `InvalidValueError` for tf32 on another device."""
+    if precision == "tf32" and torch.device(device).type != "cuda":
+        raise InvalidValueError(f"precision: expected float32 on this {device}, got tf32, which needs a GPU")
+    matmul: Any = torch.backends.cuda.matmul
     before = matmul.fp32_precision
-    matmul.fp32_precision = {"float32": "ieee", "bfloat16": "bf16"}.get(precision, precision)
+    matmul.fp32_precision = "tf32" if precision == "tf32" else "ieee"
     try:
         yield
     finally:

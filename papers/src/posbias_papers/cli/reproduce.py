@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from posbias.cli import options as shared
 from posbias.cli.output import COMPILING, answer_with, log, progress
-from posbias.cli.train import answer_untested
 from posbias.core.errors import whole
 from posbias.core.tables import table
 
@@ -87,7 +86,6 @@ class WuOptions:
     threads: shared.TrainingThreads = None
     ray: shared.Ray = None
     gpus_per_cell: shared.GpusPerCell = 0
-    no_tests: shared.NoTests = False
     rerun: shared.Rerun = False
     json: shared.Json = False
 
@@ -111,15 +109,7 @@ def wu2025(*what: str, options: WuOptions = WuOptions()) -> None:
     same = {name: getattr(options, name) for name in asked}
     engine = shared.engine(None, options.ray, options.threads)
     settings: dict[str, Any] = {**same, "workers": options.threads, "engine": engine}
-    what = what or ("fig2",)
-    if not options.no_tests:
-        _reproduce("wu2025", what, options, settings)
-        return
-    from posbias_papers.wu2025 import train
-
-    with progress() as on_event:
-        experiments = train(what, out=options.out, again=options.rerun, on_event=on_event, **settings)
-    answer_untested(options.out / "cells", experiments, options.json)
+    _reproduce("wu2025", what or ("fig2",), options, settings)
 
 
 @shared.options

@@ -39,7 +39,6 @@ __all__ = [
     "outcome_of",
     "record_cells",
     "tables",
-    "train",
 ]
 
 
@@ -83,28 +82,6 @@ def tables(
     return Tables(frames, spent.name, more={"cells": pages.cells(results)})
 
 
-def train(
-    what: str | Iterable[str] = "all",
-    *,
-    out: str | Path,
-    effort: str | int | Effort = "quick",
-    networks: int | None = None,
-    middle: int | None = None,
-    embedding: Embedding = "variance",
-    **settings: Any,
-) -> "list[Experiment]":
-    """Train what some of `STUDIES` need and OUT/cells has not, and keep the weights untested; what they need.
-
-    `settings`, and what is raised, as of `run_cells`; `reproduce` with the same arguments tests and draws.
-    """
-    from posbias.training.cells import run_cells
-
-    spent = effort_of(effort, networks, middle, embedding)
-    experiments = [*_experiments(STUDIES.find(what), spent).values()]
-    run_cells(experiments, Path(out) / "cells", sequences=spent.sequences, tests=False, **settings)
-    return experiments
-
-
 def _experiments(names: Iterable[str], effort: Effort) -> "dict[Setting, Experiment]":
     settings = dict.fromkeys(setting for name in names for setting in STUDIES[name].cells)
     return {setting: effort.experiment(setting) for setting in settings}
@@ -115,7 +92,7 @@ def record_cells(folder: str | Path, path: Path = outcomes.RECORDS) -> int:
 
     Those of the same setting, iterations, number of networks and embedding are replaced. Raises as `load_cell`.
     """
-    from posbias.training.results import KIND, SCHEMA, TrainingCell, load_cell
+    from posbias.training.cells import KIND, SCHEMA, TrainingCell, load_cell
 
     settings = {(s.network, s.task()): s for study in STUDIES.values() for s in study.cells}
     lines = {
@@ -129,7 +106,12 @@ def record_cells(folder: str | Path, path: Path = outcomes.RECORDS) -> int:
         if setting is not None:
             header, _ = TrainingCell.codec.read(file, KIND, SCHEMA)
             weights = {name: tensor.cpu().numpy() for name, tensor in cell.trained.weights.items()}
-            made = {"weights": digest_of_arrays(weights), "versions": dict(header.versions), **header.cost}
+            made = {
+                "weights": digest_of_arrays(weights),
+                "versions": dict(header.versions),
+                **cell.trained.cost,
+            }
+            made["finished"] = header.cost["finished"]
             lines[setting, outcomes.amount(one)] = outcomes.record_line(setting, replace(one, made=made))
             found += 1
     write_text(path, "".join(f"{lines[one]}\n" for one in sorted(lines, key=str)))

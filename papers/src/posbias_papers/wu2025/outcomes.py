@@ -25,7 +25,7 @@ from posbias_papers.study import EFFORTS, Basis, Recorded, Study
 from posbias_papers.wu2025.settings import EFFORT, Effort, Embedding, Setting, effort_of
 
 if TYPE_CHECKING:
-    from posbias.training.results import Cell
+    from posbias.training.cells import Cell
 
 PAIRS = ("first-middle", "first-last", "middle-last")
 """The pairs of items whose accuracies are compared."""

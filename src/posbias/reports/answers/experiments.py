@@ -201,7 +201,7 @@ class GapAgreement(Part):
 
     profile: str
     label: str = entry("the profile in words")
-    carrier: Literal["label", "item", "both"]
+    carrier: Literal["label"] = entry("the token of an item that is taken for it", "label")
     predicted: dict[str, Value] = entry("by pair")
     measured: dict[str, Value] = entry("by pair, on informative sequences")
     signs: dict[str, Verdict] = entry("by pair")
@@ -264,15 +264,6 @@ class TrainSweep(Answer):
 
     schema_name = "train-sweep/1"
     cells: list[Cell]
-
-
-class TrainUntested(Answer):
-    """Experiments that are trained, with --no-tests."""
-
-    schema_name = "train-untested/1"
-    folder: Path = entry("where they are kept")
-    untested: list[Path] = entry("files of weights, one for each")
-    tested: int = entry("those that are finished cells")
 
 
 class StudyCost(Part):
