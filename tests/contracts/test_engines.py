@@ -152,9 +152,17 @@ def test_what_is_raised_here_stops_all_workers(error, others):
     with pytest.raises(error, match="enough"):
         Processes(2).run([task("count", seconds=600)] * 4, hear)
     assert not children() - others
+
+
+def test_an_interruption_stops_what_runs_here():
     began = []
-    with pytest.raises(error, match="enough"):
-        InProcess().run([task("add", one=1, two=2)] * 4, lambda *news: (began.append(news), hear(*news)))
+
+    def hear(number, news):
+        began.append(news)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        InProcess().run([task("add", one=1, two=2)] * 4, hear)
     assert len(began) == 1
 
 

@@ -12,7 +12,6 @@ thread for each core. When a worker or a whole machine dies, Ray tries its tasks
 import contextlib
 import logging
 import os
-import re
 import socket
 import sys
 import time
@@ -30,7 +29,6 @@ from posbias.core.running import (
     Failed,
     InProcess,
     Last,
-    LogLine,
     OnMessage,
     Processes,
     Task,
@@ -44,7 +42,6 @@ PATIENCE = 5.0
 """Seconds in which an address has to answer, and in which cancelled tasks have to end."""
 CONNECTIONS = 3
 """Times that a head is asked for a connection from outside."""
-_ADDRESS = re.compile(r"(ray://)?(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
 
 
 class Cluster:
@@ -80,7 +77,7 @@ class Cluster:
                 self._run(ray, tasks, on_message)
             except (ConnectionError, ray.exceptions.RayError) as error:
                 raise ClusterError(
-                    f"ray: the connection to {self._address} broke ({last_line(str(error))}); {KEPT}"
+                    f"ray: the connection to {self._address} broke ({_tail(error)}); {KEPT}"
                 ) from error
 
     def _run(self, ray: Any, tasks: Sequence[Task], on_message: OnMessage) -> None:
@@ -135,7 +132,7 @@ def _perform(task: Task, number: int, level: int, version: str, messages: Any) -
             f"ray: expected posbias {version} on {where} as here, got {__version__}", "ClusterError"
         )
 
-    def send(message: Event | LogLine) -> None:
+    def send(message: Event | logging.LogRecord) -> None:
         with contextlib.suppress(Exception):  # no progress is no harm
             messages.put((number, message), timeout=PATIENCE)
 
@@ -149,7 +146,7 @@ def _last(ray: Any, one: Any) -> Last:
     except ray.exceptions.RayTaskError as error:
         # nothing that the task itself raises: it could not be begun
         raise ClusterError(
-            f"ray: expected posbias {__version__} on every machine, got {last_line(str(error))}"
+            f"ray: expected posbias {__version__} on every machine, got {_tail(error)}"
         ) from error
     except ray.exceptions.RayError as error:
         return Failed(f"its worker was lost ({type(error).__name__}); {KEPT}", "WorkerError")
@@ -181,7 +178,7 @@ def _connected(address: str) -> Iterator[Any]:
             if not connected:
                 _connect(ray, address)
         except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-            raise ClusterError(f"ray: cannot connect to {address} ({last_line(str(error))})") from error
+            raise ClusterError(f"ray: cannot connect to {address} ({_tail(error)})") from error
         try:
             yield ray
         finally:
@@ -208,18 +205,13 @@ def _answering(address: str) -> str:
         address = os.environ.get("RAY_ADDRESS") or "auto"
     if address in ("auto", "local"):
         return address
-    parsed = _ADDRESS.fullmatch(address)
-    if parsed is None or not 0 < int(parsed["port"]) < 65536:
-        raise ClusterError(
-            "ray: expected auto, local, HOST:PORT (such as head:6379) or ray://HOST:PORT (such as "
-            f"ray://head:10001), got {shortened(address)}{nearest(address, ['auto', 'local'])}"
-        )
+    host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
-        socket.create_connection((parsed["host"].strip("[]"), int(parsed["port"])), timeout=PATIENCE).close()
-    except OSError as error:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
+    except (OSError, ValueError, OverflowError) as error:
         raise ClusterError(
-            f"ray: no cluster answers at {address} ({error.strerror or error}); `ray status` there says its "
-            "address, `ray start --head` starts a cluster on this machine"
+            "ray: expected auto, local, HOST:PORT or ray://HOST:PORT of a cluster that answers, got "
+            f"{shortened(address)}{nearest(address, ['auto', 'local'])} ({error})"
         ) from None
     return address
 
@@ -235,10 +227,6 @@ def _need_resources(ray: Any, tasks: Sequence[Task]) -> None:
             )
 
 
-def last_line(text: str) -> str:
-    """The last line of Ray's words; of what gRPC tells over several lines, its details."""
-    details = re.search(r'^\s*details = "(.+)"$', text, re.MULTILINE)
-    if details:
-        return details[1]
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "nothing was said"
+def _tail(error: Exception) -> str:
+    """The end of Ray's words, which says what was wrong, on one line."""
+    return " ".join(str(error).split())[-200:] or type(error).__name__

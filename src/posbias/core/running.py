@@ -9,6 +9,7 @@ on this.
 """
 
 import contextlib
+import functools
 import logging
 import multiprocessing
 import os
@@ -21,7 +22,9 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from logging.handlers import QueueHandler
 from multiprocessing.connection import Connection, wait
+from types import SimpleNamespace
 from typing import Any, Protocol, TypeVar
 
 from posbias.core import errors
@@ -32,6 +35,7 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_
 """The environment variables that set the number of threads of numerical libraries."""
 PATIENCE = 60.0
 """Seconds that a process is given to end when it is asked to."""
+ENDED = "its worker ended (a machine that runs out of memory ends one)"
 PAUSE = 0.1
 """Least seconds between two events of a task in another process."""
 _SPAWN = multiprocessing.get_context("spawn")
@@ -52,15 +56,6 @@ class Task:
     label: str = ""
     cores: float = 1
     gpus: float = 0
-
-
-@dataclass(frozen=True)
-class LogLine:
-    """A log record of another process."""
-
-    logger: str
-    level: int
-    text: str
 
 
 @dataclass(frozen=True)
@@ -98,7 +93,7 @@ class Failed:
 
 Last = Result | Failed
 """What comes last of a task, and once."""
-Message = Event | LogLine | Last
+Message = Event | logging.LogRecord | Last
 OnMessage = Callable[[int, Event | Last], None]
 """Called, in the thread of `Engine.run`, with a task's number and its message."""
 
@@ -126,20 +121,9 @@ class InProcess:
 
     def run(self, tasks: Sequence[Task], on_message: OnMessage) -> None:
         """As `Engine` says."""
-        refused: list[BaseException] = []
         for number, task in enumerate(tasks):
-
-            def on_event(event: Event, number: int = number) -> None:
-                try:
-                    on_message(number, event)
-                except BaseException as error:
-                    refused.append(error)
-                    raise
-
             with labelled(task.label):
-                last = perform(task, on_event)
-            if refused:
-                raise refused[0]
+                last = perform(task, functools.partial(on_message, number))
             on_message(number, last)
 
 
@@ -172,12 +156,14 @@ class Processes:
                 busy = {worker.connection: worker for worker in workers if worker.busy}
                 for ready in wait([*busy]):
                     worker = busy[ready]  # type: ignore[index]
-                    message = worker.read()
-                    if message is None:
-                        message = _lost(worker.attempt, self.retries)
-                        if worker.attempt <= self.retries:
-                            waiting.appendleft((worker.number, worker.attempt + 1))
-                    deliver(tasks, on_message, worker.number, message)
+                    message, attempt = worker.read(), worker.attempt
+                    if message is None and attempt <= self.retries:
+                        with labelled(tasks[worker.number].label):
+                            log.warning("%s; tried again (%d of %d)", ENDED, attempt, self.retries)
+                        waiting.appendleft((worker.number, attempt + 1))
+                    else:
+                        lost = Failed(f"{ENDED}{f', {attempt} times' * (attempt > 1)}; {KEPT}", "WorkerError")
+                        deliver(tasks, on_message, worker.number, message or lost)
         finally:
             _end(workers)
 
@@ -236,7 +222,9 @@ def perform(task: Task, on_event: Callable[[Event], None]) -> Last:
         return Failed.of(error)
 
 
-def perform_remotely(task: Task, level: int, send: Callable[[Event | LogLine], None], pause: float) -> Last:
+def perform_remotely(
+    task: Task, level: int, send: Callable[[Event | logging.LogRecord], None], pause: float
+) -> Last:
     """`perform` in another process than the caller's: sends what is logged too, events every `pause` seconds."""
     last = -pause
 
@@ -246,8 +234,7 @@ def perform_remotely(task: Task, level: int, send: Callable[[Event | LogLine], N
             last = now
             send(event)
 
-    handler = logging.Handler()
-    handler.emit = lambda record: send(LogLine(record.name, record.levelno, record.getMessage()))
+    handler = QueueHandler(SimpleNamespace(put_nowait=send))  # type: ignore[arg-type]
     _LOG.setLevel(level)
     _LOG.addHandler(handler)
     try:
@@ -258,19 +245,11 @@ def perform_remotely(task: Task, level: int, send: Callable[[Event | LogLine], N
 
 def deliver(tasks: Sequence[Task], on_message: OnMessage, number: int, message: Message) -> None:
     """Log a task's log records as if they were made here; anything else is for `on_message`."""
-    if isinstance(message, LogLine):
+    if isinstance(message, logging.LogRecord):
         with labelled(tasks[number].label):
-            logging.getLogger(message.logger).log(message.level, "%s", message.text)
+            logging.getLogger(message.name).handle(message)
     else:
         on_message(number, message)
-
-
-def _lost(attempt: int, retries: int) -> LogLine | Failed:
-    """What is said when a process ended in the middle of a task: it is tried again, or has failed."""
-    how = "its worker ended (a machine that runs out of memory ends one)"
-    if attempt <= retries:
-        return LogLine(__name__, logging.WARNING, f"{how}; tried again ({attempt} of {retries})")
-    return Failed(f"{how}{f', {attempt} times' if attempt > 1 else ''}; {KEPT}", "WorkerError")
 
 
 # --- one process: the caller's side ---------------------------------------------------------------------------
@@ -302,7 +281,7 @@ class _Worker:
             message = None
         except Exception as error:  # a result that cannot be unpickled here
             message = Failed.of(error)
-        self.busy = isinstance(message, Event | LogLine)
+        self.busy = isinstance(message, Event | logging.LogRecord)
         return message
 
 

@@ -285,10 +285,10 @@ def expand(
     """Every combination of a sweep's lists: what it chooses, and the base with that put in.
 
     `known` are the paths that exist (`paths`); None: any. An empty sweep is one combination that chooses nothing.
-    Raises `InvalidValueError` for an unknown path (naming the nearest right one), a path given twice, inside
-    another or in the base too, something other than a list, an empty one, more than `MOST` combinations.
+    Raises `InvalidValueError` for an unknown path (naming the nearest right one), a path given twice or inside
+    another, something other than a list, an empty one, more than `MOST` combinations.
     """
-    axes = _axes(sweep, base, known)
+    axes = _axes(sweep, known)
     count = math.prod(len(values) for values in axes.values())
     if count > MOST:
         raise InvalidValueError(f"sweep: expected at most {MOST:,} combinations, got {count:,}")
@@ -392,7 +392,7 @@ def _classes(hint: Any) -> list[type]:
     return [cls for inner in get_args(hint) for cls in _classes(inner)]
 
 
-def _axes(sweep: Any, base: Mapping[str, Any], known: Collection[str] | None) -> dict[str, list[Any]]:
+def _axes(sweep: Any, known: Collection[str] | None) -> dict[str, list[Any]]:
     """The lists of a sweep by path, checked."""
     if not isinstance(sweep, Mapping):
         raise InvalidValueError(f"sweep: expected a table of paths with lists, got {shortened(sweep)}")
@@ -408,7 +408,5 @@ def _axes(sweep: Any, base: Mapping[str, Any], known: Collection[str] | None) ->
             raise InvalidValueError(f"sweep.{path}: expected a list, got {shortened(values)}")
         if not values:
             raise InvalidValueError(f"sweep.{path}: expected at least one value, got an empty list")
-        if values_at(base, path):
-            raise InvalidValueError(f"{path}: expected it in sweep or by itself, got both")
         axes[path] = list(values)
     return axes

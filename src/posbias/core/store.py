@@ -296,16 +296,15 @@ def _main(version: str) -> list[str]:
 class Checkpoint:
     """The checkpoint file of the computation with this fingerprint; with path `None` nothing is read or written.
 
-    Writing takes at most one `patience`-th of the time since this was made; `least` seconds pass
-    between two writings.
+    Before each writing pass `patience` times the seconds that the last one took (`RATE` before the first), and
+    `least` seconds.
     """
 
     def __init__(self, path: Path | None, fingerprint: str, patience: float, least: float | None = None):
         self._path, self._fingerprint, self._patience = path, fingerprint, patience
         self._least = LEAST if least is None else least
-        self._begin = time.monotonic()
-        self._next = self._begin + self._least
-        self._spent, self._cost, self._bytes = 0.0, 0.0, 0
+        self._end, self._took = time.monotonic(), 0.0
+        self._next = self._end + self._least
         self._note: object = None
 
     def load(self) -> Tensors | None:
@@ -339,16 +338,12 @@ class Checkpoint:
 
     def keep_up(self, state: Callable[[], Tensors]) -> None:
         """Write what `state` returns if the share of the run allows it. Raises `OutputFileError`."""
-        now = time.monotonic()
-        if self._path is None or now < self._next:
+        if self._path is None or time.monotonic() < self._next:
             return
         tensors = state()
-        expected = self._cost + max(0, tensors.nbytes - self._bytes) / RATE
-        due = self._begin + self._patience * (self._spent + expected)
-        if now >= due:
+        self._next = self._end + self._patience * max(self._took, tensors.nbytes / RATE)
+        if time.monotonic() >= self._next:
             self.write(lambda: tensors)
-        else:
-            self._next = due
 
     def write(self, state: Callable[[], Tensors]) -> None:
         """Write what `state` returns, if it is something and not in the file already. Raises `OutputFileError`."""
@@ -359,10 +354,8 @@ class Checkpoint:
             return
         header = Header(KIND, SCHEMA, {"fingerprint": self._fingerprint})
         SafetensorsCodec().write(self._path, header, tensors)
-        end = time.monotonic()
-        self._cost, self._bytes, self._note = end - begin, tensors.nbytes, tensors.note
-        self._spent += self._cost
-        self._next = end + self._least
+        self._end, self._note = time.monotonic(), tensors.note
+        self._took, self._next = self._end - begin, self._end + self._least
 
     def write_after(self, state: Callable[[], Tensors], error: BaseException) -> None:
         """Write because of `error`, which is to be raised on; a failure to write becomes its note."""

@@ -186,7 +186,7 @@ def _numbers(quantity: str, outcome: Outcome, one: int, other: int | None) -> li
     except InvalidValueError as error:
         return [(Estimate(math.nan), str(error))]
     if theirs:
-        mine = [_difference(a, b) for a, b in zip(mine, *theirs, strict=True)]
+        mine = [a - b for a, b in zip(mine, *theirs, strict=True)]
     apart = len({number.value for number in mine}) > 1 and all(number.exact for number in mine)
     return [(number, _flaw(number)) for number in (mine if apart else [combined(mine)])]
 
@@ -195,12 +195,6 @@ def _flaw(number: Estimate) -> str:
     if not math.isfinite(number.value):
         return "not defined there"
     return "" if number.known else "its error is not known with one seed, two needed"
-
-
-def _difference(a: Estimate, b: Estimate) -> Estimate:
-    """The difference of two numbers of one seed, on the fewer draws."""
-    drawn = [number.n for number in (a, b) if number.n is not None]
-    return Estimate(a.value - b.value, math.hypot(a.se, b.se), min(drawn) if drawn else None)
 
 
 def _where(outcome: Outcome, one: int, other: int | None) -> str:

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, is_number
 from posbias.core.formats import dump_json
 from posbias.core.spec import words_of
 from posbias.profiles.estimate import Estimate
 from posbias.study.running import Outcome, combined
-from posbias.study.verbs import SINGLE, check_place, estimate_at, estimates_of
+from posbias.study.verbs import check_place, estimate_at, estimates_of
 
 WIDEST = 8
 """The most quantities that a table of cells shows, apart from those that claims are about."""
@@ -67,30 +67,29 @@ def columns(outcome: Outcome, wanted: Sequence[str] = ()) -> list[str]:
 
     Raises `InvalidValueError` for one of `wanted` that no cell has.
     """
-    verbs = [verb for _, verb in outcome.study.combinations]
+    known = dict.fromkeys(name for _, verb in outcome.study.combinations for name in verb.quantities)
+    for place in wanted:
+        check_place(known, place)
     if wanted:
-        for place in wanted:
-            _check(place, verbs)
         return list(wanted)
-    found = []
-    for verb in verbs:
+    named, shown = dict.fromkeys(claim.quantity for claim in outcome.study.claims), []
+    for place, (_, verb) in enumerate(outcome.study.combinations):
+        found = next((one.result["quantities"] for one in outcome.seeds(place) if one is not None), {})
         for name in verb.main:
-            length = verb.lengths[name]
-            found += [name] if length == SINGLE else [f"{name}.{index}" for index in range(length or 0)]
-    shown = list(dict.fromkeys(found))[:WIDEST]
-    named = dict.fromkeys(claim.quantity for claim in outcome.study.claims)
-    return [one for one in named if one not in shown] + shown
+            held = found[name]["value"] if name in found else None
+            shown += [f"{name}.{index}" for index in range(len(held))] if isinstance(held, list) else [name]
+    return [*named, *[name for name in dict.fromkeys(shown) if name not in named][:WIDEST]]
 
 
 def summary(outcome: Outcome, wanted: Sequence[str] = ()) -> tuple[list[str], list[list[str]]]:
     """A table's head and rows: a row per combination, its numbers over seeds with their errors."""
-    shown = columns(outcome, wanted)
-    axes, table = outcome.study.axes, []
+    shown, axes = columns(outcome, wanted), outcome.study.axes
+    numbers = [over_seeds(outcome, name) for name in shown]
+    table = []
     for place, (chosen, _) in enumerate(outcome.study.combinations):
         records = outcome.seeds(place)
         done = sum(record is not None for record in records)
-        numbers = [_combined(outcome, place, name) for name in shown]
-        cells = ["–" if number is None else str(number) for number in numbers]
+        cells = ["–" if column[place] is None else str(column[place]) for column in numbers]
         table.append([*(_word(chosen.get(path)) for path in axes), f"{done} of {len(records)}", *cells])
     return [*axes, "cells", *shown], table
 
@@ -101,18 +100,20 @@ def lines(outcome: Outcome, quantity: str) -> tuple[str, list[Line]]:
     Raises `InvalidValueError` for a quantity that no cell has, a study without such an axis, and one without
     finished cells.
     """
-    study = outcome.study
-    _check(quantity, [verb for _, verb in study.combinations])
-    axis = next((path for path in study.axes if _numeric(outcome, path)), None)
+    (quantity,) = columns(outcome, [quantity])
+    combinations = outcome.study.combinations
+
+    def is_numeric(path: str) -> bool:
+        return all(is_number(chosen.get(path)) for chosen, _ in combinations)
+
+    axis = next(filter(is_numeric, outcome.study.axes), None)
     if axis is None:
         raise InvalidValueError("plot: expected an axis of numbers to draw over, got none")
     points: dict[str, list[tuple[float, Estimate]]] = {}
-    for place, (chosen, _) in enumerate(study.combinations):
-        number = _combined(outcome, place, quantity)
-        if number is None or not math.isfinite(number.value):
-            continue
-        label = words_of({path: given for path, given in chosen.items() if path != axis})
-        points.setdefault(label, []).append((float(chosen[axis]), number))
+    for (chosen, _), number in zip(combinations, over_seeds(outcome, quantity), strict=True):
+        if number is not None and math.isfinite(number.value):
+            label = words_of({path: given for path, given in chosen.items() if path != axis})
+            points.setdefault(label, []).append((float(chosen[axis]), number))
     if not points:
         raise InvalidValueError(f"plot: expected a finished cell that has {quantity}, got none")
     made = []
@@ -123,33 +124,16 @@ def lines(outcome: Outcome, quantity: str) -> tuple[str, list[Line]]:
     return axis, made
 
 
-def _check(place: str, verbs: Sequence[Any]) -> None:
-    """Raise `InvalidValueError` for a quantity that none of the verbs finds."""
-    failures = []
-    for verb in verbs:
+def over_seeds(outcome: Outcome, quantity: str) -> list[Estimate | None]:
+    """A quantity of every combination over its finished cells; None for one that has none."""
+    found: list[Estimate | None] = []
+    for place in range(len(outcome.study.combinations)):
+        done = [one.result["quantities"] for one in outcome.seeds(place) if one is not None]
         try:
-            check_place(verb.lengths, place)
-            return
-        except InvalidValueError as error:
-            failures.append(error)
-    raise failures[0]
-
-
-def _combined(outcome: Outcome, combination: int, quantity: str) -> Estimate | None:
-    """A combination's number over its finished cells."""
-    found = []
-    for record in outcome.seeds(combination):
-        if record is not None:
-            try:
-                found.append(estimate_at(record.result["quantities"], quantity))
-            except InvalidValueError:
-                return None
-    return combined(found) if found else None
-
-
-def _numeric(outcome: Outcome, path: str) -> bool:
-    given = [chosen.get(path) for chosen, _ in outcome.study.combinations]
-    return all(isinstance(one, int | float) and not isinstance(one, bool) for one in given)
+            found.append(combined([estimate_at(one, quantity) for one in done]) if done else None)
+        except InvalidValueError:
+            found.append(None)
+    return found
 
 
 def _word(given: Any) -> str:

@@ -91,7 +91,7 @@ class StatedClaim:
             for number in {
                 number for pair in self.pairs(combinations) for number in pair if number is not None
             }:
-                check_place(combinations[number][1].lengths, self.quantity)
+                check_place(combinations[number][1].quantities, self.quantity)
         except InvalidValueError as error:
             raise InvalidValueError(f"claim {self.claim!r}: {error}") from None
 
@@ -164,9 +164,6 @@ class Cell(store.Cell):
     kind = "study_cell"
     schema = 2
 
-    def __reduce__(self) -> Any:  # as a file has it: a verb may name code
-        return _cell, (self.mapping, self.seed, dict(self.chosen), self.cores, self.gpus)
-
     @property
     def packages(self) -> tuple[str, ...]:
         """Those of its verb."""
@@ -205,10 +202,6 @@ class Cell(store.Cell):
         return {name: content[name] for name in ("quantities", "about")}
 
 
-def _cell(mapping: Mapping[str, Any], *rest: Any) -> Cell:
-    return Cell(decode_verb(mapping), *rest)
-
-
 def _short(given: Any) -> str:
     if isinstance(given, Mapping):
         return str(given.get("kind", ""))
@@ -221,8 +214,8 @@ def _short(given: Any) -> str:
 class Study:
     """A question and its cells: `base` with every combination of `sweep` (or each of `cells`), once per seed.
 
-    `base` is a verb (`posbias.study.verbs`) or its keys; given as a verb, what the sweep varies replaces what it
-    holds. `sweep` maps paths to lists (`sweeps`); `explicit` (`cells` in a file) is a list of tables to
+    `base` has the keys of a verb (`posbias.study.verbs`). `sweep` maps paths to lists, whose values replace what
+    the base has there; `explicit` (`cells` in a file) is a list of tables to
     put over the base instead, for what is no product. Every cell runs on `cores` threads; on a cluster it is given
     `gpus` too (None: one for a cell on CUDA). Raises `InvalidValueError` for what cannot be right in any cell or
     claim, naming it; no cell is computed for that.
@@ -285,14 +278,8 @@ class Study:
 
 
 def study(question: str, base: Any, **fields: Any) -> Study:
-    """A study of a verb given as a value; `fields` as in `Study`. Raises as `Study`.
-
-    What the sweep varies replaces what the verb holds.
-    """
-    mapping = base if isinstance(base, Mapping) else encode(base)
-    for path, _ in spec.leaves(fields.get("sweep", {})):
-        mapping = _without(mapping, path.split("."))
-    return Study(question, mapping, **fields)
+    """A study of a verb given as a value, or as its keys; `fields` as in `Study`. Raises as `Study`."""
+    return Study(question, base if isinstance(base, Mapping) else encode(base), **fields)
 
 
 def read_study(path: str | os.PathLike[str]) -> Study:
@@ -330,13 +317,3 @@ def _gpus(verb: Any) -> float:
 
 def _key(verb: Any) -> str:
     return json.dumps(encode(verb), sort_keys=True)
-
-
-def _without(data: Any, steps: list[str]) -> Any:
-    """A copy of a mapping without what stands at a path."""
-    if isinstance(data, list):
-        return [_without(entry, steps) for entry in data]
-    if not isinstance(data, Mapping) or steps[0] not in data:
-        return data
-    kept = {key: held for key, held in data.items() if key != steps[0]}
-    return kept if len(steps) == 1 else kept | {steps[0]: _without(data[steps[0]], steps[1:])}

@@ -11,16 +11,16 @@ A quantity is a number or a list of numbers with standard errors, in JSON's term
 `se` is null where nothing is drawn, or where one draw says nothing about its error; `n` is the number of
 independent draws, null where the numbers are exact. A value that is not defined is null.
 
-A verb says which quantities it finds before it is performed (`lengths`); `perform` finds them from a seed, on as
-many threads as its study gives every cell, so that results do not depend on where they are computed, beyond what
-torch's own kernels do. Nothing heavy is loaded for making a verb, but that a training is checked by torch's own
-side. Another package brings a class like these by an entry point `posbias.verbs`.
+A verb says which quantities it finds before it is performed (`quantities`); `perform` finds them from a seed, on
+as many threads as its study gives every cell, so that results do not depend on where they are computed, beyond
+what torch's own kernels do. Nothing heavy is loaded for making a verb, but that a training is checked by torch's
+own side. Another package brings a class like these by an entry point `posbias.verbs`.
 """
 
 import dataclasses
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -45,11 +45,9 @@ Quantity = dict[str, Any]
 Quantities = dict[str, Quantity]
 Found = tuple[Quantities, dict[str, Any]]
 """Quantities, and what else is worth keeping: words, checksums, a counterexample."""
-Lengths = Mapping[str, int | None]
-"""Name → how many numbers a quantity lists, `SINGLE` for one that is no list, None where that is not known yet."""
-SINGLE = -1
 _PLACE = re.compile(r"(?P<name>\w+)(\.(?P<index>-?\d+))?")
 _SUMMARY = ("first_mass", "last_mass", "trough", "trough_depth", "effective_range", "entropy")
+_PAIRS = ("first_middle", "first_last", "middle_last")
 _RATIOS = ("ratio_first", "ratio_middle", "ratio_last")
 SHAPE = (*_SUMMARY, *_RATIOS, "favours_first", "favours_last")
 """The statistics of a profile (`Summary`) that are quantities, and whether an end is favoured."""
@@ -79,37 +77,30 @@ def estimates_of(held: Quantity) -> list[Estimate]:
 
 
 def estimate_at(quantities: Quantities, place: str) -> Estimate:
-    """The number called `name` or `name.index` (from 0; negative from the end). Raises as `check_place`."""
-    values = {name: held["value"] for name, held in quantities.items()}
-    lengths = {name: len(held) if isinstance(held, list) else SINGLE for name, held in values.items()}
-    name, index = check_place(lengths, place)
+    """The number called `name`, or `name.index` of a list (from 0; negative from the end).
+
+    Raises `InvalidValueError` as `check_place`, and for an index that is missing, too many, or out of range.
+    """
+    name, index = check_place(quantities, place)
+    held, expected = quantities[name]["value"], ""
+    if not isinstance(held, list):
+        expected = "" if index is None else f"{name} without an index, as it is one number"
+    elif index is None or not -len(held) <= index < len(held):
+        expected = f"an index from {-len(held)} to {len(held) - 1}, such as {name}.0"
+    if expected:
+        raise InvalidValueError(f"quantity: expected {expected}, got {shortened(place)}")
     return estimates_of(quantities[name])[index or 0]
 
 
-def check_place(lengths: Lengths, place: str) -> tuple[str, int | None]:
-    """A quantity's name and index from 'name' or 'name.index'.
-
-    Raises `InvalidValueError` for a name that is not there (naming the nearest), and for an index that is missing,
-    too many, or out of range.
-    """
+def check_place(names: Collection[str], place: str) -> tuple[str, int | None]:
+    """A quantity's name, one of `names`, and index from 'name' or 'name.index'. Raises `InvalidValueError`."""
     found = _PLACE.fullmatch(place)
     name = found["name"] if found else place
-    if found is None or name not in lengths:
-        names = ", ".join(lengths)
+    if found is None or name not in names:
         raise InvalidValueError(
-            f"quantity: expected one of {names}, got {shortened(place)}{nearest(name, lengths)}"
+            f"quantity: expected one of {', '.join(names)}, got {shortened(place)}{nearest(name, names)}"
         )
-    length, index = lengths[name], None if found["index"] is None else int(found["index"])
-    expected = ""
-    if length == SINGLE and index is not None:
-        expected = f"{name} without an index, as it is one number"
-    elif length != SINGLE and index is None:
-        expected = f"an index, such as {name}.0, as it is a list"
-    elif length not in (SINGLE, None) and not -length <= (index or 0) < length:
-        expected = f"an index from {-length} to {length - 1}"
-    if expected:
-        raise InvalidValueError(f"quantity: expected {expected}, got {shortened(place)}")
-    return name, index
+    return name, None if found["index"] is None else int(found["index"])
 
 
 def _number(given: float | None) -> float:
@@ -149,6 +140,7 @@ class Predict:
     kind: Literal["predict"] = tag(default="predict")
 
     main = ("first_mass", "last_mass", "trough_depth", "favours_first", "favours_last")
+    quantities = (*SHAPE, "lost", "profile")
     packages = ("numba",)
     draws = False
 
@@ -156,11 +148,6 @@ class Predict:
         position("query", self.query, self.tokens)
         if self.mixing is not None:
             self.mixing.values(self.architecture.depth)
-
-    @property
-    def lengths(self) -> Lengths:
-        """The profile by position, and its statistics."""
-        return dict.fromkeys((*SHAPE, "lost"), SINGLE) | {"profile": self.tokens}
 
     def perform(self, seed: int, cores: int, on_event: OnEvent) -> Found:
         """The predicted profile and its statistics; nothing is drawn."""
@@ -187,6 +174,10 @@ class Simulate:
     kind: Literal["simulate"] = tag(default="simulate")
 
     main = ("recency_probability",)
+    quantities = (
+        *("recency_probability", "plain_recency_probability", "least_step"),
+        *("recency_by_distance", "last_scores", "last_attention"),
+    )
     packages = ("numba", "scipy")
     draws = True
 
@@ -195,14 +186,6 @@ class Simulate:
             raise InvalidValueError(
                 f"model.tokens: expected at least 3 for a recency probability, got {self.model.tokens}"
             )
-
-    @property
-    def lengths(self) -> Lengths:
-        """Probabilities by layer, what the last layer does by distance and by key."""
-        depth, tokens = self.model.depth, self.model.tokens
-        layers = dict.fromkeys(("recency_probability", "plain_recency_probability", "least_step"), depth)
-        keys = dict.fromkeys(("last_scores", "last_attention"), tokens)
-        return {**layers, "recency_by_distance": tokens - 2, **keys}
 
     def perform(self, seed: int, cores: int, on_event: OnEvent) -> Found:
         """Recency probabilities by layer, and the mean scores and attention of the last layer's last query."""
@@ -244,6 +227,11 @@ class Train:
     kind: Literal["train"] = tag(default="train")
 
     main = ("gap_first_middle", "gap_first_last", "gap_middle_last", "in_context_accuracy")
+    quantities = (
+        *(f"{kind}_{pair}" for kind in ("gap", "informative_gap") for pair in _PAIRS),
+        *("in_context_accuracy", "loss", "accuracy_by_position", "accuracy_alone"),
+        *("sink", "sink_untrained", "sink_uniform"),
+    )
     packages = ("torch",)
     draws = True
 
@@ -264,15 +252,6 @@ class Train:
         keys = {name: getattr(self, name) for name in names}
         tables = {name: dict(keys[name]) for name in ("task", "network")}
         return experiment_of(keys | tables | {"seeds": [seed]})
-
-    @property
-    def lengths(self) -> Lengths:
-        """Gaps between pairs of items, accuracies, and the share of attention that sinks draw."""
-        pairs = ("first_middle", "first_last", "middle_last")
-        gaps = [f"{kind}_{pair}" for kind in ("gap", "informative_gap") for pair in pairs]
-        single = (*gaps, "in_context_accuracy", "loss", "sink", "sink_untrained", "sink_uniform")
-        items = dict.fromkeys(("accuracy_by_position", "accuracy_alone"), self.task["items"])
-        return dict.fromkeys(single, SINGLE) | items
 
     def perform(self, seed: int, cores: int, on_event: OnEvent) -> Found:
         """What one trained network favours; errors are over its test sequences."""
@@ -330,14 +309,13 @@ class Measure:
     draws = True
 
     @property
-    def lengths(self) -> Lengths:
+    def quantities(self) -> tuple[str, ...]:
         """The measured profile and its statistics, λ by layer, and two scores of every predictor."""
         from posbias.comparison.predictors import PREDICTORS
 
         names = [one.key for one in PREDICTORS] + ["uniform", "recency_only"]
         scores = [f"{score}_{name}" for score in ("spearman", "wasserstein") for name in names]
-        single = dict.fromkeys((*SHAPE, "loss", "sink_share", *scores), SINGLE)
-        return single | {"profile": self.tokens, "mixing": None}
+        return (*SHAPE, "profile", "mixing", "loss", "sink_share", *scores)
 
     def perform(self, seed: int, cores: int, on_event: OnEvent) -> Found:
         """Measured influence, mixing and sinks, and how well every predictor fits."""

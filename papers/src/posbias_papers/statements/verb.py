@@ -6,7 +6,7 @@ from typing import Literal
 from posbias.core.errors import InvalidValueError, nearest, shortened
 from posbias.core.progress import OnEvent
 from posbias.core.spec import Count, tag, value
-from posbias.study.verbs import SINGLE, Found, Lengths, quantity
+from posbias.study.verbs import Found, quantity
 from posbias_papers.statements import STATEMENTS, select, verify
 
 
@@ -23,6 +23,7 @@ class Verify:
     kind: Literal["verify"] = tag(default="verify")
 
     main = ("holds", "slack", "amended_holds", "amended_slack")
+    quantities = (*main, "instances")
     packages = ("scipy",)
     draws = True
 
@@ -30,11 +31,6 @@ class Verify:
         if self.statement not in (keys := [one.key for one in STATEMENTS]):
             given = f"{shortened(self.statement)}{nearest(self.statement, keys)}"
             raise InvalidValueError(f"statement: expected a key of `posbias verify`, got {given}")
-
-    @property
-    def lengths(self) -> Lengths:
-        """Slack and survival of the statement as printed and, where it is amended, as amended."""
-        return dict.fromkeys((*self.main, "instances"), SINGLE)
 
     def perform(self, seed: int, cores: int, on_event: OnEvent) -> Found:
         """The least slack of a statement over the instances drawn, as printed and as amended."""
