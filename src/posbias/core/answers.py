@@ -1,7 +1,9 @@
 """Answers as values: what a command found, with its own JSON and its own JSON schema."""
 
+import re
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
+from types import ModuleType
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
@@ -60,9 +62,13 @@ class Part(BaseModel):
 
 
 class Answer(Part):
-    """What a command answers; `schema` names the kind, and its version, which changes when a key goes."""
+    """What a command answers; `schema` names its class and a version, which changes when a key goes."""
 
     schema_name: ClassVar[str]
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        cls.schema_name = f"{re.sub(r'(?<=.)(?=[A-Z])', '-', cls.__name__).lower()}/1"
 
     def as_json(self) -> dict[str, Any]:
         """The answer with its schema's name, ready for `dump_json`."""
@@ -84,6 +90,15 @@ class Answer(Part):
         made["properties"] = {"schema": {"const": cls.schema_name}, **made.get("properties", {})}
         made["required"] = list(made["properties"])
         return made
+
+
+def answers_in(*modules: ModuleType) -> list[type[Answer]]:
+    """The answers that modules hold, by the names of their schemas."""
+    held = {one for module in modules for one in vars(module).values() if isinstance(one, type)}
+    return sorted(
+        (one for one in held if issubclass(one, Answer) and one is not Answer),
+        key=lambda one: one.schema_name,
+    )
 
 
 def json_schema(answers: Iterable[type[Answer]]) -> dict[str, Any]:

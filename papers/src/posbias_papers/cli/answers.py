@@ -1,9 +1,10 @@
 """Answers in JSON of the commands on papers: a pydantic model each, which makes its own schema."""
 
+import sys
 from pathlib import Path
 from typing import Any, Literal
 
-from posbias.core.answers import Answer, Number, Part, Texts, entry
+from posbias.core.answers import Answer, Number, Part, Texts, answers_in, entry
 from posbias.reports.answers.numbers import Claim, Effect, JudgedClaim, Value
 from posbias_papers.collect import State
 from posbias_papers.study import Cost
@@ -29,7 +30,6 @@ class StudyPart(Part):
 class PaperList(Answer):
     """The studies of the papers."""
 
-    schema_name = "paper-list/1"
     studies: list[StudyPart]
 
 
@@ -65,7 +65,6 @@ class PaperClaim(Claim):
 class PaperClaims(Answer):
     """Claims of the papers; counts are of all that were judged, shown or not."""
 
-    schema_name = "paper-claims/1"
     claims: list[PaperClaim]
     counts: Counts
     tallies: dict[str, Tally] = entry("by paper")
@@ -74,7 +73,6 @@ class PaperClaims(Answer):
 class PaperAll(Answer):
     """What a run over all papers made."""
 
-    schema_name = "paper-all/1"
     made: Texts
     left_out: dict[str, str] = entry("with the reason")
     failed: dict[str, str] = entry("with the error")
@@ -83,7 +81,7 @@ class PaperAll(Answer):
     page: Path | None = entry("null without --report")
 
 
-class Reproduced(Answer):
+class Reproduced(Part):
     """What was made of a paper; `claims` by figure or table."""
 
     figures: Files
@@ -93,28 +91,24 @@ class Reproduced(Answer):
     cells: Rows
 
 
-class PaperKim2026(Reproduced):
+class PaperKim2026(Reproduced, Answer):
     """Figures of Kim et al. 2026; a cell is a simulated model with its recency probability by layer."""
 
-    schema_name = "paper-kim2026/1"
     published: Rows = entry("printed numbers and ours, and how many standard errors they differ by")
 
 
-class PaperWu2025(Reproduced):
+class PaperWu2025(Reproduced, Answer):
     """Figures of Wu et al. 2025; a cell is a pair's gap in a setting."""
 
-    schema_name = "paper-wu2025/1"
 
-
-class PaperHerasimchyk2026(Reproduced):
+class PaperHerasimchyk2026(Reproduced, Answer):
     """Tables and figures of Herasimchyk et al. 2026; a cell is a model on a corpus."""
 
-    schema_name = "paper-herasimchyk2026/1"
     tables: dict[str, dict[str, Any]] = entry("by table or figure: what its own JSON file has")
     stand_in: str = entry("models in place of the paper's; empty for none")
 
 
-def reproduced(paper: str) -> type[Reproduced]:
+def reproduced(paper: str) -> type[Answer]:
     """The answer on a paper."""
     return {"kim2026": PaperKim2026, "wu2025": PaperWu2025, "herasimchyk2026": PaperHerasimchyk2026}[paper]
 
@@ -131,14 +125,12 @@ class OwnStudy(Part):
 class PaperExtensions(Answer):
     """Our own studies."""
 
-    schema_name = "paper-extensions/1"
     extensions: list[OwnStudy]
 
 
 class PaperExtension(Answer):
     """The files of a study of our own."""
 
-    schema_name = "paper-extension/1"
     name: str
     files: Files
 
@@ -166,7 +158,6 @@ class Variant(Part):
 class SimulateVariants(Answer):
     """Recency of random networks with more than plain attention."""
 
-    schema_name = "simulate-variants/1"
     variants: list[Variant]
 
 
@@ -193,7 +184,6 @@ class Statement(Part):
 class Verify(Answer):
     """Numbered statements, tried."""
 
-    schema_name = "verify/1"
     statements: list[Statement]
     seed: int
     counterexamples: Files
@@ -218,12 +208,10 @@ class Cited(Part):
 class Cite(Answer):
     """The sources behind a spec or result."""
 
-    schema_name = "cite/1"
     sources: list[Cited]
     software: dict[str, str]
 
 
 def paper_answers() -> list[type[Answer]]:
     """The answers of all commands on papers."""
-    kinds = [one for one in globals().values() if isinstance(one, type) and issubclass(one, Answer)]
-    return [one for one in kinds if "schema_name" in vars(one)]
+    return answers_in(sys.modules[__name__])

@@ -50,7 +50,6 @@ class ByLayer(Part):
 class SimulateLayernorm(Answer):
     """Recency of attention without parameters over random embeddings."""
 
-    schema_name = "simulate-layernorm/1"
     model: dict[str, Any] = entry("as simulate.md has it; with its mask where that is not the causal one")
     samples: int
     seed: int
@@ -256,13 +255,10 @@ class Cell(Part):
 class Train(Cell, Answer):
     """One trained ensemble."""
 
-    schema_name = "train/1"
-
 
 class TrainSweep(Answer):
     """The ensembles of an experiment file with a sweep."""
 
-    schema_name = "train-sweep/1"
     cells: list[Cell]
 
 
@@ -304,7 +300,6 @@ class StudyClaim(JudgedClaim):
 class Study(Answer):
     """What a study of a file found."""
 
-    schema_name = "study/1"
     study: str = entry("its name")
     question: str
     folder: Path
@@ -326,7 +321,6 @@ class MissingCell(Part):
 class StudyStatus(Answer):
     """Which cells of a study are finished."""
 
-    schema_name = "study-status/1"
     study: str = entry("its name")
     question: str
     folder: Path
@@ -340,5 +334,4 @@ class StudyStatus(Answer):
 class StudyExport(Answer):
     """Every number of a study as rows; of a file's study one for each cell, quantity and index."""
 
-    schema_name = "study-export/1"
     rows: list[dict[str, Any]] = entry("columns by name; null is not defined, or se of what is exact")

@@ -41,7 +41,6 @@ class SelfCheck(Part):
 class Measure(Answer):
     """A measured model: means over its prompts."""
 
-    schema_name = "measure/1"
     file: Path = entry("the measurement's .nc, which has everything else")
     model: str
     tokens: int = entry("of each prompt")
@@ -59,7 +58,6 @@ class Measure(Answer):
 class MeasureCost(Answer):
     """What a measurement would take (--dry-run)."""
 
-    schema_name = "measure-cost/1"
     bytes: int = entry("at the peak, without the weights")
     seconds: float
     parts: dict[str, int] = entry("bytes by part")
@@ -68,14 +66,12 @@ class MeasureCost(Answer):
 class Models(Answer):
     """Models that can be named."""
 
-    schema_name = "models/1"
     models: list[ModelRecord]
 
 
 class ModelsFetch(Answer):
     """Where a fetched model lies."""
 
-    schema_name = "models-fetch/1"
     model: str
     folder: Path
 
@@ -99,7 +95,6 @@ class Family(Part):
 class ModelsFamilies(Answer):
     """Model families whose measurement is proven."""
 
-    schema_name = "models-families/1"
     families: list[Family]
     brought: dict[str, str] = entry("families of other packages → the package")
 
@@ -155,7 +150,6 @@ class Intervals(Part):
 class Compare(Answer):
     """Two profiles compared: the scores, their intervals, and what profiles that know nothing would score."""
 
-    schema_name = "compare/1"
     spearman: Number = entry("null where ranks are tied")
     wasserstein: Number = entry("in shares of the length; null for what is no mass")
     spearman_without_first: Number
@@ -179,7 +173,6 @@ class Compare(Answer):
 class Report(Comparison, Answer):
     """A report's page, and how near each prediction is to the measurement."""
 
-    schema_name = "report/1"
     page: Path
     measurement: Path
     answer: Texts = entry(
@@ -201,5 +194,4 @@ class ProfilePage(Part):
 class ReportProfile(ProfilePage, Answer):
     """The page of a retrieval, a prediction or results made elsewhere, and its claims on ends and middle."""
 
-    schema_name = "report-profile/1"
     lengths: list[ProfilePage] = entry("of several context lengths each; the keys above are of the first")

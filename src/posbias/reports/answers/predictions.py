@@ -64,8 +64,6 @@ class Prediction(WithArchitecture, Profile):
 class Predict(Prediction, Answer):
     """The predicted influence of every position."""
 
-    schema_name = "predict/1"
-
 
 class NamedPrediction(Prediction):
     """One of several predictions."""
@@ -84,7 +82,6 @@ class Flatter(Part):
 class PredictSeveral(Answer):
     """Predictions from several architectures or at several lengths, the flattest first."""
 
-    schema_name = "predict-several/1"
     predictions: list[NamedPrediction]
     orders: list[Flatter] = entry("each prediction and the next, where λ was not given for both")
 
@@ -92,7 +89,6 @@ class PredictSeveral(Answer):
 class PredictVaried(WithArchitecture, Answer):
     """Predictions for many values of one quantity (--vary), or after every layer (--depth-trajectory)."""
 
-    schema_name = "predict-varied/1"
     varied: str = entry("the quantity")
     values: list[float]
     profiles: list[Profile] = entry("one for each value")
@@ -101,7 +97,6 @@ class PredictVaried(WithArchitecture, Answer):
 class PredictMap(WithArchitecture, Answer):
     """Predictions over two quantities (--vary given twice): rows by the first, columns by the second."""
 
-    schema_name = "predict-map/1"
     varied: tuple[str, str] = entry("the quantities")
     values: tuple[list[float], list[float]]
     summaries: list[list[Summary]]
@@ -124,7 +119,6 @@ class DistanceCurve(Part):
 class PredictCritical(WithArchitecture, Answer):
     """Critical distances by depth (--critical-distance), for each value of a quantity."""
 
-    schema_name = "predict-critical/1"
     tokens: int = entry("length of the text whose last token's rollout is taken")
     curves: list[DistanceCurve]
 
@@ -140,7 +134,6 @@ class Gain(Part):
 class Order(Answer):
     """The order of documents that a profile calls best, and what it gains over the usual ones."""
 
-    schema_name = "order/1"
     permutation: list[int] = entry("documents as given, from 0, in the order that the profile calls best")
     recommended: list[int] = entry(
         "in the order to put them: that, a usual one that is not worse, or as given"
@@ -198,7 +191,6 @@ class Candidate(Nearness):
 class Design(Answer):
     """Architectures that meet a target, or come near: the Pareto front of distance, cache and reach."""
 
-    schema_name = "design/1"
     verdict: Literal["met", "no difference", "not met", "not known"]
     said: str = entry("the verdict in a sentence")
     target: Target = entry(of="target.specification")
@@ -240,7 +232,6 @@ class Design(Answer):
 class Explore(Answer):
     """The page that was written."""
 
-    schema_name = "explore/1"
     page: Path = entry("the HTML")
     opened: bool = entry("whether a browser took it")
     begins_from: str | None = entry("the file or name that was given")
@@ -262,5 +253,4 @@ class Preset(Part):
 class Presets(Answer):
     """Architectures that have a name."""
 
-    schema_name = "presets/1"
     presets: list[Preset]

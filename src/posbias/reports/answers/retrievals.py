@@ -46,7 +46,6 @@ class Place(Part):
 class Retrieve(Curve, Answer):
     """Retrieval by position of the answer; margins, which the verdict rests on, in nats."""
 
-    schema_name = "retrieve/1"
     file: Path = entry("the retrieval's .nc")
     pictures: list[Path]
     candidates: int
@@ -140,8 +139,6 @@ class Asked(Part):
 class RetrieveAnswers(Asked, Answer):
     """Retrieval by position of a model that was only asked: its answers are right or wrong."""
 
-    schema_name = "retrieve-answers/1"
-
 
 class Way(Asked):
     """One way to ask."""
@@ -171,7 +168,6 @@ class CurveDifference(Part):
 class RetrieveWays(Answer):
     """Retrieval by position of a model that was asked the same trials in several ways (api, system message)."""
 
-    schema_name = "retrieve-ways/1"
     pictures: list[Path] = entry("all ways in one")
     ways: list[Way]
     differences: list[list[CurveDifference]] = entry("for each size, one for each way but the first")
@@ -180,7 +176,6 @@ class RetrieveWays(Answer):
 class RetrievePrompts(Answer):
     """Prompts that were written for somebody to answer."""
 
-    schema_name = "retrieve-prompts/1"
     file: Path
     prompts: int = entry("prompts that differ")
     words: int = entry("words and marks of punctuation in them")
