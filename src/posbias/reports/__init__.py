@@ -63,17 +63,17 @@ def write_report(
     from posbias.profiles.profile import measured_influence
     from posbias.reports.figures import illustrations
     from posbias.reports.findings import Findings
-    from posbias.reports.page import Plate, render
+    from posbias.reports.page import render
     from posbias.reports.sentences import answers, verdicts
 
     measured, predicted = measured_influence(measurement), predictions(measurement)
     comparison = compare_all(predicted, measured, held_out=folds(measurement), seed=seed)
     found = Findings(measurement, measured, predicted, comparison, seed)
     answered, judged = answers(found), verdicts(found)
-    plates = [Plate.of(one) for one in illustrations(found)]
-    files = [(name, content) for plate in plates for name, content in plate.files.items()]
+    figures = illustrations(found)
+    files = [file for figure in figures for file in figure.files.items()]
     written = [write_bytes(Path(folder) / name, content) for name, content in files]
-    page = write_text(Path(folder) / "report.html", render(found, answered, judged, plates, links or {}))
+    page = write_text(Path(folder) / "report.html", render(found, answered, judged, figures, links or {}))
     return Report(page, written, [*answered.values()], comparison, predicted, judged)
 
 

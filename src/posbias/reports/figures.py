@@ -1,11 +1,16 @@
 """The report's figures: what stands on each, what to see in it, and the numbers that it draws as a table."""
 
+import base64
+import csv
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup, escape
 
 from posbias.comparison.predictors import LABELS, STRETCHES, shares
 from posbias.profiles.curves import wasserstein
@@ -24,10 +29,15 @@ if TYPE_CHECKING:
 UNIFORM, LOW, HIGH = "(uniform = 1)", "95 % low", "95 % high"
 
 
+LARGEST_CSV = 100_000
+"""Characters of a figure's numbers up to which the page holds them; longer ones are in their own file alone."""
+MOST_COLUMNS = 16
+"""Columns of numbers up to which the page shows them as a table."""
+
+
 @dataclass(frozen=True)
 class Illustration:
-    """A figure with its file name (no suffix), its title, its caption (what to see, and whose idea it is), and the
-    numbers that it draws."""
+    """A figure of a page: its name in files, its title and caption, and the numbers that it draws."""
 
     name: str
     title: str
@@ -35,10 +45,58 @@ class Illustration:
     figure: "Figure"
     numbers: pd.DataFrame
 
+    @cached_property
+    def files(self) -> dict[str, bytes]:
+        """The figure as SVG and PNG, and its numbers as CSV with six digits, by the names of their files."""
+        text = self.numbers.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+        svg = plots.picture_bytes(self.figure, "svg")
+        self.figure.set_layout_engine("none")  # what was laid out stays so
+        png = plots.picture_bytes(self.figure, "png")
+        return {f"{self.name}.svg": svg, f"{self.name}.png": png, f"{self.name}.csv": text.encode()}
+
     @property
-    def csv(self) -> str:
-        """The numbers as comma-separated values, six digits."""
-        return self.numbers.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    def picture(self) -> Markup:
+        """The figure as an element of the page."""
+        return inline_svg(self.files[f"{self.name}.svg"], self.name, self.title)
+
+    @property
+    def link(self) -> str:
+        """The numbers as CSV within an address; empty where they are too many for the page."""
+        data = self.files[f"{self.name}.csv"]
+        return f"data:text/csv;base64,{base64.b64encode(data).decode()}" if len(data) <= LARGEST_CSV else ""
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """Head and rows of the numbers, to be shown as a table; none where they are too many."""
+        shown = self.link and len(self.numbers.columns) <= MOST_COLUMNS
+        return [*csv.reader(self.files[f"{self.name}.csv"].decode().splitlines())] if shown else []
+
+
+def inline_svg(picture: bytes, name: str, title: str) -> Markup:
+    """An SVG of matplotlib as an element: own ids, two digits after the point, colours that follow the page.
+
+    It is as wide as its place (`--natural` is its own width, in CSS pixels); text, lines and background take the
+    CSS variables that `plots.THEMED` names, so a page may go dark. `title` is read to those who cannot see it.
+    """
+    text = picture.decode()
+    text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>", "", text, flags=re.DOTALL)
+    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
+    text = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", text)
+    text = re.sub(r'( id="|href="#|url\(#)', rf"\1{name}-", text)
+    text = re.sub(
+        r"scale\([^)]*\)|-?\d+\.\d{3,}",
+        lambda found: found[0] if found[0][0] == "s" else f"{float(found[0]):.2f}".rstrip("0").rstrip("."),
+        text,
+    )
+    for colour, variable in plots.THEMED.items():
+        text = text.replace(colour, f"var(--{variable})")
+    opening, inside = text[text.index("<svg") :].split(">", 1)
+    box = re.search(r'viewBox="([^"]+)"', opening)
+    assert box is not None  # matplotlib's
+    width = float(box[1].split()[2]) * 4 / 3
+    names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    look = f'viewBox="{box[1]}" style="--natural:{width:g}" role="img" aria-label="{escape(title)}"'
+    return Markup(f"<svg {names} {look}>{inside}")
 
 
 _CAPTIONS = {

@@ -30,7 +30,7 @@ def write_profile_report(profile: Profile, folder: str | os.PathLike[str], *, ti
     need("jinja2", "matplotlib", work="a report", extra="report")
     from posbias.reports.answers.measurements import ProfilePage
     from posbias.reports.figures import Illustration, curve
-    from posbias.reports.page import Plate, render_profile
+    from posbias.reports.page import render_profile
     from posbias.reports.plots import draw_profile, new_figure
 
     figure, numbers = new_figure(), curve(profile)
@@ -40,12 +40,12 @@ def write_profile_report(profile: Profile, folder: str | os.PathLike[str], *, ti
         rows = 0 if profile.samples is None else len(profile.samples)
         how = "of the counts" if "counts" in profile.attrs else f"by Student's t over {rows} samples"
         caption += f" with 95 % intervals {how}"
-    plate = Plate.of(Illustration("profile", "The curve", f"{_capital(caption)}.", figure, numbers))
-    for name, content in plate.files.items():
+    shown = Illustration("profile", "The curve", f"{_capital(caption)}.", figure, numbers)
+    for name, content in shown.files.items():
         write_bytes(Path(folder) / name, content)
     claims, read_as = end_claims(profile), taken_for(profile)
     answered = answers(profile, claims)
-    page = write_text(Path(folder) / "report.html", render_profile(title, read_as, answered, plate, claims))
+    page = write_text(Path(folder) / "report.html", render_profile(title, read_as, answered, shown, claims))
     return ProfilePage.of(
         page=page,
         answer=[*answered.values()],
@@ -111,10 +111,14 @@ def answers(profile: Profile, claims: tuple[Judged, ...]) -> dict[str, str]:
 
 
 def _shows(profile: Profile) -> str:
+    from posbias.reports.figures import places_of
+
     mass, s = profile.mass, profile.summary if profile.kind == "mass" else None
     name = "the share of the influence" if s else profile.measures
-    most, least = _where(profile, mass.max()), _where(profile, mass.min())
-    said = f"{_capital(name)} is highest at {most} and lowest at {least}."
+    most, least = (
+        f"{places_of(profile)[k]:g} ({mass[k]:.4g})" for k in (int(mass.argmax()), int(mass.argmin()))
+    )
+    said = f"{_capital(name)} is highest at place {most} and lowest at place {least}."
     if mass.max() == mass.min():
         said = f"{_capital(name)} is {mass[0]:.4g} at all {profile.tokens} places."
     if profile.left_out:
@@ -125,15 +129,6 @@ def _shows(profile: Profile) -> str:
             f"{100 * s.last_mass:.3g} %, the first {s.ends} {100 * s.first_mass:.3g} %.{alone(s)}"
         )
     return said
-
-
-def _where(profile: Profile, value: float) -> str:
-    """The places that have a number; how many, where they are more than three."""
-    from posbias.reports.figures import places_of
-
-    held = [f"{places_of(profile)[at]:g}" for at in np.flatnonzero(profile.mass == value).tolist()]
-    named = f"place{'s' * (len(held) > 1)} {' and '.join(held)}"
-    return f"{named if len(held) <= 3 else f'{len(held)} of {profile.tokens} places'} ({value:.4g})"
 
 
 def _sure(profile: Profile, claims: tuple[Judged, ...]) -> str:

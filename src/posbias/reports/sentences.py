@@ -3,7 +3,7 @@
 Each sentence is made here once; the terminal, the JSON and the page show it.
 """
 
-import math
+from collections.abc import Iterator, Mapping
 
 from posbias.comparison.predictors import PREDICTORS
 from posbias.profiles.estimate import Estimate
@@ -15,17 +15,16 @@ from posbias.reports.findings import (
     Findings,
     Measure,
     decided,
-    digits_of,
     number,
     percent,
-    score_text,
 )
 
 WHERE, SURE = "Where does this model look?", "How sure is that?"
 SHOWS = "What does this curve show?"
 EXPECTED, PROMPT = "What would one expect from its architecture?", "What does it mean for a prompt?"
-ARCHITECTURE, PAPERS_OWN = "positional", "measured_kernels"
-"""The predictor that knows mask, encoding and residual connection alone, and that of Herasimchyk et al. 2026."""
+ARCHITECTURE, ATTENDED = "positional", "measured_kernels"
+"""The predictor that knows mask, encoding and residual connection alone, and the rollout of measured attention."""
+RANKED = (SPEARMAN, WASSERSTEIN)
 BASELINES = {"uniform": "a uniform profile", "recency_only": "plain recency, 1/(distance + 1)"}
 FAVOURS = {
     "recency": "the most recent tokens",
@@ -137,13 +136,13 @@ def _prompt(found: Findings) -> str:
 
 
 def verdicts(found: Findings) -> list[str]:
-    """What the scores say: the best predictors, what noise allows, the papers' own."""
-    return [sentence for sentence in (_best(found), _noise(found), _papers_own(found)) if sentence]
+    """What the scores say: the best predictors, what noise allows, and what a sink does."""
+    return [sentence for sentence in (_best(found), _noise(found), _sink(found)) if sentence]
 
 
 def _best(found: Findings) -> str:
     agreements, comparison = found.judged.agreements, found.comparison
-    best = {measure: keys[0] for measure in (SPEARMAN, WASSERSTEIN) if (keys := measure.best(agreements))}
+    best = {measure: keys[0] for measure in RANKED if (keys := measure.best(agreements))}
     if len(best) < 2:
         return ""
     how = (
@@ -151,113 +150,49 @@ def _best(found: Findings) -> str:
         if comparison.held_out
         else "each judged on the very prompts whose statistics it uses, which flatters it"
     )
-    said = " and ".join(
-        f"‘{LABELS.get(key, key)}’ ({measure.text(agreements[key], comparison)}{_even(found, measure, key)})"
+    said = ", ".join(
+        f"by {measure.name} ‘{LABELS.get(key, key)}’ ({measure.text(agreements[key], comparison)})"
         for measure, key in best.items()
     )
+    uniform = WASSERSTEIN.text(found.judged.baselines["uniform"], comparison)
     chosen = [one.chosen for one in PREDICTORS if one.key in best.values() and one.chosen]
-    rivals = [_rivals(found, measure, key) for measure, key in best.items()]
-    opening = f"Of {len(agreements)} predictors, {how}, the best by rank and by distance are {said}."
-    return " ".join(filter(None, [opening, *rivals, *chosen]))
+    opening = f"Of {len(agreements)} predictors, {how}, the best is {said}"
+    return " ".join([f"{opening}; a uniform profile: {uniform}.", *_rivals(found, best), *chosen])
 
 
-def _even(found: Findings, measure: Measure, key: str, field: str = "wasserstein") -> str:
-    """What a uniform profile scores by Wasserstein distance, and that it does better where it does."""
-    even = found.judged.baselines.get("uniform")
-    if even is None or measure is not WASSERSTEIN:
-        return ""
-    own, scored = getattr(found.judged.agreements[key], field).value, getattr(even, field).value
-    written = number(scored, WASSERSTEIN.digits_in(found.comparison))
-    return (
-        f"; a uniform profile is nearer with {written}"
-        if own > scored
-        else f"; {written} for a uniform profile"
-    )
-
-
-def _rivals(found: Findings, measure: Measure, best: str) -> str:
-    """Whether paired differences tell the best from the others."""
-    differences = {
-        key: difference
-        for key in found.judged.agreements
-        if key != best and (difference := found.difference(best, key, measure.field)) and difference.bounds
-    }
-    open_ = [
-        f"‘{LABELS.get(key, key)}’ (by {_lead(one, measure)})"
-        for key, one in differences.items()
-        if not decided(one)
-    ]
-    opening = f"By {measure.name}, ‘{LABELS.get(best, best)}’ is"
-    if open_:
-        return f"{opening} not significantly better than {', '.join(open_)}."
-    return f"{opening} better than every other predictor (each at 95 %)." if differences else ""
-
-
-def _lead(difference: Estimate, measure: Measure) -> str:
-    """How much better the best is, on the same prompts."""
-    lead = difference if measure.more_is_better else -difference
-    return score_text(lead, digits_of(lead.half_width) if lead.half_width > 0 else measure.digits)
+def _rivals(found: Findings, best: Mapping[Measure, str]) -> Iterator[str]:
+    """Which predictors the best is not significantly better than, by each measure."""
+    for measure, key in best.items():
+        others = [one for one in found.judged.agreements if one != key]
+        paired = {one: found.difference(key, one, measure.field) for one in others}
+        open_ = [
+            f"‘{LABELS.get(one, one)}’" for one, by in paired.items() if by and by.bounds and not decided(by)
+        ]
+        opening = f"By {measure.name}, ‘{LABELS.get(key, key)}’ is"
+        if open_:
+            yield f"{opening} not significantly better than {', '.join(open_)}."
+        elif any(by and by.bounds for by in paired.values()):
+            yield f"{opening} better than every other predictor (each at 95 %)."
 
 
 def _noise(found: Findings) -> str:
-    ceiling = found.ceiling
-    if ceiling is None:
+    if found.ceiling is None:
         return "With fewer than four prompts it is not known how much noise they leave in the measured influence."
-    measures, agreements = (SPEARMAN, WASSERSTEIN), found.judged.agreements
-    scored = " and ".join(measure.text(ceiling, found.comparison) for measure in measures)
-    sides = [
-        f"the best {measure.name} {_against(measure, measure.of(agreements[key]), measure.of(ceiling))}"
-        for measure in measures
-        for key in measure.best(agreements)[:1]
-    ]
+    scored = " and ".join(measure.text(found.ceiling, found.comparison) for measure in RANKED)
     prompts = "half the prompts" if found.comparison.held_out else "these prompts"
-    return (
-        f"Noise: against {prompts} a noiseless predictor would score about {scored} (the noise ceiling); "
-        f"{', '.join(sides)}."
-    )
-
-
-def _against(measure: Measure, best: Estimate, ceiling: Estimate) -> str:
-    """Whether these prompts can tell the best predictor from a noiseless one."""
-    if ceiling.bounds is None:
-        return "cannot be compared with it"
-    low, high = ceiling.bounds
-    if low <= best.value <= high:
-        return "lies within its interval"
-    return (
-        "falls short of it"
-        if (best.value < low) == measure.more_is_better
-        else "is beyond it, by chance or design"
-    )
-
-
-def _papers_own(found: Findings) -> str:
-    agreement = found.judged.agreements.get(PAPERS_OWN)
-    if agreement is None:
-        return ""
-    scored = ", ".join(measure.text(agreement, found.comparison) for measure in (SPEARMAN, WASSERSTEIN))
-    return (
-        f"The predictor of Herasimchyk et al. 2026 from measured attention, ‘{LABELS[PAPERS_OWN]}’, scores "
-        f"{scored}{_even(found, WASSERSTEIN, PAPERS_OWN)}.{_sink(found)}"
-    )
+    return f"Noise ceiling: against {prompts} a noiseless predictor would score about {scored}."
 
 
 def _sink(found: Findings) -> str:
-    """Why a sink spoils it; said only where token 0 is a sink and is given far more than it has."""
+    """What a sink does to a rollout of attention; only where token 0 is one and is given far more than it has."""
     attention = found.measurement["sink_share"].values
     even = float((1.0 / (2 + found.measurement["position"].values[:-1])).mean())
-    given, measured = float(found.predictions[PAPERS_OWN].mass[0]), float(found.measured.mass[0])
-    if attention.mean() < _SINK[0] * even or given < _SINK[1] * measured:
+    rollout = found.predictions.get(ATTENDED)
+    measured = float(found.measured.mass[0])
+    if rollout is None or attention.mean() < _SINK[0] * even or rollout.mass[0] < _SINK[1] * measured:
         return ""
-    own = found.judged.agreements[PAPERS_OWN].wasserstein_without_first
-    digits, compared = WASSERSTEIN.digits_in(found.comparison), ""
-    if not math.isnan(own.value):
-        compared = (
-            f"; without token 0 its Wasserstein distance is {score_text(own, digits)}"
-            f"{_even(found, WASSERSTEIN, PAPERS_OWN, 'wasserstein_without_first')}"
-        )
     return (
-        f" Token 0 is a sink: it draws {100 * attention.mean():.0f} % of the attention (uniform: "
-        f"{100 * even:.0f} %; more than half in {int((attention > 0.5).sum())} of {attention.size} heads), so the "
-        f"rollout gives it {100 * given:.0f} % of the influence where {100 * measured:.1f} % measured{compared}."
+        f"Token 0 is a sink: it draws {100 * attention.mean():.0f} % of the attention (uniform: {100 * even:.0f} "
+        f"%), so that ‘{LABELS[ATTENDED]}’ gives it {100 * rollout.mass[0]:.0f} % of the influence where "
+        f"{100 * measured:.1f} % were measured."
     )
