@@ -319,7 +319,7 @@ def test_the_papers_effort_is_drawn_from_what_is_on_record(tmp_path, no_draws, c
 @pytest.mark.slow
 def test_what_is_on_record_is_what_is_simulated():
     """The first columns of one model again, with fewer samples: within five standard errors."""
-    model = models(FOUR[2])[0]
+    model = models(FOUR[2:])[0]
     kept, again = recorded([model]), table({model: simulate_recency(model, 300_000, seed=1, threads=1)})
     for column in ("recency", "score", "step"):
         one = kept[[column, f"{column}_se"]].dropna().to_numpy()

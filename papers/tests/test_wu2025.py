@@ -31,7 +31,7 @@ from posbias_papers.wu2025 import (
     outcomes,
     record_cells,
 )
-from posbias_papers.wu2025.outcomes import PAIRS, on_record, read_records, record_line, records
+from posbias_papers.wu2025.outcomes import PAIRS, read_records, record_line, records
 from posbias_papers.wu2025.settings import DEEP, DEPTHS
 from posbias_papers.wu2025.table import _above_even, table
 
@@ -287,8 +287,8 @@ def test_a_recorded_cell_of_two_layers_is_trained_again(tmp_path):
     from posbias.training.cells import run_cells
 
     setting = STUDIES["fig10"].cells[0]
-    known = on_record()[25_000, 3][setting]
-    experiment = effort_of(25_000, 3).experiment(setting)
+    effort = effort_of(25_000, 3)
+    known, experiment = records(effort, [setting])[setting], effort.experiment(setting)
     (cell,) = run_cells([experiment], tmp_path, sequences=known.sequences, workers=known.made["threads"])
     again = outcome_of(cell)
     for pair in PAIRS:

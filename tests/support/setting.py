@@ -32,9 +32,11 @@ settings.load_profile("posbias")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with tests that wait come first; with `TENTH` in the environment (0 to 9) a tenth of the tests stays."""
+    """Files with tests that wait come first; with `TENTH` in the environment, 0 to 9, a tenth of all stays."""
     if "TENTH" in os.environ:
-        items[:] = [item for item in items if crc32(item.nodeid.encode()) % 10 == int(os.environ["TENTH"]) % 10]
+        items[:] = [
+            item for item in items if crc32(item.nodeid.encode()) % 10 == int(os.environ["TENTH"]) % 10
+        ]
     first = {item.path for item in items if item.get_closest_marker("waits")}
     items.sort(key=lambda item: item.path not in first)
 
