@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from functools import partial
-from itertools import permutations
 from statistics import NormalDist
 
 import numpy as np
@@ -22,14 +21,21 @@ from posbias.profiles.profile import Profile
 from posbias_papers.cli import paper
 from posbias_papers.herasimchyk2026 import STUDIES
 from posbias_papers.herasimchyk2026.configs import (
+    BETWEEN,
     CORPORA,
-    LARGE,
     TABLE1,
     TABLE4,
     TABLE5,
     TABLE6,
 )
-from posbias_papers.herasimchyk2026.levels import SCORES, Curves, attention_only, slopes_of, trough
+from posbias_papers.herasimchyk2026.levels import (
+    SCORES,
+    Curves,
+    attention_only,
+    content_distances,
+    slopes_of,
+    trough,
+)
 from posbias_papers.herasimchyk2026.measure import CONTROL, Effort, Key, check
 from posbias_papers.herasimchyk2026.quantities import fit, homogeneity, order_of
 from posbias_papers.herasimchyk2026.table import Measured, chosen_heads, recorded
@@ -141,8 +147,8 @@ def test_level_claims_hold_of_what_the_paper_describes_and_fail_of_its_reverse()
     levels = {"a": rollout(first), "b": rollout(u(2, 1)), "c": rollout(u(1.5, 1.5))}
     as_said = Curves("m", "t", levels, shaped(u(2, 1), noise=1e-4))
     assert verdicts("fig2", of_curves(as_said)) == dict.fromkeys(range(1, 8), "holds")
-    flat = np.ones(TOKENS)
-    levels = {"a": rollout(flat), "b": rollout(flat), "c": rollout(flat + 9 * first)}
+    falling = np.linspace(2.0, 1.0, TOKENS)
+    levels = {"a": rollout(falling), "b": rollout(falling), "c": rollout(falling + 9 * first)}
     found = verdicts("fig2", of_curves(Curves("m", "t", levels, shaped(u(0, 3)))))
     assert {number: found[number] for number in range(1, 7)} == dict.fromkeys(range(1, 7), "fails")
 
@@ -167,7 +173,8 @@ def test_models_in_place_of_the_papers_extend_its_claims_and_leave_them_open():
     expected = {"1": "holds", "2": "fails", f"2{ELSEWHERE}": "holds", "6": "undecided", "7": "undecided"}
     assert expected.items() <= {number: one.verdict for number, one in judged("fig2", both).items()}.items()
     # a model of the paper counts on the paper's texts alone
-    bloom = Curves("bloom-7b1", "web", {**levels, "b": rollout(np.ones(TOKENS))}, shaped(u(2, 1)))
+    falling = rollout(np.linspace(2.0, 1.0, TOKENS))
+    bloom = Curves("bloom-7b1", "web", {**levels, "b": falling}, shaped(u(2, 1)))
     assert judged("fig2", of_curves(bloom))["2"].verdict == "undecided"
     found = judged("fig2", of_curves(replace(bloom, corpus="fineweb-edu")))
     assert found["2"].verdict == "fails"
@@ -239,10 +246,10 @@ def test_what_is_on_record_decides_as_when_it_was_measured():
     expected = {
         "fig1/1/elsewhere": ("holds", 1.0),
         "fig2/1": ("holds", 0.49133826431226924),
-        "fig2/2": ("holds", 0.7503317258850707),
-        "fig2/3": ("holds", 0.019178479614185635),
-        "fig2/4": ("holds", 0.2315110465418917),
-        "fig2/5": ("holds", 0.9137748576473856),
+        "fig2/2": ("fails", -0.0260717137563),
+        "fig2/3": ("holds", 0.0038167826408),
+        "fig2/4": ("holds", 0.0371994461909),
+        "fig2/5": ("holds", 0.0395866554601),
         "fig2/6/elsewhere": ("fails", -0.03768849045117459),
         "table4/1": ("holds", 1.13152037),
         "table5/3": ("holds", 0.49975708),
@@ -252,56 +259,10 @@ def test_what_is_on_record_decides_as_when_it_was_measured():
     for key, (verdict, number) in expected.items():
         assert found[key].verdict == verdict, key
         assert found[key].estimate.value == pytest.approx(number, rel=1e-6), key
-    assert len(found) == 81
-    assert recorded("curves").query("source == 'files'").index.unique("model").tolist() == [
-        "mpt-7b",
-        "bloom-7b",
-    ]
+    assert recorded("curves").query("source == 'files'").index.unique("model").tolist() == [*TABLE1]
 
 
-# --- the paper's own numbers -------------------------------------------------------------------------------
-
-
-def test_the_papers_own_numbers_are_counted_as_they_are():
-    bare = Measured({})
-    spearmans, distances, similarity = (judged(name, bare) for name in ("table4", "table5", "table6"))
-    count = sum(b > max(a, c) for by in TABLE4.values() for a, b, c in by.values())
-    assert spearmans["5"].estimate.value == pytest.approx(count / 15, abs=1e-3)
-    most, larger = distances["5"].evidence
-    count = sum(c < b for by in TABLE5.values() for _, b, c in by.values())
-    # one of the fifteen differs by .01, which rounding may be
-    assert most.estimate.value == pytest.approx(count / 15, abs=2e-3)
-    assert larger.estimate.value == pytest.approx(6 / 6 - 4 / 9, abs=2e-3)
-    assert similarity["2"].estimate.value == 0.45
-    cells = [row[place] for by in TABLE4.values() for row in by.values() for place in (1, 2)]
-    assert spearmans["6"].estimate.value == min(cells)
-    assert distances["11"].estimate.value == max(row[2] for model in LARGE for row in TABLE5[model].values())
-    found = [spearmans[n] for n in "4567"] + [distances[n] for n in ("4", "5", "6", "11")]
-    assert [one.verdict for one in found] == [*("holds", "holds", "fails", "holds") * 2]
-
-
-@pytest.mark.parametrize(
-    ("name", "table", "level", "larger", "deeper", "of_depth"),
-    [
-        ("table4", TABLE4, "c", "8 holds paper", "10 undecided", 0.7),
-        ("table5", TABLE5, "c", "7 holds paper", "9 holds", 0.9),
-    ],
-)
-def test_larger_and_deeper_models_agree_better_with_content(name, table, level, larger, deeper, of_depth):
-    sign, found = 1 if name == "table4" else -1, judged(name, Measured({}))
-    means = {m: sign * np.mean([row["abc".index(level)] for row in by.values()]) for m, by in table.items()}
-    number, verdict, provenance = larger.split()
-    gain = np.mean([means[model] for model in LARGE]) - np.mean([means[m] for m in means if m not in LARGE])
-    assert found[number].estimate.value == pytest.approx(gain)
-    assert (found[number].verdict, found[number].claim.provenance) == (verdict, provenance)
-    number, verdict = deeper.split()
-    ranks = [np.argsort(np.argsort(v)) for v in ([TABLE1[m][1] for m in means], [*means.values()])]
-    assert found[number].estimate.value == pytest.approx(np.corrcoef(*ranks)[0, 1])
-    assert found[number].estimate.value == pytest.approx(of_depth)
-    # the deviation of the rank correlation over all orders of five
-    orders = [np.corrcoef(ranks[0], order)[0, 1] for order in permutations(range(5))]
-    assert found[number].estimate.se == pytest.approx(np.std(orders))
-    assert found[number].verdict == verdict
+# --- printed numbers --------------------------------------------------------------------------------------
 
 
 def printed_row(*off, se):
@@ -439,9 +400,7 @@ def test_a_rate_within_its_noise_floor_is_undecided_and_its_gap_too(rate, floor,
         "loss": ("prompt", [0.0]),
     }
     results = of({("m", "t"): xr.Dataset(violations)})
-    # the printed shortfall is the product of the printed share and gap to within a factor of 2
-    assert verdicts("section4", results) == {1: verdict, 2: gap, 3: "holds"}
-    assert judged("section4", results)["3"].estimate.value == pytest.approx(np.log10(2))
+    assert verdicts("section4", results) == {1: verdict, 2: gap}
 
 
 # --- pages, pictures, cells --------------------------------------------------------------------------------
@@ -468,6 +427,12 @@ def test_what_has_nothing_to_show_is_left_out(files, tmp_path):
     found = reproduce(wanted, out=tmp_path, models=[path], **HERE)
     assert not found.made
     assert {*found.left_out} == {*wanted}
+
+
+@needs_rollout_files
+def test_content_as_published_lies_farther_from_none_than_scaled():
+    found = content_distances(ROLLOUT_FILES)["mpt-7b"]["FineWeb-Edu"]
+    assert found == pytest.approx(BETWEEN["mpt-7b"]["FineWeb-Edu"], abs=6e-4)
 
 
 @needs_rollout_files

@@ -13,7 +13,8 @@ to do. `why` is the reason computed and, after it, the explanation that somebody
 
 import datetime
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,17 @@ from posbias.core.errors import InputFileError
 from posbias.core.formats import VERSION, parse_json, undamaged
 from posbias.core.progress import OnEvent
 from posbias.core.running import Engine
-from posbias.profiles.claims import ALWAYS, ELSEWHERE, VERDICTS, Claim, Judged, judge, undecided
+from posbias.profiles.claims import (
+    ALWAYS,
+    ELSEWHERE,
+    VERDICTS,
+    Claim,
+    Judged,
+    Verdict,
+    count,
+    judge,
+    undecided,
+)
 from posbias_papers.contrasts import AtHand
 from posbias_papers.registry import find_studies
 from posbias_papers.reproduction import content_of, page_of
@@ -32,6 +43,20 @@ from posbias_papers.theorems import INSTANCES, judge_statements, tried_already, 
 log = logging.getLogger("posbias.papers")
 NOTHING = "nothing made"
 """The effort of claims that nothing was computed for."""
+INSTANCED = "instances"
+EVIDENCE = (
+    INSTANCED,
+    "simulated at the paper's effort",
+    "the paper's models",
+    "trained at the paper's effort",
+    "trained below it",
+    "other models or fewer samples",
+    "nothing",
+)
+"""Kinds of evidence. "instances" are random, adversarial or all of them; of the paper's models, configurations and
+the authors' files count too."""
+SAMPLES, ITERATIONS = 10_000_000, 100_000
+"""Efforts of Kim et al. 2026 and of Wu et al. 2025."""
 
 
 # --- results of studies ------------------------------------------------------------------------------------
@@ -164,8 +189,34 @@ def collect(
     claims: list[Judged] = []
     for study in studies:
         own = study.name != STATEMENTS
-        claims += _claims_of(study, folder) if own else judge_statements([study.paper], tried)
+        found = _claims_of(study, folder) if own else judge_statements([study.paper], tried)
+        claims += [one if own else _with(one, tested_on=INSTANCED) for one in found]
     return claims
+
+
+def by_evidence(claims: Iterable[Judged]) -> dict[str, dict[Verdict, int]]:
+    """The papers' own claims by kind of evidence and verdict, what is said twice counted once."""
+    own = [one for one in claims if one.claim.provenance == "paper" and not one.claim.alias_of]
+    kinds = {kind: [one for one in own if one.more["tested_on"] == kind] for kind in EVIDENCE}
+    return {kind: count(some) for kind, some in kinds.items() if some}
+
+
+def _tested_on(claim: Judged, basis: Basis) -> str:
+    """The kind of evidence that a claim of a figure or table was judged on, one of `EVIDENCE`."""
+    simulated, trained, papers, others, nothing = EVIDENCE[1], EVIDENCE[3:5], EVIDENCE[2], *EVIDENCE[5:]
+    if basis.samples:
+        return simulated if basis.samples >= SAMPLES else others
+    if basis.iterations:
+        return trained[basis.iterations < ITERATIONS]
+    if claim.study == "wu2025/fig1":
+        return INSTANCED
+    if claim.seen is None and math.isnan(claim.estimate.value):
+        return nothing
+    return papers if claim.paper == "herasimchyk2026" and claim.claim.provenance == "paper" else others
+
+
+def _with(claim: Judged, **more: Any) -> Judged:
+    return replace(claim, more={**claim.more, **more})
 
 
 def _claims_of(study: Study, folder: Path) -> Iterator[Judged]:
@@ -183,17 +234,20 @@ def _claims_of(study: Study, folder: Path) -> Iterator[Judged]:
     known, ids = {claim.id: claim for claim in study.claims}, {one["id"] for one in data["claims"]}
     for row in data["claims"]:
         claim = known.get(row["id"]) or known.get(row["id"].removesuffix(ELSEWHERE))
-        # of a claim that is extended to other models, what is explained is what these show
-        written = claim.explanation if claim and f"{row['id']}{ELSEWHERE}" not in ids else ""
-        yield _explained(Judged.read(row, row["id"], study.key), study, data, claim, written)
+        # of a claim that is extended to other models, what is explained is what these show, unless it fails itself
+        extended = f"{row['id']}{ELSEWHERE}" in ids and row["verdict"] != "fails"
+        written = claim.explanation if claim and not extended else ""
+        one = _explained(Judged.read(row, row["id"], study.key), study, data, claim, written)
+        yield _with(one, tested_on=_tested_on(one, basis_of(data)))
 
 
 def _not_computed(claim: Claim, trouble: str, study: Study) -> Judged:
     """A claim of a study without results: decided by what is available without, or open."""
     if isinstance(claim.quantity, AtHand):
-        return replace(judge(claim, None), study=study.key, more={"effort": claim.quantity.basis})
+        more = {"effort": claim.quantity.basis, "tested_on": EVIDENCE[2]}
+        return replace(judge(claim, None), study=study.key, more=more)
     by = f"; {study.decided_by}" if study.decided_by else ""
-    return undecided(claim, f"{trouble}{by}", study.key, {"effort": NOTHING})
+    return undecided(claim, f"{trouble}{by}", study.key, {"effort": NOTHING, "tested_on": EVIDENCE[-1]})
 
 
 def _explained(

@@ -23,7 +23,7 @@ from posbias.core.sources import cite
 from posbias.profiles.claims import Judged, tally
 from posbias.profiles.estimate import Estimate
 from posbias_papers import PAPERS
-from posbias_papers.collect import result
+from posbias_papers.collect import by_evidence, result
 from posbias_papers.registry import STUDIES
 from posbias_papers.study import STATEMENTS, Study
 
@@ -66,6 +66,7 @@ def write_page(
             "says": SAYS[paper],
             "claims": (own := [claim for claim in claims if claim.paper == paper]),
             "counts": tally(own),
+            "evidence": by_evidence(own),
             "figures": [one for one in shown if one[0].paper == paper],
             "readings": [one for one in readings if one.paper == paper],
             "errata": [one for one in errata if one.paper == paper],
@@ -74,9 +75,7 @@ def write_page(
     ]
     filters = {"inline": _inline, "number": _number, "link": partial(_link, Path(out).parent)}
     style = Markup(resource("report.css"))
-    text = template("papers.html", "posbias_papers", **filters).render(
-        style=style, parts=parts, counts=tally(claims)
-    )
+    text = template("papers.html", "posbias_papers", **filters).render(style=style, parts=parts)
     return write_text(out, text)
 
 

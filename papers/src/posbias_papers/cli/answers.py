@@ -53,6 +53,7 @@ class PaperClaim(Claim):
 
     paper: str
     study: str = entry("what it is judged on")
+    tested_on: str = entry("the kind of evidence it was judged on")
     effects: list[Effect] = entry("where it was judged just now", [])
     explanation: str = entry("why it does not hold, as far as known", "")
     statement: str = entry("key of `posbias verify`", "")
@@ -68,6 +69,9 @@ class PaperClaims(Answer):
     claims: list[PaperClaim]
     counts: Counts
     tallies: dict[str, Tally] = entry("by paper")
+    by_evidence: dict[str, dict[str, Counts]] = entry(
+        "the papers' own, by paper and by what they were tested on"
+    )
 
 
 class PaperAll(Answer):

@@ -82,7 +82,7 @@ def claims(*, options: Options = Options()) -> None:
     """
     from posbias.profiles.claims import count, tally
     from posbias_papers.cli.answers import PaperClaims
-    from posbias_papers.collect import INSTANCES, collect
+    from posbias_papers.collect import INSTANCES, by_evidence, collect
 
     ran, engine = None, shared.engine(options.workers)
     if options.effort is not None:
@@ -96,6 +96,7 @@ def claims(*, options: Options = Options()) -> None:
         claims=[claim.as_dict() for claim in shown],
         counts=count(judged),
         tallies={paper: tally(own) for paper, own in by_paper(judged).items()},
+        by_evidence={paper: by_evidence(own) for paper, own in by_paper(judged).items()},
     )
     answer_with(answer, lambda: _claim_lines(judged, shown), options.json)
     _refuse_failures(ran)
@@ -120,18 +121,25 @@ def _counted(judged: "Iterable[Judged]") -> list[str]:
 def _claim_lines(judged: "Sequence[Judged]", shown: "Sequence[Judged]") -> list[str]:
     """Claims under their papers, each with its number and why; counts are of all, shown or not."""
     from posbias.core.sources import cite
+    from posbias.profiles.claims import VERDICTS
+    from posbias_papers.collect import by_evidence
 
     lines: list[str] = []
     for key, own in by_paper(judged).items():
         lines += [f"{cite(key).short}: {'; of ours '.join(_counted(own))}", ""]
         for claim in (claim for claim in shown if claim.paper == key):
-            about = claim.claim
+            about, kind = claim.claim, claim.more["tested_on"]
             whose = about.place if about.provenance == "paper" else f"ours, on {about.place}"
             whose += f"; counted as {about.alias_of}" if about.alias_of else ""
             number = "" if claim.study.endswith("/statements") else str(claim.estimate).replace("-", "−")
             lines += [f"  {claim.mark:10s} {claim.id}  {number.removeprefix('–')}".rstrip()]
-            lines += [f"{INDENT}{claim.sentence} ({whose})", f"{INDENT}{claim.why}", ""]
-    return [*lines, f"{len(judged)} claims: {'; of ours '.join(_counted(judged))}"]
+            lines += [f"{INDENT}{claim.sentence} ({whose})", f"{INDENT}{kind}: {claim.why}", ""]
+    rows = [
+        [cite(key).short, kind, *map(str, counts.values())]
+        for key, own in by_paper(judged).items()
+        for kind, counts in by_evidence(own).items()
+    ]
+    return [*lines, *table(["the papers' own claims", "tested on", *VERDICTS], rows)]
 
 
 # --- all ---------------------------------------------------------------------------------------------------

@@ -15,20 +15,11 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from posbias.profiles.claims import ELSEWHERE, Above, Claim, Evidence, Judged, Near, Printed, undecided
+from posbias.profiles.claims import ELSEWHERE, Claim, Evidence, Judged, Near, Printed, undecided
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.profile import spearman
 from posbias.reports.plots.style import INK, TEXT
-from posbias_papers.contrasts import AtHand, read_claims, share
-from posbias_papers.herasimchyk2026.configs import (
-    FIGURES,
-    HUB,
-    LARGE,
-    PROMPTS,
-    stand_in,
-)
+from posbias_papers.contrasts import AtHand, read_claims
+from posbias_papers.herasimchyk2026.configs import FIGURES, HUB, PROMPTS, stand_in
 from posbias_papers.herasimchyk2026.table import NOISE, OBJECTS, recorded, table
 from posbias_papers.pages import Page, Table
 from posbias_papers.plots.captions import captioned_figure, settle
@@ -46,11 +37,8 @@ KNOWN = 0.05
 """A number whose standard error is larger does not confirm a printed one."""
 LEVEL = 0.05
 """How often a row of true numbers may be found wrong."""
-AT_HAND = {
-    "source == 'printed": "the paper's own numbers",
-    "source == 'configuration'": "the configurations on the hub",
-}
-"""What claims about rows of such a source rest on, which needs nothing measured."""
+CONFIGURED = "the configurations on the hub"
+"""What claims about rows of configurations rest on, which need nothing measured."""
 WHEN, ON_RECORD = "2026-11-27", "32 prompts"
 """When what is on record was measured, and on how much."""
 SOURCES = (
@@ -98,35 +86,7 @@ def printed_row(rows: "pd.DataFrame") -> Iterator[Evidence]:
         yield Evidence(model, flaw=f"{model} was not measured here, {decided_by(name, [model])}")
 
 
-def nearer_in_larger(rows: "pd.DataFrame") -> Iterator[Evidence]:
-    """That (c) is nearer than (b) in most printed cells, and in more of the larger models' than of the others'."""
-    scores = {
-        (row["model"], row["corpus"], row["what"]): Estimate(row["agreement"], row["agreement_se"])
-        for row in _rows(rows)
-    }
-    cells: dict[bool, list[Evidence]] = {True: [], False: []}
-    for model, corpus in dict.fromkeys(place[:2] for place in scores):
-        gain = scores[model, corpus, "c"] - scores[model, corpus, "b"]
-        cells[model in LARGE].append(Evidence(f"{model}, {corpus}", gain, test=Above(least=0.0)))
-    yield share("printed cells", [*cells[True], *cells[False]])
-    large, small = (share("printed cells", cells[size]).estimate for size in (True, False))
-    yield Evidence("share in larger models less that in others", large - small, test=Above())
-
-
-def by_depth(rows: "pd.DataFrame") -> Iterator[Evidence]:
-    """The rank correlation of depth with agreement, the mean of a model's printed scores.
-
-    Its error is that of as many unrelated ranks, 1/√(models − 1): five models tell little.
-    """
-    by_model: dict[float, list[float]] = {}
-    for row in _rows(rows):
-        by_model.setdefault(row["depth"], []).append(row["agreement"])
-    means = [float(np.mean(scores)) for scores in by_model.values()]
-    correlation = float(spearman(np.array([*by_model]), np.array(means)))
-    yield Evidence("depth against agreement", Estimate(correlation, 1.0 / math.sqrt(len(means) - 1)))
-
-
-FUNCTIONS = {one.__name__: one for one in (near_printed, printed_row, nearer_in_larger, by_depth)}
+FUNCTIONS = {one.__name__: one for one in (near_printed, printed_row)}
 CLAIMS = read_claims(Path(__file__).with_name("claims.csv"), FUNCTIONS)
 
 
@@ -144,12 +104,11 @@ def _rows(frame: "pd.DataFrame") -> list[dict[str, Any]]:
 
 
 def _at_hand(claim: Claim, kind: str) -> Claim:
-    """A claim about what is printed or configured, which is decided before anything is measured."""
+    """A claim about configurations, which is decided before anything is measured."""
     quantity: Any = claim.quantity
-    basis = next((basis for where, basis in AT_HAND.items() if where in quantity.where), "")
-    if not basis:
+    if "source == 'configuration'" not in quantity.where:
         return claim
-    return replace(claim, quantity=AtHand(lambda: quantity(recorded(kind)), basis, quantity))
+    return replace(claim, quantity=AtHand(lambda: quantity(recorded(kind)), CONFIGURED, quantity))
 
 
 # --- tables of a page --------------------------------------------------------------------------------------

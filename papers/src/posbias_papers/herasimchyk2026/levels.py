@@ -412,6 +412,20 @@ def config_mixing(
     return {model: np.asarray(file.mixing.values(file.depth)) for model, file in bare.items()}
 
 
+def content_distances(folder: str | os.PathLike[str]) -> dict[str, dict[str, tuple[float, float]]]:
+    """The Wasserstein distance of (c) from (b) by model and corpus: content as published, and over √d_head.
+
+    All else is as published. Of the authors' files they are `configs.BETWEEN`. Raises as `config_curves`.
+    """
+    files, found = _files(folder, TOKENS), {}
+    for model, corpus in ((model, corpus) for model in HUB for corpus in CORPORA if (model, corpus) in files):
+        bare = profile_of("b", _as_read(files[model, ""], model, "published"), TOKENS)
+        full = (_as_read(files[model, corpus], model, "published", scaled) for scaled in (False, True))
+        pair = tuple(float(wasserstein(bare.mass, profile_of("c", one, TOKENS).mass)) for one in full)
+        found.setdefault(model, {})[corpus] = pair
+    return found
+
+
 def _files(folder: str | os.PathLike[str], tokens: int) -> dict[tuple[str, str], Architecture]:
     """What the rollout files for `tokens` tokens hold, by model and corpus ("": without content)."""
     if not Path(folder).is_dir():
@@ -433,9 +447,9 @@ def _files(folder: str | os.PathLike[str], tokens: int) -> dict[tuple[str, str],
     return found
 
 
-def _as_read(architecture: Architecture, model: str, reading: Reading) -> Architecture:
-    """The architecture of a file, read one way or the other."""
-    scale = 1.0 if reading == "published" else 1.0 / np.sqrt(HUB[model].head_size)
+def _as_read(architecture: Architecture, model: str, reading: Reading, scaled: bool = False) -> Architecture:
+    """The architecture of a file, read one way or the other; content is `scaled` where it is corrected."""
+    scale = 1.0 / np.sqrt(HUB[model].head_size) if scaled or reading == "corrected" else 1.0
     own = preset(HUB[model].preset).layers[0].positional
 
     def layer(given: Layer) -> Layer:

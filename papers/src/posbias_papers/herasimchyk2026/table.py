@@ -1,7 +1,7 @@
 """The tidy tables that figures are drawn from and claims are put to, one of each kind (`KINDS`).
 
 A row's index says where its numbers are from (`source`: measured, files for the authors' rollout files, printed,
-"printed mean" of these, configuration, unknown), of which `model` and `corpus`, and what they are of; `own` is 1
+configuration, unknown), of which `model` and `corpus`, and what they are of; `own` is 1
 of the paper's models on its texts, which `called` and `text` name. COLUMN_se is a standard error over `n` prompts
 (of similarity and R², over heads), COLUMN_flaw why there is no number.
 
@@ -34,13 +34,9 @@ from posbias.profiles.summary import RISE
 from posbias.theory.configs import PRESETS
 from posbias_papers.herasimchyk2026.configs import (
     BINS,
-    CORPORA,
     GAP,
     HUB,
-    LARGE,
-    LEVELS,
     PLOTTED,
-    SHORTFALL,
     TABLE1,
     TOKENS,
     VIOLATIONS,
@@ -61,8 +57,6 @@ RECORDS = Path(__file__).with_name("records.csv")
 """The rows of every kind that were measured at the quick effort, of models that stand in for the paper's."""
 NOISE = {"split_half": "split-half", "second_measurement": "second measurement", "noiseless": "noise ceiling"}
 """What the noise of the measured influence allows: fields of `Reliability`, and what they are called."""
-PRINTED_ERROR = 0.01 / math.sqrt(12)
-"""The standard error of a number that is printed to two digits."""
 FLOORS = 1.5
 """A rate of violations up to this many noise floors is within the noise, whose own spread is not known."""
 PANELS = 4
@@ -218,36 +212,10 @@ def _sizes(measured: Measured) -> Iterator[Row]:
 
 
 def _scores(score: str, measured: Measured) -> Iterator[Row]:
-    """The printed scores with means over models and texts, and those measured here.
-
-    `agreement` is larger for better agreement, `lead` by how much a level is ahead of the best other one.
-    """
-    name, sign = ("table4", 1.0) if score == "spearman" else ("table5", -1.0)
-    values = {(one.model, one.corpus, one.what): one.printed for one in numbers(name)}
-    for row in _printed(name):
-        others = [values[row["model"], row["corpus"], level] for level in LEVELS if level != row["what"]]
-        lead = sign * row["printed"] - max(sign * other for other in others)
-        about = {
-            "depth": float(TABLE1[row["model"]][1]),
-            "lead": lead,
-            "lead_se": PRINTED_ERROR * math.sqrt(2),
-        }
-        yield row | about | _rounded(row["printed"], sign, 1)
-    smaller = [model for model in TABLE1 if model not in LARGE]
-    groups = [("all", [*TABLE1], [corpus]) for corpus in CORPORA]
-    groups += [("larger", [*LARGE], [*CORPORA]), ("smaller", smaller, [*CORPORA])]
-    for group, models, corpora in groups:
-        for level in LEVELS:
-            some = [values[model, corpus, level] for model in models for corpus in corpora]
-            about = {"source": "printed mean", "model": group, "corpus": " ".join(corpora), "what": level}
-            yield about | _rounded(float(np.mean(some)), sign, len(some))
+    """The printed scores, and those measured here."""
+    name = "table4" if score == "spearman" else "table5"
+    yield from _printed(name)
     yield from _with_printed(name, (row for key in measured.keys for row in _scored(score, key, measured)))
-
-
-def _rounded(value: float, sign: float, numbers: int) -> Row:
-    """A printed number, or the mean of several, known up to rounding."""
-    se = PRINTED_ERROR / math.sqrt(numbers)
-    return {"printed": value, "printed_se": se, "agreement": sign * value, "agreement_se": se}
 
 
 def _scored(score: str, key: Key, measured: Measured) -> Iterator[Row]:
@@ -278,7 +246,7 @@ def _scored(score: str, key: Key, measured: Measured) -> Iterator[Row]:
 
 
 def _similarity(measured: Measured) -> Iterator[Row]:
-    yield from (row | {"printed_se": 0.0} for row in _printed("table6"))
+    yield from _printed("table6")
     rows: list[Row] = []
     for key, cell in measured.leading.items():
         if "content" not in cell:
@@ -310,7 +278,7 @@ def _order(measured: Measured) -> Iterator[Row]:
         "rate": VIOLATIONS,
         "gap": GAP,
     }
-    yield printed | {"shortfall": math.log10(VIOLATIONS * GAP) - math.log10(SHORTFALL)}
+    yield printed
     needed = "monotonicity_rate" if measured.reading == "corrected" else "kernel"
     for key in measured.keys:
         if needed not in measured.cells[key]:
@@ -437,7 +405,8 @@ def _level(curves: Curves, letter: str, exact: bool) -> Row:
     effects: dict[str, float] = {}
     row: Row = {"collapse": float(profile.mass[0]) - 0.5} if letter == "a" else {}
     if letter in "bc":
-        least = RISE * profile.trough_share.value * s.tokens / s.ends
+        between = np.convolve(profile.mass[s.ends : -s.ends], np.full(s.ends, s.tokens / s.ends), "valid")
+        least = float(between.min())
         effects = {"first_rise": s.ratio[0] - least, "last_rise": s.ratio[2] - least}
     if letter == "c":
         before, place = curves.levels["b"], np.linspace(0.0, 1.0, s.tokens)

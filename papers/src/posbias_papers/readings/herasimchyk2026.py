@@ -16,7 +16,7 @@ from jaxtyping import Float
 from posbias.comparison.predictors import predictions
 from posbias.core.errors import InputFileError
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.profile import Profile, measured_influence, wasserstein
+from posbias.profiles.profile import Profile, measured_influence, spearman, wasserstein
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import PRESETS
 from posbias.theory.content import ConstantDiagonal, NoContent
@@ -24,7 +24,7 @@ from posbias.theory.mixing import ConstantMixing, Mixing, PowerDecay, PreNormIni
 from posbias.theory.positional import ALiBi
 from posbias.theory.rollout.dispatch import influence
 from posbias_papers.closed_forms import bounds
-from posbias_papers.herasimchyk2026.configs import HUB, TABLE1, TABLE4, TABLE5, TOKENS
+from posbias_papers.herasimchyk2026.configs import BETWEEN, HUB, LARGE, TABLE1, TABLE4, TABLE5, TOKENS
 from posbias_papers.herasimchyk2026.levels import (
     Curves,
     architectures,
@@ -133,11 +133,31 @@ def _content_of_files(material: Material) -> Comparison:
 
 
 @discrepancy("herasimchyk2026/printed-fit")
-def _fit_of_files(material: Material) -> Comparison:
-    """Wasserstein distance of (c) from (b), mpt-7b of the authors' files: content as published, scaled"""
-    levels = _levels_of_files(material).values()
-    published, corrected = (float(wasserstein(by["c"], by["b"])) for by in levels)
-    return answer(published, corrected)
+def _triangle(material: Material) -> Comparison:
+    """rows of Table 5 that the triangle inequality allows, to rounding: (c) with content as published, scaled"""
+    cases = [(model, corpus) for model in TABLE5 for corpus in TABLE5[model]]
+    misses = {which: sorted(_miss(*case, which) for case in cases) for which in (0, 1)}
+    published, scaled = (sum(miss <= 0 for miss in misses[which]) for which in (0, 1))
+    measured, moved = TABLE5["bloom-176b"]["FineWeb-Edu"][1], BETWEEN["bloom-176b"]["FineWeb-Edu"][1]
+    return answer(
+        published,
+        scaled,
+        cases=len(cases),
+        published_miss_at_most=misses[0][-1],
+        scaled_miss_at_least=misses[1][3],
+        scaled_would_score_at_least=measured - moved,
+        scaled_would_score_at_most=measured + moved,
+    )
+
+
+def _miss(model: str, corpus: str, which: int) -> float:
+    """By how much (b) and (c) lie farther apart, or nearer, than their printed distances allow; ≤ 0: possible.
+
+    The printed distances are of each from the measured curve, to two digits.
+    """
+    _, b, c = TABLE5[model][corpus]
+    apart = BETWEEN[model][corpus][which]
+    return max(abs(b - c) - apart, apart - (b + c)) - 0.01
 
 
 @discrepancy("herasimchyk2026/signs")
@@ -225,13 +245,22 @@ def _closer(material: Material) -> Comparison:
     cases = [(model, corpus) for model, by in TABLE4.items() for corpus in by]
     nearer = [model for model, corpus in cases if TABLE5[model][corpus][2] < TABLE5[model][corpus][1]]
     ranks = [TABLE4[model][corpus][2] - TABLE4[model][corpus][1] for model, corpus in cases]
+    gains = {}
+    for name, scores in {"rank": TABLE4, "distance": TABLE5}.items():
+        means = {model: float(np.mean([row[2] for row in by.values()])) for model, by in scores.items()}
+        larger, smaller = ([means[m] for m in means if (m in LARGE) == large] for large in (True, False))
+        gains[f"larger_models_{name}_of_c"] = float(np.mean(larger) - np.mean(smaller))
+        by_depth = spearman(np.array([TABLE1[model][1] for model in means]), np.array([*means.values()]))
+        gains[f"depth_against_{name}_of_c"] = float(by_depth)
     return answer(
         len(nearer),
         sum(rank > 0 for rank in ranks),
         "Published is by Wasserstein distance, on which the text rests; corrected by Spearman's correlation.",
         cases=len(cases),
         b_ranks_above_c=sum(rank < 0 for rank in ranks),
+        b_ranks_highest=sum(b > max(a, c) for by in TABLE4.values() for a, b, c in by.values()),
         c_is_nearer_in_models_of_7_billion=sum(TABLE1[model][0] <= SMALL for model in nearer),
+        **gains,
     )
 
 

@@ -22,6 +22,10 @@ from posbias_papers.readings.discrepancy import Comparison, Material, answer, di
 ITEMS, BURSTINESS, LABELS, DIMENSION, NOISE = 8, 4, 32, 64, 0.75
 """n, B, L, d and γ = λ of Appendix J, and the defaults of `posbias.training`."""
 LAST, MIDDLE = ITEMS - 1, ITEMS // 2
+SAME_CLASS = (BURSTINESS - 1) / (ITEMS - 1)
+"""The share of test sequences that have one class at both places."""
+LARGEST = (1.0 - SAME_CLASS) * (1.0 - 1.0 / LABELS)
+"""The largest gap there can be: the share of sequences with two labels at both places."""
 RATE = -math.log(0.8)
 """m of the decay mask, Appendix J."""
 
@@ -34,6 +38,10 @@ def _decay_distance(material: Material) -> Comparison:
     """distance at which L is highest, two layers, m = 1"""
     heights: dict[str, Any] = {f"L({x})": math.log(math.comb(1 + x, x)) - x for x in (1, 2)}
     exact = critical_distances.modal_distance(2, 1.0)
+    layer = Layer(positional=DecayBias(RATE))
+    short = np.asarray(influence(Architecture(4, (layer,), AttentionOnly()), 17, threads=1).mass)
+    heights |= {"four layers": critical_distances.critical_distance(4, RATE)}
+    heights |= {"four layers of 17 tokens": 16 - int(short.argmax())}
     return answer(critical_distances.critical_distance(2, 1.0), exact, **heights)
 
 
@@ -66,13 +74,16 @@ def _rope_drift(material: Material) -> Comparison:
 def expected_gap(
     first: int, second: int, positional: DecayBias | NoPE | None = None, mixing: Mixing | None = None
 ) -> float:
-    """(m_a − m_b)/(m_a + m_b) for two items (from 0), by default without encoding or residual connections."""
+    """(m_a − m_b)/(m_a + m_b) for two items (from 0), times the largest gap that the test sequences allow.
+
+    By default without encoding or residual connections.
+    """
     layer = Layer(positional=positional or NoPE())
     architecture = Architecture(2, (layer,), mixing or AttentionOnly())
     mass = np.asarray(influence(architecture, 2 * ITEMS + 1, threads=1).mass)
     # item a stands at token 2a, its label after it
     a, b = (float(mass[2 * item + 1]) for item in (first, second))
-    return (a - b) / (a + b)
+    return (a - b) / (a + b) * LARGEST
 
 
 @discrepancy("wu2025/embeddings")
@@ -123,9 +134,7 @@ def _middle(material: Material) -> Comparison:
 @discrepancy("wu2025/uninformative")
 def _uninformative(material: Material) -> Comparison:
     """largest gap there can be: were all test sequences informative, in the paper's task"""
-    same_class = (BURSTINESS - 1) / (ITEMS - 1)
-    same_label = same_class + (1 - same_class) / LABELS
-    return answer(1.0, 1 - same_label, share_of_one_class=same_class, share_of_one_label=same_label)
+    return answer(1.0, LARGEST, share_of_one_class=SAME_CLASS, share_of_one_label=1.0 - LARGEST)
 
 
 @discrepancy("wu2025/new-direction")
