@@ -15,7 +15,7 @@ from posbias.reports.plots import style
 from posbias_papers.plots.captions import captioned_figure, settle
 from posbias_papers.wu2025.outcomes import PAIRS, Outcome
 from posbias_papers.wu2025.settings import ABSOLUTE, RELATIVE, Setting
-from posbias_papers.wu2025.table import outcomes_of
+from posbias_papers.wu2025.table import comparable, outcomes_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,7 +112,8 @@ def draw_groups(frame: "pd.DataFrame", caption: str, *, groups: Mapping[Setting,
 def draw_sinks(frame: "pd.DataFrame", caption: str) -> "Figure":
     """The sink metric by token: a panel per mask, a row without and with residual connections.
 
-    Where there is one mask its rows stand side by side. Bars: trained networks, mean ± standard error, each a dot;
+    Where there is one mask its rows stand side by side. Bars: trained networks, mean ± standard error, each a dot
+    (hollow: keys that fewer than five queries see, which are not compared);
     lines: even attention under the same mask; rings: the mean of the same networks before training.
     """
     masks = len({cell.mask for cell in outcomes_of(frame)})
@@ -122,6 +123,7 @@ def draw_sinks(frame: "pd.DataFrame", caption: str) -> "Figure":
 
     rows = _panels(frame, words)
     figure, part = captioned_figure(WIDTH, 2.6 if masks == 1 else 4.2, caption)
+    seen = {id(outcome): comparable(cell) for cell, outcome in outcomes_of(frame).items()}
     for ax, title, groups, _ in _axes(part, rows, "sink metric (τ = .2)", "token (even: items, odd: labels)"):
         outcome = groups[""]
         pale = outcome.learnt.sum() < 2
@@ -130,6 +132,8 @@ def draw_sinks(frame: "pd.DataFrame", caption: str) -> "Figure":
         look = {"color": style.COLOURS["energy"], "alpha": 0.3 if pale else None, "label": "trained"}
         style.dress(ax, "", "")
         _draw_bars(ax, token, outcome.sinks[shown], 0.8, **look)
+        for bar in np.array(ax.patches)[~seen[id(outcome)]]:
+            bar.set(facecolor=style.PAPER, edgecolor=look["color"], linewidth=style.THIN * 1.5)
         ax.plot(np.tile(token, (shown.sum(), 1)).T, outcome.sinks[shown].T, **DOT, zorder=4)
         look = {"color": style.COLOURS["measured_kernels"], "linewidth": style.LINE, "zorder": 3.5}
         ax.hlines(outcome.even, token - 0.45, token + 0.45, label="even attention", **look)

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from posbias.core.spec import encode
 from posbias.profiles.claims import LEAST, Judged
@@ -34,6 +34,8 @@ from posbias_papers.wu2025.settings import FULL, Setting
 if TYPE_CHECKING:
     import pandas as pd
 
+ROWS = 5
+"""A key that fewer queries see (the last four under the causal mask) is left out where sinks are compared."""
 LEVELS = (
     "residual",
     "depth",
@@ -118,10 +120,15 @@ def _parts(cell: Setting, outcome: Outcome) -> Iterator[Columns]:
         yield {f"above_even_{where}": _above_even(attention, width, where) for where in ("within", "first")}
 
 
+def comparable(cell: Setting) -> Bool[np.ndarray, "token"]:
+    """Which keys are seen by at least `ROWS` queries, so that a share of these says something."""
+    return cell.mask.allowed(TOKENS).sum(axis=0) >= ROWS
+
+
 def _sinks(cell: Setting, outcome: Outcome) -> Columns:
-    """The sink metric of the first tokens, of networks that have learnt."""
+    """The sink metric of the first tokens, of networks that have learnt, among `comparable` keys."""
     first = encode(cell.mask).get("length", 1)
-    trained = np.where(outcome.learnt[:, None], outcome.sinks, np.nan)
+    trained = np.where(outcome.learnt[:, None], outcome.sinks, np.nan)[:, comparable(cell)]
     others, own, total = trained[:, first:], trained[:, :first], trained.sum(axis=1)
     return {
         "sink": own.mean(axis=1),
