@@ -179,8 +179,6 @@ def test_readings_are_found_by_key_paper_and_erratum():
 
 
 def test_what_is_asked_for_by_name_and_cannot_be_had_is_an_error():
-    with pytest.raises(UnavailableError, match="needs the authors' rollout files"):
-        compare_readings("herasimchyk2026/content-scale")
     with pytest.raises(UnavailableError, match="needs a measurement of smollm2-135m"):
         compare_readings(["herasimchyk2026/predictor-sink"])
 
