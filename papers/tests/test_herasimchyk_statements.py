@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 from posbias.core.errors import InvalidValueError
 from posbias.profiles import stochastic_order
-from posbias.theory.architecture import Layer
-from posbias.theory.encodings import ALiBi, DecayBias, NoPE
-from posbias.theory.masks import Causal, SlidingWindow
+from posbias.theory.masks import SlidingWindow
 from posbias.theory.mixing import AttentionOnly, ConstantMixing, PerLayer, PowerDecay, PreNormInit
-from posbias.theory.rollout.kernel import layer_kernel
 from posbias_papers.closed_forms import bounds
-from posbias_papers.statements import draws
-from posbias_papers.statements.herasimchyk2026_depth import run_network
-from posbias_papers.statements.herasimchyk2026_order import draw_encoding, prefix_at, prefix_covariance
-from posbias_papers.statements.record import fields
+from posbias_papers.statements.draws import Sampler, growing
+from posbias_papers.statements.herasimchyk2026 import (
+    encoding_and_content,
+    prefix_at,
+    prefix_covariance,
+    run_network,
+)
 
 PARTS = 64
 """Masses in 64ths: their sums are exact in float64, so that counts and margins can be compared with ==."""
@@ -78,22 +78,6 @@ def test_dominance_is_that_of_quantiles(pair):
     margin = stochastic_order.dominance(pair[0] / PARTS, pair[1] / PARTS)
     assert (margin >= 0) == (later >= earlier).all()
     assert stochastic_order.dominates(pair[0] / PARTS, pair[1] / PARTS) == (margin >= 0)
-
-
-@pytest.mark.parametrize("mask", [Causal(), SlidingWindow(7)])
-@pytest.mark.parametrize("positional", [NoPE(), ALiBi(), DecayBias(0.3)])
-def test_kernels_of_the_theory_are_monotone_and_a_planted_violation_is_found(mask, positional):
-    kernel = layer_kernel(Layer(heads=4, positional=positional, mask=mask), 40)
-    assert stochastic_order.monotonicity(kernel).holds
-    # the last row is given more of the first key than the row before it, taken from its own
-    planted = kernel[38, 0] - kernel[39, 0] + 1e-6
-    kernel[39, 0] += planted
-    kernel[39, 39] -= planted
-    violated = stochastic_order.monotonicity(kernel, tolerance=1e-9)
-    gaps = np.array([kernel[39, : k + 1].sum() - kernel[:39, : k + 1].sum(axis=1) for k in range(39)])
-    assert violated.violations == (gaps > 1e-9).sum() > 0
-    assert violated.mean_gap == pytest.approx(gaps[gaps > 1e-9].mean(), rel=1e-9)
-    assert violated.margin == pytest.approx(-gaps.max(), rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -188,10 +172,8 @@ def test_window_bound_sums_over_all_outcomes(lam, floor, query):
 @given(st.integers(0, 2**32), st.booleans(), st.booleans())
 @examples(300)
 def test_drawn_kernels_satisfy_the_hypotheses(seed, edge, positive):
-    rng = np.random.default_rng(seed)
-    tokens, width = draws.size(rng, edge)
-    draw = draws.positive if positive else draws.monotone
-    kernel = draw(rng, tokens, width, edge)
+    sampler = Sampler(np.random.default_rng(seed), edge)
+    kernel, (tokens, width) = sampler.positive() if positive else sampler.monotone(), sampler.size
     inside = SlidingWindow(width).allowed(tokens)
     assert (kernel[~inside] == 0).all()
     assert (kernel[inside] > 0).all() if positive else (kernel >= 0).all()
@@ -203,7 +185,7 @@ def test_drawn_kernels_satisfy_the_hypotheses(seed, edge, positive):
 @given(st.integers(0, 2**32), st.booleans())
 def test_drawn_encodings_and_contents_satisfy_the_hypotheses(seed, edge):
     """Proposition 4.4: recency-favouring logits; a mean kernel that is monotone though its inputs are not."""
-    instance = draw_encoding(np.random.default_rng(seed), edge)
+    instance = encoding_and_content(Sampler(np.random.default_rng(seed), edge))
     assert (np.diff(instance["positional"], axis=-1) >= 0).all()
     allowed = SlidingWindow(instance["width"]).allowed(instance["positional"].shape[-1])
     for layer in instance["content"]:
@@ -247,5 +229,6 @@ def test_the_second_token_keeps_a_share_although_total_mixing_diverges():
         return share
 
     assert kept(60) == kept(150) == pytest.approx(0.18249551842986955, rel=1e-9)
-    _, attention = run_network(**fields(draws.growing([[0.0], [0.1]], 0.1, 30.0, 150)))
+    network = {name: np.array(part) for name, part in growing([[0.0], [0.1]], 0.1, 30.0, 150).items()}
+    attention = run_network(**network)[1]
     assert math.prod(0.5 + 0.5 * A[1, 1] for A in attention) == pytest.approx(kept(150), rel=1e-9)

@@ -16,8 +16,7 @@ from posbias.simulation.model import RecencyModel
 from posbias.simulation.token_space import embeddings, layer_scores
 from posbias.theory.masks import SlidingWindow
 from posbias_papers.closed_forms import layernorm
-from posbias_papers.statements import kim2026_variants as variants
-from posbias_papers.statements.kim2026_layernorm import simulated_scores
+from posbias_papers.statements.kim2026 import mean_squared_distance, shares_by_query
 
 dimensions = st.integers(4, 4096)
 shares = st.one_of(st.sampled_from([0.0, 1e-9, 0.5, 1 - 1e-6]), st.floats(0.0, 0.999))
@@ -180,73 +179,6 @@ def test_without_layernorm_by_recursion(tokens, dimension):
     )
 
 
-# --- the simulation, and the closed forms against it -------------------------------------------------------
-
-
-@pytest.mark.parametrize("residual", [False, True])
-@pytest.mark.parametrize("normalised", [False, True])
-def test_simulation_is_the_model_token_by_token(residual, normalised):
-    samples, tokens, d, alpha = 2, 4, 8, 0.4
-    found = simulated_scores(5, samples, tokens, d, alpha, residual=residual, layernorm=normalised, depth=3)
-    rng = stream(5, "verify/kim/embeddings")
-    shared, noise = rng.standard_normal((samples, 1, d)), rng.standard_normal((samples, tokens, d))
-    for sample in range(samples):
-        x = [
-            [noise[sample, i, c] / d**0.5 + (alpha / (1 - alpha) / d) ** 0.5 * shared[sample, 0, c]
-             for c in range(d)]
-            for i in range(tokens)
-        ]  # fmt: skip
-        for layer in range(3):
-            y = x
-            if normalised:
-                y = []
-                for row in x:
-                    mean = sum(row) / d
-                    deviation = (sum((one - mean) ** 2 for one in row) / d) ** 0.5
-                    y.append([(one - mean) / deviation for one in row])
-            after = []
-            for i in range(tokens):
-                scores = [sum(a * b for a, b in zip(y[i], y[j], strict=True)) / d**0.5 for j in range(i + 1)]
-                assert found[layer, sample, i, : i + 1] == pytest.approx(scores, rel=1e-9, abs=1e-12)
-                total = sum(math.exp(s) for s in scores)
-                mixed = [sum(math.exp(s) * y[j][c] for j, s in enumerate(scores)) / total for c in range(d)]
-                after.append([m + residual * x[i][c] for c, m in enumerate(mixed)])
-            x = after
-
-
-GRID = [
-    (256, 0.35, False), (256, 0.5, True), (256, 0.9, False), (576, 0.5, False), (1024, 0.5, True),
-    (1024, 0.8, False),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("dimension", "anisotropy", "residual"), GRID)
-def test_rise_along_rows_is_that_of_the_simulation(dimension, anisotropy, residual):
-    """Within 4 standard errors and 5/d; without κ it misses by more wherever κ is not near one."""
-    model = {"tokens": 5, "dimension": dimension, "anisotropy": anisotropy, "residual": residual}
-    first, second = simulated_scores(11, 1500, **model)
-    change = second - first
-    drawn = sum(change[:, i, i - 1] - change[:, i, 0] for i in (2, 3, 4))
-    mean, error = drawn.mean(), drawn.std() / math.sqrt(drawn.size)
-
-    def predicted(factor):
-        with mpmath.workdps(60):
-            rows = high_precision_scores(**model, factor=factor)
-            return float(sum(rows[i][i - 1] - rows[i][0] for i in (2, 3, 4)))
-
-    factor = layernorm.fluctuation_factor(dimension, anisotropy)
-    assert abs(mean - predicted(factor)) < 4 * error + 5 / dimension * mean
-    assert 4 * error < 0.3 * mean
-    if factor > 1.2:
-        assert mean - predicted(1.0) > 4 * error
-
-
-# --- the statements ----------------------------------------------------------------------------------------
-
-
-# --- bad input ---------------------------------------------------------------------------------------------
-
-
 # --- norms, heads, encodings, masks ------------------------------------------------------------------------
 
 
@@ -261,7 +193,7 @@ def test_mean_squared_distance_is_the_mean_over_the_beta_law(dimension):
         points=[min(1, c / math.sqrt(dimension)) for c in (0.5, 2, 6)],
         limit=200,
     )
-    assert variants.mean_squared_distance(dimension) == pytest.approx(expected, rel=1e-6)
+    assert mean_squared_distance(dimension) == pytest.approx(expected, rel=1e-6)
 
 
 # --- masks -------------------------------------------------------------------------------------------------
@@ -269,7 +201,7 @@ def test_mean_squared_distance_is_the_mean_over_the_beta_law(dimension):
 
 def test_shares_by_query_are_those_of_the_pairs_it_sees():
     model = RecencyModel(9, depth=2, mask=SlidingWindow(3))
-    shares = variants.shares_by_query(model, 1, 20)
+    shares = shares_by_query(model, 1, 20)
     scores = layer_scores(model, embeddings(stream(1, "verify/kim/masks"), model, 20))[0][1]
     for query in range(9):
         seen = list(range(max(0, query - 2), query))

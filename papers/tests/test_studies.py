@@ -161,7 +161,7 @@ def test_every_numbered_statement_is_judged(folder):
     for statement in STATEMENTS:
         *itself, one = (one for one in claims if one.more["statement"] == statement.key)
         assert [own.verdict for own in itself] == ["holds"] * bool(statement.asserts)
-        assert one.verdict == ("holds" if statement.corrected is None else "fails")
+        assert one.verdict == ("fails" if statement.corrected else "holds")
         assert one.verdict == "holds" or one.estimate.value < 0
 
 
@@ -180,8 +180,7 @@ def test_a_statement_that_has_changed_or_was_tried_elsewhere(folder, monkeypatch
     afar = try_statements(folder, ["wu2025"], instances=2, engine=Processes(1))
     assert len(afar) == sum(one.source == "wu2025" for one in STATEMENTS)
     first = STATEMENTS[0]
-    broken = replace(first.as_printed, claim="other", margin=lambda **instance: math.nan)
-    changed = (replace(first, as_printed=broken), *STATEMENTS[1:])
+    changed = (replace(first, claim="other", margin=lambda **instance: math.nan), *STATEMENTS[1:])
     monkeypatch.setattr("posbias_papers.statements.STATEMENTS", changed)
     events = []
     try_statements(folder, [first.source], instances=2, engine=InProcess(), on_event=events.append)

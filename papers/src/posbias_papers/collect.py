@@ -172,7 +172,7 @@ def collect(
     folder: str | Path,
     *,
     papers: Sequence[str] = (),
-    instances: int = INSTANCES,
+    instances: int = INSTANCES["quick"],
     engine: Engine | None = None,
     on_event: OnEvent | None = None,
 ) -> list[Judged]:

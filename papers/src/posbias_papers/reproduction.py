@@ -36,6 +36,7 @@ from posbias_papers import PAPERS, herasimchyk2026
 from posbias_papers.pages import Page
 from posbias_papers.registry import find_studies, studies_of
 from posbias_papers.study import EFFORTS, STATEMENTS, Recorded, Study, Tables
+from posbias_papers.theorems import INSTANCES, try_statements
 
 log = logging.getLogger("posbias.papers")
 PICTURES = ("svg", "png")
@@ -44,8 +45,6 @@ SHUFFLED = "herasimchyk2026/fig4"
 all is made, as it doubles what has to be measured."""
 SMALL_MODEL = ("tiny-alibi",)
 FASTEST = ("kim2026", "herasimchyk2026", "wu2025")
-INSTANCES = {"quick": 200, "full": 1000}
-"""Instances of each reading of a numbered statement."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,8 +246,6 @@ def _make(
     """Make the studies of a part, and say why some were left out."""
     paper, names = part[0].paper, [study.name for study in part]
     if names[0] == STATEMENTS:
-        from posbias_papers.theorems import try_statements
-
         how = {"instances": INSTANCES[shared["effort"]], "engine": engine, "on_event": shared["on_event"]}
         try_statements(folder, [study.paper for study in part], **how)
         return {}

@@ -16,57 +16,37 @@ from posbias.core.machine import cores
 from posbias.core.progress import OnEvent
 from posbias.core.running import Engine, Processes
 from posbias.core.store import Store, Stored, compute
-from posbias.profiles.claims import Claim, Evidence, Judged, judged, undecided
+from posbias.profiles.claims import AMENDED, Claim, Evidence, Judged, judged, undecided
 from posbias.profiles.estimate import Estimate
 from posbias_papers.study import STATEMENTS, Study
 
 if TYPE_CHECKING:
-    from posbias_papers.statements.record import Statement
     from posbias_papers.statements.trials import Finding, StatementCell
 
 QUESTION = "Which of the printed statements survive random and adversarial instances, and what holds where "
 QUESTION += "one does not?"
-INSTANCES = 200
-"""Instances of a reading by default: about 20 seconds on two cores."""
+INSTANCES = {"quick": 200, "full": 1000}
+"""Instances of a reading: quick, the default, takes about 20 seconds on two cores."""
 FEW = 8
 """This many statements or fewer are tried sooner than worker processes have started."""
 
 
-def _stated(paper: str, title: str, count: int, quick: float, full: float) -> Study:
-    """The statements of a paper in words, their number, and the minutes that trying them takes."""
-    about = f"{paper}/{STATEMENTS}", title, QUESTION, (), (), (quick, full), "instances"
-    return Study(*about, count=count)
-
-
 STATED = {
-    paper: _stated(paper, *about)
-    for paper, about in {
-        "wu2025": ("Theorems 4.1 to 4.7 with their lemmas and proofs", 29, 0.1, 0.5),
-        "herasimchyk2026": (
-            "Propositions 4.2 to 4.5, Lemma 5.3, Theorem 5.4 with their proofs",
-            23,
-            0.1,
-            0.5,
-        ),
-        "kim2026": ("Theorem 1, Propositions 1 to 3, Equations 5, 19 and 42", 20, 1.2, 6),
-    }.items()
+    paper: Study(f"{paper}/{STATEMENTS}", title, QUESTION, (), (), minutes, "instances", count=count)
+    for paper, title, count, minutes in (
+        ("wu2025", "Theorems 4.1 to 4.7 with their lemmas and proofs", 29, (0.1, 0.5)),
+        ("herasimchyk2026", "Propositions 4.2 to 4.5, Lemma 5.3, Theorem 5.4 and proofs", 23, (0.1, 0.5)),
+        ("kim2026", "Theorem 1, Propositions 1 to 3, Equations 5, 19 and 42", 20, (1.2, 6)),
+    )
 }
 """The studies of numbered statements, by paper."""
-
-
-def _statements(papers: Sequence[str]) -> "list[Statement]":
-    """The numbered statements of some papers (none: all)."""
-    from posbias_papers.statements import STATEMENTS as ALL
-
-    return [statement for statement in ALL if not papers or statement.source in papers]
 
 
 def try_statements(
     folder: Path,
     papers: Sequence[str] = (),
     *,
-    instances: int = INSTANCES,
-    seed: int = 0,
+    instances: int = INSTANCES["quick"],
     engine: Engine | None = None,
     on_event: OnEvent | None = None,
 ) -> "dict[str, Finding]":
@@ -77,7 +57,7 @@ def try_statements(
     `OutputFileError` when they cannot be kept.
     """
     whole("instances", instances, 1)
-    cells = _cells(papers, seed, instances)
+    cells = _cells(papers, instances)
     if engine is None and cores() > 1 and len(cells) > FEW:
         engine = Processes(cores())
     done = compute(cells, Store(folder / STATEMENTS), engine=engine, on_event=on_event)
@@ -87,7 +67,7 @@ def try_statements(
 def tried_already(folder: Path, paper: str, instances: int | None = None) -> list[Stored] | None:
     """The statements of a paper as `folder` has them, tried on `instances` or more; None unless it has all."""
     store = Store(folder / STATEMENTS)
-    cells = _cells([paper], 0) if store.folder.is_dir() else ()
+    cells = _cells([paper]) if store.folder.is_dir() else ()
     stored = [store.find(cell, at_least=instances) for cell in cells]
     return [one for one in stored if one] if stored and all(stored) else None
 
@@ -98,7 +78,7 @@ def judge_statements(papers: Sequence[str], tried: "Mapping[str, Finding]") -> I
     A statement holds as printed if its least slack is no less than minus its tolerance. One that `asserts` more
     than constants (that there are some) holds if any reading's survive, and its printed ones are judged as well.
     """
-    for statement in _statements(papers):
+    for statement in (cell.statement for cell in _cells(papers)):
         study, finding = f"{statement.source}/{STATEMENTS}", tried.get(statement.key)
         for claim in statement.claims:
             if finding is None:
@@ -109,31 +89,31 @@ def judge_statements(papers: Sequence[str], tried: "Mapping[str, Finding]") -> I
 
 
 def _judge(claim: Claim, finding: "Finding") -> Judged:
-    statement, printed, corrected = finding.statement, finding.as_printed, finding.corrected
-    exists = bool(finding.asserted) and claim.strength == "theorem"
-    trial = corrected if exists and corrected else printed
-    instances, margin = f"{trial.instances:,} instances", margin_text(trial.slack)
-    effort = instances if trial.verdict == "holds" else "a counterexample"
-    more = {"statement": statement.key, "instances": trial.instances, "effort": effort}
+    """What a statement asserts is judged by the constants that stand, what is printed as it is printed."""
+    statement, numbers = finding.statement, finding.compared
+    exists = bool(statement.asserts) and claim.strength == "theorem"
+    trial = finding.standing if exists else finding.as_printed
+    margin, stands = margin_text(trial.slack), statement.corrected or statement.claim
     verdict = judged(claim, [Evidence("least margin", Estimate(max(trial.slack, -sys.float_info.max)))])
-    why = f"no counterexample in {trial.instances:,} random and adversarial instances, {margin}"
+    more = {"statement": statement.key, "instances": trial.instances, "effort": "a counterexample"}
     if trial.verdict == "holds":
-        claimed = (statement.corrected or statement.as_printed).claim
-        why += f" ({claimed})" if exists else f". {statement.note.removeprefix('Holds.').strip()}".rstrip()
+        more["effort"] = f"{trial.instances:,} instances"
+        note = f" ({stands})" if exists else f". {statement.note.removeprefix('Holds.').strip()}"
+        why = f"no counterexample in {trial.instances:,} random and adversarial instances, {margin}{note}"
     elif exists:
         why = f"the constants tried do not bear it out ({margin}); others may"
         verdict = replace(verdict, verdict="undecided", seen=None)
     else:
+        more["stands"] = stands if finding.mark == AMENDED else ""
         why = f"counterexample found, {margin}"
-        if (compared := finding.compared) is not None:
-            why += f": true value {compared.value:.4g}, printed bound {compared.bound:.4g}"
+        why += f": true value {numbers.value:.4g}, printed bound {numbers.bound:.4g}" if numbers else ""
         why += f". {statement.note}"
-        amended = statement.corrected if finding.corrected_verdict == "holds" else None
-        more["stands"] = amended.claim if amended else ""
-        if amended and corrected:
-            why += f" What holds: {amended.claim} ({corrected.instances:,} instances)."
+        if more["stands"]:
+            why += f" What holds: {stands} ({finding.standing.instances:,} instances)."
     # exact for the instances drawn; what no instance came near has an error that nobody knows
-    return replace(verdict, evidence=(), estimate=Estimate(trial.slack, math.nan), why=why, more=more)
+    return replace(
+        verdict, evidence=(), estimate=Estimate(trial.slack, math.nan), why=why.rstrip(), more=more
+    )
 
 
 def margin_text(slack: float) -> str:
@@ -146,7 +126,10 @@ def margin_text(slack: float) -> str:
     return f"margin {least}"
 
 
-def _cells(papers: Sequence[str], seed: int, amount: int | None = None) -> "list[StatementCell]":
+def _cells(papers: Sequence[str], amount: int | None = None) -> "list[StatementCell]":
+    """The numbered statements of some papers (none: all), to be tried on so many instances."""
+    from posbias_papers.statements import STATEMENTS as ALL
+    from posbias_papers.statements import select
     from posbias_papers.statements.trials import StatementCell
 
-    return [StatementCell(statement, seed, amount) for statement in _statements(papers)]
+    return [StatementCell(one, amount=amount) for one in (select(ALL, papers) if papers else ALL)]

@@ -82,12 +82,13 @@ def claims(*, options: Options = Options()) -> None:
     """
     from posbias.profiles.claims import count, tally
     from posbias_papers.cli.answers import PaperClaims
-    from posbias_papers.collect import INSTANCES, by_evidence, collect
+    from posbias_papers.collect import by_evidence, collect
+    from posbias_papers.theorems import INSTANCES
 
     ran, engine = None, shared.engine(options.workers)
     if options.effort is not None:
         ran = _make(options.out, options.paper, effort=options.effort, engine=engine)
-    instances = INSTANCES if options.instances is None else options.instances
+    instances = INSTANCES["quick"] if options.instances is None else options.instances
     with progress() as on_event:
         how: dict[str, Any] = {"instances": instances, "engine": engine, "on_event": on_event}
         judged = collect(options.out, papers=options.paper, **how)

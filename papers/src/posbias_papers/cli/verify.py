@@ -49,9 +49,9 @@ def verify(*statements: str, options: Options = Options()) -> None:
         Keys of statements, such as wu-4.1, or of papers: wu2025, herasimchyk2026, kim2026. Default: all.
     """
     from posbias_papers.cli.answers import Verify
-    from posbias_papers.reproduction import INSTANCES
     from posbias_papers.statements import STATEMENTS, save_counterexamples, select
     from posbias_papers.statements import verify as try_all
+    from posbias_papers.theorems import INSTANCES
 
     need_writable(options.out)
     chosen = list(STATEMENTS) if options.all or not statements else select(STATEMENTS, statements)

@@ -17,7 +17,7 @@ from posbias.core.errors import InputFileError, PosbiasError
 from posbias.profiles.estimate import Estimate
 from posbias.simulation.model import RecencyModel
 from posbias_papers.closed_forms.recency import exact_scores, recency_excess
-from posbias_papers.statements.margins import compared_in
+from posbias_papers.statements.margins import Margin
 from posbias_papers.statements.record import Statement
 
 if TYPE_CHECKING:
@@ -130,8 +130,8 @@ def of_witness(statement: Statement) -> Discrepancy:
     """That of a statement on its counterexample: the bound as printed, and the true value."""
 
     def compute(material: Material) -> Comparison:
-        compared = compared_in(statement.as_printed.slack, statement.witness)
-        assert compared is not None
+        compared = statement.slack(statement.witness or {})
+        assert isinstance(compared, Margin)
         smaller, larger = sorted(map(abs, (compared.bound, compared.value)))
         ratio: dict[str, Any] = {"larger_over_smaller": larger / smaller} if smaller else {}
         return answer(compared.bound, compared.value, **ratio)

@@ -43,8 +43,7 @@ from posbias_papers.readings.discrepancy import (
     answer,
     discrepancy,
 )
-from posbias_papers.statements.herasimchyk2026_depth import deep_rollouts, window
-from posbias_papers.statements.record import fields
+from posbias_papers.statements.herasimchyk2026 import FOUR, deep_rollouts
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -63,7 +62,7 @@ SINK_LAYER = 12
 
 def _two_tokens(initial: float, exponent: float) -> Any:
     """Ten layers of even attention with λ_t = initial/(t + 1)^exponent: rollouts, λ, ε."""
-    return deep_rollouts(np.array([[[1.0, 0.0], [0.5, 0.5]]]), initial, exponent, depth=10)
+    return deep_rollouts(np.array([[[1.0, 0.0], [0.5, 0.5]]] * 10), initial, exponent)
 
 
 @discrepancy("herasimchyk2026/theorem-5.4-i")
@@ -87,7 +86,7 @@ def _attention_only(material: Material) -> Comparison:
 @discrepancy("herasimchyk2026/theorem-5.4-ii-window")
 def _window(material: Material) -> Comparison:
     """what the last of four tokens keeps after 200 layers, w = 2: printed bound, true"""
-    rollouts, mixing, floor = deep_rollouts(**fields(window.witness or {}))
+    rollouts, mixing, floor = deep_rollouts(**FOUR | {"kernels": np.array(FOUR["kernels"])})
     printed = bounds.exponential_bound(mixing, floor, rollouts.shape[-1] - 1)[-1]
     return answer(float(printed), float(rollouts[-1, -1, -1]))
 

@@ -6,28 +6,16 @@ for finding in verify(STATEMENTS, instances=50):
     print(finding.statement.name, finding.verdict, finding.as_printed.slack)
 """
 
-from posbias_papers.statements import (
-    herasimchyk2026_depth,
-    herasimchyk2026_order,
-    kim2026_layernorm,
-    kim2026_variants,
-    wu2025_encodings,
-    wu2025_masks,
-)
-from posbias_papers.statements.record import Reading, Statement, select
+from posbias_papers.statements import herasimchyk2026, kim2026, wu2025
+from posbias_papers.statements.record import Statement, select
 from posbias_papers.statements.trials import check, save_counterexamples, verify
 
-TOPICS = (
-    wu2025_masks,
-    wu2025_encodings,
-    herasimchyk2026_order,
-    herasimchyk2026_depth,
-    kim2026_layernorm,
-    kim2026_variants,
-)
 STATEMENTS: tuple[Statement, ...] = tuple(
-    one for topic in TOPICS for one in vars(topic).values() if isinstance(one, Statement)
+    one
+    for paper in (wu2025, herasimchyk2026, kim2026)
+    for one in vars(paper).values()
+    if isinstance(one, Statement)
 )
 """All statements, paper by paper and topic by topic."""
 
-__all__ = ["STATEMENTS", "Reading", "Statement", "check", "save_counterexamples", "select", "verify"]
+__all__ = ["STATEMENTS", "Statement", "check", "save_counterexamples", "select", "verify"]

@@ -1,12 +1,14 @@
-"""Random instances that satisfy the hypotheses of the papers' statements; `edge` asks for the extreme ones.
+"""Random instances that satisfy the hypotheses of the papers' statements, at their edge or well inside.
 
-An instance is a table of fields (`instance`), kernels that are stochastically monotone (Assumption 4.1 of
-Herasimchyk et al.: every row dominates those before it), kernels with weight on every admitted pair, for bounds by
-ε, the smallest admitted weight, or a network. Callers write `draws.monotone`, so that a test can put another draw
-in its place.
+A `Sampler` draws the parts of one instance: numbers, λ, kernels that are stochastically monotone (Assumption 4.1
+of Herasimchyk et al.: every row dominates those before it), kernels with weight on every admitted pair, for bounds
+by ε, the smallest admitted weight, and networks. What is drawn depends on the generator and the order of calls
+alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,86 +19,172 @@ from posbias.theory.architecture import Layer
 from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
 from posbias.theory.positional import ALiBi, DecayBias, NoPE
 from posbias.theory.rollout.kernel import layer_kernel, masked_softmax
-from posbias_papers.statements.margins import Matrix
-from posbias_papers.statements.record import Draw, Instance
+from posbias_papers.statements.margins import Matrix, Stack
 
-Sampler = Callable[[Generator, bool], Any]
+Instance = Mapping[str, Any]
+"""What one trial needs, as numbers, strings, lists and arrays; it can be saved and tried again."""
 MASKS = ("causal", "window", "prefix", "full")
 
 
-# --- fields of an instance -----------------------------------------------------------------------------------
+@dataclass(eq=False)
+class Sampler:
+    """A generator for one instance; `edge` asks for the extremes of the hypotheses."""
 
+    rng: Generator
+    edge: bool = False
 
-def whole(low: int, high: int, edge: tuple[int, ...] = ()) -> Sampler:
-    """A whole number from `low` to `high`, at the edge one of `edge`."""
-    return lambda rng, at: int(rng.choice(edge) if at and edge else rng.integers(low, high + 1))
+    # --- numbers ---------------------------------------------------------------------------------------------
 
+    def pick(self, usual: Any, edge: Any, size: Any = None) -> Any:
+        """One of the usual choices, or at the edge one of others."""
+        return self.rng.choice(edge if self.edge else usual, size)
 
-def real(low: float, high: float, edge: tuple[float, ...] = ()) -> Sampler:
-    """A number between `low` and `high`, at the edge one of `edge`."""
-    return lambda rng, at: float(rng.choice(edge) if at and edge else rng.uniform(low, high))
+    def whole(self, low: int, high: int, edge: tuple[int, ...] = ()) -> int:
+        """A whole number from `low` to `high`, at the edge one of `edge`."""
+        return int(self.rng.choice(edge) if self.edge and edge else self.rng.integers(low, high + 1))
 
+    def real(self, low: float, high: float, edge: tuple[float, ...] = ()) -> float:
+        """A number between `low` and `high`, at the edge one of `edge`."""
+        return float(self.rng.choice(edge) if self.edge and edge else self.rng.uniform(low, high))
 
-def one_of(*choices: Any) -> Sampler:
-    """One of these."""
-    return lambda rng, at: choices[int(rng.integers(len(choices)))]
+    def coin(self) -> bool:
+        """True in half of the instances."""
+        return bool(self.rng.random() < 0.5)
 
+    def one_of(self, *choices: Any) -> Any:
+        """One of these."""
+        return choices[self.whole(0, len(choices) - 1)]
 
-def coin(rng: Generator, edge: bool) -> bool:
-    """True in half of the instances."""
-    return bool(rng.random() < 0.5)
+    def seed(self) -> int:
+        """The seed of a simulation."""
+        return self.whole(0, 2**31 - 1)
 
+    def length(self) -> int:
+        """Tokens: 2 … 8, often two at the edge."""
+        return 2 if self.edge and self.rng.random() < 0.4 else self.whole(2, 8)
 
-SEED = whole(0, 2**31 - 1)
-"""The seed of a simulation."""
+    def layers(self, most: int = 40) -> int:
+        """Layers: 1 … `most`, often one or two at the edge."""
+        return self.whole(1, 2 if self.edge and self.coin() else most)
 
+    def mixing(self, depth: int) -> Float[np.ndarray, "layer"]:
+        """λ of each layer, bottom first: power decays with β = 0 or 1 and noise; at the edge 0, 1 and between."""
+        if self.edge:
+            return self.rng.choice([0.0, 1e-9, 0.5, 1.0], size=depth)
+        layers, random = np.arange(1.0, depth + 1), self.rng.random
+        return random() * layers ** -self.rng.choice([0.0, 1.0]) * random(depth) ** 0.2
 
-def instance(**given: Any) -> Draw:
-    """Instances whose fields are fixed, or drawn by samplers, in this order."""
-    return lambda rng, edge: {name: one(rng, edge) if callable(one) else one for name, one in given.items()}
+    # --- monotone kernels ------------------------------------------------------------------------------------
 
+    @cached_property
+    def size(self) -> tuple[int, int]:
+        """Tokens and window width; half of the windows are as wide as the text, which is the causal mask."""
+        tokens = self.length()
+        return tokens, tokens if self.coin() else self.whole(1, tokens)
 
-def length(rng: Generator, edge: bool) -> int:
-    """Tokens: 2 … 8, often two at the edge."""
-    return 2 if edge and rng.random() < 0.4 else int(rng.integers(2, 9))
+    def prefixes(self, ahead: bool = False) -> Matrix:
+        """Prefix masses of random rows inside the mask; `ahead` admits every key, `edge` has ties and zeros."""
+        tokens, width = self.size
+        prefix, sharpness = np.zeros((tokens, tokens)), self.rng.choice([0.1, 1.0, 5.0])
+        for i in range(tokens):
+            first, last = (0, tokens - 1) if ahead else (max(0, i - width + 1), i)
+            cuts = self.rng.random(last - first) ** sharpness
+            prefix[i, first:last] = np.sort(np.round(4 * cuts) / 4 if self.edge else cuts)
+            prefix[i, last:] = 1.0
+        return prefix
 
+    def monotone(self, ahead: bool = False) -> Matrix:
+        """A stochastically monotone kernel inside the mask, in one of five ways."""
+        (tokens, width), way = self.size, self.whole(0, 4)
+        if way == 0:  # order statistics of the prefix masses of random rows
+            return kernel_of(-np.sort(-self.prefixes(ahead), axis=0))
+        if way == 1:  # their running minimum: every row dominates those before it, with many ties
+            return kernel_of(np.minimum.accumulate(self.prefixes(ahead), axis=0))
+        if way == 2:  # a mixture of non-decreasing maps i ↦ key, one map at the edge
+            keys = np.sort(self.rng.integers(0, tokens, (1 if self.edge else 4, tokens)), axis=1)
+            if not ahead:
+                keys = np.clip(keys, np.maximum(0, np.arange(tokens) - width + 1), np.arange(tokens))
+            return np.eye(tokens)[keys].mean(axis=0)
+        if way == 3:  # what the theory of this package gives
+            slope = float(self.rng.choice([0.0, 40.0]) if self.edge else self.rng.exponential())
+            positional = self.one_of(NoPE(), ALiBi(), DecayBias(slope))
+            return layer_kernel(Layer(2, positional=positional, mask=SlidingWindow(width)), tokens)
+        return 0.5 * (self.monotone() + self.monotone(ahead))
 
-def layers(rng: Generator, edge: bool, most: int = 40) -> int:
-    """Layers: 1 … `most`, often one or two at the edge."""
-    return int(rng.integers(1, 3) if edge and rng.random() < 0.5 else rng.integers(1, most + 1))
+    def positive(self) -> Matrix:
+        """A stochastically monotone kernel with weight on every admitted pair."""
+        (tokens, width), share = self.size, self.pick([0.02, 0.3], [1e-6, 1.0])
+        return (1 - share) * self.monotone() + share * layer_kernel(Layer(mask=SlidingWindow(width)), tokens)
 
+    def ordered(self, monotone: bool = False) -> tuple[Matrix, Matrix]:
+        """Two kernels, the first dominating the second row by row; one of them monotone, or neither need be."""
+        one, other = self.prefixes(), self.prefixes()
+        if monotone:
+            one = -np.sort(-one, axis=0)
+        least, most = np.minimum(one, other), np.maximum(one, other)
+        if not monotone:
+            return kernel_of(least), kernel_of(most)
+        return (kernel_of(one), kernel_of(most)) if self.coin() else (kernel_of(least), kernel_of(one))
 
-def mixing(rng: Generator, depth: int, edge: bool) -> Float[np.ndarray, "layer"]:
-    """λ of each layer, bottom first: power decays with β = 0 or 1 and noise; at the edge 0, 1 and between."""
-    if edge:
-        return rng.choice([0.0, 1e-9, 0.5, 1.0], size=depth)
-    return rng.random() * np.arange(1.0, depth + 1) ** -rng.choice([0.0, 1.0]) * rng.random(depth) ** 0.2
+    def stack(self) -> dict[str, Any]:
+        """Monotone kernels of up to eight layers, bottom first, with their λ and the width of the window."""
+        (_, width), depth = self.size, self.whole(1, 8)
+        kernels = np.stack([self.monotone() for _ in range(depth)])
+        return {"kernels": kernels, "mixing": self.mixing(depth), "width": width}
 
+    # --- kernels under a mask --------------------------------------------------------------------------------
 
-# --- monotone kernels ----------------------------------------------------------------------------------------
+    def masked(self, kind: str, most: int = 40) -> dict[str, Any]:
+        """Up to three kernels, used in turn; `size` is the width of the window or the length of the prefix."""
+        tokens, narrowest = self.length(), 2 if kind == "window" else 1
+        size = self.whole(narrowest, tokens, (narrowest, tokens))
+        allowed = mask_of(kind, size).allowed(tokens)
+        if self.edge and self.rng.random() < 0.6:
+            # the floor everywhere, the rest on the token itself, the first or the last key
+            floor = self.rng.choice([1e-12, 1e-3, 0.5, 1.0]) / allowed.sum(axis=1).max()
+            targets = np.arange(tokens), allowed.argmax(axis=1), tokens - 1 - allowed[:, ::-1].argmax(axis=1)
+            rest = np.eye(tokens)[self.one_of(*targets)] * (1.0 - floor * allowed.sum(axis=1, keepdims=True))
+            kernels = (floor * allowed + rest)[None]
+        else:
+            spread, period = self.rng.choice([0.0, 0.5, 3.0]), self.whole(1, 3)
+            kernels = masked_softmax(self.rng.normal(0, spread, (period, tokens, tokens)), allowed)
+        return {"kernels": in_turn(kernels, self.layers(most)), "size": size}
 
+    # --- networks --------------------------------------------------------------------------------------------
 
-def admitted(tokens: int, width: int) -> Bool[np.ndarray, "query key"]:
-    """Who may attend to whom under a sliding window; causal where it is as wide as the text."""
-    return SlidingWindow(int(width)).allowed(tokens)
+    def values(self, depth: int, dim: int) -> Float[np.ndarray, "layer out in"]:
+        """W_t with W_1⋯W_t = G_t for random invertible G_t, so that every product is bounded (Assumption 5.2)."""
+        turns, shape = np.linalg.qr(self.rng.normal(size=(depth + 1, dim, dim)))[0], (depth + 1, 1, dim)
+        sizes = self.rng.choice([0.2, 1.0, 2.0], shape) if self.edge else self.rng.uniform(0.5, 1, shape)
+        products = turns * sizes
+        products[0] = np.eye(dim)
+        return np.linalg.solve(products[:-1], products[1:])
 
+    def network(self) -> Instance:
+        """A network under Assumptions 5.1 and 5.2: small weights, or at the edge values that grow."""
+        if self.edge and self.rng.random() < 0.3:  # a first token of zeros, others that grow
+            hidden = [[0.0]] + [[0.1]] * self.whole(1, 3)
+            return growing(hidden, 0.1, self.rng.uniform(2, 40), self.whole(20, 60))
+        tokens, dim, depth = self.whole(2, 5), self.whole(1, 3), self.whole(1, 24)
+        scale = self.rng.choice([0.1, 1.0]) / np.sqrt(dim)
+        return {
+            "hidden": self.rng.normal(size=(tokens, dim)) * scale,
+            "queries": self.rng.normal(size=(depth, dim, dim)) * scale,
+            "keys": self.rng.normal(size=(depth, dim, dim)) * scale,
+            "values": self.values(depth, dim),
+            "mixing": self.mixing(depth),
+        }
 
-def size(rng: Generator, edge: bool) -> tuple[int, int]:
-    """Tokens and window width; half of the windows are as wide as the text, which is the causal mask."""
-    tokens = 2 if edge and rng.random() < 0.5 else int(rng.integers(2, 9))
-    return tokens, tokens if rng.random() < 0.5 else int(rng.integers(1, tokens + 1))
-
-
-def prefixes(rng: Generator, tokens: int, width: int, edge: bool, ahead: bool = False) -> Matrix:
-    """Prefix masses of random rows inside the mask; `ahead` admits every key, `edge` has ties and zeros."""
-    prefix = np.zeros((tokens, tokens))
-    sharpness = rng.choice([0.1, 1.0, 5.0])
-    for i in range(tokens):
-        first, last = (0, tokens - 1) if ahead else (max(0, i - width + 1), i)
-        cuts = rng.random(last - first) ** sharpness
-        prefix[i, first:last] = np.sort(np.round(4 * cuts) / 4 if edge else cuts)
-        prefix[i, last:] = 1.0
-    return prefix
+    def masked_network(self) -> Instance:
+        """A network without residual connections under any mask; at the edge one key opposite to all others."""
+        network = {**Sampler(self.rng).network(), "kind": str(self.rng.choice(MASKS))}
+        del network["mixing"]
+        tokens = len(network["hidden"])
+        if self.edge and self.coin():
+            weight = np.full((1, 1, 1), self.rng.choice([0.0, 1.0, 3.0]))
+            network |= {"queries": weight, "keys": weight, "values": np.ones((1, 1, 1))}
+            network["hidden"] = np.where(np.arange(tokens)[:, None] == 0, -1.0, 1.0)
+        return network | {"size": self.whole(1, tokens)}
 
 
 def kernel_of(prefix: Matrix) -> Matrix:
@@ -104,96 +192,25 @@ def kernel_of(prefix: Matrix) -> Matrix:
     return np.diff(prefix, axis=-1, prepend=0.0)
 
 
-def monotone(rng: Generator, tokens: int, width: int, edge: bool, ahead: bool = False) -> Matrix:
-    """A stochastically monotone kernel inside the mask, in one of five ways."""
-    way = int(rng.integers(5))
-    if way == 0:  # order statistics of the prefix masses of random rows
-        return kernel_of(-np.sort(-prefixes(rng, tokens, width, edge, ahead), axis=0))
-    if way == 1:  # their running minimum: every row dominates those before it, with many ties
-        return kernel_of(np.minimum.accumulate(prefixes(rng, tokens, width, edge, ahead), axis=0))
-    if way == 2:  # a mixture of non-decreasing maps i ↦ key, one map at the edge
-        keys = np.sort(rng.integers(0, tokens, (1 if edge else 4, tokens)), axis=1)
-        if not ahead:
-            keys = np.clip(keys, np.maximum(0, np.arange(tokens) - width + 1), np.arange(tokens))
-        return np.eye(tokens)[keys].mean(axis=0)
-    if way == 3:  # what the theory of this package gives
-        slope = float(rng.choice([0.0, 40.0]) if edge else rng.exponential())
-        positional = [NoPE(), ALiBi(), DecayBias(slope)][rng.integers(3)]
-        return layer_kernel(Layer(2, positional=positional, mask=SlidingWindow(width)), tokens)
-    return 0.5 * (monotone(rng, tokens, width, edge) + monotone(rng, tokens, width, edge, ahead))
-
-
-def positive(rng: Generator, tokens: int, width: int, edge: bool) -> Matrix:
-    """A stochastically monotone kernel with weight on every admitted pair."""
-    share = rng.choice([1e-6, 1.0]) if edge else rng.choice([0.02, 0.3])
-    even = layer_kernel(Layer(mask=SlidingWindow(width)), tokens)
-    return (1 - share) * monotone(rng, tokens, width, edge) + share * even
-
-
 def log_weights(kernel: Matrix) -> Matrix:
     """Logits whose softmax over the kernel's support is the kernel; finite everywhere, for JSON's sake."""
     return np.log(np.where(kernel > 0, kernel, 1.0))
 
 
-def stack(rng: Generator, edge: bool) -> dict[str, Any]:
-    """Monotone kernels of up to eight layers, bottom first, with their λ and the width of the window."""
-    (tokens, width), depth = size(rng, edge), int(rng.integers(1, 9))
-    kernels = np.stack([monotone(rng, tokens, width, edge) for _ in range(depth)])
-    return {"kernels": kernels, "mixing": mixing(rng, depth, edge), "width": width}
+def in_turn(kernels: Stack, depth: int) -> Stack:
+    """As many layers as `depth`, the kernels used in turn."""
+    return kernels[np.arange(depth) % len(kernels)]
 
 
-def ordered(
-    rng: Generator, shape: tuple[int, int], edge: bool, monotone: bool = False
-) -> tuple[Matrix, Matrix]:
-    """Two kernels, the first dominating the second row by row; one of them monotone, or neither need be."""
-    one, other = (prefixes(rng, *shape, edge) for _ in range(2))
-    if monotone:
-        one = -np.sort(-one, axis=0)
-        if rng.random() < 0.5:
-            return kernel_of(one), kernel_of(np.maximum(one, other))
-        return kernel_of(np.minimum(one, other)), kernel_of(one)
-    return kernel_of(np.minimum(one, other)), kernel_of(np.maximum(one, other))
-
-
-# --- kernels under a mask ------------------------------------------------------------------------------------
+def admitted(tokens: int, width: int) -> Bool[np.ndarray, "query key"]:
+    """Who may attend to whom under a sliding window; causal where it is as wide as the text."""
+    return SlidingWindow(int(width)).allowed(tokens)
 
 
 def mask_of(kind: str, size: float) -> Mask:
     """The mask by its kind: causal, window (of width `size`), prefix (of length `size`) or full."""
     masks = {"causal": Causal, "window": SlidingWindow, "prefix": Prefix, "full": Full}
     return masks[kind](int(size)) if kind in ("window", "prefix") else masks[kind]()
-
-
-def masked(rng: Generator, edge: bool, kind: str) -> dict[str, Any]:
-    """Up to three kernels, used in turn; `size` is the width of the window or the length of the prefix."""
-    tokens, narrowest = length(rng, edge), 2 if kind == "window" else 1
-    size = int(rng.choice([narrowest, tokens]) if edge else rng.integers(narrowest, tokens + 1))
-    allowed, spread = mask_of(kind, size).allowed(tokens), rng.choice([0.0, 0.5, 3.0])
-    if (
-        edge and rng.random() < 0.6
-    ):  # the floor everywhere, the rest on the token itself, the first or the last key
-        floor = float(rng.choice([1e-12, 1e-3, 0.5, 1.0])) / allowed.sum(axis=1).max()
-        way, kernels = rng.integers(3), floor * allowed[None]
-        target = (np.arange(tokens), allowed.argmax(axis=1), tokens - 1 - allowed[:, ::-1].argmax(axis=1))[
-            way
-        ]
-        kernels[0, np.arange(tokens), target] += 1.0 - floor * allowed.sum(axis=1)
-    else:
-        shape = (int(rng.integers(1, 4)), tokens, tokens)
-        kernels = masked_softmax(rng.normal(0, spread, shape), allowed)
-    return {"kernels": kernels, "size": size, "depth": layers(rng, edge)}
-
-
-# --- networks ------------------------------------------------------------------------------------------------
-
-
-def values(rng: Generator, depth: int, dim: int, edge: bool) -> Float[np.ndarray, "layer out in"]:
-    """W_t with W_1⋯W_t = G_t for random invertible G_t, so that every product is bounded (Assumption 5.2)."""
-    turns = np.linalg.qr(rng.normal(size=(depth + 1, dim, dim)))[0]
-    shape = (depth + 1, 1, dim)
-    products = turns * (rng.choice([0.2, 1.0, 2.0], shape) if edge else rng.uniform(0.5, 1, shape))
-    products[0] = np.eye(dim)
-    return np.linalg.solve(products[:-1], products[1:])
 
 
 def alternating(high: float, depth: int) -> list[list[list[float]]]:
@@ -206,32 +223,3 @@ def growing(hidden: list[list[float]], weight: float, high: float, depth: int) -
     weights = [[[weight]]] * depth
     network = {"hidden": hidden, "queries": weights, "keys": weights, "values": alternating(high, depth)}
     return network | {"mixing": [0.5] * depth}
-
-
-def network(rng: Generator, edge: bool) -> Instance:
-    """A network under Assumptions 5.1 and 5.2: small weights, or at the edge values that grow."""
-    if edge and rng.random() < 0.3:  # a first token of zeros, others that grow
-        hidden = [[0.0]] + [[0.1]] * int(rng.integers(1, 4))
-        return growing(hidden, 0.1, float(rng.uniform(2, 40)), int(rng.integers(20, 61)))
-    tokens, dim, depth = (int(rng.integers(low, high)) for low, high in ((2, 6), (1, 4), (1, 25)))
-    scale = rng.choice([0.1, 1.0]) / np.sqrt(dim)
-    return {
-        "hidden": rng.normal(size=(tokens, dim)) * scale,
-        "queries": rng.normal(size=(depth, dim, dim)) * scale,
-        "keys": rng.normal(size=(depth, dim, dim)) * scale,
-        "values": values(rng, depth, dim, edge),
-        "mixing": mixing(rng, depth, edge),
-    }
-
-
-def masked_network(rng: Generator, edge: bool) -> Instance:
-    """A network without residual connections under any mask; at the edge one key opposite to all others."""
-    given, sharp = dict(network(rng, False)), edge and rng.random() < 0.5
-    del given["mixing"]
-    tokens = len(given["hidden"])
-    if sharp:
-        given["hidden"] = np.ones((tokens, 1))
-        given["hidden"][0] = -1.0
-        weight = np.full((1, 1, 1), rng.choice([0.0, 1.0, 3.0]))
-        given |= {"queries": weight, "keys": weight, "values": np.ones((1, 1, 1))}
-    return given | {"kind": str(rng.choice(MASKS)), "size": int(rng.integers(1, tokens + 1))}

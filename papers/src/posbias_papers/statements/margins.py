@@ -1,14 +1,12 @@
 """How a bound becomes a margin, and the rollouts that bounds are about.
 
-`room` and `below` are what is left between value and bound, relative to the larger of the two or to the bound;
-`compared_in` finds out which value and bound came closest, or crossed, and in which matrix. Weights far from the
-diagonal under- and overflow, and so do their bounds: there both are kept as logarithms, as is the product of the
-layers.
+`room` and `below` are what is left between value and bound, relative to the larger of the two or to the bound. A
+`Margin` is a number that also knows which value and bound came closest, or crossed, and in which matrix; the least
+of several is the one that decides. Weights far from the diagonal under- and overflow, and so do their bounds:
+there both are kept as logarithms, as is the product of the layers.
 """
 
 from collections.abc import Callable
-from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,45 +21,35 @@ Bounds = Callable[[Any, int], tuple[Any, Any]]
 """From distances and a depth to ln of the lower and the upper bound there."""
 
 
-@dataclass(frozen=True)
-class Compared:
-    """The comparison of least `slack` in an instance: the true `value`, the `bound` as claimed, their `matrix`."""
+class Margin(float):
+    """A slack, the true `value` and the `bound` as claimed that it compares, and their `matrix`."""
 
-    slack: float
     value: float
     bound: float
-    matrix: Matrix | None = None
+    matrix: Matrix | None
 
-
-_COMPARED: ContextVar[list[Compared] | None] = ContextVar("compared", default=None)
-
-
-def compared_in(slack: Callable[[Any], float], instance: Any) -> Compared | None:
-    """The comparison on which the slack of an instance rests; None for one that compares no two numbers."""
-    comparisons: list[Compared] = []
-    token = _COMPARED.set(comparisons)
-    try:
-        slack(instance)
-    finally:
-        _COMPARED.reset(token)
-    return min(comparisons, key=lambda one: one.slack, default=None)
+    def as_dict(self) -> dict[str, Any]:
+        """The numbers compared, for JSON."""
+        matrix = None if self.matrix is None else self.matrix.tolist()
+        return {"slack": float(self), "value": self.value, "bound": self.bound, "matrix": matrix}
 
 
 def least(slack: Any, value: Any, bound: Any, matrix: Any = None, log: bool = False) -> float:
-    """The least slack (1 of none), noted for `compared_in`; of several matrices that of its first index.
+    """The least slack (1 of none) as a `Margin`; of several matrices that of its first index.
 
     `log`: value, bound and matrix are logarithms.
     """
-    slack, comparisons = np.asarray(slack, dtype=float), _COMPARED.get()
-    if comparisons is not None and slack.size:
-        at = np.unravel_index(slack.argmin(), slack.shape)
-        pair = [np.broadcast_to(one, slack.shape)[at] for one in (value, bound)]
-        shown = matrix if matrix is None or np.ndim(matrix) < 3 else matrix[at[0]]
-        with np.errstate(over="ignore"):
-            value, bound = map(float, np.exp(pair) if log else pair)
-            shown = np.exp(shown) if log and shown is not None else shown
-        comparisons.append(Compared(float(slack[at]), value, bound, shown))
-    return float(slack.min()) if slack.size else 1.0
+    slack = np.asarray(slack, dtype=float)
+    if not slack.size:
+        return 1.0
+    at = np.unravel_index(slack.argmin(), slack.shape)
+    margin = Margin(slack[at] + 0.0)
+    numbers = [np.broadcast_to(one, slack.shape)[at] for one in (value, bound)]
+    margin.matrix = matrix if matrix is None or np.ndim(matrix) < 3 else matrix[at[0]]
+    with np.errstate(over="ignore"):
+        margin.value, margin.bound = map(float, np.exp(numbers) if log else numbers)
+        margin.matrix = np.exp(margin.matrix) if log and margin.matrix is not None else margin.matrix
+    return margin
 
 
 def room(value: Any, bound: Any, matrix: Any = None, lower: bool = False) -> float:
@@ -84,8 +72,7 @@ def below(value: Any, log_bound: Any, matrix: Any = None) -> float:
 def log_below(log_value: Any, log_bound: Any, matrix: Any = None, lower: bool = False) -> float:
     """The same for the logarithm of the value."""
     slack = -np.expm1(np.asarray(log_value) - np.asarray(log_bound))
-    pair = (log_bound, log_value) if lower else (log_value, log_bound)
-    return min(least(slack, *pair, matrix, log=True), 1.0) + 0.0
+    return least(slack, *((log_bound, log_value) if lower else (log_value, log_bound)), matrix, log=True)
 
 
 def dominance(later: Float[np.ndarray, "key"], earlier: Float[np.ndarray, "key"]) -> float:
@@ -95,11 +82,11 @@ def dominance(later: Float[np.ndarray, "key"], earlier: Float[np.ndarray, "key"]
     return least(slack, later[:cutoff].sum(), earlier[:cutoff].sum(), np.stack([later, earlier]))
 
 
-def inside(bounds: Bounds, log_values: Stack, layers: bool = False) -> float:
+def inside(bounds: Bounds, log_kernels: Stack, layers: bool) -> float:
     """Least slack of ln weights between both bounds: of single `layers`, or of the rollout at each depth."""
-    distance, slack = distances(log_values.shape[-1]), 1.0
+    distance, slack = distances(log_kernels.shape[-1]), 1.0
     lower = distance >= 0
-    for before, values in enumerate(log_values):
+    for before, values in enumerate(log_kernels if layers else log_rollouts(log_kernels)):
         low, high = bounds(distance[lower], 1 if layers else before + 1)
         slack = min(slack, log_below(low, values[lower], values, lower=True))
         slack = min(slack, log_below(values[lower], high, values))
@@ -119,21 +106,29 @@ def log_softmax(logits: Float[np.ndarray, "*layer query key"], allowed: Any) -> 
 
 def log_rollouts(log_kernels: Stack) -> Stack:
     """ln P⁽ᵗ⁾ for every t: the product of the layers, each sum taken over logarithms."""
-    product, products = log_kernels[0], [log_kernels[0]]
+    products = [log_kernels[0]]
     for log_kernel in log_kernels[1:]:
-        product = np.logaddexp.reduce(log_kernel[:, :, None] + product[None], axis=1)
-        products.append(product)
+        products.append(np.logaddexp.reduce(log_kernel[:, :, None] + products[-1][None], axis=1))
     return np.stack(products)
 
 
-def rollouts(kernels: Stack, mixing: Float[np.ndarray, "layer"] | None = None) -> Stack:
+def rollouts(kernels: Stack, mixing: Any = None) -> Stack:
     """P⁽ᵗ⁾ for every t, bottom layer first; with λ of each layer, or attention alone."""
-    product, products = np.eye(kernels.shape[-1]), []
-    for layer, kernel in enumerate(kernels):
-        mixed = kernel @ product
-        product = mixed if mixing is None else (1 - mixing[layer]) * product + mixing[layer] * mixed
-        products.append(product)
-    return np.stack(products)
+    mixing = np.ones(len(kernels)) if mixing is None else mixing
+    products = [np.eye(kernels.shape[-1])]
+    for kernel, lam in zip(kernels, mixing, strict=True):
+        products.append((1 - lam) * products[-1] + lam * (kernel @ products[-1]))
+    return np.stack(products[1:])
+
+
+def floor_of(kernels: Stack) -> float:
+    """ε: the least weight; what a mask leaves out is 0."""
+    return float(kernels[kernels > 0].min())
+
+
+def suffixes(products: Stack) -> Float[np.ndarray, "layer key"]:
+    """The most that any query has at a position and after it."""
+    return np.flip(np.cumsum(np.flip(products, -1), axis=-1), -1).max(axis=1)
 
 
 def operator_norm(matrices: Any) -> Any:
@@ -148,8 +143,3 @@ def largest_product(matrices: Float[np.ndarray, "layer *head out in"]) -> float:
         product = product @ matrix
         largest = max(largest, float(operator_norm(product).max()))
     return largest
-
-
-def suffixes(products: Stack) -> Float[np.ndarray, "layer key"]:
-    """The most that any query has at a position and after it."""
-    return np.flip(np.cumsum(np.flip(products, -1), axis=-1), -1).max(axis=1)

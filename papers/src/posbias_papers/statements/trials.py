@@ -1,9 +1,13 @@
-"""Try statements: draw instances, keep the least margin, stop a reading at its first counterexample."""
+"""Try statements: draw instances, keep the least margin, stop a reading at its first counterexample.
+
+The printed reading is tried on the witness against it, where there is one, and the corrected one on instances
+drawn; a statement without a witness is tried on these as it is printed.
+"""
 
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -17,8 +21,9 @@ from posbias.core.machine import stream
 from posbias.core.progress import Event, OnEvent
 from posbias.core.store import Cell
 from posbias.profiles.claims import AMENDED
-from posbias_papers.statements.margins import Compared, compared_in
-from posbias_papers.statements.record import Instance, Reading, Statement
+from posbias_papers.statements.draws import Instance, Sampler
+from posbias_papers.statements.margins import Margin
+from posbias_papers.statements.record import Statement
 
 EDGE_EVERY = 4
 """Every fourth instance is drawn at the edge of the hypotheses."""
@@ -45,7 +50,7 @@ class Finding:
 
     statement: Statement
     as_printed: Trial
-    corrected: Trial | None
+    corrected: Trial | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -53,14 +58,14 @@ class Finding:
         return self.as_printed.verdict
 
     @property
-    def corrected_verdict(self) -> Verdict | None:
-        """The same of the corrected reading, where the printed one fails and there is another."""
-        return self.corrected.verdict if self.verdict == "fails" and self.corrected else None
+    def standing(self) -> Trial:
+        """The trial of the reading that is to hold: the corrected one, if there is another than the printed."""
+        return self.corrected or self.as_printed
 
     @property
     def mark(self) -> str:
         """The verdict in words, as amended too."""
-        return AMENDED if self.corrected_verdict == "holds" else self.verdict
+        return AMENDED if self.corrected and self.corrected.verdict == "holds" else self.verdict
 
     @property
     def name(self) -> str:
@@ -72,31 +77,30 @@ class Finding:
         """The verdict on what the statement asserts beyond its proof: it holds with the constants of a reading."""
         if not self.statement.asserts:
             return None
-        return "holds" if (self.corrected or self.as_printed).verdict == "holds" else "undecided"
+        return "holds" if self.standing.verdict == "holds" else "undecided"
 
     @cached_property
-    def compared(self) -> Compared | None:
-        """Of the counterexample to the printed claim, the numbers that refute it; None without one."""
+    def compared(self) -> Margin | None:
+        """The counterexample's margin, with the numbers that refute the printed claim; None without one."""
         instance = self.as_printed.counterexample
-        return None if instance is None else compared_in(self.statement.as_printed.slack, instance)
+        margin = None if instance is None else self.statement.slack(instance)
+        return margin if isinstance(margin, Margin) else None
 
     def as_dict(self) -> dict[str, Any]:
         """The row of the table, ready for JSON; `slack` is that of the reading that holds."""
-        statement, amended = self.statement, self.corrected_verdict
-        standing = self.corrected if amended and self.corrected else self.as_printed
-        reading = statement.corrected if amended and statement.corrected else statement.as_printed
+        statement = self.statement
         return {
             "key": statement.key,
             "statement": self.name,
             "source": statement.source,
             "verdict": self.verdict,
-            "amended": amended,
+            "amended": self.corrected and self.corrected.verdict,
             "asserts": {"claim": statement.asserts, "verdict": self.asserted} if self.asserted else None,
-            "counterexample": self.compared and plain(asdict(self.compared)),
-            "instances": standing.instances,
-            "slack": standing.slack,
+            "counterexample": self.compared and self.compared.as_dict(),
+            "instances": self.standing.instances,
+            "slack": self.standing.slack,
             "note": statement.note,
-            "claim": reading.claim,
+            "claim": statement.corrected or statement.claim,
             "published_slack": self.as_printed.slack,
             "published_instances": self.as_printed.instances,
         }
@@ -115,15 +119,8 @@ class StatementCell(Cell):
     @property
     def specification(self) -> dict[str, Any]:
         """What is claimed, and the seed."""
-        printed, corrected = self.statement.as_printed, self.statement.corrected
-        return {
-            "statement": self.statement.key,
-            "as_printed": printed.claim,
-            "corrected": corrected and corrected.claim,
-            "tolerance": printed.tolerance,
-            "corrected_tolerance": corrected and corrected.tolerance,
-            "seed": self.seed,
-        }
+        names = ("key", "claim", "corrected", "tolerance")
+        return {name: getattr(self.statement, name) for name in names} | {"seed": self.seed}
 
     @property
     def name(self) -> str:
@@ -146,23 +143,28 @@ class StatementCell(Cell):
         return Finding(self.statement, *trials)
 
 
-def check(reading: Reading, instances: int, seed: int, name: str, witness: Instance | None = None) -> Trial:
-    """Try a reading on `witness` (if any) and on `instances` drawn ones; stop at a counterexample.
+def check(statement: Statement, instances: int, seed: int, corrected: bool = False) -> Trial:
+    """Try one reading of a statement; stop at a counterexample.
 
     Raises `InvalidValueError` for instances < 1 or a slack that is not a number.
     """
-    whole("instances", instances, 1)
-    rng, least, tried = stream(seed, f"verify/{name}"), math.inf, 0
-    for number in range(-1 if witness is not None else 0, instances):
-        at_edge = number % EDGE_EVERY == EDGE_EVERY - 1
-        instance = witness if number < 0 and witness is not None else reading.draw(rng, at_edge)
-        slack, tried = reading.slack(instance), tried + 1
+    # the name of the stream decides what is drawn
+    rng, least = stream(seed, f"verify/{statement.key}/{'amended' if corrected else 'published'}"), math.inf
+    on_witness = statement.witness is not None and not corrected
+    tries = 1 if on_witness else whole("instances", instances, 1)
+    for number in range(tries):
+        drawn = None if on_witness else statement.draw(Sampler(rng, number % EDGE_EVERY == EDGE_EVERY - 1))
+        instance = statement.witness if drawn is None else drawn
+        assert instance is not None
+        slack = float(statement.slack(instance, corrected))
         if math.isnan(slack):
-            raise InvalidValueError(f"slack: expected a number for every instance, got NaN for {name}")
+            raise InvalidValueError(
+                f"slack: expected a number for every instance, got NaN for {statement.key}"
+            )
         least = min(least, slack)
-        if slack < -reading.tolerance:
-            return Trial(tried, slack, instance)
-    return Trial(tried, least)
+        if slack < -statement.tolerance:
+            return Trial(number + 1, slack, instance)
+    return Trial(tries, least)
 
 
 def verify(
@@ -172,16 +174,12 @@ def verify(
 
     Raises `InvalidValueError` for instances < 1 or seed < 0.
     """
+    whole("instances", instances, 1)
     whole("seed", seed, 0)
     findings, statements = [], list(statements)
     for statement in statements:
-        # the names of the streams decide what is drawn
-        printed = check(
-            statement.as_printed, instances, seed, f"{statement.key}/published", statement.witness
-        )
-        corrected = statement.corrected and check(
-            statement.corrected, instances, seed, f"{statement.key}/amended"
-        )
+        printed = check(statement, instances, seed)
+        corrected = check(statement, instances, seed, corrected=True) if statement.corrected else None
         findings.append(Finding(statement, printed, corrected))
         if on_event:
             on_event(Event(len(findings), len(statements), "statement"))
@@ -189,7 +187,7 @@ def verify(
 
 
 def save_counterexamples(findings: Iterable[Finding], folder: Path) -> list[Path]:
-    """Write each counterexample to `folder`/<key>-<reading>.json, to be tried again by `Reading.slack`."""
+    """Write each counterexample to `folder`/<key>-<reading>.json, to be tried again by `Statement.slack`."""
     written = []
     for finding in findings:
         key = finding.statement.key
