@@ -1,7 +1,5 @@
 """Depth against the residual stream: attention alone collapses on the first token, below its bound."""
 
-import numpy as np
-
 from posbias import Architecture, AttentionOnly, ConstantMixing, DecayBias, Layer, PowerDecay
 from posbias.reports.plots import new_figure, save_figure
 from posbias.reports.plots.style import SERIES, dress, key
@@ -21,9 +19,9 @@ figure = new_figure(6.4, 3.8)
 ax = figure.subplots()
 dress(ax, "layers", "share of the query's mass")
 for colour, (name, curve) in zip(SERIES, curves.items(), strict=False):
-    bound = np.exp(curve.log_bound)
-    ax.plot(curve.later, color=colour, label=f"{name}: positions ≥ 1")
-    ax.plot(curve.mass, ":", color=colour, label="position 1 alone")
+    mass, later, bound = curve
+    ax.plot(later, color=colour, label=f"{name}: positions ≥ 1")
+    ax.plot(mass, ":", color=colour, label="position 1 alone")
     ax.plot(bound, "--", color=colour, linewidth=0.8, label="bound on ≥ 1")
 ax.set(yscale="log", ylim=(1e-12, 1.5))
 key(ax, columns=3)

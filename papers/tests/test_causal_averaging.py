@@ -15,12 +15,10 @@ from posbias.theory.positional import DecayBias
 from posbias.theory.rollout.dispatch import influence
 from posbias_papers.closed_forms.causal_averaging import (
     cumulative_influence,
-    ends_rising,
     hops_of,
     influence_density,
     kinetic_density,
     poisson_hops,
-    profile_of_averages,
     smallness_bound,
     turning_points,
 )
@@ -61,9 +59,9 @@ def test_finitely_many_tokens_are_the_density_smoothed_by_binomials(mixing, toke
 @pytest.mark.parametrize("mixing", [[0.5] * 6, [0.9, 0.1, 0.3, 0.2], [0.02] * 40])
 def test_dense_products_tend_to_the_closed_form_as_one_over_tokens(mixing, decay):
     def off(tokens: int) -> float:
-        row, exact = dense_row(tokens, mixing, decay), profile_of_averages(tokens, hops_of(mixing), decay)
-        inner = slice(tokens // 10, tokens - 1)
-        return float(np.abs(row / exact - 1.0)[inner].max())
+        edges, inner = np.arange(1, tokens + 1) / tokens, slice(tokens // 10, tokens - 1)
+        exact = np.diff(cumulative_influence(edges, hops_of(mixing), decay), prepend=0.0)
+        return float(np.abs(dense_row(tokens, mixing, decay) / exact - 1.0)[inner].max())
 
     few, many = off(200), off(800)
     assert many < 0.04
@@ -97,15 +95,9 @@ def test_the_kinetic_density_is_a_bessel_function_and_a_poisson_series(strength,
 def test_cumulative_influence_is_the_integral_of_the_density(mixing, decay, start, share):
     hops, end = hops_of(mixing), start + share * (1.0 - start)
     integral = quad(lambda at: influence_density(np.array([at]), hops, decay)[0], start, end, epsrel=1e-11)[0]
-    low, high = cumulative_influence(np.array([start, end]), hops, decay)
+    low, high, whole = cumulative_influence(np.array([start, end, 1.0]), hops, decay)
     assert high - low == pytest.approx(integral, rel=1e-8, abs=1e-12)
-
-
-@given(MIXINGS, st.one_of(st.just(0.0), DECAYS), st.integers(1, 200))
-def test_a_profile_of_averages_is_a_distribution(mixing, decay, tokens):
-    profile = profile_of_averages(tokens, hops_of(mixing), decay)
-    assert (profile >= 0.0).all()
-    assert profile.sum() == pytest.approx(1.0, abs=1e-12)
+    assert whole == pytest.approx(1.0 - hops[0], abs=1e-12)
 
 
 @given(st.one_of(MIXINGS.map(hops_of), st.floats(0.05, 8.0).map(poisson_hops)), DECAYS)
@@ -114,7 +106,8 @@ def test_turning_points_are_where_the_density_turns(hops, decay):
     found = turning_points(hops, decay)
     assert len(found) <= 2
     assert list(found) == sorted(found)
-    assert ends_rising(hops, decay) == (len(found) == 1)
+    second = hops[2] if len(hops) > 2 else 0.0
+    assert (second < hops[1] * -math.expm1(-decay)) == (len(found) == 1)
     # of the slope's sign nothing is known where it is flat: close to each point, and at the ends
     edges = [1e-3, *found, 1.0]
     rising = [False, True, False][: len(found) + 1]

@@ -129,48 +129,26 @@ def prefix_share(kernel: Float[np.ndarray, "query key"], length: int) -> Float[n
 # --- infinite depth --------------------------------------------------------------------------------------------
 
 
-def total_mixing(mixing: Mixing) -> float:
-    """Σλ over infinitely many layers: λ₀ζ(β) for a power decay with β > 1, else ∞ (or 0 where λ is 0).
+def retained(mixing: Mixing, floor: float) -> float:
+    """Π(1 − (1 − ε)λ), what every token keeps of itself at infinite depth: 0 where Σλ diverges (Theorem 5.4).
 
-    Raises `InvalidValueError` for `PerLayer`, which has no infinite depth.
+    For kernels with the floor ε > 0 under the causal mask; there the first token takes all. Σλ converges, to
+    λ₀ζ(β), for a power decay with β > 1: `EXPLICIT` layers one by one, then −Σ_k ((1 − ε)λ₀)^k ζ(kβ, EXPLICIT +
+    1)/k, to about 1e-14 of the logarithm. Raises `InvalidValueError` for `PerLayer`, which has no infinite depth.
     """
     if isinstance(mixing, PerLayer):
         raise InvalidValueError("mixing: expected a schedule for every depth, got λ of single layers")
-    first = float(mixing.values(1)[0])
-    if first == 0.0:
-        return 0.0
-    if isinstance(mixing, PowerDecay) and mixing.exponent > 1.0:
-        return first * float(zeta(mixing.exponent, 1.0))
-    return math.inf
-
-
-def log_product(mixing: Mixing, floor: float) -> float:
-    """ln Π(1 − (1 − ε)λ) over infinitely many layers, to about 1e-14 relative; −∞ where the product is zero.
-
-    For a power decay with β > 1: `EXPLICIT` layers one by one, then −Σ_k ((1 − ε)λ₀)^k ζ(kβ, EXPLICIT + 1)/k.
-    Raises `InvalidValueError` as `total_mixing` does.
-    """
-    share = 1.0 - floor
-    if share == 0.0 or total_mixing(mixing) == 0.0:
-        return 0.0
+    if mixing.values(1)[0] == 0.0:
+        return 1.0
     if not isinstance(mixing, PowerDecay) or mixing.exponent <= 1.0:
-        return -math.inf
-    layers = mixing.values(EXPLICIT)
+        return 0.0
+    share, layers = 1.0 - floor, mixing.values(EXPLICIT)
     with np.errstate(divide="ignore"):
         # near λ = 1 what is left is of the order of ε, which 1 − (1 − ε)λ would lose
         logs = np.where(layers > 0.5, np.log((1.0 - layers) + floor * layers), np.log1p(-share * layers))
     orders = np.arange(1.0, 41.0)
     rest = (share * mixing.initial) ** orders * zeta(orders * mixing.exponent, EXPLICIT + 1.0) / orders
-    return float(logs.sum()) - float(rest[::-1].sum())
-
-
-def retained(mixing: Mixing, floor: float) -> float:
-    """Π(1 − (1 − ε)λ), what every token keeps of itself at infinite depth: 0 where Σλ diverges (Theorem 5.4).
-
-    For kernels with the floor ε > 0 under the causal mask; there the first token takes all. Raises
-    `InvalidValueError` as `total_mixing` does.
-    """
-    return math.exp(log_product(mixing, floor)) if total_mixing(mixing) < math.inf else 0.0
+    return math.exp(float(logs.sum()) - float(rest[::-1].sum()))
 
 
 # --- Lemmas 4.4, 4.6, I.1 and Theorems 4.5, 4.7, I.2: envelopes --------------------------------------------
@@ -244,23 +222,13 @@ def rope_envelope(smallest: Pairs, largest: Pairs, angles: Pairs, deviation: flo
 # --- what a network does, next to its bound ------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Collapse:
-    """What a query draws from `position` j, and from j and all `later` ones, after 0, 1, … layers.
+def collapse(
+    architecture: Architecture, tokens: int, position: int, query: int = -1
+) -> Float[np.ndarray, "curve step"]:
+    """What a query draws from a position j, and from j and all later ones with its bound, after 0, 1, … layers.
 
-    `log_bound` is `log_collapse_bound` there, 0 before the first layer: no query draws more from j and later.
-    """
-
-    position: int
-    mass: Float[np.ndarray, "step"]
-    later: Float[np.ndarray, "step"]
-    log_bound: Float[np.ndarray, "step"]
-
-
-def collapse(architecture: Architecture, tokens: int, position: int, query: int = -1) -> Collapse:
-    """Mass of a position against depth with its bound, ε read off each layer's dense kernel.
-
-    Raises `InvalidValueError` for a mask that is not causal, and for hyper-connections.
+    The bound is that of `log_collapse_bound`, ε read off each dense kernel; 1 before the first layer. Raises
+    `InvalidValueError` for a mask that is not causal, and for hyper-connections.
     """
     if architecture.streams or not all(isinstance(layer.mask, Causal) for layer in architecture.layers):
         raise InvalidValueError(
@@ -269,4 +237,4 @@ def collapse(architecture: Architecture, tokens: int, position: int, query: int 
     floors = [layer_kernel(layer, tokens)[np.tri(tokens, dtype=bool)].min() for layer in architecture.stack]
     bound = log_collapse_bound(np.array(floors), position, architecture.coefficients)
     masses = np.stack([profile.mass for profile in trajectory(architecture, tokens, query)])
-    return Collapse(position, masses[:, position], masses[:, position:].sum(axis=1), np.append(0.0, bound))
+    return np.stack([masses[:, position], masses[:, position:].sum(axis=1), np.exp(np.append(0.0, bound))])

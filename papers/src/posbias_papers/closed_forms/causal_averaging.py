@@ -28,7 +28,7 @@ from jaxtyping import Float
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import gammaincc, gammaln, ive, xlogy
 
-from posbias.core.errors import InvalidValueError, non_negative, whole
+from posbias.core.errors import InvalidValueError, non_negative
 from posbias.theory.mixing import Layers
 
 Positions = Float[np.ndarray, "position"]
@@ -95,17 +95,6 @@ def kinetic_density(position: Positions, strength: float, decay: float = 0.0) ->
     return strength * ratio * np.exp(root - strength) * _stretch(position, decay)
 
 
-def profile_of_averages(tokens: int, hops: Hops, decay: float = 0.0) -> Float[np.ndarray, "key"]:
-    """The influence of each of `tokens` tokens on the last, which keeps P(0) more; adds up to 1.
-
-    A token is the interval of positions between it and the next. Raises as `cumulative_influence`.
-    """
-    edges = np.arange(1, whole("tokens", tokens, 1) + 1) / tokens
-    mass = np.diff(cumulative_influence(edges, hops, decay), prepend=0.0)
-    mass[-1] += hops[0]
-    return mass
-
-
 def turning_points(hops: Hops, decay: float) -> tuple[float, ...]:
     """The positions in (0, 1) where the density turns, rising: none; one minimum; or a minimum and a maximum.
 
@@ -130,12 +119,6 @@ def turning_points(hops: Hops, decay: float) -> tuple[float, ...]:
     if top > 0.0 and excess(0.0) < 0.0:
         ends.append(brentq(excess, 0.0, top, xtol=1e-14))
     return tuple(math.log1p(math.exp(-distance) * math.expm1(decay)) / decay for distance in ends)
-
-
-def ends_rising(hops: Hops, decay: float) -> bool:
-    """Whether influence rises towards the last token: P(2)/P(1) < 1 − e^{−c}. Raises as `turning_points`."""
-    second = hops[2] if len(hops) > 2 else 0.0
-    return bool(second < hops[1] * -math.expm1(-non_negative("decay", decay)))
 
 
 def smallness_bound(decay: float) -> float:

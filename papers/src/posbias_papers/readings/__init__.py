@@ -12,14 +12,12 @@ measured on the bundled ALiBi model.
 
 import logging
 import os
-import re
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 from posbias.core.errors import InvalidValueError, MissingPackageError, nearest, shortened
 from posbias.core.progress import Event, OnEvent
-from posbias_papers.errata import ERRATA, find_erratum
+from posbias_papers.errata import ERRATA
 from posbias_papers.herasimchyk2026.levels import config_curves
 from posbias_papers.readings import herasimchyk2026, kim2026, wu2025
 from posbias_papers.readings.discrepancy import (
@@ -35,9 +33,9 @@ __all__ = ["ERRATA", "READINGS", "Material", "UnavailableError", "compare_readin
 
 log = logging.getLogger("posbias.papers")
 _ORDER = [one.key for one in ERRATA]
-_TOPICS = (wu2025, herasimchyk2026, kim2026)
+_COMPUTED = [one for paper in (wu2025, herasimchyk2026, kim2026) for one in vars(paper).values()]
 _ALL = [of_witness(one) for one in STATEMENTS if one.shows]
-_ALL += [one for topic in _TOPICS for one in vars(topic).values() if isinstance(one, Discrepancy)]
+_ALL += [one for one in _COMPUTED if isinstance(one, Discrepancy)]
 READINGS: tuple[Discrepancy, ...] = tuple(sorted(_ALL, key=lambda one: _ORDER.index(one.erratum)))
 """Every discrepancy, in the order of the errata."""
 
@@ -50,10 +48,10 @@ def find_readings(names: str | Iterable[str] | None = None) -> list[Discrepancy]
     wanted = {names} if isinstance(names, str) else {*(names or ())}
     known = {one: {one.key, one.erratum, one.paper} for one in READINGS}
     choices = sorted(set().union(*known.values()))
-    for name in sorted(wanted - {*choices}):
+    if unknown := sorted(wanted - {*choices}):
         raise InvalidValueError(
-            f"reading: expected a paper or one of its readings, such as kim2026/eq-42, got {shortened(name)}"
-            f"{nearest(name, choices)}"
+            "reading: expected a paper or one of its readings, such as kim2026/eq-42, got "
+            f"{shortened(unknown[0])}{nearest(unknown[0], choices)}"
         )
     return [one for one, called in known.items() if not wanted or called & wanted]
 
@@ -81,7 +79,7 @@ def compare_readings(
     comparisons, left = [], []
     for done, one in enumerate(wanted, 1):
         try:
-            comparisons.append(_compare(one, material))
+            comparisons.append(one.compare(material))
         except (UnavailableError, MissingPackageError) as error:
             left.append(f"{one.key}: left out, {error}")
         if on_event:
@@ -91,12 +89,3 @@ def compare_readings(
     for line in left:
         log.warning(line)
     return comparisons
-
-
-def _compare(one: Discrepancy, material: Material) -> Comparison:
-    comparison = one.compute(material)
-    others = "; ".join(f"{name} {number}" for name, number in comparison.others.items()).replace("-", "−")
-    note = " ".join(filter(None, (comparison.note, others and f"Also: {others}.")))
-    where = re.sub(r"[`*\\]", "", find_erratum(one.erratum).where)
-    about = {"key": one.key, "paper": one.paper, "where": where, "quantity": one.quantity}
-    return replace(comparison, note=note, erratum=one.erratum, **about)

@@ -8,22 +8,20 @@ not there: the authors' rollout files, a measurement of a model that is not bund
 import functools
 import inspect
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from posbias.core.errors import InputFileError, PosbiasError
 from posbias.profiles.estimate import Estimate
-from posbias.simulation.model import RecencyModel
-from posbias_papers.closed_forms.recency import exact_scores, recency_excess
+from posbias_papers.errata import find_erratum
 from posbias_papers.statements.margins import Margin
 from posbias_papers.statements.record import Statement
 
 if TYPE_CHECKING:
     import xarray as xr
-
-    from posbias.simulation import RecencyResult
 
 log = logging.getLogger("posbias.papers")
 TOKENS, PROMPTS = 64, 8
@@ -34,10 +32,6 @@ BOTH: tuple[Literal["published", "corrected"], ...] = ("published", "corrected")
 """The two readings, by the names under which functions of `posbias.theory` and of papers know them."""
 BUNDLED = "tiny-alibi"
 """The model that is always at hand."""
-exact = functools.cache(exact_scores)
-"""Expected scores of two or three tokens, integrated."""
-excess = functools.cache(recency_excess)
-"""The recency probability of three tokens less one half, integrated."""
 
 
 class UnavailableError(PosbiasError):
@@ -88,9 +82,16 @@ class Material:
         The bundled model is measured on 8 prompts of 64 tokens where they hold none. Raises `UnavailableError` for
         another model, `MissingPackageError` without torch.
         """
-        for measurement in _kept(self.results, model, scramble):
-            if all(name in measurement for name in needs):
-                return measurement
+        from posbias.profiles.measurements import load_measurement
+
+        name, found = f"{model}-bundled{'-scrambled' * scramble}-{LONG}x*.nc", []
+        for path in sorted(self.results.glob(f"herasimchyk2026/cells/{name}")) if self.results else ():
+            try:
+                found.append(load_measurement(path))
+            except InputFileError as error:
+                log.warning("%s; not used", error)
+        if found := [one for one in found if {*needs} <= {*one}]:
+            return max(found, key=lambda one: one.sizes["prompt"])
         if model != BUNDLED:
             raise UnavailableError(
                 f"needs a measurement of {model}; `posbias paper herasimchyk2026 all --models {model}` makes one"
@@ -111,6 +112,15 @@ class Discrepancy:
     def paper(self) -> str:
         """The citation key of its paper."""
         return self.key.partition("/")[0]
+
+    def compare(self, material: Material) -> Comparison:
+        """Both numbers, with what they are about. Raises `UnavailableError`, `MissingPackageError`."""
+        comparison = self.compute(material)
+        others = "; ".join(f"{name} {number}" for name, number in comparison.others.items()).replace("-", "−")
+        note = " ".join(filter(None, (comparison.note, others and f"Also: {others}.")))
+        where = re.sub(r"[`*\\]", "", find_erratum(self.erratum).where)
+        about = {"key": self.key, "paper": self.paper, "quantity": self.quantity, "erratum": self.erratum}
+        return replace(comparison, note=note, where=where, **about)
 
 
 def discrepancy(key: str, erratum: str = "") -> Callable[[Callable[[Material], Comparison]], Discrepancy]:
@@ -149,35 +159,13 @@ def answer(
     **others: Any,
 ) -> Comparison:
     """Plain numbers compared, the two independent unless `difference` is given; names have _ for a space."""
-    one, other = _estimate(published), _estimate(corrected)
-    named = {name.replace("_", " "): _estimate(number) for name, number in others.items()}
+
+    def estimate(number: float | Estimate) -> Estimate:
+        return number if isinstance(number, Estimate) else Estimate(float(number))
+
+    one, other = estimate(published), estimate(corrected)
+    named = {name.replace("_", " "): estimate(number) for name, number in others.items()}
     return Comparison(one, other, difference or other - one, note, named)
-
-
-def _estimate(number: float | Estimate) -> Estimate:
-    return number if isinstance(number, Estimate) else Estimate(float(number))
-
-
-@functools.cache
-def simulated(model: RecencyModel, samples: int = 200_000) -> "RecencyResult":
-    """A simulation of a model of Kim et al. 2026 with this many samples."""
-    from posbias.simulation import simulate_recency
-
-    return simulate_recency(model, samples)
-
-
-def _kept(results: Path | None, model: str, scramble: bool) -> "list[xr.Dataset]":
-    """Measurements of the model in the results, the one of most prompts first."""
-    from posbias.profiles.measurements import load_measurement
-
-    measurements = []
-    name = f"{model}-bundled{'-scrambled' if scramble else ''}-{LONG}x*.nc"
-    for path in sorted((results / "herasimchyk2026" / "cells").glob(name)) if results else ():
-        try:
-            measurements.append(load_measurement(path))
-        except InputFileError as error:
-            log.warning("%s; not used", error)
-    return sorted(measurements, key=lambda measurement: -measurement.sizes["prompt"])
 
 
 @functools.cache

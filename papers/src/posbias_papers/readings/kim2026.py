@@ -5,6 +5,7 @@ integrated (`posbias_papers.closed_forms.recency`), more are simulated (200,000 
 and positions count as in the paper, from 1.
 """
 
+import functools
 import math
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from posbias.core.machine import stream
 from posbias.profiles.estimate import Estimate
+from posbias.simulation import RecencyResult, simulate_recency
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.token_space import embeddings
 from posbias_papers.closed_forms.layernorm import (
@@ -23,19 +25,21 @@ from posbias_papers.closed_forms.layernorm import (
     residual_coefficient,
     scores_without_layernorm,
 )
-from posbias_papers.readings.discrepancy import (
-    BOTH,
-    Comparison,
-    Material,
-    answer,
-    discrepancy,
-    exact,
-    excess,
-    simulated,
-)
+from posbias_papers.closed_forms.recency import exact_scores, recency_excess
+from posbias_papers.readings.discrepancy import BOTH, Comparison, Material, answer, discrepancy
 
+exact = functools.cache(exact_scores)
+"""Expected scores of two or three tokens, integrated."""
+excess = functools.cache(recency_excess)
+"""The recency probability of three tokens less one half, integrated."""
 D, ALPHA = 64, 0.5
 """d and α of the examples."""
+
+
+@functools.cache
+def simulated(model: RecencyModel, samples: int = 200_000) -> RecencyResult:
+    """A simulation of a model with this many samples."""
+    return simulate_recency(model, samples)
 
 
 def _rise(tokens: int, dimension: int, reading: ReadingName, **model: Any) -> float:
