@@ -86,7 +86,7 @@ def _attention_only(material: Material) -> Comparison:
 @discrepancy("herasimchyk2026/theorem-5.4-ii-window")
 def _window(material: Material) -> Comparison:
     """what the last of four tokens keeps after 200 layers, w = 2: printed bound, true"""
-    rollouts, mixing, floor = deep_rollouts(**FOUR | {"kernels": np.array(FOUR["kernels"])})
+    rollouts, mixing, floor = deep_rollouts(np.array(FOUR["kernels"]), FOUR["initial"], FOUR["exponent"])
     printed = bounds.exponential_bound(mixing, floor, rollouts.shape[-1] - 1)[-1]
     return answer(float(printed), float(rollouts[-1, -1, -1]))
 

@@ -260,7 +260,7 @@ def kernel_and_rows(s: Sampler) -> Instance:
 @ordered("herasimchyk-A.2", "Lemma A.2", kernel_and_rows)
 def lemma_a_2(kernel: Matrix, later: Any, earlier: Any) -> float:
     """A stochastically monotone kernel preserves dominance: μ ⪰ ν gives μK ⪰ νK."""
-    return stochastic_order.dominance(later @ kernel, earlier @ kernel)
+    return float(stochastic_order.dominance(later @ kernel, earlier @ kernel))
 
 
 def _residual(kernels: Stack, mixing: Any) -> list[Matrix]:
@@ -286,7 +286,7 @@ def kernels_and_mass(s: Sampler) -> Instance:
 @ordered("herasimchyk-A.4", "Lemma A.4", kernels_and_mass)
 def lemma_a_4(later: Matrix, earlier: Matrix, mass: Any) -> float:
     """Row-wise dominance gives μK ⪰ μK′ for one and the same μ; neither kernel need be monotone."""
-    return stochastic_order.dominance(mass @ later, mass @ earlier)
+    return float(stochastic_order.dominance(mass @ later, mass @ earlier))
 
 
 def kernel_and_vector(s: Sampler) -> Instance:
@@ -610,7 +610,7 @@ def attention_alone(**deep: Any) -> float:
     return min(_collapse(products, mixing, floor), of_rollout, room(theirs, exponential))
 
 
-FOUR = {
+FOUR: dict[str, Any] = {
     "kernels": [[[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0], [0, 0, 0.5, 0.5]]] * 200,
     "initial": 0.5,
     "exponent": 0.0,

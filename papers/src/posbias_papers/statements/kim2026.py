@@ -497,7 +497,7 @@ def shared_components(seed: int, samples: int, **model: Any) -> float:
 
     Evidence: 10,000,000 simulations
     """
-    models = [RecencyModel(**model | {"residual": residual}, depth=2) for residual in (False, True)]
+    models = [RecencyModel(**{**model, "residual": residual}, depth=2) for residual in (False, True)]
     x = drawn_embeddings(models[0], seed, samples, "extensions")
     without, having = (float(cosines(hidden_states(one, x)[1]).mean()) for one in models)
     return strict((without - having) / abs(without))

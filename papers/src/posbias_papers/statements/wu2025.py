@@ -426,8 +426,9 @@ def narrower_windows(logits: Any, rate: float, narrow: int, wide: int) -> float:
     """
     tokens = logits.shape[-1]
     biased = logits[:, None, :] - rate * distances(tokens)
-    kernels = (masked_softmax(biased, admitted(tokens, width)) for width in (narrow, wide))
-    return room(*(rollouts(each).cumsum(axis=-1) for each in kernels))
+    masks = (admitted(tokens, width) for width in (narrow, wide))
+    less, more = (rollouts(masked_softmax(biased, allowed)).cumsum(axis=-1) for allowed in masks)
+    return room(less, more)
 
 
 def window_of_text(s: Sampler) -> Instance:
