@@ -1,8 +1,6 @@
 """How extrapolating from a measurement fares: extrapolation.toml, the table of docs/evidence.md.
 
-python tools/calibration.py influence MODEL TOKENS PROMPTS OUT.nc   measure the influence alone
-python tools/calibration.py score SHORT.nc … --against LONG.nc …    add trials from each to each longer one
-python tools/calibration.py leads                                   by how much each rule led, with intervals
+python tools/calibration.py SHORT.nc … --against LONG.nc …    add trials from each to each longer one
 """
 
 import argparse
@@ -10,18 +8,13 @@ import math
 from pathlib import Path
 
 import numpy as np
-import torch
 import xarray as xr
 
 from posbias.comparison.agreement import reliability
 from posbias.comparison.extrapolation import RULES, Interval, Trial, extrapolate, trials
 from posbias.comparison.scores import Comparison, compare_all
-from posbias.measurement.job import Request
-from posbias.measurement.models.families import decoder_layers
-from posbias.measurement.models.loading import load_model
-from posbias.measurement.quantities.influence import economy, gradients, predict
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.measurements import load_measurement, save_measurement
+from posbias.profiles.measurements import load_measurement
 from posbias.profiles.profile import Profile, harmonic, measured_influence, spearman, uniform, wasserstein
 
 Pair = tuple[float, float]  # Spearman, Wasserstein
@@ -32,27 +25,6 @@ HEAD = """# How each rule of `extrapolation` fared on models that were measured 
 # and Wasserstein against the gradient influence measured at the longer one (other prompts of the same text,
 # whose windows may share tokens with those of the shorter). Made by `tools/calibration.py`.
 """
-
-
-def influence_alone(model: str, tokens: int, prompts: int, seed: int, out: Path) -> None:
-    """Measure what is held against: the gradient influence, with fused attention and recomputed layers."""
-    loaded = load_model(model)
-    loaded.model.set_attn_implementation("sdpa")
-    request = Request(tokens=tokens, prompts=prompts, seed=seed)
-    drawn = request.draw(loaded)
-    short = torch.from_numpy(drawn.ids[0][:64])
-    saving = economy(loaded.model, decoder_layers(loaded.model, loaded.family), short)
-    rows = []
-    for ids in drawn.ids:
-        given = torch.from_numpy(ids)
-        rows.append(gradients(predict(loaded.model, given, saving), given)["influence"])
-        print(f"{len(rows)} of {prompts}", flush=True)
-    _save(loaded.name, request.source.name, np.array(rows), out)
-
-
-def _save(model: str, text: str, rows: np.ndarray, out: Path) -> None:
-    attrs = {"model": model, "text": text}
-    save_measurement(xr.Dataset({"influence": (("prompt", "position"), rows)}, attrs=attrs), out)
 
 
 def trial(short: xr.Dataset, long: xr.Dataset) -> Trial:
@@ -151,22 +123,6 @@ def _row(one: Trial) -> str:
     return "| " + " | ".join([*cells, _pair(one.recency), one.verdict]) + " |"
 
 
-def _leads_rows(rows: list[Trial]) -> list[str]:
-    """What the default rule leads by, with intervals, as a table."""
-    rule = next(iter(RULES))
-    sides = ("the stretched curve", "recency alone")
-    head = [f"{score} over {side}" for side in sides for score in ("Spearman", "Wasserstein")]
-    lines = ["| model | from → to | " + " | ".join(head) + " |", "|" + "---|" * 6]
-    for one in rows:
-        ends = [
-            f"{low:+.2f} to {high:+.2f}" if place == 0 else f"{low:+.4f} to {high:+.4f}"
-            for two in one.leads[rule].values()
-            for place, (low, high) in enumerate(two)
-        ]
-        lines.append(f"| {one.model} | {one.measured:,} → {one.tokens:,} | " + " | ".join(ends) + " |")
-    return lines
-
-
 def _pair(scores: tuple[float, float]) -> str:
     return f"{scores[0]:.2f} / {scores[1]:.3f}"
 
@@ -175,30 +131,16 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    commands = parser.add_subparsers(required=True, dest="command")
-    one = commands.add_parser("influence")
-    one.add_argument("model")
-    one.add_argument("tokens", type=int)
-    one.add_argument("prompts", type=int)
-    one.add_argument("out", type=Path)
-    one.add_argument("--seed", type=int, default=1)
-    two = commands.add_parser("score")
-    two.add_argument("short", type=Path, nargs="+")
-    two.add_argument("--against", type=Path, nargs="+", required=True)
-    commands.add_parser("leads")
+    parser.add_argument("short", type=Path, nargs="+")
+    parser.add_argument("--against", type=Path, nargs="+", required=True)
     asked = parser.parse_args()
-    if asked.command == "influence":
-        influence_alone(asked.model, asked.tokens, asked.prompts, asked.seed, asked.out)
-    elif asked.command == "leads":
-        print("\n".join(_leads_rows(list(trials()))))
-    else:
-        short, long = ([load_measurement(path) for path in paths] for paths in (asked.short, asked.against))
-        write(
-            [
-                trial(source, target)
-                for source in short
-                for target in long
-                if source.attrs["model"] == target.attrs["model"]
-                and source.sizes["position"] < target.sizes["position"]
-            ]
-        )
+    short, long = ([load_measurement(path) for path in paths] for paths in (asked.short, asked.against))
+    write(
+        [
+            trial(source, target)
+            for source in short
+            for target in long
+            if source.attrs["model"] == target.attrs["model"]
+            and source.sizes["position"] < target.sizes["position"]
+        ]
+    )

@@ -2,7 +2,6 @@
 
 python tools/families.py            write docs/made/families.md
 python tools/families.py defaults   write what configuration classes of transformers fill in
-python tools/families.py llama opt  print the rows of some families
 
 Every causal family of transformers is built tiny, with random weights, from its own configuration; one prompt runs
 through it; and mask and encoding of each layer, as its attention shows them, are held against what
@@ -37,7 +36,6 @@ from posbias.theory.huggingface_families import CONTAINERS, DEFAULTS_FILE, FAMIL
 from posbias.theory.masks import Chunked, Full, SlidingWindow
 
 PAGE = Path(__file__).parents[1] / "docs" / "made" / "families.md"
-PUBLISHED = Path(__file__).parents[1] / "tests" / "models" / "published_configurations.json"
 PROMPT = torch.tensor([17, 4, 33, 8, 60, 21, 5, 5, 48, 12, 39, 7, 26, 3, 55, 30, 41, 9, 14, 62])
 DEPTH, WINDOW, VOCABULARY, LARGEST = 8, 5, 64, 3_000_000
 SIZES = {
@@ -367,7 +365,6 @@ def page(rows: Sequence[Row]) -> str:
             "|---|---|---|---|",
             *(f"| {', '.join(names)} | {' | '.join(kind)} |" for kind, names in kinds.items()),
             "\nEvery other causal family is refused.\n",
-            *published(),
             "## What each part became\n",
             "Defaults of transformers; a released model's file has numbers of its own. *Not known*: what only a "
             "measurement tells; it withholds the verdict even where λ is given. Layers that are no attention read "
@@ -386,23 +383,6 @@ def _remarks(one: Row) -> tuple[str, ...]:
     captured = f"captured as {_brief(one.captured)}: " if one.verdict == "named" else ""
     listed = () if one.family in RECENT else one.remarks
     return (*listed, captured + one.reason) if one.reason else listed
-
-
-def published() -> list[str]:
-    """What becomes of configurations as their makers publish them: a test holds each against its model."""
-    data = json.loads(PUBLISHED.read_text(encoding="utf-8"))
-    equal = Counter(row["config"]["model_type"] for row in data["rows"] if "refused" not in row)
-    refused = (f"{row['name']} (`{row['refused']}`)" for row in data["rows"] if "refused" in row)
-    return [
-        "## As their makers publish them\n",
-        "Keys left out, older words, inert keys; masks to the key, angles and gain of rotary positions, held by "
-        "`tests/models/test_published_configurations.py`, whose data name each source.\n",
-        "| published spelling | families, with the number of files |",
-        "|---|---|",
-        f"| equal | {', '.join(f'{family} {count}' for family, count in sorted(equal.items()))} |",
-        f"| refused, by the name of a key | {'; '.join(refused)} |",
-        f"| not found; with all left out, equal to what the class fills in | {', '.join(data['not_found'])} |\n",
-    ]
 
 
 def _head(rows: Sequence[Row]) -> list[str]:
@@ -446,23 +426,17 @@ def _brief(layers: Iterable[tuple[str, str]]) -> str:
 
 
 def main(names: Sequence[str]) -> None:
-    """Write the page, or print some rows."""
+    """Write the page, or the defaults."""
     transformers.logging.set_verbosity_error()
     if names == ["defaults"]:
         known = (family for family in sorted(FAMILIES) if family in transformers.CONFIG_MAPPING)
         rows = (f"{json.dumps(family)}: {json.dumps(class_defaults(family))}" for family in known)
         DEFAULTS_FILE.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
         return
-    rows = [row(name) for name in names or families()]
-    if names:
-        for one in rows:
-            print(
-                one.family, one.verdict, _brief(one.read), "|", _brief(one.captured), one.remarks, one.reason
-            )
-    else:
-        PAGE.parent.mkdir(exist_ok=True)
-        PAGE.write_text(page(rows), encoding="utf-8")
-        print(Counter(one.verdict for one in rows))
+    rows = [row(name) for name in families()]
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(page(rows), encoding="utf-8")
+    print(Counter(one.verdict for one in rows))
 
 
 if __name__ == "__main__":

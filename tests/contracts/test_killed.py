@@ -16,7 +16,7 @@ import pytest
 from struck import PRELOADED, Command
 
 from posbias.core.files import is_leftover
-from posbias.core.formats import open_netcdf, open_tensors
+from posbias.core.formats import open_netcdf
 
 FILES = {
     "study.toml": 'question = "Does it grow?"\nseeds = [0, 1]\nsweep = {"model.depth" = [1, 2, 3]}\n'
@@ -54,10 +54,6 @@ def content(path):
             name: (held.dims, held.dtype, held.values.tobytes()) for name, held in data.variables.items()
         }
         return arrays, untimed(data.attrs)
-    if path.suffix == ".safetensors":
-        metadata, arrays = open_tensors(path)
-        read = {name: untimed(json.loads(held)) for name, held in metadata.items()}
-        return read, {name: (array.dtype, array.shape, array.tobytes()) for name, array in arrays.items()}
     return untimed(json.loads(path.read_text())) if path.suffix == ".json" else path.read_bytes()
 
 

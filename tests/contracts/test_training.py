@@ -221,14 +221,14 @@ def heard():
 
 @pytest.mark.parametrize("at", [1, 12, 20, 30])
 def test_resumed_results_are_bit_identical(uninterrupted, tmp_path, at):
-    checkpoint = tmp_path / "job.safetensors"
+    checkpoint = tmp_path / "job.npz"
     interrupted(checkpoint, at)
     numbers, on_event = heard()
     with logged() as said:
         same(train(JOB, checkpoint=checkpoint, threads=1, on_event=on_event), uninterrupted)
     assert numbers == list(range(at + 1, 31))
     assert said == [f"resuming after {at} iterations from {checkpoint}"]
-    assert {path.name for path in tmp_path.iterdir()} == {"job.safetensors", "job.log.jsonl"}
+    assert {path.name for path in tmp_path.iterdir()} == {"job.npz", "job.log.jsonl"}
 
 
 def test_a_worker_that_is_asked_to_end_keeps_the_iteration_that_was_reached(
@@ -236,7 +236,7 @@ def test_a_worker_that_is_asked_to_end_keeps_the_iteration_that_was_reached(
 ):
     """By the SIGTERM that a stopped engine sends."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests" / "support"))
-    checkpoint, reports = tmp_path / "job.safetensors", []
+    checkpoint, reports = tmp_path / "job.npz", []
 
     def hear(number, news):
         reports.append(news.done)

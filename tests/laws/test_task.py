@@ -13,7 +13,7 @@ from refused import refused
 from scipy import stats
 
 from posbias.training.philox import LEVELS, Draws, below, normals_of, philox, quantiles
-from posbias.training.task import Feed, RetrievalTask, make_world, novel_sequences, training_batch
+from posbias.training.task import Batch, Feed, RetrievalTask, make_world, novel_sequences
 
 TASK = RetrievalTask()
 SMALL = RetrievalTask(items=4, burstiness=2, classes=6, labels=3, dimension=5)
@@ -27,7 +27,7 @@ def world_of(task, seed):
 
 def batch_of(task, seed, iteration, size):
     """The training batch of one member."""
-    return first_of(training_batch(task, [seed], iteration, size))
+    return first_of(Batch(*Feed([task], [seed], size).batch(iteration)))
 
 
 def first_of(batch):

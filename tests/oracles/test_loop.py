@@ -18,7 +18,7 @@ from posbias.training import loop
 from posbias.training.experiments import Experiment, compatible
 from posbias.training.loop import train
 from posbias.training.network import ENCODINGS, Network, forward, initial_weights, wire
-from posbias.training.task import RetrievalTask, make_world, novel_sequences, training_batch
+from posbias.training.task import Batch, Feed, RetrievalTask, make_world, novel_sequences
 
 TASK = RetrievalTask(items=4, dimension=16, classes=32, labels=4, burstiness=2)
 BASE = Experiment(TASK, Network(2), (0, 1, 2), iterations=40, batch=32, evaluate_every=20)
@@ -81,9 +81,9 @@ def test_training_is_torch_adamw_on_a_solo_network(weight_decay):
         optimiser = torch.optim.AdamW(
             weights.values(), lr=1e-2, weight_decay=weight_decay, foreach=False, fused=False
         )
-        losses, right = [], []
+        losses, right, feed = [], [], Feed([TASK], [seed], 32)
         for iteration in range(15):
-            batch = training_batch(TASK, [seed], iteration, 32)
+            batch = Batch(*feed.batch(iteration))
             logits = forward(weights, wiring, batch.tokens)[0]
             loss = nn.functional.cross_entropy(logits, batch.target[0])
             optimiser.zero_grad()

@@ -185,7 +185,7 @@ def computed_once(
     held = lambda file: load(file).attrs.get("fingerprint")  # noqa: E731
     found = file_of(place, f"{kind}.nc", held, fingerprint, rerun)
     file, finished = processes.exchange(found)[0]
-    checkpoint = file.with_name(f".{file.stem}-{fingerprint[:12]}.partial.safetensors")
+    checkpoint = file.with_name(f".{file.stem}-{fingerprint[:12]}.partial.npz")
     clear_leftovers(file.parent)  # of a run that was killed, perhaps while it drew
     if finished:
         if not processes.first:

@@ -1,8 +1,8 @@
-"""Files of results: JSON, NetCDF and safetensors, each with a header that says what it holds, and a digest.
+"""Files of results: JSON and NetCDF, each with a header that says what it holds, and a digest.
 
 A `Header` says what a file was computed from, with what versions and at what cost. A codec writes a header with
-content of its own type, and reads them again: `JsonCodec` a mapping, `NetCDFCodec` an `xarray.Dataset`,
-`SafetensorsCodec` arrays by name. Files are written whole or not at all; what was altered since is noticed.
+content of its own type, and reads them again: `JsonCodec` a mapping, `NetCDFCodec` an `xarray.Dataset`.
+Files are written whole or not at all; what was altered since is noticed.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -376,100 +376,10 @@ def _plain(held: Any) -> Any:
     return held.item() if isinstance(held, np.generic) else held
 
 
-# --- safetensors ----------------------------------------------------------------------------------------------
-
-
-class Tensors(NamedTuple):
-    """Arrays by name, of any shape and numeric type, and what else belongs to them, in JSON's terms."""
-
-    arrays: Mapping[str, np.ndarray]
-    note: Mapping[str, Any] = {}
-
-    @property
-    def nbytes(self) -> int:
-        """How many bytes the arrays take."""
-        return sum(array.nbytes for array in self.arrays.values())
-
-
-class SafetensorsCodec(Codec):
-    """A header and `Tensors` as one safetensors file; header and note are JSON in its metadata.
-
-    Read and written as NumPy arrays, so that torch is not needed. Needs safetensors.
-    """
-
-    suffix = ".safetensors"
-
-    def signed(self, header: Header, content: Tensors) -> tuple[Header, Tensors]:
-        """As `Codec` says. Raises `MissingPackageError`."""
-        _need_safetensors()
-        arrays = {name: np.asarray(array, order="C") for name, array in content.arrays.items()}
-        return super().signed(header, Tensors(arrays, json.loads(dump_json(content.note))))
-
-    def _parts(self, content: Tensors) -> Iterator[Any]:
-        yield canonical(content.note)
-        yield from _array_parts(content.arrays)
-
-    def _write(self, path: Path, header: Header, content: Tensors) -> None:
-        package = _need_safetensors()
-        metadata = {"posbias": dump_json(header.as_dict()), "note": dump_json(content.note)}
-        try:
-            # as bytes: `save_file` would begin a file under a name of its own, which nobody clears
-            path.write_bytes(package.numpy.save(content.arrays, metadata=metadata))
-        except package.SafetensorError as error:
-            raise OSError(None, str(error)) from error
-
-    def _read(self, path: Path) -> tuple[Mapping[str, Any], Tensors]:
-        metadata, arrays = open_tensors(path)
-        try:
-            keys = json.loads(metadata["posbias"])
-        except (KeyError, ValueError, RecursionError):
-            keys = None
-        try:
-            note = json.loads(metadata.get("note", "{}"))
-        except (ValueError, RecursionError):
-            raise DamagedError(f"{path}: damaged, its note is not whole") from None
-        return keys if isinstance(keys, dict) else {}, Tensors(arrays, note)
-
-
-def open_tensors(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
-    """The metadata and arrays of any safetensors file, verified by nothing.
-
-    Raises `InputFileError` when it is missing or cannot be read, `DamagedError` when it is not safetensors.
-    """
-    package = _need_safetensors()
-    try:
-        with package.safe_open(path, framework="numpy") as file:
-            return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except OSError as error:
-        raise _unreadable(path, error) from None
-    except (package.SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamagedError(
-            f"{path}: damaged, not safetensors ({' '.join(str(error).split())[:120]})"
-        ) from None
-
-
 def digest_of_arrays(arrays: Mapping[str, np.ndarray]) -> str:
     """SHA-256 over names, types, shapes and bytes of arrays: the same whoever wrote them, and when."""
     digest = hashlib.sha256()
-    for part in _array_parts(arrays):
-        digest.update(part)
-    return digest.hexdigest()
-
-
-def _array_parts(arrays: Mapping[str, np.ndarray]) -> Iterator[Any]:
     for name in sorted(arrays):
-        array = arrays[name]
-        yield canonical([name, array.dtype.str, list(array.shape)])
-        yield _raw(array)
-
-
-def _need_safetensors() -> Any:
-    """The package `safetensors`. Raises `MissingPackageError`."""
-    try:
-        import safetensors
-        import safetensors.numpy
-    except ModuleNotFoundError as error:
-        raise MissingPackageError(
-            f"{error.name}: not installed, needed for .safetensors files; run: pip install 'posbias[train]'"
-        ) from None
-    return safetensors
+        digest.update(canonical([name, arrays[name].dtype.str, list(arrays[name].shape)]))
+        digest.update(_raw(arrays[name]))
+    return digest.hexdigest()

@@ -13,6 +13,7 @@ so if two compute the same one the last writer wins, and what they wrote differs
 """
 
 import datetime
+import json
 import logging
 import os
 import re
@@ -24,19 +25,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+
 from posbias.core import files, spec
 from posbias.core.errors import DamagedError, InputFileError, PosbiasError, SchemaError
-from posbias.core.formats import VERSION, Header, JsonCodec, SafetensorsCodec, Tensors, versions_here
+from posbias.core.files import replacing
+from posbias.core.formats import VERSION, Header, JsonCodec, dump_json, versions_here
 from posbias.core.packages import need
 from posbias.core.progress import OnEvent
 from posbias.core.running import Engine, Failed, InProcess, Task, run
 
 log = logging.getLogger(__name__)
-KIND, SCHEMA = "checkpoint", 2
 LEAST = 2.0
 """Seconds between two writings of a checkpoint at least, unless another number is given."""
 RATE = 100e6
 """Bytes a second that a disk is taken to write of what no writing has timed yet."""
+_NOTE = "note"
 _NAME = re.compile(r"[^.].*-(?P<digits>[0-9a-f]{12})(-(?P<number>\d+))?(?P<suffix>\.\w+)")
 
 
@@ -293,8 +297,22 @@ def _main(version: str) -> list[str]:
     return version.split(".")[:2]
 
 
+class Tensors(NamedTuple):
+    """Arrays by name, of any shape and numeric type, and what else belongs to them, in JSON's terms."""
+
+    arrays: Mapping[str, np.ndarray]
+    note: Mapping[str, Any] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the arrays take."""
+        return sum(array.nbytes for array in self.arrays.values())
+
+
 class Checkpoint:
     """The checkpoint file of the computation with this fingerprint; with path `None` nothing is read or written.
+
+    It is one .npz file, whose parts have checksums.
 
     Before each writing pass `patience` times the seconds that the last one took (`RATE` before the first), and
     `least` seconds.
@@ -312,25 +330,27 @@ class Checkpoint:
 
         Raises `InputFileError` when the file belongs to another computation or cannot be read.
         """
-        if self._path is None or not self._path.exists():
+        if self._path is None:
             return None
         try:
-            header, state = SafetensorsCodec().read(self._path, KIND, SCHEMA)
-        except (DamagedError, SchemaError):
+            with self._path.open("rb") as file, np.load(file) as held:
+                arrays = dict(held)
+            note = json.loads(str(arrays.pop(_NOTE)))
+            fingerprint, note = str(note["fingerprint"]), note["note"]
+        except FileNotFoundError:  # it is the first run, or an equal one that has finished removed it
+            return None
+        except OSError as error:
+            raise InputFileError(f"checkpoint: {self._path}: cannot be read: {error.strerror}") from None
+        except Exception:  # NumPy raises many kinds for what it has not written
             log.warning("checkpoint %s is damaged: starting over", self._path)
             return None
-        except InputFileError as error:
-            if not self._path.exists():
-                return None  # an equal run that has finished removed it
-            raise InputFileError(f"checkpoint: {error}") from None
-        fingerprint = header.specification.get("fingerprint", "")
         if fingerprint != self._fingerprint:
             raise InputFileError(
                 f"checkpoint: {self._path} belongs to another job ({fingerprint[:12]}, this one is "
                 f"{self._fingerprint[:12]}); give another file or remove it"
             )
-        self._note = state.note
-        return state
+        self._note = note
+        return Tensors(arrays, note)
 
     def forget(self) -> None:
         """Take what was loaded for nothing; the next writing replaces the file."""
@@ -352,9 +372,11 @@ class Checkpoint:
         begin, tensors = time.monotonic(), state()
         if not tensors.arrays or (tensors.note and tensors.note == self._note):
             return
-        header = Header(KIND, SCHEMA, {"fingerprint": self._fingerprint})
-        SafetensorsCodec().write(self._path, header, tensors)
-        self._end, self._note = time.monotonic(), tensors.note
+        note = json.loads(dump_json(tensors.note))
+        about = dump_json({"fingerprint": self._fingerprint, "note": note})
+        with replacing(self._path) as temporary, temporary.open("wb") as file:
+            np.savez(file, **tensors.arrays, **{_NOTE: np.array(about)})
+        self._end, self._note = time.monotonic(), note
         self._took, self._next = self._end - begin, self._end + self._least
 
     def write_after(self, state: Callable[[], Tensors], error: BaseException) -> None:

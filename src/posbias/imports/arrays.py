@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from posbias.core.errors import InputFileError, InvalidValueError
-from posbias.core.formats import open_tensors
+from posbias.core.packages import need
 from posbias.core.tables import unexpected
 from posbias.imports.attributions import attributed
 from posbias.imports.columns import ANY, RATES, scores_of
@@ -108,11 +108,23 @@ def _attention(arrays: dict[str, np.ndarray]) -> Any:
     return [arrays[layers[layer]] for layer in range(len(arrays))]
 
 
+def _safetensors(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a .safetensors file. Raises `MissingPackageError`, `ValueError`, and OSError."""
+    need("safetensors", work="a .safetensors file", extra="train")
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        return load_file(path)
+    except (SafetensorError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(str(error)) from error
+
+
 def _read(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a file by name. Raises `InputFileError`."""
     try:
         if path.suffix.lower() == ".safetensors":
-            return open_tensors(path)[1]
+            return _safetensors(path)
         with path.open("rb") as file, warnings.catch_warnings(action="ignore"):  # Python 2 wrote it
             held: Any = np.load(file, allow_pickle=False)
             held = {"": held} if isinstance(held, np.ndarray) else held

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.formats import Tensors
 from posbias.core.progress import Deferred
+from posbias.core.store import Tensors
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -66,8 +66,7 @@ class RecencyModel:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; the causal mask goes without saying."""
-        fields = encode(self)
-        return {name: field for name, field in fields.items() if name != "mask" or self.mask != Causal()}
+        return encode(self)
 
     @property
     def shared(self) -> float:

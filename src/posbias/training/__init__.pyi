@@ -9,7 +9,6 @@ from .experiments import expand as expand
 from .experiments import read_experiments as read_experiments
 from .kernels import Rollout as Rollout
 from .kernels import agreement as agreement
-from .kernels import attention_maps as attention_maps
 from .kernels import trained_rollout as trained_rollout
 from .loop import Trained as Trained
 from .loop import train as train

@@ -258,7 +258,6 @@ class TrainingCell(StoredCell):
     schema = SCHEMA
     codec = NetCDFCodec()
     unit = "iteration"
-    packages = ("torch",)
 
     @property
     def specification(self) -> Mapping[str, Any]:
@@ -269,6 +268,11 @@ class TrainingCell(StoredCell):
     def name(self) -> str:
         """The experiment in words."""
         return words_of(self.experiment)
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """What trains."""
+        return ("torch",)
 
     @property
     def size(self) -> float:

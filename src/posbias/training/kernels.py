@@ -147,22 +147,12 @@ def trained_rollout(trained: Trained, sequences: int = 1000, seed: int = 0) -> R
     return Rollout(attention, mixing, ordered, architecture.assumptions, sequences)
 
 
-def attention_maps(
-    trained: Trained, sequences: int = 2000, seed: int = 0
-) -> Float[np.ndarray, "member layer query key"]:
-    """Attention averaged over sequences that favour no position; rows sum to 1, NaN for stopped members.
-
-    Raises `InvalidValueError` for sequences < 1 or seed < 0. Source: Wu et al. 2025, Appendix K.4, Figure 9.
-    """
-    return _measure(trained, sequences, seed, mixing=False)[0]
-
-
 def attention_example(
     trained: Trained, sequence: int = 0, seed: int = 0
 ) -> Float[np.ndarray, "layer query key"]:
     """The first member's attention to one test sequence, by number, that favours no position; rows sum to 1.
 
-    Sequences are those of `attention_maps`. Raises `InvalidValueError` for sequence < 0, seed < 0. Source: Wu et
+    Sequences are those of `trained_rollout`. Raises `InvalidValueError` for sequence < 0, seed < 0. Source: Wu et
     al. 2025, Appendix K.4, Figure 9.
     """
     wanted = whole("sequence", sequence, 0)

@@ -31,7 +31,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, overload
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -40,11 +40,11 @@ from torch import Tensor
 
 from posbias.core.errors import InvalidValueError, shortened, whole
 from posbias.core.files import write_text
-from posbias.core.formats import Tensors, dump_json
+from posbias.core.formats import dump_json
 from posbias.core.machine import torch_threads
 from posbias.core.progress import Deferred, Event, OnEvent
 from posbias.core.spec import fingerprint
-from posbias.core.store import Checkpoint
+from posbias.core.store import Checkpoint, Tensors
 from posbias.training.experiments import Experiment, Precision, compatible
 from posbias.training.network import finite_members, forward, initial_weights, wire
 from posbias.training.task import PAIRS, Batch, Feed, blocks_of, make_world, novel_sequences
@@ -79,12 +79,9 @@ _CURVES = ("loss", "accuracy", "in_context_accuracy", *(f"{a}-{b}" for a, b in P
 
 
 class Ensemble:
-    """Members of compatible experiments, experiment by experiment and seed by seed.
+    """Members of compatible experiments, experiment by experiment and seed by seed."""
 
-    `graph` says whether steps run as a CUDA graph; None: on a GPU.
-    """
-
-    def __init__(self, experiments: Sequence[Experiment], device: str, graph: bool | None = None):
+    def __init__(self, experiments: Sequence[Experiment], device: str):
         self.members = [(experiment, seed) for experiment in experiments for seed in experiment.seeds]
         shape = experiments[0]
         self.total, self._size = shape.iterations, shape.batch
@@ -116,7 +113,7 @@ class Ensemble:
             "bad": torch.full((len(seeds),), NEVER, device=device),
         }
         self._at = torch.zeros((), dtype=torch.int64, device=device)
-        self._side = torch.cuda.Stream(device) if cuda and graph is not False else None
+        self._side = torch.cuda.Stream(device) if cuda else None
         self._graph: torch.cuda.CUDAGraph | None = None
         self._warm = 0
         # glibc gives freed memory back, and gets it anew page by page, in units that grow with the largest piece
@@ -272,7 +269,6 @@ class Ensemble:
         self.seconds, self.cpu_seconds = state.note["seconds"], state.note["cpu_seconds"]
         self.stopped = dict(state.note["stopped"])
         self._at.fill_(self.iteration)
-        # copied: the memory of a file is neither aligned nor ours
         tensors = {name: torch.tensor(array).to(self._device) for name, array in state.arrays.items()}
         with torch.no_grad():
             for name, weights in self.weights.items():
@@ -324,21 +320,12 @@ class Trained:
         )
 
 
-class Settings(TypedDict, total=False):
-    """How to train, which changes nothing that is learnt; see `train`."""
-
-    checkpoint: Path | None
-    device: str
-    threads: int | None
-    on_event: OnEvent | None
+@overload
+def train(experiment: Experiment, **settings: Any) -> Trained: ...
 
 
 @overload
-def train(experiment: Experiment, **settings: Unpack[Settings]) -> Trained: ...
-
-
-@overload
-def train(experiment: Sequence[Experiment], **settings: Unpack[Settings]) -> list[Trained]: ...
+def train(experiment: Sequence[Experiment], **settings: Any) -> list[Trained]: ...
 
 
 def train(

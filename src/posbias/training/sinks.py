@@ -18,12 +18,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from posbias.core.errors import InvalidValueError, shortened, whole
+from posbias.core.errors import InvalidValueError, shortened
 from posbias.profiles.curves import THRESHOLD
-from posbias.profiles.estimate import Estimate
 from posbias.training.loop import Trained
 from posbias.training.network import initial_weights
-from posbias.training.probes import attention_blocks, estimate_members, running
+from posbias.training.probes import attention_blocks, running
 
 THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """The τ of curves."""
@@ -57,7 +56,7 @@ class Sinks:
         """sink_j of the trained networks: mean over layers or of one `layer`, over queries from `start` on.
 
         NaN for keys that no such query may see. Raises `InvalidValueError` for a threshold or a start that was
-        not counted, and for a layer that there is not.
+        not counted.
         """
         return self._metric(self.trained, threshold, layer, start)
 
@@ -71,41 +70,15 @@ class Sinks:
         """The same of uniform attention under the mask, exact."""
         return self._metric(self.uniform[None, None], threshold, None, start)[0]
 
-    def curve(self, key: int = 0, start: int = 0) -> dict[str, Float[np.ndarray, "member threshold"]]:
-        """sink_j of one key against τ: "trained", "untrained" [member, threshold], "uniform" [1, threshold]."""
-        self._check_key(key)
-        return {
-            name: self._over_queries(counts, start).mean(axis=1)[:, key]
-            for name, counts in self._all().items()
-        }
-
-    def beyond(
-        self, key: int = 0, threshold: float = THRESHOLD, layer: int | None = None, start: int = 0
-    ) -> dict[str, Estimate]:
-        """How far a key's metric exceeds either null, over members: {"untrained": …, "uniform": …}.
-
-        A sink has emerged by training where both are above zero by more than their error. Raises as `metric`.
-        """
-        self._check_key(key)
-        own = self.metric(threshold, layer, start)[:, key]
-        untrained = own - self.metric_untrained(threshold, layer, start)[:, key]
-        uniform = own - self.metric_uniform(threshold, start)[key]
-        return {"untrained": estimate_members(untrained), "uniform": estimate_members(uniform)}
-
-    def _check_key(self, key: int) -> None:
-        if not 0 <= key < len(self.allowed):
-            raise InvalidValueError(f"key: expected a token from 0 to {len(self.allowed) - 1}, got {key}")
-
-    def _all(self) -> dict[str, Queries]:
-        return {"trained": self.trained, "untrained": self.untrained, "uniform": self.uniform[None, None]}
+    def curve(self) -> dict[str, Float[np.ndarray, "member threshold"]]:
+        """The first token's against τ: "trained", "untrained" [member, threshold], "uniform" [1, threshold]."""
+        counts = {"trained": self.trained, "untrained": self.untrained, "uniform": self.uniform[None, None]}
+        return {name: self._over_queries(one, 0).mean(axis=1)[:, 0] for name, one in counts.items()}
 
     def _metric(self, counts: Queries, threshold: float, layer: int | None, start: int) -> np.ndarray:
         if threshold not in self.thresholds:
             listed = ", ".join(f"{one:g}" for one in self.thresholds)
             raise InvalidValueError(f"threshold: expected one that was counted ({listed}), got {threshold}")
-        depth = counts.shape[1]
-        if layer is not None and not 0 <= layer < depth:
-            raise InvalidValueError(f"layer: expected a layer from 0 to {depth - 1}, got {layer}")
         chosen = counts[..., self.thresholds.index(threshold)]
         over = self._over_queries(chosen[..., None], start)[..., 0]
         return over.mean(axis=1) if layer is None else over[:, layer]
@@ -122,51 +95,24 @@ class Sinks:
             return counts[:, :, self.starts.index(start)] / np.where(seeing == 0, np.nan, seeing)[:, None]
 
 
-def sinks(
-    trained: Trained,
-    sequences: int = 2000,
-    seed: int = 0,
-    thresholds: Sequence[float] = THRESHOLDS,
-    starts: Sequence[int] | None = None,
-) -> Sinks:
-    """Count how often attention exceeds each threshold, before and after training and for uniform attention.
+def sinks(trained: Trained, sequences: int = 2000, seed: int = 0) -> Sinks:
+    """Count how often attention exceeds each of `THRESHOLDS`, before and after training and for uniform attention.
 
-    Over the queries from each of `starts` on (None: all, and those from `LATER` on, or the last where there are
-    fewer). Raises `InvalidValueError` for sequences < 1, seed < 0, a start that is no query, or thresholds that
-    are not between 0 and 1.
+    Over all queries, and over those from `LATER` on, or the last where there are fewer. Raises `InvalidValueError`
+    for sequences < 1 or seed < 0.
     """
-    levels = tuple(float(one) for one in thresholds)
-    if not levels or not all(0 <= one < 1 for one in levels):
-        raise InvalidValueError(
-            f"thresholds: expected numbers from 0 up to below 1, got {shortened(thresholds)}"
-        )
     experiment = trained.experiment
-    tokens = experiment.task.tokens
-    rows = default_starts(tokens) if starts is None else tuple(whole("start", one, 0) for one in starts)
-    for start in rows:
-        if start >= tokens:
-            raise InvalidValueError(f"start: expected a query from 0 to {tokens - 1}, got {start}")
+    allowed = experiment.network.mask.allowed(experiment.task.tokens)
+    starts = 0, min(LATER, experiment.task.tokens - 1)
     fresh = untrained_weights(trained)
     counts: list[Any] = [0, 0]
     for _, both in attention_blocks(trained, sequences, seed, trained.weights, fresh):
         for place, layers in enumerate(both):
-            counts[place] = counts[place] + _exceeding(layers, levels, rows)
+            counts[place] = counts[place] + _exceeding(layers, THRESHOLDS, starts)
     after, before = (torch.as_tensor(one).cpu().numpy() / sequences for one in counts)
     after[~running(trained)] = np.nan
-    allowed = experiment.network.mask.allowed(tokens)
-    return Sinks(levels, rows, allowed, after, before, uniform_queries(allowed, levels, rows), sequences)
-
-
-def default_starts(tokens: int) -> tuple[int, int]:
-    """From the first query on, and from `LATER` on, or the last where there are fewer."""
-    return 0, min(LATER, tokens - 1)
-
-
-def uniform_queries(
-    allowed: Bool[np.ndarray, "query key"], thresholds: Sequence[float], starts: Sequence[int]
-) -> Float[np.ndarray, "start key threshold"]:
-    """How many queries from each start on give a key more than a threshold under uniform attention."""
-    return over_starts(uniform_exceeds(allowed, thresholds), starts)
+    uniform = over_starts(uniform_exceeds(allowed, THRESHOLDS), starts)
+    return Sinks(THRESHOLDS, starts, allowed, after, before, uniform, sequences)
 
 
 def over_starts(

@@ -297,11 +297,6 @@ class Feed:
         return self._tokens, self._target
 
 
-def training_batch(task: RetrievalTask, seeds: Sequence[int], iteration: int, size: int) -> Batch:
-    """Batch number `iteration` of members with `seeds`: known classes, the answer at a random allowed item."""
-    return Batch(*Feed([task] * len(seeds), seeds, size).batch(iteration))
-
-
 class _Group:
     """Neighbouring members of one task."""
 

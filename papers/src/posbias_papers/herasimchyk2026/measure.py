@@ -194,7 +194,7 @@ def _cell(
     # nothing is overwritten: the same job measured again is NAME-2.nc
     path, *later = places[0]
     path = path.with_name(f"{path.stem}-{len(later) + 2}.nc") if path.exists() else path
-    checkpoint = path.with_suffix(".partial.safetensors")
+    checkpoint = path.with_suffix(".partial.npz")
     measured = measuring.measure(loaded, **job, checkpoint=checkpoint, **how)
     measured.attrs["parameters"] = sum(weights.numel() for weights in loaded.model.parameters())
     save_measurement(measured, path)
