@@ -226,29 +226,15 @@ def test_a_window_as_wide_as_the_text_is_the_causal_mask_and_a_full_mask_prefers
 
 
 def test_what_cannot_be_simulated_is_refused():
-    def run(**wrong):
-        return lambda: simulate_recency(RecencyModel(), **({"samples": 10} | wrong))
-
-    refused("samples", run(samples=0))
-    refused("threads", run(threads=0))
-    refused("seed", run(seed=-1), run(seed=1.5), run(seed=True))
-    refused("until_se", run(until_se=0.0), run(until_se=math.nan))
-    refused("engine", run(engine="grma"))
-    for mask in (Full(), Prefix(3)):
-        refused("mask", lambda mask=mask: simulate_recency(RecencyModel(mask=mask), 100))
+    wrong = {"samples": 0, "threads": 0, "seed": -1, "until_se": math.nan, "engine": "grma"}
+    for name, given_ in wrong.items():
+        refused(name, lambda name=name, given_=given_: simulate_recency(RecencyModel(), **{name: given_}))
+    refused("mask", lambda: simulate_recency(RecencyModel(mask=Prefix(3)), 100))
     refused("mask", lambda: Variant(RecencyModel(mask=SlidingWindow(3))))
-    for name, wrong in {
-        "anisotropy": 1.0,
-        "tokens": 1,
-        "dimension": 2,
-        "norm": "layer",
-        "temperature": 0.0,
-    }.items():
-        refused(name, lambda name=name, wrong=wrong: RecencyModel(**{name: wrong}))
-    refused("dimension", lambda: RecencyModel(dimension=1, norm="rmsnorm"))
-    refused("gain", lambda: RecencyModel(norm="none", gain=2.0))
-    refused("bias", lambda: RecencyModel(norm="rmsnorm", bias=1.0))
-    refused("bias", *(lambda bias=bias: RecencyModel(bias=bias) for bias in (-1e80, 1e200)))
+    models = ({"anisotropy": 1.0}, {"tokens": 1}, {"dimension": 2}, {"dimension": 1, "norm": "rmsnorm"})
+    models += ({"gain": 2.0, "norm": "none"}, {"bias": 1.0, "norm": "rmsnorm"}, {"bias": 1e200})
+    for keys in models:
+        refused(next(iter(keys)), lambda keys=keys: RecencyModel(**keys))
     refused("bias", lambda: RecencyModel(bias=1e70, temperature=1e-20))
     with pytest.raises(InvalidValueError):
         RecencyModel(mask=Prefix(11))
@@ -256,4 +242,3 @@ def test_what_cannot_be_simulated_is_refused():
     result = simulate_recency(RecencyModel(tokens=2), 100)
     assert result.mean_scores.value.shape == (4, 2, 2)
     refused("tokens", lambda: result.recency_probability)
-    refused("tokens", lambda: simulate_recency(RecencyModel(tokens=2), until_se=0.1))

@@ -254,21 +254,12 @@ def test_test_sets_of_other_numbers_and_pairs_are_other_sequences():
 def test_what_cannot_be_a_task_is_refused():
     assert TASK.places == {"first": 0, "middle": 4, "last": 7}
     assert RetrievalTask(middle=3).places["middle"] == 3
-    wrong = {
-        "burstiness": 3,
-        "labels": 4096,
-        "middle": 8,
-        "dimension": 0,
-        "inputs": "gaussian",
-        "embedding": "norm",
-    }
-    for name, value in wrong.items():
-        refused(name, lambda name=name, value=value: RetrievalTask(**{name: value}))
+    wrong = {"burstiness": 3, "labels": 4096, "middle": 8, "inputs": "gaussian", "within_class_noise": -0.1}
+    for name, given_ in wrong.items():
+        refused(name, lambda name=name, given_=given_: RetrievalTask(**{name: given_}))
     refused("classes", lambda: RetrievalTask(classes=3, labels=2, burstiness=1))
-    for answers in ((0, 8), (), 3, (0, 0), (-1,)):
+    for answers in ((0, 8), (), (0, 0)):
         refused("answers", lambda answers=answers: RetrievalTask(answers=answers))
-    for noise in (-0.1, float("nan")):
-        refused("within_class_noise", lambda noise=noise: RetrievalTask(within_class_noise=noise))
 
 
 # --- counter-based random numbers ------------------------------------------------------------------------

@@ -337,7 +337,7 @@ class Checkpoint:
                 arrays = dict(held)
             note = json.loads(str(arrays.pop(_NOTE)))
             fingerprint, note = str(note["fingerprint"]), note["note"]
-        except FileNotFoundError:  # it is the first run, or an equal one that has finished removed it
+        except (FileNotFoundError, NotADirectoryError):  # not yet, or removed by an equal run that has finished
             return None
         except OSError as error:
             raise InputFileError(f"checkpoint: {self._path}: cannot be read: {error.strerror}") from None
