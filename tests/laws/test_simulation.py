@@ -12,7 +12,7 @@ from refused import refused
 
 from posbias.core.errors import InvalidValueError
 from posbias.core.spec import decode
-from posbias.simulation import InterruptedSimulation, RecencyModel, gram, simulate_recency, token_space
+from posbias.simulation import InterruptedSimulation, RecencyModel, simulate_recency
 from posbias.simulation.gram import BLOCK, run_block, transform
 from posbias.simulation.tally import Layout, Tally
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
@@ -149,28 +149,6 @@ def test_box_muller_is_the_formula(pairs):
 
 windows = st.builds(SlidingWindow, st.integers(1, 6), st.integers(0, 2))
 masks = st.one_of(windows, st.just(Causal()), st.builds(Prefix, st.integers(1, 4)), st.just(Full()))
-
-
-@given(
-    st.integers(4, 8), st.integers(9, 20), st.sampled_from(["layernorm", "rmsnorm", "none"]), st.booleans(),
-    windows, st.integers(0, 99),
-)  # fmt: skip
-@settings(max_examples=40, deadline=None)
-def test_the_compiled_engine_is_the_plain_one_on_the_same_vectors(tokens, d, norm, residual, mask, seed):
-    """The rows of a block's triangular factor, as vectors in d dimensions; scores agree to 1e-9, orders in all."""
-    model = RecencyModel(tokens, d, 0.6, norm, residual, depth=3, mask=mask)
-    normals, chis = gram.draw_block(model, seed, 0)
-    rows = np.zeros((tokens, min(tokens, model.freedom), gram.LANES))
-    gram.embed(rows, normals, chis, 0, model.shared, 1 / math.sqrt(d), 0, model.freedom)
-    start = np.eye(d)
-    start[:, 0] = 1.0 if norm == "layernorm" else start[:, 0]
-    basis = np.linalg.qr(start)[0][:, int(norm == "layernorm") :][:, : rows.shape[1]]
-    scores, attention = token_space.layer_scores(model, np.einsum("tks,dk->std", rows, basis))
-    assert (attention[..., ~mask.allowed(tokens)] == 0).all()
-    plain, fast = Tally.of_scores(scores, attention, mask), gram.run_block(model, seed, 0, gram.LANES)
-    np.testing.assert_allclose(fast.mean, plain.mean, rtol=1e-9, atol=1e-10)
-    np.testing.assert_allclose(fast.squares, plain.squares, rtol=1e-7, atol=1e-9)
-    np.testing.assert_allclose(fast.products, plain.products, rtol=1e-7, atol=1e-8)
 
 
 @given(st.integers(4, 7), masks, st.integers(0, 99))

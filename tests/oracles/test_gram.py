@@ -7,6 +7,7 @@ else (`rounding`).
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from posbias.core.errors import InvalidValueError
 from posbias.core.machine import sequence
 from posbias.simulation import RecencyModel, gram, simulate_recency, token_space
 from posbias.simulation.tally import Layout, Tally
+from posbias.theory.masks import Causal, SlidingWindow
 
 MARGIN = 30
 """How many times the rounding seen between two references the engines may differ by."""
@@ -82,35 +84,35 @@ def rounding(one, other) -> tuple[np.ndarray, np.ndarray]:
     return bounds[0], bounds[1]
 
 
-def doubtful(scores: np.ndarray, bound: np.ndarray) -> np.ndarray:
+def doubtful(scores: np.ndarray, bound: np.ndarray, layout: Layout) -> np.ndarray:
     """Shares of triples of which rounding may turn the order [layer, sample, group], in the order of `Layout`."""
-    tokens = scores.shape[-1]
-    layout = Layout(tokens)
+    tokens, allowed = layout.tokens, layout.mask.allowed(layout.tokens)
     counts = np.zeros((*scores.shape[:2], layout.size - layout.shares))
     for i in range(2, tokens):
         for j in range(1, i):
             close = np.abs(scores[:, :, i, j, None] - scores[:, :, i, :j]) <= 2 * bound[..., None]
+            close = close & allowed[i, :j] & allowed[i, j]
             found = close.sum(axis=-1)
             for group in (0, i - 1, 2 * (tokens - 2) + i - j):
                 counts[..., group] += found
             counts[..., tokens - 2 + j - np.arange(j)] += close
-    return counts / layout.triples
+    return counts / np.maximum(layout.triples, 1)
 
 
-def allowances(one, other) -> dict[str, np.ndarray]:
+def allowances(one, other, layout: Layout) -> dict[str, np.ndarray]:
     """What the moments of features may be off by, from what each feature of each sample may be off by.
 
     With features f off by e, moments are off by at most ‖e‖ as follows from Cauchy and Schwarz; centring does
     not lengthen e. Sums themselves round, too: by far less than 1e-13 of the terms' sizes.
     """
     scores, attention = rounding(one, other)
-    layout, reference = Layout(one[0].shape[-1]), Tally.of_scores(*one)
+    reference = Tally.of_scores(*one, layout.mask)
     depth, samples = scores.shape
     error = np.empty((depth, samples, layout.size))
     error[..., : layout.pairs] = scores[..., None]
     error[..., layout.attention : layout.steps] = attention[..., None]
     error[..., layout.steps : layout.shares] = 2 * scores[..., None]
-    error[..., layout.shares :] = doubtful(one[0], scores)
+    error[..., layout.shares :] = doubtful(one[0], scores, layout)
     length = np.sqrt((error**2).sum(axis=1)) + 1e-13 * np.sqrt(samples * reference.mean**2)
     spread = np.sqrt(reference.squares)
     squares = 2 * spread * length + length**2 + 1e-13 * reference.squares
@@ -122,7 +124,7 @@ def allowances(one, other) -> dict[str, np.ndarray]:
 
 def worst(tally: Tally, one, other) -> float:
     """The largest deviation of a tally from that of the reference, in units of what is allowed."""
-    reference, allowed = Tally.of_scores(*one), allowances(one, other)
+    reference, allowed = Tally.of_scores(*one, tally.layout.mask), allowances(one, other, tally.layout)
     assert tally.count == reference.count
     ratios = [np.zeros(1)]
     for moment in MOMENTS:
@@ -156,12 +158,13 @@ def models(draw) -> RecencyModel:
         temperature=draw(st.one_of(st.just(1.0), st.floats(0.3, 20))),
         gain=1.0 if norm == "none" else draw(st.one_of(st.just(1.0), st.floats(0.2, 1.7))),
         bias=0.0 if norm != "layernorm" else draw(st.one_of(st.just(0.0), st.floats(-3, 3))),
+        mask=draw(st.just(Causal()) | st.builds(SlidingWindow, st.integers(1, 6), st.integers(0, 2))),
     )
 
 
-def ties(one, other) -> float:
+def ties(one, other, layout: Layout) -> float:
     """The share of all triples whose order is within rounding."""
-    shares = doubtful(one[0], rounding(one, other)[0])
+    shares = doubtful(one[0], rounding(one, other)[0], layout)
     return float(shares[..., 0].mean()) if shares.size else 0.0
 
 
@@ -176,8 +179,10 @@ def test_both_engines_agree_on_the_same_draw(model, seed, block, samples):
     samples = min(samples, 70) if model.tokens > 12 else samples
     one, other = references(model, seed, block, samples)
     assert blur(one, other) < 1e-11
-    assert ties(one, other) <= 0.01
-    assert worst(gram.run_block(model, seed, block, samples), one, other) <= 1.0
+    tally = gram.run_block(model, seed, block, samples)
+    assert (one[1][..., ~model.mask.allowed(model.tokens)] == 0).all()
+    assert ties(one, other, tally.layout) <= 0.01
+    assert worst(tally, one, other) <= 1.0
 
 
 @pytest.mark.parametrize("order", ["pre", "post"])
@@ -191,7 +196,7 @@ def test_they_agree_where_embeddings_have_nearly_one_direction(norm, dimension, 
     )
     one, other = references(model, 5, 0, 100)
     assert blur(one, other) < 1e-9
-    assert ties(one, other) <= 0.03
+    assert ties(one, other, Layout(model.tokens)) <= 0.03
     assert worst(gram.run_block(model, 5, 0, 100), one, other) <= 1.0
 
 
@@ -228,6 +233,7 @@ def by_hand(model: RecencyModel, x: list[list[float]]) -> tuple[list, list]:
 @examples(60)
 @given(models().filter(lambda model: model.tokens < 6 and model.dimension < 20), st.integers(0, 2**32))
 def test_token_space_is_what_the_equations_say(model, seed):
+    model = replace(model, mask=Causal())
     x = token_space.embeddings(np.random.default_rng(seed), model, 1)
     below = np.tril_indices(model.tokens)
     for drawn, expected in zip(

@@ -205,11 +205,6 @@ class JsonCodec(Codec):
 
     suffix = ".json"
 
-    def line(self, header: Header, content: Mapping[str, Any]) -> str:
-        """The line of a header and its content."""
-        header, content = self.signed(header, content)
-        return dump_json(header.as_dict() | {"content": content})
-
     def signed(self, header: Header, content: Mapping[str, Any]) -> tuple[Header, Any]:
         """As `Codec` says."""
         keys, content = json.loads(dump_json([replace(header, digest="").as_dict(), content]))

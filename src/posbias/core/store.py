@@ -337,7 +337,10 @@ class Checkpoint:
                 arrays = dict(held)
             note = json.loads(str(arrays.pop(_NOTE)))
             fingerprint, note = str(note["fingerprint"]), note["note"]
-        except (FileNotFoundError, NotADirectoryError):  # not yet, or removed by an equal run that has finished
+        except (
+            FileNotFoundError,
+            NotADirectoryError,
+        ):  # not yet, or removed by an equal run that has finished
             return None
         except OSError as error:
             raise InputFileError(f"checkpoint: {self._path}: cannot be read: {error.strerror}") from None
