@@ -13,9 +13,8 @@ import sys
 import time
 
 import pytest
-from struck import PRELOADED, Command
+from struck import PRELOADED, Command, is_leftover
 
-from posbias.core.files import is_leftover
 from posbias.core.formats import open_netcdf
 
 FILES = {

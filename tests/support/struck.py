@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from posbias.core.files import is_leftover
-
 PRELOADED = [
     "matplotlib.pyplot",
     "posbias.cli.measure",
@@ -24,6 +22,11 @@ PRELOADED = [
     "posbias.training.cells",
     "transformers",
 ]
+
+
+def is_leftover(path: Path) -> bool:
+    """Whether a file is what a writer has begun."""
+    return path.name.startswith(".") and path.name.count("~") >= 2
 
 
 def run(line: str, folder: str) -> None:

@@ -61,11 +61,6 @@ def clear_leftovers(folder: str | os.PathLike[str]) -> None:
             path.unlink(missing_ok=True)
 
 
-def is_leftover(path: Path) -> bool:
-    """Whether a file is what a writer, here or elsewhere, has begun."""
-    return path.name.startswith(".") and path.name.count("~") >= 2
-
-
 @contextmanager
 def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary folder next to `path` to fill; on success it becomes `path`, else it is removed.

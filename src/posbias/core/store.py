@@ -41,7 +41,7 @@ LEAST = 2.0
 RATE = 100e6
 """Bytes a second that a disk is taken to write of what no writing has timed yet."""
 _NOTE = "note"
-_NAME = re.compile(r"[^.].*-(?P<digits>[0-9a-f]{12})(-(?P<number>\d+))?(?P<suffix>\.\w+)")
+_NAME = re.compile(r"[^.].*-(?P<digits>[0-9a-f]{12})(-(?P<number>\d+))?\.\w+")
 
 
 class Cell:
@@ -145,7 +145,7 @@ class Store:
         Files that do not load are logged, and so are those of another main version of posbias (the first two
         numbers). Raises `SchemaError` for another schema.
         """
-        for path in self._files(cell):
+        for _, path in sorted(self._numbered(cell), reverse=True):
             try:
                 stored = cell.read(path)
             except SchemaError:
@@ -168,12 +168,11 @@ class Store:
         *,
         versions: Mapping[str, str] | None = None,
         amount: int | None = None,
-        number: int | None = None,
     ) -> Stored:
         """Write the result of a cell to a new file, and return it as `find` would.
 
-        `number` is that of the file, by default `next_number`: equal runs that each fixed it before they began
-        leave one file. `cost` is what computing took, to which the time is added unless it says that; `versions`
+        Its number is one more than the greatest when the folder was listed, so that equal runs leave one file.
+        `cost` is what computing took, to which the time is added unless it says that; `versions`
         are those that computed it, by default those here; `amount` is how much was drawn, if that is no part of
         the specification. Raises `OutputFileError`.
         """
@@ -186,39 +185,27 @@ class Store:
             versions=versions_here() if versions is None else versions,
             cost={"finished": finished} | dict(cost or {}),
         )
-        digits, number = cell.fingerprint[:12], number or self.next_number(cell)
+        digits, listed = cell.fingerprint[:12], self._numbered(cell)
+        number = 1 + max((number for number, _ in listed), default=0)
         ending = "" if number == 1 else f"-{number}"
         path = self.folder / f"{cell.name}-{digits}{ending}{cell.codec.suffix}"
         cell.codec.write(path, header, cell.to_content(result))
-        self._listing().setdefault(digits, []).append((number, path))
+        listed.append((number, path))
         return cell.read(path)
-
-    def next_number(self, cell: Cell) -> int:
-        """The number that the next file of a cell gets: one more than the greatest when the folder was listed.
-
-        What a killed writer left without a file of the cell itself, such as weights alone, is written again.
-        """
-        listed, suffix = self._listing().get(cell.fingerprint[:12], []), cell.codec.suffix
-        return max((number for number, path in listed if path.suffix == suffix), default=0) + 1
 
     def clear_leftovers(self) -> None:
         """Remove what writers of this machine that were killed had begun."""
         files.clear_leftovers(self.folder)
 
-    def _files(self, cell: Cell) -> list[Path]:
-        """The files of a cell, the newest first."""
-        listed = sorted(self._listing().get(cell.fingerprint[:12], []), reverse=True)
-        return [path for _, path in listed if path.suffix == cell.codec.suffix]
-
-    def _listing(self) -> dict[str, list[tuple[int, Path]]]:
-        """Number and path of every file, by the digits of its name."""
+    def _numbered(self, cell: Cell) -> list[tuple[int, Path]]:
+        """The files of a cell, each with its number."""
         if self._listed is None:
             self._listed = {}
             for path in sorted(self.folder.iterdir()) if self.folder.is_dir() else []:
                 if match := _NAME.fullmatch(path.name):
                     numbered = int(match["number"] or 1), path
                     self._listed.setdefault(match["digits"], []).append(numbered)
-        return self._listed
+        return self._listed.setdefault(cell.fingerprint[:12], [])
 
 
 AnyCell = TypeVar("AnyCell", bound=Cell)
@@ -389,8 +376,3 @@ class Checkpoint:
         except PosbiasError as failure:
             if failure is not error:
                 error.add_note(str(failure))
-
-    def discard(self) -> None:
-        """Remove the file; a missing one is fine."""
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
