@@ -1,0 +1,467 @@
+"""What statements rest on: the order of rows, bounds and critical distances against definitions and mpmath."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from examples import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from posbias.core.errors import InvalidValueError
+from posbias.profiles import stochastic_order
+from posbias.theory import critical_distances
+from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.distance import RoPE
+from posbias.theory.encodings import DecayBias
+from posbias.theory.masks import Causal, SlidingWindow
+from posbias.theory.mixing import AttentionOnly, ConstantMixing, PerLayer, PowerDecay, PreNormInit
+from posbias.theory.rollout.dispatch import influence
+from posbias.theory.rollout.kernel import masked_softmax
+from posbias_papers.closed_forms import bounds
+from posbias_papers.statements import STATEMENTS, margins
+from posbias_papers.statements.draws import Sampler, growing
+from posbias_papers.statements.herasimchyk2026 import (
+    encoding_and_content,
+    prefix_at,
+    prefix_covariance,
+    run_network,
+)
+
+PARTS = 64
+"""Masses in 64ths: their sums are exact in float64, so that counts and margins can be compared with ==."""
+
+
+@st.composite
+def distributions(draw, tokens):
+    cuts = draw(st.lists(st.integers(0, PARTS), min_size=tokens - 1, max_size=tokens - 1))
+    return np.diff([0, *sorted(cuts), PARTS])
+
+
+@st.composite
+def kernels(draw):
+    tokens = draw(st.integers(1, 6))
+    return np.array([draw(distributions(tokens)) for _ in range(tokens)])
+
+
+pairs = st.integers(1, 7).flatmap(lambda tokens: st.tuples(distributions(tokens), distributions(tokens)))
+
+
+# --- stochastic_order.py against the definitions -----------------------------------------------------------
+
+
+def brute_force_gaps(parts):
+    """Every triple of Assumption 4.1 by the letter, in exact fractions."""
+    tokens = len(parts)
+    return [
+        Fraction(int(parts[later, : k + 1].sum() - parts[earlier, : k + 1].sum()), PARTS)
+        for earlier, later in itertools.combinations(range(tokens), 2)
+        for k in range(tokens - 1)
+    ]
+
+
+@given(kernels(), st.sampled_from([0, 1, 5]))
+@examples(300)
+def test_monotonicity_counts_every_triple(parts, tolerance):
+    found = stochastic_order.monotonicity(parts / PARTS, tolerance=tolerance / PARTS)
+    gaps = brute_force_gaps(parts)
+    beyond = [gap for gap in gaps if gap > Fraction(tolerance, PARTS)]
+    assert found.triples == len(gaps)
+    assert found.violations == len(beyond)
+    assert found.rate == (len(beyond) / len(gaps) if gaps else 0.0)
+    assert found.mean_gap == pytest.approx(float(sum(beyond) / len(beyond)) if beyond else 0.0, rel=1e-14)
+    assert found.margin == (float(-max(gaps)) if gaps else 0.0)
+    assert found.holds == (not beyond)
+
+
+@given(pairs)
+@examples(300)
+def test_dominance_is_that_of_quantiles(pair):
+    """μ ⪰ ν exactly when each quantile of μ is at least that of ν: no prefix masses here."""
+    later, earlier = (np.repeat(np.arange(len(parts)), parts) for parts in pair)
+    margin = stochastic_order.dominance(pair[0] / PARTS, pair[1] / PARTS)
+    assert (margin >= 0) == (later >= earlier).all()
+    assert stochastic_order.dominates(pair[0] / PARTS, pair[1] / PARTS) == (margin >= 0)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [np.ones((2, 3)) / 3, np.array([[0.5, 0.4], [0.5, 0.5]]), np.array([[np.nan, 1.0], [0.5, 0.5]])],
+)
+def test_what_is_no_kernel_is_refused(kernel):
+    with pytest.raises(InvalidValueError):
+        stochastic_order.monotonicity(kernel)
+
+
+coefficients = st.lists(st.floats(0, 1), min_size=1, max_size=8).map(np.array)
+
+
+def closed_product(exponent, a):
+    """Π_{t≥1} (1 − a/t^β) for β = 2, 3, 4: products over t of linear factors give sines and gammas."""
+    import mpmath
+
+    root = mpmath.mpf(a) ** (mpmath.mpf(1) / exponent)
+    turns = [mpmath.expjpi(mpmath.mpf(2 * k) / exponent) for k in range(exponent)]
+    return float(mpmath.re(1 / mpmath.fprod(mpmath.gamma(1 - root * turn) for turn in turns)))
+
+
+@given(st.sampled_from([2, 3, 4]), st.floats(1e-6, 1), st.floats(0.01, 0.999))
+def test_infinite_product_equals_its_closed_form(exponent, initial, share):
+    found = bounds.retained(PowerDecay(initial, float(exponent)), 1 - share)
+    assert found == pytest.approx(closed_product(exponent, share * initial), rel=1e-12)
+
+
+def test_total_mixing_decides_the_dichotomy():
+    for mixing in (
+        ConstantMixing(1e-9),
+        AttentionOnly(),
+        PreNormInit(),
+        PowerDecay(0.5, 0.3),
+        PowerDecay(0.5, 1.0),
+    ):
+        assert bounds.retained(mixing, 0.1) == 0.0
+    assert bounds.retained(ConstantMixing(0.0), 0.1) == bounds.retained(PowerDecay(0.0, 1.0), 0.1) == 1.0
+    with pytest.raises(InvalidValueError, match=r"^mixing: "):
+        bounds.retained(PerLayer((0.1, 0.2)), 0.1)
+
+
+def test_dichotomy_holds_far_down():
+    """Two tokens under NoPE, where P_11 = Π(1 − λ/2) exactly: the limit is approached or is zero."""
+    for mixing in (PowerDecay(1.0, 2.0), PowerDecay(0.7, 3.0)):
+        own = bounds.self_bound(mixing.values(200_000), 0.5)[-1]
+        limit = bounds.retained(mixing, 0.5)
+        assert limit < own < limit * (1 + 1e-5)
+    # β = 1: Π(1 − 1/2t) falls as depth^−½, by Gamma(½)
+    own = bounds.self_bound(PowerDecay(1.0, 1.0).values(100_000), 0.5)[-1]
+    assert own == pytest.approx(1 / math.sqrt(math.pi * 100_000), rel=1e-5)
+
+
+@given(coefficients, st.floats(0, 0.3), st.integers(0, 3))
+def test_bounds_equal_their_products_written_out(lam, floor, position):
+    for depth in range(1, len(lam) + 1):
+        part = lam[:depth].tolist()
+        own = math.prod(1 - (1 - floor) * one for one in part)
+        suffix = math.prod(1 - position * floor * one for one in part)
+        assert bounds.self_bound(lam, floor)[depth - 1] == pytest.approx(own, rel=1e-13)
+        found = np.exp(bounds.log_collapse_bound(np.full(len(lam), floor), position, lam))[depth - 1]
+        assert found == pytest.approx(suffix, rel=1e-12)
+        exponential = bounds.exponential_bound(lam, floor, position)[depth - 1]
+        assert exponential == pytest.approx(math.exp(-position * floor * sum(part)), rel=1e-13)
+        assert exponential >= suffix * (1 - 1e-13)
+
+
+@given(coefficients, st.floats(0, 1), st.integers(0, 5))
+def test_window_bound_sums_over_all_outcomes(lam, floor, query):
+    total = 0.0
+    for outcome in itertools.product([0, 1], repeat=len(lam)):
+        if sum(outcome) < query:
+            chances = [floor * one if hit else 1 - floor * one for hit, one in zip(outcome, lam, strict=True)]
+            total += math.prod(chances)
+    assert bounds.window_bound(lam, floor, query) == pytest.approx(total, rel=1e-12, abs=1e-300)
+
+
+# --- the statements ----------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 2**32), st.booleans(), st.booleans())
+@examples(300)
+def test_drawn_kernels_satisfy_the_hypotheses(seed, edge, positive):
+    sampler = Sampler(np.random.default_rng(seed), edge)
+    kernel, (tokens, width) = sampler.positive() if positive else sampler.monotone(), sampler.size
+    inside = SlidingWindow(width).allowed(tokens)
+    assert (kernel[~inside] == 0).all()
+    assert (kernel[inside] > 0).all() if positive else (kernel >= 0).all()
+    np.testing.assert_allclose(kernel.sum(axis=1), 1.0, atol=1e-14)
+    prefix = np.cumsum(kernel, axis=1)
+    assert all((prefix[i] >= prefix[later] - 1e-14).all() for later in range(tokens) for i in range(later))
+
+
+@given(st.integers(0, 2**32), st.booleans())
+def test_drawn_encodings_and_contents_satisfy_the_hypotheses(seed, edge):
+    """Proposition 4.4: recency-favouring logits; a mean kernel that is monotone though its inputs are not."""
+    instance = encoding_and_content(Sampler(np.random.default_rng(seed), edge))
+    assert (np.diff(instance["positional"], axis=-1) >= 0).all()
+    allowed = SlidingWindow(instance["width"]).allowed(instance["positional"].shape[-1])
+    for layer in instance["content"]:
+        weights = np.exp(layer - layer.max(axis=-1, keepdims=True)) * allowed
+        mean = (weights / weights.sum(axis=-1, keepdims=True)).mean(axis=0)
+        assert stochastic_order.monotonicity(mean).holds
+
+
+# --- mistakes that must be noticed -------------------------------------------------------------------------
+
+
+def test_the_slope_of_a_prefix_is_the_covariance_in_forty_digits():
+    content, positional, strength = [0.3, -1.2, 2.0, 0.7], [-1.0, -1.0, 0.5, 3.0], 0.8
+    slope = [prefix_at(np.array(content), np.array(positional), strength + 1e-30j).imag * 1e30]
+    found = [*slope, prefix_covariance(np.array(content), np.array(positional), strength)]
+    with mpmath.workdps(40):
+
+        def prefix(m, at):
+            weights = [mpmath.exp(s + at * b) for s, b in zip(content, positional, strict=True)]
+            return mpmath.fsum(weights[: m + 1]) / mpmath.fsum(weights)
+
+        exact = [float(mpmath.diff(lambda at, m=m: prefix(m, at), strength)) for m in range(3)]
+    for one in found:
+        np.testing.assert_allclose(one, exact, rtol=1e-12)
+
+
+# --- the counterexamples, worked out without the package's code --------------------------------------------
+
+
+def test_the_second_token_keeps_a_share_although_total_mixing_diverges():
+    """Theorem 5.4 (ii) from the assumptions: token 0 is zero, token 1 grows until it sees itself alone."""
+
+    def kept(depth):
+        state, share = 0.1, 1.0
+        for layer in range(depth):
+            logit = 0.01 * state * state
+            own = 1.0 / (1.0 + math.exp(-min(logit, 700.0)))
+            value = 30.0 if layer % 2 == 0 else 1 / 30
+            share *= 0.5 + 0.5 * own
+            state = 0.5 * state + 0.5 * own * value * state
+        return share
+
+    assert kept(60) == kept(150) == pytest.approx(0.18249551842986955, rel=1e-9)
+    network = {name: np.array(part) for name, part in growing([[0.0], [0.1]], 0.1, 30.0, 150).items()}
+    attention = run_network(**network)[1]
+    assert math.prod(0.5 + 0.5 * A[1, 1] for A in attention) == pytest.approx(kept(150), rel=1e-9)
+
+
+SEEDS = st.integers(0, 2**32 - 1)
+BY_KEY = {one.key: one for one in STATEMENTS if one.source == "wu2025"}
+
+
+def random_stack(seed, mask, tokens, layers, spread=2.0):
+    rng = np.random.default_rng(seed)
+    return masked_softmax(rng.normal(0, spread, (layers, tokens, tokens)), mask.allowed(tokens))
+
+
+def brute_rollout(kernels, query, key):
+    """P_ij as the sum over all walks of one step per layer, bottom layer first."""
+    tokens = len(kernels[0])
+    walks = [((key,), 1.0)]
+    for kernel in kernels:
+        walks = [((*w, i), p * kernel[i][w[-1]]) for w, p in walks for i in range(tokens) if kernel[i][w[-1]]]
+    return math.fsum(p for w, p in walks if w[-1] == query)
+
+
+# --- the table ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["wu-4.6", "wu-4.7", "wu-I.1", "wu-I.2"])
+@given(seed=SEEDS, edge=st.booleans())
+@settings(max_examples=15)
+def test_drawn_rotary_instances_satisfy_the_hypotheses(kind, seed, edge):
+    one = BY_KEY[kind].draw(Sampler(np.random.default_rng(seed), edge))
+    queries, keys, angles = one["queries"], one["keys"], one["angles"]
+    tokens, first = queries.shape[1], angles.min()
+    cosine = np.einsum("tic,tjc->tij", queries, keys) / (
+        np.linalg.norm(queries, axis=-1)[:, :, None] * np.linalg.norm(keys, axis=-1)[:, None]
+    )
+    assert (np.arccos(np.clip(cosine, -1, 1)) <= one["delta"] * first + 1e-7).all()
+    if len(angles) == 1:
+        assert (one["delta"] + tokens - 1) * first <= np.pi + 1e-9
+    else:
+        shares = [np.linalg.norm(v.reshape(*v.shape[:-1], -1, 2), axis=-1) / np.linalg.norm(v, axis=-1)[..., None]
+                  for v in (queries, keys)]  # fmt: skip
+        beta = shares[0].min() * shares[1].min()
+        assert (
+            one["delta"] * np.pi * first / math.sqrt(beta) + 2 * (tokens - 1) * angles.max()
+            <= 2 * np.pi + 1e-9
+        )
+
+
+# --- collapse ----------------------------------------------------------------------------------------------
+
+
+@given(SEEDS, st.integers(2, 9), st.integers(1, 25), st.floats(0, 6))
+@examples(60)
+def test_collapse_bound_covers_every_suffix(seed, tokens, depth, spread):
+    kernels = random_stack(seed, Causal(), tokens, depth, spread)
+    floors = kernels[:, np.tri(tokens, dtype=bool)].min(axis=1)
+    for mixing in (np.ones(depth), np.random.default_rng(seed).random(depth)):
+        suffixes = margins.suffixes(margins.rollouts(kernels, mixing))
+        covers = np.stack([bounds.log_collapse_bound(floors, j, mixing) for j in range(tokens)], axis=1)
+        assert (suffixes <= np.exp(covers) * (1 + 1e-12)).all()
+
+
+@given(SEEDS, st.integers(1, 4), st.integers(1, 4), st.sampled_from([Causal(), SlidingWindow(2, sinks=1)]))
+@examples(30)
+def test_rollouts_are_sums_over_walks(seed, tokens, depth, mask):
+    kernels = random_stack(seed, mask, tokens, depth)
+    walks = [
+        [[brute_rollout(kernels[: t + 1], i, j) for j in range(tokens)] for i in range(tokens)]
+        for t in range(depth)
+    ]
+    np.testing.assert_allclose(margins.rollouts(kernels), walks, rtol=1e-12)
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose(np.exp(margins.log_rollouts(np.log(kernels))), walks, rtol=1e-12)
+
+
+@given(st.integers(1, 50), st.floats(0, 400), st.floats(0, 900))
+def test_the_floor_is_attained(keys, bound, span):
+    logits = np.full((1, keys), bound + span)
+    logits[0, 0] = -bound
+    found = margins.log_softmax(logits, np.ones((1, keys), dtype=bool))[0, 0]
+    assert found == pytest.approx(bounds.log_attention_floor(keys, bound, span), rel=1e-12, abs=1e-14)
+
+
+# --- envelopes ---------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 100_000), st.integers(0, 100_000))
+@settings(max_examples=40)
+def test_log_walks_against_mpmath(depth, distance):
+    with mpmath.workdps(40):
+        exact = mpmath.loggamma(depth + distance) - mpmath.loggamma(depth) - mpmath.loggamma(distance + 1)
+        found = bounds.log_walks(depth, np.array([distance, 0]))
+        assert abs(found[0] - float(exact)) <= 1e-12 * float(exact) + 1e-30
+        assert found[1] == 0
+
+
+# --- critical distances ------------------------------------------------------------------------------------
+
+
+def real_peak(depth, fall, near):
+    """The real x at which log Γ(t+x+1) − log Γ(x+1) − ∫fall is highest, by bisection; 0 if it only falls."""
+    t = depth - 1
+
+    def slope(x):
+        return mpmath.fsum(1 / (mpmath.mpf(x) + k) for k in range(1, t + 1)) - fall(x)
+
+    if slope(0) <= 0:
+        return mpmath.mpf(0)
+    low, high = mpmath.mpf(0), mpmath.mpf(near + 2)
+    for _ in range(120):
+        middle = (low + high) / 2
+        low, high = (middle, high) if slope(middle) > 0 else (low, middle)
+    return low
+
+
+@given(st.integers(1, 40), st.floats(0.02, 5))
+@settings(max_examples=40)
+def test_decay_distance_by_brute_force_and_mpmath(depth, rate):
+    star = critical_distances.critical_distance(depth, rate)
+    with mpmath.workdps(30):
+        assert star == pytest.approx(float((depth - 1) / mpmath.expm1(rate)), rel=1e-14)
+        real = real_peak(depth, lambda x: mpmath.mpf(rate), star)
+        assert real == 0 or star - 1 < real <= star - 0.5 + 1e-12
+        heights = [
+            mpmath.log(math.comb(depth - 1 + x, x)) - mpmath.mpf(rate) * x for x in range(int(star) + 20)
+        ]
+    assert critical_distances.modal_distance(depth, rate) == max(range(len(heights)), key=heights.__getitem__)
+
+
+@given(st.integers(2, 40), st.floats(0.01, 3), st.floats(0.1, 20))
+@settings(max_examples=40)
+def test_rope_distance_by_brute_force_and_mpmath(depth, angle, rate):
+    star = critical_distances.rope_critical_distance(depth, angle, rate)
+    with mpmath.workdps(40):
+        theta, c, t = mpmath.mpf(angle), mpmath.mpf(rate), depth - 1
+        root = mpmath.findroot(lambda x: mpmath.log(1 + t / x) - 2 * c * theta**2 * x, star)
+        assert star == pytest.approx(float(root), rel=1e-13)
+        real = real_peak(depth, lambda x: 2 * c * theta**2 * x, star)
+        assert real == 0 or star - 1 < real < star
+        heights = [mpmath.log(math.comb(t + x, x)) - c * (theta * x) ** 2 for x in range(int(star) + 20)]
+        best = critical_distances.rope_modal_distance(depth, angle, rate)
+        assert max(heights) - heights[best] < 1e-12
+        assert star - 1 < best < star + 0.5
+
+
+def test_a_decay_rollout_peaks_at_the_modal_distance_and_rope_at_its_drift():
+    depths = [1, 2, 3, 5, 8, 12]
+    decay = critical_distances.distance_curve(DecayBias(0.1), depths, 400)
+    np.testing.assert_array_equal(decay.rollout, decay.modal)
+    np.testing.assert_allclose(decay.drift, decay.predicted - 0.5, rtol=1e-9)
+    exact = [bounds.log_walks(12, np.arange(100)) - 0.1 * np.arange(100) + 12 * math.log(-math.expm1(-0.1))]
+    mass = influence(Architecture(12, (Layer(positional=DecayBias(0.1)),), AttentionOnly()), 1000).mass[::-1]
+    np.testing.assert_allclose(np.log(mass[:100]), exact[0], atol=1e-9)
+    rope = critical_distances.distance_curve(RoPE(((100.0,),), frequencies=(0.01,)), depths, 300)
+    assert (np.abs(rope.rollout - rope.drift)[1:] < 1).all()
+    assert (rope.rollout > 2 * rope.predicted)[-2:].all()
+    assert (np.abs(rope.modal - rope.predicted) <= 1).all()
+
+
+# --- beyond the numbered statements --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "second"), [("log", 0.7), ("power", 0.4), ("power", 1.7)])
+def test_kerple_envelopes_against_walks(kind, second):
+    tokens, scale, depth = 4, 1.3, 3
+    content = np.random.default_rng(3).uniform(-0.4, 0.4, (depth, tokens, tokens))
+
+    def bias(d):
+        return scale * (math.log1p(second * d) if kind == "log" else d**second)
+
+    def row(layer, i):
+        weights = [math.exp(content[layer, i, j] - bias(i - j)) for j in range(i + 1)]
+        return [w / math.fsum(weights) for w in weights] + [0.0] * (tokens - i - 1)
+
+    kernels = [np.array([row(layer, i) for i in range(tokens)]) for layer in range(depth)]
+    seen = [content[layer, i, j] for layer in range(depth) for i in range(tokens) for j in range(i + 1)]
+    span = max(seen) - min(seen)
+    least = math.exp(-span) / math.fsum(math.exp(-bias(d)) for d in range(tokens))
+    slacks = []
+    for T in range(1, depth + 1):
+        for i in range(tokens):
+            for j in range(i + 1):
+                value, d = brute_rollout(kernels[:T], i, j), i - j
+                costs = bias(d), T * bias(d / T)
+                walks = math.comb(T - 1 + d, d)
+                slacks.append(1 - walks * least**T * math.exp(-max(costs)) / value)
+                slacks.append(1 - value / (walks * math.exp(T * span - min(costs))))
+    instance = {"content": content, "kind": kind, "scale": scale, "second": second}
+    assert BY_KEY["wu-4.5-kerple"].slack(instance) == pytest.approx(min(slacks), abs=1e-12)
+    assert BY_KEY["wu-4.4-kerple"].slack(instance) >= 0
+
+
+# --- edges: what a centre and a lost edge decide -----------------------------------------------------------
+
+APART = [[1.0, 0.0, 0.0], [-1.0, 2.0, 0.0], [-3.0, 1.0, 1.0]]
+"""Logits under which ReLU leaves tokens 1 and 2 no edge to token 0."""
+TOGETHER = [[1.0, 0.0, 0.0], [1.0, 2.0, 0.0], [-3.0, 1.0, 1.0]]
+"""Logits under which it leaves every token an edge to an earlier one."""
+FIRST = [[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]
+SECOND = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.5, 0.5]]
+
+
+@pytest.mark.parametrize(
+    ("key", "instance", "least", "most"),
+    [
+        # tokens 0 and 1 see each other: both are the centre; without a centre nothing is claimed (slack 1)
+        (
+            "wu-4.1-masks",
+            {"kernels": [[[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]]], "depth": 8},
+            0.0,
+            0.99,
+        ),
+        ("wu-4.1-masks", {"kernels": [np.eye(2).tolist()], "depth": 8}, 1.0, 1.0),
+        # two masks that have a centre only together
+        ("wu-3.2-masks", {"kernels": [FIRST, SECOND], "depth": 20}, -1e-12, 0.99),
+        ("wu-3.2-masks", {"kernels": [FIRST, np.eye(3).tolist()], "depth": 20}, 1.0, 1.0),
+        # each claim about ReLU is false of the other one's logits
+        ("wu-4.1-relu-apart", {"logits": [APART] * 12}, -1e-12, 0.99),
+        ("wu-4.1-relu-apart", {"logits": [TOGETHER] * 6}, -1.0, -1.0),
+        ("wu-4.1-relu-reach", {"logits": [TOGETHER] * 6}, 0.0, 0.99),
+        ("wu-4.1-relu-reach", {"logits": [APART] * 8}, -math.inf, -0.01),
+        # of larger angles RoPE does not decay as slowly
+        ("wu-4.6-decay", {"tokens": 2048, "product": 10.0, "angle": 1e-2, "rate": 0.05}, -math.inf, -0.01),
+    ],
+)
+def test_edges_and_angles_decide_what_is_claimed(key, instance, least, most):
+    assert least <= BY_KEY[key].slack(instance) <= most
+
+
+def test_collapse_is_the_rollout_next_to_its_bound():
+    layer = Layer(heads=2, positional=DecayBias(0.4))
+    architecture = Architecture(6, (layer,), ConstantMixing(0.3))
+    (drawn, later, bound), mass = bounds.collapse(architecture, 12, 3), influence(architecture, 12).mass
+    assert drawn[-1] == mass[3]
+    assert later[-1] == pytest.approx(mass[3:].sum(), rel=1e-14)
+    assert (later <= bound * (1 + 1e-12)).all()
+    with pytest.raises(InvalidValueError, match=r"^architecture: "):
+        bounds.collapse(Architecture(6, (Layer(mask=SlidingWindow(4)),)), 12, 3)
