@@ -220,7 +220,7 @@ def test_list_has_every_study_and_its_state(capsys, folder):
 
 def test_claims_can_be_those_of_one_verdict(capsys, folder):
     write(folder, "wu2025/fig3", 0.2, -0.3)
-    words = ("claims", "--paper", "wu2025/fig3,wu2025/statements", "--instances", 2, "--out", folder)
+    words = ("claims", "wu2025/fig3", "wu2025/statements", "--instances", 2, "--out", folder)
     data = json.loads(answer(capsys, *words, "--verdict", "fails", "--json"))
     assert {one["verdict"] for one in data["claims"]} == {"fails"}
     assert data["counts"]["holds"] > 0

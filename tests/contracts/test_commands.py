@@ -116,7 +116,7 @@ LINES = {
     "paper all": ("matplotlib",),
     "paper all --report": ("jinja2", "matplotlib"),
     "paper list": (),
-    "paper claims --paper wu2025 --instances 1": (),
+    "paper claims wu2025 --instances 1": (),
     "paper extensions": (),
     "paper extensions ordering": ("matplotlib",),
     "paper herasimchyk2026": ("matplotlib", "torch"),

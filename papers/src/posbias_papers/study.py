@@ -181,7 +181,7 @@ class Study:
     def command(self) -> str:
         """What computes it."""
         stated = self.name == STATEMENTS
-        return f"posbias paper {f'claims --paper {self.paper}' if stated else f'{self.paper} {self.name}'}"
+        return f"posbias paper {f'claims {self.key}' if stated else f'{self.paper} {self.name}'}"
 
     @property
     def made_by(self) -> str:

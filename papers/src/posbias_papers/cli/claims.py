@@ -55,7 +55,7 @@ class Options:
     Parameters
     ----------
     paper
-        wu2025, herasimchyk2026, kim2026, or studies such as wu2025/fig2; several with commas. Default: all.
+        The same as the names, with commas.
     verdict
         Only the claims that hold, fail or are undecided.
     instances
@@ -73,25 +73,30 @@ class Options:
     json: shared.Json = False
 
 
-def claims(*, options: Options = Options()) -> None:
+def claims(*names: str, options: Options = Options()) -> None:
     """Print every claim of the three papers with its number, its verdict, and why.
 
     Numbered statements are tried on random and adversarial instances (kept in statements/); claims of figures
     and tables are those of the results in --out, or of recorded results, which come along, where these are of more
     effort. What has not been made is undecided and says what makes it.
+
+    Parameters
+    ----------
+    names
+        wu2025, herasimchyk2026, kim2026, or single studies such as wu2025/fig2. Default: all.
     """
     from posbias.profiles.claims import count, tally
     from posbias_papers.cli.answers import PaperClaims
     from posbias_papers.collect import by_evidence, collect
     from posbias_papers.theorems import INSTANCES
 
-    ran, engine = None, shared.engine(options.workers)
+    ran, engine, papers = None, shared.engine(options.workers), (*names, *options.paper)
     if options.effort is not None:
-        ran = _make(options.out, options.paper, effort=options.effort, engine=engine)
+        ran = _make(options.out, papers, effort=options.effort, engine=engine)
     instances = INSTANCES["quick"] if options.instances is None else options.instances
     with progress() as on_event:
         how: dict[str, Any] = {"instances": instances, "engine": engine, "on_event": on_event}
-        judged = collect(options.out, papers=options.paper, **how)
+        judged = collect(options.out, papers=papers, **how)
     shown = [claim for claim in judged if options.verdict in (None, claim.verdict)]
     answer = PaperClaims.of(
         claims=[claim.as_dict() for claim in shown],

@@ -317,7 +317,7 @@ def observations(_: Any = None) -> "pd.DataFrame":
 def _observations_page(frame: "pd.DataFrame") -> Page:
     caption = "Observations on position bias, and the claims that judge the paper's results on each"
     rows = frame.reset_index().to_dict("records")
-    note = "`posbias paper claims --paper wu2025` has the verdicts"
+    note = "`posbias paper claims wu2025` has the verdicts"
     return Page(note=note, tables=(Table.of(caption, rows),), data={"rows": rows})
 
 
