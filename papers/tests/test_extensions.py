@@ -7,21 +7,18 @@ import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
-from project import ROOT
 
 from posbias import measure
 from posbias.comparison.predictors import PREDICTORS, half, predictions
 from posbias.core.errors import InvalidValueError
 from posbias.designs import design
 from posbias.profiles.claims import LEVEL
-from posbias.profiles.estimate import Estimate
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.encodings import DecayBias
 from posbias.theory.masks import SlidingWindow
 from posbias.theory.mixing import AttentionOnly
 from posbias_papers.extensions import EXTENSIONS
 from posbias_papers.extensions.designed import CAUSAL, DECAY, FLAT, NARROW, TOKENS, DesignedCell
-from posbias_papers.extensions.encodings import EncodingCell
 from posbias_papers.extensions.extension import Cell, Extension
 from posbias_papers.extensions.ordering import gains
 from posbias_papers.extensions.predictors import PAIRS, PredictorCell, holm, outcomes, predicted, trial
@@ -74,12 +71,6 @@ def test_distances_of_designs_and_controls(cell, distance):
     assert found.baseline.distance == pytest.approx(distance, abs=5e-4)
 
 
-def test_the_document_has_the_measured_gaps_on_record():
-    page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
-    for result in EXTENSIONS["designed"].recorded().values():
-        assert f"| {Estimate.of_mean(np.array(result['gaps']))} |" in page
-
-
 @pytest.mark.slow
 def test_what_is_on_record_is_trained_again():
     """Two networks of ten: float32 on another machine may have other last bits, which 2,500 steps make larger."""
@@ -89,7 +80,7 @@ def test_what_is_on_record_is_trained_again():
     assert again["gaps"] == pytest.approx(stored["gaps"][:2], abs=0.03)
 
 
-# --- ordering, encodings -----------------------------------------------------------------------------------
+# --- ordering -----------------------------------------------------------------------------------
 
 
 def test_orders_found_on_some_trials_gain_on_others():
@@ -98,19 +89,6 @@ def test_orders_found_on_some_trials_gain_on_others():
     assert all(row["retrieval"].value > 0 for row in rows if row["over"] == "best first")
     given_order = [row["retrieval"].value for row in rows if row["over"] == "as given"]
     assert given_order == pytest.approx([0.052, 0.125, 0.270], abs=5e-4)
-
-
-def test_a_small_decoder_is_measured_and_predicted(tmp_path):
-    cell = EncodingCell("tiny-alibi", tokens=32, prompts=6)
-    result = cell.compute()
-    measured = measure("tiny-alibi", tokens=32, prompts=6)
-    np.testing.assert_allclose(result["mixing"], measured["mixing"].values)
-    assert {*result["levels"]} == {*"abce"}
-    energy = predictions(measured)["energy"].mass
-    np.testing.assert_allclose(result["levels"]["e"], energy, rtol=1e-9)
-    study = EXTENSIONS["encodings"]
-    small = Extension("encodings", "", "", (cell,), study.tables, study.draw)
-    assert len(small.make(tmp_path)) == 3
 
 
 # --- predictors --------------------------------------------------------------------------------------------

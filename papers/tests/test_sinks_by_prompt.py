@@ -7,8 +7,7 @@ import torch
 from posbias.measurement import load_model
 from posbias.measurement.job import Request
 from posbias.measurement.run import prepared
-from posbias_papers.wu2025.observed import MODELS, SMALL, observed
-from posbias_papers.wu2025.sinks import prompt_sinks, sinks_by_prompt
+from posbias_papers.wu2025.observed import MODELS, SMALL, observed, prompt_sinks, sinks_by_prompt
 
 TOKENS, WINDOW = 70, 64
 

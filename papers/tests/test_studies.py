@@ -20,7 +20,6 @@ from posbias_papers import theorems
 from posbias_papers.collect import collect, read_result, result, state
 from posbias_papers.registry import PAPERS, STUDIES, find_studies, studies_of
 from posbias_papers.statements import STATEMENTS
-from posbias_papers.study import minutes_text
 from posbias_papers.theorems import tried_already, try_statements
 
 FEW = {"instances": 2, "engine": InProcess()}
@@ -80,13 +79,6 @@ def test_studies_import_nothing_heavy():
     code += f"print([m for m in {heavy!r} if m in sys.modules])"
     imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert imported.stdout.strip() == "[]"
-
-
-@pytest.mark.parametrize(
-    ("minutes", "words"), [(0.001, "1 second"), (1, "1 minute"), (180, "3 hours"), (9000, "6 days")]
-)
-def test_minutes_in_words(minutes, words):
-    assert minutes_text(minutes) == words
 
 
 # --- results -----------------------------------------------------------------------------------------------
@@ -232,7 +224,7 @@ def test_claims_can_be_those_of_one_verdict(capsys, folder):
 
 def test_wrong_words_are_refused(capsys, tmp_path):
     out = ("--out", tmp_path / "none")
-    assert "did you mean 'kim2026'?" in refused(capsys, "claims", "--paper", "kim2025", *out)
+    assert "did you mean 'kim2026'?" in refused(capsys, "claims", "kim2025", *out)
     assert "instances: " in refused(capsys, "claims", "--instances", "0", *out)
     assert "workers" in refused(capsys, "all", "--workers", "2", "--ray", "auto", *out)
     assert "effort: " in refused(capsys, "wu2025", "fig10", "--effort", "0", *out)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from posbias.cli import main
 from posbias.core.errors import InvalidValueError
-from posbias.core.progress import Event
 from posbias.profiles.estimate import Estimate
 from posbias.simulation import RecencyModel, gram, simulate_recency
 from posbias.simulation.tally import Layout, Tally
@@ -109,7 +108,7 @@ def variant_values(draw):
         gain=1.0 if norm == "none" else draw(st.sampled_from([1.0, 0.8])),
         bias=draw(st.sampled_from([0.0, 0.3])) if norm == "layernorm" else 0.0,
     )
-    variant = Variant(
+    return Variant(
         model,
         projections=draw(st.sampled_from(["none", "tied", "independent"])),
         values=draw(st.booleans()),
@@ -119,7 +118,6 @@ def variant_values(draw):
         positional=draw(st.sampled_from(["none", "rope", "alibi"])),
         direction=draw(st.sampled_from(["network", "input"])),
     )
-    return replace(variant, gain=draw(st.sampled_from([1.0, 0.5]))) if variant.shapes else variant
 
 
 @given(variant=variant_values(), seed=st.integers(0, 2**32))
@@ -215,17 +213,6 @@ def test_variants_with_equal_parts_get_equal_numbers():
     assert (tied[0]["query"] != draw_weights(VARIANTS["block-tied"], 2, 6)[0]["query"]).any()
 
 
-@pytest.mark.parametrize("projections", ["tied", "independent"])
-def test_a_gain_of_both_projections_is_a_temperature(projections):
-    model = RecencyModel(dimension=16, temperature=1.5)
-    given = Variant(model, projections=projections, heads=2, gain=0.5)
-    other = Variant(replace(model, temperature=6.0), projections=projections, heads=2)
-    (x,) = draw_inputs(given, 1, 0, 5)
-    layers = (run_layers(x, one, draw_weights(one, 1, 0)) for one in (given, other))
-    for mine, theirs in zip(*layers, strict=True):
-        np.testing.assert_allclose(mine[0], theirs[0], rtol=1e-11, atol=1e-12)
-
-
 def test_weights_keep_variance():
     variant = Variant(projections="independent", values=True, heads=4, groups=1, feed_forward=True)
     (layer, *_) = draw_weights(replace(variant, model=RecencyModel(dimension=512, depth=1)), 0, 0)
@@ -236,31 +223,12 @@ def test_weights_keep_variance():
     assert layer["key"].shape == layer["value"].shape == (512, 128)
 
 
-def test_numbers_over_networks_are_what_they_say():
-    share = np.array([[0.4, 0.5], [0.7, 0.9]])
-    found = OverNetworks(share, np.full((2, 2), 0.01))
-    assert [p.value for p in found.recency_probability] == pytest.approx([0.55, 0.7])
-    assert found.recency_probability[0].se == pytest.approx(0.15)
-    assert [p.value for p in found.variance] == pytest.approx([0.045 - 0.01, 0.08 - 0.01])
-
-
-def test_one_network_has_a_value_and_no_error():
-    calls = []
-    result = simulate_variant(VARIANTS["alibi"], 1, 2, on_event=calls.append)
-    assert calls == [Event(1, 1, "network")]
-    answer = json.loads(json.dumps(result.as_dict(), allow_nan=False))
-    assert [layer["layer"] for layer in answer["score"]] == [1, 2, 3, 4]
-    probability = {"value": result.content.share[0, 1], "se": None}
-    assert answer["content"][1]["recency_probability"] == probability
-
-
 @pytest.mark.parametrize(
     ("options", "name"),
     [
         ({"heads": 7}, "heads"),
         ({"heads": 4, "groups": 3}, "groups"),
         ({"heads": 64, "positional": "rope"}, "heads"),
-        ({"gain": 2.0}, "gain"),
         ({"projections": "both"}, "projections"),
         ({"model": RecencyModel(tokens=2)}, "tokens"),
         ({"model": RecencyModel(order="post")}, "order"),
@@ -299,7 +267,7 @@ def apart(a: Estimate, b: Estimate) -> float:
 
 
 @pytest.mark.parametrize("norm", ["layernorm", "none"])
-def test_without_additions_it_is_the_gram_engine(norm):
+def test_over_networks_it_has_the_gram_engines_probabilities(norm):
     model = RecencyModel(dimension=64, norm=norm)
     theirs = simulate_recency(model, 100_000, seed=1, threads=1).recency_probability
     mine = simulate_variant(Variant(model), 400, 25, seed=2).score.recency_probability

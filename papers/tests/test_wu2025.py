@@ -14,32 +14,20 @@ from trained_networks import PAIRED, depth_outcomes, gaps_of, outcome, pairs
 from posbias.core.errors import InvalidValueError
 from posbias.core.formats import dump_json, save_json
 from posbias.reports.plots import picture_bytes
-from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.training.cells import load_cell
 from posbias_papers.cli.answers import PaperWu2025
 from posbias_papers.collect import collect, result
 from posbias_papers.reproduction import reproduce
 from posbias_papers.statements import STATEMENTS
-from posbias_papers.wu2025 import (
-    FULL,
-    QUICK,
-    STUDIES,
-    Effort,
-    Setting,
-    effort_of,
-    outcome_of,
-    outcomes,
-    record_cells,
-)
-from posbias_papers.wu2025.outcomes import PAIRS, read_records, record_line, records
-from posbias_papers.wu2025.settings import DEEP, DEPTHS
+from posbias_papers.wu2025 import FULL, QUICK, STUDIES, Effort, Setting, effort_of, outcomes, record_cells
+from posbias_papers.wu2025.outcomes import PAIRS, outcome_of, read_records, record_line, records
 from posbias_papers.wu2025.table import _above_even, table
 
 REPEATED = ((4, 13), (5, 14), (3, 15), (6, 16), (7, 17), (8, 18), (9, 20), (10, 21), (11, 22), (12, 23))
 """Figures, and those that repeat them with a fixed vocabulary."""
 FURTHER = ("curves", "observed-sinks", "masks", "normalisers", "anisotropy")
 """Studies that no figure shows."""
-BRIEF = Effort("brief", (0, 1), {2: 6}, 40)
+BRIEF = Effort(2, {2: 6}, 40)
 
 
 # --- which cells -------------------------------------------------------------------------------------------
@@ -53,47 +41,22 @@ def test_every_number_is_a_figure_or_the_caption_of_others():
         assert STUDIES.find([name]) == parts
 
 
-def test_every_claim_has_the_id_of_its_place_and_what_is_repeated_is_counted_once():
-    claims = {claim.id: claim for study in STUDIES.values() for claim in study.claims}
-    for name, study in STUDIES.items():
-        assert all(claim.id.startswith(f"wu2025/{name}/") for claim in study.claims)
-    again = {id: claim.alias_of for id, claim in claims.items() if claim.alias_of}
-    assert len(again) == 13
-    for id, other in again.items():
-        assert not claims[other].alias_of
-        assert claims[id].provenance == claims[other].provenance
-
-
 @pytest.mark.parametrize("effort", [QUICK, FULL], ids=lambda effort: effort.name)
 def test_every_setting_is_one_valid_experiment(effort):
     settings = {setting for study in STUDIES.values() for setting in study.cells}
     experiments = {effort.experiment(setting) for setting in settings}
     assert len(experiments) == len(settings) == 130
-    if effort is FULL:
-        assert {(one.iterations, len(one.seeds)) for one in experiments} == {(100_000, 5)}
 
 
 def test_what_the_figures_vary_and_share():
     for number, again in REPEATED:
         settings = [replace(one, inputs="fixed_vocabulary") for one in STUDIES[f"fig{number}"].cells]
         assert settings == list(STUDIES[f"fig{again}"].cells)
-    fig2, fig4, fig5, fig9, fig10 = (set(STUDIES[f"fig{n}"].cells) for n in (2, 4, 5, 9, 10))
+    fig2, fig4, fig9, fig10 = ({*STUDIES[f"fig{n}"].cells} for n in (2, 4, 9, 10))
     assert fig4 < fig2
     assert fig9 == fig10 < fig2
-    assert {(s.depth, s.residual, s.positional, s.mask) for s in fig2} == {
-        (depth, residual, word, Causal())
-        for depth in DEPTHS
-        for residual in (False, True)
-        for word in ("none", "decay", "rope")
-    }
-    assert {s.depth for s in fig5} == set(DEEP)
-    assert {(s.mask, s.positional) for s in STUDIES["fig3"].cells} == {
-        (mask, word) for mask in (Full(), Causal()) for word in ("none", "sinusoidal", "rope")
-    }
     asked = {n: {s.task().answers for s in STUDIES[f"fig{n}"].cells} for n in (3, 6, 7, 8)}
     assert asked == {3: {(0, 7)}, 6: {(0,)}, 7: {(4,)}, 8: {(7,)}}
-    assert [s.mask for s in STUDIES["fig11"].cells] == [SlidingWindow(w) for w in (5, 9, 13)] * 2
-    assert [s.mask for s in STUDIES["fig12"].cells] == [Prefix(k) for k in (2, 4, 6)] * 2
 
 
 def test_an_effort_is_a_name_or_a_number_of_iterations():
@@ -196,7 +159,6 @@ def test_figures_are_trained_drawn_and_written(made):
     assert {path.name for path in done.written} == written
     cells = [load_cell(path) for path in sorted((folder / "cells").glob("*.nc"))]
     assert len(cells) == 2
-    assert len(STUDIES["fig9"].draw(done.made["fig9"].table, "").axes) == 8
     # few iterations teach nothing
     assert [claim.verdict for claim in done.claims["fig10"]] == ["undecided"]
     answer = json.loads(dump_json(PaperWu2025.of(**json.loads(dump_json(done.as_dict()))).as_json()))
@@ -211,7 +173,6 @@ def test_an_outcome_is_of_its_cell(made):
     one = outcome_of(cell)
     np.testing.assert_array_equal(one.sinks, cell.sinks.metric())
     np.testing.assert_array_equal(one.gaps["first-last"], cell.evaluation.gaps["first-last"].over_all.values)
-    np.testing.assert_allclose(one.example.sum(axis=-1), 1, atol=1e-5)
 
 
 def test_a_record_says_what_its_cell_says(made, own_records):
@@ -256,9 +217,9 @@ def test_the_greater_effort_counts(made, own_records):
     study, data = STUDIES["fig10"], json.loads((made[0] / "fig10.json").read_text())
     folder = own_records.parent / "results"
     (folder / "wu2025").mkdir(parents=True)
-    for iterations, source in ((7, "brief"), (5, "6 iterations, 2 networks")):
+    for iterations, source in ((7, "made here"), (5, "6 iterations, 2 networks")):
         basis = data["rests_on"] | {"iterations": iterations}
-        save_json(data | {"rests_on": basis}, study.file(folder))
+        save_json(data | {"rests_on": basis, "effort": "made here"}, study.file(folder))
         assert result(study, folder)["effort"] == source
 
 
@@ -276,9 +237,7 @@ def test_both_embeddings_are_on_record_and_found_by_theirs():
     assert len(text) == len(cells) == 18
     assert {cell for cell in cells if cell.depth == 2} < code.keys()
     assert {one.embedding for one in code.values()} == {"deviation"}
-    for cell, one in code.items():
-        assert one.loss.tolist() != text[cell].loss.tolist()
-        assert effort_of(25_000, 3, embedding="deviation").experiment(cell).task.embedding == "deviation"
+    assert all(one.loss.tolist() != text[cell].loss.tolist() for cell, one in code.items())
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
-"""A small reader of BibTeX, written from the format's description: what an entry must be to be one."""
+"""Entries of BibTeX as posbias lays them out: what an entry must be to be one."""
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 REQUIRED = {
     "misc": {"author", "title", "year"},
@@ -9,12 +9,9 @@ REQUIRED = {
     "inproceedings": {"author", "title", "booktitle", "year"},
     "software": {"author", "title", "version"},
 }
-BEFORE = re.compile(r"(?:%[^@\n]*\n|\s)*@(?P<kind>[a-z]+)\{(?P<key>[^,\s{}]+),\s*")
-FIELD = re.compile(r"(?P<name>[A-Za-z]+)\s*=\s*\{")
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """An entry: its kind, key and fields, without the braces around them."""
 
     kind: str
@@ -23,31 +20,11 @@ class Entry:
 
 
 def read(text: str) -> list[Entry]:
-    """All entries. Raises `ValueError` for anything between them but comments, and for unbalanced braces."""
-    entries, at = [], 0
-    while text[at:].strip():
-        head = BEFORE.match(text, at)
-        if head is None:
-            raise ValueError(f"no entry at {text[at : at + 40]!r}")
-        at, fields = head.end(), {}
-        while text[at] != "}":
-            field = FIELD.match(text, at)
-            if field is None or field["name"] in fields:
-                raise ValueError(f"no field at {text[at : at + 40]!r}")
-            at = end = _closing(text, field.end())
-            fields[field["name"]] = text[field.end() : end]
-            at = end + 1 + len(re.match(r"\s*,?\s*", text[end + 1 :])[0])  # type: ignore[index]
-        entries.append(Entry(head["kind"], head["key"], fields))
-        at += 1
+    """All entries, a field a line. Asserts that there is nothing else but comments, and that braces are balanced."""
+    found = re.findall(r"^@([a-z]+)\{([^,\s{}]+),\n((?:  \w+ *= \{.*\},?\n)+)\}$", text, re.M)
+    entries = [Entry(kind, key, dict(re.findall(r"(\w+) *= \{(.*)\}", body))) for kind, key, body in found]
+    assert len(entries) == text.count("@") - text.count(r"\@")
+    for value in (value for one in entries for value in one.fields.values()):
+        depths = [value[:n].count("{") - value[:n].count("}") for n in range(len(value) + 1)]
+        assert min(depths) == depths[-1] == 0, value
     return entries
-
-
-def _closing(text: str, at: int) -> int:
-    """Where the brace that was opened before `at` closes."""
-    depth = 1
-    while depth:
-        if at >= len(text):
-            raise ValueError("a brace is not closed")
-        depth += {"{": 1, "}": -1}.get(text[at], 0) if text[at - 1] != "\\" else 0
-        at += 1
-    return at - 1

@@ -31,10 +31,8 @@ from posbias.profiles.claims import (
     Judged,
     Verdict,
     count,
-    judge,
     undecided,
 )
-from posbias_papers.contrasts import AtHand
 from posbias_papers.registry import find_studies
 from posbias_papers.reproduction import content_of, page_of
 from posbias_papers.study import STATEMENTS, Basis, Study
@@ -242,10 +240,7 @@ def _claims_of(study: Study, folder: Path) -> Iterator[Judged]:
 
 
 def _not_computed(claim: Claim, trouble: str, study: Study) -> Judged:
-    """A claim of a study without results: decided by what is available without, or open."""
-    if isinstance(claim.quantity, AtHand):
-        more = {"effort": claim.quantity.basis, "tested_on": EVIDENCE[2]}
-        return replace(judge(claim, None), study=study.key, more=more)
+    """A claim of a study without results."""
     by = f"; {study.decided_by}" if study.decided_by else ""
     return undecided(claim, f"{trouble}{by}", study.key, {"effort": NOTHING, "tested_on": EVIDENCE[-1]})
 
@@ -254,7 +249,7 @@ def _explained(
     judged: Judged, study: Study, data: Mapping[str, Any], claim: Claim | None, written: str
 ) -> Judged:
     """A claim with its effort, what that leaves open, and the explanation that was written of it."""
-    at_hand = claim.quantity.basis if claim and isinstance(claim.quantity, AtHand) else ""
+    at_hand = getattr(claim.quantity, "basis", "") if claim else ""
     effort, basis, why = str(data.get("effort", "")), basis_of(data), judged.why
     spent = f"{effort}: {basis}" if str(basis) else at_hand or effort
     more = {"explanation": "", **judged.more, "effort": spent or NOTHING}

@@ -69,36 +69,36 @@ Function = Callable[["pd.DataFrame"], Iterable[Evidence]]
 Setting = tuple[Any, ...]
 
 
-def read_claims(path: Path, functions: Mapping[str, Function] | None = None) -> dict[str, list[Claim]]:
+def read_claims(
+    path: Path, functions: Mapping[str, Function] | None = None, known: Mapping[str, str] | None = None
+) -> dict[str, list[Claim]]:
     """The claims of a paper by figure; a quantity is of the figure's table.
 
-    `functions` are those that a row names in the column `quantity`, with parentheses. Raises `InputFileError` for
-    a row that cannot be read, naming it.
+    `functions` are those that a row names in the column `quantity`, with parentheses; `known` says what rows rest
+    on for which nothing is computed, by words of `where`. Raises `InputFileError` for a row that cannot be read,
+    naming it.
     """
     found: dict[str, list[Claim]] = {}
     with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             try:
-                if None in row:
-                    raise ValueError(
-                        f"columns: expected {len(row) - 1} fields, got more; quote those with commas"
-                    )
-                if tuple(row)[: len(FIELDS)] != FIELDS:
-                    raise ValueError(f"columns: expected {', '.join(FIELDS)}, got {', '.join(row)}")
-                found.setdefault(row["figure"], []).append(_claim(row, functions or {}))
+                if tuple(row)[: len(FIELDS)] != FIELDS or None in row:
+                    raise ValueError(f"columns: expected {', '.join(FIELDS)}, got {', '.join(map(str, row))}")
+                found.setdefault(row["figure"], []).append(_claim(row, functions or {}, known or {}))
             except (KeyError, ValueError) as error:
                 raise InputFileError(f"{path}: {row.get('id')}: {error}") from None
     return found
 
 
-def _claim(row: Mapping[str, str], functions: Mapping[str, Function]) -> Claim:
+def _claim(row: Mapping[str, str], functions: Mapping[str, Function], known: Mapping[str, str]) -> Claim:
     about: dict[str, Any] = {name: row[name] for name in FIELDS[: FIELDS.index("figure")]}
-    about["explanation"] = row.get("explanation", "")
     if row["quantity"].endswith("()"):
         of = functions[row["quantity"].removesuffix("()")]
     else:
         of = Contrast(row["quantity"], row["contrast"] or "each", row["test"])
-    return Claim(**about, quantity=Quantity(row["where"], of), test=read_test(row["test"]))
+    basis = next((basis for words, basis in known.items() if words in row["where"]), "")
+    quantity, test = Quantity(row["where"], of, basis), read_test(row["test"])
+    return Claim(**about, quantity=quantity, test=test, explanation=row.get("explanation", ""))
 
 
 # --- tests -------------------------------------------------------------------------------------------------
@@ -132,10 +132,14 @@ def read_test(text: str) -> Test:
 
 @dataclass(frozen=True)
 class Quantity:
-    """What a claim is about: evidence of some rows of a figure's table, by a query of pandas ("": all)."""
+    """What a claim is about: evidence of some rows of a figure's table, by a query of pandas ("": all).
+
+    `basis` is what the rows rest on where nothing has to be computed for them, such as the paper's own numbers.
+    """
 
     where: str
     of: Function
+    basis: str = ""
 
     def rows(self, table: "pd.DataFrame") -> "pd.DataFrame":
         """Those of a table."""
@@ -144,22 +148,6 @@ class Quantity:
     def __call__(self, table: "pd.DataFrame") -> Iterable[Evidence]:
         """The evidence; none where the table has no such rows."""
         return self.of(self.rows(table))
-
-
-@dataclass(frozen=True)
-class AtHand:
-    """A quantity that needs nothing computed, as it rests on what is known, such as the paper's own numbers.
-
-    `evidence` makes it of that, and `measured` of a figure's table, if there is one; `basis` is what it rests on.
-    """
-
-    evidence: Callable[[], Iterable[Evidence]]
-    basis: str
-    measured: Callable[[Any], Iterable[Evidence]]
-
-    def __call__(self, table: Any = None) -> Iterable[Evidence]:
-        """Every piece."""
-        return self.evidence() if table is None else self.measured(table)
 
 
 @dataclass(frozen=True)

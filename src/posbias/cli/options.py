@@ -102,7 +102,6 @@ def column_names(words: Sequence[str] | None) -> dict[str, str]:
 Flag = Annotated[bool, Parameter(negative="")]
 Whole = Annotated[int, Parameter(converter=_integer, n_tokens=1)]
 Lengths = Annotated[tuple[int, ...], _listed(typed_integer, "an integer")]
-Numbers = Annotated[tuple[float, ...], _listed(float, "a number")]
 Names = Annotated[tuple[str, ...], _listed(str, "a name")]
 Words = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
 Plot = Annotated[Path | None, Parameter(name="--plot")]

@@ -54,8 +54,6 @@ class Options:
 
     Parameters
     ----------
-    paper
-        The same as the names, with commas.
     verdict
         Only the claims that hold, fail or are undecided.
     instances
@@ -64,7 +62,6 @@ class Options:
         Make first what is missing: quick (minutes) or full (the papers' effort). Default: make nothing.
     """
 
-    paper: shared.Names = ()
     verdict: Literal["holds", "fails", "undecided"] | None = None
     out: shared.Results = shared.RESULTS
     instances: shared.Whole | None = None
@@ -90,13 +87,13 @@ def claims(*names: str, options: Options = Options()) -> None:
     from posbias_papers.collect import by_evidence, collect
     from posbias_papers.theorems import INSTANCES
 
-    ran, engine, papers = None, shared.engine(options.workers), (*names, *options.paper)
+    ran, engine = None, shared.engine(options.workers)
     if options.effort is not None:
-        ran = _make(options.out, papers, effort=options.effort, engine=engine)
+        ran = _make(options.out, names, effort=options.effort, engine=engine)
     instances = INSTANCES["quick"] if options.instances is None else options.instances
     with progress() as on_event:
         how: dict[str, Any] = {"instances": instances, "engine": engine, "on_event": on_event}
-        judged = collect(options.out, papers=papers, **how)
+        judged = collect(options.out, papers=names, **how)
     shown = [claim for claim in judged if options.verdict in (None, claim.verdict)]
     answer = PaperClaims.of(
         claims=[claim.as_dict() for claim in shown],

@@ -31,7 +31,7 @@ def extensions(
     Parameters
     ----------
     name
-        encodings, designed, ordering or predictors. Default: list them.
+        designed, ordering or predictors. Default: list them.
     """
     from posbias_papers.cli.answers import OwnStudy, PaperExtension, PaperExtensions
     from posbias_papers.extensions import EXTENSIONS

@@ -22,19 +22,11 @@ class KimOptions:
     effort
         Draws of all embeddings in every panel: quick (a million), full (ten million, as in the paper), or a number
         such as 1e5. Simulations that have more are used as they are.
-    reading
-        The closed form drawn as a line in fig2 and fig7: corrected (the default) or as published. The other is
-        dashed.
-    alphas
-        Anisotropies of fig2, fig5, fig6 and fig7, with commas: 0, which all are held against, then rising, below
-        1. Default: 0,0.25,0.5,0.75,0.9, which are ours, as the paper's text gives none.
     out
         The folder to write to.
     """
 
     effort: shared.Effort = "quick"
-    reading: Literal["corrected", "published"] | None = None
-    alphas: shared.Numbers | None = None
     out: shared.Out = Path("results/kim2026")
     seed: shared.Seed = 0
     threads: shared.Threads = None
@@ -51,10 +43,9 @@ def kim2026(*what: str, options: KimOptions = KimOptions()) -> None:
     Parameters
     ----------
     what
-        fig1 to fig7, section3 (the printed probabilities), or all, the default. fig2, fig5, fig6 and fig7 show
-        several anisotropies, --alphas.
+        fig1 to fig7, section3 (the printed probabilities), or all, the default.
     """
-    settings = {name: getattr(options, name) for name in ("seed", "threads", "reading", "alphas")}
+    settings = {name: getattr(options, name) for name in ("seed", "threads")}
     _reproduce("kim2026", what or ("all",), options, settings, COMPILING)
 
 
@@ -140,8 +131,6 @@ class HerasimchykOptions:
         Lengths of fig1 and fig4, with commas. Default: 64,256,512; with --effort full 64,256,1024,2048.
     reading
         corrected: scale, slopes and λ as the model has them. published: as the paper's code takes them.
-    bins
-        Bins of table6.
     out
         The folder to write to.
     """
@@ -156,7 +145,6 @@ class HerasimchykOptions:
     lengths: shared.Lengths = ()
     reading: Literal["corrected", "published"] = "corrected"
     configs: shared.Configs = None
-    bins: shared.Whole = 199
     out: shared.Out = Path("results/herasimchyk2026")
     seed: shared.Seed = 0
     threads: shared.TorchThreads = None
@@ -178,7 +166,7 @@ def herasimchyk2026(*what: str, options: HerasimchykOptions = HerasimchykOptions
     shared.check_threads(options.threads)
     if isinstance(options.effort, int):
         whole("effort", options.effort, 2)
-    same = ("documents", "tokens", "reading", "configs", "bins", "seed", "threads")
+    same = ("documents", "tokens", "reading", "configs", "seed", "threads")
     settings: dict[str, Any] = {name: getattr(options, name) for name in same}
     settings |= {
         "models": [] if options.models == ("none",) else options.models,

@@ -7,10 +7,10 @@
 `posbias paper extensions NAME` does the same. None of them judges a paper.
 """
 
-from posbias_papers.extensions import designed, encodings, ordering, predictors
+from posbias_papers.extensions import designed, ordering, predictors
 from posbias_papers.extensions.extension import Extension
 
 EXTENSIONS: dict[str, Extension] = {
-    module.EXTENSION.name: module.EXTENSION for module in (encodings, designed, ordering, predictors)
+    module.EXTENSION.name: module.EXTENSION for module in (designed, ordering, predictors)
 }
 """By name."""

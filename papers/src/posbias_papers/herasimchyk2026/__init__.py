@@ -18,7 +18,7 @@ from typing import Any
 
 from posbias.core.errors import one_of, whole
 from posbias.core.progress import OnEvent
-from posbias_papers.herasimchyk2026.configs import BINS, LENGTHS, TOKENS, Reading, stand_in
+from posbias_papers.herasimchyk2026.configs import LENGTHS, TOKENS, Reading, stand_in
 from posbias_papers.herasimchyk2026.figures import STUDIES, missing
 from posbias_papers.herasimchyk2026.levels import config_curves, config_mixing
 from posbias_papers.herasimchyk2026.measure import EFFORTS, Corpus, Lengths, check, gather, names
@@ -47,7 +47,6 @@ def tables(
     lengths: Sequence[int] | None = None,
     reading: Reading = "corrected",
     configs: str | os.PathLike[str] | None = None,
-    bins: int = BINS,
     seed: int = 0,
     threads: int | None = None,
 ) -> Tables:
@@ -59,14 +58,14 @@ def tables(
     studies, with one text); `documents` are prompts of the beginnings of documents, not windows of the text.
     `loading`: arguments of `posbias.measurement.load_model`. `effort`: quick (32 prompts of each cell), full
     (1,000) or their number; fewer where a text has no more. `tokens`: of all but Figures 1 and 4, whose `lengths`
-    default to 64, 256, 1,024 and 2,048 (quick: up to 512). `bins` are those of Table 6.
+    default to 64, 256, 1,024 and 2,048 (quick: up to 512).
 
     Raises `InvalidValueError` for an unknown reading and counts that cannot be right, `InputFileError` for
     `configs` that hold nothing, and as `posbias.measure`.
     """
     spent = EFFORTS["full" if effort == "full" else "quick"]
     spent = replace(spent, prompts=effort) if isinstance(effort, int) else spent
-    for name, value, least in (("tokens", tokens, 3), ("bins", bins, 2), ("seed", seed, 0)):
+    for name, value, least in (("tokens", tokens, 3), ("seed", seed, 0)):
         whole(name, value, least)
     one_of("reading", reading, ("corrected", "published"))
     if lengths is None:
@@ -85,7 +84,7 @@ def tables(
     plan = {text: some for text, some in sizes if some}
     options = {"seed": seed, "again": again, "threads": threads, "on_event": on_event, "loading": loading}
     cells = gather(models, plan, folder / "cells", spent, **options)
-    measured = Measured(cells, tokens=tokens, reading=reading, **files, bins=bins, seed=seed)
+    measured = Measured(cells, tokens=tokens, reading=reading, **files, seed=seed)
     return _shown(wanted, measured, spent.name)
 
 

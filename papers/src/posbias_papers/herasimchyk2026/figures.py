@@ -15,16 +15,20 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
-from posbias.profiles.claims import ELSEWHERE, Claim, Evidence, Judged, Near, Printed, undecided
+from posbias.profiles.claims import ELSEWHERE, Evidence, Judged, Near, Printed, undecided
 from posbias.profiles.estimate import Estimate
-from posbias.reports.plots.style import INK, TEXT
-from posbias_papers.contrasts import AtHand, read_claims
-from posbias_papers.herasimchyk2026.configs import FIGURES, HUB, PROMPTS, stand_in
+from posbias_papers.contrasts import Quantity, read_claims
+from posbias_papers.herasimchyk2026.configs import BINS, HUB, PROMPTS, stand_in
+from posbias_papers.herasimchyk2026.drawing import (
+    content_maps,
+    draw_content,
+    draw_curves,
+    draw_schedules,
+    of_figure,
+    shown_models,
+)
 from posbias_papers.herasimchyk2026.table import NOISE, OBJECTS, recorded, table
 from posbias_papers.pages import Page, Table
-from posbias_papers.plots.captions import captioned_figure, settle
-from posbias_papers.plots.content import ContentMap, content_size, draw_content_rows
-from posbias_papers.plots.levels import draw_levels, draw_mixing_series, levels_size
 from posbias_papers.study import Basis, Recorded, Studies, Study, judge_each
 
 if TYPE_CHECKING:
@@ -37,7 +41,7 @@ KNOWN = 0.05
 """A number whose standard error is larger does not confirm a printed one."""
 LEVEL = 0.05
 """How often a row of true numbers may be found wrong."""
-CONFIGURED = "the configurations on the hub"
+CONFIGURED = {"source == 'configuration'": "the configurations on the hub"}
 """What claims about rows of configurations rest on, which need nothing measured."""
 WHEN, ON_RECORD = "2026-11-27", "32 prompts"
 """When what is on record was measured, and on how much."""
@@ -87,7 +91,7 @@ def printed_row(rows: "pd.DataFrame") -> Iterator[Evidence]:
 
 
 FUNCTIONS = {one.__name__: one for one in (near_printed, printed_row)}
-CLAIMS = read_claims(Path(__file__).with_name("claims.csv"), FUNCTIONS)
+CLAIMS = read_claims(Path(__file__).with_name("claims.csv"), FUNCTIONS, CONFIGURED)
 
 
 def decided_by(study: str, models: "list[str] | None" = None) -> str:
@@ -103,44 +107,64 @@ def _rows(frame: "pd.DataFrame") -> list[dict[str, Any]]:
     return frame.reset_index().to_dict("records")
 
 
-def _at_hand(claim: Claim, kind: str) -> Claim:
-    """A claim about configurations, which is decided before anything is measured."""
-    quantity: Any = claim.quantity
-    if "source == 'configuration'" not in quantity.where:
-        return claim
-    return replace(claim, quantity=AtHand(lambda: quantity(recorded(kind)), CONFIGURED, quantity))
-
-
 # --- tables of a page --------------------------------------------------------------------------------------
 
-ORDER = {
-    "violating triples": "rate",
-    "noise floor": "floor",
-    "mean gap of those": "gap",
-    "worst layer": "worst",
+LISTED: dict[str, tuple[str, str, dict[str, str]]] = {
+    "order": (
+        "Violations, measured and printed (at most, about)",
+        "rate == rate",
+        {
+            "violating triples": "rate",
+            "noise floor": "floor",
+            "mean gap of those": "gap",
+            "worst layer": "worst",
+        },
+    ),
+    "schedules": (
+        "λ, mean ± standard error over prompts",
+        "bottom == bottom",
+        {"tokens": "tokens", "prompts": "n", "λ of layer 0": "bottom", "of the last": "top", "fall": "fall"},
+    ),
+    "curves": (
+        "Shape of every curve (shares of all influence)",
+        "first_token == first_token",
+        {
+            "curve": "curve",
+            "token 0": "first_token",
+            "first 5 %": "first",
+            "last 5 %": "last",
+            "last 10 %": "last_tenth",
+            "trough at": "trough",
+            "verdict": "verdict",
+        },
+    ),
 }
-MIXING = {"tokens": "tokens", "prompts": "n", "λ of layer 0": "bottom", "of the last": "top", "fall": "fall"}
-SHAPE = {"curve": "curve", "token 0": "first_token", "first 5 %": "first", "last 5 %": "last"}
-SHAPE |= {"last 10 %": "last_tenth", "trough at": "trough", "verdict": "verdict"}
+"""By kind the caption of its table, the rows that are listed there, and columns by their heads."""
+CROSSED = (
+    ("Measured here", "measured", "value"),
+    ("Normal numbers of the same mean and deviation", "measured", "null"),
+    ("Printed in the paper", "printed", "printed"),
+    ("Configurations on the hub", "configuration", "value"),
+)
+"""Of kinds with printed numbers: captions, the source of the rows, and the column that is shown."""
 NAMES = {letter: f"({letter})" for letter in "abcd"} | NOISE
 
 
-def listing(caption: str, frame: "pd.DataFrame", columns: Mapping[str, str]) -> Iterator[Table]:
-    """The rows of a frame, if there are any: by the head of a column, its name."""
-    columns = {"model": "model", "corpus": "corpus", **columns}
-    rows = [{head: _value(row, name) for head, name in columns.items()} for row in _rows(frame)]
-    if rows:
-        yield Table.of(caption, rows)
-
-
-def crossed(caption: str, frame: "pd.DataFrame", column: str) -> Iterator[Table]:
-    """A row for each model, a column for each text and each `what`, if there are any."""
-    models: dict[str, dict[str, Any]] = {}
-    for row in _rows(frame):
-        head = f"{row['corpus']} {NAMES.get(row['what'], row['what'])}".strip()
-        models.setdefault(row["model"], {"model": row["model"]})[head] = _value(row, column)
-    if models:
-        yield Table.of(caption, models.values())
+def _tables(frame: "pd.DataFrame", name: str, kind: str) -> Iterator[Table]:
+    if kind in LISTED:
+        caption, where, columns = LISTED[kind]
+        rows = _rows(of_figure(frame.query(where), name))
+        columns = {"source": "source", "model": "model", "corpus": "corpus", **columns}
+        listed = [{head: _value(row, column) for head, column in columns.items()} for row in rows]
+        yield from [Table.of(caption, listed)] if rows else []
+        return
+    for caption, source, column in CROSSED:
+        models: dict[str, dict[str, Any]] = {}
+        rows = frame.query(f"source == '{source}'") if column in frame else frame.iloc[:0]
+        for row in _rows(of_figure(rows, name)):
+            head = f"{row['corpus']} {NAMES.get(row['what'], row['what'])}".strip()
+            models.setdefault(row["model"], {"model": row["model"]})[head] = _value(row, column)
+        yield from [Table.of(caption, models.values())] if models else []
 
 
 def _value(row: Mapping[str, Any], name: str) -> Any:
@@ -151,102 +175,6 @@ def _value(row: Mapping[str, Any], name: str) -> Any:
     if isinstance(value, str) or name == "printed" or not se or math.isnan(se):
         return value
     return Estimate(value, se, int(n) if n == n else None)
-
-
-def _tables(frame: "pd.DataFrame", name: str, kind: str) -> Iterator[Table]:
-    measured, printed = (frame.query(f"source == '{source}'") for source in ("measured", "printed"))
-    match kind:
-        case "order":
-            yield from listing("Measured here", measured, ORDER)
-            yield from listing("Printed in the paper (at most, about)", printed, ORDER)
-        case "schedules":
-            place = "place > 0" if name == "fig4" else "place == 0"
-            rows = measured.query(f"{place} and bottom == bottom")
-            yield from listing("λ, mean ± standard error over prompts", rows, MIXING)
-        case "curves":
-            rows = frame.query(f"first_token == first_token and model in {shown_models(frame, name)}")
-            yield from listing("Shape of every curve (shares of all influence)", rows, SHAPE)
-        case "sizes" | "spearman" | "wasserstein" | "similarity":
-            if name in ("table2", "table3"):
-                measured = measured.query("place == 0")
-                printed = printed.query(f"model in {FIGURES['fig2']} and text == 'FineWeb-Edu'")
-            yield from crossed("Measured here", measured, "value")
-            if kind == "similarity":
-                yield from crossed("Normal numbers of the same mean and deviation", measured, "null")
-            yield from crossed("Printed in the paper", printed, "printed")
-            yield from crossed("Configurations on the hub", frame.query("source == 'configuration'"), "value")
-
-
-# --- drawing -----------------------------------------------------------------------------------------------
-
-
-def shown_models(frame: "pd.DataFrame", name: str) -> list[str]:
-    """The models of Figure 2 or 3: the paper's in its order, then others; without any, those it is about."""
-    rows = _rows(frame.query("additive == additive and curve == 'b'"))
-    about = [row for row in rows if row["additive"] == (name == "fig2") and row["model"]]
-    own = [row["model"] for model in FIGURES[name] for row in rows if row["called"] == model]
-    chosen = [*own, *(row["model"] for row in about if not row["called"])]
-    return [*dict.fromkeys(chosen or (row["model"] for row in about))]
-
-
-def draw_curves(frame: "pd.DataFrame", caption: str, name: str) -> "Figure":
-    """Draw a row per model, a column per level, and the measured influence."""
-    profiles: dict[str, dict[str, Any]] = {model: {} for model in shown_models(frame, name)}
-    for row in _rows(frame.query("first_token == first_token")):
-        if row["model"] in profiles:
-            profiles[row["model"]][row["curve"]] = row["profile"]
-    rows = [
-        (model, {letter: by[letter] for letter in "abcd" if letter in by}, by.get("measured"))
-        for model, by in profiles.items()
-    ]
-    figure, part = captioned_figure(*levels_size(rows), caption)
-    draw_levels(part, rows)
-    return settle(figure)
-
-
-def draw_schedules(frame: "pd.DataFrame", caption: str, name: str) -> "Figure":
-    """Draw λ by layer, a row for each corpus, a column for each model, a line for each length."""
-    rows = [row for row in _rows(frame.query("source == 'measured'")) if row["layer"] != row["layer"]]
-    rows = [row for row in rows if bool(row["place"]) == (name == "fig4")]
-    models, corpora = ([*dict.fromkeys(row[name] for row in rows)] for name in ("model", "corpus"))
-    size = (max(5.0, 0.5 + 3.4 * len(models)), 2.9 * len(corpora))
-    figure, part = captioned_figure(*size, caption)
-    panels = part.subplots(len(corpora), len(models), squeeze=False)
-    for corpus, axes in zip(corpora, panels, strict=True):
-        for model, ax in zip(models, axes, strict=True):
-            own = [row for row in rows if (row["model"], row["corpus"]) == (model, corpus)]
-            if not own:
-                ax.set_axis_off()
-                continue
-            draw_mixing_series(ax, {f"{row['tokens']:,} tokens": row["by_prompt"] for row in own})
-            words = {"transform": ax.transAxes, "ha": "right", "va": "top", "fontsize": TEXT, "color": INK}
-            ax.text(0.98, 0.96, f"{model}\n{corpus}", **words)
-    return settle(figure)
-
-
-def draw_content(frame: "pd.DataFrame", caption: str, name: str) -> "Figure":
-    """Draw a row per model: heads from the worst to the best described by constant and diagonal."""
-    maps = [*content_maps(frame).items()]
-    figure, part = captioned_figure(*content_size(maps), caption)
-    draw_content_rows(part, maps)
-    return settle(figure)
-
-
-def content_maps(frame: "pd.DataFrame") -> dict[str, list[ContentMap]]:
-    """The heads that Figure 5 shows: of the paper's models, in its order, and of models that are none of its.
-
-    Its fifth model, which the paper leaves out, is there where there are no others.
-    """
-    if "panel" not in frame:
-        return {}
-    rows = _rows(frame.query("panel == panel").sort_values("panel", kind="stable"))
-    by_model: dict[str, list[ContentMap]] = {model: [] for model in frame.index.unique("model")}
-    called = {row["model"]: row["called"] for row in rows}
-    for row in rows:
-        title = f"layer {row['layer']:.0f}, head {row['head']:.0f}, R² = {row['r2']:.2f}"
-        by_model[row["model"]].append(ContentMap(title, row["matrix"]))
-    order = [model for paper in (*FIGURES["fig5"], "") for model in by_model if called.get(model) == paper]
-    return {model: by_model[model] for model in order or by_model if by_model[model]}
 
 
 # --- the studies -------------------------------------------------------------------------------------------
@@ -264,8 +192,8 @@ def judge_extended(study: Study, frame: "pd.DataFrame") -> Iterator[Judged]:
     """
     own, others = frame.query("own == 1"), frame.query("own == 0")
     for claim in study.claims:
-        about_models = claim.strength != "printed" and not isinstance(claim.quantity, AtHand)
-        if claim.provenance == "ours" or not about_models:
+        assert isinstance(claim.quantity, Quantity)
+        if claim.provenance == "ours" or claim.strength == "printed" or claim.quantity.basis:
             yield from judge_each([claim], frame)
             continue
         ours = replace(claim, id=f"{claim.id}{ELSEWHERE}", provenance="ours", scope=HERE, alias_of="")
@@ -295,11 +223,12 @@ NOISE_NOTE = (
     "Split-half: one half of the prompts against the other; second measurement: these against as many others, and "
     "noise ceiling: a noiseless predictor against these, both inferred (posbias.comparison.agreement)."
 )
+PRINTED = ("table1", "table2", "table3", "table4", "table5")
 NOTES = {
     "sizes": "",
     "spearman": f"Against the measured influence, higher is better. {NOISE_NOTE}",
     "wasserstein": f"Against the measured influence, on positions over n − 1, lower is better. {NOISE_NOTE}",
-    "similarity": "Shannon similarity (Eq. 9) of mean content logits in {bins} bins. Errors are over heads.",
+    "similarity": f"Shannon similarity (Eq. 9) of mean content logits in {BINS} bins. Errors are over heads.",
     "schedules": "λ by layer, mean over prompts with its 95 % interval.",
     "curves": "Influence relative to uniform. Claims about models of Figures 2 and 3 are judged with Figure 2.",
     "content": "Mean content logits in softmax units; colours end at the 1 and 99 % percentiles.",
@@ -311,34 +240,24 @@ NOTES = {
 
 def _note(frame: "pd.DataFrame", kind: str) -> str:
     """What the numbers rest on, and which models stand in."""
-    words = NOTES[kind].format(bins=frame.attrs["bins"])
-    return " ".join(part for part in (frame.attrs["note"], words, stand_in(_measured(frame))) if part)
-
-
-LACKING = {
-    "table6": "no measurement with mean content matrices",
-    "fig1": "nothing measured",
-    "fig2": "no model that adds a line by distance to its logits, and no rollout files",
-    "fig3": "every model adds a line by distance to its logits (see fig2)",
-    "fig4": "one corpus only",
-    "fig5": "no mean content matrices",
-    "section4": "no averaged attention",
-}
-"""Why there is nothing to show of a study; of others there always is what the paper prints."""
+    return " ".join(part for part in (frame.attrs["note"], NOTES[kind], stand_in(_measured(frame))) if part)
 
 
 def missing(frame: "pd.DataFrame", name: str) -> str:
-    """Why there is nothing to show; "" if there is."""
+    """Why there is nothing to show; "" if there is. Of tables with printed numbers there always is."""
     match name:
         case "fig2" | "fig3":
-            shown = shown_models(frame, name)
+            shown, lacking = (
+                shown_models(frame, name),
+                "no such model: linear biases are fig2's, others fig3's",
+            )
         case "fig4":
-            shown = [*frame.query("source == 'measured' and place > 0").index]
+            shown, lacking = [*frame.query("source == 'measured' and place > 0").index], "one corpus only"
         case "fig5":
-            shown = content_maps(frame)
+            shown, lacking = content_maps(frame), "no mean content matrices"
         case _:
-            shown = _measured(frame)
-    return "" if shown else LACKING.get(name, "")
+            shown, lacking = _measured(frame), "nothing measured of it"
+    return "" if shown or name in PRINTED else lacking
 
 
 def _page(frame: "pd.DataFrame", *, name: str, kind: str) -> Page:
@@ -347,16 +266,17 @@ def _page(frame: "pd.DataFrame", *, name: str, kind: str) -> Page:
 
 def _study(name: str, kind: str, title: str, question: str) -> Study:
     """A study of this paper: what is measured is asked for at each run, and judged on the table of its `kind`."""
-    on_record = Recorded(
-        f"quick: {ON_RECORD}", Basis(cells=2, recorded=2), ("quick",), partial(recorded, kind), WHEN
-    )
+    # profiles and matrices, which figures are drawn of, are not on record
+    serves = () if kind in ("curves", "content") else ("quick",)
+    basis = Basis(cells=2, recorded=2)
+    on_record = Recorded(f"quick: {ON_RECORD}", basis, serves, partial(recorded, kind), WHEN)
     options: dict[str, Any] = {"minutes": (3, 35), "count": 2, "recorded": lambda study: on_record}
     draw = DRAWN.get(kind)
     return Study(
         f"herasimchyk2026/{name}",
         title,
         question,
-        tuple(_at_hand(claim, kind) for claim in CLAIMS.get(name, ())),
+        tuple(CLAIMS.get(name, ())),
         (),
         unit="prompts",
         table=partial(table, kind),

@@ -160,12 +160,11 @@ def curves_of(
     reading: Reading = "corrected",
     first: "xr.Dataset | None" = None,
     seed: int = 0,
-    more: "Callable[[xr.Dataset], Mapping[str, Profile]]" = lambda measurement: {},
 ) -> Curves:
     """A model's measured influence with its levels, by letter; `first` is its measurement on the first corpus.
 
     Where the measurement keeps statistics of halves of the prompts, levels are held out too. Resamples of the
-    prompts are drawn from `seed`; `more` gives further levels.
+    prompts are drawn from `seed`.
 
     Raises `InvalidValueError` for a measurement that lacks a variable of `NEEDED`.
     """
@@ -174,7 +173,7 @@ def curves_of(
 
     def levels(part: "xr.Dataset") -> dict[str, Profile]:
         own = part if first is measurement else first
-        return _levels(part, reading, own, additive) | dict(more(part))
+        return _levels(part, reading, own, additive)
 
     name, measured = str(measurement.attrs.get("model", "")), measured_influence(measurement)
     held_out = folds(measurement, levels, needs="logits_distance")

@@ -13,7 +13,7 @@ of the paper's models on its texts, which `called` and `text` name. COLUMN_se is
     curves                   by `curve` (level or measured) and `position` (NaN: all): influence, shape
     content                  by `layer` and `head` (NaN: all): the fit of constant and diagonal
 
-Objects (a `profile`, λ `by_prompt`, a `matrix`) are for drawing alone and stay out of files.
+Objects (a `profile`, a `matrix`) are for drawing alone and stay out of files.
 """
 
 import functools
@@ -33,7 +33,6 @@ from posbias.profiles.profile import Profile, uniform
 from posbias.profiles.summary import RISE
 from posbias.theory.configs import PRESETS
 from posbias_papers.herasimchyk2026.configs import (
-    BINS,
     GAP,
     HUB,
     PLOTTED,
@@ -62,7 +61,7 @@ FLOORS = 1.5
 PANELS = 4
 """Heads of a model in Figure 5: those at even steps of R², from the worst to the best."""
 UNMEASURED = "influence was not measured here"
-OBJECTS = ("profile", "by_prompt", "matrix")
+OBJECTS = ("profile", "matrix")
 """Columns for drawing alone."""
 Row = dict[str, Any]
 
@@ -72,8 +71,7 @@ class Measured:
     """Measured models and how they are read.
 
     `files` are levels of models that were not measured, and `mixings` their λ by layer as in Figure 1; `tokens` is
-    the length of all but Figures 1 and 4, `bins` are those of Table 6, `tables` what was made of them already, by
-    kind.
+    the length of all but Figures 1 and 4, `tables` what was made of them already, by kind.
     """
 
     cells: Cells
@@ -81,7 +79,6 @@ class Measured:
     mixings: Mapping[str, Float[np.ndarray, "layer"]] = field(default_factory=dict)
     tokens: int = TOKENS
     reading: Reading = "corrected"
-    bins: int = BINS
     seed: int = 0
     tables: "dict[str, pd.DataFrame]" = field(default_factory=dict)
 
@@ -119,8 +116,7 @@ class Measured:
 def table(kind: str, measured: Measured) -> "pd.DataFrame":
     """The table of one of `KINDS`, made once. Raises as `curves_of` and `order_of`."""
     if kind not in measured.tables:
-        about = {"note": measured.note, "bins": measured.bins}
-        measured.tables[kind] = _frame(kind, KINDS[kind][0](measured), about)
+        measured.tables[kind] = _frame(kind, KINDS[kind][0](measured), measured.note)
     return measured.tables[kind]
 
 
@@ -138,8 +134,7 @@ def recorded(kind: str) -> "pd.DataFrame":
         {str(name): value for name, value in row.items() if value == value}
         for row in _records().loc[[kind]].to_dict("records")
     ]
-    about = {"note": "On record: 32 prompts of 256 tokens.", "bins": BINS}
-    return _frame(kind, [*KINDS[kind][0](Measured({})), *rows], about)
+    return _frame(kind, [*KINDS[kind][0](Measured({})), *rows], "On record: 32 prompts of 256 tokens.")
 
 
 def record(measured: Measured) -> str:
@@ -156,7 +151,7 @@ def record(measured: Measured) -> str:
     return pd.concat(kept).set_index("kind").to_csv(float_format="%.12g")
 
 
-def _frame(kind: str, rows: Iterable[Row], attrs: Mapping[str, Any]) -> "pd.DataFrame":
+def _frame(kind: str, rows: Iterable[Row], note: str) -> "pd.DataFrame":
     """Rows with what their model and text are of the paper's; columns on record are always there."""
     import pandas as pd
 
@@ -169,7 +164,7 @@ def _frame(kind: str, rows: Iterable[Row], attrs: Mapping[str, Any]) -> "pd.Data
     known = [name.removesuffix("_flaw") for name in on_record]
     columns = dict.fromkeys([*index, *(name for row in named for name in row), *on_record, *known])
     frame = pd.DataFrame(named, columns=[*columns]).set_index(index)
-    frame.attrs.update(attrs)
+    frame.attrs["note"] = note
     return frame
 
 
@@ -252,7 +247,7 @@ def _similarity(measured: Measured) -> Iterator[Row]:
         if "content" not in cell:
             continue
         content = cell["content"].values.astype(np.float64)
-        for region, pair in homogeneity(content, measured.reading, measured.bins, measured.seed).items():
+        for region, pair in homogeneity(content, measured.reading, seed=measured.seed).items():
             value, other = (part[np.isfinite(part)] for part in pair)
             if not value.size:
                 continue
@@ -301,7 +296,7 @@ def _schedules(measured: Measured) -> Iterator[Row]:
     for key, cell in measured.cells.items():
         mixing = cell[MIXING[measured.reading]].values
         about: Row = {"source": "measured", **vars(key), "place": measured.place(key), "n": len(mixing)}
-        row = about | {"longest": float(key.tokens == longest[key.model]), "by_prompt": mixing}
+        row = about | {"longest": float(key.tokens == longest[key.model])}
         for name, layer in {"bottom": 0, "top": -1}.items():
             row |= _number(name, Estimate.of_mean(mixing[:, layer]))
         half = mixing.shape[1] // 2

@@ -20,7 +20,7 @@ from posbias.reports.plots.style import (
     whole_numbers,
 )
 from posbias.simulation import RecencyModel
-from posbias_papers.kim2026.table import READINGS, setting
+from posbias_papers.kim2026.table import setting
 from posbias_papers.plots.captions import captioned_figure, settle
 
 if TYPE_CHECKING:
@@ -43,15 +43,12 @@ def describe(model: RecencyModel) -> str:
 def draw_heat_maps(
     frame: "pd.DataFrame",
     caption: str,
-    rows: Sequence[Fields] | None = None,
     *,
-    dimensions: Sequence[int] = (16, 64),
-    layers: Sequence[int] = (1, 2),
+    rows: Sequence[Fields],
+    dimensions: Sequence[int],
+    layers: Sequence[int],
 ) -> "Figure":
-    """Draw the mean scores of a row's model (None: one for each anisotropy) in two layers at two dimensions."""
-    if rows is None:
-        residual = bool(frame.index.unique("residual")[0])
-        rows = [{"anisotropy": alpha, "residual": residual} for alpha in _alphas(frame)]
+    """Draw the mean scores of a row's model in two layers at two dimensions."""
     figure, part = captioned_figure(8.0, 0.6 + 1.55 * len(rows), caption)
     grid = part.add_gridspec(len(rows), 5, width_ratios=(1, 1, 0.06, 1, 1))
     columns = [(d, layer) for d in dimensions for layer in layers]
@@ -77,52 +74,45 @@ def draw_heat_maps(
     return settle(figure)
 
 
-def draw_key_factor_figure(frame: "pd.DataFrame", caption: str, *, residual: bool) -> "Figure":
-    """Draw h(j) against j for several anisotropies, and below h(j)/h(0) with what a simulation gives.
+def draw_key_factors(frame: "pd.DataFrame", caption: str) -> "Figure":
+    """Draw h(j) of layer 2 against j, a curve for each anisotropy, and below h(j)/h(0) with what is simulated.
 
-    One panel per dimension. The reading of the table's attributes is drawn as a line, the other is dashed.
+    One panel per dimension. The corrected closed form is a line, the published one dashed; points are simulated,
+    with 95 % intervals.
     """
     figure, part = captioned_figure(8.0, 6.2, caption)
-    reading = frame.attrs.get("reading", "corrected")
-    readings = (reading, *(one for one in READINGS if one != reading))
-    for (top, bottom), d in zip(part.subplots(2, 2).T, (16, 64), strict=True):
-        of = {}
-        for alpha in _alphas(frame):
-            model = RecencyModel(dimension=d, anisotropy=alpha, residual=residual)
-            of[alpha] = _rows(frame, model, 2).xs(float(model.tokens - 1), level="query")
-        _draw_key_factors(top, of, [f"{one}_factor" for one in readings], "h(j)")
-        _draw_key_factors(bottom, of, [f"{one}_ratio" for one in readings], "h(j) / h(0)", simulated="ratio")
-        top.set_title(f"d = {d}", fontsize=TEXT, color=INK)
+    second = frame.xs(2, level="layer")
+    last = second.xs(second.index.get_level_values("query").max(), level="query")
+    for axes, d in zip(part.subplots(2, 2).T, (16, 64), strict=True):
+        of = {float(alpha): rows for alpha, rows in last.xs(d, level="dimension").groupby("anisotropy")}
+        for ax, column, label in zip(axes, ("factor", "ratio"), ("h(j)", "h(j) / h(0)"), strict=True):
+            _draw_key_factors(ax, of, column, label)
+        axes[0].set_title(f"d = {d}", fontsize=TEXT, color=INK)
     return settle(figure)
 
 
-def _draw_key_factors(
-    ax: "Axes", of: "Mapping[float, pd.DataFrame]", columns: Sequence[str], label: str, simulated: str = ""
-) -> None:
-    """Columns of a row of keys against the key, a curve per anisotropy, named at its end: the first as lines, the
-    second as dashes, `simulated` as points with 95 % intervals."""
+def _draw_key_factors(ax: "Axes", of: "Mapping[float, pd.DataFrame]", column: str, label: str) -> None:
+    """A column of the keys against the key in both readings, a curve per anisotropy, named at its end."""
     from matplotlib import colormaps
 
     dress(ax, "key j", label)
+    simulated = "ratio" if column == "ratio" else ""
     colours = dict(zip(of, colormaps["viridis"](np.linspace(0.0, 0.82, len(of))), strict=True))
-    line, other = (f"closed form, {name.partition('_')[0]}" for name in columns)
-    ax.plot([], [], color=MUTED, linewidth=LINE, label=line)
-    ax.plot([], [], color=MUTED, label=other, **DASHED)
+    ax.plot([], [], color=MUTED, linewidth=LINE, label="closed form, corrected")
+    ax.plot([], [], color=MUTED, label="closed form, published", **DASHED)
     if simulated:
         ax.plot([], [], "o", color=MUTED, markersize=3.2, label="simulated, 95 %")
     for alpha, rows in of.items():
-        ax.plot(range(len(rows)), rows[columns[0]].to_numpy(), color=colours[alpha], linewidth=LINE)
-        ax.plot(range(len(rows)), rows[columns[1]].to_numpy(), color=colours[alpha], **DASHED)
+        ax.plot(range(len(rows)), rows[f"corrected_{column}"], color=colours[alpha], linewidth=LINE)
+        ax.plot(range(len(rows)), rows[f"published_{column}"], color=colours[alpha], **DASHED)
         if simulated:
             values, errors = rows[simulated].to_numpy(), NORMAL_95 * rows[f"{simulated}_se"].to_numpy()
             j = np.flatnonzero(np.isfinite(values))[1:]  # the first point is 1 by definition
             ax.errorbar(j, values[j], errors[j], color=colours[alpha], markeredgewidth=0, zorder=3, **DOTS)
     bottom, top = ax.get_ylim()
     gap, last = 0.055 * (top - bottom), -math.inf
-    for alpha, end in sorted(
-        ((a, rows[columns[0]].iloc[-1]) for a, rows in of.items()), key=lambda one: one[1]
-    ):
-        last = max(float(end), last + gap)  # names are pushed upwards where they would overlap
+    for end, alpha in sorted((float(rows[f"corrected_{column}"].iloc[-1]), a) for a, rows in of.items()):
+        last = max(end, last + gap)  # names are pushed upwards where they would overlap
         look = {"va": "center", "fontsize": SMALL, "color": colours[alpha], "annotation_clip": False}
         ax.annotate(f"α = {alpha:g}", (9, last), (5, 0), textcoords="offset points", **look)
     whole_numbers(ax.xaxis)
@@ -133,7 +123,3 @@ def _rows(frame: "pd.DataFrame", model: RecencyModel, layer: int) -> "pd.DataFra
     """The rows of a layer of a model, by query and key."""
     place = (*setting(model).values(), layer)
     return frame.xs(place, level=["norm", "anisotropy", "residual", "dimension", "layer"])
-
-
-def _alphas(frame: "pd.DataFrame") -> list[float]:
-    return sorted(map(float, frame.index.unique("anisotropy")))

@@ -9,35 +9,34 @@ of a diagonal masked but for the first row of heat maps; that is read as the row
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posbias.core.errors import InvalidValueError, whole
+from posbias.core.errors import whole
 from posbias.core.machine import cores, sequence
 from posbias.core.progress import Event, OnEvent
 from posbias.core.store import Store, compute
-from posbias.profiles.claims import Evidence, Printed
+from posbias.profiles.claims import Printed
 from posbias.profiles.estimate import Estimate
 from posbias.reports.plots.recency import probability_text
 from posbias.simulation import RecencyModel
-from posbias_papers.closed_forms.layernorm import ReadingName, SecondLayer
 from posbias_papers.contrasts import read_claims
-from posbias_papers.kim2026.drawing import Fields, describe, draw_heat_maps, draw_key_factor_figure
+from posbias_papers.kim2026.drawing import Fields, describe, draw_heat_maps, draw_key_factors
 from posbias_papers.kim2026.table import LEVELS, SURE, model_of, recorded, setting, table
 from posbias_papers.pages import Page, Table
 from posbias_papers.study import EFFORTS, Basis, Recorded, Studies, Study, Tables
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
 log = logging.getLogger("posbias.papers")
 CLAIMS = read_claims(Path(__file__).with_name("claims.csv"))
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9)
-"""Anisotropies of Figures 2, 5, 6 and 7 unless others are asked for: ours."""
-BY_ALPHA = {"fig2": False, "fig5": False, "fig6": True, "fig7": True}
-"""The figures that show several anisotropies, and whether with a residual connection."""
+"""Anisotropies of Figures 2, 5, 6 and 7: ours."""
+ALONE, RESIDUAL = (
+    [{"anisotropy": alpha, "residual": residual} for alpha in ALPHAS] for residual in (False, True)
+)
+"""The rows of Figures 2 and 5, and of 6 and 7."""
 CLOSED_FORMS = ("fig2", "fig7")
 FOUR: tuple[Fields, ...] = (
     {"norm": "none", "anisotropy": 0.0},
@@ -59,11 +58,6 @@ def models(rows: Sequence[Fields], dimensions: Sequence[int] = (16, 64)) -> tupl
     return tuple(RecencyModel(dimension=d, **row) for row in rows for d in dimensions)
 
 
-def by_alpha(name: str, alphas: Sequence[float] = ALPHAS) -> list[Fields]:
-    """The rows of a figure that shows several anisotropies."""
-    return [{"anisotropy": alpha, "residual": BY_ALPHA[name]} for alpha in alphas]
-
-
 # --- what is computed --------------------------------------------------------------------------------------
 
 
@@ -76,55 +70,30 @@ def tables(
     on_event: OnEvent | None = None,
     seed: int = 0,
     threads: int | None = None,
-    reading: ReadingName | None = None,
-    alphas: Sequence[float] | None = None,
 ) -> Tables:
     """The tables of some studies, whose simulations are kept in FOLDER/cells.
 
     `effort`, or that many samples, is drawn of every model, but for the paper's ten million by seed 0, which
-    are on record. `reading` is the closed form drawn as a line in Figures 2 and 7 (default: corrected);
-    `alphas` are the anisotropies of Figures 2, 5, 6 and 7, 0 first and rising. Raises `InvalidValueError` for
-    fewer than 3 samples, a seed that is no integer ≥ 0, threads < 1, alphas that cannot be shown, or a reading
-    that is none or where no closed form is drawn; KeyboardInterrupt on Ctrl-C, saying what is kept; and as
-    `simulate_recency`.
+    are on record. Raises `InvalidValueError` for fewer than 3 samples, a seed that is no integer ≥ 0 and
+    threads < 1; KeyboardInterrupt on Ctrl-C, saying what is kept; and as `simulate_recency`.
     """
     from posbias_papers.simulation.cell import RecencyCell
 
     samples = whole("effort", effort, LEAST_SAMPLES) if isinstance(effort, int) else EFFORT[effort]
-    if reading is not None and not {*names} & {*CLOSED_FORMS}:
-        expected = "none where no closed form is shown (fig2, fig7)"
-        raise InvalidValueError(f"reading: expected {expected}, got {reading} with {', '.join(names)}")
     # whatever can be wrong is so before any sample is drawn
     sequence(seed, "check")
     cores(threads)
-    _ = SecondLayer(1, 16, reading=reading or "corrected").log_rise
-    shown = check_alphas(ALPHAS if alphas is None else alphas)
-    own = {name: models(by_alpha(name, shown)) if name in BY_ALPHA else STUDIES[name].cells for name in names}
-    if (samples, seed, alphas, again) == (EFFORT["full"], 0, None, False):
+    if (samples, seed, again) == (EFFORT["full"], 0, False):
         log.info("drawn from the simulations on record, %s samples; --rerun draws them anew", f"{samples:,}")
-        frames = {name: recorded(some) for name, some in own.items()}
+        frames = {name: recorded(STUDIES[name].cells) for name in names}
     else:
-        cells = {m: RecencyCell(m, seed, samples, threads) for some in own.values() for m in some}
+        cells = {m: RecencyCell(m, seed, samples, threads) for name in names for m in STUDIES[name].cells}
         done = compute(cells.values(), Store(folder / "cells"), again=again, on_event=on_event)
         if on_event and not done.new:
             on_event(Event(0, 0, "sample"))
         results = done.results()
-        frames = {name: table({m: results[cells[m]] for m in some}) for name, some in own.items()}
-    for frame in frames.values():
-        frame.attrs["reading"] = reading or "corrected"
+        frames = {name: table({m: results[cells[m]] for m in STUDIES[name].cells}) for name in names}
     return Tables(frames, effort_of(min(map(samples_of, frames.values()))), more=_answer(frames))
-
-
-def check_alphas(alphas: Sequence[float]) -> tuple[float, ...]:
-    """Anisotropies as Figures 2, 5, 6 and 7 can show them: 0, which all are compared with, then rising, below 1.
-
-    Raises `InvalidValueError` for others.
-    """
-    rising = all(less < more for less, more in pairwise(alphas))
-    if len(alphas) < 2 or alphas[0] != 0.0 or not rising or not alphas[-1] < 1.0:
-        given = ", ".join(f"{alpha:g}" for alpha in alphas) or "none"
-        raise InvalidValueError(f"alphas: expected 0 and then rising numbers below 1, got {given}")
-    return tuple(alphas)
 
 
 def samples_of(frame: "pd.DataFrame") -> int:
@@ -210,20 +179,12 @@ def printed_numbers(frame: "pd.DataFrame") -> Iterator[dict[str, Any]]:
     """The probabilities that Section 3 prints, and ours; `deviation` in standard errors of the difference."""
     for claim in CLAIMS["section3"]:
         for piece in claim.quantity(frame) if isinstance(claim.test, Printed) and claim.quantity else ():
-            yield _compared(claim.sentence, piece)
-
-
-def _compared(sentence: str, piece: Evidence) -> dict[str, Any]:
-    test, ours = piece.test, piece.estimate
-    assert isinstance(test, Printed)
-    where = sentence.removeprefix("The recency probability of ").rpartition(", is ")[0]
-    numbers = {
-        "where": f"Section 3: {where}",
-        "printed": test.number.value,
-        "value": ours.value,
-        "se": ours.se,
-    }
-    return numbers | {"deviation": test.deviation(ours), "holds": test.agrees(ours)}
+            test, ours = piece.test, piece.estimate
+            assert isinstance(test, Printed)
+            where = claim.sentence.removeprefix("The recency probability of ").rpartition(", is ")[0]
+            about = {"where": f"Section 3: {where}", "printed": test.number.value}
+            about |= {"value": ours.value, "se": ours.se}
+            yield about | {"deviation": test.deviation(ours), "holds": test.agrees(ours)}
 
 
 # --- the figures -------------------------------------------------------------------------------------------
@@ -244,15 +205,23 @@ def _study(
 ) -> Study:
     """A study of some rows of models: closed forms, heat maps of two layers, or numbers alone."""
     cells = models(rows, dimensions)
-    draw: Callable[..., Figure] | None = None
+    draw: Callable[..., Any] | None = partial(draw_heat_maps, rows=rows, dimensions=dimensions, layers=layers)
     if name in CLOSED_FORMS:
-        draw = partial(draw_key_factor_figure, residual=BY_ALPHA[name])
-    elif name != "section3":
-        fixed = {} if name in BY_ALPHA else {"rows": rows, "dimensions": dimensions, "layers": layers}
-        draw = partial(draw_heat_maps, **fixed)
+        draw = draw_key_factors
     minutes = round(0.024 * len(cells), 2), round(0.24 * len(cells), 1)
-    about = f"kim2026/{name}", title, question, tuple(CLAIMS[name]), cells, minutes, "draws"
-    return Study(*about, table, partial(page, name=name, layers=layers), draw, recorded=_recorded)
+    return Study(
+        f"kim2026/{name}",
+        title,
+        question,
+        tuple(CLAIMS[name]),
+        cells,
+        minutes,
+        "draws",
+        table,
+        partial(page, name=name, layers=layers),
+        None if name == "section3" else draw,
+        recorded=_recorded,
+    )
 
 
 STUDIES = Studies(
@@ -266,7 +235,7 @@ STUDIES = Studies(
             "fig2",
             "Key factor h(j) by anisotropy",
             "Does the closed form rise with the key, and faster for anisotropic embeddings?",
-            by_alpha("fig2"),
+            ALONE,
             layers=(2,),
         ),
         _study(
@@ -285,19 +254,19 @@ STUDIES = Studies(
             "fig5",
             "Mean scores by anisotropy",
             "How does recency depend on the angle between embeddings?",
-            by_alpha("fig5"),
+            ALONE,
         ),
         _study(
             "fig6",
             "Mean scores by anisotropy, with a residual connection",
             "How does recency depend on the angle between embeddings under a residual connection?",
-            by_alpha("fig6"),
+            RESIDUAL,
         ),
         _study(
             "fig7",
             "Key factor h(j) by anisotropy, with a residual connection",
             "Does the closed form rise with the key under a residual connection?",
-            by_alpha("fig7"),
+            RESIDUAL,
             layers=(2,),
         ),
         _study(

@@ -22,7 +22,7 @@ from jaxtyping import Float
 from posbias.core.errors import InvalidValueError, shortened, whole
 from posbias.core.machine import sequence
 from posbias.core.progress import Event, OnEvent
-from posbias.core.spec import Positive, Size, encode, value
+from posbias.core.spec import Size, encode, value
 from posbias.profiles.estimate import Estimate
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.token_space import normalised
@@ -46,17 +46,16 @@ class Variant:
     """What is added to `model`. Without any addition this is the model itself.
 
     `projections` draws W_Q and W_K ("tied": one matrix for both), `values` W_V and W_O. Entries are normal with
-    standard deviation gain/√(rows), which with gain 1 keeps the variance of what they act on (GPT-2's 0.02 is
-    gain 0.55 at its d = 768). `heads` split d; `groups` of heads share keys and values (default: none do; 1: all
-    share one key head, Shazeer 2019), drawn for the group where keys or values have a matrix of their own, else
-    the mean of its heads' (Ainslie et al. 2023). `feed_forward` adds a block of width 4d with ReLU, which halves
-    the second moment: W_2 makes up for it. Its residual connection is always there, `model.residual` being that
-    of attention. `positional` is ALiBi with its standard slopes per head, or rotary with base 10,000, dimension
-    l of a head paired with l + d_h/2. `direction` says how often the embeddings' shared direction is drawn; the
-    paper draws it for every input.
+    standard deviation 1/√(rows), which keeps the variance of what they act on. `heads` split d; `groups` of heads
+    share keys and values (default: none do; 1: all share one key head, Shazeer 2019), drawn for the group where
+    keys or values have a matrix of their own, else the mean of its heads' (Ainslie et al. 2023). `feed_forward`
+    adds a block of width 4d with ReLU, which halves the second moment: W_2 makes up for it. Its residual
+    connection is always there, `model.residual` being that of attention. `positional` is ALiBi with its standard
+    slopes per head, or rotary with base 10,000, dimension l of a head paired with l + d_h/2. `direction` says how
+    often the embeddings' shared direction is drawn; the paper draws it for every input.
 
     Raises `InvalidValueError` for heads that do not divide d, groups that do not divide heads, an odd head
-    dimension with "rope", fewer than 3 tokens, order "post", or a gain without weights.
+    dimension with "rope", fewer than 3 tokens or order "post".
     """
 
     model: RecencyModel = RecencyModel(dimension=64)
@@ -66,7 +65,6 @@ class Variant:
     groups: Size | None = None
     feed_forward: bool = False
     positional: Literal["none", "rope", "alibi"] = "none"
-    gain: Positive = 1.0
     direction: Literal["network", "input"] = "network"
 
     def __post_init__(self):
@@ -85,8 +83,6 @@ class Variant:
             )
         if self.positional == "rope" and self.head_dimension % 2:
             raise InvalidValueError(f"heads: expected an even head dimension with 'rope', got {self.heads}")
-        if self.gain != 1.0 and not self.shapes:
-            raise InvalidValueError(f"gain: expected 1 without weights, got {self.gain}")
 
     @property
     def head_dimension(self) -> int:
@@ -259,7 +255,7 @@ def draw_weights(variant: Variant, seed: int, network: int) -> tuple[Weights, ..
     def draw(name: str, shape: tuple[int, int], layer: int) -> Array:
         rng = np.random.default_rng(sequence(seed, f"{STREAM}/{name}", network, layer))
         kept = 0.5 if name == "down" else 1.0  # of the second moment, by ReLU
-        return rng.standard_normal(shape) * (variant.gain / math.sqrt(shape[0] * kept))
+        return rng.standard_normal(shape) * (1.0 / math.sqrt(shape[0] * kept))
 
     shapes = variant.shapes.items()
     return tuple({name: draw(name, s, layer) for name, s in shapes} for layer in range(variant.model.depth))

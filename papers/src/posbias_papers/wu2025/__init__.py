@@ -11,35 +11,22 @@ trained cell and what comes along trained, `table` is the tidy table that `claim
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from posbias.core.files import write_text
 from posbias.core.formats import digest_of_arrays
 from posbias.core.progress import OnEvent
 from posbias_papers.study import Tables
-from posbias_papers.wu2025 import outcomes, pages
-from posbias_papers.wu2025.figures import STUDIES
+from posbias_papers.wu2025 import outcomes
+from posbias_papers.wu2025.figures import STUDIES, cells_of
 from posbias_papers.wu2025.outcomes import Outcome, compared_with, outcome_of, records
 from posbias_papers.wu2025.settings import FULL, QUICK, Effort, Embedding, Setting, effort_of
 
-if TYPE_CHECKING:
-    from posbias.training.experiments import Experiment
-
 log = logging.getLogger("posbias.papers")
-__all__ = [
-    "FULL",
-    "QUICK",
-    "STUDIES",
-    "Effort",
-    "Setting",
-    "effort_of",
-    "outcome_of",
-    "record_cells",
-    "tables",
-]
+__all__ = ["FULL", "QUICK", "STUDIES", "Effort", "Setting", "effort_of", "record_cells", "tables"]
 
 
 def tables(
@@ -61,30 +48,25 @@ def tables(
     `posbias.training.cells.run_cells`. Raises as that does.
     """
     spent = effort_of(effort, networks, middle, embedding)
-    experiments = _experiments(names, spent)
+    wanted = [*dict.fromkeys(setting for name in names for setting in STUDIES[name].cells)]
     results: dict[Setting, Outcome] = {}
-    if experiments:  # nothing is trained for Figure 1, and torch need not be there
+    if wanted:  # nothing is trained for Figure 1, and torch need not be there
         from posbias.training.cells import find_cell, run_cells
 
-        place = folder / "cells"
-        missing = [setting for setting, one in experiments.items() if find_cell(place, one) is None]
+        place, experiments = folder / "cells", {setting: spent.experiment(setting) for setting in wanted}
+        missing = [setting for setting in wanted if find_cell(place, experiments[setting]) is None]
         known = {} if again else records(spent, missing)
         if known:
             words = "%d of %d cells are taken from recorded results (%s), not trained; --rerun trains them"
             log.info(words, len(known), len(missing), spent.name)
-        trained = [setting for setting in experiments if setting not in known]
-        wanted = [experiments[setting] for setting in trained]
+        trained = [setting for setting in wanted if setting not in known]
         how = {"again": again, "sequences": spent.sequences, "on_event": on_event, **settings}
-        made = dict(zip(trained, map(outcome_of, run_cells(wanted, place, **how)), strict=True)) | known
-        results = {setting: made[setting] for setting in experiments}
+        cells = run_cells([experiments[setting] for setting in trained], place, **how)
+        made = dict(zip(trained, map(outcome_of, cells), strict=True)) | known
+        results = {setting: made[setting] for setting in wanted}
     others = compared_with(spent, results) if any(one.recorded for one in results.values()) else {}
     frames = {name: STUDIES[name].table(others | results) for name in names}
-    return Tables(frames, spent.name, more={"cells": pages.cells(results)})
-
-
-def _experiments(names: Iterable[str], effort: Effort) -> "dict[Setting, Experiment]":
-    settings = dict.fromkeys(setting for name in names for setting in STUDIES[name].cells)
-    return {setting: effort.experiment(setting) for setting in settings}
+    return Tables(frames, spent.name, more={"cells": cells_of(results)})
 
 
 def record_cells(folder: str | Path, path: Path = outcomes.RECORDS) -> int:

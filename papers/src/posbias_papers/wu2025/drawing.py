@@ -31,8 +31,12 @@ PAIR_COLOURS = {
 """A colour for each pair of compared items."""
 BAR = 0.26
 """Width of a bar; groups stand one apart."""
-CURVES = {"first-last": "first–last gap", "in_context_accuracy": "in-context accuracy"}
-"""The curves that are drawn by iteration, and what their axes say."""
+CURVES = {
+    "first-last": "first–last gap",
+    "in_context_accuracy": "in-context accuracy",
+    "iteration": "iteration",
+}
+"""The curves that are drawn, and what their axes say."""
 DOT: dict[str, Any] = {"marker": "o", "markersize": 1.8, "linewidth": 0, "color": style.INK, "alpha": 0.75}
 SMALL: dict[str, Any] = {"fontsize": style.SMALL, "color": style.INK}
 TEXT: dict[str, Any] = {"fontsize": style.TEXT, "color": style.INK, "pad": 4}
@@ -50,10 +54,7 @@ def draw_depths(frame: "pd.DataFrame", caption: str) -> "Figure":
     grid = part.add_gridspec(2, 1, height_ratios=(1.2, 1))
     bars, lines = part.add_subfigure(grid[0]), part.add_subfigure(grid[1])
     _draw_gap_rows(bars, rows)
-    for ax, _, groups, _ in _axes(lines, rows, "first–last gap", "in-context accuracy", sharex=True):
-        curves = {group: outcome.curves for group, outcome in groups.items()}
-        _draw_runs(ax, {g: (c["in_context_accuracy"], c["first-last"]) for g, c in curves.items()}, rows)
-    _key_above(lines, lines.axes[0].get_legend_handles_labels()[0])
+    _draw_curve_rows(lines, rows, "first-last", "in_context_accuracy", titled=False)
     return settle(figure)
 
 
@@ -62,15 +63,9 @@ def draw_curves(frame: "pd.DataFrame", caption: str) -> "Figure":
     rows = _by_depth(frame)
     figure, part = captioned_figure(WIDTH, 3.4 * len(rows), caption)
     grid = part.add_gridspec(2, 1)
-    parts = [part.add_subfigure(grid[row]) for row in range(2)]
-    for own, (curve, name) in zip(parts, CURVES.items(), strict=True):
-        for ax, title, groups, _ in _axes(own, rows, name, "iteration", sharex=True):
-            curves = {group: outcome.curves for group, outcome in groups.items()}
-            runs = {g: (np.broadcast_to(c["iteration"], c[curve].shape), c[curve]) for g, c in curves.items()}
-            _draw_runs(ax, runs, rows)
-            ax.set_xscale("log")
-            ax.set_title(title if own is parts[0] else "", **TEXT)
-    _key_above(parts[0], parts[0].axes[0].get_legend_handles_labels()[0])
+    above, below = (part.add_subfigure(grid[row]) for row in range(2))
+    _draw_curve_rows(above, rows, "first-last", "iteration", titled=True)
+    _draw_curve_rows(below, rows, "in_context_accuracy", "iteration", titled=False)
     return settle(figure)
 
 
@@ -147,26 +142,15 @@ def draw_sinks(frame: "pd.DataFrame", caption: str) -> "Figure":
 
 
 def draw_maps(frame: "pd.DataFrame", caption: str) -> "Figure":
-    """Attention maps of the first seed: a panel per layer, means over sequences above, one sequence below.
-
-    Networks on record have no weights, so that nothing is drawn below where all are.
-    """
-    results = outcomes_of(frame)
-    maps: dict[str, dict[Setting, Any]] = {"mean": {cell: one.attention[0] for cell, one in results.items()}}
-    if any(outcome.example is not None for outcome in results.values()):
-        maps["one sequence"] = {cell: outcome.example for cell, outcome in results.items()}
-    layers = [(setting, t) for setting in results for t in range(setting.depth)]
-    figure, part = captioned_figure(WIDTH, 2.2 * len(maps) + 0.4, caption)
-    axes = part.subplots(len(maps), len(layers), squeeze=False)
-    for row, (name, shown) in zip(axes, maps.items(), strict=True):
-        for ax, (setting, t) in zip(row, layers, strict=True):
-            if shown[setting] is None:
-                ax.axis("off")
-                ax.set_title("no weights on record", **SMALL, pad=4)
-                continue
-            _draw_map(ax, shown[setting][t], bar=ax is row[-1])
-            ax.set_title(f"{setting.row}, layer {t}\n{name}", **SMALL, pad=4)
-            ax.label_outer()
+    """Attention maps of the first seed, means over sequences: a panel per layer."""
+    layers = [
+        (cell, one.attention[0], t) for cell, one in outcomes_of(frame).items() for t in range(cell.depth)
+    ]
+    figure, part = captioned_figure(WIDTH, 2.6, caption)
+    for (cell, attention, t), ax in zip(layers, part.subplots(1, len(layers)), strict=True):
+        _draw_map(ax, attention[t], bar=t == cell.depth - 1 and cell == layers[-1][0])
+        ax.set_title(f"{cell.row}, layer {t}", **SMALL, pad=4)
+        ax.label_outer()
     return settle(figure)
 
 
@@ -240,19 +224,25 @@ def _state(outcome: Outcome) -> str:
     return f"acc {accuracy:.2f}\nloss {loss:.2f}{few}"
 
 
-def _draw_runs(ax: "Axes", runs: Mapping[str, tuple[Any, Any]], rows: Panels) -> None:
+def _draw_curve_rows(part: "SubFigure", rows: Panels, y: str, x: str, *, titled: bool) -> None:
     """One curve against another along training: a line per network, a shade for each group of all panels."""
     from matplotlib import colormaps
 
     names = sorted({group for panels in rows.values() for groups in panels.values() for group in groups})
     shades = dict(zip(names, colormaps["viridis"](np.linspace(0.85, 0.0, len(names))), strict=True))
-    style.dress(ax, "", "")
-    ax.axhline(0, color=style.MUTED, linewidth=style.THIN)
-    for name, (x, y) in runs.items():
-        # a line per network, of which the first is named
-        labels = [name, *[None] * (len(x) - 1)]
-        look = {"color": shades[name], "linewidth": style.THIN * 1.5, "markersize": 3, "label": labels}
-        ax.plot(np.transpose(x), np.transpose(y), ".-", **look)
+    for ax, title, groups, _ in _axes(part, rows, CURVES[y], CURVES[x], sharex=True):
+        style.dress(ax, "", "")
+        ax.axhline(0, color=style.MUTED, linewidth=style.THIN)
+        for name, outcome in groups.items():
+            lines = outcome.curves[y]
+            # a line per network, of which the first is named
+            labels = [name, *[None] * (len(lines) - 1)]
+            look = {"color": shades[name], "linewidth": style.THIN * 1.5, "markersize": 3, "label": labels}
+            ax.plot(np.broadcast_to(outcome.curves[x], lines.shape).T, lines.T, ".-", **look)
+        if x == "iteration":
+            ax.set_xscale("log")
+        ax.set_title(title if titled else "", **TEXT)
+    _key_above(part, part.axes[0].get_legend_handles_labels()[0])
 
 
 def _draw_map(ax: "Axes", attention: Float[np.ndarray, "query key"], *, bar: bool) -> None:

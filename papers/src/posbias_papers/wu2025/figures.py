@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from posbias.profiles.claims import Claim
+from posbias.profiles.estimate import Estimate
 from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
 from posbias_papers.contrasts import read_claims
 from posbias_papers.pages import Page, Table
@@ -27,10 +28,9 @@ from posbias_papers.wu2025.drawing import (
     draw_maps,
     draw_sinks,
 )
-from posbias_papers.wu2025.outcomes import recorded
-from posbias_papers.wu2025.pages import page
+from posbias_papers.wu2025.outcomes import LEARNT, PAIRS, Outcomes, recorded
 from posbias_papers.wu2025.settings import ABSOLUTE, DEEP, DEPTHS, FULL, NORMALISERS, QUICK, RELATIVE, Setting
-from posbias_papers.wu2025.table import decided_by, judge, table
+from posbias_papers.wu2025.table import decided_by, judge, outcomes_of, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,6 +70,66 @@ CLAIMS = read_claims(
     Path(__file__).with_name("claims.csv"),
     {one.__name__: one for one in NAMED} | {"most_of_main_text": functions.most_of(_main_text)},
 )
+
+
+# --- what a page says --------------------------------------------------------------------------------------
+
+CAPTION = (
+    "Means over the networks that have learnt to retrieve from their context (in-context accuracy of at least "
+    f"{LEARNT}) with their standard error; accuracy and loss, on new classes, are means over all"
+)
+
+
+def page(frame: "pd.DataFrame") -> Page:
+    """What was trained, and the gaps of every cell."""
+    results = outcomes_of(frame)
+    rows = []
+    for setting, one in results.items():
+        gaps = {
+            pair.replace("-", "–"): Estimate.of_mean(one.of(pair)) if one.learnt.any() else None
+            for pair in PAIRS
+        }
+        means = {name: float(getattr(one, name)[one.finite].mean()) for name in ("accuracy", "loss")}
+        learnt = f"{one.learnt.sum()} of {one.learnt.size}"
+        rows.append({"setting": str(setting), **gaps, **means, "learnt": learnt})
+    basis = Basis(
+        min(outcome.iterations for outcome in results.values()),
+        min(len(outcome.loss) for outcome in results.values()),
+        min(outcome.sequences for outcome in results.values()),
+        len(results),
+        sum(outcome.recorded for outcome in results.values()),
+    )
+    data = {"cells": cells_of(results), "rests_on": vars(basis)}
+    return Page(note=_note(results, basis), tables=(Table.of(CAPTION, rows),), data=data)
+
+
+def cells_of(results: Outcomes) -> list[dict[str, Any]]:
+    """The gaps of some cells as rows for JSON: of the networks that have learnt, and of every one."""
+    rows = []
+    for setting, outcome in results.items():
+        for pair in PAIRS:
+            learnt = outcome.of(pair)
+            estimate = Estimate.of_mean(learnt) if learnt.size else None
+            row = {"setting": str(setting), "pair": pair, "learnt": learnt.size, "members": len(outcome.loss)}
+            row |= {"gap": estimate and {"value": estimate.value, "se": estimate.se}}
+            row |= {"every_gap": outcome.gaps[pair], "in_context_accuracy": outcome.accuracy}
+            rows.append(row | {"loss": outcome.loss})
+    return rows
+
+
+def _note(results: Outcomes, basis: Basis) -> str:
+    """In a line, what was trained and how it was tested, and how many cells are recorded results if any is."""
+    spent = sorted({(setting.depth, outcome.iterations) for setting, outcome in results.items()})
+    steps = sorted({f"{count:,}" for _, count in spent})
+    if len(steps) > 1:
+        steps = [f"{count:,} (depth {depth})" for depth, count in spent]
+    words = f"{basis.networks} networks per cell, {', '.join(steps)} iterations"
+    words += f", {basis.sequences:,} test sequences"
+    first = next(iter(results.values()))
+    words += f", middle item {first.middle} (from 0)" if first.middle is not None else ""
+    words += ", embeddings of the authors' code" if first.embedding == "deviation" else ""
+    recorded = f"; {basis.recorded} of {basis.cells} cells are recorded results" if basis.recorded else ""
+    return words + recorded
 
 
 # --- trained networks --------------------------------------------------------------------------------------
@@ -120,95 +180,58 @@ def _two_layers(*masks: Mask) -> list[Setting]:
     return [Setting(residual=residual, mask=mask) for residual in (False, True) for mask in masks]
 
 
-class Drawn(NamedTuple):
-    """A figure and, if it has a second number, the one that repeats it with a fixed vocabulary."""
-
-    numbers: tuple[int, ...]
-    cells: Sequence[Setting]
-    draw: Callable[..., Any]
-    title: str
-    question: str
-
-    def studies(self) -> Iterator[Study]:
-        """One or two."""
-        first, *again = self.numbers
-        yield _study(f"fig{first}", self.title, self.question, self.cells, self.draw)
-        for number in again:
-            title = f"Figure {first}, fixed vocabulary"
-            question = f"Is what Figure {first} shows so with a fixed vocabulary of correlated vectors too?"
-            # what Appendix L says of the main text's findings together is judged with Figure 13
-            compared = _vocabulary(_biased("first", "last")) if number == 13 else ()
-            yield _study(f"fig{number}", title, question, _vocabulary(self.cells), self.draw, *compared)
+def _twice(
+    first: int,
+    again: int,
+    cells: Sequence[Setting],
+    draw: Callable[..., Any],
+    title: str,
+    question: str,
+) -> Iterator[Study]:
+    """A figure, and the one that repeats it with a fixed vocabulary."""
+    yield _study(f"fig{first}", title, question, cells, draw)
+    question = f"Is what Figure {first} shows so with a fixed vocabulary of correlated vectors too?"
+    # what Appendix L says of the main text's findings together is judged with Figure 13
+    compared = _vocabulary(_biased("first", "last")) if again == 13 else ()
+    title = f"Figure {first}, fixed vocabulary"
+    yield _study(f"fig{again}", title, question, _vocabulary(cells), draw, *compared)
 
 
-DRAWN = (
-    Drawn(
-        (2,),
-        [*ALONE, *(cell for cell in RESIDUAL if cell.depth in DEPTHS)],
-        draw_depths,
+def _figures() -> Iterator[Study]:
+    yield _study(
+        "fig2",
         "Gap by depth, without and with residual connections",
         "Does depth turn networks towards earlier items, and do decay and rotary encodings work against it?",
-    ),
-    Drawn(
-        (4, 13),
-        ALONE,
+        [*ALONE, *(cell for cell in RESIDUAL if cell.depth in DEPTHS)],
         draw_depths,
-        "Gap by depth, attention layers alone",
-        "Does each further layer without residual connections favour earlier items more?",
-    ),
-    Drawn(
-        (5, 14),
-        RESIDUAL,
-        draw_depths,
-        "Gap by depth up to ten layers, with residual connections",
-        "With residual connections, does the bias still grow with depth, or rise and fall?",
-    ),
-    Drawn(
-        (3, 15),
-        _biased("first", "last"),
-        draw_biased_training,
-        "Gap after training that asks for the first and the last item",
-        "Does the causal mask let a network learn a preference for either end, and does the middle get lost?",
-    ),
-    *(
-        Drawn(
-            (number, number + 10),
-            _biased(item),
-            draw_biased_training,
-            f"Gap after training that asks for the {item} item",
-            f"Which masks and encodings learn a preference for the {item} item?",
-        )
-        for number, item in ((6, "first"), (7, "middle"), (8, "last"))
-    ),
-    Drawn(
-        (9, 20),
-        _two_layers(Causal()),
-        draw_maps,
-        "Attention maps of two-layer causal networks",
-        "Does attention gather on the first token when nothing in the data prefers it?",
-    ),
-    Drawn(
-        (10, 21),
-        _two_layers(Causal()),
-        draw_sinks,
-        "Sink metric under the causal mask",
-        "Is the first token a sink, beyond what even attention and untrained networks give it?",
-    ),
-    Drawn(
-        (11, 22),
-        _two_layers(*WINDOWS),
-        draw_sinks,
-        "Sink metric under sliding windows of 5, 9 and 13 tokens",
-        "Is the first token more of a sink the wider the window?",
-    ),
-    Drawn(
-        (12, 23),
-        _two_layers(*PREFIXES),
-        draw_sinks,
-        "Sink metric under prefix masks of 2, 4 and 6 tokens",
-        "Are all tokens of the prefix sinks, and not the first alone?",
-    ),
-)
+    )
+    title = "Gap after training that asks for the first and the last item"
+    question = (
+        "Does the causal mask let a network learn a preference for either end, and does the middle get lost?"
+    )
+    yield from _twice(3, 15, _biased("first", "last"), draw_biased_training, title, question)
+    title = "Gap by depth, attention layers alone"
+    question = "Does each further layer without residual connections favour earlier items more?"
+    yield from _twice(4, 13, ALONE, draw_depths, title, question)
+    title = "Gap by depth up to ten layers, with residual connections"
+    question = "With residual connections, does the bias still grow with depth, or rise and fall?"
+    yield from _twice(5, 14, RESIDUAL, draw_depths, title, question)
+    for number, item in ((6, "first"), (7, "middle"), (8, "last")):
+        title = f"Gap after training that asks for the {item} item"
+        question = f"Which masks and encodings learn a preference for the {item} item?"
+        yield from _twice(number, number + 10, _biased(item), draw_biased_training, title, question)
+    title = "Attention maps of two-layer causal networks"
+    question = "Does attention gather on the first token when nothing in the data prefers it?"
+    yield from _twice(9, 20, _two_layers(Causal()), draw_maps, title, question)
+    title = "Sink metric under the causal mask"
+    question = "Is the first token a sink, beyond what even attention and untrained networks give it?"
+    yield from _twice(10, 21, _two_layers(Causal()), draw_sinks, title, question)
+    title = "Sink metric under sliding windows of 5, 9 and 13 tokens"
+    question = "Is the first token more of a sink the wider the window?"
+    yield from _twice(11, 22, _two_layers(*WINDOWS), draw_sinks, title, question)
+    title = "Sink metric under prefix masks of 2, 4 and 6 tokens"
+    question = "Are all tokens of the prefix sinks, and not the first alone?"
+    yield from _twice(12, 23, _two_layers(*PREFIXES), draw_sinks, title, question)
 
 
 def _beyond_figures() -> Iterator[Study]:
@@ -325,7 +348,7 @@ def _observations_page(frame: "pd.DataFrame") -> Page:
 
 
 def _all() -> Iterator[Study]:
-    known = {study.name: study for drawn in DRAWN for study in drawn.studies()}
+    figures = {study.name: study for study in _figures()}
     yield _untrained(
         "table1",
         "Observations on position bias, and the results that bear on them",
@@ -348,12 +371,12 @@ def _all() -> Iterator[Study]:
         draw=draw_masks,
         table=centres_table,
     )
-    yield from (known[f"fig{number}"] for number in range(2, 25) if f"fig{number}" in known)
+    yield from sorted(figures.values(), key=lambda study: int(study.name.removeprefix("fig")))
     yield _study(
         "curves",
         "Learning curves of the networks of Figure 2",
         "Are gaps settled, and does depth add to them relative to accuracy, and at equal loss?",
-        known["fig2"].cells,
+        figures["fig2"].cells,
         draw_curves,
     )
     yield _untrained(

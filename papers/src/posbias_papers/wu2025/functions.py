@@ -76,15 +76,13 @@ def at_equal(by: str, one: Outcome, other: Outcome, levels: Sequence[float]) -> 
     """
     # levels are met from below, so the loss is looked at upside down
     sign = -1.0 if by == "loss" else 1.0
-    curves = [(sign * _curve(outcome, by), _curve(outcome, "first-last")) for outcome in (one, other)]
-    wanted = sign * np.asarray(levels, dtype=np.float64)
-    if all(len(curve) for curve, _ in curves):
-        low = max(float(curve[:, 0].max()) for curve, _ in curves)
-        high = min(float(curve.max(axis=1).min()) for curve, _ in curves)
-        points = wanted[(low <= wanted) & (wanted <= high)] if low < high else wanted[:0]
-    else:
-        points = wanted[:0]
-    return Matched(sign * points, *(_first_reached(*both, points) for both in curves))
+    points = sign * np.asarray(levels, dtype=np.float64)
+    rising = [sign * _curve(outcome, by) for outcome in (one, other)]
+    for curves in rising:
+        met = (curves[:, :1] <= points) & (points <= curves.max(axis=1, keepdims=True))
+        points = points[met.all(axis=0) & bool(len(curves))]
+    gaps = (_curve(outcome, "first-last") for outcome in (one, other))
+    return Matched(sign * points, *(_first_reached(*both, points) for both in zip(rising, gaps, strict=True)))
 
 
 def at_equal_iterations(one: Outcome, other: Outcome, name: str) -> Matched:
@@ -109,27 +107,22 @@ def _first_reached(
     levels: Float[np.ndarray, "point"],
 ) -> Float[np.ndarray, "member point"]:
     """Each network's gap at the moment its curve first reaches each level (all within its range)."""
-    read = np.empty((len(rising), len(levels)))
-    for m, (curve, values) in enumerate(zip(rising, gap, strict=True)):
-        for p, level in enumerate(levels):
-            after = int(np.argmax(curve >= level))
-            before = max(after - 1, 0)
-            rise = curve[after] - curve[before]
-            share = (level - curve[before]) / rise if rise > 0 else 1.0
-            read[m, p] = values[before] + share * (values[after] - values[before])
-    return read
+    after = (rising[:, :, None] >= levels).argmax(axis=1)
+    before = np.maximum(after - 1, 0)
+    low, high = (np.take_along_axis(rising, place, axis=1) for place in (before, after))
+    first, last = (np.take_along_axis(gap, place, axis=1) for place in (before, after))
+    with np.errstate(invalid="ignore"):
+        share = np.where(high > low, (levels - low) / (high - low), 1.0)
+    return first + share * (last - first)
 
 
 def _ends(rows: "pd.DataFrame") -> Iterator[tuple[str, Outcome, Outcome]]:
     """By encoding the networks of the greatest depth and of the least."""
-    depths = rows.index.get_level_values("depth").to_numpy()
+    outcomes = rows.reset_index().drop_duplicates(["positional", "depth"])
     for word, title in RELATIVE.items():
-        of_word = (rows.index.get_level_values("positional") == word).astype(bool)
-        sides = [
-            rows["outcome"].to_numpy()[of_word & (depths == depth)] for depth in (depths.max(), depths.min())
-        ]
-        if all(side.size for side in sides):
-            yield title, sides[0][0], sides[1][0]
+        by_depth = outcomes[outcomes["positional"] == word].set_index("depth")["outcome"]
+        if {outcomes["depth"].min(), outcomes["depth"].max()} <= {*by_depth.index}:
+            yield title, by_depth[outcomes["depth"].max()], by_depth[outcomes["depth"].min()]
 
 
 def equally_accurate(rows: "pd.DataFrame") -> Iterator[Evidence]:

@@ -22,7 +22,11 @@ from posbias_papers.pages import Page, Table
 
 if TYPE_CHECKING:
     import pandas as pd
+    import xarray as xr
     from matplotlib.figure import Figure
+
+    from posbias.measurement import LoadedModel
+    from posbias.measurement.capture.forward import SeenLayer
 
 PRETRAINED = ("smollm2-135m",)
 SMALL = ("tiny-nope", "tiny-alibi", "tiny-rope", "tiny-learned", "tiny-window")
@@ -93,10 +97,68 @@ def draw_observed(frame: "pd.DataFrame", caption: str) -> "Figure":
     return settle(figure)
 
 
+# --- measuring: one forward pass for each prompt, no gradient ------------------------------------------------
+
+
+def sinks_by_prompt(loaded: "LoadedModel", *, threads: int | None = None, **size: Any) -> "xr.Dataset":
+    """The sink metric of every key by prompt and layer, at τ = .2, and that of even attention.
+
+    A measurement (`posbias.measure`) has it as a mean over prompts, so that its error is not known. `size` are
+    tokens, prompts and seed of windows of the bundled text. Returns a dataset with `sink_metric` and `even`
+    [prompt, layer, position], indices from 0, layer 0 at the bottom; NaN for a key that no query sees. Raises as
+    `posbias.measure`. Source: Wu et al. 2025, Appendix K.4; means over heads are ours, as its networks have one.
+    """
+    from posbias.measurement import Quantity, Request, per_prompt
+
+    places = ("prompt", "layer", "position")
+    what = "share of the queries seeing a key that give it more than .2, mean over heads"
+    quantities = {
+        "sink_metric": Quantity(places, what),
+        "even": Quantity(places, "the same of even attention over what each query sees"),
+    }
+    request = Request(text=None, **size)
+    return per_prompt("sinks", quantities, prompt_sinks, request, model=loaded, threads=threads)
+
+
+def prompt_sinks(loaded: "LoadedModel", ids: np.ndarray, prompt: str) -> dict[str, np.ndarray]:
+    """Both metrics of one prompt [layer, position].
+
+    Raises `NonFiniteError`, naming `prompt`, where activations are not finite.
+    """
+    import torch
+
+    from posbias.measurement.capture.forward import Capture
+
+    found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+
+    def see(seen: "SeenLayer") -> None:
+        seen.check_finite(prompt)
+        found[seen.layer] = layer_sinks(seen)
+
+    given = torch.from_numpy(ids)[None].to(loaded.model.get_input_embeddings().weight.device)
+    with torch.no_grad(), Capture(loaded.model, loaded.family, see):
+        loaded.model(input_ids=given, use_cache=False)
+    own, even = zip(*(found[layer] for layer in range(len(found))), strict=True)
+    return {"sink_metric": np.stack(own), "even": np.stack(even)}
+
+
+def layer_sinks(seen: "SeenLayer") -> tuple[np.ndarray, np.ndarray]:
+    """The metric of each key in one layer, mean over heads, and that of even attention under its mask."""
+    from posbias.measurement.quantities.attention import Received, hidden, queries_at_once
+
+    heads, tokens = seen.scores.heads, seen.scores.tokens
+    own, even = Received(heads, tokens), Received(1, tokens)
+    for queries, logits, attention in seen.scores.blocks(queries_at_once(heads, tokens, seen.stream.device)):
+        unseen = hidden(logits)
+        shared = (~unseen).double()
+        own.add(queries.start, attention, unseen)
+        even.add(queries.start, (shared / shared.sum(dim=1, keepdim=True))[None], unseen)
+    return own.metric().mean(axis=0), even.metric()[0]
+
+
 def measured(name: str) -> dict[str, Any]:
     """What `observed_sinks.json` has of a model, measured anew."""
     from posbias.measurement import load_model
-    from posbias_papers.wu2025.sinks import sinks_by_prompt
 
     loaded = load_model(name)
     found = sinks_by_prompt(loaded, tokens=TOKENS, prompts=PROMPTS, seed=SEED)

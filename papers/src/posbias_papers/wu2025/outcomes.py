@@ -46,8 +46,7 @@ class Outcome:
 
     Accuracy gaps by pair; `accuracy` in context and `loss` on new classes; accuracy `by_position` of the item
     asked for; mean `attention`; the sink metric of the trained and `untrained` networks and of `even`
-    attention; learning `curves` by name, [member, step], with the "iteration" of each step; the first network's
-    attention to one sequence (`example`; None: not on record); what `made` it.
+    attention; learning `curves` by name, [member, step], with the "iteration" of each step; what `made` it.
     """
 
     iterations: int
@@ -63,7 +62,6 @@ class Outcome:
     curves: Mapping[str, Float[np.ndarray, "..."]]
     middle: int | None = None
     embedding: Embedding = "variance"
-    example: Float[np.ndarray, "layer query key"] | None = None
     recorded: bool = False
     made: Mapping[str, Any] = field(default_factory=dict)
 
@@ -83,10 +81,11 @@ class Outcome:
         return np.asarray(self.gaps[pair], dtype=np.float64)[self.learnt]
 
 
+Outcomes = Mapping[Setting, Outcome]
+
+
 def outcome_of(cell: "Cell") -> Outcome:
     """What figures and claims need of a finished cell."""
-    from posbias.training.kernels import attention_example
-
     evaluation, trained, sinks = cell.evaluation, cell.trained, cell.sinks
     return Outcome(
         trained.experiment.iterations,
@@ -102,7 +101,6 @@ def outcome_of(cell: "Cell") -> Outcome:
         {name: np.asarray(trained.curves[name], dtype=np.float64) for name in (*CURVES, "iteration")},
         middle=trained.experiment.task.middle,
         embedding=trained.experiment.task.embedding,
-        example=attention_example(trained) if trained.weights else None,
         made=trained.cost,
     )
 
@@ -117,7 +115,7 @@ def record_line(setting: Setting, outcome: Outcome) -> str:
     held["setting"] = encode(setting)
     held["attention"] = np.round(outcome.attention[:, :, allowed], DECIMALS)
     held["curves"] = dict(outcome.curves) | {"loss": np.round(outcome.curves["loss"], DECIMALS)}
-    return json.dumps(json.loads(dump_json(held | {"example": None, "recorded": True})), ensure_ascii=False)
+    return json.dumps(json.loads(dump_json(held | {"recorded": True})), ensure_ascii=False)
 
 
 Amount = tuple[int, int, Embedding]
@@ -137,6 +135,7 @@ def read_records(path: Path) -> list[tuple[Setting, Outcome]]:
 
 def _read(held: dict[str, Any]) -> tuple[Setting, Outcome]:
     setting = decode(Setting, held.pop("setting"))
+    held.pop("example", None)  # of earlier records
     for name in ("accuracy", "loss", "by_position", "sinks", "untrained", "even"):
         held[name] = np.asarray(held[name], dtype=np.float64)
     for name in ("gaps", "curves"):
@@ -163,10 +162,10 @@ def on_record() -> dict[Amount, dict[Setting, Outcome]]:
 
 def records(effort: Effort, settings: Iterable[Setting]) -> dict[Setting, Outcome]:
     """The outcomes of those of some settings that are on record, on as many test sequences at least."""
-    if effort.middle is not None or effort.seeds != tuple(range(len(effort.seeds))):
+    if effort.middle is not None:
         return {}
-    count, embedding = len(effort.seeds), effort.embedding
-    known = {s: on_record().get((effort.steps(s), count, embedding), {}).get(s) for s in settings}
+    amounts = {s: (effort.steps(s), effort.networks, effort.embedding) for s in settings}
+    known = {s: on_record().get(spent, {}).get(s) for s, spent in amounts.items()}
     return {s: one for s, one in known.items() if one is not None and one.sequences >= effort.sequences}
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
-from posbias.core.errors import InvalidValueError, one_of, shortened, whole
+from posbias.core.errors import one_of, whole
 from posbias.core.spec import value
 from posbias.theory.masks import Causal, Mask, Prefix, SlidingWindow
 
@@ -90,19 +90,31 @@ class Setting:
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is spent on a setting: seeds, iterations by depth, test sequences.
+    """How much is spent on a setting: how many networks (seeds from 0 on), iterations by depth, test sequences.
 
     `vocabulary` are the iterations where inputs are a fixed vocabulary, if these are others; `middle` is the item,
     from 0, that is called the middle one (None: the code's, the fifth); `embedding` how embeddings are drawn.
     """
 
-    name: str
-    seeds: tuple[int, ...]
+    networks: int
     iterations: Mapping[int, int]
     sequences: int
     vocabulary: Mapping[int, int] | None = None
     middle: int | None = None
     embedding: Embedding = "variance"
+
+    @property
+    def name(self) -> str:
+        """'quick', 'full', '25,000 iterations, 3 networks'."""
+        amount = self.iterations, self.networks
+        words = [name for name, one in EFFORT.items() if (one.iterations, one.networks) == amount]
+        if not words:
+            least, most = (f"{pick(self.iterations.values()):,}" for pick in (min, max))
+            steps = least if least == most else f"{least} to {most}"
+            words = [f"{steps} iterations, {self.networks} networks"]
+        words += [] if self.middle is None else [f"middle item {self.middle}"]
+        words += ["embeddings of the authors' code"] * (self.embedding == "deviation")
+        return ", ".join(words)
 
     def steps(self, setting: Setting) -> int:
         """The iterations that a setting gets."""
@@ -112,31 +124,33 @@ class Effort:
 
     def amount(self, settings: Iterable[Setting]) -> tuple[int, int, int]:
         """How much it is for some settings, to compare with others: least iterations, networks, sequences."""
-        return min(map(self.steps, settings)), len(self.seeds), self.sequences
+        return min(map(self.steps, settings)), self.networks, self.sequences
 
     def minutes(self, settings: Iterable[Setting]) -> float:
         """What training some settings takes on two cores, about: a step of a network is the dearer the deeper."""
-        costs = (self.steps(one) * len(self.seeds) * one.depth * (1.0 + 0.08 * one.depth) for one in settings)
+        costs = (self.steps(one) * self.networks * one.depth * (1.0 + 0.08 * one.depth) for one in settings)
         return round(2e-5 * sum(costs), 1)
 
     def experiment(self, setting: Setting) -> "Experiment":
         """The setting as something that can be trained."""
         from posbias.training.experiments import Experiment
 
-        task = replace(setting.task(self.middle), embedding=self.embedding)
-        return Experiment(task, setting.network, seeds=self.seeds, iterations=self.steps(setting))
+        task, seeds = (
+            replace(setting.task(self.middle), embedding=self.embedding),
+            tuple(range(self.networks)),
+        )
+        return Experiment(task, setting.network, seeds=seeds, iterations=self.steps(setting))
 
 
 QUICK = Effort(
-    "quick",
-    (0, 1, 2),
+    3,
     {2: 2500, 4: 2000, 6: 1500, 8: 1000, 10: 750},
     2000,
     vocabulary={2: 1000, 4: 1000, 6: 1000, 8: 600, 10: 500},
 )
 """Fifteen minutes for Figure 2 on two cores, less than an hour for all: networks have learnt to copy a label of
 their context, no more. With a fixed vocabulary they have after fewer iterations."""
-FULL = Effort("full", (0, 1, 2, 3, 4), dict.fromkeys(DEEP, 100_000), 10_000)
+FULL = Effort(5, dict.fromkeys(DEEP, 100_000), 10_000)
 """The paper's."""
 EFFORT = {"quick": QUICK, "full": FULL}
 
@@ -153,31 +167,15 @@ def effort_of(
     in the code. Raises `InvalidValueError` for another name, for iterations or networks < 1, and for an item
     outside, the first and the last.
     """
-    seeds = None if networks is None else tuple(range(whole("networks", networks, 1)))
     if isinstance(effort, int):
-        steps = dict.fromkeys(DEEP, whole("effort", effort, 1))
-        seeds = FULL.seeds if seeds is None else seeds
-        name = f"{effort:,} iterations, {len(seeds)} networks"
-        spent = FULL if (steps, seeds) == (FULL.iterations, FULL.seeds) else replace(FULL, name=name)
-        spent = replace(spent, seeds=seeds, iterations=steps)
+        effort = replace(FULL, iterations=dict.fromkeys(DEEP, whole("effort", effort, 1)))
     elif isinstance(effort, str):
-        if effort not in EFFORT:
-            raise InvalidValueError(f"effort: expected quick, full or a number, got {shortened(effort)}")
-        spent = EFFORT[effort]
-        if seeds is not None:
-            spent = replace(spent, name=f"{effort}, {networks} networks", seeds=seeds)
-    else:
-        spent = effort
-    if one_of("embedding", embedding, get_args(Embedding)) != spent.embedding:
-        spent = replace(spent, name=f"{spent.name}, embeddings of the authors' code", embedding=embedding)
-    return spent if middle is None else _with_middle(spent, middle)
+        effort = EFFORT[one_of("effort", effort, EFFORT)]
+    if middle is not None:
+        from posbias.training.probes import compared
+        from posbias.training.task import RetrievalTask
 
-
-def _with_middle(effort: Effort, middle: int) -> Effort:
-    from posbias.training.probes import compared
-    from posbias.training.task import RetrievalTask
-
-    compared(RetrievalTask(middle=middle))
-    if middle == RetrievalTask().places["middle"]:
-        return replace(effort, middle=None)
-    return replace(effort, name=f"{effort.name}, middle item {middle}", middle=middle)
+        compared(RetrievalTask(middle=middle))
+        effort = replace(effort, middle=None if middle == RetrievalTask().places["middle"] else middle)
+    networks = effort.networks if networks is None else whole("networks", networks, 1)
+    return replace(effort, networks=networks, embedding=one_of("embedding", embedding, get_args(Embedding)))

@@ -28,7 +28,7 @@ from posbias.profiles.claims import LEAST, Judged
 from posbias.profiles.estimate import Estimate
 from posbias_papers.contrasts import Quantity
 from posbias_papers.study import Study, judge_each
-from posbias_papers.wu2025.outcomes import PAIRS, TOKENS, Outcome
+from posbias_papers.wu2025.outcomes import PAIRS, TOKENS, Outcome, Outcomes
 from posbias_papers.wu2025.settings import FULL, Setting
 
 if TYPE_CHECKING:
@@ -59,7 +59,6 @@ AS_TRAINED = "as trained"
 THIRDS = 2 / 3
 """From this part of training on curves are to change little."""
 Columns = Mapping[str, Float[np.ndarray, "network"]]
-Outcomes = Mapping[Setting, Outcome]
 
 
 def table(results: Outcomes, cells: Iterable[Setting], compared: Iterable[Setting] = ()) -> "pd.DataFrame":
