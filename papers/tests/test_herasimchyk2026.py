@@ -253,7 +253,9 @@ def test_what_is_on_record_decides_and_draws_as_when_it_was_measured():
         ("fig5/2", "fails", 0.1777777777777778),
     ):
         assert (found[key].verdict, found[key].estimate.value) == (verdict, pytest.approx(number, rel=1e-6))
-    assert recorded("curves").query("source == 'files'").index.unique("model").tolist() == [*TABLE1]
+    assert STUDIES["fig2"].recorded(STUDIES["fig2"]).table().query("source == 'files'").index.unique(
+        "model"
+    ).tolist() == [*TABLE1]
 
 
 # --- printed numbers --------------------------------------------------------------------------------------
