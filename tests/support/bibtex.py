@@ -20,7 +20,7 @@ class Entry(NamedTuple):
 
 
 def read(text: str) -> list[Entry]:
-    """All entries, a field a line. Asserts that there is nothing else but comments, and that braces are balanced."""
+    """All entries, a field a line. Asserts that nothing else begins one and that braces are balanced."""
     found = re.findall(r"^@([a-z]+)\{([^,\s{}]+),\n((?:  \w+ *= \{.*\},?\n)+)\}$", text, re.M)
     entries = [Entry(kind, key, dict(re.findall(r"(\w+) *= \{(.*)\}", body))) for kind, key, body in found]
     assert len(entries) == text.count("@") - text.count(r"\@")
