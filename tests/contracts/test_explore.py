@@ -14,10 +14,6 @@ from command import called
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from posbias.comparison.extrapolation import BUNDLED as SMOLLM2
-from posbias.core.packages import bundled
-from posbias.profiles.measurements import load_measurement
-from posbias.profiles.profile import measured_influence
 from posbias.reports.explore.kernel import exported, not_expressed, sweeps
 from posbias.reports.explore.menu import menu
 from posbias.reports.explore.page import known_curves, page, tiny_architectures
@@ -261,11 +257,3 @@ def test_the_page_is_small_and_lets_nothing_out(browser, written):
     assert tab.tab.evaluate(refused) == "refused"
     tab.context.close()
     assert any("Content Security Policy" in line for line in tab.wrong)
-
-
-def test_curves_that_come_along_are_those_of_the_models_that_come_along():
-    (smollm2,) = (one for one in known_curves() if one["key"] == "smollm2-135m")
-    np.testing.assert_allclose(smollm2["mass"], measured_influence(load_measurement(SMOLLM2)).mass, rtol=6e-5)
-    assert {one["key"] for one in known_curves()} == {"smollm2-135m", *bundled()}
-    for one in known_curves():
-        assert sum(one["mass"]) == pytest.approx(1, abs=1e-4)

@@ -22,7 +22,7 @@ from posbias.core.errors import (
     OutputFileError,
     PosbiasError,
 )
-from posbias.core.running import InProcess, Processes
+from posbias.core.running import Processes
 from posbias.retrieval import retrieval_job
 from posbias.retrieval.endpoint import Endpoint
 from posbias.simulation import RecencyModel
@@ -45,21 +45,17 @@ FUNCTIONS = [
     ("alibi_slopes", lambda: posbias.alibi_slopes(0), "heads"),
     ("compare", lambda: posbias.compare(EIGHT, NINE), "p"),
     ("compare_all", lambda: posbias.compare_all({"rollout": NINE}, EIGHT), "rollout"),
-    ("design", lambda: posbias.design(TWO, {"windw": [2, 3]}, tokens=16), "vary"),
     ("design", lambda: posbias.design(TWO, {"window": [2, 3]}, tokens=16, target="flatt"), "target"),
     ("extrapolate", lambda: posbias.extrapolate(MEASURED, 0), "tokens"),
     ("gated", lambda: posbias.gated(TWO, [2.0]), "in_mixing"),
     ("influence", lambda: posbias.influence(TWO, 0), "tokens"),
-    ("influence", lambda: posbias.influence(TWO, 8, 8), "query"),
     ("load_architecture", lambda: posbias.load_architecture("nowhere.toml"), "nowhere.toml"),
     ("load_measurement", lambda: posbias.load_measurement("nowhere.nc"), "nowhere.nc"),
     ("load_profile", lambda: posbias.load_profile("nowhere.json"), "nowhere.json"),
     ("measure", lambda: posbias.measure("tiny-alibi", tokens=1), "tokens"),
     ("measured_influence", lambda: posbias.measured_influence(without("influence")), "measurement"),
     ("order", lambda: posbias.order(3, [0.1, 0.2], profile=EIGHT), "scores"),
-    ("order", lambda: posbias.order(2, [0.1, -0.2], profile=EIGHT), "scores"),
     ("predict", lambda: posbias.predict(TWO, 2.5), "tokens"),
-    ("predict", lambda: posbias.predict(TWO, 9 * 10**12), "tokens"),
     ("predictions", lambda: posbias.predictions(without("mixing")), "measurement"),
     ("preset", lambda: posbias.preset("bloom-7b"), "preset"),
     ("prior_normalised", lambda: posbias.prior_normalised(EIGHT, NINE), "prior"),
@@ -76,32 +72,23 @@ FUNCTIONS = [
     # classes
     ("Architecture", lambda: posbias.Architecture(2, mixing=mixing.PerLayer((0.1,) * 3)), "mixing"),
     ("Layer", lambda: posbias.Layer(heads=2, head_weights=(0.5, 0.6)), "head_weights"),
-    ("Attention", lambda: posbias.Attention.from_arrays(np.ones((2, 2, 3, 4))), "attention"),
     ("Attention", lambda: posbias.Attention.from_arrays(np.ones((1, 1, 3, 3))), "attention"),
-    ("Profile", lambda: posbias.Profile(np.array([0.5, 0.6])), "mass"),
     ("Profile", lambda: posbias.Profile(np.array([-0.5, 1.5])), "mass"),
     ("Connection", lambda: posbias.Connection(((1.0, 2.0),), (1.0,)), "mix"),
     ("HyperConnections", lambda: posbias.HyperConnections((), (1.0,)), "connections"),
     ("CustomMask", lambda: masks.CustomMask(3), ""),
     ("DenseLogits", lambda: encodings.DenseLogits(3), "matrix"),
-    ("DistanceFunction", lambda: encodings.DistanceFunction(3), ""),
     ("RoPE", lambda: encodings.RoPE(((1.0,),), dimension=7), "dimension"),
     # below the root
     ("", lambda: encodings.rotary_of({}), "model_type"),
     ("", lambda: retrieval_job("nedle"), "task"),
-    ("", lambda: retrieval_job("keys", pairs=3, positions=4), "positions"),
     ("", lambda: Endpoint("ftp://host/v1", "model"), "endpoint"),
-    ("", lambda: Endpoint("http://user:password@host/v1", "model"), "endpoint"),
-    ("", lambda: Endpoint("http://host/v1", ""), "model"),
     ("RecencyModel", lambda: RecencyModel(anisotropy=1), "anisotropy"),
     ("RetrievalTask", lambda: RetrievalTask(labels=5000), "labels"),
     ("Experiment", lambda: Experiment(seeds=(0, 0)), "seeds"),
     ("", lambda: run_cells([Experiment()], "cells", sequences=0), "sequences"),
-    ("", lambda: run_cells([Experiment()], "cells", engine=InProcess(), workers=2), "workers"),
-    ("", lambda: run_cells([Experiment()], "cells", gpus_per_cell=0.5), "gpus_per_cell"),
     ("", lambda: read_study("nowhere.toml"), "nowhere.toml"),
     ("", lambda: engine_of(0, None), "workers"),
-    ("", lambda: engine_of(2, "auto"), "workers"),
     ("", lambda: engine_of(None, "atuo"), "ray"),
     ("", lambda: Processes(1, retries=-1), "retries"),
 ]  # fmt: skip
@@ -151,13 +138,9 @@ HITS = '{"score": 1, "tokens": 3}\n'
 FILES = {
     "small.toml": SMALL,
     "decay.toml": DECAY,
-    "window.toml": DECAY + "mask = {kind = 'sliding_window', width = 4}\n",
     "key.toml": "dept = 3",
     "broken.yaml": "depth: [1",
-    "mixing.toml": SMALL.replace("0.3", "1.5"),
-    "cased.toml": SMALL.replace("alibi", "ALiBi"),
     "list.json": "[1, 2, 3]",
-    "longer.json": "[1, 2, 3, 4]",
     "words.json": '{"profile": ["a"]}',
     "measured.json": '{"schema": "measure/1", "influence": "x"}',
     "broken.nc": "not NetCDF",
@@ -165,7 +148,6 @@ FILES = {
     "hits.jsonl": HITS * 2,
     "cut.jsonl": HITS + "{",
     "study.toml": STUDY,
-    "axis.toml": STUDY + "[sweep]\nmodl.dimension = [1]\n",
     "claim.toml": STUDY + "[[claims]]\nclaim = 'c'\nquantity = 'recency_probabilty.1'\nabove = 0\n",
     "train.toml": CELL,
     "sweep.toml": CELL.replace("depth", "dept"),
@@ -174,68 +156,42 @@ COMMANDS = """
 preditc small.toml | predict
 predict | architecture
 predict nowhere.toml | nowhere.toml
-predict blom-176b | 'bloom-176b'
 predict key.toml | 'depth'
 predict broken.yaml | broken.yaml
-predict mixing.toml | mixing.value
-predict cased.toml | 'alibi'
 predict small.toml --tokens 0 | tokens
 predict small.toml --tokens 9000000000000 | takes about
-predict small.toml --query 256 | query
 predict small.toml --mixing nan | mixing
 predict small.toml --tokns 4 | --tokns
-predict small.toml --vary dept=1:4 | 'depth'
 predict small.toml --rule both | --calibrate
 predict smollm2-135m --calibrate nothing.nc | nothing.nc
-predict bloom-3b --mixing published | bloom-3b
 predict small.toml --critical-distance | critical_distance
-predict window.toml --critical-distance | equal causal layers
-predict decay.toml --critical-distance --vary mixing=0:1 | decay or rope_angle
 measure '' | model
 measure tiny-alibi --tokens 1 | tokens
-measure tiny-alibi --text none.txt | none.txt
 measure tiny-alibi --out m.txt | out
 retrieve tiny-alibi --positions 2 | positions
-retrieve tiny-alibi --task nedle | needle
 retrieve --endpoint http://localhost/v1 | model
-retrieve m --endpoint localhost:80 | endpoint
-retrieve m --endpoint http://localhost/v1 --dtype float16 | dtype
 retrieve m --endpoint http://localhost/v1 --sizes 4,5 --pairs 4 | pairs
-retrieve m --endpoint http://localhost/v1 --system x --api completion | system
 retrieve --answers list.json --endpoint http://localhost/v1 | answers
 compare list.json nowhere.json | nowhere.json
-compare list.json longer.json | 4
 compare list.json words.json | words.json
-compare list.json columns.csv | --columns place=COLUMN
 compare small.toml list.json | small.toml
 report broken.nc | broken.nc
 report columns.csv | --columns place=COLUMN
-report columns.csv --columns wher=where | columns
-order hits.jsonl --profile smollm | 'smollm2-135m'
 order cut.jsonl --profile list.json | line 2
 design small.toml | vary
-design small.toml --vary depht=2,4 | 'depth'
 design small.toml --vary depth=2,4 --target flatt | 'flat'
 explore nowhere --no-open | nowhere
-explore --out page.txt --no-open | out
 explore measured.json --no-open | influence
 simulate layernorm --alpha 1 | anisotropy
 simulate layernorm --tokens 2 | tokens
-simulate layernorm --effort 2.5 | 2.5
 train --labels 5000 --classes 10 | labels
-train --mask prefx=3 | 'prefix'
-train --effort medium | --effort
 train --device cuda:99 | device
 train train.toml --depth 2 | depth
 train sweep.toml | 'network.depth'
-train key.toml | key.toml
 train --ray 127.0.0.1:1 | ray
 study run nowhere.toml | nowhere.toml
-study run key.toml | key.toml
-study run axis.toml | 'model.dimension'
 study run claim.toml | 'recency_probability'
 study run study.toml --workers 0 | workers
-study run study.toml --workers 1 --ray auto | workers
 study show study.toml --quantities recency | quantity
 study export study.toml --csv - --json | json
 study status nowhere.toml | nowhere.toml
@@ -275,19 +231,19 @@ def test_every_command_is_tried():
     assert not missing
 
 
-@pytest.mark.parametrize("suffix", [".nc", ".json", ".safetensors", ".toml", ".yaml", ".npz", ".csv"])
+@pytest.mark.parametrize("suffix", [".nc", ".json", ".toml", ".csv"])
 def test_a_truncated_file_is_named(suffix):
     path = Path(f"file{suffix}")
     if suffix == ".nc":
         posbias.save_measurement(MEASURED, path)
-    elif suffix == ".npz":
-        np.savez(path, attention=np.ones((1, 1, 4, 4)))
     else:
-        texts = {".json": '{"profile": [0.5, 0.5]}', ".toml": "depth = [3]", ".yaml": "depth: {a: 3}"}
-        path.write_text(texts.get(suffix, '"position","correct"\n0,1\n"1'))
+        texts = {
+            ".json": '{"profile": [0.5, 0.5]}',
+            ".toml": "depth = [3]",
+            ".csv": '"position","correct"\n0,1\n"1',
+        }
+        path.write_text(texts[suffix])
     path.write_bytes(path.read_bytes()[: -max(2, path.stat().st_size // 3)])
-    read = posbias.load_architecture if suffix in (".toml", ".yaml") else posbias.read
-    with pytest.raises(PosbiasError) as caught:
+    read = posbias.load_architecture if suffix == ".toml" else posbias.read
+    with pytest.raises(PosbiasError, match=path.name):
         read(path)
-    assert path.name in str(caught.value)
-    assert "\n" not in str(caught.value)

@@ -298,4 +298,4 @@ def _yaml_loader() -> type:
 def _read_yaml(text: str) -> Any:
     import yaml
 
-    return yaml.load(text, Loader=_yaml_loader())
+    return yaml.load(text, Loader=_yaml_loader())  # noqa: S506
