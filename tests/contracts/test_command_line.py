@@ -94,8 +94,8 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_half_written():
     assert called("predict", "bloom-7b1", "--tokens", 5, "-o", "p.json").returncode == 0
     old = Path("p.json").read_bytes()
     done = limited("predict", "bloom-7b1", "--tokens", 5000, "--out", "p.json")
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
-    assert "p.json" in done.stderr
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "p.json" in done.stderr.splitlines()[-1]
     assert Path("p.json").read_bytes() == old
     assert [path.name for path in Path().iterdir()] == ["p.json"]
 

@@ -181,7 +181,7 @@ order cut.jsonl --profile list.json | line 2
 design small.toml | vary
 design small.toml --vary depth=2,4 --target flatt | 'flat'
 explore nowhere --no-open | nowhere
-explore measured.json --no-open | influence
+explore measured.json --no-open | measured.json
 simulate layernorm --alpha 1 | anisotropy
 simulate layernorm --tokens 2 | tokens
 train --labels 5000 --classes 10 | labels

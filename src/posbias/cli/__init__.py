@@ -20,13 +20,7 @@ from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 from posbias import __version__
 from posbias.cli.output import without_bars
 from posbias.core import packages
-from posbias.core.errors import (
-    InvalidValueError,
-    MissingPackageError,
-    OutputFileError,
-    PosbiasError,
-    typed_integer,
-)
+from posbias.core.errors import MissingPackageError, OutputFileError, PosbiasError
 from posbias.core.packages import missing
 from posbias.core.progress import on_stderr, one_line
 
@@ -90,8 +84,7 @@ def main(arguments: list[str] | None = None) -> None:
 def _prepare() -> None:
     """Streams that can be written to, whatever their encoding; pictures that need no screen; SIGTERM as Ctrl-C.
 
-    Raises `OutputFileError` where standard output is closed, `InvalidValueError` for a variable that libraries
-    would stumble over.
+    Raises `OutputFileError` where standard output is closed.
     """
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
@@ -103,9 +96,6 @@ def _prepare() -> None:
             # halves of characters, from names that are no text, are escaped as in JSON
             whole = codecs.lookup(stream.encoding).name == "utf-8"
             stream.reconfigure(errors="backslashreplace" if whole else "replace")
-    threads = os.environ.get("NUMBA_NUM_THREADS")
-    if threads is not None and (typed_integer(threads) or 0) < 1:
-        raise InvalidValueError(f"NUMBA_NUM_THREADS: expected an integer >= 1, got {threads!r}")
     # what `timeout` and schedulers send ends a command as Ctrl-C does, so that nothing finished is lost
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -126,24 +116,11 @@ def _run(words: list[str]) -> None:
     log.debug("%.1f s, %.1f s of them computing", time.monotonic() - began, time.process_time() - used)
 
 
-def _missing(error: MissingArgumentError) -> str:
-    """What a command was not given, and what it would be, as its help says."""
-    command = app
-    for word in error.command_chain or ():
-        command = command[word]
-    assert error.argument is not None
-    for one in command.assemble_argument_collection(parse_docstring=True):
-        if one.names == error.argument.names:
-            help = " ".join((one.parameter.help or "").split())
-            return f"{one.field_info.name}: expected one, got none: {help}"
-    return str(error)
-
-
 def _fail(error: BaseException) -> None:
     """Say in a line what went wrong, and exit."""
     message = str(error)
-    if isinstance(error, MissingArgumentError) and error.keyword is None:
-        message = _missing(error)
+    if isinstance(error, MissingArgumentError) and error.argument is not None and error.keyword is None:
+        message = f"{error.argument.field_info.name}: expected one, got none"
     elif isinstance(error, CycloptsError):
         message = " ".join(message.split()).replace("Unused Tokens:", "not understood:")
     elif isinstance(error, KeyboardInterrupt):

@@ -43,22 +43,6 @@ def architecture_from(given: str) -> tuple[Any, int | None]:
     return read.architecture, read.tokens
 
 
-def need_profile(given: Path) -> None:
-    """Raise `InputFileError` where an architecture is given and a file with a profile is needed."""
-    name, what = str(given), None
-    if not given.exists():
-        what = "an architecture's name" if name.lower() in _presets() or name in bundled() else None
-    elif given.suffix in (".toml", ".yaml", ".yml") or given.name == "config.json":
-        what = "an architecture's file"
-    elif (given / "config.json").is_file():
-        what = "a model's folder"
-    if what is not None:
-        raise InputFileError(
-            f"{name}: expected a file with a profile (a measurement's .nc, a list of weights, or the JSON that "
-            f"`posbias predict {name} --tokens N --out FILE` writes), got {what}"
-        )
-
-
 def _presets() -> dict[str, str]:
     """The name of a preset by what it may be called: itself, or its name on the Hugging Face Hub."""
     from posbias.theory.configs import PRESETS

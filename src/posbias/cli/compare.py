@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posbias.cli import options as shared
-from posbias.cli.architectures import need_profile
 from posbias.cli.output import answer_with, read_as
 from posbias.cli.terminal import comparison_table
 from posbias.core.tables import table
@@ -50,8 +49,6 @@ def compare(
     from posbias.reports.answers.measurements import Compare
 
     shared.check_targets(None, plot, p, q)
-    for given in (p, q):
-        need_profile(given)
     choice = Choice(None, tokens, shared.column_names(columns), shared=True)
     profile, reference = (read_one(one, choice) for one in (p, q))
     comparison = compare(profile, reference, by_share=by_share, seed=seed)
@@ -160,9 +157,7 @@ def _notes(comparison: "Comparison", named: "dict[str, Profile]") -> list[str]:
 
 def _draw(comparison: "Comparison", name: str, path: Path) -> None:
     """Draw a comparison, its one profile under the name of its file."""
-    from posbias.reports.plots import draw_comparison, new_figure, save_figure
+    from posbias.reports.plots import draw_comparison, save_drawing
 
     agreements, profiles = ({name: of["p"]} for of in (comparison.agreements, comparison.profiles))
-    figure = new_figure()
-    draw_comparison(figure.subplots(), replace(comparison, agreements=agreements, profiles=profiles))
-    save_figure(figure, path)
+    save_drawing(path, draw_comparison, replace(comparison, agreements=agreements, profiles=profiles))

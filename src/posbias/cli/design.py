@@ -94,7 +94,10 @@ def design(architecture: str, *, options: Options = Options()) -> None:
     else:
         answer = _designed(job, folder, Path(architecture).stem, options.threads)
     if options.plot is not None:
-        _draw(answer, options.plot)
+        from posbias.reports import plots
+
+        shown = answer.front, answer.baseline, answer.target.within
+        plots.save_drawing(options.plot, plots.draw_designs, *shown)
     answer_with(answer, lambda: _lines(answer, folder), options.json)
 
 
@@ -128,14 +131,6 @@ def _designed(job: Any, folder: Path, name: str, threads: int | None) -> "Design
     save_json(answer.as_json(), folder / ANSWER)
     kept.unlink(missing_ok=True)
     return answer
-
-
-def _draw(answer: "Design", path: Path) -> None:
-    from posbias.reports import plots
-
-    figure = plots.new_figure(6.4, 3.2)
-    plots.draw_designs(figure.subplots(), answer.front, answer.baseline, answer.target.within)
-    plots.save_figure(figure, path)
 
 
 def _lines(answer: "Design", folder: Path) -> list[str]:

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from posbias.cli import options as shared
 from posbias.cli.architectures import architecture_from
 from posbias.cli.output import answer_with
-from posbias.core.errors import InputFileError, InvalidValueError, OtherKindError, PosbiasError, shortened
+from posbias.core.errors import InputFileError, InvalidValueError, OtherKindError, PosbiasError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -115,8 +115,10 @@ def _begin(source: str | None) -> Begin:
     if asked.is_asked(answer):
         return _of_retrieval(path)
     if str(answer.get("schema")).startswith("measure/"):
-        mass, mixing = (_shares(path, answer, name) for name in ("influence", "mixing"))
-        return _of_curve(path, mass, mixing, answer)
+        from posbias.reports.answers.measurements import Measure
+
+        measured = Measure.read(answer, str(path))
+        return _of_curve(path, measured.influence, measured.mixing, {"model": measured.model})
     return *architecture_from(source), None
 
 
@@ -144,19 +146,7 @@ def _of_measurement(found: "xr.Dataset", file: Path) -> Begin:
     return _of_curve(file, measured_influence(found).mass.tolist(), measured_mixing(found).tolist(), about)
 
 
-def _shares(path: Path, answer: dict[str, Any], name: str) -> list[float]:
-    """Numbers of an answer of `posbias measure`. Raises `InputFileError` for what are none."""
-    numbers = answer.get(name)
-    if (
-        isinstance(numbers, list)
-        and numbers
-        and all(type(one) in (int, float) and one >= 0 for one in numbers)
-    ):
-        return numbers
-    raise InputFileError(f"{path}: {name}: expected a list of shares, got {shortened(numbers)}")
-
-
-def _of_curve(file: Path, mass: list[float], mixing: list[float], about: dict[str, Any]) -> Begin:
+def _of_curve(file: Path, mass: list[Any], mixing: list[Any], about: dict[str, Any]) -> Begin:
     """A measured model's curve, and its architecture by its name with the λ that was measured.
 
     Of another model depth and λ are known, and the rest is said to need measurement.

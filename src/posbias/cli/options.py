@@ -173,14 +173,18 @@ def engine(workers: int | None, ray: str | None = None, threads: int | None = No
     return None if workers is None and ray is None else engine_of(workers, ray)
 
 
-def refuse_with_file(options: Any, kept: Collection[str], finished: str) -> None:
-    """Raise `InvalidValueError` for an option that a finished file has decided; those in `kept` still count."""
+def refuse(options: Any, expected: str, names: Collection[str] = (), kept: Collection[str] = ()) -> None:
+    """Raise `InvalidValueError` for an option that does not go with another one or with a file.
+
+    `names` are those that do not, or all but `kept`; of options within one, all.
+    """
     default = type(options)()
     for name, given in vars(options).items():
-        if name not in kept and is_dataclass(given):
-            refuse_with_file(given, (), finished)
-        elif name not in kept and given != getattr(default, name):
-            raise wrong(name, f"none with a finished {finished}", given)
+        if (name in names or not names) and name not in kept:
+            if is_dataclass(given):
+                refuse(given, expected)
+            elif given != getattr(default, name):
+                raise wrong(name, expected, given)
 
 
 # ── how a model is loaded, what its prompts are ──

@@ -171,9 +171,8 @@ def _calibration(options: Options) -> Any:
         if options.rule is not None:
             raise shared.wrong("rule", "--calibrate with it", options.rule)
         return None
-    for name in ("vary", "depth_trajectory", "critical_distance", "mixing", "query"):
-        if (given := getattr(options, name)) != getattr(Options(), name):
-            raise shared.wrong(name, "none with --calibrate, which has its own", given)
+    others = ("vary", "depth_trajectory", "critical_distance", "mixing", "query")
+    shared.refuse(options, "none with --calibrate, which has its own", others)
     from posbias.comparison.extrapolation import BUNDLED
     from posbias.profiles.measurements import load_measurement
 

@@ -111,7 +111,7 @@ def _report_profile(path: Path, options: Options) -> None:
     from posbias.reports.answers.measurements import ReportProfile
     from posbias.reports.profile_page import write_profile_report
 
-    shared.refuse_with_file(options, ("out", "json", "tokens", "columns"), "file of results")
+    shared.refuse(options, "none with a file of results", kept=("out", "json", "tokens", "columns"))
     curves = read_curves(path, Choice(None, options.tokens, shared.column_names(options.columns)))
     place, answers, lines = options.out or Path("results") / path.stem, [], []
     for length, profile in curves.items():
@@ -129,7 +129,7 @@ def _measurement(source: str, options: Options) -> "tuple[xr.Dataset, Path, Path
     if source.endswith(".nc"):
         from posbias.profiles.measurements import load_measurement
 
-        shared.refuse_with_file(options, ("seed", "out", "json"), "measurement")
+        shared.refuse(options, "none with a finished measurement", kept=("seed", "out", "json"))
         file = Path(source)
         # `posbias measure` gives each measurement.nc a folder of its own; other files may share theirs
         folder = file.parent if file.name == "measurement.nc" else file.with_suffix("")

@@ -223,12 +223,10 @@ def _cost_line(outcome: "Outcome") -> str:
 
 def _draw(outcome: "Outcome", quantities: tuple[str, ...], path: Path) -> Path:
     """Draw the quantity asked for, or that of the first claim, or the first that is shown."""
-    from posbias.reports.plots import draw_study, new_figure, save_figure
+    from posbias.reports.plots import draw_study, save_drawing
     from posbias.study.tables import columns, lines
 
     named = [*quantities, *(claim.quantity for claim in outcome.study.claims)]
     quantity = columns(outcome, named[:1])[0]
     axis, drawn = lines(outcome, quantity)
-    figure = new_figure(5.2, 3.2)
-    draw_study(figure.subplots(), drawn, axis, quantity)
-    return save_figure(figure, path)
+    return save_drawing(path, draw_study, drawn, axis, quantity, size=(5.2, 3.2))

@@ -71,20 +71,19 @@ def verdict_line(profile: "Profile") -> str:
     counted = f" under {said_under(under)}" if under else ""
     if not profile.left_out:
         return f"verdict: {profile.summary.verdict}{counted}"
-    if most is not None and all(part[0] == "λ" for part in profile.left_out):
+    others = [part for part in profile.left_out if not part.startswith("λ")]
+    if most is not None and not others:
         computed = "" if "λ" in profile.left_out else f"{profile.caveat}; as computed "
         return f"no verdict: {computed}{most}{counted}; --mixing gives λ"
-    settles = "--mixing gives it"
-    if any("(the model has" in part for part in profile.left_out):
-        settles = "no text of this length fits the model"
-    elif "calibration" in profile.attrs:
-        settles = "`posbias measure` at this length decides"
-    elif not UNMEASURED.isdisjoint(profile.left_out):
-        settles = "such layers cannot be measured, the gradient influence alone can"
-    elif any(not part.startswith("λ") for part in profile.left_out):
-        bundled = profile.attrs.get("architecture") == "smollm2-135m"
-        settles = f"--calibrate {'smollm2-135m' if bundled else 'FILE.nc'} takes it from a measurement"
-    return f"no verdict: {profile.caveat}; {settles}"
+    if not UNMEASURED.isdisjoint(others) or any("(the model has" in part for part in others):
+        return f"no verdict: {profile.caveat}"
+    calibrated = "calibration" in profile.attrs
+    settles = (
+        "`posbias measure` at this length decides"
+        if calibrated
+        else "--calibrate FILE.nc takes it from a measurement"
+    )
+    return f"no verdict: {profile.caveat}; {settles if others else '--mixing gives it'}"
 
 
 def _band(profile: "Profile") -> list[str]:

@@ -21,6 +21,7 @@ from .style import new_axes as new_axes
 from .style import new_figure as new_figure
 from .style import notebook_html as notebook_html
 from .style import picture_bytes as picture_bytes
+from .style import save_drawing as save_drawing
 from .style import save_figure as save_figure
 from .variation import draw_designs as draw_designs
 from .variation import draw_map as draw_map

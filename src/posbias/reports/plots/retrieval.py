@@ -92,17 +92,15 @@ def draw_answer_map(ax: "Axes", curves: Sequence[RetrievalCurve]) -> "Axes":
     return ax
 
 
-def retrieval_figure(
-    curve: RetrievalCurve, measured: Profile | None = None, others: Mapping[str, Profile] | None = None
-) -> "Figure":
+def retrieval_figure(curve: RetrievalCurve, influence: Mapping[str, Profile] | None = None) -> "Figure":
     """Shares and margins by place, and next to them the influence by place of the same model, if given."""
-    panels = 2 if measured is None else 3
+    panels = 2 if influence is None else 3
     figure = style.new_figure(3.2 * panels, 2.9)
     axes = figure.subplots(1, panels)
     draw_retrieval(axes[0], curve, "share")
     draw_retrieval(axes[1], curve, "margin")
-    if measured is not None:
-        draw_profiles(axes[2], {"measured": measured, **(others or {})})
+    if influence is not None:
+        draw_profiles(axes[2], influence)
     about = [f"{curve.model}, prompts of about {curve.tokens:,.0f} tokens"]
     if not curve.able:
         about.append("at chance, or not shown to be above it: where it copies from, not what it finds")

@@ -115,6 +115,18 @@ def save_figure(figure: "Figure", path: str | os.PathLike[str]) -> Path:
     return write_bytes(path, picture_bytes(figure, check_kind(path)))
 
 
+def save_drawing(
+    path: str | os.PathLike[str],
+    draw: "Callable[..., Axes]",
+    *data: Any,
+    size: tuple[float, float] = (6.4, 3.2),
+) -> Path:
+    """Write a figure with what `draw(ax, *data)` draws. Raises as `save_figure`."""
+    figure = new_figure(*size)
+    draw(figure.subplots(), *data)
+    return save_figure(figure, path)
+
+
 def notebook_html(words: str, draw: "Callable[[Axes], object]") -> str:
     """What a notebook shows of a value: the first line of `words` over the picture that `draw` makes.
 
