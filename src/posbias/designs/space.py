@@ -77,7 +77,7 @@ class Space:
         """The architecture there. Raises `InvalidValueError` where values do not go together."""
         architecture = self.base
         for name, number in self.values(point).items():
-            whole = QUANTITIES[name].whole and float(number).is_integer()
+            whole = QUANTITIES[name].span.whole and float(number).is_integer()
             architecture = QUANTITIES[name].change(architecture, int(number) if whole else number)
         return architecture
 

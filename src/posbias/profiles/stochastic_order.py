@@ -56,49 +56,24 @@ class Monotonicity:
         return self.violations == 0
 
 
-def prefix_mass(mass: Float[np.ndarray, "*batch position"]) -> Float[np.ndarray, "*batch position"]:
-    """Mass of positions 0 … k for every cutoff k, summed in float64 from the first position on."""
-    return np.cumsum(np.asarray(mass, dtype=np.float64), axis=-1)
-
-
-def prefix_drift(
-    before: Float[np.ndarray, "*#batch position"], after: Float[np.ndarray, "*#batch position"]
-) -> Float[np.ndarray, "*batch cutoff"]:
-    """What every prefix 0 … k, k < tokens − 1, gained: prefix mass `after` minus `before`.
-
-    All ≥ 0 is a primacy drift, all ≤ 0 a recency drift (Herasimchyk et al. 2026, Propositions 4.2 to 4.5).
-    Raises `InvalidValueError` where the positions differ in number or an entry is not finite.
-    """
-    before, after = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
-    if before.shape[-1:] != after.shape[-1:]:
-        raise InvalidValueError(
-            f"after: expected {before.shape[-1:]} positions as in `before`, got {after.shape[-1:]}"
-        )
-    for name, mass in (("before", before), ("after", after)):
-        if not np.isfinite(mass).all():
-            raise InvalidValueError(f"{name}: expected finite masses, got one that is not")
-    return (prefix_mass(after) - prefix_mass(before))[..., :-1]
-
-
 def dominance(
     later: Float[np.ndarray, "*#batch position"], earlier: Float[np.ndarray, "*#batch position"]
 ) -> Float[np.ndarray, "*batch"]:
-    """The margin of `later` ⪰ `earlier`: least prefix mass of `earlier` minus `later` over cutoffs.
+    """The margin of `later` ⪰ `earlier`: least prefix mass of `earlier` minus `later` over cutoffs k < tokens − 1.
 
     ≥ 0 where `later` dominates in first order (Herasimchyk et al. 2026, Appendix A.1); 0 for one position.
-    Raises `InvalidValueError` as `prefix_drift` does.
+    Raises `InvalidValueError` where the positions differ in number or a mass is not finite.
     """
-    drift = prefix_drift(later, earlier)
+    later, earlier = np.asarray(later, dtype=np.float64), np.asarray(earlier, dtype=np.float64)
+    if later.shape[-1:] != earlier.shape[-1:]:
+        raise InvalidValueError(
+            f"later, earlier: expected equally many positions, got {later.shape[-1:]} and {earlier.shape[-1:]}"
+        )
+    for name, mass in (("later", later), ("earlier", earlier)):
+        if not np.isfinite(mass).all():
+            raise InvalidValueError(f"{name}: expected finite masses, got one that is not")
+    drift = (np.cumsum(earlier, axis=-1) - np.cumsum(later, axis=-1))[..., :-1]
     return np.asarray(drift.min(axis=-1)) if drift.shape[-1] else np.zeros(drift.shape[:-1])
-
-
-def dominates(
-    later: Float[np.ndarray, "*#batch position"],
-    earlier: Float[np.ndarray, "*#batch position"],
-    tolerance: float = ROUNDING,
-) -> bool:
-    """Whether `later` ⪰ `earlier` throughout, up to `tolerance` of prefix mass."""
-    return bool((dominance(later, earlier) >= -_tolerances(tolerance, "tolerance")).all())
 
 
 @dataclass(frozen=True)
@@ -192,7 +167,7 @@ def _prefixes(kernel: Float[np.ndarray, "query key"]) -> Float[np.ndarray, "quer
         raise InvalidValueError(f"kernel: expected queries × as many keys, got shape {kernel.shape}")
     if not np.isfinite(kernel).all() or (kernel < 0).any():
         raise InvalidValueError("kernel: expected numbers ≥ 0, got one that is negative or not finite")
-    return prefix_mass(kernel)
+    return np.cumsum(kernel, axis=-1, dtype=np.float64)
 
 
 def prefix_shares(kernel: Float[np.ndarray, "query key"]) -> Float[np.ndarray, "query cutoff"]:

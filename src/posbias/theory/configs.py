@@ -16,17 +16,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from posbias.core.errors import InputFileError, InvalidValueError, PosbiasError, nearest, shortened, whole
+from posbias.core.errors import (
+    InputFileError,
+    InvalidValueError,
+    PosbiasError,
+    nearest,
+    one_of,
+    shortened,
+    whole,
+)
 from posbias.core.files import read_mapping
 from posbias.core.spec import decode
-from posbias.theory.architecture import Architecture
+from posbias.theory.architecture import Architecture, shortest_pattern
 from posbias.theory.custom import code_of
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.mixing import MeasuredMixing, known_mixing
 from posbias.theory.positional import NeedsMeasurement, NoPE
-from posbias.theory.rollout_files import ArchitectureFile, from_published
+
+
+class ArchitectureFile(NamedTuple):
+    """An architecture and the number of tokens its file was written for (None where it does not say)."""
+
+    architecture: Architecture
+    tokens: int | None
 
 
 def load_architecture(path: str | os.PathLike[str]) -> Architecture:
@@ -57,7 +71,7 @@ def read_architecture(path: str | os.PathLike[str]) -> ArchitectureFile:
             name = path.parent.name if path.name == "config.json" else path.stem
             return ArchitectureFile(from_huggingface(data, name), None)
         if "lambda_schedule_config" in data or "attention_config" in data:
-            return from_published(data, path.stem)
+            return _published(data, path.stem)
         tokens = data.get("tokens")
         architecture = decode(Architecture, {key: data[key] for key in data if key != "tokens"})
         parts = [part for layer in architecture.layers for part in (layer.mask, layer.positional)]
@@ -71,6 +85,101 @@ def read_architecture(path: str | os.PathLike[str]) -> ArchitectureFile:
         raise
     except PosbiasError as error:
         raise InvalidValueError(f"{path}: {error}") from None
+
+
+# --- rollout files of Herasimchyk et al. ----------------------------------------------------------------------
+
+_PUBLISHED = {
+    "": {"sequence_length", "num_layers", "save_dir", "attention_config", "mask_config", "content_config"}
+    | {"lambda_schedule_config"},
+    "attention_config": {"num_heads", "alibi_slopes", "head_weights", "softmax_temperature"},
+    "mask_config": {"mask_type", "window_size"},
+    "content_config": {"diagonal_scores", "base_scores"},
+    "lambda_schedule_config": {"schedule_type", "lambda_const", "lambda_0", "beta", "lambdas_custom"},
+}
+"""The keys of a rollout file as its authors publish them, and of each table in it; `save_dir` is not used."""
+_SCHEDULES = {
+    "constant": {"value": "lambda_const"},
+    "power_decay": {"initial": "lambda_0", "exponent": "beta"},
+    "custom": {"coefficients": "lambdas_custom"},
+}
+"""A schedule of theirs → keys of the mixing that is ours, and theirs."""
+
+
+def _published(data: Mapping[str, Any], name: str) -> ArchitectureFile:
+    """A rollout file as the authors publish it; outer lists are layers, inner ones heads, and one stands for all.
+
+    Scores and slopes are taken as they stand, in softmax units, although the published scores lack the factor
+    1/√d_head. Head weights are relative. Raises `InvalidValueError` for unknown keys and counts that do not fit.
+    """
+    tables = {key: (data if not key else data.get(key)) or {} for key in _PUBLISHED}
+    for key, known in _PUBLISHED.items():
+        if not isinstance(tables[key], Mapping):
+            raise InvalidValueError(f"{key}: expected keys with values, got {shortened(tables[key])}")
+        for unknown in tables[key].keys() - known:
+            raise InvalidValueError(f"{unknown}: expected one of {', '.join(sorted(known))}, got another key")
+    _, attention, mask, content, schedule = tables.values()
+    depth = whole("num_layers", data.get("num_layers"), 1)
+    slopes, weights, diagonal, constant = (
+        _by_layer(key, table, depth)
+        for table, keys in (
+            (attention, ("alibi_slopes", "head_weights")),
+            (content, ("diagonal_scores", "base_scores")),
+        )
+        for key in keys
+    )
+    kind = mask.get("mask_type", "causal")
+    layers = [
+        {
+            "heads": attention.get("num_heads"),
+            "mask": {"kind": kind} | ({"width": mask.get("window_size")} if kind == "sliding_window" else {}),
+            "positional": {"kind": "nope"} if slopes[t] is None else {"kind": "alibi", "slopes": slopes[t]},
+            "content": {"kind": "none"}
+            if not any(map(any, (diagonal[t] or (), constant[t] or ())))
+            else {
+                "kind": "constant_diagonal",
+                "diagonal": diagonal[t] or [0.0],
+                "constant": constant[t] or [0.0],
+            },
+            "head_weights": None if weights[t] is None else _shares(weights[t], attention.get("num_heads")),
+            "temperature": attention.get("softmax_temperature", 1.0),
+        }
+        for t in range(depth)
+    ]
+    made: dict[str, Any] = {"depth": depth, "layers": layers, "name": name}
+    if schedule:
+        of = str(schedule.get("schedule_type"))
+        keys = _SCHEDULES[one_of("schedule_type", of, _SCHEDULES)]
+        made["mixing"] = {"kind": "per_layer" if of == "custom" else of} | {
+            ours: schedule.get(theirs) for ours, theirs in keys.items()
+        }
+    architecture = decode(Architecture, made)
+    tokens = whole("sequence_length", data.get("sequence_length"), 1)
+    return ArchitectureFile(replace(architecture, layers=shortest_pattern(architecture.layers)), tokens)
+
+
+def _by_layer(key: str, table: Mapping[str, Any], depth: int) -> list[Any]:
+    """A list for each layer, from one for all or one each; of nothing, nothing for each."""
+    rows = table.get(key) or [None]
+    if not isinstance(rows, list) or len(rows) not in (1, depth):
+        raise InvalidValueError(
+            f"{key}: expected one or {depth} lists (one per layer), got {shortened(rows)}"
+        )
+    return rows if len(rows) == depth else rows * depth
+
+
+def _shares(weights: Any, heads: Any) -> list[float]:
+    """Published head weights are relative: a head's share is its weight over their sum."""
+    try:
+        weights = weights * heads if len(weights) == 1 else weights
+        return [weight / sum(weights) for weight in weights]
+    except (TypeError, ZeroDivisionError):
+        raise InvalidValueError(
+            f"head_weights: expected numbers ≥ 0, at least one above 0, got {shortened(weights)}"
+        ) from None
+
+
+# --- presets --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

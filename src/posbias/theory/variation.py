@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,27 +32,42 @@ STEPS, MOST = 33, 10_000
 """Values that a range gives when it does not say how many, and that it may ask for at most."""
 
 
+class Span(NamedTuple):
+    """What values may be: integers (`whole`), spaced by ratios (`geometric`), from `least` to `most`."""
+
+    whole: bool = False
+    geometric: bool = False
+    least: float = -math.inf
+    most: float = math.inf
+
+
+ANY, RATIO, COUNT, SIZE = Span(), Span(geometric=True), Span(True, least=1), Span(True, True, 1)
+
+
 @dataclass(frozen=True)
 class Quantity:
-    """Something of an architecture that can be varied: `change` makes the variant for a value."""
+    """Something of an architecture that can be varied.
+
+    `make` makes the variant for a value, None of an architecture that has no such quantity.
+    """
 
     name: str
     what: str
-    whole: bool
-    """Whether its values are integers."""
-    geometric: bool
-    """Whether a range is spaced by ratios."""
-    change: Callable[[Architecture, Any], Architecture]
-    least: float = -math.inf
-    most: float = math.inf
-    """The least and the most that a value may be, whatever the architecture."""
+    span: Span
+    make: Callable[[Architecture, Any], Architecture | None]
+
+    def change(self, architecture: Architecture, value: float) -> Architecture:
+        """The architecture with this value. Raises `InvalidValueError` where it has no such quantity."""
+        changed = self.make(architecture, value)
+        if changed is None:
+            raise InvalidValueError(f"{self.name}: expected a layer with one ({self.what}), got none")
+        return changed
 
     def check(self, value: float) -> None:
         """Raise `InvalidValueError` for a value that no architecture can take."""
-        if not self.least <= value <= self.most:
-            span = (
-                f"at least {self.least:,g}" if math.isinf(self.most) else f"{self.least:,g} to {self.most:,g}"
-            )
+        low, high = self.span.least, self.span.most
+        if not low <= value <= high:
+            span = f"at least {low:,g}" if math.isinf(high) else f"{low:,g} to {high:,g}"
             raise InvalidValueError(f"{self.name}: expected {span} ({self.what}), got {value:,.12g}")
 
 
@@ -123,10 +138,14 @@ def _full_place(architecture: Architecture, place: int) -> Architecture:
     return replace(architecture, layers=(*near[:place], *full, *near[place:]))
 
 
+def _mixing(architecture: Architecture, lam: float) -> Architecture:
+    """The same λ in every layer."""
+    return replace(architecture, mixing=ConstantMixing(lam))
+
+
 def _mixing_exponent(architecture: Architecture, exponent: float) -> Architecture:
     """λ falling with depth from that of the bottom layer, as λ_t = λ_0/(t + 1)^β."""
-    mixing = PowerDecay(float(architecture.coefficients[0]), float(exponent))
-    return replace(architecture, mixing=mixing)
+    return replace(architecture, mixing=PowerDecay(float(architecture.coefficients[0]), float(exponent)))
 
 
 def _nope_period(architecture: Architecture, period: int) -> Architecture:
@@ -142,77 +161,56 @@ def _nope_period(architecture: Architecture, period: int) -> Architecture:
     return replace(architecture, layers=shortest_pattern(stack))
 
 
-def _layers(
-    change: Callable[[Layer, Any], Layer], among: Callable[[Layer], bool] | None = None, which: str = ""
-) -> Callable[[Architecture, Any], Architecture]:
-    """Change every layer, or those `among` them that have what `which` says, of which there must be one."""
+def _each(change: Callable[[Layer, Any], Layer | None]) -> Callable[[Architecture, Any], Architecture | None]:
+    """Change every layer that has the quantity; None where none has."""
 
-    def changed(architecture: Architecture, given: Any) -> Architecture:
-        chosen = [among is None or among(layer) for layer in architecture.layers]
-        if not any(chosen):
-            raise InvalidValueError(f"{which}, got none")
-        parts = zip(architecture.layers, chosen, strict=True)
-        return replace(
-            architecture, layers=tuple(change(layer, given) if here else layer for layer, here in parts)
-        )
+    def changed(architecture: Architecture, given: Any) -> Architecture | None:
+        layers = [change(layer, given) for layer in architecture.layers]
+        pairs = zip(layers, architecture.layers, strict=True)
+        return replace(architecture, layers=tuple(new or old for new, old in pairs)) if any(layers) else None
 
     return changed
 
 
-def _encoding(
-    name: str, title: str, kinds: type | tuple[type, ...], change: Callable[[Any, Any], Any]
-) -> Callable[[Architecture, Any], Architecture]:
-    """Change the encoding of every layer that has one of these `kinds`."""
-    return _layers(
-        lambda layer, given: replace(layer, positional=change(layer.positional, given)),
-        lambda layer: isinstance(layer.positional, kinds),
-        f"{name}: expected a layer with {title}",
-    )
+def _field(part: str, kinds: Any, name: str, factor: bool = False) -> Callable[..., Architecture | None]:
+    """Another number in a part of these `kinds`, or a `factor` on it; of a list the same for all heads."""
+
+    def changed(layer: Layer, given: float) -> Layer | None:
+        held = getattr(layer, part)
+        if not isinstance(held, kinds):
+            return None
+        before = getattr(held, name)
+        old = before if isinstance(before, tuple) else (before,)
+        new = tuple(given * one for one in old) if factor else (given,)
+        return replace(layer, **{part: replace(held, **{name: new if isinstance(before, tuple) else new[0]})})
+
+    return _each(changed)
 
 
-def _rope_base(positional: RoPE, base: float) -> RoPE:
-    """Another base, for frequencies that come from one."""
-    if positional.frequencies is not None:
-        raise InvalidValueError("rope_base: expected a base with a dimension, got frequencies one by one")
-    return replace(positional, base=base)
+def _rotary(among: Callable[[RoPE], bool], change: Callable[[RoPE, float], dict[str, Any]]) -> Any:
+    """Change the rotary encodings `among` which a quantity is."""
+
+    def changed(layer: Layer, given: float) -> Layer | None:
+        rope = layer.positional
+        if not isinstance(rope, RoPE) or not among(rope):
+            return None
+        return replace(layer, positional=replace(rope, **change(rope, given)))
+
+    return _each(changed)
 
 
-def _rope_angle(positional: RoPE, angle: float) -> RoPE:
-    """Another angle per token, of a single pair of dimensions (Wu et al. 2025, Lemma 4.6)."""
-    if len(positional.angles) != 1:
-        raise InvalidValueError(f"rope_angle: expected one pair of dimensions, got {len(positional.angles)}")
-    return replace(positional, frequencies=(angle,), dimension=None)
+def _content(name: str) -> Callable[[Architecture, float], Architecture | None]:
+    """Another content logit for all heads; where there was no content it is all there is."""
+    change = _field("content", ConstantDiagonal, name)
 
+    def changed(architecture: Architecture, given: float) -> Architecture | None:
+        layers = (
+            replace(layer, content=ConstantDiagonal((0.0,))) if layer.content == NoContent() else layer
+            for layer in architecture.layers
+        )
+        return change(replace(architecture, layers=tuple(layers)), float(given))
 
-def _scaled(layer: Layer) -> bool:
-    return isinstance(layer.positional, RoPE) and layer.positional.scaling is not None
-
-
-def _rope_factor(layer: Layer, factor: float) -> Layer:
-    """Another factor of the rotary scaling."""
-    positional: Any = layer.positional
-    return replace(
-        layer, positional=replace(positional, scaling=replace(positional.scaling, factor=float(factor)))
-    )
-
-
-def _kerple(positional: KerpleLog | KerplePower, factor: float) -> KerpleLog | KerplePower:
-    """KERPLE's r₁ times a factor."""
-    return replace(positional, scale=tuple(factor * scale for scale in positional.scale))
-
-
-def _content(name: str) -> Callable[[Architecture, Any], Architecture]:
-    """Another number for all heads in the content of every layer, the rest of it as it is."""
-
-    def changed(layer: Layer, given: float) -> Layer:
-        content = ConstantDiagonal((0.0,)) if isinstance(layer.content, NoContent) else layer.content
-        if not isinstance(content, ConstantDiagonal):
-            raise InvalidValueError(
-                f"{name}: expected a constant diagonal as content, got {type(content).__name__}"
-            )
-        return replace(layer, content=replace(content, **{name: (float(given),)}))
-
-    return _layers(changed)
+    return changed
 
 
 def _scalable(layer: Layer, scale: float) -> Layer:
@@ -221,70 +219,41 @@ def _scalable(layer: Layer, scale: float) -> Layer:
     return replace(layer, query_scale=replace(held, scale=(float(scale),)))
 
 
-def _step_scale(layer: Layer, beta: float) -> Layer:
-    """Another β of logits that grow in steps."""
-    assert isinstance(layer.query_scale, StepScale)
-    return replace(layer, query_scale=replace(layer.query_scale, beta=float(beta)))
-
-
-def _sinks(layer: Layer, sinks: int) -> Layer:
-    """Another number of first tokens that all see."""
-    assert isinstance(layer.mask, SlidingWindow)
-    return replace(layer, mask=replace(layer.mask, sinks=sinks))
-
-
-QUANTITIES = {
-    quantity.name: quantity
-    for quantity in (
-        Quantity("depth", "number of layers", True, False, _depth, 1, MOST_LAYERS),
-        Quantity("mixing", "weight of attention λ in every layer", False, False,
-                 lambda architecture, lam: replace(architecture, mixing=ConstantMixing(lam)), 0, 1),
-        Quantity("mixing_exponent", "β of λ_t = λ_0/(t + 1)^β, λ_0 that of the bottom layer", False, False,
-                 _mixing_exponent, 0),
-        *(
-            Quantity(cls.word, cls.varied, True, True, _mask(cls), 1)
-            for cls in MASKS
-            if issubclass(cls, LooksBack) and cls.varied
-        ),
-        Quantity("full_period", "every so many layers a full one, the others under the window", True, False,
-                 _full_period, 1),
-        Quantity("full_place", "place of the full layer in the pattern, from 0", True, False, _full_place, 0),
-        Quantity("sinks", "number of first tokens that every window sees", True, False,
-                 _layers(_sinks, lambda layer: isinstance(layer.mask, SlidingWindow),
-                         "sinks: expected a layer with a window"), 0),
-        Quantity("heads", "number of heads in every layer", True, True,
-                 _layers(lambda layer, heads: replace(layer, heads=heads)), 1),
-        Quantity("gate", "what every head's output is multiplied by", False, False,
-                 lambda architecture, gate: gated(architecture, [gate])),
-        Quantity("slopes", "factor on the slopes of ALiBi", False, True,
-                 _encoding("slopes", "ALiBi", ALiBi,
-                           lambda alibi, factor: replace(alibi, scale=factor * alibi.scale))),
-        Quantity("rope_base", "base of the rotary angles", False, True,
-                 _encoding("rope_base", "RoPE", RoPE, _rope_base)),
-        Quantity("rope_angle", "angle per token of one rotary pair", False, True,
-                 _encoding("rope_angle", "RoPE", RoPE, _rope_angle)),
-        Quantity("rope_factor", "factor of the rotary scaling", False, True,
-                 _layers(_rope_factor, _scaled, "rope_factor: expected a layer with RoPE and a scaling")),
-        Quantity("kerple", "factor on the scale of KERPLE", False, True,
-                 _encoding("kerple", "KERPLE", (KerpleLog, KerplePower), _kerple)),
-        Quantity("diagonal", "content logit of a token on itself", False, False, _content("diagonal")),
-        Quantity("first_column", "content logit of all tokens on the first", False, False,
-                 _content("first_column")),
-        Quantity("sink_logit", "logit of a sink next to the keys", False, False,
-                 _layers(lambda layer, logit: replace(layer, sinks=(float(logit),)))),
-        Quantity("decay", "rate of a decay mask in every layer", False, True,
-                 _layers(lambda layer, rate: replace(layer, positional=DecayBias(rate)))),
-        Quantity("nope_period", "every so many layers one without an encoding", True, False, _nope_period, 1),
-        Quantity("temperature", "temperature of every softmax", False, True,
-                 _layers(lambda layer, number: replace(layer, temperature=float(number)))),
-        Quantity("scalable_softmax", "s of a softmax whose logits grow as s·ln(i + 1)", False, False,
-                 _layers(_scalable)),
-        Quantity("step_scale", "β of logits that grow in steps", False, False,
-                 _layers(_step_scale, lambda layer: isinstance(layer.query_scale, StepScale),
-                         "step_scale: expected a layer whose logits grow in steps")),
-        Quantity("tokens", "length of the text", True, True, lambda architecture, tokens: architecture, 1),
-    )
-}  # fmt: skip
+_KERPLE = (KerpleLog, KerplePower)
+_ROWS: tuple[tuple[str, str, Span, Callable[..., Architecture | None]], ...] = (
+    ("depth", "number of layers", COUNT._replace(most=MOST_LAYERS), _depth),
+    ("mixing", "weight of attention λ in every layer", Span(least=0, most=1), _mixing),
+    ("mixing_exponent", "β of λ_t = λ_0/(t + 1)^β, λ_0 of the bottom layer", Span(least=0), _mixing_exponent),
+    *((cls.word, cls.varied, SIZE, _mask(cls)) for cls in MASKS if issubclass(cls, LooksBack) and cls.varied),
+    ("full_period", "every so many layers a full one, the others under the window", COUNT, _full_period),
+    ("full_place", "place of the full layer in the pattern, from 0", COUNT._replace(least=0), _full_place),
+    ("sinks", "number of first tokens that every window sees", COUNT._replace(least=0),
+     _field("mask", SlidingWindow, "sinks")),
+    ("heads", "number of heads in every layer", SIZE, _each(lambda layer, heads: replace(layer, heads=heads))),
+    ("gate", "what every head's output is multiplied by", ANY, lambda held, gate: gated(held, [gate])),
+    ("slopes", "factor on the slopes of ALiBi", RATIO, _field("positional", ALiBi, "scale", factor=True)),
+    ("rope_base", "base of the rotary angles", RATIO,
+     _rotary(lambda rope: rope.frequencies is None, lambda _, base: {"base": base})),
+    ("rope_angle", "angle per token of one rotary pair", RATIO,
+     _rotary(lambda rope: len(rope.angles) == 1, lambda _, one: {"frequencies": (one,), "dimension": None})),
+    ("rope_factor", "factor of the rotary scaling", RATIO,
+     _rotary(lambda rope: rope.scaling is not None,
+             lambda rope, factor: {"scaling": replace(rope.scaling, factor=float(factor))})),
+    ("kerple", "factor on the scale of KERPLE", RATIO, _field("positional", _KERPLE, "scale", factor=True)),
+    ("diagonal", "content logit of a token on itself", ANY, _content("diagonal")),
+    ("first_column", "content logit of all tokens on the first", ANY, _content("first_column")),
+    ("sink_logit", "logit of a sink next to the keys", ANY,
+     _each(lambda layer, logit: replace(layer, sinks=(float(logit),)))),
+    ("decay", "rate of a decay mask in every layer", RATIO,
+     _each(lambda layer, rate: replace(layer, positional=DecayBias(rate)))),
+    ("nope_period", "every so many layers one without an encoding", COUNT, _nope_period),
+    ("temperature", "temperature of every softmax", RATIO,
+     _each(lambda layer, number: replace(layer, temperature=float(number)))),
+    ("scalable_softmax", "s of a softmax whose logits grow as s·ln(i + 1)", ANY, _each(_scalable)),
+    ("step_scale", "β of logits that grow in steps", ANY, _field("query_scale", StepScale, "beta")),
+    ("tokens", "length of the text", SIZE, lambda architecture, tokens: architecture),
+)  # fmt: skip
+QUANTITIES = {row[0]: Quantity(*row) for row in _ROWS}
 """Name → quantity, for `vary` and the command line; where two are varied, the first of them is changed first."""
 
 
@@ -297,18 +266,16 @@ def vary(
     values: Sequence[float],
     tokens: int,
     query: int = -1,
-    *,
-    method: str = "auto",
-    threads: int | None = None,
+    **how: Any,
 ) -> list[tuple[float, Profile]]:
     """The profile at each value of a quantity of `QUANTITIES`, everything else as it is.
 
-    `tokens`, `query`, `method` and `threads` as in `predict`; values are independent and share the cores.
-    Raises `InvalidValueError` for an unknown quantity or a value that the architecture cannot take.
+    `tokens`, `query`, and in `how` `method` and `threads`, as in `predict`; values are independent and share the
+    cores. Raises `InvalidValueError` for an unknown quantity or a value that the architecture cannot take.
     """
-    how: dict[str, Any] = {"method": method, "threads": threads}
-    varied = _at_points(architecture, [{quantity: value} for value in values], tokens, query, **how)
-    return [(_number_of(quantity, value), profile) for value, profile in zip(values, varied, strict=True)]
+    points = [{quantity: value} for value in values]
+    profiles = _at_points(architecture, points, tokens, query, **how)
+    return [(_as_typed(quantity, value), profile) for value, profile in zip(values, profiles, strict=True)]
 
 
 def vary_two(
@@ -316,9 +283,7 @@ def vary_two(
     axes: Sequence[tuple[str, Sequence[float]]],
     tokens: int,
     query: int = -1,
-    *,
-    method: str = "auto",
-    threads: int | None = None,
+    **how: Any,
 ) -> list[list[Profile]]:
     """The profile at each value of a quantity (rows) and each of another (columns), everything else as it is.
 
@@ -338,7 +303,7 @@ def vary_two(
     bands = 3 if architecture.mixing.assumed else 1
     machine.require(8 * bands * longest * len(rows) * len(columns), "tokens", longest)
     points = [{one: row, other: column} for row in rows for column in columns]
-    varied = _at_points(architecture, points, tokens, query, method=method, threads=threads)
+    varied = _at_points(architecture, points, tokens, query, **how)
     return [varied[k : k + len(columns)] for k in range(0, len(varied), len(columns))]
 
 
@@ -348,8 +313,8 @@ def _at_points(
     tokens: int,
     query: int,
     *,
-    method: str,
-    threads: int | None,
+    method: str = "auto",
+    threads: int | None = None,
 ) -> list[Profile]:
     """The profile where each quantity has its value, for each point; points share the cores."""
     for name in points[0] if points else ():
@@ -358,7 +323,7 @@ def _at_points(
     def at(point: Mapping[str, float]) -> Profile:
         variant, length = architecture, tokens
         for name in sorted(point, key=list(QUANTITIES).index):
-            value = _number_of(name, point[name])
+            value = _as_typed(name, point[name])
             variant = QUANTITIES[name].change(variant, value)
             length = int(value) if name == "tokens" else length
         return predict(variant, length, query, method=method, threads=1)
@@ -367,12 +332,12 @@ def _at_points(
         return list(pool.map(at, points))
 
 
-def _number_of(quantity: str, value: float) -> float:
+def _as_typed(quantity: str, value: float) -> float:
     """A value as the quantity wants it: whole numbers as integers."""
     if not math.isfinite(value):
         raise InvalidValueError(f"values: expected finite numbers for {quantity}, got {value}")
     QUANTITIES[quantity].check(value)
-    return int(value) if QUANTITIES[quantity].whole and float(value).is_integer() else value
+    return int(value) if QUANTITIES[quantity].span.whole and float(value).is_integer() else value
 
 
 def values_of(spelling: str) -> tuple[str, list[float]]:
@@ -387,41 +352,33 @@ def values_of(spelling: str) -> tuple[str, list[float]]:
             f"vary: expected one of {', '.join(QUANTITIES)} with values, for instance depth=1:64, "
             f"got {shortened(spelling)}{nearest(name, QUANTITIES)}"
         )
-    quantity = QUANTITIES[name]
+    whole, geometric, *_ = QUANTITIES[name].span
     if "," in text or ":" not in text:
-        return name, [_value(quantity, word) for word in text.split(",")]
-    low, high, *rest = text.split(":")
-    if len(rest) > 1:
+        return name, [_number(name, word, whole) for word in text.split(",")]
+    ends, count = text.split(":"), STEPS
+    if len(ends) == 3 and ends[2].isdecimal():
+        count = int(ends.pop())
+    if len(ends) != 2:
         raise InvalidValueError(f"{name}: expected LOW:HIGH or LOW:HIGH:COUNT, got {shortened(text)}")
-    first, last = _value(quantity, low), _value(quantity, high)
-    if first > last:
-        raise InvalidValueError(f"{name}: expected a range that rises, got {shortened(text)}")
-    count = int(_number(name, rest[0], True)) if rest else STEPS
+    first, last = (_number(name, end, whole) for end in ends)
+    if first > last or (geometric and first <= 0):
+        wanted = "a range that rises" + " from above zero, as values are spaced by ratios" * geometric
+        raise InvalidValueError(f"{name}: expected {wanted}, got {shortened(text)}")
     if not 2 <= count <= MOST:
         raise InvalidValueError(f"{name}: expected 2 to {MOST:,} values, got {count}")
-    if quantity.whole and not rest and last - first < 64:
+    if whole and text.count(":") == 1 and last - first < 64:
         return name, list(range(int(first), int(last) + 1))
-    if quantity.geometric and first <= 0:
-        raise InvalidValueError(
-            f"{name}: expected a number above zero (values are spaced by ratios), got {low}"
-        )
-    space = np.geomspace if quantity.geometric else np.linspace
-    values = space(first, last, count)
-    return name, np.unique(values.round().astype(int)).tolist() if quantity.whole else values.tolist()
-
-
-def _value(quantity: Quantity, word: str) -> float:
-    """A value as it was typed, if some architecture can take it."""
-    value = _number(quantity.name, word, quantity.whole)
-    quantity.check(value)
-    return value
+    values = (np.geomspace if geometric else np.linspace)(first, last, count)
+    return name, np.unique(values.round().astype(int)).tolist() if whole else values.tolist()
 
 
 def _number(name: str, word: str, integer: bool) -> float:
+    """A value as it was typed, if some architecture can take it."""
     try:
-        if integer and (number := typed_integer(word)) is not None:
-            return number
-        return int(word) if integer else float(word)
+        number = typed_integer(word) if integer else None
+        number = (int(word) if integer else float(word)) if number is None else number
     except ValueError:
         kind = "an integer" if integer else "a number"
         raise InvalidValueError(f"{name}: expected {kind}, got {shortened(word)}") from None
+    QUANTITIES[name].check(number)
+    return number
