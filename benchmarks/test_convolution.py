@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.encodings import T5, KerpleLog, RoPE, Tabulated
 from posbias.theory.masks import Causal, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, PerLayer
+from posbias.theory.positional import T5, KerpleLog, RoPE, Tabulated
 from posbias.theory.rollout.dispatch import influence
 from posbias.theory.rollout.kernel import dense_influence
 

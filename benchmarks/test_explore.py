@@ -10,8 +10,8 @@ from browser import browser  # noqa: F401
 
 from posbias.reports.explore.page import page
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.encodings import ALiBi
 from posbias.theory.mixing import ConstantMixing
+from posbias.theory.positional import ALiBi
 from posbias.theory.rollout import influence
 
 TOKENS = (256, 1024, 4096)

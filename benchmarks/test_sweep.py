@@ -9,8 +9,8 @@ import pytest
 
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal
-from posbias.theory.encodings import ALiBi
 from posbias.theory.mixing import PerLayer
+from posbias.theory.positional import ALiBi
 from posbias.theory.rollout import influence
 from posbias.theory.rollout.kernel import dense_influence
 

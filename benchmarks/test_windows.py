@@ -10,9 +10,9 @@ import pytest
 
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal
-from posbias.theory.encodings import ALiBi
 from posbias.theory.masks import Full, Prefix, SlidingWindow
 from posbias.theory.mixing import PerLayer
+from posbias.theory.positional import ALiBi
 from posbias.theory.rollout import sweep
 from posbias.theory.rollout.dispatch import influence
 from posbias.theory.rollout.kernel import dense_influence

@@ -30,10 +30,10 @@ from posbias.measurement.models.families import FAMILIES as MEASURED
 from posbias.measurement.models.families import decoder_layers, generic
 from posbias.measurement.quantities.influence import predict
 from posbias.theory.architecture import Architecture
-from posbias.theory.encodings import ALiBi, NoPE
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.huggingface_families import CONTAINERS, DEFAULTS_FILE, FAMILIES
 from posbias.theory.masks import Chunked, Full, SlidingWindow
+from posbias.theory.positional import ALiBi, NoPE
 
 PAGE = Path(__file__).parents[1] / "docs" / "made" / "families.md"
 PROMPT = torch.tensor([17, 4, 33, 8, 60, 21, 5, 5, 48, 12, 39, 7, 26, 3, 55, 30, 41, 9, 14, 62])

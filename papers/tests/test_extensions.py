@@ -14,9 +14,9 @@ from posbias.core.errors import InvalidValueError
 from posbias.designs import design
 from posbias.profiles.claims import LEVEL
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.encodings import DecayBias
 from posbias.theory.masks import SlidingWindow
 from posbias.theory.mixing import AttentionOnly
+from posbias.theory.positional import DecayBias
 from posbias_papers.extensions import EXTENSIONS
 from posbias_papers.extensions.designed import CAUSAL, DECAY, FLAT, NARROW, TOKENS, DesignedCell
 from posbias_papers.extensions.extension import Cell, Extension

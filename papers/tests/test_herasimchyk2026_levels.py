@@ -11,7 +11,7 @@ from project import ROLLOUT_FILES, needs_rollout_files
 from posbias.comparison.predictors import PREDICTORS
 from posbias.core.errors import InputFileError
 from posbias.theory.configs import PRESETS
-from posbias.theory.encodings import alibi_slopes
+from posbias.theory.positional import alibi_slopes
 from posbias_papers.herasimchyk2026.configs import HUB, TABLE1
 from posbias_papers.herasimchyk2026.levels import (
     config_curves,

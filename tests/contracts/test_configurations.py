@@ -13,11 +13,11 @@ from posbias.core.errors import InvalidValueError, PluginError
 from posbias.core.spec import encode
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import load_architecture, read_architecture
-from posbias.theory.encodings import ALiBi, DecayBias, alibi_slopes
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.huggingface_families import FAMILIES, PARTS
 from posbias.theory.masks import Full, SlidingWindow
 from posbias.theory.mixing import ConstantMixing, PowerDecay, PreNormInit
+from posbias.theory.positional import ALiBi, DecayBias, alibi_slopes
 from posbias.theory.prediction import predict
 
 OURS = """

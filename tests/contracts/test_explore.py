@@ -20,10 +20,9 @@ from posbias.reports.explore.page import known_curves, page, tiny_architectures
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import PRESETS, preset
 from posbias.theory.content import ScalableSoftmax
-from posbias.theory.distance import KerpleLog
-from posbias.theory.encodings import ALiBi
 from posbias.theory.masks import Prefix, SlidingWindow
 from posbias.theory.mixing import ConstantMixing, TrainedMedian
+from posbias.theory.positional import ALiBi, KerpleLog
 from posbias.theory.prediction import predict
 from posbias.theory.rollout import influence
 from posbias.theory.rollout.kernel import layer_kernel

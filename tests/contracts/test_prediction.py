@@ -14,7 +14,6 @@ from posbias.core.errors import InvalidValueError
 from posbias.profiles.measurements import save_measurement
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import PRESETS, preset
-from posbias.theory.encodings import ALiBi, NeedsMeasurement
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.masks import Causal, SlidingWindow
 from posbias.theory.mixing import (
@@ -23,6 +22,7 @@ from posbias.theory.mixing import (
     known_mixing,
     plausible_mixing,
 )
+from posbias.theory.positional import ALiBi, NeedsMeasurement
 from posbias.theory.prediction import predict
 from posbias.theory.rollout.dispatch import influence, trajectory
 

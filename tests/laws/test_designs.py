@@ -18,10 +18,10 @@ from posbias.designs.targets import MiddleTarget, ReachTarget, target_of
 from posbias.profiles.profile import Profile, uniform
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import load_architecture, read_architecture
-from posbias.theory.encodings import ALiBi
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.masks import BlockSparse, Causal, Chunked, Dilated, Full, Prefix, SlidingWindow
 from posbias.theory.mixing import ConstantMixing, TrainedMedian, plausible_mixing
+from posbias.theory.positional import ALiBi
 from posbias.theory.prediction import predict
 from posbias.theory.rollout.dispatch import influence
 

@@ -20,9 +20,9 @@ from posbias import simulation, theory
 from posbias.simulation import RecencyModel, simulate_recency
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal
-from posbias.theory.encodings import T5, ALiBi
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.theory.mixing import ConstantMixing
+from posbias.theory.positional import T5, ALiBi
 from posbias.theory.rollout import influence
 from posbias_papers.simulation.variants import VARIANTS, simulate_variant
 

@@ -12,10 +12,9 @@ from refused import refused
 from posbias.core.spec import decode, encode, fingerprint
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.content import ConstantDiagonal
-from posbias.theory.encodings import ALiBi
 from posbias.theory.masks import Causal, Chunked, SlidingWindow
 from posbias.theory.mixing import ConstantMixing, PerLayer
-from posbias.theory.positional import Sandwich
+from posbias.theory.positional import ALiBi, Sandwich
 from posbias.theory.rollout import influence, rollout, trajectory
 from posbias.theory.rollout.kernel import dense_influence, layer_kernel
 

@@ -12,11 +12,11 @@ from refused import refused
 from posbias.core.errors import InvalidValueError
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal, ScalableSoftmax, StepScale
-from posbias.theory.encodings import ALiBi, DecayBias, KerpleLog, RoPE
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.masks import BlockSparse, Causal, Chunked, Dilated, Full, Prefix, SlidingWindow
 from posbias.theory.mixing import ConstantMixing, PerLayer
 from posbias.theory.normalisers import Unnormalised
+from posbias.theory.positional import ALiBi, DecayBias, KerpleLog, RoPE
 from posbias.theory.rollout.dispatch import influence
 from posbias.theory.rollout.kernel import dense_influence
 from posbias.theory.rope_scaling import LinearScaling

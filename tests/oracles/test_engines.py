@@ -16,7 +16,9 @@ from refused import refused
 
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal, NoContent
-from posbias.theory.encodings import (
+from posbias.theory.masks import Causal, Chunked, Full, Prefix, SlidingWindow
+from posbias.theory.mixing import ConstantMixing, PerLayer
+from posbias.theory.positional import (
     T5,
     ALiBi,
     DecayBias,
@@ -28,8 +30,6 @@ from posbias.theory.encodings import (
     RoPE,
     Tabulated,
 )
-from posbias.theory.masks import Causal, Chunked, Full, Prefix, SlidingWindow
-from posbias.theory.mixing import ConstantMixing, PerLayer
 from posbias.theory.rollout import convolution, dispatch, influence, stream, sweep
 from posbias.theory.rollout.kernel import dense_influence, layer_kernel
 

@@ -18,7 +18,10 @@ from posbias import gated
 from posbias.core.spec import decode, encode, fingerprint
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal, ScalableSoftmax, StepScale
-from posbias.theory.encodings import (
+from posbias.theory.masks import Causal, Chunked, CustomMask, Full, Prefix, SlidingWindow
+from posbias.theory.mixing import AttentionOnly, Connection, ConstantMixing, HyperConnections, MeasuredMixing
+from posbias.theory.normalisers import NORMALISERS, ReLU, Sigmoid, Softmax, Unnormalised
+from posbias.theory.positional import (
     ALiBi,
     DecayBias,
     DenseLogits,
@@ -29,11 +32,8 @@ from posbias.theory.encodings import (
     Sandwich,
     Selected,
     Tabulated,
+    selection_rates,
 )
-from posbias.theory.masks import Causal, Chunked, CustomMask, Full, Prefix, SlidingWindow
-from posbias.theory.mixing import AttentionOnly, Connection, ConstantMixing, HyperConnections, MeasuredMixing
-from posbias.theory.normalisers import NORMALISERS, ReLU, Sigmoid, Softmax, Unnormalised
-from posbias.theory.positional import selection_rates
 from posbias.theory.rollout import influence, rollout, trajectory
 from posbias.theory.rollout.dispatch import engines
 from posbias.theory.rollout.kernel import dense_influence, layer_kernel

@@ -14,8 +14,9 @@ from posbias.core.errors import InvalidValueError
 from posbias.core.spec import decode, encode
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.critical_distances import distance_curve, rope_critical_distance
-from posbias.theory.encodings import RoPE, rope_of
+from posbias.theory.encodings import rope_of
 from posbias.theory.mixing import AttentionOnly, ConstantMixing
+from posbias.theory.positional import RoPE
 from posbias.theory.rollout import influence
 from posbias.theory.rollout.kernel import dense_influence, layer_kernel
 from posbias.theory.rope_scaling import (

@@ -12,9 +12,9 @@ from refused import refused
 from posbias.core.errors import InvalidValueError
 from posbias.reports.answers.experiments import Average
 from posbias.theory.architecture import Architecture
-from posbias.theory.encodings import DecayBias
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.theory.mixing import PerLayer
+from posbias.theory.positional import DecayBias
 from posbias.theory.rollout.kernel import dense_influence
 from posbias.training.kernels import (
     LABELS,

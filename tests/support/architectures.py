@@ -15,22 +15,6 @@ from posbias.theory.content import (
     ScalableSoftmax,
     StepScale,
 )
-from posbias.theory.encodings import (
-    POSITIONALS,
-    T5,
-    ALiBi,
-    DecayBias,
-    DenseLogits,
-    DistanceFunction,
-    KerpleLog,
-    KerplePower,
-    NeedsMeasurement,
-    NoPE,
-    RoPE,
-    Sandwich,
-    Selected,
-    Tabulated,
-)
 from posbias.theory.masks import (
     MASKS,
     Banded,
@@ -55,6 +39,22 @@ from posbias.theory.mixing import (
     PowerDecay,
     PreNormInit,
     TrainedMedian,
+)
+from posbias.theory.positional import (
+    POSITIONALS,
+    T5,
+    ALiBi,
+    DecayBias,
+    DenseLogits,
+    DistanceFunction,
+    KerpleLog,
+    KerplePower,
+    NeedsMeasurement,
+    NoPE,
+    RoPE,
+    Sandwich,
+    Selected,
+    Tabulated,
 )
 
 LONGEST = 300

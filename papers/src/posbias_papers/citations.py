@@ -16,11 +16,10 @@ from posbias.core.sources import BIBLIOGRAPHY, Source, cite, software, versions
 from posbias.core.spec import encode
 from posbias.theory.configs import PRESETS
 from posbias.theory.content import CONTENTS, QUERY_SCALES
-from posbias.theory.distance import RoPE
 from posbias.theory.masks import MASKS
 from posbias.theory.mixing import MIXINGS
 from posbias.theory.normalisers import NORMALISERS
-from posbias.theory.positional import POSITIONALS
+from posbias.theory.positional import POSITIONALS, RoPE
 from posbias.theory.rope_scaling import ROPE_SCALINGS
 from posbias_papers.registry import PAPERS, STUDIES, find_studies
 from posbias_papers.study import STATEMENTS, Study

@@ -17,11 +17,18 @@ from jaxtyping import Float, Int
 from posbias.core.errors import InvalidValueError, whole
 from posbias.core.spec import Count, Fractions, Numbers, Positive, Size, later, value
 from posbias.theory.content import Content, NoContent, QueryScale
-from posbias.theory.distance import DenseLogits, DistanceFunction, Tabulated, spread
 from posbias.theory.masks import Causal, Mask, SlidingWindow, lookahead
 from posbias.theory.mixing import REACH, HyperConnections, MeasuredMixing, Mixing, PerLayer, TrainedMedian
 from posbias.theory.normalisers import Normaliser, Softmax
-from posbias.theory.positional import NeedsMeasurement, NoPE, Positional
+from posbias.theory.positional import (
+    DenseLogits,
+    DistanceFunction,
+    NeedsMeasurement,
+    NoPE,
+    Positional,
+    Tabulated,
+    spread,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from pydantic import Field
 
 from posbias.core.spec import Citation, Count, NaturalNumber, NonNegative, Numbers, Open, members, tag, value
-from posbias.theory.distance import spread
+from posbias.theory.positional import spread
 
 PerHead = Float[np.ndarray, "head"]
 Positions = Int[np.ndarray, "query"]

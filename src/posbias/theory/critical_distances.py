@@ -19,9 +19,8 @@ from scipy.optimize import brentq
 
 from posbias.core.errors import InvalidValueError, non_negative, positive, whole
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.distance import RoPE
 from posbias.theory.mixing import AttentionOnly
-from posbias.theory.positional import DecayBias
+from posbias.theory.positional import DecayBias, RoPE
 from posbias.theory.rollout.dispatch import trajectory
 
 

@@ -6,6 +6,7 @@ that concerns positions, masks or residuals is named in a remark or refused, nev
 is data (`huggingface_families`); what a file leaves out is the default of its family's class in transformers.
 """
 
+import math
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -22,13 +23,16 @@ from posbias.theory.huggingface_families import (
     DEPTH,
     FAMILIES,
     FULL,
+    HEAD_SIZE,
     HEADS,
     KEY_HEADS,
     LENGTH,
     OLDER_KINDS,
     PARTS,
     SLIDING,
+    TRAINED,
     UNMEASURED,
+    WIDTH,
     Config,
     Family,
     by_layer,
@@ -37,10 +41,24 @@ from posbias.theory.huggingface_families import (
     in_todays_words,
     inner,
     integer,
+    number,
+    rope_settings,
 )
 from posbias.theory.masks import Causal, Full, Mask, SlidingWindow
 from posbias.theory.normalisers import Unnormalised
 from posbias.theory.positional import NeedsMeasurement, NoPE
+from posbias.theory.rope_scaling import (
+    DynamicNTK,
+    LinearScaling,
+    Llama3Scaling,
+    LongRoPE,
+    ProportionalRoPE,
+    RopeScaling,
+    YaRN,
+)
+
+Rotation = tuple[float, int, RopeScaling | None]
+"""Base, rotated dimensions and scaling of rotary positions."""
 
 _CONCERNS = re.compile(
     r"alibi|window|prefix_lm|bidirectional|attention_chunk|layer_types|block_type|sink|no_?rope|nope|"
@@ -122,13 +140,26 @@ def from_huggingface(config: dict[str, Any], name: str = "") -> Architecture:
     )
 
 
-def read_keys(config: dict[str, Any]) -> Reading:
-    """A configuration of a family of posbias's own, as it is read. Raises as `from_huggingface`."""
+def rotation_of_family(config: dict[str, Any], layer_type: str | None) -> Rotation:
+    """`rotation` of a type of layers of a family of posbias's own, with what its class fills in.
+
+    Raises `InvalidValueError` as `from_huggingface`, and for a type of layers that does not rotate.
+    """
     container = config.get("model_type")
     family, config, remarks = _text(config)
     if family not in FAMILIES:
         raise InvalidValueError(f"model_type: expected a family of posbias's own, got {family!r}")
-    return _reading(config, family, FAMILIES[family], remarks, container)
+    read = _reading(config, family, FAMILIES[family], remarks, container)
+    kind = None if layer_type is None else OLDER_KINDS.get(layer_type, layer_type)
+    if kind is not None and kind not in read.kinds:
+        known = ", ".join(sorted(set(read.kinds)))
+        raise InvalidValueError(f"layer_type: expected one of {known}, got {shortened(kind)}")
+    encoded = {one for one, bare in zip(read.kinds, read.bare, strict=True) if not bare}
+    encoded = {one for one in encoded if kind in (None, one) and (one not in PARTS or PARTS[one].encoded)}
+    if not encoded or getattr(read.row.positional(read.config), "encoding", "") != "rotary":
+        key, given = ("model_type", read.family) if kind is None else ("layer_type", kind)
+        raise InvalidValueError(f"{key}: expected rotary positions, got {given} without")
+    return _rotation(read.config, kind)
 
 
 def is_attention(layer: Layer) -> bool:
@@ -342,3 +373,105 @@ def not_causal(config: Config) -> bool:
             raise InvalidValueError(f"{key}: expected a causal model, got {shortened(given)}")
     given = config.get("is_causal")
     return given is not None and not flag(config, "is_causal", True)
+
+
+# --- rotary positions: base, rotated dimensions, scaling --------------------------------------------------------
+
+_SHARE = "partial_rotary_factor"
+
+
+def rotation(config: Config, layer_type: str | None) -> Rotation:
+    """What a configuration says of the rotary positions of a type of layers; no family fills in what is left out.
+
+    Raises `InvalidValueError` for keys that are missing or wrong and for a scaling that has no class here.
+    """
+    return _rotation(in_todays_words(config), layer_type)
+
+
+def _rotation(config: Config, layer_type: str | None) -> Rotation:
+    """Base, rotated dimensions and scaling of a type of layers."""
+    settings = rope_settings(config)
+    first, *others = settings.values()
+    alike = "" in settings or (layer_type is None and all(one == first for one in others))
+    given = first if alike else settings.get(layer_type or "")
+    if given is None:
+        raise InvalidValueError(
+            f"layer_type: expected one of {', '.join(sorted(settings))}, got {layer_type!r}"
+        )
+    size = given.get(HEAD_SIZE) or _head_size(config, layer_type)
+    share = number(given, _SHARE, default=1.0)
+    family, kind = DEFAULTS.get(str(config.get("model_type")), {_SHARE: 1.0}), given["rope_type"]
+    base = number(given, "rope_theta", above=True)
+    # a proportional scaling has angles for all dimensions, and turns a share of them; many models read a share
+    # of scaled positions alone
+    if kind != "proportional" and (kind != "default" or family.keys() & {_SHARE, "rotary_pct"}):
+        size = int(size * share)
+    return base, size, _scaling(given, config)
+
+
+def _scaling(given: Config, config: Config) -> RopeScaling | None:
+    kind = given["rope_type"]
+    if kind == "default":
+        return None
+    if kind == "linear":
+        return LinearScaling(number(given, "factor", above=True))
+    if kind == "dynamic":
+        return DynamicNTK(number(given, "factor", above=True), _length(config))
+    if kind == "proportional":
+        share = number(given, _SHARE, default=1.0)
+        return ProportionalRoPE(share, number(given, "factor", above=True, default=1.0))
+    if kind not in ("llama3", "yarn", "longrope", "su"):
+        raise InvalidValueError(
+            f"rope_type: expected default, linear, dynamic, yarn, llama3, longrope or proportional, got {kind!r}"
+        )
+    # transformers puts the configured length where the trained one is missing
+    trained = _length(config) if given.get(TRAINED) is None else integer(given, TRAINED)
+    if kind == "llama3":
+        low, high = (number(given, f"{word}_freq_factor", above=True) for word in ("low", "high"))
+        return Llama3Scaling(number(given, "factor", above=True), trained, low, high)
+    # the factor, where it is not given, is how much longer the configured length is than the trained one
+    long = None if given.get("factor") is None else number(given, "factor", above=True)
+    factor = _length(config) / trained if long is None else long
+    key = "attention_factor"
+    gain = None if given.get(key) is None else number(given, key, above=True)
+    if kind != "yarn":
+        return LongRoPE(
+            _numbers(given, "short_factor"), _numbers(given, "long_factor"), factor, trained, gain
+        )
+    if gain is None and given.get("mscale") and given.get("mscale_all_dim"):
+        logs = (0.1 * number(given, key) * math.log(max(factor, 1.0)) for key in ("mscale", "mscale_all_dim"))
+        above, below = (1.0 + log for log in logs)
+        gain = above / below
+    fast, slow = (float(given.get(key) or usual) for key, usual in (("beta_fast", 32.0), ("beta_slow", 1.0)))
+    return YaRN(factor, trained, fast, slow, bool(given.get("truncate", True)), gain)
+
+
+def _length(config: Config) -> int:
+    """The length that is configured, or that of the family's class."""
+    family = DEFAULTS.get(str(config.get("model_type")), {})
+    given = config.get(LENGTH)
+    return integer({LENGTH: family.get(LENGTH) if given is None else given}, LENGTH)
+
+
+def _head_size(config: Config, layer_type: str | None) -> int:
+    """Dimensions of a head that rotate where all do, in the first layer of a type.
+
+    Latent attention has a part of its own for it.
+    """
+    types = config.get("layer_types") or []
+    first = types.index(layer_type) if layer_type in types else 0
+    own = {int(layer): one for layer, one in inner(config, "per_layer_config").items()}
+    if config.get("model_type") == "gemma4_text" and layer_type == FULL and not own:
+        own = {first: {HEAD_SIZE: config.get("global_head_dim", 512)}}
+    config = {**config, **own.get(first, {})}
+    for key in ("qk_rope_head_dim", HEAD_SIZE):
+        if config.get(key) is not None:
+            return integer(config, key)
+    return integer(config, WIDTH) // integer(config, HEADS)
+
+
+def _numbers(given: Config, key: str) -> tuple[float, ...]:
+    listed = given.get(key)
+    if not isinstance(listed, list) or not listed:
+        raise InvalidValueError(f"{key}: expected a list of numbers > 0, got {shortened(listed)}")
+    return tuple(number({key: one}, key, above=True) for one in listed)

@@ -7,7 +7,7 @@ much the rotary part of the logits grows (`gain`). Two depend on the length of t
 
 import math
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from jaxtyping import Float
@@ -17,6 +17,13 @@ from posbias.core.errors import InvalidValueError
 from posbias.core.spec import Citation, Count, Fraction, Positive, Positives, members, tag, value
 
 Angles = Float[np.ndarray, "pair"]
+
+
+class Rotary(NamedTuple):
+    """Angles of rotary positions in radians per token, one per rotated pair, and the gain on queries and keys."""
+
+    angles: Float[np.ndarray, "pair"]
+    gain: float
 
 
 def plain_angles(base: float, dimension: int) -> Angles:

@@ -187,7 +187,7 @@ def _field(part: str, kinds: Any, name: str, factor: bool = False) -> Callable[.
     return _each(changed)
 
 
-def _rotary(among: Callable[[RoPE], bool], change: Callable[[RoPE, float], dict[str, Any]]) -> Any:
+def _rotary(among: Callable[[RoPE], bool], change: Callable[[Any, float], dict[str, Any]]) -> Any:
     """Change the rotary encodings `among` which a quantity is."""
 
     def changed(layer: Layer, given: float) -> Layer | None:

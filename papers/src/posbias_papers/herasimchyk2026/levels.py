@@ -33,10 +33,9 @@ from posbias.profiles.summary import SHARE
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.configs import preset, read_architecture
 from posbias.theory.content import ConstantDiagonal, Content, NoContent
-from posbias.theory.distance import Tabulated
 from posbias.theory.masks import Causal, Mask, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, PerLayer
-from posbias.theory.positional import ALiBi, Positional
+from posbias.theory.positional import ALiBi, Positional, Tabulated
 from posbias_papers.herasimchyk2026.configs import CORPORA, HUB, PLOTTED, TOKENS, Reading
 
 if TYPE_CHECKING:

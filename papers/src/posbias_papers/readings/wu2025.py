@@ -13,9 +13,8 @@ import numpy as np
 
 from posbias.theory import critical_distances
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.distance import RoPE
 from posbias.theory.mixing import AttentionOnly, Mixing, PreNormInit
-from posbias.theory.positional import DecayBias, NoPE
+from posbias.theory.positional import DecayBias, NoPE, RoPE
 from posbias.theory.rollout.dispatch import influence
 from posbias_papers.readings.discrepancy import Comparison, Material, answer, discrepancy
 

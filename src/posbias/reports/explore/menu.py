@@ -27,7 +27,6 @@ from posbias.reports.explore.kernel import (
 )
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal, NoContent
-from posbias.theory.distance import T5, KerpleLog, KerplePower, RoPE
 from posbias.theory.masks import MASKS, Banded, Causal, Split
 from posbias.theory.mixing import (
     DEFINITION,
@@ -40,7 +39,18 @@ from posbias.theory.mixing import (
     known_mixing,
     plausible_mixing,
 )
-from posbias.theory.positional import POSITIONALS, ALiBi, DecayBias, NeedsMeasurement, NoPE, Sandwich
+from posbias.theory.positional import (
+    POSITIONALS,
+    T5,
+    ALiBi,
+    DecayBias,
+    KerpleLog,
+    KerplePower,
+    NeedsMeasurement,
+    NoPE,
+    RoPE,
+    Sandwich,
+)
 
 MOST_LAYERS, MOST_AHEAD = 128, 100_000
 HEADS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 15, 16, 20, 24, 25, 32, 40, 48, 56, 64, 96, 112, 128)
