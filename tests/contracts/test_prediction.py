@@ -172,35 +172,6 @@ def test_windows_alternate_as_published():
     assert widths("llama-3-8b") == [None] * 32
 
 
-@pytest.mark.parametrize(
-    ("name", "model_type"),
-    [
-        ("mistral-7b-v0.1", "mistral"),
-        ("gemma-2-2b", "gemma2"),
-        ("gemma-3-4b", "gemma3_text"),
-        ("gpt2", "gpt2"),
-        ("smollm3-3b", "smollm3"),
-        ("gpt-oss-120b", "gpt_oss"),
-    ],
-)
-def test_defaults_of_transformers_agree(name, model_type):
-    """Configurations that transformers builds without any key, where they are those of a preset."""
-    from transformers import AutoConfig
-
-    theirs, architecture = AutoConfig.for_model(model_type), preset(name)
-    assert architecture.layers[0].heads == theirs.num_attention_heads
-    assert (architecture.layers[0].groups or architecture.layers[0].heads) == getattr(
-        theirs, "num_key_value_heads", theirs.num_attention_heads
-    )
-    if model_type != "gemma3_text":  # its default depth and window are no model's
-        assert architecture.depth == theirs.num_hidden_layers
-        window = getattr(theirs, "sliding_window", None)
-        assert set(widths(name)) - {None} == ({window} if window else set())
-        if getattr(theirs, "layer_types", None) is not None:
-            slides = [width is not None for width in widths(name)]
-            assert slides == [kind == "sliding_attention" for kind in theirs.layer_types]
-
-
 @pytest.mark.parametrize("name", PRESETS)
 def test_what_needs_measurement_gets_no_verdict(name: str):
     architecture = preset(name)

@@ -5,7 +5,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import pytest
-from architectures import LONGEST, SHORTEST, positionals
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -287,15 +286,6 @@ def test_a_layer_with_parts_of_ones_own_is_exact(names, tokens):
     architecture = posbias.Architecture(3, (layer,), Halving())
     profile = posbias.predict(architecture, tokens)
     np.testing.assert_allclose(profile.mass, dense_influence(architecture, tokens), rtol=1e-12)
-
-
-@given(encoding=positionals(2), tokens=st.integers(SHORTEST, LONGEST))
-def test_every_encoding_says_what_it_is_in_a_text(encoding, tokens):
-    """Asked for the same length again it is the same; a layer of it has the logits of a layer with it."""
-    layer = posbias.Layer(2, positional=encoding)
-    here = layer.at(tokens)
-    assert here.at(tokens) == here
-    np.testing.assert_array_equal(layer.logits(tokens), here.logits(tokens))
 
 
 def test_a_class_of_ones_own_is_saved_and_loaded_and_no_member_is_replaced_by_it():

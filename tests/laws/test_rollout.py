@@ -3,7 +3,7 @@
 import dataclasses
 
 import numpy as np
-from architectures import SHORTEST, architectures, exponential, layers
+from architectures import SHORTEST, architectures, layers
 from examples import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -11,7 +11,6 @@ from refused import refused
 
 from posbias.core.spec import decode, encode, fingerprint
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
-from posbias.theory.content import ConstantDiagonal
 from posbias.theory.masks import Causal, Chunked, SlidingWindow
 from posbias.theory.mixing import ConstantMixing, PerLayer
 from posbias.theory.positional import ALiBi, Sandwich
@@ -66,15 +65,6 @@ def test_the_trajectory_ends_where_the_influence_is(architecture, tokens):
     np.testing.assert_allclose(path[1].mass, influence(shallow, tokens).mass, rtol=1e-12, atol=1e-250)
 
 
-@given(architectures(positional=exponential), st.integers(SHORTEST, 200))
-def test_engines_agree(architecture, tokens):
-    streamed = influence(architecture, tokens, method="stream")
-    auto = influence(architecture, tokens)
-    np.testing.assert_allclose(auto.mass, streamed.mass, rtol=1e-12, atol=1e-250)
-    np.testing.assert_allclose(auto.missing_mass, streamed.missing_mass, rtol=1e-12, atol=1e-14)
-    assert set(streamed.attrs["method"]) == {"stream"}
-
-
 @given(st.integers(1, 20), st.integers(0, 7), st.integers(1, 9))
 def test_a_pattern_repeats_up_to_any_depth(depth, local, window):
     """Full layers where transformers has them; the shortest pattern of the stack is the stack again."""
@@ -116,15 +106,6 @@ def test_influence_of_a_query_is_its_row(architecture, tokens, data):
     np.testing.assert_array_equal(influence(architecture, tokens, query).mass, row)
 
 
-@given(layers(), st.integers(SHORTEST, 30))
-def test_layer_kernel_rows_are_distributions_with_masked_zeros(layer, tokens):
-    kernel = layer_kernel(layer, tokens)
-    if layer.sinks is None:
-        np.testing.assert_allclose(kernel.sum(axis=1), 1.0, atol=1e-12)
-    assert (kernel.sum(axis=1) < 1 + 1e-12).all()
-    assert (kernel[~layer.mask.allowed(tokens)] == 0).all()
-
-
 @given(architectures(max_depth=4), layers(), st.floats(0, 1), st.integers(SHORTEST, 40))
 def test_one_more_layer_is_one_more_factor(architecture, layer, lam, tokens):
     taller = Architecture(
@@ -145,16 +126,6 @@ def test_a_value_survives_its_spelling(architecture):
     assert fingerprint(again) == fingerprint(architecture)
     deeper = Architecture(depth=architecture.depth + 1, mixing=ConstantMixing(0.1))
     assert fingerprint(deeper) != fingerprint(architecture)
-
-
-def test_any_number_of_threads_gives_the_same_bytes():
-    rng = np.random.default_rng(0)
-    slopes, content = ALiBi(rng.uniform(0, 0.5, 4)), ConstantDiagonal(rng.normal(size=4))
-    architecture = Architecture(5, (Layer(4, positional=slopes, content=content),), ConstantMixing(0.3))
-    for tokens in (4097, 33_333):
-        one = influence(architecture, tokens, threads=1).mass
-        for threads in (2, 3, 7):
-            assert influence(architecture, tokens, threads=threads).mass.tobytes() == one.tobytes()
 
 
 def test_wrong_arguments_and_matrices_beyond_the_memory_are_refused():

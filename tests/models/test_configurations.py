@@ -37,7 +37,6 @@ from posbias.measurement.quantities.influence import predict
 from posbias.theory.content import StepScale
 from posbias.theory.huggingface import PREFIXED, check_classes, from_huggingface
 from posbias.theory.huggingface_families import CONTAINERS, DEFAULTS, FAMILIES
-from posbias.theory.masks import Causal, Chunked
 
 FEW = (
     *(
@@ -296,21 +295,6 @@ def test_logits_grow_as_they_are_read(family):
     assert seen.sum() > 100
     expected = (plain_logits * factors[:, :, None])[seen]
     np.testing.assert_allclose(scaled[seen], expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("given", [{}, {"no_rope_layers": [1, 1, 0, 1, 1]}, {"no_rope_layer_interval": 2}])
-def test_llama_4_and_ministral_3_are_read_with_their_defaults(given):
-    text = {"num_hidden_layers": 5, **given}
-    architecture = from_huggingface({"model_type": "llama4", "text_config": text})
-    bare = {3} if not given else {2} if "no_rope_layers" in given else {1, 3}
-    for t, layer in enumerate(architecture.stack):
-        assert layer.mask == (Causal() if t in bare else Chunked(8192))
-        assert layer.positional.kind == ("nope" if t in bare else "needs_measurement")
-        assert layer.query_scale == (StepScale(0.1, 8192) if t in bare else None)
-    config = {"model_type": "ministral3", "num_hidden_layers": 2, "num_attention_heads": 2}
-    assert from_huggingface(config).layers[0].query_scale == StepScale(0.1, 16384, first=0)
-    without = from_huggingface(config | {"rope_parameters": {"rope_theta": 1e4}})
-    assert without.layers[0].query_scale is None
 
 
 # ── rotary angles and gains ──

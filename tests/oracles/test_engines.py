@@ -299,14 +299,6 @@ def test_a_streamed_row_equals_its_product_with_the_kernel(layer, lam, tokens, s
     agree(stream.push, layer, lam, row_of(kind, tokens, seed))
 
 
-@pytest.mark.parametrize("mask", [Causal(), SlidingWindow(1), SlidingWindow(3, 2), Prefix(1), Full()])
-def test_the_shortest_texts(mask):
-    for tokens in (1, 2, 3, 4, 5, 7, 8):
-        table = [[0.3 * (d % 3) for d in range(tokens + 1)]]
-        layer = Layer(mask=mask, positional=Tabulated(table, after=table), sinks=[0.5])
-        agree(stream.push, layer, 0.6, row_of("dense", tokens))
-
-
 def test_tables_are_shared_by_queries_where_none_sees_only_what_vanishes():
     for mask in (Causal(), SlidingWindow(900, 2)):
         layer = Layer(2, mask, KerplePower([0.9, 3.0]), ConstantDiagonal([1.0], first_column=[-2.0]))

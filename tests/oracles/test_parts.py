@@ -24,7 +24,6 @@ from posbias.theory.normalisers import NORMALISERS, ReLU, Sigmoid, Softmax, Unno
 from posbias.theory.positional import (
     ALiBi,
     DecayBias,
-    DenseLogits,
     KerpleLog,
     KerplePower,
     NoPE,
@@ -35,7 +34,6 @@ from posbias.theory.positional import (
     selection_rates,
 )
 from posbias.theory.rollout import influence, rollout, trajectory
-from posbias.theory.rollout.dispatch import engines
 from posbias.theory.rollout.kernel import dense_influence, layer_kernel
 from posbias.training.network import Network
 
@@ -194,17 +192,7 @@ def test_short_convolutions_end_hard_and_lack_what_is_before_the_text(weights, d
     assert profile.missing_mass == pytest.approx(1 - expected[:tokens].sum(), abs=1e-12)
 
 
-def test_temperatures_by_position_begin_where_their_models_have_them():
-    """Llama 4 counts from one, Ministral 3 from zero; a factor of zero leaves what is masked masked."""
-    position, (llama, ministral) = np.arange(33), (StepScale(0.1, 8), StepScale(0.1, 8, 0))
-    for scale, begin in ((llama, 7), (ministral, 8)):
-        (factors,) = scale.factors_at(position, 1)
-        assert (factors[:begin] == 1.0).all()
-        assert factors[begin] == pytest.approx(1 + 0.1 * math.log(2), rel=1e-15)
-    # a diagonal of 1 and s = 1: its share is n^1/(n^1 + n − 1), one half, however long the row is
-    scaled = Layer(content=ConstantDiagonal((1.0,)), query_scale=ScalableSoftmax((1.0,)))
-    for tokens in (10, 300):
-        assert layer_kernel(scaled, tokens)[-1, -1] == pytest.approx(tokens / (2 * tokens - 1), rel=1e-12)
+def test_a_factor_leaves_what_is_masked_masked_and_multiplies_logits_of_any_normaliser():
     matrix = np.where(np.tri(6, k=-1, dtype=bool) & (np.arange(6) % 2 == 1), -np.inf, 0.0)
     masked = Layer(positional=DenseLogits(matrix), query_scale=ScalableSoftmax((0.0,)))
     assert layer_kernel(masked, 6)[5].tolist() == pytest.approx([0.25, 0, 0.25, 0, 0.25, 0.25])
@@ -212,7 +200,6 @@ def test_temperatures_by_position_begin_where_their_models_have_them():
     sigmoid = Layer(content=level, normaliser=Sigmoid(-3.0), query_scale=StepScale(1.0, 2))
     expected = 1 / (1 + math.exp(2 * (1 + math.log(1 + 5 // 2)) + 3))
     close(influence(Architecture(1, (sigmoid,), ConstantMixing(1.0)), 5).mass, expected)
-    assert engines(scaled) == ["stream"]
 
 
 # --- gates -------------------------------------------------------------------------------------------------
