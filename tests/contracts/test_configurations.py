@@ -1,6 +1,5 @@
 """Architectures from files: what is read, what is assumed in the open, and what is refused by its key."""
 
-import dataclasses
 import json
 import sys
 
@@ -16,7 +15,7 @@ from posbias.theory.configs import load_architecture, read_architecture
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.huggingface_families import FAMILIES, PARTS
 from posbias.theory.masks import Full, SlidingWindow
-from posbias.theory.mixing import ConstantMixing, PowerDecay, PreNormInit
+from posbias.theory.mixing import PowerDecay, PreNormInit
 from posbias.theory.positional import ALiBi, DecayBias, alibi_slopes
 from posbias.theory.prediction import predict
 
@@ -223,18 +222,6 @@ def test_what_is_not_predicted_is_refused_by_its_key(write, key, changes):
 def test_a_familys_own_class_and_inert_flags_are_no_reason_to_refuse(write, changes):
     stack = load_architecture(write("config.json", LLAMA | changes)).stack
     assert not any(isinstance(layer.mask, Full) for layer in stack)
-
-
-def test_decoders_that_say_that_they_are_not_causal_are_full(write):
-    """gte-Qwen2, and PaliGemma: its prompt is a prefix."""
-    qwen = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "is_causal": False}
-    palm = {"model_type": "paligemma", "text_config": {"model_type": "gemma", "num_hidden_layers": 18}}
-    for config, depth in ((qwen, 32), (palm | {"architectures": ["PaliGemmaForConditionalGeneration"]}, 18)):
-        architecture = load_architecture(write("config.json", config))
-        assert [layer.mask for layer in architecture.stack] == [Full()] * depth
-    assert any("the whole prompt is a prefix" in line for line in architecture.remarks)
-    profile = predict(dataclasses.replace(architecture, mixing=ConstantMixing(0.3)), 300)
-    assert profile.mass[:15].sum() == pytest.approx(15 / 300, rel=0.01)
 
 
 def test_texts_beyond_a_rotary_model_s_configured_positions_are_named():

@@ -144,16 +144,6 @@ def test_beyond_the_length_at_which_models_were_measured_there_is_no_verdict():
     assert predict(steep, 513).summary.verdict is None
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_influence_is_a_distribution(name):
-    assert preset(name).name == name
-    assert len(preset(name).stack) == PRESETS[name].depth
-    profile = influence(preset(name), tokens=300)
-    assert profile.mass.sum() + profile.missing_mass == pytest.approx(1.0, abs=1e-12)
-    assert (profile.mass > 0).all()
-    assert profile.attrs["exact"] == all(isinstance(layer.positional, ALiBi) for layer in preset(name).layers)
-
-
 def widths(name):
     """The width of each layer's window, None where it sees all."""
     masks = [layer.mask for layer in preset(name).stack]
@@ -175,6 +165,7 @@ def test_windows_alternate_as_published():
 @pytest.mark.parametrize("name", PRESETS)
 def test_what_needs_measurement_gets_no_verdict(name: str):
     architecture = preset(name)
+    assert (architecture.name, len(architecture.stack)) == (name, PRESETS[name].depth)
     left_out = {
         part
         for layer in architecture.layers
@@ -182,6 +173,8 @@ def test_what_needs_measurement_gets_no_verdict(name: str):
         for part in layer.positional.unknown_at(64)
     } | ({"λ"} - {"λ" for known in known_mixing() if known == name})
     profile = influence(architecture, 64)
+    assert profile.mass.sum() + profile.missing_mass == pytest.approx(1.0, abs=1e-12)
+    assert profile.attrs["exact"] == all(isinstance(layer.positional, ALiBi) for layer in architecture.layers)
     assert set(profile.left_out) == left_out
     assert (profile.summary.verdict is None) == bool(left_out)
     lines = "\n".join(describe(profile))

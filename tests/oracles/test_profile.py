@@ -137,7 +137,7 @@ def test_what_is_no_mass_has_no_shape_and_is_compared_by_rank(kind):
     profile = Profile(values if kind == "rate" else values - 0.5, kind=kind)
     for what in ("summary", "cumulative", "trough_share"):
         refused("kind", lambda what=what: getattr(profile, what))
-    refused("kind", profile.without_first, lambda: profile.share(0, 2))
+    refused("kind", lambda: profile.share(0, 2))
     mass = Profile.from_weights(np.array([4.0, 2.0, 1.0, 3.0]))
     for p, q in ((mass, profile), (profile, mass), (profile, profile)):
         agreement = compare(p, q).agreements["p"]
@@ -153,15 +153,12 @@ def test_what_is_no_mass_has_no_shape_and_is_compared_by_rank(kind):
 def test_only_positions_up_to_the_query_count_and_what_is_no_profile_is_refused():
     profile = Profile(np.concatenate([uniform(40).mass, np.zeros(60)]), query=39)
     assert (profile.summary.tokens, profile.summary.verdict) == (40, "flat")
-    np.testing.assert_allclose(Profile(np.array([0.5, 0.2, 0.3])).without_first().mass, [0.4, 0.6])
     with pytest.raises(ValueError, match="read-only"):
         profile.mass[0] = 1.0
     wrong = [("mass", [0.5, 0.6]), ("mass", [1.5, -0.5]), ("mass", [math.nan, 1.0])]
     for kind, numbers in (*wrong, ("rate", [0.5, 1.1]), ("signed", [math.inf, 0.0])):
         refused("mass", lambda kind=kind, numbers=numbers: Profile(np.array(numbers), kind=kind))
-    refused(
-        "query", lambda: Profile(np.array([1.0]), query=3), lambda: Profile(np.array([1.0])).without_first()
-    )
+    refused("query", lambda: Profile(np.array([1.0]), query=3))
 
 
 # --- by share of the context -----------------------------------------------------------------------------

@@ -287,18 +287,6 @@ class Profile:
         seen = _seen(self)
         return doubts(np.asarray(self.samples)[:, :seen], at_ends(seen), self.summary.verdict)
 
-    def without_first(self) -> "Profile":
-        """The same profile with position 0 left out and the rest normalised anew.
-
-        Raises `InvalidValueError` when nothing is left, and unless it is a mass.
-        """
-        self._need_mass("without_first")
-        if self.tokens < 2 or self.query == 0:
-            raise InvalidValueError(
-                f"query: expected one that sees more than the first token, got {self.query}"
-            )
-        return self._without(0)
-
     def _without(self, place: int) -> "Profile":
         samples = None if self.samples is None else np.delete(np.asarray(self.samples), place, axis=1)
         return Profile.from_weights(

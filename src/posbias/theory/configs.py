@@ -120,32 +120,24 @@ def _published(data: Mapping[str, Any], name: str) -> ArchitectureFile:
             raise InvalidValueError(f"{unknown}: expected one of {', '.join(sorted(known))}, got another key")
     _, attention, mask, content, schedule = tables.values()
     depth = whole("num_layers", data.get("num_layers"), 1)
-    slopes, weights, diagonal, constant = (
-        _by_layer(key, table, depth)
-        for table, keys in (
-            (attention, ("alibi_slopes", "head_weights")),
-            (content, ("diagonal_scores", "base_scores")),
-        )
-        for key in keys
-    )
-    kind = mask.get("mask_type", "causal")
-    layers = [
-        {
-            "heads": attention.get("num_heads"),
-            "mask": {"kind": kind} | ({"width": mask.get("window_size")} if kind == "sliding_window" else {}),
-            "positional": {"kind": "nope"} if slopes[t] is None else {"kind": "alibi", "slopes": slopes[t]},
-            "content": {"kind": "none"}
-            if not any(map(any, (diagonal[t] or (), constant[t] or ())))
-            else {
-                "kind": "constant_diagonal",
-                "diagonal": diagonal[t] or [0.0],
-                "constant": constant[t] or [0.0],
-            },
-            "head_weights": None if weights[t] is None else _shares(weights[t], attention.get("num_heads")),
-            "temperature": attention.get("softmax_temperature", 1.0),
-        }
-        for t in range(depth)
-    ]
+    kind, heads = mask.get("mask_type", "causal"), attention.get("num_heads")
+    layers = []
+    for slopes, weights, diagonal, constant in zip(
+        *(_by_layer(key, attention, depth) for key in ("alibi_slopes", "head_weights")),
+        *(_by_layer(key, content, depth) for key in ("diagonal_scores", "base_scores")),
+        strict=True,
+    ):
+        layer: dict[str, Any] = {"heads": heads, "mask": {"kind": kind}}
+        if kind == "sliding_window":
+            layer["mask"]["width"] = mask.get("window_size")
+        if slopes is not None:
+            layer["positional"] = {"kind": "alibi", "slopes": slopes}
+        if any(map(any, (diagonal or (), constant or ()))):
+            scores = {"diagonal": diagonal or [0.0], "constant": constant or [0.0]}
+            layer["content"] = {"kind": "constant_diagonal"} | scores
+        if weights is not None:
+            layer["head_weights"] = _shares(weights, heads)
+        layers.append(layer | {"temperature": attention.get("softmax_temperature", 1.0)})
     made: dict[str, Any] = {"depth": depth, "layers": layers, "name": name}
     if schedule:
         of = str(schedule.get("schedule_type"))

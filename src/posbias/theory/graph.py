@@ -10,7 +10,6 @@ none, a prefix longer than the text, or a matrix that memory cannot hold.
 
 from collections.abc import Iterator, Sequence
 from itertools import count, cycle, islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
@@ -20,23 +19,9 @@ from posbias.core.errors import InvalidValueError, position, shortened, whole
 from posbias.theory.architecture import Architecture
 from posbias.theory.masks import MASKS, Mask
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
 Pattern = Mask | Sequence[Mask] | Architecture
 """A mask, masks that repeat up the stack (bottom first), or an architecture."""
 Allowed = Bool[np.ndarray, "query key"]
-
-
-def graph(pattern: Pattern, tokens: int) -> "csr_array":
-    """The graph as an adjacency matrix: entry (j, i) is True where query i may attend to key j.
-
-    Sparse, tokens × tokens, boolean, the orientation of `scipy.sparse.csgraph` (the transpose of `allowed`); a
-    pattern's edges are those of all its layers together. Source: Wu et al. 2025, §3.
-    """
-    from scipy.sparse import csr_array
-
-    return csr_array(_union(pattern, tokens).T)
 
 
 def reachable(pattern: Pattern, tokens: int, layers: int | None = None) -> Allowed:
