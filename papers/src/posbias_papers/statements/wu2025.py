@@ -23,9 +23,9 @@ from scipy.special import loggamma
 
 from posbias.theory import critical_distances
 from posbias.theory.architecture import Layer
-from posbias.theory.distance import KerpleLog, KerplePower, RoPE
 from posbias.theory.masks import Causal, Prefix, SlidingWindow
 from posbias.theory.normalisers import ReLU
+from posbias.theory.positional import KerpleLog, KerplePower, RoPE
 from posbias.theory.rollout.kernel import layer_kernel, masked_softmax
 from posbias_papers.closed_forms import bounds
 from posbias_papers.statements.draws import MASKS, Instance, Sampler, admitted, in_turn, mask_of
