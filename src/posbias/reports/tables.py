@@ -1,5 +1,6 @@
 """The report's tables, as text by row and column: for a page and for a terminal."""
 
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -171,18 +172,12 @@ def provenance(attributes: Mapping[Any, Any], seed: int) -> dict[str, str]:
 
 
 def _words(value: Any) -> str:
+    """A value for people: what lies within JSON by name, numbers with three digits."""
     if isinstance(value, str) and value[:1] in ("{", "["):
-        try:
+        with contextlib.suppress(json.JSONDecodeError):
             value = json.loads(value)
-        except json.JSONDecodeError:
-            return value
-    match value:
-        case dict():
-            return ", ".join(f"{key.replace('_', ' ')} {_words(inner)}" for key, inner in value.items())
-        case list():
-            return ", ".join(map(_words, value))
-        case bool():
-            return "yes" if value else "no"
-        case float():
-            return f"{value:.3g}"
-    return str(value)
+    if isinstance(value, dict):
+        return ", ".join(f"{key.replace('_', ' ')} {_words(inner)}" for key, inner in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_words, value))
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -135,32 +135,19 @@ const chart = (() => {
     list.replaceChildren(...lines.filter((line) => line.name).map((line) => {
       const sample = element("svg", { class: "sample", viewBox: "0 0 28 10", "aria-hidden": "true" },
         element("path", { class: `line ${line.class}`, d: line.low ? "M1 0H27V10H1Z" : "M1 5H27" }));
-      const item = document.createElement("li");
-      item.append(sample, line.name);
-      return item;
+      return controls.make("li", {}, sample, line.name);
     }));
   }
 
-  function row(cells, name) {
-    const made = document.createElement("tr");
-    made.append(...cells.map((text, k) => {
-      const cell = document.createElement(name === "th" || k === 0 ? "th" : "td");
-      cell.scope = name === "th" ? "col" : k === 0 ? "row" : "";
-      if (!cell.scope) cell.removeAttribute("scope");
-      cell.textContent = text;
-      return cell;
-    }));
-    return made;
-  }
+  const row = (cells, head) => controls.make("tr", {}, ...cells.map((text, k) => (
+    controls.make(head || k === 0 ? "th" : "td", { textContent: text, ...(head ? { scope: "col" } : k === 0 && { scope: "row" }) }))));
 
   // a table of at most `most` of `count` rows, the last one included
   function table(place, head, count, cells, most = 33) {
     const rows = Math.min(count, most);
     const chosen = Array.from({ length: rows }, (_, k) => Math.round((k * (count - 1)) / Math.max(rows - 1, 1)));
-    const [top, body] = [document.createElement("thead"), document.createElement("tbody")];
-    top.append(row(head, "th"));
-    body.append(...chosen.map((k) => row(cells(k), "td")));
-    place.replaceChildren(top, body);
+    place.replaceChildren(controls.make("thead", {}, row(head, true)),
+      controls.make("tbody", {}, ...chosen.map((k) => row(cells(k), false))));
   }
 
   // a copy of a chart that needs no style sheet
