@@ -6,7 +6,7 @@ python tools/order_profiles.py retrieval.nc …     writes src/posbias/ordering/
 import json
 import sys
 
-from posbias.ordering.basis import FOLDER, QUANTITY
+from posbias.ordering import FOLDER, QUANTITY
 from posbias.profiles.measurements import load_retrieval
 
 for path in sys.argv[1:]:

@@ -2,10 +2,9 @@
 
 import asyncio
 import copy
-import math
 
 import pytest
-from frameworks import LAST, SCORES, TEXTS, UNDECIDED, bag, block_with
+from frameworks import LAST, SCORES, TEXTS, bag, block_with
 
 pytest.importorskip("langchain_core", reason="langchain-core is not installed: `make test-adapters` has it")
 pytest.importorskip(
@@ -13,13 +12,11 @@ pytest.importorskip(
 )
 
 from langchain_classic.retrievers import ContextualCompressionRetriever
-from langchain_classic.retrievers.document_compressors import DocumentCompressorPipeline
 from langchain_core.documents import BaseDocumentCompressor, BaseDocumentTransformer, Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 
-from posbias.core.errors import InvalidValueError
 from posbias.ordering.adapters.langchain import PositionBiasReorder
 
 
@@ -68,13 +65,6 @@ def test_a_compression_retriever_puts_the_best_document_where_the_model_finds_mo
     assert asyncio.run(whole.ainvoke("Who has the lamp?")) == ordered
 
 
-def test_in_a_pipeline_of_compressors(retriever):
-    reorder = PositionBiasReorder(profile=LAST)
-    pipeline = DocumentCompressorPipeline(transformers=[reorder])
-    whole = ContextualCompressionRetriever(base_compressor=pipeline, base_retriever=retriever)
-    assert "lamp" in whole.invoke("Who has the lamp?")[-1].page_content
-
-
 @pytest.mark.parametrize("key", ["relevance_score", "score"])
 def test_it_transforms_and_compresses_alike_and_leaves_the_given_documents(key):
     given = documents(key)
@@ -88,35 +78,6 @@ def test_it_transforms_and_compresses_alike_and_leaves_the_given_documents(key):
     assert asyncio.run(reorder.atransform_documents(given)) == ordered
     assert ordered[-1].metadata == {key: 0.6, "source": "made", "posbias_rank": 2}
     assert [one.id for one in ordered] == [str(one.metadata["posbias_rank"]) for one in ordered]
-
-
-def test_without_a_verdict_documents_stay():
-    ordered = PositionBiasReorder(profile=UNDECIDED).transform_documents(documents())
-    assert [one.metadata["posbias_rank"] for one in ordered] == [0, 1, 2, 3, 4]
-
-
-def test_logits_are_refused_and_a_function_makes_chances_of_them():
-    given = documents()
-    for one in given:
-        one.metadata["relevance_score"] = math.log(one.metadata["relevance_score"])
-    with pytest.raises(InvalidValueError, match=r'documents\[0\]: metadata\["relevance_score"\]: -2\.3'):
-        PositionBiasReorder(profile=LAST).transform_documents(given)
-
-    def chance(document):
-        return 1 / (1 + math.exp(-document.metadata["relevance_score"]))
-
-    ordered = PositionBiasReorder(profile=LAST, score=chance).transform_documents(given)
-    assert ordered[-1].page_content == TEXTS[2]
-
-
-def test_a_retriever_that_keeps_no_score_is_told_what_to_do():
-    store = InMemoryVectorStore(Bag())
-    store.add_texts(TEXTS)
-    whole = ContextualCompressionRetriever(
-        base_compressor=PositionBiasReorder(profile=LAST), base_retriever=store.as_retriever()
-    )
-    with pytest.raises(InvalidValueError, match=r"pass score=, a function of a document"):
-        whole.invoke("lamp?")
 
 
 def test_the_block_of_the_page_prints_what_it_says(capsys):

@@ -5,7 +5,7 @@ import copy
 
 import pytest
 from answers import plain
-from frameworks import LAST, SCORES, TEXTS, UNDECIDED, bag, block_with
+from frameworks import LAST, SCORES, TEXTS, bag, block_with
 
 pytest.importorskip("llama_index", reason="llama-index-core is not installed: `make test-adapters` has it")
 
@@ -15,7 +15,6 @@ from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 
-from posbias.core.errors import InvalidValueError
 from posbias.ordering.adapters.llama_index import PositionBiasPostprocessor
 
 
@@ -72,24 +71,6 @@ def test_nodes_are_copied_and_their_ranks_are_shown_to_no_model():
     again = reorder.postprocess_nodes(ordered)
     assert again[0].node.excluded_llm_metadata_keys == ["posbias_rank"]
     assert asyncio.run(reorder.apostprocess_nodes(given)) == ordered
-
-
-def test_lengths_are_of_the_text_that_the_model_is_shown():
-    seen = []
-    reorder = PositionBiasPostprocessor(profile=LAST, length=lambda text: seen.append(text) or len(text))
-    reorder.postprocess_nodes(nodes())
-    assert seen == [f"source: made\n\n{text}" for text in TEXTS]
-
-
-def test_without_a_verdict_nodes_stay():
-    ordered = PositionBiasPostprocessor(profile=UNDECIDED).postprocess_nodes(nodes())
-    assert [hit.metadata["posbias_rank"] for hit in ordered] == [0, 1, 2, 3, 4]
-
-
-@pytest.mark.parametrize("score", [None, -1.5])
-def test_a_node_without_a_score_or_with_a_logit_is_named(score):
-    with pytest.raises(InvalidValueError, match=r"documents\[1\]: score: .* pass score="):
-        PositionBiasPostprocessor(profile=LAST).postprocess_nodes(nodes([0.1, score, 0.6, 0.1, 0.1]))
 
 
 def test_it_is_written_down_and_read_back():

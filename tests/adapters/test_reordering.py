@@ -11,10 +11,9 @@ from frameworks import LAST, SCORES, TEXTS, UNDECIDED
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.core.errors import InputFileError, InvalidValueError, MissingPackageError
-from posbias.ordering import order
+from posbias.core.errors import InvalidValueError, MissingPackageError
+from posbias.ordering import order, profile_of
 from posbias.ordering.adapters import Reordering
-from posbias.ordering.basis import profile_of
 from posbias.profiles.profile import Profile
 
 KEPT = [("score", one) for one in SCORES]
@@ -63,34 +62,6 @@ def test_scores_lengths_prefix_and_suffix_are_those_given():
     assert plain(reordering.last) == plain(found)
 
 
-def test_characters_are_not_taken_for_tokens():
-    """A profile of 72 tokens is not for lengths far from them; of characters eight are one token."""
-    in_tokens, in_characters = (
-        Reordering(profile="smollm2-135m", length=lambda text: 500.0),
-        Reordering(profile="smollm2-135m"),
-    )
-    characters = sum(map(len, TEXTS))
-    for times in (8, 9):
-        assert (times * characters > 8 * 1.5 * 72) == (times == 9)
-        for reordering in (in_tokens, in_characters):
-            reordering.places(TEXTS, [text * times for text in TEXTS], KEPT)
-        assert any("measured at 72 tokens, these are 2,500" in one for one in in_tokens.last.extrapolated)
-        far = f"measured at 72 tokens, these are {times * characters:,} characters"
-        assert (far in in_characters.last.extrapolated) == (times == 9)
-
-
-@pytest.mark.parametrize("score", [None, -3.2, float("nan"), float("inf"), "0.5", True])
-def test_a_score_that_cannot_be_right_is_refused(score):
-    with pytest.raises(InvalidValueError, match=r"^documents\[1\]: score: [^\n]*$"):
-        Reordering(profile=LAST).places(TEXTS[:2], TEXTS[:2], [("score", 0.5), ("score", score)])
-
-
-@pytest.mark.parametrize("text", ["", None])
-def test_a_document_without_text_is_refused(text):
-    with pytest.raises(InvalidValueError, match=r"^documents\[1\]: [^\n]*$"):
-        Reordering(profile=LAST).places(["a", text], ["a", text], KEPT[:2])
-
-
 @pytest.mark.parametrize(
     ("options", "argument"),
     [
@@ -105,11 +76,6 @@ def test_a_document_without_text_is_refused(text):
 def test_an_option_that_cannot_be_right_is_refused(options, argument):
     with pytest.raises(InvalidValueError, match=rf"^{argument}: [^\n]*$"):
         Reordering(**options)
-
-
-def test_an_unknown_profile_is_refused_when_the_adapter_is_made():
-    with pytest.raises(InputFileError):
-        Reordering(profile="smollm2")
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,8 @@
 """`posbias retrieve` over real connections: servers that are slow, die, refuse, redirect; kept answers."""
 
-import email.utils
 import json
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -21,8 +19,7 @@ from posbias.profiles.measurements import load_retrieval
 from posbias.retrieval import endpoint as module
 from posbias.retrieval.answers import AnswerFile, Request, ask, read_answers
 from posbias.retrieval.endpoint import Endpoint
-from posbias.retrieval.scoring import CutOff
-from posbias.retrieval.trials import retrieval_job
+from posbias.retrieval.trials import CutOff, retrieval_job
 
 JOB = retrieval_job("keys", pairs=5, positions=3, prompts=4)
 
@@ -93,38 +90,15 @@ def test_what_may_pass_is_tried_again_after_growing_pauses(trouble, pauses):
     assert pauses == [1, 2, 4]
 
 
-@pytest.mark.parametrize("code", [401, 404])
-def test_a_refusal_is_told_at_once(code, pauses):
-    with (
-        serving(lambda number, body: ("status", code, {}, b'{"error": "no such model"}')) as server,
-        pytest.raises(ModelError, match=rf"HTTP {code} .*no such model"),
-    ):
-        Endpoint(server.url, "m")("?")
-    assert (len(server.asked), pauses) == (1, [])
-
-
 def test_a_server_that_says_when_is_asked_then_but_not_in_a_year(pauses):
-    waits = ["7", "31536000", email.utils.formatdate(time.time() + 30, usegmt=True), "nonsense"]
+    waits = ["7", "31536000", "nonsense"]
 
     def answer(number, body):
-        return ("status", 429, {"Retry-After": waits[number - 1]}, b"") if number <= 4 else "fine"
+        return ("status", 429, {"Retry-After": waits[number - 1]}, b"") if number <= 3 else "fine"
 
     with serving(answer) as server:
         assert Endpoint(server.url, "m")("?") == "fine"
-    assert pauses[:2] == [7, 60]
-    assert 25 < pauses[2] <= 30
-    assert pauses[3] == 8
-
-
-def test_nobody_at_the_address_is_an_error(pauses):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with pytest.raises(ModelError, match=r"expected a server at http://127.* refused \(tried 2 times\)"):
-        Endpoint(f"http://127.0.0.1:{port}/v1", "m")("?")
-    assert pauses == [0.5], "refused before any answer: within 3 s"
-    with pytest.raises(ModelError, match=r"expected a server at https://no-such-host.invalid/v1"):
-        Endpoint("https://no-such-host.invalid/v1", "m", retries=0)("?")
+    assert pauses == [7, 60, 4]
 
 
 def test_redirections_are_refused_and_proxies_are_those_of_the_environment(monkeypatch):
@@ -186,25 +160,6 @@ def asked(server, *words, model="toy/model"):
     reply = json.loads(done.stdout)
     assert not faults(reply)
     return reply, done.stderr
-
-
-def test_of_several_gold_documents_the_moved_one_and_all_are_counted():
-    """The server reads the first two documents; the second gold one keeps its place."""
-    row = {"documents": [f"It is w{k}." for k in range(6)], "gold": [0, 3], "answers": [["w0"], ["w3"]]}
-    Path("sets.jsonl").write_text(
-        "".join(json.dumps({"question": f"what {k}?"} | row) + "\n" for k in range(20))
-    )
-
-    def first_two(number, body):
-        return " ".join(re.findall(r"It is (w\d)", prompt_of(body))[:2])
-
-    words = ("--trials", "sets.jsonl", "--positions", 3)
-    with serving(first_two) as server:
-        reply, _ = asked(server, *words)
-    places = reply["curves"][0]["positions"]
-    assert [place["accuracy"]["value"] for place in places] == [1, 0, 0]
-    assert 0 < places[0]["all_found"]["value"] < 0.6, "where the second is next to it"
-    assert [place["all_found"]["value"] for place in places[1:]] == [0, 0]
 
 
 @pytest.mark.waits

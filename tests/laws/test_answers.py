@@ -16,28 +16,42 @@ from hypothesis import strategies as st
 from refused import refused
 from scipy.stats import norm, t
 
-from posbias.core.errors import InputFileError, ModelError, OutputFileError
+from posbias.core.errors import InputFileError, OutputFileError
 from posbias.core.spec import encode
-from posbias.imports.trials import of_rows
 from posbias.profiles.estimate import MOST_DRAWS, Estimate
+from posbias.profiles.profile import Profile
 from posbias.retrieval import curve_differences
 from posbias.retrieval.answers import (
     Request,
     answers_made_elsewhere,
     ask,
-    cost,
     each_answer,
     read_answers,
     requests,
-    requests_of,
-    trials_of,
     write_requests,
 )
-from posbias.retrieval.curve import MEAN, answer_curve, profile_difference, same_trials
-from posbias.retrieval.documents import DocumentSet, read_document_sets
-from posbias.retrieval.scoring import is_right, normalised
-from posbias.retrieval.statistics import GAPS, RESAMPLES, resampled
-from posbias.retrieval.trials import ABSENT, ALONE, ARMS, SHUFFLED, Trial, retrieval_job
+from posbias.retrieval.curve import (
+    GAPS,
+    MEAN,
+    RESAMPLES,
+    answer_curve,
+    profile_difference,
+    resampled,
+    same_trials,
+)
+from posbias.retrieval.trials import (
+    ABSENT,
+    ALONE,
+    ARMS,
+    SHUFFLED,
+    DocumentSet,
+    Trial,
+    is_right,
+    normalised,
+    read_document_sets,
+    retrieval_job,
+    trials_of,
+)
 
 KEYS = retrieval_job("keys", pairs=6, positions=3, prompts=20)
 
@@ -167,14 +181,14 @@ def plain_intervals(samples, seed):
 def test_resamples_are_those_of_a_plain_loop(sets, seed):
     samples = np.random.default_rng(seed).integers(0, 2, size=(sets, 3)).astype(float)
     samples[0], samples[1] = 0, 1
-    found = resampled(samples, [(0.0, 1.0)] * 3, seed)
+    found = [*resampled({(0.0, 1.0): dict(enumerate(samples.T))}, seed).values()]
     low, high = plain_intervals(samples, seed)
     for k, one in enumerate(found):
         assert one.interval == pytest.approx((low[k], high[k]), abs=1e-12)
         assert one.value == pytest.approx(samples[:, k].mean())
         assert 0 <= one.interval[0] <= one.value <= one.interval[1] <= 1
     # what never varies has the interval of the number of sets alone
-    (same,) = resampled(samples[:, :1] * 0, [(-1.0, 1.0)], seed)
+    same = resampled({(-1.0, 1.0): {0: samples[:, 0] * 0}}, seed)[0]
     other = 1 - 0.05 ** (1 / sets)
     assert (same.value, same.se, same.interval) == (0, 0, pytest.approx((-other, other)))
 
@@ -243,16 +257,6 @@ def test_asking_goes_on_until_the_width_is_reached():
     assert short.trials_for(0.01) > 1000
 
 
-def test_a_verdict_on_one_end_leaves_the_other_inconclusive():
-    """The last place is always found; the first more often than the middle, but not surely."""
-    rows = np.zeros((40, 3), dtype=bool)
-    rows[:, 2], rows[:2, 0] = True, True
-    curve = curve_of(rows)
-    assert (curve.verdict, len(curve.doubts)) == ("recency", 1)
-    assert curve.ends == {"first": "inconclusive", "last": "favoured"}
-    assert curve_of(~rows).ends["last"] == "at a disadvantage"
-
-
 # ── files ──
 
 
@@ -310,52 +314,6 @@ def test_after_an_error_or_on_a_full_disk_nothing_is_asked_twice(tmp_path, concu
     assert plain(ask(reads, KEYS, answers=full)) == plain(whole)
 
 
-def test_what_is_no_text_is_no_answer_and_who_gets_none_leaves_neither_file_nor_folder(tmp_path):
-    with pytest.raises(ModelError):
-        ask(lambda prompt: 3, KEYS, answers=tmp_path / "new/deep/a.jsonl")
-    assert not list(tmp_path.iterdir())
-
-
-def test_without_a_job_the_documents_or_the_text_decide_it():
-    sets = tuple(
-        DocumentSet(f"what is {k}?", ("a", "b", "c"), (f"it is w{k}",), ((f"w{k}",),)) for k in range(5)
-    )
-    curve = ask(lambda prompt: " ".join(re.findall(r"w\d", prompt)), documents=sets)
-    assert (curve.job["task"], curve.job["positions"], curve.prompts) == ("documents", 4, 5)
-    assert curve.answers.found.all()
-    text = "The sun rose over the hills. Birds sang. " * 80
-    assert ask(lambda prompt: "nothing", text=text).job["task"] == "needle"
-
-
-def test_a_file_of_another_model_or_of_something_else_is_left_alone(tmp_path):
-    path = tmp_path / "a.jsonl"
-    ask(reads, KEYS, answers=path, asked_of={"model": "one"})
-    for text in (path.read_text(), "some text", '{"id": 1}\n{"id": 2}\n', '\n{"id": 1}', '\n\n{"id'):
-        path.write_text(text)
-        with pytest.raises(InputFileError):
-            ask(reads, KEYS, answers=path, asked_of={"model": "two"})
-        assert path.read_text() == text
-
-
-def test_answers_are_read_by_id_or_prompt_whatever_marks_stand_in_them(tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"prompt": "p", "answer": "x\u2028y\u0085z"}\r\n', encoding="utf-8", newline="")
-    assert read_answers(path) == {Request(0, "", None, "p").id: "x\u2028y\u0085z"}
-    twice = '{"id": "a", "answer": "x"}\n{"id": "a", "answer": "y"}'
-    for lines in ('{"id": "a"}', '{"answer": "b"}', '{"id": 3, "answer": "b"}', "", twice):
-        path.write_text(lines)
-        with pytest.raises(InputFileError):
-            read_answers(path)
-
-
-def test_the_cost_leaves_out_what_is_known_and_counts_equal_prompts_once():
-    asked = requests_of(trials_of(KEYS).trial(0), 0)
-    whole = cost([*asked, *asked], {}, 10)
-    assert (whole.requests, whole.most_out) == (6, 60)
-    assert whole.words_in == sum(len(re.findall(r"\w+|[^\w\s]", one.prompt)) for one in asked)
-    assert cost(asked, {asked[0].id: "x"}).requests == 5
-
-
 # ── documents ──
 
 GOOD = '{"question": "q", "documents": ["a", "b", "c"], "gold": 1, "answers": ["x"]}'
@@ -368,7 +326,7 @@ THEIRS = (
 SEVERAL = '{"question": "q", "documents": ["a", "b", "c", "d"], "gold": [2, 0], "answers": [["x"], ["y"]]}'
 
 
-def test_documents_are_read_as_lines_as_tables_and_as_liu_et_al_wrote_them(tmp_path, caplog):
+def test_documents_are_read_as_lines_as_tables_and_as_liu_et_al_wrote_them(tmp_path):
     path, plainly = tmp_path / "sets.jsonl", DocumentSet("q", ("a", "c"), ("b",), (("x",),))
     path.write_text(f"{GOOD}\n\n{THEIRS}\n{SEVERAL}\n")
     one, two, three = read_document_sets(path)
@@ -382,12 +340,6 @@ def test_documents_are_read_as_lines_as_tables_and_as_liu_et_al_wrote_them(tmp_p
     assert read_document_sets(table) == (plainly,)
     answers.write_text("id,answer\na,12\nb,c\n")
     assert read_answers(answers) == {"a": "12", "b": "c"}
-    # gold counted from 1 is hinted at where no set says that they count from 0
-    row = '{"question": "q", "documents": ["a", "it is x", "c"], "gold": %d, "answers": ["x"]}\n'
-    for golds, hints in (((1, 2), 0), ((2, 2), 1)):
-        path.write_text("".join(row % gold for gold in golds))
-        read_document_sets(path)
-        assert len(caplog.records) == hints
 
 
 @pytest.mark.parametrize(
@@ -452,39 +404,7 @@ def test_differences_are_those_of_plain_loops_and_turn_round_with_the_ways(trial
         assert low <= number.value <= high
 
 
-@given(st.integers(0, 10**6))
-@settings(max_examples=10)
-def test_a_way_held_against_itself_changes_nothing(seed):
-    """Whatever it finds: no trial differs, and only their number says how sure that is."""
-    curve = curve_of(drawn([0.9, 0.2, 0.6], 40, seed))
-    (found,) = curve_differences({"a": curve, "b": curve})
-    assert (found.verdict, found.changed) == ("inconclusive", [])
-    assert all(number.value == number.se == 0 for number in found.numbers.values())
-    assert found.at_most == pytest.approx(2 * (1 - (0.05 / 4) ** (1 / 40)))
-    rows = {name: curve_of(drawn([0.9, 0.2, 0.6], 400, seed)) for name in "a"}
-    (many,) = curve_differences(rows | {"b": rows["a"]})
-    assert many.verdict == "no difference"
-
-
-def test_what_both_ways_share_cancels_and_accuracy_alone_is_no_bias():
-    """The second finds less at every place alike: accuracy changes, its dependence on position does not."""
-    hard = np.random.default_rng(3).random((200, 1)) < 0.5
-    (found,) = curve_differences(
-        {"a": curve_of(hard | True & np.ones((200, 3), bool)), "b": curve_of(hard & np.ones((200, 3), bool))}
-    )
-    assert found.numbers[MEAN].sign == -1
-    assert found.verdict == "no difference"
-
-
 # ── of profiles ──
-
-
-def test_profiles_of_the_same_trials_differ_as_their_curves_do():
-    one, other = curve_of(drawn([0.6, 0.3, 0.8], 50, 1)), curve_of(drawn([0.5, 0.4, 0.9], 50, 2))
-    (curves,) = curve_differences({"q": one, "p": other})
-    found = profile_difference(other.profile(), one.profile())
-    assert found == curves
-    assert found.paired
 
 
 @pytest.mark.parametrize(
@@ -505,9 +425,9 @@ def test_profiles_of_other_trials_are_compared_as_unpaired(change):
 
 
 def test_curves_at_unlike_places_and_of_unlike_numbers_of_trials_are_compared_by_their_ends():
-    p = of_rows(drawn([0.9, 0.2, 0.9], 60, 1).astype(float), kind="rate", measures="accuracy")
+    p = Profile.from_rows(drawn([0.9, 0.2, 0.9], 60, 1).astype(float), kind="rate", measures="accuracy")
     five = np.random.default_rng(2).random((90, 5)) < np.array([0.1, 0.2, 0.2, 0.3, 0.9])
-    q = of_rows(five.astype(float), kind="rate", measures="accuracy")
+    q = Profile.from_rows(five.astype(float), kind="rate", measures="accuracy")
     found = profile_difference(p, q)
     assert (found.trials, found.paired) == ((60, 90), False)
     assert "first - middle" in found.changed
@@ -525,10 +445,3 @@ def test_other_trials_are_refused():
     ):
         refused("curves", lambda other=other: curve_differences({"a": curve, "b": other}))
     refused("curves", lambda: curve_differences({"a": curve}))
-
-
-def test_one_who_reads_the_end_alone_changes_the_bias():
-    every, half = np.ones((40, 3), bool), np.tile([False, False, True], (40, 1))
-    (found,) = curve_differences({"reads": curve_of(every), "half": curve_of(half)})
-    assert (found.changed, found.verdict) == ([GAPS[1], GAPS[2]], "changes the bias")
-    assert (found.numbers[GAPS[1]].value, found.numbers[GAPS[2]].value) == (1.0, -1.0)

@@ -22,7 +22,7 @@ from posbias.core.store import Cell, Checkpoint, Store, Tensors, compute
 from posbias.measurement.texts.corpora import read_text
 from posbias.ordering.hits import read_hits
 from posbias.retrieval.answers import read_answers
-from posbias.retrieval.documents import read_document_sets
+from posbias.retrieval.trials import read_document_sets
 
 KIND, SCHEMA = "trial", 3
 WORDS = st.text(max_size=8)

@@ -10,8 +10,7 @@ import zoo
 
 import posbias
 from posbias import Attention
-from posbias.core.errors import InputFileError, InvalidValueError
-from posbias.imports.arrays import read_arrays
+from posbias.core.errors import InvalidValueError
 
 TOKENS, PADS = 9, 3
 IDS = torch.arange(3, 3 + 2 * TOKENS).view(2, TOKENS)
@@ -75,15 +74,3 @@ def test_packed_texts_are_refused_unless_a_mask_parts_them():
     parted = posbias.CustomMask(np.equal.outer(documents, documents) & np.tri(TOKENS, dtype=bool))
     meant = Attention.from_arrays(arrays, mask=parted).rollout(0.5, query=5).mass
     np.testing.assert_allclose(meant, np.pad(alone, (2, 3)), rtol=1e-4)
-
-
-def test_a_file_with_its_attention_mask(tmp_path):
-    """Also where the model ran without it, so that the weights do not show the padding."""
-    arrays = torch.stack(attentions("llama", IDS[:1])).numpy()
-    for name, mask in (("padded", padding("left")), ("whole", torch.ones(TOKENS))):
-        np.savez(tmp_path / f"{name}.npz", attentions=arrays, attention_mask=mask.numpy()[None])
-    with pytest.raises(InputFileError, match="attention_mask: expected ones"):
-        read_arrays(tmp_path / "padded.npz")
-    np.save(tmp_path / "alone.npy", arrays)
-    whole, alone = (read_arrays(tmp_path / name).mass for name in ("whole.npz", "alone.npy"))
-    np.testing.assert_array_equal(whole, alone)

@@ -120,12 +120,6 @@ def test_as_many_pairs_as_fit_the_length(tokenizer, length):
     assert longest[0] <= length < longest[1]
 
 
-def test_things_of_one_list_have_equally_many_tokens_where_the_tokenizer_allows():
-    trial = Keys(BYTES, "list", 3, seed=0, pairs=9).trial(0)
-    assert len({len(answer) for answer in trial.answers}) == 1
-    assert len(set(Keys(BYTES, "list", 3, seed=0, pairs=400).trial(0).answers)) == 400
-
-
 @pytest.mark.parametrize("wording", list(wordings.WORDINGS["needle"]))
 @pytest.mark.parametrize(("length", "positions"), [(600, 3), (1500, 6)])
 def test_a_needle_lies_between_sentences_and_nothing_else_changes(wording, length, positions):
@@ -161,8 +155,8 @@ def test_cached_scores_equal_plain_ones(family):
     for cut, tail in ((30, 9), (12, 20), (12, 20), (30, 1), (0, 7)):
         prompt = shared[:cut] + random.integers(0, 256, tail).tolist()
         found, exact = reader.endings(prompt, endings), Reader(model, reuse=False).endings(prompt, endings)
-        np.testing.assert_allclose(found.log_probability, exact.log_probability, atol=2e-4)
-        np.testing.assert_array_equal(found.greedy, exact.greedy)
+        np.testing.assert_allclose(found[0], exact[0], atol=2e-4)
+        np.testing.assert_array_equal(found[1], exact[1])
     assert reuse_is_exact(model, [(shared, endings), (shared[:20], endings)])
     assert not reuse_is_exact(model_of("mamba"), [([1, 2, 3, 4], [[5, 6], [7, 8]])])
 
@@ -181,8 +175,8 @@ def test_plain_scores_are_sums_of_log_softmax_and_greedy_is_what_generate_writes
             expected.append(sum(steps[k, t] - log_z[k] for k, t in enumerate(ending)))
     for reuse in (False, True):
         found = Reader(model, reuse=reuse).endings(prompt, endings)
-        np.testing.assert_allclose(found.log_probability, expected, atol=1e-4)
-        assert found.greedy.tolist()[:3] == [True, True, False]
+        np.testing.assert_allclose(found[0], expected, atol=1e-4)
+        assert found[1].tolist()[:3] == [True, True, False]
 
 
 def test_an_interrupted_pass_leaves_no_wrong_cache():
@@ -198,8 +192,8 @@ def test_an_interrupted_pass_leaves_no_wrong_cache():
         reader.endings([*range(10), *range(40, 50)], endings)
     hook.remove()
     prompt = [*range(10), *range(60, 75)]
-    exact = Reader(model, reuse=False).endings(prompt, endings).log_probability
-    np.testing.assert_allclose(reader.endings(prompt, endings).log_probability, exact, atol=2e-4)
+    exact = Reader(model, reuse=False).endings(prompt, endings)[0]
+    np.testing.assert_allclose(reader.endings(prompt, endings)[0], exact, atol=2e-4)
 
 
 # ── the whole ──
@@ -219,8 +213,8 @@ def test_the_dataset_has_every_candidate_and_what_follows_from_them(loaded, job,
     prompt = loaded.tokenizer(trial.asked[1])["input_ids"]
     endings = [loaded.tokenizer(answer)["input_ids"] for answer in trial.answers]
     exact = Reader(loaded.model, reuse=False).endings(prompt, endings)
-    np.testing.assert_allclose(scores[2, 1], exact.log_probability, atol=2e-4)
-    np.testing.assert_array_equal(found.accuracy[2, 1], exact.greedy[0])
+    np.testing.assert_allclose(scores[2, 1], exact[0], atol=2e-4)
+    np.testing.assert_array_equal(found.accuracy[2, 1], exact[1][0])
     assert found.token[2, 1] == len(loaded.tokenizer(trial.asked[1][: trial.places[1]])["input_ids"])
     read = load_retrieval(save_retrieval(found, tmp_path / "r.nc"))
     assert read.equals(found)
@@ -268,13 +262,6 @@ def curve_of(found, margin, control):
     return retrieval_curve(repeated.assign({k: (("prompt", "position"), v) for k, v in scores.items()}))
 
 
-def test_a_model_that_always_says_the_last_thing_finds_nothing(found):
-    margins = np.array([-3.0, -3.0, 3.0])
-    copying = curve_of(found, margins, margins)
-    assert copying.overall["choice"].interval[0] > copying.chance
-    assert (copying.able, copying.verdict) == (False, "at chance")
-
-
 @pytest.mark.parametrize(
     ("margins", "verdict", "undecided"),
     [
@@ -305,19 +292,6 @@ def test_gaps_are_paired(found):
         made.profile("accurate")
 
 
-def test_four_prompts_decide_by_students_t_and_say_how_many_would_tell(found):
-    """A gap of .42 ± .21 nats over four prompts: 2 standard errors, and no verdict."""
-    spread = 0.21 * 2 * np.array([-1.0, -1.0, 1.0, 1.0]) * np.sqrt(3) / 2
-    margin = np.stack([0.42 + spread, np.zeros(4), 0.42 - spread], axis=1)
-    scores = {"margin": margin, "margin_mean": margin + 1, "choice": np.ones((4, 3))}
-    scores["control_margin_mean"] = margin - 1 + 0.01 * spread[:, None]
-    scores["accuracy"] = np.array([[1.0, 0, 0], [0, 0, 1], [1, 0, 0], [1, 1, 1]])
-    made = retrieval_curve(found.assign({k: (("prompt", "position"), v) for k, v in scores.items()}))
-    assert str(made.gaps["margin"]["first - middle"]) == "0.42 ± 0.21"
-    assert (made.able, made.verdict, len(made.doubts)) == (True, "inconclusive", 1)
-    assert made.prompts_to_tell | {"first - last": 7} == dict.fromkeys(made.gaps["margin"], 7)
-
-
 # ── refusals ──
 
 
@@ -337,21 +311,6 @@ def test_four_prompts_decide_by_students_t_and_say_how_many_would_tell(found):
 def test_wrong_jobs_are_refused(options, argument):
     with pytest.raises(InvalidValueError, match=rf"^{argument}: "):
         retrieval_job(**options)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "argument"),
-    [
-        ({"length": 20}, "length"),
-        ({"pairs": 300}, "2048"),
-        ({"pairs": 1_000_000}, "pairs"),
-        ({"task": "needle", "length": 60, "positions": 3}, "length"),
-        ({"task": "needle", "length": 500, "positions": 40}, "positions"),
-    ],
-)
-def test_what_tokenizer_and_context_cannot_hold_is_refused(loaded, sizes, argument):
-    with pytest.raises(InvalidValueError, match=argument):
-        retrieve(loaded, retrieval_job(**sizes))
 
 
 def test_texts_and_models_that_cannot_be_asked_are_refused(loaded, job, tmp_path):

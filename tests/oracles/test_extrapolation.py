@@ -1,6 +1,5 @@
 """Extrapolated profiles against plain loops, exact cases and the trials on record."""
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -8,18 +7,14 @@ import pytest
 import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
-from project import ROOT
 from refused import refused
 
-import calibration
 import posbias
 from posbias.comparison.extrapolation import (
     BUNDLED,
-    RULES,
     continued,
     extrapolate,
     stretched,
-    trials,
     won_up_to,
 )
 from posbias.profiles.curves import at_shares
@@ -95,30 +90,6 @@ def longer(measurement, tokens):
     """A measurement whose influence was stretched to so many tokens."""
     influence = np.stack([stretched(one, tokens) for one in measurement["influence"].values])
     return xr.Dataset({"influence": (("prompt", "position"), influence)}, attrs=measurement.attrs)
-
-
-def test_what_a_reach_says_is_what_the_trials_say():
-    for model, rule in itertools.product({trial.model for trial in trials()}, RULES):
-        times, longest = won_up_to(model, rule)
-        tried = [trial for trial in trials() if trial.model == model]
-        assert all(trial.surely(rule) for trial in tried if trial.factor <= times)
-        assert longest == max((trial.tokens for trial in tried if trial.factor <= times), default=0)
-    assert won_up_to("smollm2-135m", "stretched") == (0, 0)
-
-
-def test_the_page_has_the_trials_on_record():
-    page = (ROOT / "docs" / "evidence.md").read_text(encoding="utf-8")
-    shown = page.split("<!-- trials -->\n\n")[1].split("\n\n<!-- end of trials -->")[0]
-    assert shown.splitlines() == calibration._rows(list(trials()))
-
-
-@pytest.mark.slow
-def test_a_trial_can_be_made_again():
-    short, long = (posbias.measure("tiny-rope", tokens=n, seed=seed) for n, seed in ((64, 0), (128, 1)))
-    again = calibration.trial(short, long)
-    (kept,) = [one for one in trials() if (one.model, one.measured, one.tokens) == ("tiny-rope", 64, 128)]
-    for name, scores in kept.scores.items():
-        assert again.scores[name] == pytest.approx(scores, abs=2e-3)
 
 
 @pytest.mark.parametrize(

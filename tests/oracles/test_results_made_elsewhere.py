@@ -22,12 +22,11 @@ import posbias
 from posbias.comparison.differences import prior_normalised, residuals
 from posbias.core.errors import InputFileError
 from posbias.imports import read_curves
-from posbias.imports.columns import Choice
-from posbias.imports.trials import rates
+from posbias.imports.columns import Choice, rates
 from posbias.profiles.profile import Profile
 
 HERE = Path(__file__).parents[1] / "elsewhere"
-SIGNED = ("inseq_saliency.json", "inseq_integrated_gradients.json", "captum_llm_attribution.json")
+SIGNED = ("inseq_saliency.json", "inseq_integrated_gradients.json")
 RATES = ("needle", "liu_kv", "ruler_niah_multikey.jsonl", "samples_posbias_lists.jsonl")
 
 
@@ -86,20 +85,6 @@ def test_key_value_answers_are_found_at_the_place_in_the_prompt():
     assert profile.attrs["rows"] == "trials"
 
 
-def test_answers_to_questions_are_scored_by_normalised_substrings_of_the_first_line(tmp_path):
-    def row(gold, answer, question="who?"):
-        documents = [{"title": "t", "text": "x", "isgold": place == gold} for place in range(3)]
-        row = {"question": question, "answers": ["The Grand Canal!", "Venice"], "model_documents": documents}
-        return row | {"model_answer": answer, "model": "m"}
-
-    rows = [row(0, "it is a grand canal."), row(1, "no\nGrand Canal"), row(2, "VENICE, surely")]
-    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert posbias.read(tmp_path / "a.jsonl").mass.tolist() == [1.0, 0.0, 1.0]
-    with gzip.open(tmp_path / "b.jsonl.gz", "wt") as file:
-        file.write("\n".join(json.dumps(row(place, "x", "where?")) for place in range(3)))
-    assert posbias.read(tmp_path).mass.tolist() == [0.5, 0.0, 0.5]
-
-
 def test_ruler_answers_are_placed_where_they_stand_in_the_input():
     rows = lines("ruler_niah_multikey.jsonl")
     profile = posbias.read(HERE / "ruler_niah_multikey.jsonl")
@@ -122,7 +107,7 @@ def test_harness_samples_are_placed_by_their_documents_or_else_by_the_target(tmp
     assert profile.mass == pytest.approx(found, abs=1e-12)
 
 
-def test_attributions_of_inseq_are_those_of_the_first_token_and_arrays_and_fields_of_captum_agree():
+def test_attributions_of_inseq_are_those_of_the_first_token(tmp_path):
     profile = posbias.read(HERE / "inseq_saliency.json")
     data = json.loads((HERE / "inseq_saliency.json").read_text())
     sequence = data["attributes"]["sequence_attributions"][0]["attributes"]
@@ -130,10 +115,8 @@ def test_attributions_of_inseq_are_those_of_the_first_token_and_arrays_and_field
     row = attributed[: sequence["attr_pos_start"], 0].astype(np.float64)
     expected = Profile(row, kind="signed").by_share(profile.tokens).mass
     assert profile.samples[0] == pytest.approx(expected, rel=1e-12)
-    fields = json.loads((HERE / "captum_llm_attribution.json").read_text())
-    longest = [one["seq_attr"] for one in fields if len(one["seq_attr"]) == 13]
-    profile = posbias.read(HERE / "captum_attributions.safetensors")
-    assert np.allclose(profile.samples, longest, rtol=1e-6, atol=0)
+    save_file({"attributions": np.stack([row, -row])}, tmp_path / "a.safetensors")
+    assert posbias.read(tmp_path / "a.safetensors").samples.tolist() == [row.tolist(), (-row).tolist()]
 
 
 @given(st.integers(2, 5), st.integers(3, 6), st.data())
@@ -206,12 +189,6 @@ def test_files_are_read_as_they_are_written_or_refused(tmp_path, name):
     assert "samples" not in case or profile.samples.tolist() == case["samples"]
 
 
-def causal(layers, heads, tokens, seed=0):
-    scores = np.random.default_rng(seed).normal(size=(layers, heads, tokens, tokens))
-    weights = np.tril(np.exp(scores))
-    return weights / weights.sum(axis=-1, keepdims=True)
-
-
 @pytest.mark.parametrize(
     ("name", "measures"), [("scores", "score"), ("accuracy", "accuracy"), ("correct", "correct")]
 )
@@ -223,31 +200,10 @@ def test_scores_by_trial_and_place_become_rates(tmp_path, name, measures):
     assert profile.se == pytest.approx(right.std(axis=0, ddof=1) / np.sqrt(30))
     np.savez(tmp_path / "b.npz", accuracy=40.0 + right)
     assert posbias.read(tmp_path / "b.npz").mass.tolist() == pytest.approx((0.4 + right / 100).mean(axis=0))
-    for wrong in (
-        np.ones(5),
-        np.ones((3, 1)),
-        np.full((3, 4), np.nan),
-        -np.ones((3, 4)),
-        np.array([["a"] * 3]),
-    ):
+    for wrong in (np.ones(5), np.ones((3, 1)), np.full((3, 4), np.nan), -np.ones((3, 4))):
         np.savez(tmp_path / "c.npz", **{name: wrong})
         with pytest.raises(InputFileError):
             posbias.read(tmp_path / "c.npz")
-
-
-def test_attention_arrays_become_their_rollout(tmp_path):
-    weights = causal(3, 2, 8)
-    np.save(tmp_path / "a.npy", weights)
-    np.savez_compressed(
-        tmp_path / "b.npz", **{f"layer_{number}": layer for number, layer in enumerate(weights)}
-    )
-    save_file({"attentions": weights}, tmp_path / "c.safetensors")
-    row = np.eye(8)[-1]
-    for layer in weights.mean(axis=1)[::-1]:
-        row = row @ (0.5 * layer + 0.5 * np.eye(8))
-    for name in ("a.npy", "b.npz", "c.safetensors"):
-        profile = posbias.read(tmp_path / name)
-        assert profile.mass == pytest.approx(row, abs=1e-12)
 
 
 # --- attributions relative to what position predicts -----------------------------------------------------------
@@ -308,33 +264,24 @@ def test_together_the_intervals_err_in_at_most_their_share_of_trials():
 
 
 def test_arrays_that_would_run_code_or_lie_about_their_size_are_refused(tmp_path):
-    np.save(tmp_path / "object.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    np.savez(tmp_path / "object.npz", scores=np.array([{"a": 1}], dtype=object))
+    np.savez(tmp_path / "attention.npz", attentions=np.zeros((2, 2, 4, 4)))
     (tmp_path / "tensor.pt").write_bytes(b"PK")
     (tmp_path / "half.jsonl").write_text('{"pred": "a"}\n{"pred": \n')
     (tmp_path / "nan.csv").write_text("position,score\n0,nan\n1,1\n2,1\n")
     whole = io.BytesIO()
-    np.save(whole, np.zeros(4))
-    (tmp_path / "huge.npy").write_bytes(whole.getvalue().replace(b"(4,)", b"(4000000000,)"[:13]))
-    (tmp_path / "cut.npy").write_bytes(whole.getvalue()[:-8])
-    np.save(tmp_path / "flat.npy", np.zeros((4, 4)))
-    np.save(tmp_path / "nan.npy", np.where(np.eye(4), np.nan, causal(1, 1, 4)))
-    with zipfile.ZipFile(tmp_path / "odd.npz", "w") as packed:
-        packed.writestr("a.npy", "text")
+    np.save(whole, np.zeros((4, 4)))
     header = (b"(" * 999).ljust(999) + b"\n"
-    (tmp_path / "open.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
-    names = (
-        "half.jsonl",
-        "nan.csv",
-        "object.npy",
-        "tensor.pt",
-        "huge.npy",
-        "cut.npy",
-        "flat.npy",
-        "nan.npy",
-        "open.npy",
-        "odd.npz",
-    )
-    for name in names:
+    held = {
+        "huge": whole.getvalue().replace(b"(4, 4)", b"(4000000000, 4)"[:6]),
+        "cut": whole.getvalue()[:-8],
+        "odd": b"text",
+        "open": b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header,
+    }
+    for name, content in held.items():
+        with zipfile.ZipFile(tmp_path / f"{name}.npz", "w") as packed:
+            packed.writestr("scores.npy", content)
+    for path in tmp_path.iterdir():
         with pytest.raises(InputFileError) as refused:
-            posbias.read(tmp_path / name)
-        assert "\n" not in str(refused.value), name
+            posbias.read(path)
+        assert "\n" not in str(refused.value), path

@@ -5,10 +5,17 @@ import re
 import numpy as np
 import pytest
 
-from posbias.imports.trials import of_rows
+from posbias.profiles.profile import Profile
 from posbias.retrieval.answers import ask
-from posbias.retrieval.curve import EQUIVALENCE, profile_difference
-from posbias.retrieval.statistics import GAPS, at_ceiling, decide, gaps_of, resampled
+from posbias.retrieval.curve import (
+    EQUIVALENCE,
+    GAPS,
+    at_ceiling,
+    decide,
+    gaps_of,
+    profile_difference,
+    resampled,
+)
 from posbias.retrieval.trials import retrieval_job
 
 DRAWS = 400
@@ -27,8 +34,8 @@ def test_intervals_of_places_and_of_gaps_hold_the_truth(sets, first, middle):
         # hard sets are hard at both places; a sum of two halves is below its own quantile with the wanted rate
         cut = [_quantile(first), _quantile(middle)]
         hits = (hard < cut).astype(float)
-        samples = np.stack([hits[:, 0], hits[:, 0] - hits[:, 1]], axis=1)
-        place, gap = resampled(samples, [(0, 1), (-1, 1)], draw)
+        columns = {(0.0, 1.0): {0: hits[:, 0]}, (-1.0, 1.0): {1: hits[:, 0] - hits[:, 1]}}
+        place, gap = resampled(columns, draw).values()
         held += [
             place.interval[0] <= first <= place.interval[1],
             gap.interval[0] <= first - middle <= gap.interval[1],
@@ -55,14 +62,11 @@ def test_intervals_of_what_changes_between_ways_to_ask_or_curves_hold_together(t
             (each + random.random((len(each), 3)) < cut).astype(float)
             for each, cut in zip(hard, cuts, strict=True)
         )
-        if others is None:
-            numbers = resampled(_mean_and_gaps(other - one), [(-1, 1), *[(-2, 2)] * 3], draw, together=4)
-        else:
-            found = profile_difference(
-                *(of_rows(rows, kind="rate", measures="accuracy") for rows in (other, one))
-            )
-            assert not found.paired
-            numbers = found.numbers.values()
+        about = {"attrs": {"job": {"seed": draw}} if others is None else {}}
+        rows = (Profile.from_rows(each, kind="rate", measures="accuracy", **about) for each in (other, one))
+        found = profile_difference(*rows)
+        assert found.paired == (others is None)
+        numbers = found.numbers.values()
         held += all(n.interval[0] <= t <= n.interval[1] for n, t in zip(numbers, truth, strict=True))
     assert held / draws >= 0.95 - 4 * np.sqrt(0.95 * 0.05 / draws), held / draws
 
@@ -110,7 +114,7 @@ def test_no_difference_is_seldom_said_of_one_and_what_is_detectable_is_seen(
     cut = np.where(rates <= 0.5, np.sqrt(2 * rates), 2 - np.sqrt(2 * (1 - rates)))
     for draw in range(draws):
         found = (random.random((trials, 1)) + random.random((trials, 10)) < cut).astype(float)
-        first = resampled(gaps_of(found)["first - middle"][:, None], [(-1, 1)], draw)[0]
+        first = resampled({(-1.0, 1.0): {0: gaps_of(found)["first - middle"]}}, draw)[0]
         seen, within = seen + (first.sign != 0), within + first.within(equivalence)
         least.append(first.detectable)
     for share, (low, high) in ((within / draws, alike), (seen / draws, differ)):
@@ -124,7 +128,7 @@ def test_rare_differences_are_not_called_none(trials):
     random, within, draws = np.random.default_rng(1), 0, 300
     for draw in range(draws):
         missed = (random.random(trials) < 0.05).astype(float)
-        within += resampled(missed[:, None], [(-1, 1)], draw)[0].within(0.05)
+        within += resampled({(-1.0, 1.0): {0: missed}}, draw)[0].within(0.05)
     assert within / draws <= 0.05 + 4 * np.sqrt(0.05 * 0.95 / draws), within
 
 
@@ -140,9 +144,8 @@ def test_verdicts_are_decided_by_intervals():
         ([[0, 0, 1, 0]] * 20, "middle"),
     ):
         found = np.array(rows, dtype=float)
-        gaps = {name: resampled(one[:, None], [(-1, 1)])[0] for name, one in gaps_of(found).items()}
-        (mean,) = resampled(found.mean(axis=1)[:, None], [(0, 1)])
-        assert decide(gaps, EQUIVALENCE, ceiling=at_ceiling(found, mean)) == verdict
+        gaps = resampled({(-1.0, 1.0): gaps_of(found), (0.0, 1.0): {"mean": found.mean(axis=1)}})
+        assert decide(gaps, EQUIVALENCE, ceiling=at_ceiling(found, gaps.pop("mean"))) == verdict
 
 
 def _mean_and_gaps(places):

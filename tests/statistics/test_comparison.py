@@ -198,15 +198,6 @@ def test_paired_differences_hold_the_true_one(weights, noise, least):
     assert (((low <= expected) & (expected <= high)).mean(axis=0) >= least).all()
 
 
-def test_a_difference_is_surer_than_its_parts():
-    """Of two predictions that err alike: what noise does to one it does to the other."""
-    measured = Profile.from_samples(prompts(np.random.default_rng(7)))
-    predictions = {str(tilt): Profile.from_weights(TRUTH * (POSITION + tilt)) for tilt in (20, 40)}
-    found = compare_all(predictions, measured)
-    for one, alone in zip(two(found.differences[0].scores), two(found.agreements["20"]), strict=True):
-        assert np.ptp(one.interval) < np.ptp(alone.interval) / 2
-
-
 def test_shared_noise_flatters_and_a_held_out_score_is_free_of_it():
     """A predictor that knows these very prompts scores perfectly on them, and like any other half held out."""
     samples = prompts(np.random.default_rng(6))

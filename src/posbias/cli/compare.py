@@ -105,7 +105,7 @@ def _masses(
 ) -> tuple[dict[str, Any], list[str]]:
     """Where two profiles differ, and what attributions hold beyond position: for JSON, and as lines."""
     from posbias.comparison.differences import influence_differences, prior_normalised, residuals, sentence
-    from posbias.imports.trials import MEASURES
+    from posbias.imports.columns import MEASURES
     from posbias.reports.answers.measurements import InfluenceDifferences
 
     answer, sentences, name = {}, [], Path(names[0]).name

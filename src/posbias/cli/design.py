@@ -67,8 +67,7 @@ def design(architecture: str, *, options: Options = Options()) -> None:
         The baseline, as for `posbias predict`: what does not change is as it has it.
     """
     from posbias.designs import DesignJob
-    from posbias.designs.space import Space
-    from posbias.designs.targets import target_of
+    from posbias.designs.space import Space, target_of
     from posbias.reports.answers.predictions import Design
     from posbias.theory.variation import values_of
 

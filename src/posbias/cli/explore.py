@@ -94,12 +94,12 @@ def _begin(source: str | None) -> Begin:
     if source is None:
         return None, None, None
     from posbias.core.files import read_mapping
-    from posbias.imports import asked
+    from posbias.imports import file_in, is_asked
     from posbias.profiles.measurements import RETRIEVAL, load_measurement
 
     path = Path(source)
     if path.is_dir() and not (path / "config.json").exists():
-        if (held := asked.file_in(path)) is None:
+        if (held := file_in(path)) is None:
             raise InputFileError(
                 f"{path}: expected config.json, retrieval.nc or retrieval.json in it, got none"
             )
@@ -112,7 +112,7 @@ def _begin(source: str | None) -> Begin:
                 raise
             return _of_retrieval(path)
     answer = read_mapping(path) if path.suffix == ".json" and path.is_file() else {}
-    if asked.is_asked(answer):
+    if is_asked(answer):
         return _of_retrieval(path)
     if str(answer.get("schema")).startswith("measure/"):
         from posbias.reports.answers.measurements import Measure

@@ -54,7 +54,7 @@ def order(
     """
     from posbias.core.files import write_text
     from posbias.ordering import order as ordered
-    from posbias.ordering.basis import profile_of
+    from posbias.ordering import profile_of
     from posbias.ordering.hits import read_hits
     from posbias.reports.answers.predictions import Order
 

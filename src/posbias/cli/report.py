@@ -95,11 +95,11 @@ def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) 
 def _is_made_elsewhere(path: Path) -> bool:
     """Whether it is a file or folder of results that is no model, by its name or, of a folder, its files."""
     from posbias.core.tables import is_table
-    from posbias.imports import arrays, asked, recognised
+    from posbias.imports import arrays, file_in, recognised
 
     if path.is_dir():
         return not (path / "config.json").exists() and (
-            asked.file_in(path) is not None or recognised(path) is not None
+            file_in(path) is not None or recognised(path) is not None
         )
     return is_table(path) or path.suffix.lower() in arrays.KINDS
 

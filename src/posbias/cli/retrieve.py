@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
     from posbias.profiles.profile import Profile
     from posbias.retrieval.curve import CurveDifference, RetrievalCurve
-    from posbias.retrieval.documents import DocumentSet
-    from posbias.retrieval.trials import RetrievalJob
+    from posbias.retrieval.trials import DocumentSet, RetrievalJob
 
 log = logging.getLogger(__name__)
 _SHORT = 256
@@ -341,7 +340,8 @@ class _Session:
     @property
     def requests(self) -> list[Any]:
         """Every prompt of every job."""
-        from posbias.retrieval.answers import requests, trials_of
+        from posbias.retrieval.answers import requests
+        from posbias.retrieval.trials import trials_of
 
         trials = [trials_of(job, text=self.text, documents=self.documents) for job in self.jobs]
         return [one for job, of in zip(self.jobs, trials, strict=True) for one in requests(of, job.prompts)]
@@ -424,7 +424,7 @@ class _Session:
     ) -> "list[RetrievalCurve]":
         """A curve for each job; first says what it takes."""
         from posbias.retrieval.answers import AnswerFile, ask, check_effort, cost
-        from posbias.retrieval.statistics import EQUIVALENCE
+        from posbias.retrieval.curve import EQUIVALENCE
 
         asking = self.options.asking
         equivalence = EQUIVALENCE if self.options.equivalence is None else self.options.equivalence
@@ -465,7 +465,7 @@ def _source(options: Options) -> "tuple[str | None, tuple[DocumentSet, ...] | No
     from posbias.retrieval.trials import check_text
 
     if options.asking.trials is not None:
-        from posbias.retrieval.documents import read_document_sets
+        from posbias.retrieval.trials import read_document_sets
 
         for name, usual in (("task", "keys"), ("text", None)):
             if (given := getattr(options, name)) != usual:
@@ -481,8 +481,7 @@ def _source(options: Options) -> "tuple[str | None, tuple[DocumentSet, ...] | No
 
 def _jobs(options: Options, documents: "tuple[DocumentSet, ...] | None") -> "list[RetrievalJob]":
     """A job for each size. Where nothing is said, prompts are worded as a message for a chat."""
-    from posbias.retrieval.documents import places_of
-    from posbias.retrieval.trials import POSITIONS, retrieval_job
+    from posbias.retrieval.trials import POSITIONS, places_of, retrieval_job
 
     task, positions, prompts = options.task, options.positions, options.prompts
     if documents is not None:

@@ -14,14 +14,14 @@ import functools
 import json
 import math
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from importlib.resources import files
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
+from pydantic import TypeAdapter
 
 from posbias.core import machine
 from posbias.core.errors import InvalidValueError, one_of
@@ -88,19 +88,17 @@ def _left_out(
 ) -> tuple[str, ...]:
     """Why an extrapolated profile has no verdict; nothing where trials were won."""
     model, measured = str(measurement.attrs.get("model", "")), measurement.sizes["position"]
-    said = [*_beyond(architecture, tokens), *_other_rope(measurement, architecture)]
-    if architecture is not None:
+    if architecture is None:
+        said = []
+    else:
+        said = [*_beyond(architecture, tokens), *_other_rope(measurement, architecture)]
         said += _other_masks(measurement, architecture, tokens)
-    depth = measurement.attrs.get("depth")
-    layers = (
-        ""
-        if architecture is None or depth in (None, architecture.depth)
-        else f"{depth} layers for {architecture.depth}"
-    )
-    if architecture is not None and (layers or not is_of(measurement, architecture)):
-        about = ", ".join(filter(None, (model or "unnamed", layers)))
-        said.append(f"what calibrating on another model ({about}) is worth")
-    elif tokens > measured:
+        depth = measurement.attrs.get("depth")
+        layers = "" if depth in (None, architecture.depth) else f"{depth} layers for {architecture.depth}"
+        if layers or not is_of(measurement, architecture):
+            about = ", ".join(filter(None, (model or "unnamed", layers)))
+            return (*said, f"what calibrating on another model ({about}) is worth")
+    if tokens > measured:
         times, longest = won_up_to(model, rule)
         if tokens > min(times * measured, longest):
             reach = f"surely won in trials to {times:g} times and {longest:,} tokens"
@@ -141,20 +139,26 @@ def _sees_all(mask: Mask, tokens: int) -> bool:
     return is_causal(mask, tokens) or (isinstance(mask, Split) and len(mask.pieces(tokens)) == 1)
 
 
-def _beyond(architecture: Architecture | None, tokens: int) -> list[str]:
+def _beyond(architecture: Architecture, tokens: int) -> list[str]:
     """That a model has no positions for so many tokens; nothing where it has, or it is not known."""
-    encodings = () if architecture is None else (layer.positional for layer in architecture.layers)
-    needy = (one for one in encodings if isinstance(one, NeedsMeasurement))
-    return sorted({one.unknown_at(tokens)[0] for one in needy if one.positions and tokens > one.positions})
+    return sorted(
+        {one.unknown_at(tokens)[0] for one in _unknown(architecture) if 0 < (one.positions or 0) < tokens}
+    )
 
 
-def _other_rope(measurement: "xr.Dataset", architecture: Architecture | None) -> list[str]:
+def _other_rope(measurement: "xr.Dataset", architecture: Architecture) -> list[str]:
     """What other rotary positions than were measured do; nothing where they are the same, or none are named."""
     measured = rope_words(json.loads(measurement.attrs.get("rope", "{}")))
-    encodings = () if architecture is None else (layer.positional for layer in architecture.layers)
-    asked = {one.rope for one in encodings if isinstance(one, NeedsMeasurement)} - {"", measured}
+    asked = {one.rope for one in _unknown(architecture)} - {"", measured}
     held = measured or "others, or the same: the measurement does not say"
     return [f"rotary positions of {one} (measured with {held})" for one in sorted(asked)]
+
+
+def _unknown(architecture: Architecture) -> Iterator[NeedsMeasurement]:
+    """The encodings that a configuration does not determine."""
+    return (
+        layer.positional for layer in architecture.layers if isinstance(layer.positional, NeedsMeasurement)
+    )
 
 
 def is_of(measurement: "xr.Dataset", architecture: Architecture) -> bool:
@@ -232,7 +236,7 @@ class Trial:
     scores: Mapping[str, tuple[float, float]]
     verdict: str
     verdicts: Mapping[str, str]
-    leads: Mapping[str, Mapping[str, tuple[Interval, Interval]]]
+    leads: Mapping[str, Mapping[str, tuple[Interval, Interval]]] = field(default_factory=dict)
 
     def surely(self, rule: str) -> bool:
         """Whether a rule that won did so beyond the noise of the target's prompts: no interval reaches zero."""
@@ -287,7 +291,7 @@ def nearest_trial(model: str, measured: int, tokens: int) -> Trial | None:
     def apart(trial: Trial) -> float:
         return abs(np.log(trial.measured / measured)) + abs(np.log(trial.tokens / tokens))
 
-    return min(trials_of(model), key=apart, default=None)
+    return min((trial for trial in trials() if trial.model == model), key=apart, default=None)
 
 
 def won_up_to(model: str, rule: str) -> tuple[float, int]:
@@ -295,33 +299,14 @@ def won_up_to(model: str, rule: str) -> tuple[float, int]:
 
     Zeros where the first was lost, or there is none.
     """
-    lost = min((trial.factor for trial in trials_of(model) if not trial.surely(rule)), default=np.inf)
-    won = [trial for trial in trials_of(model) if trial.factor < lost]
-    factor, tokens = ([getattr(trial, name) for trial in won] for name in ("factor", "tokens"))
-    return max(factor, default=0.0), max(tokens, default=0)
-
-
-def trials_of(model: str) -> Sequence[Trial]:
-    """The trials of one model."""
-    return [trial for trial in trials() if trial.model == model]
+    tried = [trial for trial in trials() if trial.model == model]
+    lost = min((trial.factor for trial in tried if not trial.surely(rule)), default=np.inf)
+    won = [(trial.factor, trial.tokens) for trial in tried if trial.factor < lost]
+    return max((factor for factor, _ in won), default=0.0), max((tokens for _, tokens in won), default=0)
 
 
 @functools.cache
 def trials() -> tuple[Trial, ...]:
     """All trials, from `extrapolation.toml`."""
-    read = tomllib.loads(
-        files("posbias.comparison").joinpath("extrapolation.toml").read_text(encoding="utf-8")
-    )
-    return tuple(
-        Trial(
-            **row
-            | {name: tuple(row[name]) for name in ("recency", "halves", "ceiling")}
-            | {"scores": {rule: tuple(two) for rule, two in row["scores"].items()}}
-            | {"leads": {rule: _intervals(leads) for rule, leads in row.get("leads", {}).items()}}
-        )
-        for row in read["trial"]
-    )
-
-
-def _intervals(leads: Mapping[str, Any]) -> dict[str, tuple[Interval, Interval]]:
-    return {other: (tuple(rank), tuple(distance)) for other, (rank, distance) in leads.items()}
+    text = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+    return TypeAdapter(tuple[Trial, ...]).validate_python(tomllib.loads(text)["trial"])

@@ -132,19 +132,18 @@ class Comparison:
         """
         if self.between is not None:
             return {name: "; ".join(self.between.sentences()) for name in self.agreements}
+        others = {"uniform": "a uniform profile", "recency_only": "1/(distance + 1)"}
+        words = {
+            "better": "better than",
+            "worse": "worse than",
+            "open": "not significantly different from",
+        }
         parts: dict[str, list[str]] = {name: [] for name in self.agreements}
-        for lead in self.leads:
-            other = {"uniform": "a uniform profile", "recency_only": "1/(distance + 1)"}[lead.less]
-            for side, words in (
-                ("better", "better than"),
-                ("worse", "worse than"),
-                ("open", "not significantly different from"),
-            ):
-                by = [name.capitalize() for name, found in lead.sides.items() if found == side]
-                by = [name for name in by if "_" not in name]
-                if by:
-                    parts[lead.more].append(f"{words} {other} by {' and '.join(by)}")
-        return {name: "; ".join(words) for name, words in parts.items() if words}
+        for lead, side in product(self.leads, words):
+            by = [name.capitalize() for name in SCORES[:2] if lead.sides.get(name) == side]
+            if by:
+                parts[lead.more].append(f"{words[side]} {others[lead.less]} by {' and '.join(by)}")
+        return {name: "; ".join(said) for name, said in parts.items() if said}
 
     def to_dataframe(self) -> "pd.DataFrame":
         """A row for each profile, baseline and bound of noise; columns `role` and each score with its interval.
@@ -181,23 +180,20 @@ class Comparison:
         return notebook_html("; ".join([head, *words]), self.plot)
 
     def __repr__(self) -> str:
-        """A line for what was compared, one for each of up to six profiles, and what else there is."""
+        """A line for what was compared, one for each profile and baseline, and in words what one profile is."""
         where = f"{self.reference.tokens} positions"
         if self.shares is not None:
             where = f"{self.shares} shares of contexts of unlike length"
-        lines = [
-            f"Comparison with a reference{f' of {self.prompts} prompts' if self.prompts else ''} at {where}"
-        ]
-        rows = [(name, one) for role, name, one in self._rows() if role in ("profile", "baseline")]
-        kept = [*list(self.agreements.items())[:6], *rows[len(self.agreements) :]]
+        of = f" of {self.prompts} prompts" if self.prompts else ""
+        lines = [f"Comparison with a reference{of} at {where}"]
         lines += [
             f"{name}: Spearman {_said(one.spearman, 2)}, Wasserstein {_said(one.wasserstein, 3)}"
-            for name, one in kept
+            for role, name, one in self._rows()
+            if role in ("profile", "baseline")
         ]
         if len(self.agreements) == 1:
             lines += [f"{name}: {words}" for name, words in self.sentences().items()]
-        hidden = len(self.agreements) - 6
-        return "\n".join(lines) + (f" (and {hidden} more profiles)" if hidden > 0 else "")
+        return "\n".join(lines)
 
     def _rows(self) -> Iterator[tuple[str, str, Agreement]]:
         """Role, name and scores of everything compared."""

@@ -6,9 +6,9 @@
     print(found)                      # the verdict first
     found.front[0].architecture
 
-A target is a shape of the profile (`posbias.designs.targets`), what may change are quantities of the architecture
-(`posbias.designs.space`), and each candidate is predicted by the sweep (`posbias.theory.rollout`). All of it is
-theory: what training puts into queries, keys and values has no part in it.
+What may change are quantities of the architecture, a target is a shape of the profile (`posbias.designs.space`),
+and each candidate is predicted by the sweep (`posbias.theory.rollout`). All of it is theory: what training puts
+into queries, keys and values has no part in it.
 """
 
 import hashlib
@@ -24,9 +24,17 @@ from posbias.core.machine import cores
 from posbias.core.progress import Deferred, Event, OnEvent
 from posbias.core.spec import encode
 from posbias.core.tables import plain
-from posbias.designs.search import Costs, KeptCosts, pareto, search
-from posbias.designs.space import Point, Space, cached_keys
-from posbias.designs.targets import CurveTarget, Target, target_of
+from posbias.designs.space import (
+    Costs,
+    KeptCosts,
+    Point,
+    Space,
+    Target,
+    cached_keys,
+    pareto,
+    search,
+    target_of,
+)
 from posbias.theory.architecture import LAMBDA, Architecture
 from posbias.theory.prediction import said_under, under_each
 from posbias.theory.rollout.dispatch import influence
@@ -120,50 +128,40 @@ class Designs:
     @property
     def said(self) -> str:
         """The verdict in a sentence."""
-        verdict = self.verdict
-        near = f"(distance {self.baseline.distance:.3g}, {self.target.within:g} needed)"
-        met = [
-            one
-            for one in self.front
-            if self.surely_meets(one) or (verdict == "not known" and self.meets(one))
-        ]
-        least = min(met, key=lambda one: (one.cache, one.distance), default=self.baseline)
+        verdict, deciding = self.verdict, self._deciding
+        asked = self.meets if verdict == "not known" else self.surely_meets
+        met = list(filter(asked, self.front))
         if self.meets(self.baseline) and verdict != "met":
+            near = f"(distance {self.baseline.distance:.3g}, {self.target.within:g} needed)"
             said = f"the baseline meets the target as it is {near}"
-            if least.cache < self.baseline.cache:
-                keys = f"{least.cache:,} keys in cache, not {self.baseline.cache:,}"
-                said += f"; on the front {_words(least.values)} meets it with {keys}"
         elif met:
+            least = min(met, key=lambda one: (one.cache, one.distance))
             said = (
                 f"met by {len(met)} of {len(self.front)} architectures on the front; the smallest cache of them "
                 f"is {least.cache:,} keys, with {_words(least.values)}"
             )
         else:
             size, looked = f"{self.space.size:,}", f"{self.looked_at + self.impossible:,}"
-            none = f"no architecture of the {size} in the space meets the target"
-            if not self.exhaustive:
-                none = f"no architecture among the {looked} looked at, of {size}, meets the target"
+            among = (
+                f"of the {size} in the space"
+                if self.exhaustive
+                else f"among the {looked} looked at, of {size},"
+            )
             nearest = self.front[0] if self.front else self.baseline
-            said = f"{none}; the nearest is {_words(nearest.values)} (distance {nearest.distance:.3g})"
+            said = f"no architecture {among} meets the target; the nearest is {_words(nearest.values)} (distance "
+            said += f"{nearest.distance:.3g})"
         if verdict != "not known":
-            return f"{said}; so under every known λ" if self._deciding.under else said
-        return f"not known: {self._unknown}; as it stands, {said}"
-
-    @property
-    def _unknown(self) -> str:
-        """Why there is no verdict."""
-        one = self._deciding
-        said = [f"{' and '.join(one.left_out)} left out"] if one.left_out else []
-        if one.under:
-            met = said_under({name: far <= self.target.within for name, far in one.under.items()})
-            said.append(f"λ not given, {_words(one.values)} meets the target under {met}")
-        return " and ".join(said)
+            return f"{said}; so under every known λ" if deciding.under else said
+        why = [f"{' and '.join(deciding.left_out)} left out"] if deciding.left_out else []
+        if deciding.under:
+            under = said_under({name: far <= self.target.within for name, far in deciding.under.items()})
+            why.append(f"λ not given, {_words(deciding.values)} meets the target under {under}")
+        return f"not known: {' and '.join(why)}; as it stands, {said}"
 
     @property
     def assumptions(self) -> list[str]:
         """What the designs rest on."""
-        caveat = self.target.caveat if isinstance(self.target, CurveTarget) else ""
-        of_target = [f"target: {caveat}"] if caveat else []
+        of_target = [f"target: {self.target.caveat}"] if self.target.caveat else []
         return [THEORY, *of_target, *self.space.base.assumptions_at(self.tokens)]
 
     def __str__(self) -> str:
@@ -195,10 +193,10 @@ def design(
     `varied` has the values of each quantity that may change (`posbias.theory.variation`), everything else is as
     `architecture` has it; `target` and `within` as in `target_of`. At most `evaluations` architectures are
     predicted: all of the space if it has no more, else those that evolution from `seed` chooses. `kept` is a file
-    of what was predicted, written every second and gone on from; it stays for the caller to remove. The result
-    depends neither on `threads` nor on interruptions. `on_event` counts architectures. Raises `InvalidValueError`
-    as `Space`, `target_of` and `influence`, `OutputFileError` where `kept` cannot be written, KeyboardInterrupt on
-    Ctrl-C.
+    of what was predicted, written as the search goes and resumed from; it stays for the caller to remove. The
+    result depends neither on `threads` nor on interruptions. `on_event` counts architectures. Raises
+    `InvalidValueError` as `Space`, `target_of` and `influence`, `OutputFileError` where `kept` cannot be written,
+    KeyboardInterrupt on Ctrl-C.
     """
     target_at = target_of(target, whole("tokens", tokens, 1), within)
     job = DesignJob(Space(architecture, varied), target_at, tokens, evaluations, seed)
@@ -228,33 +226,29 @@ class DesignJob:
         """Equal for equal jobs."""
         # an exhaustive search has no use for the seed, nor for what may be looked at beyond the space
         drawn = None if self.space.size <= self.evaluations else [self.evaluations, self.seed]
-        return _digest(["2", self.of_costs, drawn])
+        return _digest(["3", self.of_costs, drawn])
 
     @property
     def of_costs(self) -> str:
         """Equal where points have the same costs, however they are chosen."""
-        curve = self.target.mass.tolist() if isinstance(self.target, CurveTarget) else None
+        curve = None if self.target.curve is None else self.target.curve.tolist()
         varied = [[name, [*self.space.varied[name]]] for name in self.space.names]
         return _digest([encode(self.space.base), varied, self.target.specification, curve, self.tokens])
 
     def run(self, threads: int | None, kept: Path | None, on_event: OnEvent | None) -> Designs:
         """Search and measure, as `design` says."""
-        memory = KeptCosts(kept, self.of_costs)
+        memory, done = KeptCosts(kept, self.of_costs), 0
         with Deferred() as interruption, ThreadPoolExecutor(cores(threads)) as pool:
-            done = 0
 
             def measure(points: Sequence[Point]) -> list[Costs | None]:
                 nonlocal done
-                fresh = [point for point in points if point not in memory]
-                memory.keep_up(fresh, list(pool.map(self._costs, fresh)))
-                done += len(points)
-                try:
-                    if on_event is not None:
-                        on_event(Event(done, min(self.space.size, self.evaluations), "architecture"))
-                    interruption.check()
-                except BaseException:
+                if fresh := [point for point in points if point not in memory]:
+                    memory.update(zip(fresh, pool.map(self._costs, fresh), strict=True))
                     memory.write()
-                    raise
+                done += len(points)
+                if on_event is not None:
+                    on_event(Event(done, min(self.space.size, self.evaluations), "architecture"))
+                interruption.check()
                 return [memory[point] for point in points]
 
             found = search(self.space, measure, self.evaluations, self.seed)

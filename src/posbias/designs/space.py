@@ -1,25 +1,52 @@
-"""What may change: quantities of an architecture, each with the values it may take, and all their combinations.
+"""What may change of an architecture, what it is to achieve, and the search of all combinations.
 
     Space(architecture, {"window": [64, 256, 1024], "full_period": [1, 2, 4, 8]})
 
 Quantities are those of `posbias.theory.variation`; where several change, they change in the order of that table:
 depth before windows, windows before the period of full layers. A point is a tuple of places in lists of values.
-`toml_of` writes an architecture that was chosen.
+
+A target is a shape of the profile, and how far a profile is from it:
+
+    flat            a uniform profile
+    middle=0.5      at least half of the mass in the middle half of the text
+    reach=2000      at least this many of the last tokens hold 90 % of the mass
+    FILE            another model's curve, by share of the text
+
+The distance to a curve is Wasserstein's, on positions divided by their number less one (Herasimchyk et al. 2026,
+Appendix B.2); to the others by how much a profile falls short: a share of the mass, or of the reach.
+
+A small space is searched whole, another by evolution from its Pareto front. Draws depend on the seed and on what
+was measured alone, so that whoever has measurements kept goes on as if never stopped. Most of what may change is
+counted (layers, windows, periods): there is no gradient to follow. `toml_of` writes an architecture that was
+chosen.
 """
 
 import json
+import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, product
-from typing import Any
+from itertools import islice, pairwise, product
+from pathlib import Path
+from typing import Any, Literal
 
-from posbias.core.errors import InvalidValueError, one_of, shortened
+import numpy as np
+from jaxtyping import Bool, Float
+
+from posbias.core.errors import InputFileError, InvalidValueError, nearest, one_of, shortened
+from posbias.core.formats import parse_json, save_json, undamaged
+from posbias.core.machine import stream
 from posbias.core.spec import encode
+from posbias.profiles.curves import at_shares, wasserstein
+from posbias.profiles.measurements import load_profile
+from posbias.profiles.profile import Profile, uniform
 from posbias.theory.architecture import Architecture
+from posbias.theory.configs import read_architecture
 from posbias.theory.masks import Banded, Mask, Split
+from posbias.theory.prediction import predict
 from posbias.theory.variation import QUANTITIES
 
+log = logging.getLogger(__name__)
 Point = tuple[int, ...]
 MOST = 10**12
 """Combinations that a space may have at most."""
@@ -100,6 +127,204 @@ def _kept(mask: Mask, tokens: int) -> int:
         starts = (*mask.pieces(tokens), tokens)
         return max(end - start for start, end in pairwise(starts))
     return min(tokens, mask.farthest(tokens) + 1)
+
+
+# --- the search -----------------------------------------------------------------------------------------------
+
+Costs = tuple[float, ...]
+Measure = Callable[[Sequence[Point]], list[Costs | None]]
+"""What some points cost, the less the better and the first first; None where values do not go together."""
+GENERATION = 32
+FRESH, TRIES = 0.1, 200
+"""The share of children without parents; known children in a row before one without parents is drawn."""
+
+
+def search(space: Space, measure: Measure, evaluations: int, seed: int) -> dict[Point, Costs | None]:
+    """The costs of all points of a space of at most `evaluations` points, else of those that evolution chose.
+
+    A generation of points is drawn, measured, and joins what is known; parents of the next are points of the
+    front.
+    """
+    measured: dict[Point, Costs | None] = {}
+    points, random, front = space.points(), stream(seed, "design"), list[tuple[Point, Costs]]()
+    while room := min(GENERATION, min(space.size, evaluations) - len(measured)):
+        if space.size <= evaluations:
+            chosen = list(islice(points, room))
+        else:
+            chosen = _children(random, space.shape, [point for point, _ in front], measured, room)
+        new = dict(zip(chosen, measure(chosen), strict=True))
+        measured |= new
+        front = pareto([*front, *((point, costs) for point, costs in new.items() if costs is not None)])
+    return measured
+
+
+def _children(
+    random: np.random.Generator,
+    shape: Sequence[int],
+    front: Sequence[Point],
+    known: Collection[Point],
+    room: int,
+) -> list[Point]:
+    """New points: each place from one of two of the front, some moved by a few steps; some drawn anywhere."""
+    found, tries, last = dict[Point, None](), 0, np.array(shape) - 1
+    while len(found) < room:
+        if not front or tries >= TRIES or random.random() < FRESH:
+            places = random.integers(shape)
+        else:
+            one, other = (front[int(random.integers(len(front)))] for _ in range(2))
+            moved = random.random(last.size) < 1.0 / last.size
+            moved[random.integers(last.size)] = True
+            steps = random.geometric(0.5, last.size) * random.choice([-1, 1], last.size) * moved
+            places = np.clip(np.where(random.random(last.size) < 0.5, one, other) + steps, 0, last)
+        child = tuple(map(int, places))
+        tries = tries + 1 if child in known or child in found else 0
+        if not tries:
+            found[child] = None
+    return list(found)
+
+
+def pareto(measured: Sequence[tuple[Point, Costs]]) -> list[tuple[Point, Costs]]:
+    """Those that no other dominates, by rising costs, the first of them first."""
+    if not measured:
+        return []
+    kept = on_front(np.array([costs for _, costs in measured], dtype=np.float64))
+    return sorted((one for one, keeps in zip(measured, kept, strict=True) if keeps), key=lambda one: one[1])
+
+
+def on_front(costs: Float[np.ndarray, "row cost"]) -> Bool[np.ndarray, "row"]:
+    """Which rows no other dominates: is nowhere larger and somewhere smaller; of equal ones the first alone.
+
+    In the order of the costs a row can be dominated by earlier ones alone, and then by one of the front.
+    """
+    keep = np.zeros(len(costs), dtype=bool)
+    order = np.lexsort((np.arange(len(costs)), *costs.T[::-1]))
+    front = np.empty((0, costs.shape[1]))
+    for row in order:
+        if not (front <= costs[row]).all(axis=1).any():
+            keep[row] = True
+            front = np.vstack([front, costs[row]])
+    return keep
+
+
+class KeptCosts(dict[Point, Costs | None]):
+    """Costs by point, with the JSON file they are kept in; with path None in memory alone.
+
+    A point's costs depend on nothing but the job that the fingerprint stands for, so those of any search may be
+    used by any other of the same job. A file that is damaged or of another job is as good as none.
+    """
+
+    def __init__(self, path: Path | None, fingerprint: str):
+        super().__init__()
+        self._path, self._fingerprint = path, fingerprint
+        if path is None or not path.is_file():
+            return
+        try:
+            held = undamaged(parse_json(path), path)
+            if held["fingerprint"] == fingerprint:
+                points = [tuple(map(int, point)) for point in held["points"]]
+                costs = [None if one is None else tuple(map(float, one)) for one in held["costs"]]
+                self.update(zip(points, costs, strict=True))
+                log.info("resuming after %d architectures from %s", len(self), path)
+        except (InputFileError, KeyError, TypeError, ValueError):
+            log.warning("%s is damaged: starting over", path)
+
+    def write(self) -> None:
+        """Write all of it, whole or not at all. Raises `OutputFileError`."""
+        if self._path is not None:
+            data = {"fingerprint": self._fingerprint, "points": [*self], "costs": [*self.values()]}
+            save_json(data, self._path)
+
+
+# --- targets --------------------------------------------------------------------------------------------------
+
+CLOSE = 0.02
+"""A curve this near, in units of the text's length, meets a target unless another number is given."""
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """What a design is to achieve, to a distance of at most `within`.
+
+    `least`: the share of the mass in the middle half of the text, or the reach (`Summary.effective_range`) that is
+    wanted; or `curve`: mass by position of a text of any length, summing to 1, of which `caveat` says what its
+    prediction leaves out (`Profile.caveat`).
+    """
+
+    kind: Literal["curve", "middle", "reach"]
+    name: str
+    within: float
+    least: float = 0.0
+    curve: Float[np.ndarray, "position"] | None = None
+    caveat: str = ""
+
+    @property
+    def specification(self) -> dict[str, Any]:
+        """What it asks for, ready for JSON."""
+        return {name: getattr(self, name) for name in ("kind", "name", "within")}
+
+    def distance(self, profile: Profile) -> float:
+        """Wasserstein distance to the curve at the profile's length, or what falls short as a share; 0 to 1."""
+        if self.kind == "reach":
+            return max(0.0, 1.0 - profile.summary.effective_range / self.least)
+        mass = profile.mass / profile.mass.sum()
+        if self.curve is None:
+            quarters = at_shares(mass, 4, total=True)
+            return max(0.0, self.least - float(quarters[1] + quarters[2]))
+        same = self.curve.size == mass.size
+        return float(wasserstein(mass, self.curve if same else at_shares(self.curve, mass.size, total=True)))
+
+
+def target_of(spelling: str, tokens: int, within: float | None = None) -> Target:
+    """The target that is written `flat`, `middle=SHARE`, `reach=TOKENS`, or as a file with a curve.
+
+    A file is a measurement's .nc, the JSON of a prediction, a list of weights, or an architecture, which is
+    predicted at `tokens`. `within` is how near is near enough. Raises `InvalidValueError` for another word, a
+    number that cannot be, or a curve that is no mass; `InputFileError` as `load_profile` and `read_architecture`.
+    """
+    if within is not None and not 0 <= within < 1:
+        raise InvalidValueError(f"within: expected a number from 0 to below 1, got {within:g}")
+    word, equals, number = spelling.partition("=")
+    if equals and word in ("middle", "reach"):
+        try:
+            least = float(number) if word == "middle" else int(number)
+        except ValueError:
+            least = math.nan
+        if not 0 < least <= (1 if word == "middle" else tokens):
+            what = "a share above 0 and up to 1" if word == "middle" else f"a reach of 1 to {tokens:,} tokens"
+            raise InvalidValueError(f"target: expected {what}, got {shortened(spelling)}")
+        if word == "middle":
+            name = f"at least {least:g} of the mass in the middle half"
+            return Target("middle", name, within or 0.0, least)
+        return Target("reach", f"a reach of at least {least:,} tokens", within or 0.0, least)
+    name = "a uniform profile" if spelling == "flat" else Path(spelling).name
+    profile = uniform(tokens) if spelling == "flat" else _curve_in(spelling, tokens)
+    if profile.kind != "mass":
+        raise InvalidValueError(
+            f"target: expected influence that sums to 1, got a {profile.kind} in {shortened(spelling)}"
+        )
+    curve = profile.mass / profile.mass.sum()
+    return Target("curve", name, CLOSE if within is None else within, curve=curve, caveat=profile.caveat)
+
+
+def _curve_in(spelling: str, tokens: int) -> Profile:
+    """The curve of a file: of a measurement, a prediction, a list, or of an architecture at `tokens`."""
+    path = Path(spelling)
+    try:
+        exists = path.exists()
+    except OSError:  # what no file can be called
+        exists = False
+    if not exists:
+        hint = nearest(spelling.partition("=")[0], ("flat", "middle", "reach"))
+        raise InvalidValueError(
+            "target: expected flat, middle=SHARE, reach=TOKENS or a file with a curve, "
+            f"got {shortened(spelling)}{hint}"
+        )
+    if path.is_dir() or path.suffix.lower() in (".toml", ".yaml", ".yml") or path.name == "config.json":
+        return predict(read_architecture(path).architecture, tokens)
+    return load_profile(path)
+
+
+# --- writing --------------------------------------------------------------------------------------------------
 
 
 def toml_of(architecture: Architecture, remarks: tuple[str, ...] = (), *, tokens: int | None = None) -> str:

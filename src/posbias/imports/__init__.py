@@ -10,26 +10,39 @@ import json
 import logging
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
 
 from posbias.core.errors import InputFileError, OtherKindError
 from posbias.core.files import read_text
+from posbias.core.formats import undamaged
+from posbias.core.progress import one_line
 from posbias.core.tables import Names, Table, bare_name, is_table, plain_name, read_table, unexpected
-from posbias.imports import arrays, asked, attributions, positions, prompts
-from posbias.imports.columns import ANY, NAMES, RATES, WORDS, Choice, Curves, Format, having, undecided
-from posbias.imports.trials import listed, of_rows
+from posbias.imports import arrays, positions, prompts
+from posbias.imports.columns import (
+    ANY,
+    NAMES,
+    RATES,
+    WORDS,
+    Choice,
+    Curves,
+    Format,
+    having,
+    listed,
+    undecided,
+)
 from posbias.profiles.measurements import RETRIEVAL, influence_in, load_profile, load_retrieval
 from posbias.profiles.profile import Profile
+from posbias.retrieval.curve import profile_of_trials
 
-__all__ = ["FORMATS", "Format", "format_of", "read", "read_curves", "read_one", "recognised"]
+__all__ = ["FORMATS", "file_in", "is_asked", "read", "read_curves", "read_one", "recognised"]
 
 log = logging.getLogger(__name__)
 FORMATS: tuple[Format, ...] = (
-    attributions.INSEQ,
-    attributions.CAPTUM,
+    arrays.INSEQ,
     prompts.LM_EVAL,
     prompts.LIU,
     prompts.RULER,
@@ -39,6 +52,14 @@ FORMATS: tuple[Format, ...] = (
 """What files with columns there are; the first that a file has all columns of is it."""
 QUANTITY = "accuracy"
 """What of a retrieval becomes a profile."""
+SCHEMA, OPENED, WAYS = "retrieve-answers/1", "retrieve/1", "retrieve-ways/1"
+FILES = ("retrieval.nc", "retrieval.json")
+"""What `posbias retrieve --out` keeps in a folder: of a model that it opened, and of one that it asked."""
+FORMAT = "retrieval by answers"
+CURVE = {"model", "job", "rule", "words", "able", "found"}
+"""Keys of the answer on a curve, for who writes that to a file."""
+KEPT = "posbias_kind"
+"""A key of the first line of a file of answers."""
 _NAMES = Names(
     known={bare_name(name) for form in FORMATS[-2:] for names in form.needs for name in names},
     cells={name for form in FORMATS[:-2] for names in form.needs for name in names if name != "input"},
@@ -82,7 +103,7 @@ def read_one(path: str | os.PathLike[str], choice: Choice) -> Profile:
 def read_curves(path: str | os.PathLike[str], choice: Choice = ANY) -> Curves:
     """What `read` reads, a profile for each context length; under None where there is one length alone."""
     path = Path(path)
-    path = (asked.file_in(path) or path) if path.is_dir() else path
+    path = (file_in(path) or path) if path.is_dir() else path
     table = path.exists() and _tables(path)
     if (own := _own(path, bool(table))) is None:
         form, rows = _read(path, choice)
@@ -100,19 +121,19 @@ def _own(path: Path, table: bool) -> Profile | None:
     if suffix == ".nc":
         return _of_netcdf(path)
     data = _json_of(path) if suffix == ".json" else None
-    if asked.is_asked(data):
-        return asked.read_asked(data, path)
+    if is_asked(data):
+        return read_asked(data, path)
     if suffix in arrays.KINDS:
         return arrays.read_arrays(path)
     if suffix in (".pt", ".pth", ".pkl", ".pickle") and path.is_file():
-        what = "an array called attentions or attributions in .safetensors or .npz (others may run code)"
+        what = "an array called attributions or scores in .safetensors or .npz (others may run code)"
         raise unexpected(path, what, suffix)
     return None if table and not _is_ours(data) else load_profile(path)
 
 
 def format_of(table: Table, path: Path, choice: Choice = ANY) -> Format:
     """The format with these columns. Raises `InputFileError` that names them, or says what the file is."""
-    if asked.KEPT in table.columns:
+    if KEPT in table.columns:
         raise InputFileError(
             f"{path}: expected retrieval.json, got the answers that `posbias retrieve` kept with it (or the "
             f"folder that `posbias retrieve --answers {path}` makes with the same options)"
@@ -127,11 +148,6 @@ def format_of(table: Table, path: Path, choice: Choice = ANY) -> Format:
         raise InputFileError(
             f"{path}: expected samples_*.jsonl (of lm_eval --log_samples), got their summary"
         )
-    for role, what in (("judge", "a judge's choices between answers"), ("option", "multiple choice")):
-        if having(table, NAMES[role]):
-            raise InputFileError(
-                f"{path}: expected answers by place, got {what}: choices among options are not read"
-            )
     raise undecided(table, "columns of places and scores, or of a known format", "place=COLUMN score=COLUMN")
 
 
@@ -223,4 +239,56 @@ def _of_netcdf(path: Path) -> Profile:
     if "text_sha256" in retrieval.attrs:
         attrs["text_sha256"] = str(retrieval.attrs["text_sha256"])
     samples = np.asarray(retrieval[QUANTITY].values, dtype=np.float64)
-    return of_rows(samples, kind="rate", measures=QUANTITY, attrs=attrs)
+    return Profile.from_rows(samples, kind="rate", measures=QUANTITY, attrs=attrs)
+
+
+# --- retrievals of posbias itself ------------------------------------------------------------------------------
+
+
+def is_asked(data: Any) -> TypeGuard[dict[str, Any]]:
+    """Whether what a JSON file holds is an answer of `posbias retrieve`, or a curve of `ask` as a dictionary."""
+    return isinstance(data, dict) and (data.get("schema") in (SCHEMA, OPENED, WAYS) or data.keys() >= CURVE)
+
+
+def file_in(folder: Path) -> Path | None:
+    """The file of a retrieval in a folder, None where there is none. Raises `InputFileError` for two."""
+    held = [folder / name for name in FILES if (folder / name).is_file()]
+    if len(held) > 1:
+        raise unexpected(folder, "one retrieval, by the path of its file", " and ".join(FILES))
+    return held[0] if held else None
+
+
+def read_asked(data: Mapping[str, Any], path: Path) -> Profile:
+    """The curve of a file as a profile of rates with its trials.
+
+    Raises `InputFileError` for several curves and for one without its trials, `DamagedError` where the digest is
+    another's.
+    """
+    data = data if "schema" in data else {"schema": SCHEMA, "curves": [data]}
+    if data["schema"] != SCHEMA:
+        opened = data["schema"] == OPENED
+        what = "the retrieval.nc in the same folder" if opened else "the folder of one way to ask"
+        raise unexpected(path, what, "a curve without its trials" if opened else "several ways")
+    curves: Any = undamaged(data, path).get("curves")
+    try:
+        if len(curves) > 1:
+            what = "one curve (ask again with one size, which asks nothing anew)"
+            raise unexpected(path, what, ", ".join(map(_size, curves)))
+        curve = curves[0]
+        about = {key: curve[key] for key in ("model", "job", "rule", "able", "words")}
+        if "positions" in curve:
+            about["depth"] = [place["depth"] for place in curve["positions"]]
+        found = np.array(curve["found"], dtype=np.float64)
+        if len(found) < 2 or found.shape[1] < 3 or not np.isin(found, (0, 1)).all():
+            raise unexpected(f"{path}: found", "0 or 1 of two trials or more at three places or more", found)
+        profile = profile_of_trials(found, about)
+    except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
+        raise InputFileError(f"{path}: expected a curve of posbias retrieve, got {error!r:.80}") from None
+    said = f"{FORMAT}: {_size(curve)}, {len(found)} trials of {curve['model']}"
+    return replace(profile, attrs=dict(profile.attrs) | {"read_as": one_line(said, None), "format": FORMAT})
+
+
+def _size(curve: Mapping[str, Any]) -> str:
+    job = curve["job"]
+    size = next((f" {job[key]} {key}" for key in ("pairs", "length") if job.get(key) is not None), "")
+    return f"{job.get('task')}{size}"

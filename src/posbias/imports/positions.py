@@ -13,12 +13,16 @@ import numpy as np
 from posbias.core.errors import InputFileError, InvalidValueError, shortened
 from posbias.core.tables import Column, Table, number, plain_name, unexpected
 from posbias.imports.columns import (
+    FEWEST_PLACES,
+    MEASURES,
+    MOST,
     NAMES,
     RATES,
     Choice,
     Curves,
     Format,
     column_of,
+    curves,
     file_of,
     having,
     numbers,
@@ -26,7 +30,6 @@ from posbias.imports.columns import (
     scores_of,
     undecided,
 )
-from posbias.imports.trials import FEWEST_PLACES, MEASURES, MOST, curves, of_rows
 from posbias.profiles.profile import Profile
 
 GRADED = ("model_response", "needle", "version")
@@ -205,7 +208,7 @@ def _numbers(table: Table, path: Path, choice: Choice, attrs: dict[str, Any]) ->
         "read_as": f"{PLAIN.name}: {value} at {len(places)} positions, {len(cells)} trials",
     }
     if value in having(table, NAMES["signed"]):
-        return {None: of_rows(samples, kind="signed", measures=MEASURES, attrs=attrs)}
+        return {None: Profile.from_rows(samples, kind="signed", measures=MEASURES, attrs=attrs)}
     if places != list(np.arange(len(places)) + places[0]) or (samples < 0).any():
         raise InputFileError(f"{path}: {value}: expected numbers >= 0 at every position from first to last")
     try:
@@ -217,7 +220,5 @@ def _numbers(table: Table, path: Path, choice: Choice, attrs: dict[str, Any]) ->
 
 
 _PLACES = NAMES["place"] + NAMES["depth"] + NAMES["row"]
-NEEDLE = Format(
-    "needle in a haystack", (NAMES["depth"], NAMES["length"], RATES), read_positions, "kamradt2023"
-)
+NEEDLE = Format("needle in a haystack", (NAMES["depth"], NAMES["length"], RATES), read_positions)
 PLAIN = Format("numbers by position", (_PLACES, RATES + NAMES["signed"] + NAMES["mass"]), read_positions)

@@ -16,9 +16,18 @@ from typing import Any
 import numpy as np
 
 from posbias.core.tables import Column, Table, number, parsed, unexpected
-from posbias.imports.columns import NAMES, Choice, Curves, Format, having, places_of, undecided
+from posbias.imports.columns import (
+    ENOUGH,
+    NAMES,
+    Choice,
+    Curves,
+    Format,
+    curves,
+    having,
+    places_of,
+    undecided,
+)
 from posbias.imports.positions import of_one_model
-from posbias.imports.trials import ENOUGH, curves
 
 DOCUMENTS, PAIRS = "model_documents", "model_ordered_kv_records"
 METRICS = ["acc", "exact_match", "em", "f1", "contains"]
@@ -260,6 +269,6 @@ def _cell(row: Column, column: str, where: Any, kind: type = str) -> Any:
 
 _SAMPLES = (("doc_id",), ("doc",), ("target",), ("arguments",))
 _PREDICTIONS = (("pred",), ("input",), ("outputs",))
-LM_EVAL = Format("lm-evaluation-harness samples", _SAMPLES, read_samples, "gao2024", apart=True)
-RULER = Format("RULER predictions", _PREDICTIONS, read_ruler, "hsieh2024", apart=True)
-LIU = Format("lost-in-the-middle predictions", (("model_answer",), (DOCUMENTS, PAIRS)), read_liu, "liu2024")
+LM_EVAL = Format("lm-evaluation-harness samples", _SAMPLES, read_samples, apart=True)
+RULER = Format("RULER predictions", _PREDICTIONS, read_ruler, apart=True)
+LIU = Format("lost-in-the-middle predictions", (("model_answer",), (DOCUMENTS, PAIRS)), read_liu)

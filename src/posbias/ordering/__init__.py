@@ -11,7 +11,8 @@ tokens a document would take there; the best order is searched for (`posbias.ord
 read off other prompts of the profile than those that chose it.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,34 +20,34 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.errors import InvalidValueError, shortened
-from posbias.ordering.basis import basis, extrapolated, profile_of, unit, warnings
-from posbias.ordering.search import Judge, Slots, at_all_places, best_order
+from posbias.core.errors import InputFileError, InvalidValueError, nearest, shortened
+from posbias.imports import QUANTITY, read
+from posbias.imports.columns import FEWEST_PLACES
+from posbias.ordering.search import Judge, Slots, at_all_places, best_order, places_of_job
 from posbias.profiles.estimate import Estimate, about
 from posbias.profiles.profile import Profile
+from posbias.retrieval.curve import QUANTITIES
 
-__all__ = ["STRATEGIES", "Ordering", "order"]
+__all__ = ["STRATEGIES", "Ordering", "order", "profile_of"]
 
 Verdict = Literal["reorder", "no difference", "not known"]
+FOLDER = Path(__file__).with_name("profiles")
+"""Bundled profiles: retrieval by place, trial by trial (`tools/order_profiles.py` makes them)."""
+ALIKE = 1.5
+"""How many times longer or shorter than the prompts behind a profile others may be without a word."""
+MOST_CHARACTERS = 8
+"""Characters of a token at most, on average over a prompt: running English has four to five."""
+BASELINE = "baseline"
+"""What a profile measures that was not measured."""
 LONGEST = 1e12
 """Of a document, and of what stands before or behind."""
 NEGLIGIBLE = 0.01
 """A gain below this counts as none: in accuracy, or as a share of what a uniform profile gives."""
 
 
-def as_given(scores: Float[np.ndarray, "document"]) -> list[int]:
-    """The order as it is."""
-    return list(range(len(scores)))
-
-
 def best_first(scores: Float[np.ndarray, "document"]) -> list[int]:
     """By falling score; equal ones as given."""
     return np.argsort(-scores, kind="stable").tolist()
-
-
-def best_last(scores: Float[np.ndarray, "document"]) -> list[int]:
-    """By rising score."""
-    return best_first(scores)[::-1]
 
 
 def both_ends(scores: Float[np.ndarray, "document"]) -> list[int]:
@@ -55,10 +56,10 @@ def both_ends(scores: Float[np.ndarray, "document"]) -> list[int]:
     return ranked[::2] + ranked[1::2][::-1]
 
 
-STRATEGIES = {
-    "as given": as_given,
+STRATEGIES: Mapping[str, Callable[[Float[np.ndarray, "document"]], list[int]]] = {
+    "as given": lambda scores: list(range(len(scores))),
     "best first": best_first,
-    "best last": best_last,
+    "best last": lambda scores: best_first(scores)[::-1],
     "both ends": both_ends,
 }
 """The usual orders, each a function of the scores."""
@@ -175,21 +176,20 @@ def order(
     profile: Profile | str | Path,
     prefix: float = 0.0,
     suffix: float = 0.0,
-    score_errors: Sequence[float] | Float[np.ndarray, "document"] | None = None,
     in_tokens: bool = True,
 ) -> Ordering:
     """The order of documents in a prompt that a profile calls best, and its gains over the usual ones.
 
     `documents`: they themselves, or how many. `profile`: one, or what `profile_of` takes (a known model, a file).
-    `scores` ≥ 0, one each, in proportion to the chance that a document holds what is asked for; `score_errors`
-    their standard errors. `lengths` of documents, `prefix` before and `suffix` behind them are in one unit, tokens
-    or, where `in_tokens` says no, characters (None: all documents as long). Raises
-    `InvalidValueError` for numbers that cannot be right, and as `profile_of`.
+    `scores` ≥ 0, one each, in proportion to the chance that a document holds what is asked for. `lengths` of
+    documents, `prefix` before and `suffix` behind them are in one unit, tokens or, where `in_tokens` says no,
+    characters (None: all documents as long). Raises `InvalidValueError` for numbers that cannot be right, and as
+    `profile_of`.
     """
     if not isinstance(profile, Profile):
         profile = profile_of(str(profile))
     count = documents if isinstance(documents, int) else len(documents)
-    weights, sizes, errors = _checked(count, scores, lengths, score_errors)
+    weights, sizes = _checked(count, scores, lengths)
     for name, given in (("prefix", prefix), ("suffix", suffix)):
         if not 0 <= given <= LONGEST:
             raise InvalidValueError(f"{name}: expected a length from 0 to {LONGEST:g}, got {given:g}")
@@ -197,7 +197,7 @@ def order(
     slots = Slots(profile, float(sizes.sum()), float(prefix), float(suffix))
     curve = np.asarray(profile.mass, dtype=np.float64)
     found = best_order(slots, curve, weights, sizes)
-    judged = Judge(slots, weights, sizes, errors)
+    judged = Judge(slots, weights, sizes)
     gains = {name: judged.gain(found, strategy(weights)) for name, strategy in STRATEGIES.items()}
     best = Ordering(
         found.order,
@@ -230,27 +230,130 @@ def _or_usual(best: Ordering, judged: Judge, weights: Float[np.ndarray, "documen
     return replace(best, instead=(name, order), warnings=(*best.warnings, said))
 
 
-def _checked(count: int, scores: Any, lengths: Any, errors: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _checked(count: int, scores: Any, lengths: Any) -> tuple[np.ndarray, np.ndarray]:
     if count < 1:
         raise InvalidValueError(f"documents: expected one at least, got {count}")
-    found = []
-    for name, given, default in (
-        ("scores", scores, 0.0),
-        ("lengths", lengths, 1.0),
-        ("score_errors", errors, 0.0),
-    ):
-        numbers = np.full(found[0].shape, default) if given is None else np.asarray(given, dtype=np.float64)
+    weights = np.asarray(scores, dtype=np.float64)
+    sizes = np.ones(count) if lengths is None else np.asarray(lengths, dtype=np.float64)
+    for name, numbers in (("scores", weights), ("lengths", sizes)):
         if numbers.shape != (count,):
             raise InvalidValueError(
                 f"{name}: expected one for each of {count} documents, got shape {numbers.shape}"
             )
         if not (np.isfinite(numbers).all() and (numbers >= 0).all()):
             raise InvalidValueError(f"{name}: expected finite numbers ≥ 0, got {shortened(numbers.tolist())}")
-        found.append(numbers)
-    weights, sizes, noise = found
     if not weights.sum() > 0:
         raise InvalidValueError("scores: expected one above 0, got all 0")
     if not ((sizes > 0) & (sizes <= LONGEST)).all():
         wrong = sizes.min() if sizes.min() <= 0 else sizes.max()
         raise InvalidValueError(f"lengths: expected numbers above 0, at most {LONGEST:g}, got {wrong:g}")
-    return weights / weights.sum(), sizes, noise / weights.sum()
+    return weights / weights.sum(), sizes
+
+
+# --- what a profile is, and what it was not measured at -------------------------------------------------------
+
+
+def basis(profile: Profile) -> str:
+    """What was measured or predicted, of which model, over how many prompts."""
+    kinds = {
+        "gradient": "measured influence",
+        "rollout": "predicted influence",
+        "extrapolated": "calibrated prediction",
+    }
+    what = kinds.get(
+        profile.measures, f"{profile.measures} by place" if profile.kind != "mass" else profile.measures
+    )
+    model = profile.attrs.get("model") or profile.attrs.get("architecture") or ""
+    prompts = "" if profile.samples is None else f", {len(profile.samples)} prompts"
+    return f"{what}{f' of {model}' if model else ''}{prompts}"
+
+
+def unit(profile: Profile) -> str:
+    """What worth is counted in."""
+    if profile.kind == "mass":
+        return "relative to uniform"
+    return "nats" if profile.kind == "signed" and profile.measures in QUANTITIES else f"in {profile.measures}"
+
+
+def warnings(profile: Profile, lengths: Float[np.ndarray, "document"]) -> tuple[str, ...]:
+    """What the use of a profile assumes, a sentence each."""
+    said = []
+    if profile.left_out:
+        said.append(f"the profile has no verdict: {profile.caveat}")
+    if profile.kind == "mass" and profile.measures != BASELINE:
+        said.append("influence is not retrieval: whether more of it finds more was not measured")
+    elif profile.kind != "mass" and lengths.max() > ALIKE * lengths.min():
+        said.append(
+            "lengths differ: a document is taken to cover its share of the places, which was not measured"
+        )
+    job = profile.attrs.get("job")
+    if isinstance(job, Mapping) and job.get("task") == "documents" and not places_of_job(profile):
+        had = "its prompts had {} to {} documents".format(
+            *job.get("documents") or ("an unknown number", "more")
+        )
+        said.append(f"{had}: taken for {profile.tokens}, the places asked at")
+    if profile.attrs.get("able") is False:
+        said.append("the profile is not above chance: it may show where the model copies from")
+    return tuple(said)
+
+
+def extrapolated(
+    profile: Profile, slots: Slots, documents: int, in_tokens: bool | None, asked: int
+) -> list[str]:
+    """In what the documents differ from those measured, which were asked at `asked` places; a baseline fits all.
+
+    `in_tokens`: whether lengths are tokens, or else characters, of which `MOST_CHARACTERS` are one token at least;
+    None: no lengths are known.
+    """
+    said = []
+    if profile.measures == BASELINE:
+        return said
+    job = profile.attrs.get("job")
+    job = job if isinstance(job, Mapping) else {}
+    places = places_of_job(profile) or profile.tokens
+    if profile.kind != "mass" and documents != places:
+        many = f"--pairs {documents} --positions {documents}"
+        many = f"--trials` with {documents} documents each" if job.get("task") == "documents" else f"{many}`"
+        how = f": `posbias retrieve MODEL {many} asks about as many" if documents >= FEWEST_PLACES else ""
+        said.append(f"measured with {places} documents, these are {documents}{how}")
+    if asked < profile.tokens:
+        said.append(f"measured at {asked} of {profile.tokens} places, those between are taken on a line")
+    measured = profile.tokens if profile.kind == "mass" else profile.attrs.get("tokens")
+    whole = slots.before + slots.total + slots.after
+    if measured is None or in_tokens is None:
+        return said
+    if in_tokens and not 1 / ALIKE <= whole / measured <= ALIKE:
+        said.append(f"measured at {measured:,.0f} tokens, these are {whole:,.0f}")
+    if not in_tokens and whole / MOST_CHARACTERS > ALIKE * measured:
+        said.append(f"measured at {measured:,.0f} tokens, these are {whole:,.0f} characters")
+    return said
+
+
+def known_profiles() -> dict[str, Path]:
+    """The bundled profiles, by the name of their model."""
+    return {path.stem: path for path in sorted(FOLDER.glob("*.json"))}
+
+
+def profile_of(source: str, **chosen: Any) -> Profile:
+    """The profile of a model that comes along, or of whatever `posbias.read` reads, `chosen` as it takes it.
+
+    Raises `InputFileError` for what is none of these, `MissingPackageError` for an .nc without xarray.
+    """
+    known = known_profiles()
+    if source in known:
+        if any(chosen.values()):
+            raise InputFileError(
+                f"{source}: expected a file of results for tokens or columns, got a known model"
+            )
+        held = json.loads(known[source].read_text(encoding="utf-8"))
+        attrs = {key: held[key] for key in ("model", "checksum", "job", "tokens")}
+        samples = np.array(held["samples"], dtype=np.float64)
+        return Profile.from_rows(samples, kind="rate", measures=QUANTITY, attrs=attrs)
+    path = Path(source)
+    if not path.suffix and not path.exists():
+        close = nearest(source, known) or (
+            f"; {', '.join(known)} comes along, and `posbias retrieve MODEL --endpoint URL --pairs N "
+            "--positions N` measures another, into a folder to give here"
+        )
+        raise InputFileError(f"{source}: no such file and no profile of a known model{close}")
+    return read(path, **chosen)

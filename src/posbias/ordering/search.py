@@ -110,10 +110,8 @@ def _at(held: Curve, place: Array) -> Array:
 
 EXACT = 12
 """Documents up to which every set of them is looked at."""
-_ROUNDS = 40
-"""Swaps at most."""
-_TRIED = 32
-"""Swaps that are worked out in each round, those that promise most."""
+_ROUNDS, _TRIED = 40, 5000
+"""Swaps at most, and how many are tried for each."""
 Numbers = Float[np.ndarray, "document"]
 
 
@@ -214,35 +212,19 @@ def _by_sets(slots: Slots, curve: Curve, weights: Numbers, lengths: Numbers) -> 
 def swapped(
     order: Sequence[int], slots: Slots, curve: Curve, weights: Numbers, lengths: Numbers
 ) -> list[int]:
-    """Swap the two documents that gain most, as long as one swap of those tried gains.
-
-    Tried are those that promise most: what the two gain themselves, and, to first order, what those between them
-    do when they move by the difference of the two lengths.
-    """
+    """Swap the two documents that gain most, as long as one gains: all pairs, or a regular sample of many."""
     current = np.array(order)
-    worth = slots.worth(curve)
     value = float(worths(slots, curve, weights, lengths, [current])[0])
-    one, other = np.triu_indices(len(current), 1)
-    step = lengths.sum() / curve.size / 2
-    for _ in range(_ROUNDS):
-        length, weight = lengths[current], weights[current]
-        offset = np.cumsum(length) - length
-        here = worth(offset, length)
-        slope = weight * (worth(np.minimum(offset + step, lengths.sum() - length), length) - here) / step
-        between = np.concatenate([[0.0], np.cumsum(slope)])
-        longer = length[other] - length[one]
-        promise = weight[other] * (worth(offset[one], length[other]) - here[other])
-        promise += weight[one] * (worth(offset[other] + longer, length[one]) - here[one])
-        promise += longer * (between[other] - between[one + 1])
-        likely = np.argsort(-promise, kind="stable")[:_TRIED]
-        tried = np.tile(current, (likely.size, 1))
-        row = np.arange(likely.size)
-        tried[row, one[likely]], tried[row, other[likely]] = current[other[likely]], current[one[likely]]
+    pairs = np.stack(np.triu_indices(len(current), 1), axis=1)
+    step = max(1, -(-len(pairs) // _TRIED))
+    for number in range(_ROUNDS):
+        one, other = pairs[number % step :: step].T
+        tried, row = np.tile(current, (len(one), 1)), np.arange(len(one))
+        tried[row, one], tried[row, other] = current[other], current[one]
         found = worths(slots, curve, weights, lengths, tried)
-        best = int(found.argmax()) if found.size else 0
-        if not found.size or found[best] <= value + 1e-12 * abs(value):
+        if not found.size or found.max() <= value + 1e-12 * abs(value):
             break
-        current, value = tried[best], float(found[best])
+        current, value = tried[found.argmax()], float(found.max())
     return current.tolist()
 
 
@@ -263,19 +245,14 @@ class Judge:
     slots: Slots
     weights: Float[np.ndarray, "document"]
     lengths: Float[np.ndarray, "document"]
-    errors: Float[np.ndarray, "document"]
-
-    @property
-    def curve(self) -> Curve:
-        """The profile's own numbers, over all of its prompts."""
-        return np.asarray(self.slots.profile.mass, dtype=np.float64)
 
     def gain(self, found: Found, other: Sequence[int]) -> Estimate:
         """That of the best order over another, with its error; without one where the prompts are too few."""
         samples = self.slots.profile.samples
         if samples is None or len(samples) < FEWEST:
+            levels = self.slots.levels(np.asarray(self.slots.profile.mass, dtype=np.float64))
             rows = self._between(found.order, other)
-            return Estimate(float(self.weights @ (rows @ self.slots.levels(self.curve))), math.nan, 1)
+            return Estimate(float(self.weights @ (rows @ levels)), math.nan, 1)
         samples = np.asarray(samples, dtype=np.float64)
         halves = [samples[k::2] for k in (0, 1)]
         folds = []
@@ -283,34 +260,23 @@ class Judge:
             chosen = best_order(self.slots, own.mean(axis=0), self.weights, self.lengths)
             folds.append(self._on(rest, self._between(chosen.order, other)))
         both = (folds[0] + folds[1]).scaled(0.5)
-        # the scores are the same in both halves: their error is not halved by judging twice
-        se = math.hypot(both.se, self._of_scores(found.order, other))
-        return Estimate(both.value, se, len(samples), both.freedom)
+        return Estimate(both.value, both.se, len(samples), both.freedom)
 
     def over(self, order: Sequence[int], other: Sequence[int]) -> Estimate:
         """The gain of an order that no prompts chose over another, from all prompts of a profile that has some."""
         samples = np.asarray(self.slots.profile.samples, dtype=np.float64)
-        gain = self._on(samples, self._between(order, other))
-        return Estimate(gain.value, math.hypot(gain.se, self._of_scores(order, other)), gain.n)
-
-    def _by_document(self, given: Sequence[int]) -> Float[np.ndarray, "document position"]:
-        """Each document's worth in an order as weights of the profile's numbers, by the document's own place."""
-        rows = np.empty((len(self.weights), self.slots.profile.tokens))
-        offset = 0.0
-        for document in given:
-            length = float(self.lengths[document])
-            rows[document] = self.slots.weights(offset, length, self.slots.profile.tokens)
-            offset += length
-        return rows
+        return self._on(samples, self._between(order, other))
 
     def _between(self, order: Sequence[int], other: Sequence[int]) -> Rows:
-        """What each document has more of in one order than in another."""
-        return self._by_document(order) - self._by_document(other)
-
-    def _of_scores(self, given: Sequence[int], other: Sequence[int]) -> float:
-        """The standard error that the scores' own errors give a gain, to first order."""
-        found = self._between(given, other) @ self.slots.levels(self.curve)
-        return float(np.linalg.norm((found - self.weights @ found) * self.errors))
+        """What each document has more of in one order than in another, as weights of the profile's numbers."""
+        rows = np.zeros((len(self.weights), self.slots.profile.tokens))
+        for sign, documents in ((1.0, order), (-1.0, other)):
+            offset = 0.0
+            for document in documents:
+                length = float(self.lengths[document])
+                rows[document] += sign * self.slots.weights(offset, length, rows.shape[1])
+                offset += length
+        return rows
 
     def _on(self, samples: Float[np.ndarray, "prompt position"], rows: Rows) -> Estimate:
         """The gain on these prompts: a ratio of means over tokens, a mean over places."""

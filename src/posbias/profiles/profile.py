@@ -146,6 +146,13 @@ class Profile:
             se = residual.std(axis=0, ddof=1) / math.sqrt(len(samples))
         return cls.from_weights(mean, samples=samples, se=se, **fields)
 
+    @classmethod
+    def from_rows(cls, samples: Float[np.ndarray, "sample position"], **fields: Any) -> "Profile":
+        """The mean of samples as they are, of rates for instance, with its standard error where there are two."""
+        count = len(samples)
+        se = samples.std(axis=0, ddof=1) / math.sqrt(count) if count > 1 else None
+        return cls(samples.mean(axis=0), samples=samples, se=se, **fields)
+
     @property
     def remainder(self) -> str:
         """What the profile is where a prediction leaves out what decides it, in words; empty where it does not."""

@@ -12,8 +12,7 @@ from posbias.core.packages import need
 from posbias.profiles.claims import LEAST, Above, Claim, Evidence, Judged, judged, mean
 from posbias.profiles.profile import Profile
 from posbias.reports.sentences import EXPECTED, FAVOURS, PROMPT, SHOWS, SURE, alone
-from posbias.retrieval.curve import verdict_of_trials
-from posbias.retrieval.statistics import gaps_of
+from posbias.retrieval.curve import gaps_of, verdict_of_trials
 
 if TYPE_CHECKING:
     from posbias.reports.answers.measurements import ProfilePage

@@ -3,10 +3,10 @@ from .curve import RetrievalCurve as RetrievalCurve
 from .curve import answer_curve as answer_curve
 from .curve import curve_differences as curve_differences
 from .curve import retrieval_curve as retrieval_curve
-from .documents import DocumentSet as DocumentSet
-from .documents import read_document_sets as read_document_sets
 from .endpoint import Endpoint as Endpoint
 from .local import retrieval_fingerprint as retrieval_fingerprint
 from .local import retrieve as retrieve
+from .trials import DocumentSet as DocumentSet
 from .trials import RetrievalJob as RetrievalJob
+from .trials import read_document_sets as read_document_sets
 from .trials import retrieval_job as retrieval_job

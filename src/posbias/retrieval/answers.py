@@ -7,19 +7,18 @@ Trials are those of `trials`: only the place of the asked fact changes within on
 and in three control arms. Answers are kept as they come in a file of JSON lines; a prompt is never asked twice.
 
 A line has the prompt, its `id` (the beginning of the SHA-256 of the prompt) and, once there is one, the `answer`.
-An answer that was cut off (`scoring.CutOff`) has `cut_off` too, or the `finish_reason` length of a server. The
+An answer that was cut off (`trials.CutOff`) has `cut_off` too, or the `finish_reason` length of a server. The
 first line of a file that posbias writes says who was asked, and how; nobody else's answers go there. A last line
 that a kill has cut short is dropped.
 """
 
-import contextlib
 import hashlib
 import json
 import os
-import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +36,25 @@ from posbias.core.errors import (
 )
 from posbias.core.files import json_lines, need_writable, write_text
 from posbias.core.progress import Event, OnEvent
-from posbias.core.spec import encode
 from posbias.core.tables import table_lines
-from posbias.retrieval.curve import RetrievalCurve, answer_curve
-from posbias.retrieval.documents import Documents, DocumentSet, places_of
-from posbias.retrieval.scoring import CutOff, Rule, is_right, was_cut_off
-from posbias.retrieval.statistics import EQUIVALENCE
-from posbias.retrieval.trials import ARMS, POSITIONS, Keys, Needle, RetrievalJob, Trial, Trials, retrieval_job
-from posbias.retrieval.wordings import TOKENS_A_WORD, Words, words_in
+from posbias.retrieval.curve import EQUIVALENCE, RetrievalCurve, answer_curve
+from posbias.retrieval.trials import (
+    ARMS,
+    POSITIONS,
+    CutOff,
+    Documents,
+    DocumentSet,
+    RetrievalJob,
+    Rule,
+    Trial,
+    Trials,
+    is_right,
+    places_of,
+    retrieval_job,
+    trials_of,
+    was_cut_off,
+)
+from posbias.retrieval.wordings import TOKENS_A_WORD, words_in
 
 Generator = Callable[[str], str]
 """What answers a prompt."""
@@ -69,10 +79,9 @@ class Request:
         """Sixteen hexadecimal digits of the prompt: equal prompts are asked once."""
         return id_of(self.prompt)
 
-    def as_dict(self) -> dict[str, Any]:
-        """The keys of a line, without an answer."""
-        about = {"id": self.id, "trial": self.trial, "arm": self.arm, "position": self.position}
-        return about | {"prompt": self.prompt}
+    def line(self, **answer: Any) -> str:
+        """The line of a file, without an answer or with one."""
+        return _line({"id": self.id, **asdict(self), **answer})
 
 
 def id_of(prompt: str) -> str:
@@ -115,28 +124,6 @@ def cost(asked: Iterable[Request], known: Mapping[str, str], most_out: int | Non
 # --- asking ---------------------------------------------------------------------------------------------------
 
 
-def trials_of(
-    job: RetrievalJob, *, text: str | None = None, documents: tuple[DocumentSet, ...] | None = None
-) -> Trials:
-    """The trials of a job in words (`Words`), not in the tokens of some model.
-
-    `text`: what a needle lies in; `documents`: of the task documents. Raises `InvalidValueError` where one is
-    missing or not needed, or the job does not fit.
-    """
-    for name, given, task in (("text", text, "needle"), ("documents", documents, "documents")):
-        if (given is None) == (job.task == task):
-            expected, got = ("some", "none") if given is None else ("none", "some")
-            raise InvalidValueError(f"{name}: expected {expected} with the task {job.task}, got {got}")
-    common = (Words(), job.wording, job.positions, job.seed)
-    if documents is not None:
-        if job.prompts > len(documents):
-            raise InvalidValueError(f"prompts: expected at most the {len(documents)} sets, got {job.prompts}")
-        return Documents(documents, *common)
-    if text is not None:
-        return Needle(*common, text=text, name="text", length=job.length or 0)
-    return Keys(*common, pairs=job.pairs, length=job.length)
-
-
 def ask(
     generator: Callable[..., Any],
     job: RetrievalJob | None = None,
@@ -154,12 +141,12 @@ def ask(
     """Ask a generator (prompt → text) for a fact at every position, in `job.prompts` trials.
 
     `text`, `documents`: as of `trials_of`; without a job they decide its task, and all documents are asked about.
-    `rule`: how answers are scored (`scoring`), by default `contains` for documents and `first` for else.
+    `rule`: how answers are scored (`trials.is_right`), by default `contains` for documents and `first` for else.
     `answers`: a file that keeps them and is asked first, whatever the job; `asked_of`: what decides an answer
     apart from the prompt (a model's name, a system prompt), held against that file's. `concurrency` threads call
     the generator. With `until`, trials are asked until every gap's 95 % interval is at most ± `until`, and
     `job.prompts` at most (`reached`). `equivalence`: the difference in accuracy that counts as none.
-    A generator returns a `scoring.CutOff` where its tokens ran out. `on_event` hears of answered requests.
+    A generator returns a `trials.CutOff` where its tokens ran out. `on_event` hears of answered requests.
 
     Raises `InvalidValueError` for what cannot be right, `ModelError` where the generator returns no text, what the
     generator raises, and as `AnswerFile`.
@@ -172,14 +159,19 @@ def ask(
     about = {"model": str(of.get("model", "the generator")), "most_out": of.get("most_out")}
     about |= {"rule": rule or ("contains" if job.task == "documents" else "first")}
     about |= {"until": until, "equivalence": equivalence}
-    file, made = AnswerFile(answers, of), list[Trial]()
+    file, made, heard = AnswerFile(answers, of), list[Trial](), on_event or (lambda event: None)
     count = job.prompts if until is None else min(FIRST_ROUND, job.prompts)
     while True:
         made += [trials.trial(index) for index in range(len(made), count)]
         asked = [request for index, trial in enumerate(made) for request in requests_of(trial, index)]
-        _answer(asked, generator, file, concurrency, on_event or (lambda event: None))
+        left = list({one.id: one for one in asked if one.id not in file.known}.values())
+        heard(Event(len(asked) - len(left), len(asked), "request"))
+        answered = each_answer(generator, left, concurrency)
+        for done, (request, answer) in enumerate(answered, start=len(asked) - len(left) + 1):
+            file.add(request, answer)
+            heard(Event(done, len(asked), "request"))
         held = trials.documents(count) if isinstance(trials, Documents) else {}
-        curve = _curve(made, encode(job) | {"prompts": count} | held, file.known, **about)
+        curve = _curve(made, spec.encode(job) | {"prompts": count} | held, file.known, **about)
         if until is None or count == job.prompts or curve.half_width <= until:
             return curve
         # what is estimated from few trials is not trusted beyond twice as many
@@ -192,19 +184,6 @@ def check_effort(until: float | None, concurrency: int, equivalence: float = EQU
         if share is not None and not 0 < share < 1:
             raise InvalidValueError(f"{name}: expected a number above 0 and below 1, got {shortened(share)}")
     counted("concurrency", concurrency)
-
-
-def _answer(
-    asked: Sequence[Request], generator: Generator, file: "AnswerFile", concurrency: int, on_event: OnEvent
-) -> None:
-    """Have those requests answered that are not yet."""
-    left = list({one.id: one for one in asked if one.id not in file.known}.values())
-    answered = len(asked) - len(left)
-    on_event(Event(answered, len(asked), "request"))
-    for request, text in each_answer(generator, left, concurrency):
-        file.add(request, text)
-        answered += 1
-        on_event(Event(answered, len(asked), "request"))
 
 
 def _curve(
@@ -237,57 +216,37 @@ def each_answer(
     """Requests with their answers, as they come; `concurrency` threads call the generator (1: this one does).
 
     After an error no further request begins; those under way are waited for and yielded, then it is raised. After
-    an interruption nothing is waited for.
+    an interruption nothing is waited for. Raises `ModelError` where the generator returns no text.
     """
+    stopped, errors = threading.Event(), list[BaseException]()
+
+    def answer(request: Request) -> str | None:
+        if stopped.is_set():
+            return None
+        try:
+            text = generator(request.prompt)
+            if not isinstance(text, str):
+                raise ModelError(f"generator: expected a text, got {shortened(text)}")
+            return text
+        except BaseException as error:
+            stopped.set()
+            errors.append(error)
+            return None
+
     if concurrency == 1 or len(asked) < 2:
         for request in asked:
-            yield request, _text_of(generator, request)
-        return
-    left: queue.SimpleQueue[Request] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[Request, str] | BaseException | None] = queue.SimpleQueue()
-    for request in asked:
-        left.put(request)
-
-    def stop() -> None:
-        with contextlib.suppress(queue.Empty):
-            while True:
-                left.get_nowait()
-
-    def work() -> None:
-        with contextlib.suppress(queue.Empty):
-            while True:
-                request = left.get_nowait()
-                try:
-                    done.put((request, _text_of(generator, request)))
-                except BaseException as error:
-                    stop()
-                    done.put(error)
-        done.put(None)
-
-    workers, failed = min(concurrency, len(asked)), list[BaseException]()
-    for _ in range(workers):
-        # a daemon: what waits for a server does not keep an interrupted process
-        threading.Thread(target=work, daemon=True).start()
-    try:
-        while workers:
-            match done.get():
-                case None:
-                    workers -= 1
-                case BaseException() as error:
-                    failed.append(error)
-                case answer:
-                    yield answer
-    finally:
-        stop()
-    if failed:
-        raise failed[0]
-
-
-def _text_of(generator: Generator, request: Request) -> str:
-    answer = generator(request.prompt)
-    if not isinstance(answer, str):
-        raise ModelError(f"generator: expected a text, got {shortened(answer)}")
-    return answer
+            if (text := answer(request)) is not None:
+                yield request, text
+    else:
+        # its threads are daemons: what waits for a server does not keep an interrupted process
+        with ThreadPool(min(concurrency, len(asked))) as pool:
+            try:
+                pairs = pool.imap_unordered(lambda request: (request, answer(request)), asked)
+                yield from ((request, text) for request, text in pairs if text is not None)
+            finally:
+                stopped.set()
+    if errors:
+        raise errors[0]
 
 
 # --- files ----------------------------------------------------------------------------------------------------
@@ -295,7 +254,7 @@ def _text_of(generator: Generator, request: Request) -> str:
 
 def write_requests(requests: Sequence[Request], path: str | os.PathLike[str]) -> Path:
     """Write prompts for somebody to answer, one a line. Raises `OutputFileError`."""
-    return write_text(path, "".join(_line(request.as_dict()) for request in requests))
+    return write_text(path, "".join(request.line() for request in requests))
 
 
 def read_answers(path: str | os.PathLike[str]) -> dict[str, str]:
@@ -359,7 +318,7 @@ class AnswerFile:
         if self.path is None:
             return
         cut = {"cut_off": True} if isinstance(answer, CutOff) else {}
-        line = _line(request.as_dict() | {"answer": answer} | cut)
+        line = request.line(answer=answer, **cut)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("ab") as file:

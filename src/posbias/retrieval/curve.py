@@ -3,9 +3,12 @@
 A curve means something only where the model can do the task. Of a model that is opened two things are asked first:
 does it pick the right thing more often than by chance, and is the right thing more likely than when somebody else
 is asked for? A model that copies whatever stands last passes the first question at that position, and fails the
-second. Answers in words are right or wrong (`scoring`): there the arm without the fact says how often it is
+second. Answers in words are right or wrong (`is_right`): there the arm without the fact says how often it is
 guessed, and in a list whoever does not heed the question is right in one of K of lists in a drawn order, whatever
 place they copy from.
+
+Comparisons between positions are differences within trials, so what makes a trial hard cancels. The middle is the
+mean of all inner places. `decide` gives the verdict of every curve.
 
 What another way to ask changes (a system message, a chat template, another model) is a `CurveDifference`:
 
@@ -18,19 +21,18 @@ are wider than one alone (Bonferroni): all of them hold at once in at least 95 %
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 
+from posbias.core import machine
 from posbias.core.errors import InvalidValueError, one_of, positive
-from posbias.profiles.estimate import Estimate, about
+from posbias.profiles.estimate import Estimate, about, otherwise_at_most, quantile_of_t
 from posbias.profiles.profile import Profile
 from posbias.profiles.summary import Verdict, inconclusive
-from posbias.retrieval import statistics
-from posbias.retrieval.statistics import ENDS, EQUIVALENCE, GAPS, gap_words, gaps_of, resampled
 from posbias.retrieval.trials import ABSENT, ALONE, ARMS, SHUFFLED
 from posbias.retrieval.wordings import TOKENS_A_WORD
 
@@ -41,10 +43,36 @@ QUANTITIES = ("accuracy", "choice", "margin", "margin_mean", "control_margin", "
 """What margins have by position; `lift` is the margin against the others' mean less that of the control."""
 EFFECTS = (f"mean - {ABSENT}", f"{ALONE} - middle", f"{SHUFFLED} - mean")
 """What the control arms are held against: the mean over places, or the middle (the mean of all inner places)."""
-SELDOM = 0.5
-"""A fact that is surely found less often than so when alone is not read: something before position is wrong."""
+MEAN, ENDS = "mean", "first - last"
+GAPS = ("first - middle", "last - middle", ENDS)
 MOST_CUT_OFF = 0.1
 """There is no verdict where a larger share of the answers at a place was cut off before it was right."""
+WIDTHS = (0.1, 0.05, 0.02)
+"""Half-widths of a gap's interval in accuracy for which the number of trials is estimated."""
+EQUIVALENCE = 0.05
+"""A difference in accuracy up to this counts as none, unless another is wanted."""
+CEILING = 1 - EQUIVALENCE
+"""Where surely more than this is right, no place can be much worse than another, whatever position does."""
+CLEAR = 0.25
+"""At chance is what surely goes less than so far from chance to always right; less surely, it is inconclusive."""
+MAY_COPY = "the curve may show where it copies from, not what it can find"
+VERDICTS: dict[Verdict, str] = {
+    "U": "a U: both ends are found better than the middle",
+    "primacy": "primacy: the first place is found better than the middle",
+    "recency": "recency: the last place is found better than the middle",
+    "middle": "the middle is found better than an end",
+    "flat": "flat: no difference beyond {equivalence} between the ends and the middle",
+    "inconclusive": "inconclusive: {misses}",
+    "at ceiling": "at ceiling: {right} right, ask something harder",
+    "at chance": f"at chance: {MAY_COPY}",
+}
+"""What a curve can be, in words."""
+END_WORDS = ("inconclusive", "favoured", "no difference", "at a disadvantage")
+"""What an end can be against the middle; of one whose difference has the sign 1, the second, of −1, the last."""
+Against = Sequence[tuple[Estimate, float, float]]
+"""Numbers, the level that each must exceed, and one that it stays below at chance."""
+Within = Mapping[str, Float[np.ndarray, "prompt"]]
+"""Numbers by trial, under their names."""
 
 
 @dataclass(frozen=True)
@@ -117,29 +145,31 @@ class RetrievalCurve:
         needle there is nothing else to copy: there a lift of 0 is no failure). Of answers: the fact is found more
         often than without it and, in a drawn order, than by copying; not where too many were cut off.
         """
-        return not self._cut_off and statistics.above_chance(self._against_chance)
+        return not self._cut_off and above_chance(self._against_chance)
 
     @property
     def verdict(self) -> Verdict:
         """The shape, by the intervals of the deciding gaps (`decide`); it says nothing of an end that is open.
 
         Of answers inconclusive where too many were cut off, and at ceiling what is always right, or surely in more
-        than `statistics.CEILING`, where no difference between places is significant.
+        than `CEILING`, where no difference between places is significant.
         """
         if self._cut_off:
             return "inconclusive"
-        ceiling = self.answers is not None and statistics.at_ceiling(self.answers.found, self.overall["mean"])
-        return statistics.decide(self.deciding, self.equivalence, self._against_chance, ceiling=ceiling)
+        ceiling = self.answers is not None and at_ceiling(self.answers.found, self.overall[MEAN])
+        return decide(self.deciding, self.equivalence, self._against_chance, ceiling=ceiling)
 
     @property
     def ends(self) -> dict[str, str]:
-        """The first and the last place against the middle; inconclusive unless above chance."""
-        return statistics.ends_of(self.deciding, self.equivalence, self.able)
+        """First and last place against the middle, each one of `END_WORDS`; inconclusive unless above chance."""
+        words = [compared(self.deciding[name], self.equivalence) for name in GAPS[:2]]
+        return dict(zip(("first", "last"), words if self.able else [END_WORDS[0]] * 2, strict=True))
 
     @property
     def detectable(self) -> dict[str, float | None]:
         """By deciding gap, the least one that this many trials would show; None where no two trials differ."""
-        return statistics.detectable_of(self.deciding)
+        least = {name: gap.detectable for name, gap in self.deciding.items()}
+        return {name: one if math.isfinite(one) else None for name, one in least.items()}
 
     @property
     def prompts_to_tell(self) -> dict[str, int | None]:
@@ -150,19 +180,11 @@ class RetrievalCurve:
     def doubts(self) -> list[str]:
         """What the trials leave open of the verdict, as `Profile.doubts` says it; nothing where all is decided."""
         if not self.able:
-            whether = f"it does better than chance{statistics.would(self.chance_needs, 'its shares')}"
+            whether = f"it does better than chance{self._chance_needs}"
             return inconclusive(self.prompts, [whether]) if self.verdict == "inconclusive" else []
-        left = [end for end, words in self.ends.items() if words == statistics.END_WORDS[0]]
-        needed = {
-            end: statistics.would(self.prompts_to_tell[f"{end} - middle"], "the difference") for end in left
-        }
+        left = [end for end, words in self.ends.items() if words == END_WORDS[0]]
+        needed = {end: _would(self.prompts_to_tell[f"{end} - middle"], "the difference") for end in left}
         return inconclusive(self.prompts, [f"the {end} is favoured{would}" for end, would in needed.items()])
-
-    @property
-    def chance_needs(self) -> int | None:
-        """About how many trials would tell it from chance."""
-        needed = [one.draws_to_tell(level) for one, level, _ in self._against_chance]
-        return max(filter(None, needed), default=None)
 
     @property
     def half_width(self) -> float:
@@ -197,14 +219,37 @@ class RetrievalCurve:
 
     def sentences(self) -> list[str]:
         """The answer in words: what the model can do, then what position does to it."""
-        return _of_margins(self) if self.answers is None else _of_answers(self, self.answers)
+        lines = _abilities(self) if self.answers is None else _answered(self, self.answers)
+        if self.able:
+            unit = "accuracy" if self.answers else "nats"
+            gaps = [gap_line(name, gap, self.equivalence, unit) for name, gap in self.deciding.items()]
+            lines[1:1] = gaps
+        return [*lines, f"verdict: {self._verdict_in_words()}"]
+
+    def _verdict_in_words(self) -> str:
+        trials = "trials" if self.answers else "prompts"
+        effort = f"{self.prompts} {'questions' if self.job['task'] == 'documents' else trials}"
+        if self._cut_off:
+            return "inconclusive: too many answers were cut off"
+        if self.verdict == "inconclusive" and not self.able:
+            return (
+                f"inconclusive: {effort} do not distinguish it from chance{self._chance_needs}, so {MAY_COPY}"
+            )
+        unit, found = ("", self.answers.found) if self.answers else (" nats", None)
+        return in_words(self.verdict, self.deciding, self.equivalence, effort, unit, found)
 
     @property
     def _cut_off(self) -> bool:
         return self.answers is not None and self.answers.too_often_cut_off
 
     @property
-    def _against_chance(self) -> statistics.Against:
+    def _chance_needs(self) -> str:
+        """About how many trials would tell it from chance, in brackets."""
+        needed = [one.draws_to_tell(level) for one, level, _ in self._against_chance]
+        return _would(max(filter(None, needed), default=None), "its shares")
+
+    @property
+    def _against_chance(self) -> Against:
         """Each number with what it must exceed, and what it surely does not at chance.
 
         A lift of ln 2 doubles the odds of the right thing.
@@ -214,7 +259,7 @@ class RetrievalCurve:
             numbers += [(self.overall[SHUFFLED], self.chance)] if self.chance else []
         else:
             numbers = [(self.overall["choice"], self.chance)]
-        against = [(one, level, level + statistics.CLEAR * (1.0 - level)) for one, level in numbers]
+        against = [(one, level, level + CLEAR * (1.0 - level)) for one, level in numbers]
         copies = self.answers is None and self.job["task"] != "needle"
         return [*against, *([(self.overall["lift"], 0.0, math.log(2))] if copies else [])]
 
@@ -225,8 +270,7 @@ def profile_of_trials(found: Float[np.ndarray, "prompt position"], about: Mappin
     Tokens of a prompt are estimated from its words, for who asks what the profile was measured at.
     """
     attrs = dict(about) | {"tokens": TOKENS_A_WORD * about["words"]}
-    se = found.std(axis=0, ddof=1) / math.sqrt(len(found))
-    return Profile(found.mean(axis=0), kind="rate", measures="accuracy", samples=found, se=se, attrs=attrs)
+    return Profile.from_rows(found, kind="rate", measures="accuracy", attrs=attrs)
 
 
 # --- from what was asked --------------------------------------------------------------------------------------
@@ -244,37 +288,42 @@ def retrieval_curve(retrieval: "xr.Dataset", equivalence: float | None = None) -
         raise InvalidValueError(
             f"retrieval: expected a dataset of kind 'retrieval', got {retrieval.attrs.get('posbias_kind')!r}"
         )
-    held = {name: np.asarray(retrieval[name].values) for name in QUANTITIES if name in retrieval}
-    held["lift"] = (retrieval["margin_mean"] - retrieval["control_margin_mean"]).values
-    curves: dict[str, list[Estimate]] = {
-        name: [
-            Estimate.of_counts(int(column.sum()), column.size)
-            if name in ("accuracy", "choice")
-            else Estimate.of_mean(column)
-            for column in held[name].T
-        ]
-        for name in QUANTITIES
-    }
-    gaps = {
-        name: {gap: _difference(column) for gap, column in gaps_of(held[name]).items()} for name in QUANTITIES
-    }
+    lift = retrieval["margin_mean"] - retrieval["control_margin_mean"]
+    columns = {name: np.asarray(retrieval[name].values) for name in QUANTITIES[:-1]} | {"lift": lift.values}
+
+    def mean(name: str, column: Float[np.ndarray, "prompt"]) -> Estimate:
+        share = name in ("accuracy", "choice")
+        return Estimate.of_counts(int(column.sum()), column.size) if share else Estimate.of_mean(column)
+
+    choice = Estimate.of_mean(columns["choice"].mean(axis=1))
+    low, high = choice.interval
+    if choice.se == 0:  # all trials are alike: their number says how sure that is
+        choice = Estimate.alike(choice.value, choice.n or 1)
+    else:
+        choice = replace(choice, ends=(max(0.0, low), min(1.0, high)))
     return RetrievalCurve(
         model=str(retrieval.attrs["model"]),
         job=json.loads(retrieval.attrs["job"]),
         prompts=retrieval.sizes["prompt"],
         chance=1.0 / retrieval.sizes["candidate"],
         depth=retrieval["depth"].values.mean(axis=0),
-        curves=curves,
-        gaps=gaps,
-        overall={
-            "choice": _share(Estimate.of_mean(held["choice"].mean(axis=1))),
-            "lift": Estimate.of_mean(held["lift"].mean(axis=1)),
+        curves={name: [mean(name, column) for column in rows.T] for name, rows in columns.items()},
+        gaps={
+            name: {gap: _difference(column) for gap, column in gaps_of(rows).items()}
+            for name, rows in columns.items()
         },
+        overall={"choice": choice, "lift": Estimate.of_mean(columns["lift"].mean(axis=1))},
         equivalence=equivalence,
         token=retrieval["token"].values.mean(axis=0),
         tokens=float(retrieval["tokens"].values.mean()),
         candidates=retrieval.sizes["candidate"],
     )
+
+
+def _difference(within: Float[np.ndarray, "prompt"]) -> Estimate:
+    """The mean of paired differences; where all are the same, prompts do not say how sure that is."""
+    found = Estimate.of_mean(within)
+    return found if found.se else Estimate(found.value, math.nan, found.n)
 
 
 def answer_curve(
@@ -299,15 +348,13 @@ def answer_curve(
     if len(found) < 2:
         raise InvalidValueError(f"prompts: expected at least 2 trials, got {len(found)}")
     share, places = found.astype(float), range(found.shape[1])
-    own = {name: arms[name].astype(float) for name in ARMS}
     mean, middle = share.mean(axis=1), share[:, 1:-1].mean(axis=1)
-    shares = {"mean": mean} | {f"at {k}": share[:, k] for k in places}
-    shares |= {f"every {k}": every[:, k].astype(float) for k in places} | own
+    own = {name: arms[name].astype(float) for name in ARMS}
+    shares = {MEAN: mean} | {f"at {k}": share[:, k] for k in places} | own
+    shares |= {f"every {k}": every[:, k].astype(float) for k in places}
     effects = (mean - own[ABSENT], own[ALONE] - middle, own[SHUFFLED] - mean)
-    columns = shares | gaps_of(share) | dict(zip(EFFECTS, effects, strict=True))
-    limits = [(0.0, 1.0) if name in shares else (-1.0, 1.0) for name in columns]
-    table = resampled(np.stack(list(columns.values()), axis=1), limits, int(job.get("seed", 0)))
-    numbers = dict(zip(columns, table, strict=True))
+    differences = gaps_of(share) | dict(zip(EFFECTS, effects, strict=True))
+    numbers = resampled({(0.0, 1.0): shares, (-1.0, 1.0): differences}, int(job.get("seed", 0)))
     return RetrievalCurve(
         model=model,
         job=job,
@@ -319,7 +366,7 @@ def answer_curve(
             "all_found": [numbers[f"every {k}"] for k in places],
         },
         gaps={"accuracy": {name: numbers[name] for name in GAPS}},
-        overall={name: numbers[name] for name in ("mean", *ARMS, *EFFECTS)},
+        overall={name: numbers[name] for name in (MEAN, *ARMS, *EFFECTS)},
         equivalence=equivalence,
         answers=Answers(rule, found, every, words, **more),
     )
@@ -327,63 +374,141 @@ def answer_curve(
 
 def verdict_of_trials(found: Float[np.ndarray, "prompt position"], effort: str, measures: str) -> list[str]:
     """Of scores from 0 to 1 by trial and place, whoever made them: the gaps and the verdict."""
-    columns = gaps_of(found) | {"mean": found.mean(axis=1)}
-    limits = [(float(name == "mean") - 1.0, 1.0) for name in columns]
-    gaps = dict(zip(columns, resampled(np.stack(list(columns.values()), axis=1), limits), strict=True))
-    ceiling = statistics.at_ceiling(found, gaps.pop("mean"))
-    verdict = statistics.decide(gaps, EQUIVALENCE, ceiling=ceiling)
-    said = [
-        f"{name}: {signed(gap, measures)}: {gap_words(name, gap, EQUIVALENCE)}" for name, gap in gaps.items()
-    ]
-    return [*said, f"verdict: {statistics.in_words(verdict, gaps, EQUIVALENCE, effort, found=found)}"]
+    gaps = resampled({(-1.0, 1.0): gaps_of(found), (0.0, 1.0): {MEAN: found.mean(axis=1)}})
+    verdict = decide(gaps, EQUIVALENCE, ceiling=at_ceiling(found, gaps.pop(MEAN)))
+    lines = [gap_line(name, gap, EQUIVALENCE, measures) for name, gap in gaps.items()]
+    return [*lines, f"verdict: {in_words(verdict, gaps, EQUIVALENCE, effort, found=found)}"]
 
 
-def _share(choice: Estimate) -> Estimate:
-    """A mean share, its interval within 0 to 1; where all trials are alike, as their number has it."""
-    if choice.se == 0:
-        return Estimate.alike(choice.value, choice.n or 1)
-    low, high = choice.interval
-    return replace(choice, ends=(max(0.0, low), min(1.0, high)))
+# --- the ends against the middle ------------------------------------------------------------------------------
 
 
-def _difference(within: Float[np.ndarray, "prompt"]) -> Estimate:
-    """The mean of paired differences; where all are the same, prompts do not say how sure that is."""
-    found = Estimate.of_mean(within)
-    return found if found.se else Estimate(found.value, math.nan, found.n)
+def gaps_of(found: Float[np.ndarray, "prompt position"]) -> dict[str, Float[np.ndarray, "prompt"]]:
+    """`GAPS` within each trial, the middle being the mean of all inner places; of two, first − last alone."""
+    first, inner, last = found[:, 0], found[:, 1:-1], found[:, -1]
+    if not inner.shape[1]:
+        return {ENDS: first - last}
+    middle = inner.mean(axis=1)
+    return dict(zip(GAPS, (first - middle, last - middle, first - last), strict=True))
 
 
-# --- in sentences ---------------------------------------------------------------------------------------------
+def above_chance(against: Against) -> bool:
+    """Whether each number's 95 % interval lies above its level."""
+    return all(one.interval[0] > level for one, level, _ in against)
 
 
-def _of_margins(curve: RetrievalCurve) -> list[str]:
-    """Of a model that was opened."""
-    choice, lift = curve.overall["choice"], curve.overall["lift"]
+def at_ceiling(found: Shaped[np.ndarray, "prompt position"], mean: Estimate) -> bool:
+    """Whether all is right, or surely more than `CEILING` of it (`mean`, over trials)."""
+    return bool((found == 1).all()) or mean.interval[0] > CEILING
+
+
+def decide(
+    gaps: Mapping[str, Estimate], equivalence: float | None, against: Against = (), *, ceiling: bool = False
+) -> Verdict:
+    """The verdict of a curve; every place that prints one asks here.
+
+    Each number of `against` must lie above its level, by its 95 % interval; where one surely does not, the curve
+    is at chance, else inconclusive. An end is favoured or not where its gap's 95 % interval leaves out 0 (of two
+    places, against the other one). Where neither is, the curve is at `ceiling`, or flat if the 90 %
+    interval of every gap lies within ± `equivalence`; else it is inconclusive.
+    """
+    if not above_chance(against):
+        return "at chance" if any(one.interval[1] < most for one, _, most in against) else "inconclusive"
+    if GAPS[0] in gaps:
+        first, last = (gaps[name].sign for name in GAPS[:2])
+    else:
+        first, last = max(0, gaps[ENDS].sign), max(0, -gaps[ENDS].sign)
+    if first > 0 or last > 0:
+        return "U" if first > 0 and last > 0 else "primacy" if first > 0 else "recency"
+    if first < 0 or last < 0:
+        return "middle"
+    if ceiling:
+        return "at ceiling"
+    alike = equivalence is not None and all(gap.within(equivalence) for gap in gaps.values())
+    return "flat" if alike else "inconclusive"
+
+
+def compared(gap: Estimate, equivalence: float | None) -> str:
+    """One of `END_WORDS` for a difference: by its 95 % interval, or its 90 % interval within ± `equivalence`."""
+    small = equivalence is not None and gap.within(equivalence)
+    return END_WORDS[gap.sign or 2 * small]
+
+
+RESAMPLES = 4000
+_AT_ONCE = 4_000_000
+
+
+def resampled(
+    columns: Mapping[tuple[float, float], Within], seed: int = 0, together: int = 1
+) -> dict[str, Estimate]:
+    """The mean over trials of each column, with intervals from resamples of whole trials that all columns share.
+
+    `columns` stand under the least and the most that they can be: an interval stays within them. Percentiles are
+    widened as Student's t is (the expanded percentile interval of Hesterberg 2015, "What teachers should know
+    about the bootstrap"): plain ones are too short for few trials. A column without spread has the interval of the
+    number of trials alone: at most 1 − .05^(1/n) of all trials differ from those seen. `together` intervals hold
+    at once in 95 % of experiments (Bonferroni: each in 1 − .05/`together`).
+    """
+    limits = {name: ends for ends, named in columns.items() for name in named}
+    samples = np.stack([column for named in columns.values() for column in named.values()], axis=1)
+    trials, means = len(samples), samples.mean(axis=0).tolist()
+    errors = [math.nan] * len(means)
+    drawn = np.empty((0, len(means)))
+    if trials > 1:
+        errors = (samples.std(axis=0, ddof=1) / math.sqrt(trials)).tolist()
+        drawn = _means(samples, seed, RESAMPLES * together)
+    found = {}
+    for (name, (least, most)), mean, se, draws in zip(limits.items(), means, errors, drawn.T, strict=True):
+        ends = []
+        for miss in (0.05 / together, 0.1 / together):
+            if se > 0:
+                low, high = np.quantile(draws, _tails(trials, miss)).tolist()
+            else:
+                others = otherwise_at_most(trials, miss)
+                low, high = mean - others * (mean - least), mean + others * (most - mean)
+            ends.append((max(least, low), min(most, high)))
+        held = {"ends": ends[0], "narrow": ends[1], "method": "bootstrap", "together": together}
+        found[name] = Estimate(mean, se, trials, **held)
+    return found
+
+
+def _tails(trials: int, miss: float) -> list[float]:
+    from scipy.special import ndtr
+
+    tail = float(ndtr(-quantile_of_t(trials - 1, 1.0 - miss / 2) * math.sqrt(trials / (trials - 1))))
+    return [tail, 1.0 - tail]
+
+
+def _means(
+    samples: Float[np.ndarray, "prompt quantity"], seed: int, resamples: int
+) -> Float[np.ndarray, "resample quantity"]:
+    random = machine.stream(seed, "retrieval.bootstrap")
+    trials = len(samples)
+    at_once = max(1, _AT_ONCE // trials)
+    parts = []
+    for begin in range(0, resamples, at_once):
+        many = min(at_once, resamples - begin)
+        rows = np.repeat(np.arange(many), trials) * trials + random.integers(trials, size=many * trials)
+        counts = np.bincount(rows, minlength=many * trials).reshape(many, trials)
+        parts.append(counts @ samples / trials)
+    return np.concatenate(parts)
+
+
+# --- in words -------------------------------------------------------------------------------------------------
+
+
+def _abilities(curve: RetrievalCurve) -> list[str]:
+    """What a model that was opened can do."""
     greedy = np.mean([share.value for share in curve.curves["accuracy"]])
-    lines = [
-        f"{curve.model} prefers the right thing among {curve.candidates} in {_percent(choice)}, chance "
-        f"{curve.chance:.0%}, and writes it in {greedy:.0%}; asking for it rather than for somebody else adds "
-        f"{lift} nats"
+    return [
+        f"{curve.model} prefers the right thing among {curve.candidates} in {_percent(curve.overall['choice'])}, "
+        f"chance {curve.chance:.0%}, and writes it in {greedy:.0%}; asking for it rather than for somebody else "
+        f"adds {curve.overall['lift']} nats"
     ]
-    if not curve.able:
-        would_tell = statistics.would(curve.chance_needs, "its shares")
-        doubt = f"inconclusive: {curve.prompts} prompts do not distinguish it from chance{would_tell}"
-        at_chance = statistics.VERDICTS["at chance"]
-        return [*lines, at_chance if curve.verdict == "at chance" else f"{doubt}: {statistics.MAY_COPY}"]
-    for name, gap in curve.deciding.items():
-        low, high = gap.interval
-        draws = curve.prompts_to_tell[name]
-        needed = "" if draws is None else f" ({about(draws)} prompts would take the interval off 0)"
-        lines.append(
-            f"{name}: {gap} nats (95 % interval {low:.2f} to {high:.2f}), {curve.gaps['accuracy'][name]} in "
-            f"accuracy: {gap_words(name, gap, curve.equivalence)}{needed}"
-        )
-    effort = f"{curve.prompts} prompts"
-    verdict = statistics.in_words(curve.verdict, curve.deciding, curve.equivalence, effort, " nats")
-    return [*lines, f"verdict: {verdict}"]
 
 
-def _of_answers(curve: RetrievalCurve, answers: Answers) -> list[str]:
-    """Of a model that was only asked."""
+def _answered(curve: RetrievalCurve, answers: Answers) -> list[str]:
+    """How often a model that was only asked finds the fact, and how sure its curve is."""
     lines = [
         f"{curve.model} finds the fact in {answers.found.mean():.0%} of the placed prompts, guesses it without "
         f"the fact in {_percent(curve.overall[ABSENT])}, finds it alone in {_percent(curve.overall[ALONE])}, and "
@@ -398,36 +523,54 @@ def _of_answers(curve: RetrievalCurve, answers: Answers) -> list[str]:
             "switch that off)"
         )
     if curve.able:
-        lines += [
-            f"{name}: {signed(gap)}: {gap_words(name, gap, curve.equivalence)}"
-            for name, gap in curve.deciding.items()
-        ]
-        needs = [f"± {width:g} takes {about(curve.trials_for(width))} trials" for width in statistics.WIDTHS]
+        needs = [f"± {width:g} takes {about(curve.trials_for(width))} trials" for width in WIDTHS]
         lines.append(f"intervals of the gaps are ± {curve.half_width:.3f} at most; {', '.join(needs)}")
-    elif curve.overall[ALONE].interval[1] < SELDOM and not answers.too_often_cut_off:
-        lines.append(
-            "it is seldom found even alone: read some answers; the prompt, the server's template, or what counts "
-            "as right may not fit"
-        )
     if curve.reached is False:
-        lines.append(
-            f"± {answers.until:g} was wanted and is not reached by {curve.prompts} trials; "
-            f"{about(curve.trials_for(answers.until or 0))} would reach it, were the spread as seen"
-        )
-    return [*lines, f"verdict: {_verdict(curve, answers)}"]
+        needed = about(curve.trials_for(answers.until or 0))
+        lines.append(f"± {answers.until:g} is not reached by {curve.prompts} trials; {needed} would reach it")
+    return lines
 
 
-def _verdict(curve: RetrievalCurve, answers: Answers) -> str:
-    effort = f"{curve.prompts} {'questions' if curve.job['task'] == 'documents' else 'trials'}"
-    if answers.too_often_cut_off:
-        return "inconclusive: too many answers were cut off"
-    if curve.verdict == "inconclusive" and not curve.able:
-        return f"inconclusive: {effort} do not distinguish it from chance, so {statistics.MAY_COPY}"
-    return statistics.in_words(curve.verdict, curve.deciding, curve.equivalence, effort, found=answers.found)
+def in_words(
+    verdict: Verdict,
+    gaps: Mapping[str, Estimate],
+    equivalence: float | None,
+    effort: str,
+    unit: str = "",
+    found: Any = None,
+) -> str:
+    """A verdict in words; of one on one end, what is known of the other. `effort` is the number of trials."""
+    misses = f"{effort} miss gaps under {{:.2g}}{unit}"
+    rests_on = [gap.detectable for name, gap in gaps.items() if name != ENDS or len(gaps) == 1]
+    least = max(filter(math.isfinite, rests_on), default=math.nan)
+    right = "nearly all" if found is None else f"{found.sum():,.0f} of {found.size:,}"
+    words = VERDICTS[verdict].format(equivalence=equivalence, misses=misses.format(least), right=right)
+    if verdict not in ("primacy", "recency"):
+        return words
+    place = "last" if verdict == "primacy" else "first"
+    if GAPS[0] not in gaps:
+        return words.replace("middle", place)
+    other = gaps[f"{place} - middle"]
+    of_the_other = {
+        "at a disadvantage": f", the {place} worse",
+        "no difference": f", the {place} not beyond {equivalence}",
+        "inconclusive": f"; of the {place}, {misses.format(other.detectable)}",
+    }
+    return words + of_the_other[compared(other, equivalence)]
 
 
-def signed(one: Estimate, unit: str = "accuracy") -> str:
-    """A difference with its interval, in words."""
+def gap_line(name: str, gap: Estimate, equivalence: float | None, unit: str) -> str:
+    """A difference of two places, with its interval and what it says."""
+    words = compared(gap, equivalence)
+    if words == "no difference":
+        words += f" beyond {equivalence:g}"
+    elif name == ENDS and gap.sign:
+        words = f"the {'first' if gap.sign > 0 else 'last'} favoured"
+    return f"{name}: {_signed(gap, unit)}: {words}"
+
+
+def _signed(one: Estimate, unit: str) -> str:
+    """A difference with its interval."""
     return f"{one.value:+.3f} in {unit} (95 % interval {one.interval[0]:+.3f} to {one.interval[1]:+.3f})"
 
 
@@ -435,10 +578,12 @@ def _percent(one: Estimate) -> str:
     return f"{one.value:.0%} (95 % interval {one.interval[0]:.0%} to {one.interval[1]:.0%})"
 
 
-# --- two curves of the same trials ----------------------------------------------------------------------------
+def _would(prompts: int | None, what: str) -> str:
+    """In brackets, how many prompts would tell."""
+    return "" if prompts is None else f" ({about(prompts)} would, were {what} as seen)"
 
-MEAN = "mean"
-"""The difference in accuracy over all places; the others are those of the ends."""
+
+# --- two curves of the same trials ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -470,11 +615,6 @@ class CurveDifference:
         return {name: gap for name, gap in self.numbers.items() if name != MEAN}
 
     @property
-    def at_most(self) -> float:
-        """The largest change of a gap, up or down, that the intervals leave."""
-        return max(abs(end) for gap in self._gaps.values() for end in gap.interval)
-
-    @property
     def verdict(self) -> str:
         """`changes the bias`, `no difference` (90 % intervals within ± `equivalence`), or `inconclusive`."""
         if self.changed:
@@ -485,11 +625,11 @@ class CurveDifference:
     def sentences(self) -> list[str]:
         """In words: what it does to accuracy, and what to the effect of position."""
         mean, effort = self.numbers[MEAN], " and ".join(map(str, self.trials[: 2 - self.paired]))
-        words = (gap_words(MEAN, mean, self.equivalence), "finds more", "finds less")
-        lines = [f"{self.way} against {self.against}: {signed(mean, self.unit)}: {words[mean.sign]}"]
+        words = (compared(mean, self.equivalence), "finds more", "finds less")
+        lines = [f"{self.way} against {self.against}: {_signed(mean, self.unit)}: {words[mean.sign]}"]
         for name in self.changed:
             gap = self.numbers[name]
-            lines.append(f"{name} is {'larger' if gap.sign > 0 else 'smaller'} by {signed(gap, self.unit)}")
+            lines.append(f"{name} is {'larger' if gap.sign > 0 else 'smaller'} by {_signed(gap, self.unit)}")
         if self.verdict == "no difference":
             lines.append(
                 f"position matters as much to both: no gap differs by more than {self.equivalence:g}"
@@ -498,7 +638,7 @@ class CurveDifference:
             least = max(gap.detectable for gap in self._gaps.values())
             lines.append(
                 f"inconclusive whether position matters more to one: {effort} trials miss changes of a gap "
-                f"under {least:.2g}; gaps differ by {self.at_most:.2f} at most"
+                f"under {least:.2g}"
             )
         same = "the same trials, so differences are taken within them"
         lines.append(f"{effort} trials: {same if self.paired else 'not known to be the same, so unpaired'}")
@@ -519,51 +659,18 @@ def curve_differences(curves: Mapping[str, RetrievalCurve], *, together: int = 1
         raise InvalidValueError(f"curves: expected at least two, got {len(curves)}")
     if together < 1:
         raise InvalidValueError(f"together: expected a whole number of at least 1, got {together}")
-    (first, base), *others = curves.items()
-    for name, curve in others:
-        if _trials(curve) != _trials(base):
+    (first, base), *others = ((name, curve.profile()) for name, curve in curves.items())
+    for name, profile in others:
+        if not same_trials(profile, base):
             raise InvalidValueError(
-                f"curves: expected the trials of {first!r} scored by the same rule, got others in {name!r}"
+                f"curves: expected the trials of {first!r}, in words and scored by the same rule, got others in "
+                f"{name!r}"
             )
-    parts = {name: _parts(_answers(curve).found.astype(float)) for name, curve in curves.items()}
-    within = [
-        one - of_base for name, _ in others for one, of_base in zip(parts[name], parts[first], strict=True)
-    ]
-    names = (MEAN, *GAPS)
-    numbers = _paired(within, len(names), int(base.job.get("seed", 0)), len(within) * together)
+    equivalence, count = curves[first].equivalence or EQUIVALENCE, len(others) * together
     return [
-        CurveDifference(
-            name,
-            first,
-            dict(zip(names, numbers[k * len(names) : (k + 1) * len(names)], strict=True)),
-            tuple(one for one, held in ((first, base), (name, curve)) if not held.able),
-            (curve.prompts, base.prompts),
-        )
-        for k, (name, curve) in enumerate(others)
+        _difference_of(profile, base, name, first, together=count, equivalence=equivalence)
+        for name, profile in others
     ]
-
-
-def _trials(curve: RetrievalCurve) -> tuple[Any, ...]:
-    """What two curves of the same trials share; the files of documents are not known, their words are counted."""
-    answers = _answers(curve)
-    return dict(curve.job), answers.rule, curve.prompts, answers.words, curve.depth.tolist()
-
-
-def _answers(curve: RetrievalCurve) -> Answers:
-    if curve.answers is None:
-        raise InvalidValueError("curves: expected curves of answers in words, got one of margins")
-    return curve.answers
-
-
-def _parts(found: Float[np.ndarray, "prompt position"]) -> list[Float[np.ndarray, "prompt"]]:
-    """By trial, the mean over places and the gaps."""
-    return [found.mean(axis=1), *gaps_of(found).values()]
-
-
-def _paired(within: list[np.ndarray], parts: int, seed: int, together: int) -> list[Estimate]:
-    """Differences within trials, of a mean and the gaps by turns."""
-    limits = [(-1.0, 1.0), *[(-2.0, 2.0)] * (parts - 1)] * (len(within) // parts)
-    return resampled(np.stack(within, axis=1), limits, seed, together)
 
 
 def profile_difference(
@@ -574,24 +681,34 @@ def profile_difference(
     Where both are known to be of the same trials (`same_trials`), differences are taken within them, as by
     `curve_differences`; else the two are compared as unpaired. Their numbers of places may differ.
     """
-    rows = [None if one.kind != "rate" or one.tokens < 2 else one.samples for one in (p, q)]
-    if p.measures != q.measures or any(one is None or len(one) < 2 for one in rows):
-        return None
-    columns = [_parts(np.asarray(one, dtype=np.float64)) for one in rows]
-    # two places have no middle
-    names: tuple[str, ...] = (MEAN, *GAPS) if min(p.tokens, q.tokens) > 2 else (MEAN, ENDS)
-    columns, paired = [[one[0], *one[1 - len(names) :]] for one in columns], same_trials(p, q)
+    for one in (p, q):
+        if one.kind != "rate" or one.tokens < 2 or one.samples is None or len(one.samples) < 2:
+            return None
+    return _difference_of(p, q, way, against) if p.measures == q.measures else None
+
+
+def _difference_of(
+    p: Profile, q: Profile, way: str, against: str, *, together: int = 1, equivalence: float = EQUIVALENCE
+) -> CurveDifference:
+    """What two rates with trials differ in; `together` such differences hold at once."""
+    rows = [np.asarray(one.samples, dtype=np.float64) for one in (p, q)]
+    means, gaps = [{MEAN: one.mean(axis=1)} for one in rows], [gaps_of(one) for one in rows]
+    if min(p.tokens, q.tokens) == 2:  # two places have no middle
+        gaps = [{ENDS: one[ENDS]} for one in gaps]
+    count, paired = together * (1 + len(gaps[0])), same_trials(p, q)
     if paired:
-        within = [one - other for one, other in zip(*columns, strict=True)]
-        numbers = _paired(within, len(names), int(p.attrs["job"].get("seed", 0)), len(names))
+        mean, gap = ({name: one[name] - other[name] for name in one} for one, other in (means, gaps))
+        seed = int(p.attrs["job"].get("seed", 0))
+        numbers = resampled({(-1.0, 1.0): mean, (-2.0, 2.0): gap}, seed, count)
     else:
-        limits = [(0.0, 1.0), *[(-1.0, 1.0)] * (len(names) - 1)]
-        each = [resampled(np.stack(one, axis=1), limits, 0, len(names)) for one in columns]
-        numbers = [one - other for one, other in zip(*each, strict=True)]
+        each = [
+            resampled({(0.0, 1.0): mean, (-1.0, 1.0): gap}, 0, count)
+            for mean, gap in zip(means, gaps, strict=True)
+        ]
+        numbers = {name: one - each[1][name] for name, one in each[0].items()}
     dull = tuple(name for name, one in ((against, q), (way, p)) if one.attrs.get("able") is False)
-    trials = (len(columns[0][0]), len(columns[1][0]))
-    found: dict[str, Estimate] = dict(zip(names, numbers, strict=True))
-    return CurveDifference(way, against, found, dull, trials, paired, p.measures)
+    trials = (len(rows[0]), len(rows[1]))
+    return CurveDifference(way, against, numbers, dull, trials, paired, p.measures, equivalence)
 
 
 def same_trials(p: Profile, q: Profile) -> bool:

@@ -6,11 +6,9 @@ Redirections are errors, so that a key goes to the named address alone; proxies 
 (HTTP_PROXY, HTTPS_PROXY, NO_PROXY).
 """
 
-import email.utils
 import http.client
 import json
 import logging
-import math
 import os
 import re
 import time
@@ -20,7 +18,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
 from posbias.core.errors import InvalidValueError, ModelError, one_of, positive, shortened, whole
-from posbias.retrieval.scoring import CutOff
+from posbias.core.tables import number
+from posbias.retrieval.trials import CutOff
 
 log = logging.getLogger(__name__)
 KEY = "OPENAI_API_KEY"
@@ -28,7 +27,7 @@ KEY = "OPENAI_API_KEY"
 LARGEST = 4 * 2**20
 """Bytes of an answer."""
 LONGEST_MESSAGE = 500
-"""Characters of a server's own words in an error."""
+"""Characters of what a server says of an error."""
 LONGEST_WAIT = 60.0
 """Seconds between two tries, also where the server asks for more."""
 _AGAIN = {408, 409, 425, 429, 500, 502, 503, 504, 529}
@@ -64,7 +63,7 @@ class Endpoint:
     a byte; `retries`: further tries after 408, 409, 425, 429, 5xx, a timeout, a broken connection or an answer
     that is none, with pauses of 1, 2, 4, … s or as `Retry-After` says, `LONGEST_WAIT` at most. Decoding is greedy
     (temperature 0). A chat's answer that is empty, or ends because its tokens ran out, is a `CutOff`. Where no
-    connection is made before the first answer, one further try is the last. Raises `InvalidValueError` for no
+    connection is made, one further try is the last. Raises `InvalidValueError` for no
     address, and for a system message without a place.
     """
 
@@ -77,7 +76,6 @@ class Endpoint:
     timeout: float = 120.0
     retries: int = 5
     key: str | None = field(default=None, repr=False)
-    _reached: list[bool] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self):
         found = _ADDRESS.fullmatch(self.url)
@@ -114,16 +112,11 @@ class Endpoint:
             try:
                 return self._answer(prompt)
             except _RefusedError as error:
-                if not error.unreachable:
-                    self._reached.append(True)
-                times = "once" if tried == 0 else f"{tried + 1} times"
-                if not self._reached and tried >= min(1, self.retries):
+                if tried == (min(1, self.retries) if error.unreachable else self.retries):
                     raise ModelError(
-                        f"endpoint: expected a server at {self.url}, got {error} (tried {times})"
+                        f"endpoint: expected an answer of {self.url}, got {error} (tried {tried + 1} times)"
                     ) from None
-                if tried == self.retries:
-                    raise ModelError(f"endpoint: {self.url} was asked {times}: {error}") from None
-                pause = min(LONGEST_WAIT, max(error.wait, 2.0**tried)) if self._reached else 0.5
+                pause = 0.5 if error.unreachable else min(LONGEST_WAIT, max(error.wait, 2.0**tried))
                 log.info("%s: %s; asked again in %.0f s", self.url, error, pause)
                 time.sleep(pause)
         raise AssertionError
@@ -156,18 +149,18 @@ class Endpoint:
             broken = late or isinstance(reason, (ConnectionResetError, BrokenPipeError))
             unreachable = isinstance(error, urllib.error.URLError) and not broken
             raise _RefusedError("no answer in time" if late else said, unreachable=unreachable) from None
-        self._reached.append(True)
         return self._text(content)
 
     def _refusal(self, error: urllib.error.HTTPError) -> Exception:
         """What to raise for a status that is no success."""
         try:
-            body = error.read(2000).decode(errors="replace")
+            body = " ".join(error.read(2000).decode(errors="replace").split())[:LONGEST_MESSAGE]
         except (OSError, http.client.HTTPException):
             body = ""
-        said = f"HTTP {error.code} {error.reason}" + (f" ({_words_of(body)})" if body.strip() else "")
+        said = f"HTTP {error.code} {error.reason}" + (f" ({body})" if body else "")
         if error.code in _AGAIN:
-            return _RefusedError(said, seconds_of(error.headers.get("Retry-After")))
+            wait = number(error.headers.get("Retry-After"))
+            return _RefusedError(said, wait or 0.0)
         if 300 <= error.code < 400:
             said += "; redirections are not followed: give the address itself"
         return ModelError(f"endpoint: {self.url} refused: {said}")
@@ -192,31 +185,3 @@ class Endpoint:
         # a text that is continued ends when its tokens run out; a reply in a chat ends by itself
         cut = self.api == "chat" and (ran_out or not text.strip())
         return CutOff(text) if cut else text
-
-
-def _words_of(body: str) -> str:
-    """What a server says of an error: the message that OpenAI or FastAPI puts there, else the body, shortened."""
-    try:
-        data = json.loads(body)
-        data = data.get("error", data)
-        message = data if isinstance(data, str) else data.get("message") or data.get("detail")
-    except (ValueError, AttributeError, RecursionError):
-        message = None
-    if not isinstance(message, str) or not message.strip():
-        return shortened(body)
-    words = " ".join(message.split())
-    return words if len(words) <= LONGEST_MESSAGE else f"{words[:LONGEST_MESSAGE]} …"
-
-
-def seconds_of(retry_after: str | None) -> float:
-    """The seconds of a header `Retry-After`, a number or a date; 0 for none or for nonsense."""
-    if not retry_after:
-        return 0.0
-    try:
-        seconds = float(retry_after)
-    except ValueError:
-        try:
-            seconds = email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time()
-        except ValueError:
-            return 0.0
-    return max(0.0, seconds) if math.isfinite(seconds) else 0.0

@@ -14,7 +14,6 @@ import copy
 import inspect
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +32,8 @@ from posbias.measurement.job import fingerprint_of, job_of
 from posbias.measurement.models.loading import LoadedModel, ready
 from posbias.measurement.result import Quantity, State, attributes, variables
 from posbias.measurement.streaming import over_prompts
-from posbias.measurement.texts.corpora import Text, read_text
-from posbias.retrieval.trials import Keys, Needle, RetrievalJob, Trial, Trials, check_text, retrieval_job
+from posbias.measurement.texts.corpora import read_text
+from posbias.retrieval.trials import RetrievalJob, Trial, Trials, check_text, retrieval_job, trials_of
 
 log = logging.getLogger(__name__)
 _BY_POSITION = ("prompt", "position")
@@ -61,12 +60,8 @@ _ROWS = {
 
 def retrieval_fingerprint(model: LoadedModel, job: RetrievalJob, text: str | Path | None = None) -> str:
     """SHA-256 of all that decides the numbers of a job: name its checkpoint after it. Raises as `retrieve`."""
-    return _fingerprint(model, job, read_text(text if job.task == "needle" else None))
-
-
-def _fingerprint(loaded: LoadedModel, job: RetrievalJob, source: Text) -> str:
-    lies_in = {"text": source.sha256} if job.task == "needle" else {}
-    return fingerprint_of(job_of(loaded, job=encode(job), **lies_in))
+    lies_in = {"text": read_text(text).sha256} if job.task == "needle" else {}
+    return fingerprint_of(job_of(model, job=encode(job), **lies_in))
 
 
 def retrieve(
@@ -98,45 +93,26 @@ def retrieve(
             "(`posbias.retrieval.answers.ask`)"
         )
     check_text(job.task, text)
-    source = read_text(text)
+    source = read_text(text) if job.task == "needle" else None
     with ready(model, tokenizer) as loaded:
-        return _asked(
-            loaded, job, source, None if checkpoint is None else Path(checkpoint), threads, on_event
-        )
-
-
-def _asked(
-    loaded: LoadedModel,
-    job: RetrievalJob,
-    source: Text,
-    checkpoint: Path | None,
-    threads: int | None,
-    on_event: OnEvent | None,
-) -> xr.Dataset:
-    if job.length is not None and loaded.context is not None and job.length > loaded.context:
-        raise InvalidValueError(
-            f"length: expected at most the {loaded.context} tokens of context of {loaded.name}, got {job.length}"
-        )
-    if job.task == "keys":
-        trials: Trials = Keys(
-            loaded.tokenizer, job.wording, job.positions, job.seed, pairs=job.pairs, length=job.length
-        )
-    else:
-        trials = Needle(
-            loaded.tokenizer, job.wording, job.positions, job.seed,
-            text=source.content, name=source.name, length=job.length or 0,
-        )  # fmt: skip
-    fingerprint = _fingerprint(loaded, job, source)
-    asker = _Asker(loaded, trials)
-    log.info("asking %s in %d prompts at %d positions", loaded.name, job.prompts, job.positions)
-    with torch_threads(leaving_a_core() if threads is None else threads):
-        state, _ = over_prompts(
-            asker.ask, job.prompts, _ROWS, checkpoint=checkpoint, fingerprint=fingerprint, on_event=on_event
-        )
-    about = {"text": source.name, "text_sha256": source.sha256} if job.task == "needle" else {}
-    return _dataset(
-        state, loaded, job, about | {"fingerprint": fingerprint, "reuse": str(asker.reader.reuse)}
-    )
+        if job.length is not None and loaded.context is not None and job.length > loaded.context:
+            raise InvalidValueError(
+                f"length: expected at most the {loaded.context} tokens of context of {loaded.name}, got "
+                f"{job.length}"
+            )
+        lies_in: dict[str, Any] = {} if source is None else {"text": source.content, "name": source.name}
+        asker = _Asker(loaded, trials_of(job, loaded.tokenizer, **lies_in))
+        fingerprint = retrieval_fingerprint(loaded, job, text)
+        log.info("asking %s in %d prompts at %d positions", loaded.name, job.prompts, job.positions)
+        with torch_threads(leaving_a_core() if threads is None else threads):
+            kept = {
+                "checkpoint": None if checkpoint is None else Path(checkpoint),
+                "fingerprint": fingerprint,
+            }
+            state, _ = over_prompts(asker.ask, job.prompts, _ROWS, on_event=on_event, **kept)
+        about = {} if source is None else {"text": source.name, "text_sha256": source.sha256}
+        about |= {"fingerprint": fingerprint, "reuse": str(asker.reader.reuse)}
+        return _dataset(state, loaded, job, about)
 
 
 class _Asker:
@@ -169,16 +145,14 @@ class _Asker:
 
     def _ask_at(self, trial: Trial, position: int, found: dict[str, list[Any]]) -> None:
         prompt, endings = self._split(trial.asked[position], trial.answers)
-        asked = self.reader.endings(prompt, endings)
-        control = self.reader.endings(*self._split(trial.control[position], trial.answers))
-        right, others = asked.log_probability[0], asked.log_probability[1:]
-        found["log_probability"].append(asked.log_probability)
-        found["control_log_probability"].append(control.log_probability)
-        found["accuracy"].append(asked.greedy[0])
-        found["choice"].append(right > others.max())
-        for name, scores in (("", asked.log_probability), ("control_", control.log_probability)):
+        asked, greedy = self.reader.endings(prompt, endings)
+        control, _ = self.reader.endings(*self._split(trial.control[position], trial.answers))
+        for name, scores in (("", asked), ("control_", control)):
+            found[f"{name}log_probability"].append(scores)
             found[f"{name}margin"].append(scores[0] - scores[1:].max())
             found[f"{name}margin_mean"].append(scores[0] - scores[1:].mean())
+        found["accuracy"].append(greedy[0])
+        found["choice"].append(asked[0] > asked[1:].max())
         found["token"].append(self._trials.tokens(trial.asked[position][: trial.places[position]].rstrip()))
         found["tokens"].append(len(prompt))
 
@@ -224,17 +198,8 @@ def _dataset(state: State, loaded: LoadedModel, job: RetrievalJob, about: dict[s
 
 _COPIES = 256 << 20
 """Bytes of keys and values that the endings of one pass may take together."""
-_TOLERANCES = {torch.float32: 1e-3, torch.float64: 1e-3}
-_HALF = 0.1
-"""Least agreement, in nats, of cached and plain passes: in full precision, and in any other."""
-
-
-@dataclass(frozen=True)
-class Endings:
-    """Of each ending: the log-probability of all its tokens, in nats, and whether greedy decoding writes it."""
-
-    log_probability: Float[np.ndarray, "ending"]
-    greedy: Bool[np.ndarray, "ending"]
+Scores = tuple[Float[np.ndarray, "ending"], Bool[np.ndarray, "ending"]]
+"""Of each ending: the log-probability of all its tokens, in nats, and whether greedy decoding writes it."""
 
 
 class Reader:
@@ -255,7 +220,7 @@ class Reader:
         self._cache: Any = None
 
     @torch.no_grad()
-    def endings(self, prompt: Sequence[int], endings: Sequence[Sequence[int]]) -> Endings:
+    def endings(self, prompt: Sequence[int], endings: Sequence[Sequence[int]]) -> Scores:
         """Score `endings` (token ids, one or more each) behind `prompt` (token ids, one or more).
 
         Raises `ModelError` when the model's outputs are not finite.
@@ -279,7 +244,10 @@ class Reader:
         # the last token is read in any case: its output is what is wanted
         shared = min(common(self._read, prompt), len(prompt) - 1)
         if shared == 0:
-            self._cache = _fresh_cache()
+            from transformers import DynamicCache
+
+            # without a configuration every layer keeps all keys: windows are then the mask's matter
+            self._cache = DynamicCache()
         elif shared < len(self._read):
             self._cache.crop(shared - len(self._read))
         # an interruption inside the pass must not leave half a cache believed in
@@ -323,32 +291,17 @@ def reuse_is_exact(model: Any, asked: Sequence[tuple[Sequence[int], Sequence[Seq
     Equal to 1e-3 nats in float32, .1 in half precision. A model that has no cache of this kind is answered
     with False, not with an error.
     """
-    tolerance = _TOLERANCES.get(model.dtype, _HALF)
+    tolerance = 1e-3 if model.dtype in (torch.float32, torch.float64) else 0.1
     plain, cached = Reader(model, reuse=False), Reader(model)
     for prompt, endings in asked:
-        expected = plain.endings(prompt, endings)
+        expected, _ = plain.endings(prompt, endings)
         try:
-            found = cached.endings(prompt, endings)
-        except (
-            AttributeError,
-            IndexError,
-            KeyError,
-            NotImplementedError,
-            RuntimeError,
-            TypeError,
-            ValueError,
-        ):
+            found, _ = cached.endings(prompt, endings)
+        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError):
             return False
-        if not np.allclose(found.log_probability, expected.log_probability, rtol=0, atol=tolerance):
+        if not np.allclose(found, expected, rtol=0, atol=tolerance):
             return False
     return True
-
-
-def _fresh_cache() -> Any:
-    from transformers import DynamicCache
-
-    # without a configuration every layer keeps all keys: windows are then the mask's matter
-    return DynamicCache()
 
 
 def _own(logits: Float[Tensor, "token word"], ids: Sequence[int]) -> tuple[float, bool]:
@@ -358,9 +311,9 @@ def _own(logits: Float[Tensor, "token word"], ids: Sequence[int]) -> tuple[float
     return float(chosen.sum()), bool((logits.argmax(dim=-1) == own).all())
 
 
-def _scored(parts: Sequence[Sequence[tuple[float, bool]]]) -> Endings:
+def _scored(parts: Sequence[Sequence[tuple[float, bool]]]) -> Scores:
     """Endings from the scores of their parts."""
     total = np.array([sum(score for score, _ in ending) for ending in parts])
     if not np.isfinite(total).all():
         raise ModelError("model: its outputs are not finite")
-    return Endings(total, np.array([all(hit for _, hit in ending) for ending in parts]))
+    return total, np.array([all(hit for _, hit in ending) for ending in parts])

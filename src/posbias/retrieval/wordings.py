@@ -8,7 +8,7 @@ not known.
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from typing import Any
 
 from posbias.core.errors import InvalidValueError, ModelError
@@ -127,8 +127,9 @@ class Pool:
         before: bool = False,
         joint: str = " ",
     ):
-        self._encode, self._words, self._what, self._joint = encode, words, what, joint
-        self._joined = [f"{b} {a}" if before else f"{a} {b}" for a in words for b in others]
+        self._encode, self._what, self._joint = encode, what, joint
+        self._words = words, [f"{b} {a}" if before else f"{a} {b}" for a in words for b in others]
+        self._groups = cache(self._groups_of)
 
     def of(self, needed: int) -> list[str]:
         """At least `needed` words: of equally many tokens, as few as there are enough of, else two words each.
@@ -137,35 +138,26 @@ class Pool:
         `InvalidValueError` when there are too few at all, `ModelError` when the tokenizer does not tell them
         apart.
         """
-        if needed > len(self._joined):
-            raise InvalidValueError(f"pairs: expected at most {len(self._joined)} {self._what}, got {needed}")
-        for groups in self._alone, self._in_twos:
-            for _, group in sorted(groups.items()):
+        if needed > (most := len(self._words[1])):
+            raise InvalidValueError(f"pairs: expected at most {most} {self._what}, got {needed}")
+        for in_twos in (False, True):
+            for _, group in sorted(self._groups(in_twos).items()):
                 if len(group) >= max(needed, _VARIETY):
                     return group
-        distinct = [word for group in self._in_twos.values() for word in group]
+        distinct = [word for group in self._groups(True).values() for word in group]
         if len(distinct) < needed:
             raise ModelError(
                 f"model: expected a tokenizer that distinguishes {needed} {self._what}, got {len(distinct)}"
             )
         return distinct
 
-    @cached_property
-    def _alone(self) -> dict[int, list[str]]:
-        return self._groups(self._words)
-
-    @cached_property
-    def _in_twos(self) -> dict[int, list[str]]:
-        return self._groups(self._joined)
-
-    def _groups(self, words: Sequence[str]) -> dict[int, list[str]]:
+    def _groups_of(self, in_twos: bool) -> dict[int, list[str]]:
         """Words by their number of tokens; of words with the same tokens only the first."""
-        groups: dict[int, list[str]] = {}
-        seen: set[tuple[int, ...]] = set()
+        first, groups, words = dict[tuple[int, ...], str](), dict[int, list[str]](), self._words[in_twos]
         for word, ids in zip(words, self._encode([self._joint + word for word in words]), strict=True):
-            if tuple(ids) not in seen:
-                groups.setdefault(len(ids), []).append(word)
-            seen.add(tuple(ids))
+            first.setdefault(tuple(ids), word)
+        for ids, word in first.items():
+            groups.setdefault(len(ids), []).append(word)
         return groups
 
 

@@ -16,7 +16,6 @@ from jaxtyping import Float
 
 from posbias.core.machine import stream
 from posbias.ordering import STRATEGIES, Ordering, order
-from posbias.ordering.basis import of_places
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
 from posbias_papers.extensions.extension import SMALL, Cell, Extension, Result, Results, rounded
@@ -77,7 +76,7 @@ def ordered(found: Result, shape: str, basis: str) -> Ordering:
     """The order that a cell calls best."""
     if basis == "retrieval":
         hits = np.array(found["hits"], dtype=np.float64)
-        return order(PLACES, scores(shape), profile=of_places(hits, {}))
+        return order(PLACES, scores(shape), profile=Profile.from_rows(hits, kind="rate", measures="accuracy"))
     starts, mass = np.array(found["starts"]), np.array(found[basis])
     length = float(np.diff(starts).mean())
     lengths = np.full(PLACES, length)

@@ -18,8 +18,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, InstanceOf, PrivateAttr, ValidationError
 
 from posbias.core.errors import InvalidValueError, non_negative, positive, shortened
-from posbias.ordering import Ordering, order
-from posbias.ordering.basis import profile_of
+from posbias.ordering import Ordering, order, profile_of
 from posbias.profiles.profile import Profile
 
 __all__ = ["RANK", "Reordering"]
@@ -27,12 +26,6 @@ __all__ = ["RANK", "Reordering"]
 RANK = "posbias_rank"
 """The key of a document's metadata that holds its place among the documents given, 0-based."""
 _LOG = logging.getLogger(__name__)
-_EXPECTED = {"float_parsing": "a number", "float_type": "a number", "callable_type": "a function"}
-_EXPECTED |= {
-    "bool_type": "True or False",
-    "bool_parsing": "True or False",
-    "extra_forbidden": "a known option",
-}
 
 
 class Reordering(BaseModel):
@@ -64,11 +57,8 @@ class Reordering(BaseModel):
         except ValidationError as error:
             wrong = error.errors()[0]
             name = str(wrong["loc"][0])
-            expected = (
-                "a known model, a file or a Profile"
-                if name == "profile"
-                else _EXPECTED.get(wrong["type"], "one of its options")
-            )
+            expected = wrong["msg"].removeprefix("Input should be ")
+            expected = "a known model, a file or a Profile" if name == "profile" else expected
             got = shortened(options[name]) if name in options else "none"
             raise InvalidValueError(f"{name}: expected {expected}, got {got}") from None
         for name in ("prefix", "suffix"):

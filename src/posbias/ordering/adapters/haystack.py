@@ -5,7 +5,6 @@ Tested with haystack-ai (docs/order.md says which version).
 
 # pyright: reportMissingImports=false
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,18 +34,8 @@ class PositionBiasRanker:
     those given.
     """
 
-    def __init__(
-        self,
-        profile: Profile | str | Path,
-        score: Callable[[Any], Any] | None = None,
-        length: Callable[[str], Any] | None = None,
-        prefix: float = 0.0,
-        suffix: float = 0.0,
-        always: bool = False,
-    ):
-        self._reordering = Reordering(
-            profile=profile, score=score, length=length, prefix=prefix, suffix=suffix, always=always
-        )
+    def __init__(self, profile: Profile | str | Path, **options: Any):
+        self._reordering = Reordering(profile=profile, **options)
 
     @property
     def last(self) -> Ordering | None:

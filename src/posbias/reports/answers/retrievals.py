@@ -6,8 +6,7 @@ from typing import Any, Literal, Self
 from posbias.core.answers import Answer, Number, Part, Table, Texts, entry
 from posbias.profiles.summary import Verdict
 from posbias.reports.answers.numbers import OverPrompts, ToTell
-from posbias.retrieval.curve import EFFECTS
-from posbias.retrieval.statistics import WIDTHS
+from posbias.retrieval.curve import EFFECTS, WIDTHS
 from posbias.retrieval.trials import ARMS
 
 Against = Literal["favoured", "at a disadvantage", "no difference", "inconclusive"]
