@@ -40,7 +40,7 @@ from posbias.study.verbs import (
 
 def test_a_fingerprint_stays_what_it_was():
     """Another one here means that finished studies would be computed again."""
-    first = small().cells()[0]
+    first = small().all_cells[0]
     assert first.fingerprint == "2f7cd0eba31b7c36"
     assert first.name == "simulate-dimension16-seed0"
 
@@ -50,9 +50,10 @@ def test_a_fingerprint_does_not_depend_on_the_order_of_keys_nor_on_defaults_give
     turned = {"kind": "simulate", "samples": 200, "model": {"dimension": 16, "depth": 2}}
     whole = encode(Simulate(RecencyModel(dimension=16, depth=2), 200))
     found = {
-        study_of({"question": QUESTION, "base": one}).cells()[0].fingerprint for one in (base, turned, whole)
+        study_of({"question": QUESTION, "base": one}).all_cells[0].fingerprint
+        for one in (base, turned, whole)
     }
-    assert found == {small().cells()[0].fingerprint}
+    assert found == {small().all_cells[0].fingerprint}
 
 
 def test_claims_select_by_what_was_chosen_and_by_what_the_spec_holds():
@@ -128,7 +129,7 @@ def outcome(numbers, seeds=(0, 1, 2, 3), **changes):
     """Records of two dimensions, made up: `numbers` by dimension and seed are the second layer's probability."""
     study = small(seeds=list(seeds), sweep={"model.dimension": [16, 64]}, **changes)
     records = []
-    for cell in study.cells():
+    for cell in study.all_cells:
         given = numbers.get(cell.chosen["model.dimension"], {}).get(cell.seed)
         if given is None:
             records.append(None)

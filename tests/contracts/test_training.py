@@ -58,6 +58,7 @@ def test_finished_cells_are_taken_and_the_others_trained(tmp_path):
     how = {"sequences": 50, "workers": 1, "on_event": on_event}
     (first,) = run_cells([TINY], tmp_path, **how)
     assert heard[-1] == (60, 60)
+    assert first.path is not None
     assert [done for done, _ in heard] == sorted(done for done, _ in heard)
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     assert [path.suffix for path in before] == [".nc"]

@@ -141,7 +141,7 @@ def _answer_status(one: "Study", folder: Path, json: bool, todo: bool = False) -
     from posbias.study import status
 
     outcome = status(one, folder)
-    missing, count = one.cells() if todo else outcome.missing, len(one.cells())
+    missing, count = one.all_cells if todo else outcome.missing, len(one.all_cells)
     answer = StudyStatus.of(
         study=one.name,
         question=one.question,
@@ -174,7 +174,7 @@ def _answer(
     from posbias.study import judge
     from posbias.study.tables import summary
 
-    claims, pairs = judge(outcome), list(zip(outcome.study.cells(), outcome.records, strict=True))
+    claims, pairs = judge(outcome), list(zip(outcome.study.all_cells, outcome.records, strict=True))
     held = [
         {name: record and record.result.get(name) for name in ("quantities", "about")} for _, record in pairs
     ]

@@ -365,7 +365,8 @@ class Checkpoint:
         note = json.loads(dump_json(tensors.note))
         about = dump_json({"fingerprint": self._fingerprint, "note": note})
         with replacing(self._path) as temporary, temporary.open("wb") as file:
-            np.savez(file, **tensors.arrays, **{_NOTE: np.array(about)})
+            held: Any = {**tensors.arrays, _NOTE: np.array(about)}
+            np.savez(file, **held)
         self._end, self._note = time.monotonic(), note
         self._took, self._next = self._end - begin, self._end + self._least
 

@@ -63,7 +63,9 @@ class Outcome:
     @property
     def missing(self) -> tuple[Cell, ...]:
         """The cells without."""
-        return tuple(cell for cell, one in zip(self.study.cells(), self.records, strict=True) if one is None)
+        return tuple(
+            cell for cell, one in zip(self.study.all_cells, self.records, strict=True) if one is None
+        )
 
     @property
     def cost(self) -> dict[str, float]:
@@ -101,7 +103,7 @@ def run_study(
     folder = Path(folder)
     need_writable(folder)
     clear_leftovers(folder)
-    store, cells = Store(folder / CELLS), study.cells()
+    store, cells = Store(folder / CELLS), study.all_cells
     store.clear_leftovers()
     done = compute(cells, store, engine=engine, again=again, on_event=on_event)
     save_json(as_dict(study), folder / MANIFEST)
@@ -121,7 +123,7 @@ def status(study: Study, folder: str | os.PathLike[str]) -> Outcome:
     Raises `SchemaError` for a cell's file of another schema version.
     """
     store = Store(Path(folder) / CELLS)
-    return Outcome(study, Path(folder), tuple(store.find(cell) for cell in study.cells()))
+    return Outcome(study, Path(folder), tuple(store.find(cell) for cell in study.all_cells))
 
 
 def judge(outcome: Outcome) -> list[Judged]:

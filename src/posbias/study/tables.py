@@ -31,7 +31,7 @@ def rows(outcome: Outcome) -> list[dict[str, Any]]:
     se, n. A value that is not defined is None, as are `se` and `n` of an exact one and `index` of what is no list.
     """
     made = []
-    for cell, record in zip(outcome.study.cells(), outcome.records, strict=True):
+    for cell, record in zip(outcome.study.all_cells, outcome.records, strict=True):
         if record is None:
             continue
         about = {"fingerprint": cell.fingerprint, "kind": cell.spec.kind}

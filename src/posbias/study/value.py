@@ -215,10 +215,9 @@ class Study:
     """A question and its cells: `base` with every combination of `sweep` (or each of `cells`), once per seed.
 
     `base` has the keys of a verb (`posbias.study.verbs`). `sweep` maps paths to lists, whose values replace what
-    the base has there; `explicit` (`cells` in a file) is a list of tables to
-    put over the base instead, for what is no product. Every cell runs on `cores` threads; on a cluster it is given
-    `gpus` too (None: one for a cell on CUDA). Raises `InvalidValueError` for what cannot be right in any cell or
-    claim, naming it; no cell is computed for that.
+    the base has there; `cells` is a list of tables to put over the base instead, for what is no product. Every
+    cell runs on `cores` threads; on a cluster it is given `gpus` too (None: one for a cell on CUDA). Raises
+    `InvalidValueError` for what cannot be right in any cell or claim, naming it; no cell is computed for that.
     """
 
     question: str
@@ -226,7 +225,7 @@ class Study:
     sweep: Mapping[str, Any] = Field(default_factory=dict)
     seeds: Annotated[tuple[NaturalNumber, ...], Field(min_length=1), _AS_TUPLE] = (0,)
     claims: tuple[StatedClaim, ...] = ()
-    explicit: Annotated[tuple[Mapping[str, Any], ...], _AS_TUPLE] = ()
+    cells: Annotated[tuple[Mapping[str, Any], ...], _AS_TUPLE] = ()
     name: str = "study"
     cores: Count = 1
     gpus: NonNegative | None = None
@@ -236,11 +235,11 @@ class Study:
             raise InvalidValueError("question: expected a sentence, got ''")
         if len(set(self.seeds)) < len(self.seeds):
             raise InvalidValueError(f"seeds: expected different seeds, got {list(self.seeds)}")
-        if self.sweep and self.explicit:
+        if self.sweep and self.cells:
             raise InvalidValueError("cells: expected either cells or a sweep, got both")
         for chosen, verb in self.combinations:
             if not verb.draws and len(self.seeds) > 1:
-                where = f" (where {spec.words_of(chosen)})" if chosen and self.explicit else ""
+                where = f" (where {spec.words_of(chosen)})" if chosen and self.cells else ""
                 count = len(self.seeds)
                 raise InvalidValueError(
                     f"seeds: expected one, as {verb.kind} draws nothing, got {count}{where}"
@@ -251,20 +250,17 @@ class Study:
     @cached_property
     def combinations(self) -> tuple[tuple[Mapping[str, Any], Any], ...]:
         """What each combination chooses, and the verb that it makes. Raises as the study does."""
-        if self.explicit:
-            chosen = [dict(spec.leaves(table)) for table in self.explicit]
+        if self.cells:
+            chosen = [dict(spec.leaves(table)) for table in self.cells]
             listed, where = [(one, spec.with_values(self.base, one)) for one in chosen], "cells"
         else:
             known = known_paths(class_of(self.base))
             listed, where = spec.expand(self.base, self.sweep, known), "sweep"
         return tuple(spec.build(listed, decode_verb, "cell", _key, where))
 
-    def cells(self) -> tuple[Cell, ...]:
-        """Every cell, combinations in their order, the seeds of each together."""
-        return self._cells
-
     @cached_property
-    def _cells(self) -> tuple[Cell, ...]:
+    def all_cells(self) -> tuple[Cell, ...]:
+        """Every cell, combinations in their order, the seeds of each together."""
         return tuple(
             Cell(verb, seed, chosen, self.cores, _gpus(verb) if self.gpus is None else self.gpus)
             for chosen, verb in self.combinations
@@ -296,18 +292,14 @@ def read_study(path: str | os.PathLike[str]) -> Study:
 
 def study_of(data: Mapping[str, Any], name: str = "study") -> Study:
     """A study from what a file holds. Raises `InvalidValueError`."""
-    if "explicit" in data:
-        raise InvalidValueError("unknown key 'explicit'; did you mean 'cells'?")
-    keys = {"name": name} | {("explicit" if key == "cells" else key): given for key, given in data.items()}
-    if isinstance(keys.get("sweep"), list):
-        raise InvalidValueError(f"sweep: expected a table of paths with lists, got {keys['sweep']!r}")
-    return decode(Study, keys)
+    if isinstance(data.get("sweep"), list):
+        raise InvalidValueError(f"sweep: expected a table of paths with lists, got {data['sweep']!r}")
+    return decode(Study, {"name": name} | dict(data))
 
 
 def as_dict(given: Study) -> dict[str, Any]:
     """A study as a file would have it."""
-    data = {("cells" if key == "explicit" else key): held for key, held in encode(given).items()}
-    return {key: held for key, held in data.items() if held not in (None, {}, [])}
+    return {key: held for key, held in encode(given).items() if held not in (None, {}, [])}
 
 
 def _gpus(verb: Any) -> float:

@@ -31,7 +31,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypedDict, Unpack, overload
 
 import numpy as np
 import torch
@@ -320,12 +320,21 @@ class Trained:
         )
 
 
-@overload
-def train(experiment: Experiment, **settings: Any) -> Trained: ...
+class Settings(TypedDict, total=False):
+    """How to train, which changes nothing that is learnt; see `train`."""
+
+    checkpoint: Path | None
+    device: str
+    threads: int | None
+    on_event: OnEvent | None
 
 
 @overload
-def train(experiment: Sequence[Experiment], **settings: Any) -> list[Trained]: ...
+def train(experiment: Experiment, **settings: Unpack[Settings]) -> Trained: ...
+
+
+@overload
+def train(experiment: Sequence[Experiment], **settings: Unpack[Settings]) -> list[Trained]: ...
 
 
 def train(
