@@ -80,7 +80,7 @@ def resource(name: str, package: str = "posbias.reports") -> str:
 def tied(text: str) -> str:
     """Keep a number and its percent sign or error on one line."""
     space = "\N{NO-BREAK SPACE}"
-    return text.replace(" %", f"{space}%").replace(" ± ", f"{space}±{space}")
+    return text.replace(" %", f"{space}%").replace(" ± ", f"{space}±{space}").replace("± ", f"±{space}")
 
 
 def subscripts(text: str) -> Markup:
