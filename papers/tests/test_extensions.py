@@ -108,11 +108,11 @@ def test_scores_of_predictors_are_those_of_the_other_half(measured):
             rest = half(measured, not even)["influence"].values.mean(axis=0)
             rank = scipy.stats.spearmanr(mass, rest).statistic
             scores.append([rank, scipy.stats.wasserstein_distance(place, place, mass, rest)])
-        both = [found["scores"][key][name][0] for name in ("spearman", "wasserstein")]
+        both = [found["scores"][key][name] for name in ("spearman", "wasserstein")]
         assert both == pytest.approx(np.mean(scores, axis=0), abs=1e-5)
     for more, less in PAIRS:
         difference = found["differences"][f"{more} - {less}"]["wasserstein"]
-        one, other = (found["scores"][name]["wasserstein"][0] for name in (more, less))
+        one, other = (found["scores"][name]["wasserstein"] for name in (more, less))
         assert difference[0] == pytest.approx(one - other, rel=5e-5, abs=3e-5)
     with pytest.raises(InvalidValueError):
         trial(measure("tiny-nope", tokens=8, prompts=2))
@@ -132,7 +132,7 @@ def results(*cells: tuple[str, float, float, float]) -> dict[PredictorCell, dict
     """Cells: model, how much better than recency energy is by rank and by place, noise ceiling."""
     return {
         PredictorCell(model, "made", number): {
-            "noise": {"noiseless": {"spearman": [ceiling, 0.0, 1.0]}},
+            "noise": {"noiseless": {"spearman": ceiling}},
             "differences": {
                 "energy - recency": {"spearman": [rank, 0.01, 30.0], "wasserstein": [place, 0.01, 30.0]}
             },

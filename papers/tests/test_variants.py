@@ -10,7 +10,6 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.cli import main
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.estimate import Estimate
 from posbias.simulation import RecencyModel, gram, simulate_recency
@@ -243,17 +242,6 @@ def test_variants_that_cannot_be_are_refused(options, name):
 def test_runs_that_cannot_be_are_refused(options):
     with pytest.raises(InvalidValueError, match="".join(options)):
         simulate_variant(VARIANTS["plain"], **({"networks": 1, "inputs": 2} | options))
-
-
-def test_the_command_gives_means_over_networks(capsys):
-    main(["paper", "variants", "plain", "rope", "--networks", "4", "--inputs", "20", "--json"])
-    answer = json.loads(capsys.readouterr().out)["variants"]
-    assert [one["name"] for one in answer] == ["plain", "rope"]
-    assert [entry["layer"] for entry in answer[1]["content"]] == [1, 2, 3, 4]
-    assert 0.4 < answer[0]["score"][1]["recency_probability"]["value"] < 0.7
-    with pytest.raises(SystemExit) as stopped:
-        main(["paper", "variants", "ropee"])
-    assert stopped.value.code == 2
 
 
 # --- networks and what is known of them --------------------------------------------------------------------

@@ -28,7 +28,7 @@ Results = Mapping[Any, Result]
 SMALL = ("tiny-nope", "tiny-alibi", "tiny-rope", "tiny-learned", "tiny-window")
 """Decoders of ours that differ in the encoding alone (`docs/evidence.md`)."""
 RECORDS = Path(__file__).with_name("records.jsonl")
-"""Results that come along, a line each: what a cell's own file would hold."""
+"""Results that come along, a line each: the fingerprint and specification of a cell, what made it, its result."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -58,10 +58,9 @@ PAIRS = (
 def trial(measurement: "xr.Dataset", seed: int = 0) -> dict[str, Any]:
     """Scores, paired differences and noise of one measurement, in JSON's terms.
 
-    Scores and differences are lists [value, se, freedom], those of noise [value, low, high]. `scores` and
-    `differences` (of `PAIRS`, "a - b") are held out: predicted from half of the prompts, judged on the other, the
-    mean of both ways. A score that is undefined is None. Raises `InvalidValueError` for a measurement without
-    halves of two prompts each.
+    `scores`, and `differences` [value, se, freedom] of `PAIRS`, are held out: predicted from half of the prompts,
+    judged on the other, the mean of both ways; `noise` is that of a noiseless predictor. A score that is undefined
+    is None. Raises `InvalidValueError` for a measurement without halves of two prompts each.
     """
 
     def predict(half: "xr.Dataset") -> dict[str, Profile]:
@@ -79,23 +78,27 @@ def trial(measurement: "xr.Dataset", seed: int = 0) -> dict[str, Any]:
     for more, less in PAIRS:
         one, sign = (wanted[more, less], 1) if (more, less) in wanted else (wanted[less, more], -1)
         differences[f"{more} - {less}"] = _listed(one.scores, sign)
+    noise = {name: getattr(compared.reliability, name) for name in ("noiseless", "noiseless_half")}
     return {
-        "scores": {name: _listed(one) for name, one in compared.held_out.agreements.items()},
+        "scores": {name: _values(one) for name, one in compared.held_out.agreements.items()},
         "differences": differences,
-        "noise": {name: _listed(one) for name, one in vars(compared.reliability).items()},
+        "noise": {name: _values(one) for name, one in noise.items()},
     }
 
 
-def _listed(agreement: Agreement, sign: int = 1) -> dict[str, list[float | None] | None]:
-    """[value, se, freedom] by score to five digits; None where the score is undefined, se None where not known."""
+def _values(agreement: Agreement) -> dict[str, float | None]:
+    """The value by score to five digits; None where the score is undefined."""
+    values = {name: getattr(agreement, name).value for name in SCORES}
+    return {name: None if math.isnan(one) else rounded([one], DIGITS)[0] for name, one in values.items()}
+
+
+def _listed(agreement: Agreement, sign: int) -> dict[str, list[float | None] | None]:
+    """[value, se, freedom] of a difference by score; None where it is undefined, se None where not known."""
     listed: dict[str, list[float | None] | None] = {}
-    for name in SCORES:
+    for name, value in _values(agreement).items():
         score = getattr(agreement, name)
-        numbers = [sign * score.value, *((score.se, score.freedom) if score.known else (None, None))]
-        if score.bounds and not score.known:
-            numbers = [score.value, *score.bounds]
-        kept = [None if number is None else rounded([number], DIGITS)[0] for number in numbers]
-        listed[name] = None if math.isnan(score.value) else kept
+        error = rounded([score.se, score.freedom], DIGITS) if score.known else [None, None]
+        listed[name] = None if value is None else [sign * value, *error]
     return listed
 
 
@@ -189,7 +192,7 @@ def outcomes(more: str, less: str, score: str, results: Results) -> dict[Predict
             result["noise"]["noiseless"][RANK],
             result["differences"][f"{more} - {less}"][score],
         )
-        usable = score != RANK or (ceiling is not None and ceiling[0] >= CEILING)
+        usable = score != RANK or (ceiling is not None and ceiling >= CEILING)
         if usable and numbers is not None and numbers[1] is not None:
             difference = Estimate(numbers[0], numbers[1], max(2, round(numbers[2]) + 1), numbers[2])
             better[cell] = (-difference if score == PLACE else difference).p_above()
@@ -237,8 +240,7 @@ def _tables(results: Results) -> Iterator[Table]:
         for cell, result in results.items():
             held_out = {name: result["scores"][name][score] for name in names}
             held_out["noise ceiling"] = result["noise"]["noiseless_half"][score]
-            values = {name: numbers and numbers[0] for name, numbers in held_out.items()}
-            rows.append({"model": cell.model, "text": cell.text, "tokens": cell.tokens, **values})
+            rows.append({"model": cell.model, "text": cell.text, "tokens": cell.tokens, **held_out})
         yield Table.of(f"{score.capitalize()}, held out", rows)
 
 

@@ -59,7 +59,7 @@ def shown_models(frame: "pd.DataFrame", name: str) -> list[str]:
 def draw_schedules(frame: "pd.DataFrame", caption: str, name: str) -> "Figure":
     """Draw λ by layer, mean and 95 % interval: a row per corpus, a column per model, a line per length."""
     rows = of_figure(frame.query("layer >= 0"), name).reset_index()
-    models, corpora = ([*rows[column].unique()] for column in ("model", "corpus"))
+    models, corpora, lengths = ([*rows[column].unique()] for column in ("model", "corpus", "tokens"))
     figure, part = captioned_figure(max(5.0, 0.5 + 3.4 * len(models)), 2.9 * len(corpora), caption)
     panels = part.subplots(len(corpora), len(models), squeeze=False)
     for (corpus, model), ax in zip(itertools.product(corpora, models), panels.flat, strict=True):
@@ -68,8 +68,11 @@ def draw_schedules(frame: "pd.DataFrame", caption: str, name: str) -> "Figure":
             ax.set_axis_off()
             continue
         style.dress(ax, LAYER, "weight of attention λ")
-        for place, (tokens, line) in enumerate(own.groupby("tokens", sort=False)):
-            values, look = line["mixing"].to_numpy(), style.series(place)
+        for place, tokens in enumerate(sorted(lengths)):
+            line, look = own.query(f"tokens == {tokens}"), style.series(place)
+            if line.empty:
+                continue
+            values = line["mixing"].to_numpy()
             numbers = zip(values, line["mixing_se"], line["n"].astype(int), strict=True)
             low, high = np.array([Estimate(*number).interval for number in numbers]).T
             ax.fill_between(range(len(line)), low, high, color=look["color"], alpha=0.2, linewidth=0)
@@ -98,7 +101,7 @@ def draw_curves(frame: "pd.DataFrame", caption: str, name: str) -> "Figure":
     letters = sorted({letter for by in curves.values() for letter in by} & {*COLOURS})
     figure, part = captioned_figure(0.7 + 1.85 * (len(letters) + 1), 0.35 + 1.75 * len(curves), caption)
     panels = part.subplots(len(curves), len(letters) + 1, squeeze=False)
-    for (model, by), line in zip(curves.items(), panels, strict=True):
+    for place, ((model, by), line) in enumerate(zip(curves.items(), panels, strict=True)):
         measured, levels = by.get("measured"), zip(letters, line, strict=False)
         shown = [ax for letter, ax in levels if _level(ax, letter, by.get(letter), measured)]
         if measured is None:
@@ -110,8 +113,8 @@ def draw_curves(frame: "pd.DataFrame", caption: str, name: str) -> "Figure":
         share_scale(shown)
         for ax in line:
             ax.tick_params(labelleft=ax is line[0])
-            ax.set_ylabel(f"{model}\ninfluence (even = 1)" if ax is line[0] else "", fontsize=style.TEXT)
-            ax.set_xlabel("position" if line is panels[-1] else "", fontsize=style.TEXT)
+            ax.set_ylabel(f"{model}\ninfluence (uniform = 1)" if ax is line[0] else "", fontsize=style.TEXT)
+            ax.set_xlabel("position" if place == len(curves) - 1 else "", fontsize=style.TEXT)
     return settle(figure)
 
 
@@ -151,11 +154,13 @@ def draw_content(frame: "pd.DataFrame", caption: str, name: str) -> "Figure":
     columns = max(map(len, maps.values()))
     figure, part = captioned_figure(0.6 + 1.95 * columns, 0.35 + 1.8 * len(maps), caption)
     panels = part.subplots(len(maps), columns, squeeze=False)
-    for (model, heads), line in zip(maps.items(), panels, strict=True):
+    for place, ((model, heads), line) in enumerate(zip(maps.items(), panels, strict=True)):
         for ax in line[len(heads) :]:
             ax.set_axis_off()
         for (title, matrix), ax in zip(heads.items(), line, strict=False):
-            style.dress(ax, "key" if line is panels[-1] else "", f"{model}\nquery" if ax is line[0] else "")
+            style.dress(
+                ax, "key" if place == len(maps) - 1 else "", f"{model}\nquery" if ax is line[0] else ""
+            )
             low, high = np.nanpercentile(matrix, TAILS)
             style.colour_bar(ax, style.draw_matrix(ax, matrix, vmin=low, vmax=high), extend="both")
             ax.set_title(title, fontsize=style.SMALL, color=style.INK, pad=3)

@@ -230,8 +230,8 @@ NOTES = {
     "wasserstein": f"Against the measured influence, on positions over n − 1, lower is better. {NOISE_NOTE}",
     "similarity": f"Shannon similarity (Eq. 9) of mean content logits in {BINS} bins. Errors are over heads.",
     "schedules": "λ by layer, mean over prompts with its 95 % interval.",
-    "curves": "Influence relative to uniform. Claims about models of Figures 2 and 3 are judged with Figure 2.",
-    "content": "Mean content logits in softmax units; colours end at the 1 and 99 % percentiles.",
+    "curves": "Influence relative to uniform.",
+    "content": "Mean content logits (softmax units); colours: 1 to 99 %.",
     "order": "Triples (i < i′, k) whose later row holds more of the prefix 0 … k (Assumption 4.1); the noise "
     "floor is what sampling noise would give were the true kernels monotone.",
 }
@@ -239,8 +239,9 @@ NOTES = {
 
 
 def _note(frame: "pd.DataFrame", kind: str) -> str:
-    """What the numbers rest on, and which models stand in."""
-    return " ".join(part for part in (frame.attrs["note"], NOTES[kind], stand_in(_measured(frame))) if part)
+    """What the numbers rest on, and whether other models stand in for the paper's."""
+    others = "Not the paper's models." if stand_in(_measured(frame)) else ""
+    return " ".join(part for part in (frame.attrs["note"], NOTES[kind], others) if part)
 
 
 def missing(frame: "pd.DataFrame", name: str) -> str:

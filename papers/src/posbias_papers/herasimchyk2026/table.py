@@ -134,7 +134,9 @@ def recorded(kind: str) -> "pd.DataFrame":
         {str(name): value for name, value in row.items() if value == value}
         for row in _records().loc[[kind]].to_dict("records")
     ]
-    return _frame(kind, [*KINDS[kind][0](Measured({})), *rows], "On record: 32 prompts of 256 tokens.")
+    return _frame(
+        kind, [*KINDS[kind][0](Measured({})), *rows], "On record: 32 prompts of each model and length."
+    )
 
 
 def record(measured: Measured) -> str:

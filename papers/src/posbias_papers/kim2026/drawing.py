@@ -50,7 +50,7 @@ def draw_heat_maps(
 ) -> "Figure":
     """Draw the mean scores of a row's model in two layers at two dimensions."""
     figure, part = captioned_figure(8.0, 0.6 + 1.55 * len(rows), caption)
-    grid = part.add_gridspec(len(rows), 5, width_ratios=(1, 1, 0.06, 1, 1))
+    grid = part.add_gridspec(len(rows), 6, width_ratios=(1, 1, 0.06, 1, 1, 0.05))
     columns = [(d, layer) for d in dimensions for layer in layers]
     words = {"ha": "center", "va": "center", "fontsize": TEXT, "color": INK, "textcoords": "offset points"}
     for row, fields in enumerate(rows):
@@ -84,7 +84,9 @@ def draw_key_factors(frame: "pd.DataFrame", caption: str) -> "Figure":
     second = frame.xs(2, level="layer")
     last = second.xs(second.index.get_level_values("query").max(), level="query")
     for axes, d in zip(part.subplots(2, 2).T, (16, 64), strict=True):
-        of = {float(alpha): rows for alpha, rows in last.xs(d, level="dimension").groupby("anisotropy")}
+        own = last.xs(d, level="dimension")
+        alphas = sorted(map(float, own.index.unique("anisotropy")))
+        of = {alpha: own.xs(alpha, level="anisotropy") for alpha in alphas}
         for ax, column, label in zip(axes, ("factor", "ratio"), ("h(j)", "h(j) / h(0)"), strict=True):
             _draw_key_factors(ax, of, column, label)
         axes[0].set_title(f"d = {d}", fontsize=TEXT, color=INK)

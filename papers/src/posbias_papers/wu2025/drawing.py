@@ -146,7 +146,7 @@ def draw_maps(frame: "pd.DataFrame", caption: str) -> "Figure":
     layers = [
         (cell, one.attention[0], t) for cell, one in outcomes_of(frame).items() for t in range(cell.depth)
     ]
-    figure, part = captioned_figure(WIDTH, 2.6, caption)
+    figure, part = captioned_figure(WIDTH, 2.2, caption)
     for (cell, attention, t), ax in zip(layers, part.subplots(1, len(layers)), strict=True):
         _draw_map(ax, attention[t], bar=t == cell.depth - 1 and cell == layers[-1][0])
         ax.set_title(f"{cell.row}, layer {t}", **SMALL, pad=4)

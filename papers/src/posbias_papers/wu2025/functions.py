@@ -118,11 +118,12 @@ def _first_reached(
 
 def _ends(rows: "pd.DataFrame") -> Iterator[tuple[str, Outcome, Outcome]]:
     """By encoding the networks of the greatest depth and of the least."""
-    outcomes = rows.reset_index().drop_duplicates(["positional", "depth"])
+    cells = rows.reset_index().drop_duplicates(["positional", "depth"]).to_dict("records")
+    outcomes = {(row["positional"], row["depth"]): row["outcome"] for row in cells}
+    least, most = (pick(depth for _, depth in outcomes) for pick in (min, max))
     for word, title in RELATIVE.items():
-        by_depth = outcomes[outcomes["positional"] == word].set_index("depth")["outcome"]
-        if {outcomes["depth"].min(), outcomes["depth"].max()} <= {*by_depth.index}:
-            yield title, by_depth[outcomes["depth"].max()], by_depth[outcomes["depth"].min()]
+        if {(word, least), (word, most)} <= outcomes.keys():
+            yield title, outcomes[word, most], outcomes[word, least]
 
 
 def equally_accurate(rows: "pd.DataFrame") -> Iterator[Evidence]:

@@ -164,7 +164,9 @@ def records(effort: Effort, settings: Iterable[Setting]) -> dict[Setting, Outcom
     """The outcomes of those of some settings that are on record, on as many test sequences at least."""
     if effort.middle is not None:
         return {}
-    amounts = {s: (effort.steps(s), effort.networks, effort.embedding) for s in settings}
+    amounts: dict[Setting, Amount] = {
+        s: (effort.steps(s), effort.networks, effort.embedding) for s in settings
+    }
     known = {s: on_record().get(spent, {}).get(s) for s, spent in amounts.items()}
     return {s: one for s, one in known.items() if one is not None and one.sequences >= effort.sequences}
 
