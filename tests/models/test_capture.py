@@ -219,7 +219,7 @@ def test_learned_sinks_take_their_share_and_soft_caps_hold_for_content_too(promp
 # ── blocks of scores against loops ──
 
 
-def plain_scores(query, key, scale, cap, mask, causal, sinks):
+def plain_scores(query, key, scale, cap, mask, causal):
     """Logits and attention by loops over heads, queries and keys, in float64; `mask` is added, −inf hides."""
     heads, tokens, _ = query.shape
     logits = np.full((heads, tokens, tokens), -np.inf)
@@ -232,7 +232,7 @@ def plain_scores(query, key, scale, cap, mask, causal, sinks):
                 logit = cap * np.tanh(logit / cap) if cap else logit
                 logits[h, i, j] = -np.inf if causal and j > i else logit + mask[h, i, j]
             weights = np.exp(logits[h, i])
-            attention[h, i] = weights / (weights.sum() + (np.exp(sinks[h]) if sinks is not None else 0))
+            attention[h, i] = weights / weights.sum()
     return logits, attention
 
 
@@ -246,7 +246,6 @@ def test_factored_rows_equal_the_plain_computation(data):
     query = torch.randn(heads, tokens, 4, generator=generator)
     key = torch.randn(shared, tokens, 4, generator=generator)
     scale, cap = draw(st.floats(0.1, 2)), draw(st.sampled_from([None, 1.5]))
-    sinks = torch.randn(heads, generator=generator) if draw(st.booleans()) else None
     kind = draw(st.sampled_from(["none", "boolean", "additive", "hiding", "bias per key"]))
     blind = torch.rand(draw(st.sampled_from([1, heads])), tokens, tokens, generator=generator) < 0.3
     blind &= ~torch.eye(tokens, dtype=torch.bool)
@@ -259,9 +258,9 @@ def test_factored_rows_equal_the_plain_computation(data):
         "additive": (bias.masked_fill(blind, -torch.inf), bias.masked_fill(blind, lowest)),
         "bias per key": (bias.expand(-1, tokens, -1), bias),
     }[kind]
-    scores = Factored(query, key, scale, mask, kind == "hiding", causal, cap, sinks)
+    scores = Factored(query, key, scale, mask, kind == "hiding", causal, cap)
     numbers = [query.double().numpy(), key.double().numpy(), scale, cap, added.double().numpy(), causal]
-    logits, attention = plain_scores(*numbers, None if sinks is None else sinks.double().numpy())
+    logits, attention = plain_scores(*numbers)
     size = draw(st.integers(1, tokens))
     blocks = list(scores.blocks(size))
     assert [block[0].start for block in blocks] == list(range(0, tokens, size))
@@ -293,9 +292,9 @@ def test_given_rows_are_slices_with_masks_made_infinite(heads, tokens, size, dty
 
 def test_a_shift_changes_logits_alone_and_a_query_that_sees_nothing_has_no_attention():
     query, key = torch.randn(2, 3, 6, 4, generator=torch.Generator().manual_seed(2))
-    sinks, shift = torch.tensor([0.3, -1.0, 2.0]), torch.linspace(-3, 3, 18).reshape(3, 6)
-    one = Factored(query, key, 0.7, causal=True, sinks=sinks).dense()
-    other = Factored(query, key, 0.7, causal=True, sinks=sinks, shift=shift).dense()
+    shift = torch.linspace(-3, 3, 18).reshape(3, 6)
+    one = Factored(query, key, 0.7, causal=True).dense()
+    other = Factored(query, key, 0.7, causal=True, shift=shift).dense()
     assert torch.allclose(one[0] - shift[:, :, None], other[0], atol=1e-6)
     assert torch.allclose(one[1], other[1], atol=1e-6)
     query = torch.ones(1, 3, 2)

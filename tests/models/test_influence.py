@@ -17,9 +17,10 @@ from posbias.measurement.capture.forward import Capture
 from posbias.measurement.capture.removal import altered, column, kept_out, masked, strongest
 from posbias.measurement.models.families import decoder_layers
 from posbias.measurement.models.loading import LoadedModel
-from posbias.measurement.quantities.influence import KINDS, Economy, economy, gradients, predict
+from posbias.measurement.quantities.influence import Economy, economy, gradients, predict
+from posbias.measurement.result import INFLUENCES
 
-ALL = tuple(kind for kind in KINDS if kind != "outputs")
+ALL = tuple(kind for kind in INFLUENCES if kind != "outputs")
 
 
 def test_gradients_equal_finite_differences(tiny, ids, monkeypatch):
@@ -237,6 +238,8 @@ def test_a_measurement_sees_the_altered_attention(text):
     np.testing.assert_allclose(1 - found["kept out"][0].sum(axis=1)[1:], found["plain"][0, 1:, 0], atol=1e-6)
     np.testing.assert_allclose(found["masked"].sum(axis=2), 1, atol=1e-6)
     assert np.array_equal(measure(model, **given)["kernel"].values, found["plain"])
+    with altered(model, WAYS["strongest"]), pytest.raises(ModelError, match="heads that see the same keys"):
+        measure(model, **given)  # each head loses a key of its own
 
 
 # ── refusals ──

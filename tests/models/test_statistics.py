@@ -141,18 +141,21 @@ def test_compiled_sums_are_those_of_tensor_operations(heads, start, queries, hid
     block = torch.from_numpy(rng.normal(3.0, 10.0, (heads, queries, keys)).astype(np.float32))
     attention = block.masked_fill(unseen, -torch.inf).softmax(2).nan_to_num()
     weights = torch.from_numpy(rng.random((heads, keys)) * 10.0 ** rng.integers(-9, 9, (heads, keys)))
-    for summed, asked in (
-        (of_attention.by_distance, (start, block.masked_fill(unseen, -torch.inf), unseen)),
-        (of_attention.received, (attention, float(np.float32(0.2)))),
-        (of_attention.head_mean, (attention,)),
-        (of_attention.energy_kernel, (attention, weights)),
-    ):
-        # float64 goes through tensor operations
-        wide = [one.double() if getattr(one, "dtype", None) == torch.float32 else one for one in asked]
-        for one, other in zip(summed(*asked), summed(*wide), strict=True):
-            assert (one is None) == (other is None)
-            if one is not None:
-                np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12 * np.abs(other).max())
+    hidden_block, about = block.masked_fill(unseen, -torch.inf), rng.normal(size=heads)
+
+    def sums():
+        moments = tuple(np.zeros(shape) for shape in ((keys + 2,), (heads, keys + 2), (heads, keys + 2)))
+        received = tuple(np.zeros((heads, keys + 2)) for _ in range(2))
+        of_attention.add_by_distance(moments, start, hidden_block, unseen, about)
+        of_attention.add_received(*received, attention, float(np.float32(0.2)))
+        kernels = of_attention.head_mean(attention), of_attention.energy_kernel(attention, weights)
+        return *moments, *received, *kernels
+
+    compiled = sums()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(of_attention, "_compiled", lambda block: False)
+        for one, other in zip(compiled, sums(), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12 * np.abs(other).max())
 
 
 def test_variances_do_not_cancel():

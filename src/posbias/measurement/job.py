@@ -9,15 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from posbias.core.errors import InvalidValueError, one_of, shortened
 from posbias.core.formats import versions_here
-from posbias.measurement.models.loading import LoadedModel
-from posbias.measurement.quantities.influence import KINDS as INFLUENCES
-from posbias.measurement.quantities.rollouts import KINDS as ROLLOUTS
+from posbias.measurement.result import INFLUENCES, ROLLOUTS
 from posbias.measurement.texts.corpora import Text, read_text
 from posbias.measurement.texts.prompts import Prompts, bos_of, check_counts, prompts_from
+
+if TYPE_CHECKING:
+    from posbias.measurement.models.loading import LoadedModel
 
 TextSource = str | Path | Sequence[str | Path] | None
 
@@ -65,17 +66,17 @@ class Request:
         """The text, read once. Raises as `read_text`."""
         return read_text(self.text)
 
-    def draw(self, loaded: LoadedModel) -> Prompts:
+    def draw(self, loaded: "LoadedModel") -> Prompts:
         """Cut the prompts for this model. Raises as `prompts_from`."""
         names = ("tokens", "prompts", "seed", "packed", "scramble", "minimum_tokens")
         how = {name: getattr(self, name) for name in names}
         return prompts_from(loaded.tokenizer, self.source, **how, bos=self.begins(loaded))
 
-    def begins(self, loaded: LoadedModel) -> tuple[int, ...]:
+    def begins(self, loaded: "LoadedModel") -> tuple[int, ...]:
         """Ids of the special tokens that each prompt begins with. Raises as `bos_of`."""
         return bos_of(loaded.tokenizer, self.source, self.bos)
 
-    def described(self, loaded: LoadedModel) -> dict[str, Any]:
+    def described(self, loaded: "LoadedModel") -> dict[str, Any]:
         """What was measured of which model, for the attributes of a result."""
         begins = list(self.begins(loaded))
         return {
@@ -93,7 +94,7 @@ class Request:
             "attention": loaded.attention,
         } | ({"bos": " ".join(loaded.tokenizer.convert_ids_to_tokens(begins))} if begins else {})
 
-    def of(self, loaded: LoadedModel) -> dict[str, Any]:
+    def of(self, loaded: "LoadedModel") -> dict[str, Any]:
         """All that decides the numbers of this request for a model; checksums stand for model and text."""
         names = [each.name for each in fields(self) if each.name not in ("text", "bos")]
         asked = {name: getattr(self, name) for name in names}
@@ -102,7 +103,7 @@ class Request:
         return job_of(loaded, text=self.source.sha256, asked=asked)
 
 
-def job_of(loaded: LoadedModel, **asked: Any) -> dict[str, Any]:
+def job_of(loaded: "LoadedModel", **asked: Any) -> dict[str, Any]:
     """What is asked of a model, with the model and the versions that compute it, in JSON's terms."""
     versions = versions_here(("torch", "transformers"))
     del versions["python"]

@@ -128,12 +128,13 @@ class PromptMeter:
 
     def _of_layer(self, seen: SeenLayer) -> Arrays:
         """What is kept of one layer: λ and norms, and the means over blocks of queries."""
-        scale, energy, factor = stretch_of(seen), None, None
-        if self.gains is not None and self._request.tokens <= KERNEL_TOKENS:
-            energy = self.gains.weights(seen.layer, seen.stream)
-            factor = scale if self.gains.stretched[seen.layer] else None
+        gains, energy = self.gains, None
+        plain = gains is not None and not gains.stretched[seen.layer]
+        scale = torch.ones(seen.scores.tokens) if plain else stretch_of(seen)
+        if gains is not None and self._request.tokens <= KERNEL_TOKENS:
+            energy = gains.weights(seen.layer, seen.stream)
         wide = {name: getattr(self._request, name) for name in ("dense_logits", "head_kernels")}
-        return mixings(seen, scale) | layer_means(seen, energy, factor, **wide)
+        return mixings(seen, scale) | layer_means(seen, energy, None if plain else scale, **wide)
 
     def _keep(self, layer: int, found: Arrays, values: Arrays) -> None:
         """Put one layer's values in their place; layers for which there are none stay NaN, tokens −1."""

@@ -28,6 +28,18 @@ Arrays = dict[str, np.ndarray]
 HALVES = EVEN, ODD = "_even", "_odd"
 """What the names of means over prompts with even and with odd numbers end with."""
 
+INFLUENCES = {
+    "probability": "influence",
+    "logit": "influence_logit",
+    "log_probability": "influence_log_probability",
+    "target": "influence_target",
+    "input": "influence_input",
+    "outputs": "influence_outputs",
+}
+"""What can be differentiated, and the name of the result among a measurement's variables."""
+ROLLOUTS = {"kernel": "rollout_kernel", "value": "rollout_value", "energy": "rollout_energy"}
+"""The rollouts, and their names among a measurement's variables."""
+
 
 @dataclass(frozen=True)
 class Quantity:

@@ -37,10 +37,11 @@ def selfcheck(loaded: LoadedModel, ids: Int[Tensor, "position"]) -> dict[str, An
     in how many of the `layers` that could be determined, `causal` whether no query saw a later key.
 
     Raises `ModelError` when a deviation is over 1e-5, in half precision over two roundings u (2⁻⁸ in bfloat16,
-    2⁻¹¹ in float16), outputs differ in any bit or are not finite, or a model that its row calls causal is not. 2u
-    is what rounding can do: weights ≤ 1 are rounded by the model (u/2) or with their product (2u); attention times
-    values rounds the weights, whose rows sum to one, and the result (u · max |v| each). Rotations round more
-    often, but not alike in all channels: 1.5u at most was seen, in all families of the table.
+    2⁻¹¹ in float16), outputs differ in any bit or are not finite, heads of a layer see different keys, or a model
+    that its row calls causal is not. 2u is what rounding can do: weights ≤ 1 are rounded by the model (u/2) or
+    with their product (2u); attention times values rounds the weights, whose rows sum to one, and the result
+    (u · max |v| each). Rotations round more often, but not alike in all channels: 1.5u at most was seen, in all
+    families of the table.
     """
     model, family = loaded.model, loaded.family
     tolerance = max(TOLERANCE, 2 * _ROUNDING.get(model.dtype, 0.0))
@@ -103,6 +104,11 @@ class _Comparison:
         tokens = seen.scores.tokens
         later = torch.ones(tokens, tokens, dtype=torch.bool).triu(1)
         self.causal &= not bool(attention[:, later].any())
+        unseen = logits.isneginf()
+        if not torch.equal(unseen, unseen[:1].expand_as(unseen)):
+            raise ModelError(
+                f"model: expected heads that see the same keys, got some that see others in layer {seen.layer}"
+            )
         self._compare_attention(seen, logits, attention)
         if seen.values is not None and seen.mixed is not None:
             values = seen.values.cpu().double()
@@ -127,7 +133,7 @@ class _Comparison:
             return
         self.determined += 1
         content = seen.content.dense()[0].cpu()
-        diagonal = (logits - content).diagonal(dim1=1, dim2=2)
+        diagonal = _remainder(logits, content, turned=False).diagonal(dim1=1, dim2=2)
         self.content.append(float(diagonal.abs().max()) / _size(seen.content))
         self.remainders[seen.layer] = _remainder(logits, content, seen.turned)
 

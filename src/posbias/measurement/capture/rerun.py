@@ -10,7 +10,7 @@ object; nothing is left behind.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 from torch.utils.checkpoint import checkpoint
 
@@ -35,32 +36,26 @@ class Call:
     named: dict[str, Any]
 
     def scores(self) -> Scores:
-        """Run the layer once more as far as its attention, without gradients. Raises as `again`."""
-        watch = Watch(stream_of(self.positional, self.named))
-        with suppress(_EnoughSeenError), torch.no_grad(), _Watching(watch, scores_only=True):
-            self.layer.forward(*self.positional, **self.named)
-        if watch.scores is None:
-            raise self._unseen()
-        return watch.scores
+        """The scores alone, without gradients. Raises as `again`."""
+        scores = self.again(gradients=False).scores
+        assert scores is not None
+        return scores
 
-    def again(self) -> Watch:
+    def again(self, gradients: bool = True) -> Watch:
         """Run the layer once more, with gradients to its stream.
 
         Raises `ModelError` when the stream is not one prompt's or no attention is seen.
         """
-        watch = Watch(stream_of(self.positional, self.named).detach().requires_grad_(True))
+        watch = Watch(stream_of(self.positional, self.named).detach().requires_grad_(gradients))
         # the call goes past the layer's hooks: they belong to the forward pass
-        with torch.enable_grad(), _Watching(watch):
+        with torch.set_grad_enabled(gradients), _Watching(watch):
             if self.positional:
                 self.layer.forward(watch.stream, *self.positional[1:], **self.named)
             else:
                 self.layer.forward(**self.named | {"hidden_states": watch.stream})
         if watch.scores is None or watch.update is None:
-            raise self._unseen()
+            raise ModelError(f"model: no attention was seen in {type(self.layer).__name__} when run again")
         return watch
-
-    def _unseen(self) -> ModelError:
-        return ModelError(f"model: no attention was seen in {type(self.layer).__name__} when run again")
 
 
 @contextmanager
@@ -79,27 +74,17 @@ def recording(layers: Sequence[Any], calls: list[Call] | None = None) -> Iterato
             hook.remove()
 
 
-class _EnoughSeenError(Exception):
-    """Ends a run of a layer: what was wanted has been seen."""
-
-
 class _Watching(TorchFunctionMode):
-    """Lets `watch` see every operation until it is done.
+    """Lets `watch` see every operation until it is done."""
 
-    With `scores_only` the run ends, by an exception, as soon as the scores are seen.
-    """
-
-    def __init__(self, watch: Watch, scores_only: bool = False):
+    def __init__(self, watch: Watch):
         super().__init__()
-        self._watch, self._scores_only = watch, scores_only
+        self._watch = watch
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if self._watch.done:
             return func(*args, **(kwargs or {}))
-        result = self._watch.run(func, args, kwargs or {})
-        if self._scores_only and self._watch.scores is not None:
-            raise _EnoughSeenError
-        return result
+        return self._watch.run(func, args, kwargs or {})
 
 
 def _detached(item: Any) -> Any:
@@ -144,13 +129,41 @@ def leaf(model: Any) -> Iterator[list[Tensor]]:
 def recomputed(layers: Sequence[Any]) -> Iterator[None]:
     """Let each layer forget its intermediate results and compute them again in the backward pass.
 
+    But for fused attention: its result is tokens × hidden numbers, and takes most of the time of a long prompt.
     `forward` is wrapped rather than the layer called anew, so that hooks on a layer fire once.
     """
+    how = {"use_reentrant": False, "preserve_rng_state": False}
     with ExitStack() as stack:
         for layer in layers:
-            again = partial(checkpoint, layer.forward, use_reentrant=False, preserve_rng_state=False)
+            again = partial(checkpoint, layer.forward, context_fn=_fused_contexts, **how)
             stack.enter_context(_with_forward(layer, again))
         yield
+
+
+class _FusedRemembered(TorchDispatchMode):
+    """Keeps what fused attention gives in `kept`, or gives that again in the same order, as often as entered."""
+
+    def __init__(self, kept: list[Any], again: bool):
+        super().__init__()
+        self._kept, self._again, self._next = kept, again, 0
+
+    def __enter__(self):
+        self._next = 0
+        return super().__enter__()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.__name__
+        if "_scaled_dot_product" not in name or "backward" in name:
+            return func(*args, **(kwargs or {}))
+        if not self._again:
+            self._kept.append(tree_map(_detached, func(*args, **(kwargs or {}))))
+        self._next += 1
+        return tree_map(_detached, self._kept[self._next - 1])
+
+
+def _fused_contexts() -> tuple[_FusedRemembered, _FusedRemembered]:
+    kept: list[Any] = []
+    return _FusedRemembered(kept, again=False), _FusedRemembered(kept, again=True)
 
 
 def answering(module: Any, output: Any) -> AbstractContextManager[None]:

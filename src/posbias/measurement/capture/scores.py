@@ -3,8 +3,7 @@
 A layer's attention is heads · tokens² numbers: 18 GB over the layers of a small model at 4,096 tokens. Nobody
 needs them at once. Under eager attention the model makes them itself, one layer at a time, and `Given` hands
 out slices. Otherwise `Factored` keeps what they are made of (queries and keys after rotation, the scale, the
-additive bias, the mask, the soft cap, learned sinks: heads · tokens · channels numbers) and computes rows
-again on demand, normalised by log-sum-exp.
+additive bias, the mask, the soft cap: heads · tokens · channels numbers) and computes rows again on demand.
 """
 
 from abc import ABC, abstractmethod
@@ -108,11 +107,11 @@ class Given(Scores):
 
 @dataclass(frozen=True)
 class Factored(Scores):
-    """Scores as cap · tanh(scale · q·k / cap) + bias, masked, normalised with the sinks.
+    """Scores as cap · tanh(scale · q·k / cap) + bias, masked.
 
     `key` may have fewer heads than `query`: each serves the next heads / key heads of them. `mask` is boolean
     (True: visible) or additive; with `only_hides` an additive one hides where it is very low and adds nothing.
-    `causal` hides later keys; `sinks` are logits of one more place per head that takes mass and gives nothing.
+    `causal` hides later keys.
     """
 
     query: Float[Tensor, "head query channel"]
@@ -122,7 +121,6 @@ class Factored(Scores):
     only_hides: bool = False
     causal: bool = False
     cap: float | None = None
-    sinks: Float[Tensor, "head"] | None = None
     shift: Float[Tensor, "head query"] | None = None
 
     @property
@@ -150,15 +148,11 @@ class Factored(Scores):
         self, start: int, stop: int
     ) -> tuple[Float[Tensor, "head query key"], Float[Tensor, "head query key"]]:
         logits = self.logits_of(start, stop)
-        if self.sinks is None:
-            blind = logits.amax(dim=2, keepdim=True).isneginf()
-            attention = logits.softmax(dim=2)
-            # a row that sees nothing has attention zero, not NaN
-            return logits, attention.masked_fill_(blind, 0) if bool(blind.any()) else attention
-        sinks = single(self.sinks)[:, None, None]
-        sinks = sinks if self.shift is None else sinks - self.shift[:, start:stop, None]
-        total = torch.logaddexp(logits.logsumexp(dim=2, keepdim=True), sinks)
-        return logits, (logits - total.clamp(min=torch.finfo(total.dtype).min)).exp_()
+        attention = logits.softmax(dim=2)
+        # a row that sees nothing has attention zero, not NaN
+        if bool(attention[:, :, 0].isnan().any()):
+            attention.masked_fill_(logits.amax(dim=2, keepdim=True).isneginf(), 0)
+        return logits, attention
 
     def _capped(self, logits: Tensor) -> Tensor:
         return logits if self.cap is None else self.cap * torch.tanh(logits / self.cap)
@@ -191,8 +185,9 @@ def single(values: Tensor) -> Tensor:
 
 
 def all_finite(values: Tensor) -> bool:
-    """Whether all numbers are finite: by their sum in float64, which is sooner had than a look at each."""
-    return bool(values.sum(dtype=torch.float64).isfinite())
+    """Whether all numbers are finite: mostly by their sum, which is sooner had than a look at each."""
+    total = values.sum(dtype=torch.promote_types(values.dtype, torch.float32))
+    return bool(total.isfinite()) or bool(values.isfinite().all())
 
 
 def hidden_by(values: Tensor) -> Tensor:

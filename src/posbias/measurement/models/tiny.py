@@ -224,7 +224,6 @@ class TinyModel(TinyPreTrainedModel):
         position_ids: Int[Tensor, "batch position"] | None = None,
         inputs_embeds: Float[Tensor, "batch position hidden"] | None = None,
         output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
         **kwargs: Any,
     ) -> BaseModelOutput:
         """As any Hugging Face decoder; positions are 0-based, `attention_mask` is 1 at tokens, 0 at padding.
@@ -245,7 +244,7 @@ class TinyModel(TinyPreTrainedModel):
         eager = output_attentions or self.config._attn_implementation == "eager"
         bias = attention_bias(self.config, stream, attention_mask, needed=bool(eager))
         rotary = None if self.rotary_emb is None else self.rotary_emb(stream, position_ids)
-        states, attentions = [stream], []
+        attentions = []
         for layer in self.layers:
             stream, weights = layer(
                 stream,
@@ -253,14 +252,9 @@ class TinyModel(TinyPreTrainedModel):
                 position_embeddings=rotary,
                 output_attentions=bool(output_attentions),
             )
-            states.append(stream)
             attentions.append(weights)
-        stream = self.norm(stream)
-        return BaseModelOutput(
-            last_hidden_state=stream,
-            hidden_states=(*states[:-1], stream) if output_hidden_states else None,
-            attentions=tuple(attentions) if output_attentions else None,
-        )
+        attentions = tuple(attentions) if output_attentions else None
+        return BaseModelOutput(last_hidden_state=self.norm(stream), attentions=attentions)
 
     def _within(self, position_ids: Int[Tensor, "batch position"]) -> Int[Tensor, "batch position"]:
         last, most = int(position_ids.max()), self.config.max_position_embeddings - 1
@@ -314,24 +308,16 @@ class TinyForCausalLM(TinyPreTrainedModel):
     def forward(
         self,
         input_ids: Int[Tensor, "batch position"] | None = None,
-        labels: Int[Tensor, "batch position"] | None = None,
         logits_to_keep: int = 0,
         **kwargs: Any,
     ) -> CausalLMOutput:
-        """Logits [batch, position, token], and the mean next-token cross-entropy (nats) when `labels` are given.
+        """Logits [batch, position, token].
 
         `logits_to_keep`: only that many last positions (0: all). Other arguments as `TinyModel.forward`.
         """
         out = self.model(input_ids, **kwargs)
         logits = self.lm_head(out.last_hidden_state[:, -logits_to_keep:])
-        loss = None
-        if labels is not None:
-            loss = functional.cross_entropy(
-                logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten(), ignore_index=-100
-            )
-        return CausalLMOutput(
-            loss=loss, logits=logits, hidden_states=out.hidden_states, attentions=out.attentions
-        )
+        return CausalLMOutput(logits=logits, attentions=out.attentions)
 
 
 def register() -> None:

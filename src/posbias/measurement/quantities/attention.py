@@ -2,13 +2,11 @@
 
 Averages over prompts of whole logit matrices are large and mostly redundant; what the theory uses are their means
 along diagonals. A sink shows in the columns of the attention: how much a key receives, and in how many rows it
-receives more than τ (`profiles.curves` defines both). Blocks of several queries are put together by Chan's update
-of count, mean and summed squared deviations.
+receives more than τ (`profiles.curves` defines both).
 
-A block is summed in compiled code where numbers are float32 on a CPU: each number is read from the cache and
-added, where tensor operations write what they made of it (in float64, twice as wide) and read it again. The same
-in tensor operations serves other devices and precisions, and is what the compiled code is tested against. All sums
-are in float64.
+A block is summed in compiled code on a CPU: each number is read from the cache and added, where tensor operations
+write what they made of it (in float64, twice as wide) and read it again. The same in tensor operations serves
+other devices, and is what the compiled code is tested against. All sums are in float64.
 """
 
 from dataclasses import dataclass, replace
@@ -27,6 +25,8 @@ from posbias.profiles.curves import THRESHOLD, over_seers
 KERNEL_TOKENS = 1024
 """Longest prompts whose averaged kernels are kept: 30 layers of them take 250 MB in float64. Sums over queries and
 rollouts of single prompts serve longer ones."""
+PLACES = 512
+"""How many sums are taken over all queries of a block before the next ones: they stay in the nearest cache."""
 _CACHED_BYTES = 8 * 2**20
 """Logits and attention of one block on a CPU: with a few copies in float64 what caches hold."""
 
@@ -65,10 +65,9 @@ def layer_means(
         sums.add(queries.start, attention, unseen)
         logits_at.add(queries, logits, unseen)
         if seen.content is not None and content_at is not None:
-            mask = None if seen.content.mask is None else seen.content.mask[..., keys]
-            content = replace(seen.content, key=seen.content.key[:, keys], mask=mask, causal=False)
-            rows = content.logits_of(queries.start, queries.stop)
-            content_at.add(queries, rows.masked_fill_(unseen, -torch.inf), unseen)
+            # what is hidden in the logits is hidden here
+            content = replace(seen.content, key=seen.content.key[:, keys], mask=None, causal=False)
+            content_at.add(queries, content.logits_of(queries.start, queries.stop), unseen)
         if "kernel" in found:
             found["kernel"][queries, keys] = head_mean(attention)
         if "energy_kernel" in found and energy is not None:
@@ -80,7 +79,8 @@ def layer_means(
     found |= sums.found() | logits_at.found("logits")
     if content_at is None:
         return found
-    fit, distances = content_at.distances.fit(), content_at.distances
+    distances = content_at.distances
+    fit = distances.fit()
     return found | {
         **content_at.found("content"),
         "content_distance_variance": distances.variance(),
@@ -119,11 +119,8 @@ class Received:
 
         A block may end with the last key that any of its queries sees.
         """
-        keys = attention.shape[2]
-        total, above = received(attention, self._threshold)
-        self._total[:, :keys] += total
-        self._above[:, :keys] += above
-        self._seers[:keys] += (~unseen).sum(dim=0).cpu().numpy()
+        add_received(self._total, self._above, attention, self._threshold)
+        self._seers[: unseen.shape[1]] += (~unseen).sum(dim=0).cpu().numpy()
         if start == 0:
             self._of_first_query = numbers(attention[:, 0, 0])
 
@@ -159,9 +156,9 @@ class _Logits:
     def add(self, queries: slice, logits: Float[Tensor, "head query key"], unseen: Tensor) -> None:
         self.distances.add(queries.start, logits, unseen)
         self._diagonal[:, queries] = numbers(logits.diagonal(offset=queries.start, dim1=1, dim2=2))
-        self._column[:, queries] = _seen_or_nan(logits[:, :, 0])
+        self._column[:, queries] = numbers(logits[:, :, 0].masked_fill(unseen[:, 0], torch.nan))
         if self._all is not None:
-            self._all[:, queries, : logits.shape[2]] = _seen_or_nan(logits)
+            self._all[:, queries, : logits.shape[2]] = numbers(logits.masked_fill(unseen, torch.nan))
 
     def found(self, name: str) -> Arrays:
         found = {
@@ -190,36 +187,48 @@ class ByDistance:
     """Count, mean and variance of logits over the pairs at each distance d = i − j ≥ 0, keys j ≥ 1.
 
     Key 0 is left out: it attracts attention for its own sake. All is in float64; `add` takes blocks of queries
-    in any order.
+    in any order. Sums are of what entries of a head differ by from the first one of them that was added, so that
+    variances do not cancel.
     """
 
     def __init__(self, heads: int, tokens: int):
-        self.count = np.zeros(tokens)
-        self._mean = np.zeros((heads, tokens))
+        self._about: np.ndarray | None = None
+        # from the longest distance to the shortest: along a row, places ascend with the key
+        self._count = np.zeros(tokens)
+        self._sums = np.zeros((heads, tokens))
         self._squares = np.zeros((heads, tokens))
 
     def add(
         self, start: int, logits: Float[Tensor, "head query key"], unseen: Bool[Tensor, "query key"]
     ) -> None:
         """Add the rows of queries `start`, `start` + 1, …; entries that are `unseen` may hold anything."""
-        stop = start + logits.shape[1]
-        unseen = unseen[:, :stop].clone()
-        unseen[:, 0] = True
-        count, mean, squares = by_distance(start, logits[:, :, :stop], unseen)
-        total = self.count[:stop] + count
-        share = count / np.maximum(total, 1)
-        change = mean - self._mean[:, :stop]
-        self._squares[:, :stop] += squares + change**2 * (self.count[:stop] * share)
-        self._mean[:, :stop] += change * share
-        self.count[:stop] = total
+        if self._about is None:
+            seen = (~unseen[:, 1:]).tril(start - 1).nonzero()
+            if not len(seen):
+                return
+            query, key = seen[0].tolist()
+            self._about = numbers(logits[:, query, 1 + key])
+        add_by_distance((self._count, self._sums, self._squares), start, logits, unseen, self._about)
+
+    @property
+    def count(self) -> Float[np.ndarray, "distance"]:
+        """How many pairs there are at each distance."""
+        return self._count[::-1]
 
     def mean(self) -> Float[np.ndarray, "head distance"]:
         """Return the means; NaN at distances without a pair, as the last one."""
-        return np.where(self.count > 0, self._mean, np.nan)
+        about = 0.0 if self._about is None else self._about[:, None]
+        with np.errstate(invalid="ignore"):
+            return about + self._sums[:, ::-1] / self.count
 
     def variance(self) -> Float[np.ndarray, "head distance"]:
         """Return the variances over pairs (divided by their number); NaN without a pair."""
-        return np.where(self.count > 0, self._squares / np.maximum(self.count, 1), np.nan)
+        with np.errstate(invalid="ignore"):
+            return self._deviations() / self.count
+
+    def _deviations(self) -> Float[np.ndarray, "head distance"]:
+        """Summed squared deviations from the mean at each distance."""
+        return (self._squares - self._sums**2 / np.maximum(self._count, 1)).clip(min=0)[:, ::-1]
 
     def fit(self) -> ConstantDiagonal:
         """Return the least-squares fit u + δ·1[i = j] to all pairs j ≤ i, j ≥ 1, with its R².
@@ -227,15 +236,16 @@ class ByDistance:
         It needs no second pass: u is the mean of the pairs j < i, u + δ that of the diagonal. Proposition 4.5
         of Herasimchyk et al. 2026. Without pairs j < i (or, for R², without variance) values are NaN.
         """
-        count, squares = self.count[1:], self._squares
+        count, mean, squares = self.count[1:], self.mean(), self._deviations()
         pairs, ours = count.sum(), self.count[0]
         if not pairs or not ours:
             empty = np.full(len(squares), np.nan)
             return ConstantDiagonal(empty, empty, empty, empty)
-        constant = (self._mean[:, 1:] * count).sum(axis=1) / pairs
-        between = (count * (self._mean[:, 1:] - constant[:, None]) ** 2).sum(axis=1)
+        earlier = np.where(count > 0, mean[:, 1:], 0.0)
+        constant = (earlier * count).sum(axis=1) / pairs
+        between = (count * (earlier - constant[:, None]) ** 2).sum(axis=1)
         off = squares[:, 1:].sum(axis=1) + between
-        offset = self._mean[:, 0] - constant
+        offset = mean[:, 0] - constant
         residual = off + squares[:, 0]
         explained = offset**2 * pairs * ours / (pairs + ours)
         total = residual + explained
@@ -243,41 +253,48 @@ class ByDistance:
         return ConstantDiagonal(constant, offset, off / pairs, r2)
 
 
-def _seen_or_nan(logits: Float[Tensor, "*shape"]) -> Float[np.ndarray, "*shape"]:
-    """Logits in float64 with NaN in place of −∞, which stands where a query cannot see a key."""
-    values = numbers(logits)
-    values[np.isneginf(values)] = np.nan
-    return values
-
-
 Block = Float[Tensor, "head query key"]
-Unseen = Bool[Tensor, "query key"]
 Moments = tuple[np.ndarray, np.ndarray, np.ndarray]
-Sums = tuple[Float[np.ndarray, "head key"], Float[np.ndarray, "head key"]]
 
 
-def by_distance(start: int, block: Block, unseen: Unseen) -> Moments:
-    """Number, mean and summed squared deviations of entries by distance d = i − j ≥ 0.
+def add_by_distance(
+    into: Moments,
+    start: int,
+    block: Block,
+    unseen: Bool[Tensor, "query key"],
+    about: Float[np.ndarray, "head"],
+) -> None:
+    """Add number, sum and sum of squares of what entries differ by from `about` to arrays over distance i − j ≥ 0.
 
-    The block's queries are `start`, `start` + 1, …, its last key is its last query. Entries that are `unseen` may
-    hold anything. Arrays are over distances 0 … `start` + queries − 1, for means and squares in each head.
+    The block's queries are `start`, `start` + 1, …, its first key is left out; entries that are `unseen` may hold
+    anything. In each array, for sums and squares in each head, the shortest distance stands last.
     """
     if _compiled(block):
-        return _by_distance(start, _array(block), _array(unseen))
+        _add_by_distance(*into, start, _array(block), _array(unseen), about)
+        return
+    keys = start + block.shape[1]
+    block, seen = block[:, :, :keys], ~unseen[:, :keys]
+    seen[:, 0] = False
+    off = block.double() - torch.from_numpy(about).to(block.device)[:, None, None]
     # diagonals of a block are columns once it is sheared, from the longest distance to the shortest
-    table, seen = _sheared(block.masked_fill(unseen, 0)), _sheared((~unseen)[None])
-    count = seen[0].sum(dim=0)
-    mean = table.sum(dim=1) / count.clamp(min=1)
-    squares = table.sub_(mean[:, None]).mul_(seen).square_().sum(dim=1)
-    return numbers(count)[::-1], numbers(mean)[:, ::-1], numbers(squares)[:, ::-1]
+    table = _sheared(off.masked_fill_(~seen, 0))
+    added = _sheared(seen[None])[0].sum(dim=0), table.sum(dim=1), table.square_().sum(dim=1)
+    for array, values in zip(into, added, strict=True):
+        array[..., -keys:] += numbers(values)
 
 
-def received(attention: Block, threshold: float) -> Sums:
-    """What each key gets from the block's queries, and from how many of them more than `threshold`."""
+def add_received(
+    total: Float[np.ndarray, "head token"],
+    above: Float[np.ndarray, "head token"],
+    attention: Block,
+    threshold: float,
+) -> None:
+    """Add what each key gets from the block's queries to `total`, and how many give it more than `threshold`."""
     if _compiled(attention):
-        return _received(_array(attention), np.float32(threshold))
-    total = attention.sum(dim=1, dtype=torch.float64)
-    return numbers(total), numbers((attention > threshold).sum(dim=1))
+        _add_received(total, above, _array(attention), _array(attention).dtype.type(threshold))
+        return
+    total[:, : attention.shape[2]] += numbers(attention.sum(dim=1, dtype=torch.float64))
+    above[:, : attention.shape[2]] += numbers((attention > threshold).sum(dim=1))
 
 
 def head_mean(attention: Block) -> Float[np.ndarray, "query key"]:
@@ -304,7 +321,7 @@ def numbers(values: Tensor) -> np.ndarray:
 
 
 def _compiled(block: Tensor) -> bool:
-    return block.device.type == "cpu" and block.dtype == torch.float32
+    return block.device.type == "cpu" and block.dtype in (torch.float32, torch.float64)
 
 
 def _array(values: Tensor) -> np.ndarray:
@@ -326,47 +343,43 @@ def _sheared(block: Tensor) -> Float[Tensor, "any query column"]:
 
 
 @compiled()
-def _by_distance(start, block, unseen):
+def _add_by_distance(count, sums, squares, start, block, unseen, about):
     heads, queries, keys = block.shape
-    count = np.zeros(keys)
-    mean = np.zeros((heads, keys))
-    squares = np.zeros((heads, keys))
+    tokens = count.size
     for query in range(queries):
         own = start + query
-        for distance in range(own + 1):
-            count[distance] += 0.0 if unseen[query, own - distance] else 1.0
+        for key in range(1, min(own + 1, keys)):
+            count[tokens - 1 - own + key] += 0.0 if unseen[query, key] else 1.0
     for head in range(heads):
-        ours, about = mean[head], squares[head]
-        for query in range(queries):
-            own = start + query
-            row, away = block[head, query], unseen[query]
-            for distance in range(own + 1):
-                value = np.float64(row[own - distance])
-                ours[distance] += 0.0 if away[own - distance] else value
-        for distance in range(keys):
-            ours[distance] /= max(count[distance], 1.0)
-        for query in range(queries):
-            own = start + query
-            row, away = block[head, query], unseen[query]
-            for distance in range(own + 1):
-                off = np.float64(row[own - distance]) - ours[distance]
-                about[distance] += 0.0 if away[own - distance] else off * off
-    return count, mean, squares
+        total, square, middle = sums[head], squares[head], about[head]
+        for first in range(0, tokens, PLACES):
+            for query in range(queries):
+                ahead = tokens - 1 - start - query
+                low = max(first - ahead, 1)
+                high = min(first + PLACES - ahead, start + query + 1, keys)
+                if low >= high:
+                    continue
+                # slices: their indices are known to be no negative ones, which vector instructions need
+                row, away = block[head, query, low:high], unseen[query, low:high]
+                ours, theirs = total[ahead + low : ahead + high], square[ahead + low : ahead + high]
+                for place in range(high - low):
+                    off = np.float64(row[place]) - middle
+                    off = 0.0 if away[place] else off
+                    ours[place] += off
+                    theirs[place] += off * off
 
 
 @compiled()
-def _received(attention, threshold):
+def _add_received(total, above, attention, threshold):
     heads, queries, keys = attention.shape
-    total = np.zeros((heads, keys))
-    above = np.zeros((heads, keys))
     for head in range(heads):
-        ours, often = total[head], above[head]
-        for query in range(queries):
-            row = attention[head, query]
-            for key in range(keys):
-                ours[key] += np.float64(row[key])
-                often[key] += 1.0 if row[key] > threshold else 0.0
-    return total, above
+        for first in range(0, keys, PLACES):
+            ours, often = total[head, first : first + PLACES], above[head, first : first + PLACES]
+            for query in range(queries):
+                row = attention[head, query, first : first + PLACES]
+                for place in range(row.size):
+                    ours[place] += np.float64(row[place])
+                    often[place] += 1.0 if row[place] > threshold else 0.0
 
 
 @compiled()

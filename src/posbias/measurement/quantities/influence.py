@@ -22,16 +22,8 @@ from torch import Tensor
 from posbias.core.errors import InvalidValueError, ModelError, one_of
 from posbias.measurement.capture.rerun import Economy, answering, leaf, owner_of, recomputed, rows_of
 from posbias.measurement.models.families import embedding_table
+from posbias.measurement.result import INFLUENCES
 
-KINDS = {
-    "probability": "influence",
-    "logit": "influence_logit",
-    "log_probability": "influence_log_probability",
-    "target": "influence_target",
-    "input": "influence_input",
-    "outputs": "influence_outputs",
-}
-"""What can be differentiated, and the name of the result among a measurement's variables."""
 BLOCK = 64
 """How many positions' outputs are made at a time for the loss."""
 _HALF_SCALES = (2.0**12, 2.0**6, 1.0, 2.0**-6)
@@ -96,7 +88,7 @@ def gradients(
     kinds: Sequence[str] = ("probability",),
     target: int | None = None,
 ) -> dict[str, np.ndarray]:
-    """Differentiate the last prediction by the input embeddings in each of the ways asked (see `KINDS`).
+    """Differentiate the last prediction by the input embeddings in each of the ways asked (see `INFLUENCES`).
 
     With y the most likely next token and z the outputs: `probability` is ‖∇_{e_j} P(y|x)‖₂ (Eq. 6 of
     Herasimchyk et al. 2026), `logit` ‖∇_{e_j} z_y‖₂, `log_probability` ‖∇_{e_j} ln P(y|x)‖₂, `target`
@@ -115,7 +107,7 @@ def gradients(
     with torch.enable_grad():
         log_probabilities = last.log_softmax(dim=-1)
     chosen = int(last.detach().argmax())
-    means = {KINDS["outputs"]: _of_outputs(prediction)} if "outputs" in kinds else {}
+    means = {INFLUENCES["outputs"]: _of_outputs(prediction)} if "outputs" in kinds else {}
     kinds = [kind for kind in kinds if kind != "outputs"]
     wanted = {_pass(kind, target == chosen) for kind in kinds}
     scalars = {"chosen": log_probabilities[chosen], "logit": last[chosen]}
@@ -138,7 +130,9 @@ def gradients(
         else:
             norms = torch.linalg.vector_norm(slope, dim=-1)
         factor = {"probability": probability, "input": probability}.get(kind, 1.0)
-        row[KINDS[kind]] = norms.numpy() * (float(row["target_probability"]) if kind == "target" else factor)
+        row[INFLUENCES[kind]] = norms.numpy() * (
+            float(row["target_probability"]) if kind == "target" else factor
+        )
     return row | means
 
 
@@ -166,7 +160,7 @@ def economy(model: Any, layers: Sequence[Any], ids: Int[Tensor, "position"], aga
 
 def _check(kinds: Sequence[str], target: int | None, vocabulary: int) -> None:
     for kind in kinds:
-        one_of("kinds", kind, KINDS)
+        one_of("kinds", kind, INFLUENCES)
     if "target" in kinds and (target is None or not 0 <= target < vocabulary):
         raise InvalidValueError(
             f"target: expected a token from 0 to {vocabulary - 1} for the kind 'target', got {target}"

@@ -91,4 +91,4 @@ def head_norms(
     context = mixed.double().unflatten(1, (heads, -1)).transpose(0, 1)
     # ‖W c‖² = cᵀ(WᵀW)c: nothing of size head × position × hidden
     squares = ((context @ (weights.transpose(1, 2) @ weights)) * context).sum(dim=2)
-    return (squares.clamp(min=0) * stretch.double() ** 2).sum(dim=1).sqrt().cpu().numpy()
+    return (squares.clamp(min=0) * stretch.to(squares) ** 2).sum(dim=1).sqrt().cpu().numpy()

@@ -23,9 +23,8 @@ from posbias.measurement.capture.rerun import Call
 from posbias.measurement.capture.scores import Factored, Scores
 from posbias.measurement.quantities.jacobian import HeadGains, stretch_of
 from posbias.measurement.quantities.mixing import mixing, token_norms
+from posbias.measurement.result import ROLLOUTS
 
-KINDS = {"kernel": "rollout_kernel", "value": "rollout_value", "energy": "rollout_energy"}
-"""The rollouts, and their names among a measurement's variables."""
 _BLOCK_ENTRIES = 4_000_000
 """Attention weights of all heads that are recomputed at a time (in float64, a few copies of 32 MB)."""
 
@@ -44,8 +43,8 @@ class _Kept:
 class Rollouts:
     """Collects the layers of one forward pass (`see`), then gives the last token's rows (`rows`).
 
-    `kinds` as in `KINDS`; "energy" needs `gains`. With the `calls` of the decoder layers (`rerun.recording` around
-    the forward pass), layers whose attention the model makes itself are run again for it, one at a time;
+    `kinds` as in `ROLLOUTS`; "energy" needs `gains`. With the `calls` of the decoder layers (`rerun.recording`
+    around the forward pass), layers whose attention the model makes itself are run again for it, one at a time;
     without, that attention is kept: layers × heads × tokens² numbers. Use a new one for each prompt. Raises
     `InvalidValueError` for an unknown kind or missing gains. Sources: kernel, Herasimchyk et al. 2026, Eqs. 2
     to 4, with this prompt's λ (Eq. 1) and attention (after Abnar and Zuidema 2020); value, weights of
@@ -55,12 +54,12 @@ class Rollouts:
     def __init__(
         self,
         tokens: int,
-        kinds: Sequence[str] = tuple(KINDS),
+        kinds: Sequence[str] = tuple(ROLLOUTS),
         gains: HeadGains | None = None,
         calls: Sequence[Call] = (),
     ):
         for kind in kinds:
-            one_of("kinds", kind, KINDS)
+            one_of("kinds", kind, ROLLOUTS)
         if "energy" in kinds and gains is None:
             raise InvalidValueError("gains: expected those of the model for the kind 'energy', got None")
         self._tokens = tokens
@@ -116,7 +115,7 @@ class Rollouts:
                 rows = _through(layer, rows)
         if "energy" in rows:
             rows["energy"] = rows["energy"].sqrt()
-        return {KINDS[kind]: row.numpy() for kind, row in rows.items()}
+        return {ROLLOUTS[kind]: row.numpy() for kind, row in rows.items()}
 
 
 def value_norms(
