@@ -5,8 +5,10 @@ then let go: no n × n matrix of all heads is held, unless the model makes it (e
 for (`Request.dense_logits`). What cannot be determined of a layer is NaN.
 """
 
+import ctypes
 import logging
 import re
+from contextlib import suppress
 
 import numpy as np
 import torch
@@ -103,6 +105,8 @@ class PromptMeter:
                 written[seen.layer] = seen.stream, seen.update
             if rollouts is not None:
                 rollouts.see(seen)
+            if request.tokens > KERNEL_TOKENS:
+                _give_back()
 
         def left(layer: int, stream: Tensor) -> None:
             share = feed_forward_share(*written.pop(layer), stream)
@@ -143,3 +147,9 @@ class PromptMeter:
                 empty = -1 if value.dtype.kind == "i" else np.nan
                 found[name] = np.full((len(self._layers), *value.shape), empty, dtype=value.dtype)
             found[name][layer] = value
+
+
+def _give_back() -> None:
+    """Hand freed memory back to the system: glibc keeps what lies between tensors that stay."""
+    with suppress(OSError, AttributeError):  # other systems have other allocators
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
