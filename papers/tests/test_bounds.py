@@ -23,12 +23,7 @@ from posbias.theory.rollout.kernel import masked_softmax
 from posbias_papers.closed_forms import bounds
 from posbias_papers.statements import STATEMENTS, margins
 from posbias_papers.statements.draws import Sampler, growing
-from posbias_papers.statements.herasimchyk2026 import (
-    encoding_and_content,
-    prefix_at,
-    prefix_covariance,
-    run_network,
-)
+from posbias_papers.statements.herasimchyk2026 import encoding_and_content, prefix_at, prefix_covariance
 
 PARTS = 64
 """Masses in 64ths: their sums are exact in float64, so that counts and margins can be compared with ==."""
@@ -225,7 +220,7 @@ def test_the_second_token_keeps_a_share_although_total_mixing_diverges():
 
     assert kept(60) == kept(150) == pytest.approx(0.18249551842986955, rel=1e-9)
     network = {name: np.array(part) for name, part in growing([[0.0], [0.1]], 0.1, 30.0, 150).items()}
-    attention = run_network(**network)[1]
+    attention = margins.run_network(**network, allowed=np.tri(2, dtype=bool))[1]
     assert math.prod(0.5 + 0.5 * A[1, 1] for A in attention) == pytest.approx(kept(150), rel=1e-9)
 
 

@@ -106,8 +106,7 @@ def _judge(claim: Claim, finding: "Finding") -> Judged:
     else:
         more["stands"] = stands if finding.mark == AMENDED else ""
         why = f"counterexample found, {margin}"
-        why += f": true value {numbers.value:.4g}, printed bound {numbers.bound:.4g}" if numbers else ""
-        why += f". {statement.note}"
+        why += f": {numbers.words}. {statement.note}" if numbers else f". {statement.note}"
         if more["stands"]:
             why += f" What holds: {stands} ({finding.standing.instances:,} instances)."
     # exact for the instances drawn; what no instance came near has an error that nobody knows

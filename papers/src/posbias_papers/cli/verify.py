@@ -76,9 +76,7 @@ def findings_table(findings: "list[Finding]") -> list[str]:
         rows.append([name, finding.mark, *trial])
         notes += [f"{name}: {row['note']}"] if row["note"] else []
         if (compared := finding.compared) is not None:
-            notes.append(
-                f"  counterexample: true value {compared.value:.4g}, printed bound {compared.bound:.4g}"
-            )
+            notes.append(f"  counterexample: {compared.words}")
             notes += _matrix(compared.matrix)
     marks = [row[1] for row in rows]
     counts = "; ".join(f"{marks.count(mark)} {mark}" for mark in dict.fromkeys(marks))

@@ -43,6 +43,7 @@ from posbias_papers.statements.margins import (
     operator_norm,
     rollouts,
     room,
+    run_network,
     suffixes,
 )
 from posbias_papers.statements.record import OURS, REMARK, ROUNDING, STEP, statement
@@ -437,20 +438,10 @@ def _assumed(hidden: Any, queries: Any, keys: Any, values: Any, mixing: Any) -> 
     return max(float(weights), float(np.linalg.norm(hidden))), largest_product(values)
 
 
-def run_network(
-    hidden: Any, queries: Any, keys: Any, values: Any, mixing: Any, *, whole_stream: bool = False
-) -> tuple[Float[np.ndarray, "layer"], Stack]:
-    """The largest norm of a token after each layer, and the attention kernels (causal).
-
-    `whole_stream` multiplies the residual stream by W_V as well, as the proof of Lemma 5.3 does.
-    """
-    X, allowed, norms, kernels = hidden, np.tri(len(hidden), dtype=bool), [], []
-    for query, key, value, lam in zip(queries, keys, values, mixing, strict=True):
-        A = masked_softmax((X @ query) @ (X @ key).T, allowed)
-        X = (1 - lam) * (X @ value if whole_stream else X) + lam * A @ X @ value
-        kernels.append(A)
-        norms.append(np.linalg.norm(X, axis=1).max())
-    return np.array(norms), np.stack(kernels)
+def _run(hidden: Any, **network: Any) -> tuple[Float[np.ndarray, "layer"], Stack]:
+    """The largest norm of a token after each layer, and the attention kernels (causal)."""
+    states, kernels = run_network(hidden, **network, allowed=np.tri(len(hidden), dtype=bool))
+    return np.linalg.norm(states, axis=-1).max(axis=1), kernels
 
 
 def _norm_bound(hidden: Any, norms: Any, mixing: Any) -> Float[np.ndarray, "layer"]:
@@ -472,10 +463,10 @@ def lemma_5_3_i(corrected: bool, **network: Any) -> float:
 
     Erratum: lemma-5.3-i
     """
-    norms, bound = run_network(**network)[0], np.prod(_assumed(**network))
+    norms, bound = _run(**network)[0], np.prod(_assumed(**network))
     if not corrected:
         return room(norms, bound)
-    whole = room(run_network(**network, whole_stream=True)[0], bound)
+    whole = room(_run(**network, whole=True)[0], bound)
     own = _norm_bound(network["hidden"], operator_norm(network["values"]), network["mixing"])
     return min(whole, room(norms, own))
 
@@ -662,7 +653,7 @@ def from_assumptions(corrected: bool, **network: Any) -> float:
     Erratum: theorem-5.4-ii
     """
     mixing, hidden = network["mixing"], network["hidden"]
-    missing = rollouts(run_network(**network)[1], mixing)[-1, :, 1:].sum(axis=1)
+    missing = rollouts(_run(**network)[1], mixing)[-1, :, 1:].sum(axis=1)
     C, C_V = _assumed(**network)
     floors = np.exp(-2 * (C * C_V * C) ** 2) / len(hidden)
     if corrected:

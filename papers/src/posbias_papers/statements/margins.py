@@ -7,6 +7,7 @@ there both are kept as logarithms, as is the product of the layers.
 """
 
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
 from posbias.profiles import stochastic_order
+from posbias.theory.rollout.kernel import masked_softmax
 
 Matrix = Float[np.ndarray, "query key"]
 Stack = Float[np.ndarray, "layer query key"]
@@ -27,6 +29,11 @@ class Margin(float):
     value: float
     bound: float
     matrix: Matrix | None
+
+    @property
+    def words(self) -> str:
+        """'true value 1, printed bound 0.731'."""
+        return f"true value {self.value:.4g}, printed bound {self.bound:.4g}"
 
     def as_dict(self) -> dict[str, Any]:
         """The numbers compared, for JSON."""
@@ -106,10 +113,7 @@ def log_softmax(logits: Float[np.ndarray, "*layer query key"], allowed: Any) -> 
 
 def log_rollouts(log_kernels: Stack) -> Stack:
     """ln P⁽ᵗ⁾ for every t: the product of the layers, each sum taken over logarithms."""
-    products = [log_kernels[0]]
-    for log_kernel in log_kernels[1:]:
-        products.append(np.logaddexp.reduce(log_kernel[:, :, None] + products[-1][None], axis=1))
-    return np.stack(products)
+    return np.stack([*accumulate(log_kernels, lambda P, A: np.logaddexp.reduce(A[:, :, None] + P, axis=1))])
 
 
 def rollouts(kernels: Stack, mixing: Any = None) -> Stack:
@@ -138,8 +142,20 @@ def operator_norm(matrices: Any) -> Any:
 
 def largest_product(matrices: Float[np.ndarray, "layer *head out in"]) -> float:
     """The largest norm of W_1⋯W_t over all depths t, and over heads: C_V of Assumption 5.2."""
-    product, largest = np.eye(matrices.shape[-1]), 0.0
-    for matrix in matrices:
-        product = product @ matrix
-        largest = max(largest, float(operator_norm(product).max()))
-    return largest
+    return float(operator_norm([*accumulate(matrices, np.matmul)]).max())
+
+
+def run_network(
+    hidden: Any, queries: Any, keys: Any, values: Any, allowed: Any, mixing: Any = None, whole: bool = False
+) -> tuple[Float[np.ndarray, "layer token dimension"], Stack]:
+    """The residual stream after each layer, X ← (1 − λ)X + λ·A·X·W_V, and the attention kernels.
+
+    Without `mixing` λ = 1; `whole` multiplies all of the stream by W_V, as the proof of Lemma 5.3 does.
+    """
+    X, states, kernels = hidden, [], []
+    mixing = np.ones(len(queries)) if mixing is None else mixing
+    for query, key, value, lam in zip(queries, keys, values, mixing, strict=True):
+        kernels.append(masked_softmax((X @ query) @ (X @ key).T, allowed))
+        X = (1 - lam) * (X @ value if whole else X) + lam * kernels[-1] @ X @ value
+        states.append(X)
+    return np.stack(states), np.stack(kernels)

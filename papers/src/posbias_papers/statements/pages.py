@@ -49,7 +49,7 @@ def theorems_page(findings: Iterable[Finding]) -> str:
         row, compared, statement = finding.as_dict(), finding.compared, finding.statement
         marks.append(finding.mark)
         cells = [[statement.name, statement.asserts, finding.asserted, ""]] if finding.asserted else []
-        numbers = f"true value {compared.value:.3g}, printed bound {compared.bound:.3g}" if compared else ""
+        numbers = compared.words if compared else ""
         link = f"[{statement.erratum}](errata.md#{_anchor(statement.erratum)})" if statement.erratum else ""
         note = "; ".join(filter(None, [numbers, link or _escaped(row["note"])]))
         cells.append([row["statement"], row["claim"], finding.mark, note])

@@ -14,7 +14,8 @@ envelope; where it is highest is looked for over whole distances, and over real 
 """
 
 import math
-from functools import reduce
+from functools import partial, reduce
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ from posbias_papers.statements.margins import (
     operator_norm,
     rollouts,
     room,
+    run_network,
     suffixes,
 )
 from posbias_papers.statements.record import OURS, STEP, statement
@@ -54,19 +56,7 @@ FAR = 0.01
 # --- Theorems 4.1 to 4.3 and their proofs --------------------------------------------------------------------
 
 
-def causal(s: Sampler) -> Instance:
-    """Kernels under the causal mask."""
-    return s.masked("causal")
-
-
-def window(s: Sampler) -> Instance:
-    """Kernels under a sliding window."""
-    return s.masked("window")
-
-
-def prefix(s: Sampler) -> Instance:
-    """Kernels under a prefix mask."""
-    return s.masked("prefix")
+CAUSAL, WINDOW, PREFIX = (partial(Sampler.masked, kind=kind) for kind in ("causal", "window", "prefix"))
 
 
 def _slack_after(P: Stack, first: int, printed: Any, missing: Any) -> float:
@@ -84,7 +74,7 @@ def slack_of_collapse(P: Stack, floor: float, first: int) -> float:
     return min(_slack_after(P, first, printed, missing), 1 - tokens * floor)
 
 
-@statement("wu-4.1", "Theorem 4.1", causal)
+@statement("wu-4.1", "Theorem 4.1", CAUSAL)
 def theorem_4_1(kernels: Stack, size: int) -> float:
     """causal: P_ij ≤ (1 − ε)(1 − (j − 1)ε)^t and 1 − P_i1 ≤ (1 − ε)^(t+1), ε the smallest admitted weight
 
@@ -94,7 +84,7 @@ def theorem_4_1(kernels: Stack, size: int) -> float:
     return slack_of_collapse(rollouts(kernels), floor_of(kernels), 1)
 
 
-@statement("wu-4.2", "Theorem 4.2", window)
+@statement("wu-4.2", "Theorem 4.2", WINDOW)
 def theorem_4_2(kernels: Stack, size: int) -> float:
     """window: P_ij ≤ (1 − εʰ)(1 − (j − 1)εʰ)^(t/2h), h = ⌈(N − 1)/(w − 1)⌉, ε the smallest admitted weight
 
@@ -111,7 +101,7 @@ def theorem_4_2(kernels: Stack, size: int) -> float:
     return min(_slack_after(rollouts(kernels), 1, printed, missing), 1 - tokens * floor**h)
 
 
-@statement("wu-4.3", "Theorem 4.3", prefix)
+@statement("wu-4.3", "Theorem 4.3", PREFIX)
 def theorem_4_3(kernels: Stack, size: int) -> float:
     """prefix: P_ij ≤ (1 − ε)(1 − (j − K)ε)^t for j > K, P_ik ≥ κ = ε for k ≤ K; ε the smallest weight
 
@@ -123,7 +113,7 @@ def theorem_4_3(kernels: Stack, size: int) -> float:
     return min(slack_of_collapse(P, floor, size), kept, float(1 - floor / share.min()))
 
 
-@statement("wu-B.1", "Lemma B.1", window)
+@statement("wu-B.1", "Lemma B.1", WINDOW)
 def lemma_b_1(kernels: Stack, size: int) -> float:
     """window: εʰ ≤ (A⁽ᵗ⁺ʰ⁻¹⁾⋯A⁽ᵗ⁾)_ij ≤ 1 for j ≤ i, h = ⌈(N − 1)/(w − 1)⌉
 
@@ -139,7 +129,7 @@ def lemma_b_1(kernels: Stack, size: int) -> float:
 EVEN_WINDOW = {"kernels": [[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]]] * 2, "size": 2}
 
 
-@statement("wu-B.2", "Theorem 4.2, proof (Appendix B.2)", window, witness=EVEN_WINDOW, **STEP)
+@statement("wu-B.2", "Theorem 4.2, proof (Appendix B.2)", WINDOW, witness=EVEN_WINDOW, **STEP)
 def b_2(kernels: Stack, size: int, corrected: bool) -> float:
     """P_ij ≤ (1 − ε)^((t+1)/(w−1)) for t < h and j > 1
 
@@ -165,7 +155,7 @@ UNEVEN_PREFIX = {
 }
 
 
-@statement("wu-C", "Theorem 4.3, proof (Appendix C)", prefix, witness=UNEVEN_PREFIX, **STEP)
+@statement("wu-C", "Theorem 4.3, proof (Appendix C)", PREFIX, witness=UNEVEN_PREFIX, **STEP)
 def c(kernels: Stack, size: int, corrected: bool) -> float:
     """P_ik₁/P_ik₂ ≥ min A_lk₁⁽⁰⁾/A_lk₂⁽⁰⁾ over l ≤ min(i, K), for t > 0
 
@@ -195,17 +185,13 @@ def lemma_a_1(hidden: Any, queries: Any, keys: Any, values: Any, kind: str, size
     Holds, and the floor is attained. The C of Eq. (6) is not that of A1: it is max‖X_i‖·C_V·C. Eq. (3)'s second
     line prints R_i for R_(i−j).
     """
-    X, allowed = hidden, mask_of(kind, size).allowed(len(hidden))
+    allowed = mask_of(kind, size).allowed(len(hidden))
+    states, kernels = run_network(hidden, queries, keys, values, allowed)
     C = max(operator_norm(weights).max() for weights in (queries, keys))
-    C_V, start = max(1.0, largest_product(values)), float(np.linalg.norm(X, axis=1).max())
+    C_V, start = max(1.0, largest_product(values)), float(np.linalg.norm(hidden, axis=1).max())
     log_floor = bounds.log_attention_floor(int(allowed.sum(axis=1).max()), (start * C_V * C) ** 2)
-    slack = 1.0
-    for query, key, value in zip(queries, keys, values, strict=True):
-        log_kernel = log_softmax((X @ query) @ (X @ key).T, allowed)
-        X = np.exp(log_kernel) @ X @ value
-        norms = np.linalg.norm(X, axis=1)
-        slack = min(slack, log_below(log_floor, log_kernel[allowed]), room(norms, start * C_V))
-    return slack
+    norms = np.linalg.norm(states, axis=-1)
+    return min(log_below(log_floor, np.log(kernels[:, allowed])), room(norms, start * C_V))
 
 
 @statement("wu-4-selection", "Equation 4", Sampler.masked_network, **STEP)
@@ -214,14 +200,11 @@ def equation_4(hidden: Any, queries: Any, keys: Any, values: Any, kind: str, siz
 
     Holds for Eq. (1), which has neither residual connections nor normalisation.
     """
-    X = carried = hidden
-    allowed, product, off = mask_of(kind, size).allowed(len(hidden)), np.eye(len(hidden)), 0.0
+    states, kernels = run_network(hidden, queries, keys, values, mask_of(kind, size).allowed(len(hidden)))
+    products, carried = rollouts(kernels), np.stack([*accumulate(values, np.matmul, initial=hidden)][1:])
     scale = float(operator_norm(hidden)) * max(1.0, largest_product(values))
-    for query, key, value in zip(queries, keys, values, strict=True):
-        kernel = masked_softmax((X @ query) @ (X @ key).T, allowed)
-        X, carried, product = kernel @ X @ value, carried @ value, kernel @ product
-        off = max(off, np.abs(X - product @ carried).max() / scale, np.abs(product.sum(axis=1) - 1).max())
-    return -off
+    rows = np.abs(products.sum(axis=-1) - 1).max()
+    return -max(float(np.abs(states - products @ carried).max()) / scale, float(rows))
 
 
 # --- center nodes: any mask in which every token attends to itself -------------------------------------------
@@ -252,11 +235,6 @@ def one_graph(s: Sampler, by_layer: bool = False) -> Instance:
     logits = s.rng.choice([0.0, 0.5, 3.0]) * s.rng.normal(size=allowed.shape)
     kernels = np.stack([masked_softmax(*layer) for layer in zip(logits, allowed, strict=True)])
     return {"kernels": kernels, "depth": s.layers()}
-
-
-def graphs_by_layer(s: Sampler) -> Instance:
-    """The same, where each kernel has a mask of its own."""
-    return one_graph(s, by_layer=True)
 
 
 def _log_escaped(log_least: float, block: int, layers: int) -> Any:
@@ -297,7 +275,7 @@ def center_nodes(kernels: Stack, depth: int) -> float:
     return _slack_centre(kernels, depth)
 
 
-@statement("wu-3.2-masks", "Section 3.2, time-varying masks", graphs_by_layer, **OURS)
+@statement("wu-3.2-masks", "Section 3.2, time-varying masks", partial(one_graph, by_layer=True), **OURS)
 def masks_by_layer(kernels: Stack, depth: int) -> float:
     """masks that repeat with a period, all with self-loops, whose edges together have center nodes: the same
     bounds, h a multiple of the period
@@ -351,17 +329,14 @@ def signs_with_a_way(s: Sampler, apart: bool = False) -> Instance:
     return {"logits": signs * s.rng.uniform(0.1, 3, signs.shape)}
 
 
-def signs_apart(s: Sampler) -> Instance:
-    """The same, where some tokens have no way to the first."""
-    return signs_with_a_way(s, apart=True)
-
-
 def _relu_kernels(logits: Stack) -> Stack:
     """The kernels of causal layers whose rows ReLU makes of these logits."""
     return ReLU().weights_of(np.where(Causal().allowed(logits.shape[-1]), logits, -np.inf))
 
 
-@statement("wu-4.1-relu-apart", "Section 4.1, ReLU, edges lost", signs_apart, **OURS)
+@statement(
+    "wu-4.1-relu-apart", "Section 4.1, ReLU, edges lost", partial(signs_with_a_way, apart=True), **OURS
+)
 def relu_loses_edges(logits: Stack) -> float:
     """ReLU in place of softmax, logits of either sign: an edge is kept where its logit is positive; tokens from
     which no kept edges lead to the first draw nothing on it at any depth, while under the softmax of the same
