@@ -264,29 +264,6 @@ def test_without_kappa_the_rise_stays_off_by_it(residual):
     assert abs(off[0]) > 50 * abs(deviations([1024], "rise", residual=residual, **HALF)[0])
 
 
-# --- ten tokens, simulated ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("residual", [False, True])
-def test_ten_simulated_tokens_decide_for_the_corrected_form(residual):
-    rise, level = {}, {}
-    for d in (256, 512, 1024):
-        model = RecencyModel(dimension=d, depth=2, residual=residual)
-        result = simulate_recency(model, 2**17, seed=2, threads=1)
-        below, error = (part[1, 9, 0] for part in (result.mean_scores.value, result.mean_scores.se))
-        last, last_error = (part[1, 9, 8] for part in (result.rises.value, result.rises.se))
-        level[d] = (below, error)
-        rise[d] = (last / below, math.hypot(last_error / below, last * error / below**2))
-    for quantity, pairs in (("rise", rise), ("level", level)):
-        curve = deviation_curve(quantity, pairs, 10, residual=residual, **HALF)
-        assert (curve.dimension == [256, 512, 1024]).all()
-        assert (np.abs(curve.deviation) < 4 * curve.se + 0.005).all()
-    for reading in ("means", "published"):
-        curve = deviation_curve("rise", rise, 10, residual=residual, reading=reading, **HALF)
-        assert (curve.deviation < -0.18).all()
-        assert (np.abs(curve.deviation) > 50 * curve.se).all()
-
-
 # --- the forms and the curve -------------------------------------------------------------------------------
 
 

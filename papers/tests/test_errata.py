@@ -32,6 +32,7 @@ def test_entries_are_whole_and_have_a_reading_or_a_reason_why_there_is_no_number
     about = {one.erratum for one in READINGS}
     assert about <= {one.key for one in ERRATA}
     assert len(READINGS) == len({one.key for one in READINGS}) == 59
+    assert len({one.key for one in ERRATA}) == len(ERRATA)
     for one in ERRATA:
         assert all((one.where, one.printed, one.holds, one.posbias)), one.key
         assert one.paper in BIBLIOGRAPHY

@@ -109,7 +109,6 @@ def rates(lower, upper):
         ("wu-4.5-distance", critical_distances, "modal_distance", plus(1)),
         ("wu-4.5-distance", critical_distances, "critical_distance", plus(0.6)),
         ("wu-4.6", bounds, "rope_envelope", rates(1.0, 6.0)),
-        ("wu-I.1", bounds, "rope_envelope", rates(1.0, 6.0)),
         ("wu-4.7", bounds, "rope_envelope", rates(0.1, 1.0)),
         ("wu-I.2", bounds, "rope_envelope", rates(1.0, 6.0)),
         ("wu-4.7-distance", critical_distances, "rope_critical_distance", times(1.001)),
@@ -150,10 +149,6 @@ def tilted(original):
     return lambda *given, **more: (s := original(*given, **more)) * (1.0 + 1e-9 * np.arange(s.shape[-1]))
 
 
-def complement(original):
-    return lambda scores: 1.0 - original(scores)
-
-
 def first_for_second(original):
     return lambda variant, *sizes: [[layers[0], layers[0]] for layers in original(variant, *sizes)]
 
@@ -190,10 +185,7 @@ def by_place(original):
             "hidden_states",
             lambda f: lambda model, x: f(replace(model, residual=False), x),
         ),
-        *(
-            (key, kim2026, "recency_share", complement)
-            for key in ("4-heads", "limitations-encodings", "limitations-parts", "4-length")
-        ),
+        ("4-length", kim2026, "recency_share", lambda f: lambda scores: 1.0 - f(scores)),
         *(
             (key, kim2026, "second_layer", first_for_second)
             for key in ("4-heads", "4-relative", "limitations-encodings", "limitations-parts")

@@ -7,7 +7,11 @@
 A paper's package has `STUDIES` (`study`), by name, and `tables`, which computes what they show.
 """
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeVar
+
+from posbias.core.errors import InvalidValueError, nearest, shortened
 
 __all__ = ["MODELS", "PAPERS"]
 __version__ = "0.3.0"
@@ -17,3 +21,25 @@ MODELS = Path(__file__).with_name("models")
 
 PAPERS = ("wu2025", "herasimchyk2026", "kim2026")
 """The papers, by citation key, in the order of all lists."""
+
+
+Thing = TypeVar("Thing")
+
+
+def choose(
+    expected: str,
+    things: Iterable[Thing],
+    names: str | Iterable[str],
+    called: Callable[[Thing], Iterable[str]],
+) -> list[Thing]:
+    """The things that have one of these names, in their order; without names all.
+
+    Raises `InvalidValueError` for an unknown name: "`expected`, got …", with the nearest.
+    """
+    wanted = [names] if isinstance(names, str) else [*names]
+    known = [(one, {*called(one)}) for one in things]
+    choices = list(dict.fromkeys(name for _, own in known for name in sorted(own)))
+    for name in wanted:
+        if name not in choices:
+            raise InvalidValueError(f"{expected}, got {shortened(name)}{nearest(name, choices)}")
+    return [one for one, own in known if not wanted or own & {*wanted}]

@@ -49,25 +49,17 @@ class Erratum:
     quotes: tuple[Quote, ...] = field(default=())
 
 
-def _read() -> tuple[dict[str, Erratum], dict[str, str]]:
-    """The entries by key, and what is to be said of all of a paper's."""
-    data = tomllib.loads((files("posbias_papers") / "errata.toml").read_text(encoding="utf-8"))
-    entries = {}
-    for given in data["erratum"]:
-        quotes = tuple(
-            Quote(text, *source.split(": ", 1)) for text, source in given.pop("quotes", {}).items()
-        )
-        one = Erratum(**given, paper=given["key"].partition("/")[0], quotes=quotes)
-        if one.key in entries:
-            raise InvalidValueError(f"errata.toml: key {one.key!r} is given twice")
-        entries[one.key] = one
-    return entries, data["remarks"]
+def _erratum(key: str, quotes: Mapping[str, str] = MappingProxyType({}), **parts: str) -> Erratum:
+    """An entry as the file has it: each quote with "READING: which of its numbers"."""
+    sources = tuple(Quote(text, *source.split(": ", 1)) for text, source in quotes.items())
+    return Erratum(key, key.partition("/")[0], **parts, quotes=sources)
 
 
-_BY_KEY, _REMARKS = _read()
-ERRATA: tuple[Erratum, ...] = tuple(_BY_KEY.values())
+_DATA = tomllib.loads((files("posbias_papers") / "errata.toml").read_text(encoding="utf-8"))
+ERRATA: tuple[Erratum, ...] = tuple(_erratum(**given) for given in _DATA["erratum"])
 """Every entry, paper by paper, in the order of the text."""
-REMARKS: Mapping[str, str] = MappingProxyType(_REMARKS)
+_BY_KEY = {one.key: one for one in ERRATA}
+REMARKS: Mapping[str, str] = MappingProxyType(_DATA["remarks"])
 """What is to be said of all entries of a paper, by its citation key."""
 
 

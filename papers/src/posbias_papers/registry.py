@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from posbias.core.errors import InvalidValueError, nearest, shortened
-from posbias_papers import PAPERS, herasimchyk2026, kim2026, wu2025
+from posbias_papers import PAPERS, choose, herasimchyk2026, kim2026, wu2025
 from posbias_papers.study import Studies, Study
 from posbias_papers.theorems import STATED
 
@@ -35,12 +34,5 @@ def find_studies(names: str | Iterable[str] = ()) -> list[Study]:
 
     Raises `InvalidValueError` naming the nearest.
     """
-    asked = [names] if isinstance(names, str) else list(names)
-    choices = [*STUDIES, *PAPERS]
-    for name in asked:
-        if name not in choices:
-            expected = f"a paper ({', '.join(PAPERS)}) or one of its studies, such as wu2025/fig2"
-            raise InvalidValueError(
-                f"study: expected {expected}, got {shortened(name)}{nearest(name, choices)}"
-            )
-    return [study for study in STUDIES.values() if not asked or {study.key, study.paper} & {*asked}]
+    expected = f"study: expected a paper ({', '.join(PAPERS)}) or one of its studies, such as wu2025/fig2"
+    return choose(expected, STUDIES.values(), names, lambda study: (study.key, study.paper))

@@ -131,4 +131,4 @@ def _cells(papers: Sequence[str], amount: int | None = None) -> "list[StatementC
     from posbias_papers.statements import select
     from posbias_papers.statements.trials import StatementCell
 
-    return [StatementCell(one, amount=amount) for one in (select(ALL, papers) if papers else ALL)]
+    return [StatementCell(one, amount=amount) for one in select(ALL, papers)]

@@ -54,7 +54,7 @@ def verify(*statements: str, options: Options = Options()) -> None:
     from posbias_papers.theorems import INSTANCES
 
     need_writable(options.out)
-    chosen = list(STATEMENTS) if options.all or not statements else select(STATEMENTS, statements)
+    chosen = select(STATEMENTS, () if options.all else statements)
     instances = shared.amount(options.effort, INSTANCES)
     with progress() as on_event:
         findings = try_all(chosen, instances=instances, seed=options.seed, on_event=on_event)

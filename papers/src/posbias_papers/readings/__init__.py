@@ -15,8 +15,9 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from posbias.core.errors import InvalidValueError, MissingPackageError, nearest, shortened
+from posbias.core.errors import MissingPackageError
 from posbias.core.progress import Event, OnEvent
+from posbias_papers import choose
 from posbias_papers.errata import ERRATA
 from posbias_papers.herasimchyk2026.levels import config_curves
 from posbias_papers.readings import herasimchyk2026, kim2026, wu2025
@@ -45,15 +46,8 @@ def find_readings(names: str | Iterable[str] | None = None) -> list[Discrepancy]
 
     Raises `InvalidValueError` naming the nearest.
     """
-    wanted = {names} if isinstance(names, str) else {*(names or ())}
-    known = {one: {one.key, one.erratum, one.paper} for one in READINGS}
-    choices = sorted(set().union(*known.values()))
-    if unknown := sorted(wanted - {*choices}):
-        raise InvalidValueError(
-            "reading: expected a paper or one of its readings, such as kim2026/eq-42, got "
-            f"{shortened(unknown[0])}{nearest(unknown[0], choices)}"
-        )
-    return [one for one, called in known.items() if not wanted or called & wanted]
+    expected = "reading: expected a paper or one of its readings, such as kim2026/eq-42"
+    return choose(expected, READINGS, names or (), lambda one: (one.key, one.erratum, one.paper))
 
 
 def compare_readings(

@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from posbias.core.errors import InvalidValueError, nearest
 from posbias.profiles.claims import Above, Claim
+from posbias_papers import choose
 from posbias_papers.errata import find_erratum
 from posbias_papers.statements.draws import Instance, Sampler
 
@@ -132,15 +132,9 @@ def statement(
 
 
 def select(statements: Iterable[Statement], keys: Iterable[str]) -> list[Statement]:
-    """The statements with these keys, or all of a paper by its key. Raises `InvalidValueError`."""
-    known, wanted = list(statements), list(keys)
-    choices = [*(one.key for one in known), *sorted({one.source for one in known})]
-    for key in wanted:
-        if key not in choices:
-            raise InvalidValueError(
-                f"statement: expected a key such as wu-4.1, or a paper, got {key!r}{nearest(key, choices)}"
-            )
-    return [one for one in known if one.key in wanted or one.source in wanted]
+    """The statements of these keys, or of whole papers; none given: all. Raises `InvalidValueError`."""
+    expected = "statement: expected a key such as wu-4.1, or a paper"
+    return choose(expected, statements, keys, lambda one: (one.key, one.source))
 
 
 def _by_key(key: str) -> Statement:
