@@ -24,6 +24,7 @@ from posbias.theory.normalisers import NORMALISERS, ReLU, Sigmoid, Softmax, Unno
 from posbias.theory.positional import (
     ALiBi,
     DecayBias,
+    DenseLogits,
     KerpleLog,
     KerplePower,
     NoPE,
