@@ -176,6 +176,18 @@ def test_every_set_of_classes_and_every_order_is_equally_likely():
     assert stats.chisquare(counts).pvalue > 1e-4
 
 
+@pytest.mark.parametrize(("direction", "shared"), [("training", 0.36), ("drawn", 0.0)])
+def test_a_drawn_test_direction_is_not_that_of_training(direction, shared):
+    task = RetrievalTask(inputs="fixed_vocabulary", test_direction=direction)
+    world = make_world(task, range(4))
+    tokens = novel_sequences(task, world, 0, 200).asking().tokens[:, :, 0::2].flatten(1, 2)
+    centre, other = task.shares
+    known = centre * world.centres + other * world.direction[:, None]
+    unit = torch.nn.functional.normalize
+    cosine = unit(tokens, dim=2) @ unit(known, dim=2).transpose(1, 2)
+    assert float(cosine.mean()) == pytest.approx(shared, abs=0.15)
+
+
 @pytest.mark.parametrize("inputs", ["gaussian_mixture", "fixed_vocabulary"])
 def test_batches_are_distributed_as_the_papers_procedure(inputs):
     """Class repeats, label agreement and every product of two tokens, against one sequence at a time."""

@@ -47,6 +47,8 @@ class Experiment:
         Items that training asks for: all (the default), or first, middle, last or numbers from 0, with commas.
     embedding
         Components of embeddings have variance 1/d (the paper, default) or standard deviation 1/d (its code).
+    test_direction
+        The direction of a fixed vocabulary in tests: that of training (default), or drawn for each test.
     items
         Items with their labels in a sequence. Default: 8.
     dimension
@@ -83,6 +85,7 @@ class Experiment:
     inputs: Literal["gaussian_mixture", "fixed_vocabulary"] | None = None
     answers: str | None = None
     embedding: Literal["variance", "deviation"] | None = None
+    test_direction: Literal["training", "drawn"] | None = None
     items: shared.Whole | None = None
     dimension: shared.Whole | None = None
     classes: shared.Whole | None = None

@@ -24,7 +24,7 @@ members straight into one tensor.
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import torch
@@ -33,7 +33,7 @@ from pydantic import BeforeValidator
 from torch import Tensor
 
 from posbias.core.errors import InvalidValueError, shortened
-from posbias.core.spec import Count, NaturalNumber, NonNegative, value
+from posbias.core.spec import Count, NaturalNumber, NonNegative, later, value
 from posbias.training.philox import Draws, below
 
 
@@ -61,7 +61,8 @@ class RetrievalTask:
     `inputs` is "gaussian_mixture" with `within_class_noise` γ or "fixed_vocabulary" with `shared_direction` λ.
     `answers` restricts which items (from 0) training queries ask for, each equally often; None: all.
     `embedding` is "variance" 1/d (the paper) or "deviation" 1/d (the authors' code: shorter by √d). `middle` is
-    the item that tests call the middle; None: n/2, the fifth of eight as in the authors' code.
+    the item that tests call the middle; None: n/2, the fifth of eight as in the authors' code. `test_direction`
+    is the ω of a fixed vocabulary in tests: that of "training", or another, "drawn" for each test (the code).
     Raises `InvalidValueError` for n that B does not divide, a single label, more labels than classes,
     more classes in a sequence than there are, or an item outside.
     """
@@ -77,6 +78,7 @@ class RetrievalTask:
     answers: Places | None = None
     embedding: Literal["variance", "deviation"] = "variance"
     middle: NaturalNumber | None = None
+    test_direction: Literal["training", "drawn"] = later(default="training")
 
     def __post_init__(self):
         if self.items % self.burstiness:
@@ -239,6 +241,9 @@ def novel_sequences(
     placed = slots(task, order)
     labels = below(task.labels, by_kind).gather(2, placed)
     centres, noise = normals("centres", task.kinds), normals("noise", task.items + 1)
+    if task.test_direction == "drawn":
+        direction = drawn("direction").normals(number, 1, task.dimension)[:, 0] * task.deviation
+        world = replace(world, direction=direction)
     return Novel(task, world, centres, placed, labels, noise, below(task.items, asked)[..., 0])
 
 

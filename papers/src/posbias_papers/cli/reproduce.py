@@ -64,6 +64,9 @@ class WuOptions:
     embedding
         What 1/d is of an embedding's components: their variance (the paper's text, the default) or their standard
         deviation (its code), of which a part of Figure 2's cells is on record, at 25,000 iterations of 3 networks.
+    test_direction
+        The direction that a fixed vocabulary shares in tests: that of training (the paper's text, the default), or
+        one drawn for each test (its code).
     out
         The folder to write to.
     """
@@ -72,6 +75,7 @@ class WuOptions:
     networks: shared.Networks = None
     middle: shared.Whole | None = None
     embedding: Literal["variance", "deviation"] = "variance"
+    test_direction: Literal["training", "drawn"] = "training"
     out: shared.Out = Path("results/wu2025")
     device: shared.Device = "cpu"
     threads: shared.TrainingThreads = None
@@ -96,7 +100,7 @@ def wu2025(*what: str, options: WuOptions = WuOptions()) -> None:
         models, or all. Default: fig2.
     """
     shared.check_threads(options.threads)
-    asked = "effort", "networks", "middle", "embedding", "device", "gpus_per_cell"
+    asked = "effort", "networks", "middle", "embedding", "test_direction", "device", "gpus_per_cell"
     same = {name: getattr(options, name) for name in asked}
     engine = shared.engine(None, options.ray, options.threads)
     settings: dict[str, Any] = {**same, "workers": options.threads, "engine": engine}

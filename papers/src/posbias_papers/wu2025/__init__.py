@@ -23,7 +23,7 @@ from posbias_papers.study import Tables
 from posbias_papers.wu2025 import outcomes
 from posbias_papers.wu2025.figures import STUDIES, cells_of
 from posbias_papers.wu2025.outcomes import Outcome, compared_with, outcome_of, records
-from posbias_papers.wu2025.settings import FULL, QUICK, Effort, Embedding, Setting, effort_of
+from posbias_papers.wu2025.settings import FULL, QUICK, Effort, Embedding, Setting, TestDirection, effort_of
 
 log = logging.getLogger("posbias.papers")
 __all__ = ["FULL", "QUICK", "STUDIES", "Effort", "Setting", "effort_of", "record_cells", "tables"]
@@ -39,15 +39,17 @@ def tables(
     networks: int | None = None,
     middle: int | None = None,
     embedding: Embedding = "variance",
+    test_direction: TestDirection = "training",
     **settings: Any,
 ) -> Tables:
     """The tables of some studies; what FOLDER/cells has not and is not on record at this effort is trained first.
 
-    `effort` is quick, full or a number of iterations; with `networks`, `middle` and `embedding` as of `effort_of`.
+    `effort` is quick, full or a number of iterations; with `networks`, `middle`, `embedding` and
+    `test_direction` as of `effort_of`.
     `settings` (device, workers, engine, gpus_per_cell) and `on_event`, which counts iterations, are those of
     `posbias.training.cells.run_cells`. Raises as that does.
     """
-    spent = effort_of(effort, networks, middle, embedding)
+    spent = effort_of(effort, networks, middle, embedding, test_direction)
     wanted = [*dict.fromkeys(setting for name in names for setting in STUDIES[name].cells)]
     results: dict[Setting, Outcome] = {}
     if wanted:  # nothing is trained for Figure 1, and torch need not be there

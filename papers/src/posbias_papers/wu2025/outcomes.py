@@ -164,6 +164,8 @@ def records(effort: Effort, settings: Iterable[Setting]) -> dict[Setting, Outcom
     """The outcomes of those of some settings that are on record, on as many test sequences at least."""
     if effort.middle is not None:
         return {}
+    if effort.test_direction != "training":
+        settings = [one for one in settings if one.inputs != "fixed_vocabulary"]
     amounts: dict[Setting, Amount] = {
         s: (effort.steps(s), effort.networks, effort.embedding) for s in settings
     }

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Inputs = Literal["gaussian_mixture", "fixed_vocabulary"]
 Embedding = Literal["variance", "deviation"]
 """Whether 1/d is the variance of an embedding's components (the paper's text) or their deviation (its code)."""
+TestDirection = Literal["training", "drawn"]
+"""Whether tests of a fixed vocabulary share the direction of training (the text) or another (the code)."""
 DEPTHS = (2, 4, 6)
 DEEP = (2, 4, 6, 8, 10)
 """Depths of Figures 5 and 14."""
@@ -93,7 +95,8 @@ class Effort:
     """How much is spent on a setting: how many networks (seeds from 0 on), iterations by depth, test sequences.
 
     `vocabulary` are the iterations where inputs are a fixed vocabulary, if these are others; `middle` is the item,
-    from 0, that is called the middle one (None: the code's, the fifth); `embedding` how embeddings are drawn.
+    from 0, that is called the middle one (None: the code's, the fifth); `embedding` how embeddings are drawn,
+    `test_direction` which direction a fixed vocabulary shares in tests.
     """
 
     networks: int
@@ -102,6 +105,7 @@ class Effort:
     vocabulary: Mapping[int, int] | None = None
     middle: int | None = None
     embedding: Embedding = "variance"
+    test_direction: TestDirection = "training"
 
     @property
     def name(self) -> str:
@@ -114,6 +118,7 @@ class Effort:
             words = [f"{steps} iterations, {self.networks} networks"]
         words += [] if self.middle is None else [f"middle item {self.middle}"]
         words += ["embeddings of the authors' code"] * (self.embedding == "deviation")
+        words += ["drawn test directions"] * (self.test_direction == "drawn")
         return ", ".join(words)
 
     def steps(self, setting: Setting) -> int:
@@ -135,10 +140,10 @@ class Effort:
         """The setting as something that can be trained."""
         from posbias.training.experiments import Experiment
 
-        task, seeds = (
-            replace(setting.task(self.middle), embedding=self.embedding),
-            tuple(range(self.networks)),
-        )
+        task = replace(setting.task(self.middle), embedding=self.embedding)
+        if setting.inputs == "fixed_vocabulary":
+            task = replace(task, test_direction=self.test_direction)
+        seeds = tuple(range(self.networks))
         return Experiment(task, setting.network, seeds=seeds, iterations=self.steps(setting))
 
 
@@ -160,12 +165,14 @@ def effort_of(
     networks: int | None = None,
     middle: int | None = None,
     embedding: Embedding = "variance",
+    test_direction: TestDirection = "training",
 ) -> Effort:
     """An effort by name, or of this many iterations at every depth, with this many networks and this middle item.
 
     The code's middle item is 4, the text's 3 (from 0); `embedding` is variance, as in the text, or deviation, as
-    in the code. Raises `InvalidValueError` for another name, for iterations or networks < 1, and for an item
-    outside, the first and the last.
+    in the code; `test_direction` is training, as in the text, or drawn, as in the code. Raises
+    `InvalidValueError` for another name, for iterations or networks < 1, and for an item outside, the first and
+    the last.
     """
     if isinstance(effort, int):
         effort = replace(FULL, iterations=dict.fromkeys(DEEP, whole("effort", effort, 1)))
@@ -178,4 +185,6 @@ def effort_of(
         compared(RetrievalTask(middle=middle))
         effort = replace(effort, middle=None if middle == RetrievalTask().places["middle"] else middle)
     networks = effort.networks if networks is None else whole("networks", networks, 1)
-    return replace(effort, networks=networks, embedding=one_of("embedding", embedding, get_args(Embedding)))
+    one_of("embedding", embedding, get_args(Embedding))
+    one_of("test_direction", test_direction, get_args(TestDirection))
+    return replace(effort, networks=networks, embedding=embedding, test_direction=test_direction)
