@@ -20,6 +20,7 @@ from posbias.theory.positional import DecayBias
 from posbias_papers.extensions import EXTENSIONS
 from posbias_papers.extensions.designed import CAUSAL, DECAY, FLAT, NARROW, TOKENS, DesignedCell
 from posbias_papers.extensions.extension import Cell, Extension
+from posbias_papers.extensions.influence import effects
 from posbias_papers.extensions.ordering import gains
 from posbias_papers.extensions.predictors import PAIRS, PredictorCell, holm, outcomes, predicted, trial
 
@@ -43,7 +44,7 @@ def test_cells_are_kept_and_computed_again_when_asked_to(tmp_path):
         assert len([*(tmp_path / "cells").iterdir()]) == number
 
 
-@pytest.mark.parametrize("name", ["designed", "ordering", "predictors"])
+@pytest.mark.parametrize("name", ["designed", "ordering", "predictors", "influence"])
 def test_what_takes_long_is_on_record(name, tmp_path):
     extension = EXTENSIONS[name]
     assert [*extension.recorded()] == [*extension.cells]
@@ -89,6 +90,29 @@ def test_orders_found_on_some_trials_gain_on_others():
     assert all(row["retrieval"].value > 0 for row in rows if row["over"] == "best first")
     given_order = [row["retrieval"].value for row in rows if row["over"] == "as given"]
     assert given_order == pytest.approx([0.052, 0.125, 0.270], abs=5e-4)
+
+
+@pytest.mark.parametrize("tokens", [17, 33])
+def test_effects_are_those_of_whole_prompts_without_a_token(tokens):
+    torch = pytest.importorskip("torch")
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    size = {"vocab_size": 99, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    model = LlamaForCausalLM(LlamaConfig(**size, num_attention_heads=4)).double().eval()
+    ids, others = torch.randint(99, (2, tokens))
+    found = effects(model, ids, others)
+    with torch.no_grad():
+        before = model(ids[None]).logits[0, -1].log_softmax(-1)
+        for place in (0, 7, tokens - 1):
+            for change, put in (("deleted", others[:0]), ("replaced", others[place : place + 1])):
+                changed = torch.cat([ids[:place], put, ids[place + 1 :]])
+                after = model(changed[None]).logits[0, -1].log_softmax(-1)
+                kl = float((before.exp() * (before - after)).sum())
+                assert found[f"kl_{change}"][place] == pytest.approx(kl, rel=1e-6)
+                first, second = before.topk(2).indices
+                margin = float(abs((after - before)[first] - (after - before)[second]))
+                assert found[f"logit_{change}"][place] == pytest.approx(margin, rel=1e-6)
 
 
 # --- predictors --------------------------------------------------------------------------------------------

@@ -1,0 +1,212 @@
+"""What does influence mean? Gradients by position next to what becomes of the answer without the token.
+
+Herasimchyk et al. 2026 (Eq. 6) measure influence by a gradient, which speaks of infinitely small changes of an
+embedding. Here each token of a prompt is deleted, or replaced by one drawn from the text, one at a time, and the
+last token's distribution compared with the one before: by KL divergence, and by how far the most likely token's
+logit moves against the runner-up's.
+"""
+
+import copy
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float
+
+from posbias.core.machine import stream
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.profile import Profile, harmonic, spearman, wasserstein
+from posbias_papers.extensions.extension import Cell, Extension, Result, Results, rounded
+from posbias_papers.pages import Table
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from posbias.measurement import LoadedModel
+
+MODEL, TOKENS, PROMPTS, SEED = "smollm2-135m", 128, 24, 2
+BATCH = 16
+"""Neighbouring positions that are changed in one pass, behind the keys and values of all before them."""
+CHANGES = ("deleted", "replaced")
+EFFECTS = {"kl": "KL divergence", "root": "√KL", "logit": "logit difference"}
+GRADIENT = "gradient"
+RESAMPLES = 1000
+
+
+@functools.cache
+def _loaded(model: str) -> "LoadedModel":
+    from posbias.measurement import load_model
+
+    return load_model(model)
+
+
+@dataclass(frozen=True)
+class InfluenceCell(Cell):
+    """One prompt of the bundled text: the `prompt`-th of `prompts` that are drawn."""
+
+    prompt: int
+    model: str = MODEL
+    tokens: int = TOKENS
+    prompts: int = PROMPTS
+
+    kind = "influence_cell"
+
+    def compute(self, on_event: Any = None) -> Result:
+        """By position: the gradient influence, and each effect of each change."""
+        import torch
+
+        from posbias.measurement import prompts_from, read_text
+        from posbias.measurement.quantities.influence import gradients, predict
+
+        loaded = _loaded(self.model)
+        how: dict[str, Any] = {"tokens": self.tokens, "prompts": self.prompts, "seed": SEED}
+        drawn = prompts_from(loaded.tokenizer, read_text(None), **how).ids
+        ids = torch.tensor(drawn[self.prompt])
+        # the tokens put in are drawn as often as prompts have them
+        chosen = stream(SEED, f"influence.{self.prompt}").choice(drawn.ravel(), size=self.tokens)
+        result = {GRADIENT: gradients(predict(loaded.model, ids), ids)["influence"]}
+        result |= effects(loaded.model, ids, torch.tensor(chosen))
+        return {name: rounded(values) for name, values in result.items()}
+
+
+def effects(model: Any, ids: "Tensor", others: "Tensor") -> dict[str, Float[np.ndarray, "position"]]:
+    """By effect and change, how far the last token's distribution moves without each token of a prompt.
+
+    Position j is `deleted`, or `replaced` by others[j]; with the last position deleted, the last but one answers.
+    `kl` is the divergence (nats) of the distribution after from that before, `logit` the size of the change in the
+    most likely token's logit less the second's (which are the first and second before).
+    """
+    import torch
+
+    tokens = len(ids)
+    found = {f"{effect}_{change}": np.zeros(tokens) for change in CHANGES for effect in ("kl", "logit")}
+    with torch.no_grad():
+        whole = model(ids[None], use_cache=True)
+        before = whole.logits[0, -1].double()
+        first, second = before.topk(2).indices
+        for start in range(0, tokens - 1, BATCH):
+            stop = start + BATCH if start + BATCH < tokens - 1 else tokens
+            rest = ids[start:].repeat(stop - start, 1)
+            places = torch.arange(stop - start)
+            replaced, kept = rest.clone(), torch.ones_like(rest, dtype=torch.bool)
+            replaced[places, places] = others[start:stop]
+            kept[places, places] = False
+            deleted = rest[kept].view(stop - start, -1)
+            for change, after in (("deleted", deleted), ("replaced", replaced)):
+                past = copy.deepcopy(whole.past_key_values) if start else None
+                if past is not None:
+                    past.crop(start - tokens)
+                    past.batch_repeat_interleave(stop - start)
+                logits = model(after, past_key_values=past, logits_to_keep=1).logits[:, -1].double()
+                moved = before.log_softmax(-1) - logits.log_softmax(-1)
+                margin = (logits[:, first] - logits[:, second]) - (before[first] - before[second])
+                found[f"kl_{change}"][start:stop] = (before.softmax(-1) * moved).sum(-1).numpy()
+                found[f"logit_{change}"][start:stop] = margin.abs().numpy()
+    return found
+
+
+CELLS = tuple(InfluenceCell(prompt) for prompt in range(PROMPTS))
+
+
+# --- what is shown -----------------------------------------------------------------------------------------
+
+
+def curves(results: Results) -> dict[str, Float[np.ndarray, "prompt position"]]:
+    """By prompt: the gradient, and every effect of every change; with the root of KL, which is of first order."""
+    samples = {
+        name: np.array([one[name] for one in results.values()]) for name in next(iter(results.values()))
+    }
+    return samples | {
+        f"root_{change}": np.sqrt(np.maximum(samples[f"kl_{change}"], 0.0)) for change in CHANGES
+    }
+
+
+def agreement(
+    one: Float[np.ndarray, "prompt position"], other: Float[np.ndarray, "prompt position"]
+) -> dict[str, Estimate]:
+    """Spearman and 1-Wasserstein of the mean curves, with errors over prompts that both curves share."""
+    prompts = len(one)
+    counts = stream(SEED, "influence.bootstrap").multinomial(
+        prompts, np.full(prompts, 1 / prompts), size=RESAMPLES
+    )
+    weights = np.vstack([np.ones(prompts), counts])
+    first, second = (
+        mean / mean.sum(axis=1, keepdims=True)
+        for mean in (weights @ np.maximum(part, 0.0) for part in (one, other))
+    )
+    found = {}
+    for name, score in {"Spearman": spearman, "Wasserstein": wasserstein}.items():
+        value, *resampled = (float(score(a, b)) for a, b in zip(first, second, strict=True))
+        se = float(np.std(resampled, ddof=1)) * np.sqrt(prompts / (prompts - 1))
+        found[name] = Estimate(value, se, prompts)
+    return found
+
+
+def _tables(results: Results) -> Iterator[Table]:
+    samples = curves(results)
+    gradient = samples[GRADIENT]
+    recency = np.tile(harmonic(gradient.shape[1]).mass, (len(gradient), 1))
+    rows = [{"token": "", "effect": "the gradient itself"} | _halves(gradient)]
+    for change in CHANGES:
+        for effect, words in EFFECTS.items():
+            effects = samples[f"{effect}_{change}"]
+            row = {"token": change, "effect": words} | _words(agreement(gradient, effects))
+            # the last token asks the question
+            inner = _words(agreement(gradient[:, 1:-1], effects[:, 1:-1]))
+            row |= {f"{name}, first and last left out": one for name, one in inner.items()}
+            row |= {
+                f"1/(distance + 1), {name}": one for name, one in _words(agreement(recency, effects)).items()
+            }
+            rows.append(row | _halves(effects))
+    yield Table.of("Gradient influence against effects, 95 % intervals over prompts", rows)
+    shares = []
+    for name, values in samples.items():
+        profile = Profile.from_samples(np.maximum(values, 0.0))
+        ends, tokens = profile.summary.ends, profile.tokens
+        row = {"curve": name.replace("_", ", ")} | {"first token": profile.share(0, 1)}
+        row |= {"first 5 %": profile.share(0, ends), "last 5 %": profile.share(tokens - ends, tokens)}
+        shares.append(row | {"last token": profile.share(tokens - 1, tokens)})
+    yield Table.of("Shares of each curve", shares)
+
+
+def _halves(samples: Float[np.ndarray, "prompt position"]) -> dict[str, float]:
+    """How well one half of the prompts agrees with the other."""
+    found = agreement(samples[::2][: len(samples) // 2], samples[1::2])
+    return {f"half against half, {name}": one.value for name, one in found.items()}
+
+
+def _words(scores: dict[str, Estimate]) -> dict[str, str]:
+    words = {}
+    for name, one in scores.items():
+        low, high = one.interval
+        words[name] = f"{one.value:.2f} [{low:.2f}, {high:.2f}]".replace("-", "−")
+    return words
+
+
+def _draw(results: Results) -> Any:
+    from posbias.reports.plots.influence import draw_influence
+    from posbias.reports.plots.style import new_figure
+
+    samples = curves(results)
+    figure = new_figure(7.2, 5.4)
+    panels: Any = figure.subplots(2, 2, sharex=True, sharey=True)
+    gradient = Profile.from_samples(samples[GRADIENT], measures="gradient")
+    for row, effect in zip(panels, ("root", "logit"), strict=True):
+        for ax, change in zip(row, CHANGES, strict=True):
+            changed = Profile.from_samples(np.maximum(samples[f"{effect}_{change}"], 0.0))
+            draw_influence(ax, gradient, {f"{EFFECTS[effect]}, token {change}": changed})
+            ax.label_outer()
+    return figure
+
+
+EXTENSION = Extension(
+    "influence",
+    "What does influence mean: does the gradient say how much the answer changes without a token?",
+    "docs/evidence.md",
+    CELLS,
+    _tables,
+    _draw,
+    minutes=25.0,
+)
