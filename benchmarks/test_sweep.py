@@ -11,7 +11,7 @@ from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal
 from posbias.theory.mixing import PerLayer
 from posbias.theory.positional import ALiBi
-from posbias.theory.rollout import influence
+from posbias.theory.rollout import influence, sweep
 from posbias.theory.rollout.kernel import dense_influence
 
 DEPTH, HEADS = 70, 112
@@ -29,7 +29,9 @@ def bloom(content: bool = True) -> Architecture:
 
 
 def swept(architecture: Architecture, tokens: int, threads: int = 1) -> np.ndarray:
-    return influence(architecture, tokens, method="sweep", threads=threads).mass
+    row = np.zeros(tokens)
+    row[-1] = 1.0
+    return sweep.sweep(sweep.plan(architecture.stack, architecture.coefficients, tokens), row, threads)[0]
 
 
 def rounds(tokens: int) -> int:
@@ -51,6 +53,13 @@ def test_dense(benchmark, tokens):
 def test_sweep_one_core(benchmark, tokens):
     mass = benchmark.pedantic(swept, (bloom(), tokens), rounds=rounds(tokens), warmup_rounds=1)
     assert abs(mass.sum() - 1) < 1e-12
+
+
+def test_influence_content(benchmark):
+    """The whole prediction for 256 tokens: what it takes in addition to the sweep and its plan."""
+    stack = bloom()
+    profile = benchmark.pedantic(influence, (stack, 256), {"threads": 1}, rounds=20, warmup_rounds=1)
+    np.testing.assert_array_equal(profile.mass, swept(stack, 256))
 
 
 @pytest.mark.parametrize("tokens", [256, 512, 1_000_000])

@@ -3,24 +3,25 @@
 Row i of P says how much of each input token reaches token i through all layers. It is pushed as a row vector
 from the top layer to the bottom, each layer by the fastest engine that is exact for it:
 
-- `sweep`: exponential families (NoPE, ALiBi, decay) under causal, window, prefix, full and chunked masks,
-  O(tokens · heads);
+- `sweep`: exponential families (NoPE, ALiBi, decay), O(tokens · heads); `sweep` where the mask is causal,
+  `windows` under windows, prefixes and full masks, chunk by chunk where the mask cuts the text (`pieces`);
 - `fft`: any other logits by distance under causal, window and chunked masks, O(tokens · log² tokens · heads);
 - `stream`: everything, O(tokens² · heads) time and O(tokens) memory.
 
 A mask may cut the text into causal texts of its own. A query then sees the keys of its own piece alone, so each
 piece goes through the layer by itself; the first token of the text stands in the first piece only, and in others
-there is no first column.
+there is no first column. Layers that are cut alike (not at all, if they are causal) are swept in one go.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import numpy as np
+from jaxtyping import Float
 
 from posbias.core import machine
 from posbias.core.errors import InvalidValueError, one_of, position, shortened, whole
@@ -28,12 +29,12 @@ from posbias.core.progress import Event, OnEvent
 from posbias.profiles.profile import Profile
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal
-from posbias.theory.masks import Banded, Causal, Split
+from posbias.theory.masks import Banded, Causal, Split, is_causal
 from posbias.theory.mixing import PerLayer
 from posbias.theory.normalisers import Softmax
 from posbias.theory.positional import DenseLogits
-from posbias.theory.rollout import convolution, stream, sweep
 from posbias.theory.rollout.kernel import Kernel, Row
+from posbias.theory.rollout.sweep import plan, plan_bytes, sweep
 
 Push = Callable[[Layer, float, Row], tuple[Row, float]]
 METHODS = ("auto", "sweep", "fft", "stream")
@@ -59,13 +60,13 @@ def influence(
     `tokens` is the length of the text, `query` a 0-based position (negative counts from the end), `threads`
     the number of cores to use (default: all; the result does not depend on it). `method` forces an engine
     (see the module) for all layers; what was used stands in `.attrs["method"]`. `on_event` hears of each
-    layer beyond 2,048 tokens. The profile's mass is float64; with what learned
+    layer beyond 2,048 tokens, unless all are swept in one go. The profile's mass is float64; with what learned
     sinks took, or rows lack of one (`.missing_mass`), it sums to 1. Entries are within 1e-12 relative of the dense
     product (below 1e-250 they may be 0), within `convolution.TOLERANCE` per layer that `fft` took. Raises
     `InvalidValueError` for tokens < 1, a query outside, a size that memory cannot hold, a method that a layer does
     not allow, or a row that sums to more than 1. Source: Herasimchyk et al. 2026, Eqs. (2) to (4).
     """
-    machine.require(8 * 8 * whole("tokens", tokens, 1), "tokens", tokens)
+    machine.require(plan_bytes(architecture.stack, whole("tokens", tokens, 1)), "tokens", tokens)
     place = position("query", query, tokens)
     mass, lost, used = _row(architecture, tokens, place, method, machine.cores(threads), on_event)
     attrs = {
@@ -201,14 +202,26 @@ def _row(
 def _through_layers(
     architecture: Architecture, names: Sequence[str], row: Row, threads: int, on_event: OnEvent | None
 ) -> tuple[Row, float]:
-    """A row through all layers, and what their sinks take."""
-    lost = 0.0
-    layers = list(zip(names, architecture.stack, architecture.coefficients.tolist(), strict=True))[::-1]
-    for done, (name, layer, lam) in enumerate(layers, 1):
-        row, taken = _pushed(name, threads, layer, lam, row)
-        lost += taken
-        if on_event is not None:
+    """A row through all layers, and what their sinks take; those that are cut alike are swept in one go."""
+    cuts = [
+        starts(layer, len(row)) if name == "sweep" else None
+        for layer, name in zip(architecture.stack, names, strict=True)
+    ]
+    layers = list(zip(architecture.stack, architecture.coefficients.tolist(), names, cuts, strict=True))[::-1]
+    groups = [list(group) for _, group in groupby(layers, key=lambda one: one[3])]
+    parts = [part for group in groups for part in ([group] if group[0][3] else [[one] for one in group])]
+    lost, done = 0.0, 0
+    for part in parts:
+        if on_event is not None and len(parts) > 1:
             on_event(Event(done, len(layers), "layers"))
+        stack, mixing, (name, *_), (cut, *_) = zip(*part[::-1], strict=True)
+        if cut is not None:
+            row, taken = sweep_pieces(stack, np.array(mixing), row, cut, threads)
+        else:
+            row, taken = _pushed(name, stack[0], mixing[0], row)
+        lost, done = lost + taken, done + len(part)
+    if on_event is not None and len(parts) > 1:
+        on_event(Event(done, done, "layers"))
     return row, lost
 
 
@@ -219,7 +232,7 @@ def _through_streams(architecture: Architecture, names: Sequence[str], row: Row)
     connections = architecture.streams.of(architecture.depth)
     parts = zip(architecture.stack, names, architecture.coefficients, connections, strict=True)
     for layer, name, lam, connection in list(parts)[::-1]:
-        states, taken = connection.push(float(lam), states, partial(_pushed, name, 1, layer, 1.0))
+        states, taken = connection.push(float(lam), states, partial(_pushed, name, layer, 1.0))
         lost += taken
     return states.sum(axis=0), lost
 
@@ -240,33 +253,14 @@ def _reach(architecture: Architecture, tokens: int, place: int) -> int:
     return place
 
 
-def _pushed(name: str, threads: int, layer: Layer, mixing: float, row: Row) -> tuple[Row, float]:
+def _pushed(name: str, layer: Layer, mixing: float, row: Row) -> tuple[Row, float]:
     """A row through one layer by the engine of that name, and what the layer's sink takes."""
-    push: Push = {
-        "sweep": partial(sweep.push, threads=threads),
-        "fft": convolution.push,
-        "stream": stream.push,
-    }[name]
+    from posbias.theory.rollout import convolution, stream, windows
+
+    push = {"sweep": windows.push, "fft": convolution.push, "stream": stream.push}[name]
     if name != "stream" and isinstance(layer.mask, Split):
-        return _by_piece(push, layer, layer.mask.pieces(len(row)), mixing, row)
+        return push_pieces(push, layer, mixing, row)
     return push(layer, mixing, row)
-
-
-def _by_piece(push: Push, layer: Layer, starts: Sequence[int], mixing: float, row: Row) -> tuple[Row, float]:
-    """row · R of one layer whose mask cuts the text, each piece that has influence by the engine `push`."""
-    out, lost = np.zeros(len(row)), 0.0
-    others = first = replace(layer, mask=Causal())
-    if layer.head_logits().first.any():
-        # the first token of the text stands in the first piece alone
-        diagonal = tuple(layer.content.diagonal_of(layer.heads, layer.groups).tolist())
-        others = replace(
-            first, content=ConstantDiagonal(diagonal, getattr(layer.content, "constant", (0.0,)))
-        )
-    for start, stop in pairwise([*starts, len(row)]):
-        if row[start:stop].any():
-            out[start:stop], taken = push(others if start else first, mixing, row[start:stop])
-            lost += taken
-    return out, lost
 
 
 def _choose(layer: Layer, tokens: int, method: str) -> str:
@@ -278,3 +272,55 @@ def _choose(layer: Layer, tokens: int, method: str) -> str:
             f"{type(layer.mask).__name__}, got {shortened(method)}"
         )
     return method
+
+
+# --- masks that cut the text -----------------------------------------------------------------------------------
+
+
+def starts(layer: Layer, tokens: int) -> tuple[int, ...] | None:
+    """Where the causal texts begin that a layer's mask makes of one: (0,) where it is causal; None of others."""
+    if isinstance(layer.mask, Split):
+        return layer.mask.pieces(tokens)
+    return (0,) if is_causal(layer.mask, tokens) else None
+
+
+def push_pieces(push: Push, layer: Layer, mixing: float, row: Row) -> tuple[Row, float]:
+    """row · R of one layer whose mask cuts the text, each piece by the engine `push`; and what its sink takes."""
+    out, lost = np.zeros(len(row)), 0.0
+    first, others = alone(layer, True), alone(layer, False)
+    for start, stop in _pieces(starts(layer, len(row)) or (0,), row):
+        out[start:stop], taken = push(first if start == 0 else others, mixing, row[start:stop])
+        lost += taken
+    return out, lost
+
+
+def sweep_pieces(
+    stack: Sequence[Layer], mixing: Float[np.ndarray, "layer"], row: Row, cuts: Sequence[int], threads: int
+) -> tuple[Row, float]:
+    """row · R_T ⋯ R_1 of layers that all cut the text at `cuts`, by the fused sweep; and what their sinks take."""
+    if len(cuts) == 1:
+        return sweep(plan(stack, mixing, len(row)), row, threads)
+    out, lost, plans = np.zeros(len(row)), 0.0, {}
+    for start, stop in _pieces(cuts, row):
+        kind = (stop - start, start == 0)
+        if kind not in plans:
+            plans[kind] = plan([alone(layer, start == 0) for layer in stack], mixing, stop - start)
+        out[start:stop], taken = sweep(plans[kind], row[start:stop], threads)
+        lost += taken
+    return out, lost
+
+
+def alone(layer: Layer, first: bool) -> Layer:
+    """A layer as a piece of the text sees it: causal, and with the first column in the first piece alone."""
+    if first or not layer.head_logits().first.any():
+        return replace(layer, mask=Causal())
+    diagonal = layer.content.diagonal_of(layer.heads, layer.groups)
+    constant = getattr(layer.content, "constant", (0.0,))
+    return replace(layer, mask=Causal(), content=ConstantDiagonal(tuple(diagonal.tolist()), constant))
+
+
+def _pieces(cuts: Sequence[int], row: Row) -> Iterator[tuple[int, int]]:
+    """The pieces (start, stop) of a row that are not empty of influence."""
+    for start, stop in pairwise([*cuts, len(row)]):
+        if row[start:stop].any():
+            yield start, stop

@@ -1,351 +1,359 @@
-"""The compiled sweep of exponential families: a row through one layer in O(tokens · heads), additions only.
+"""The compiled sweep of causal layers: a row through all of them in O(tokens · heads · depth), additions only.
 
-With logits δ·1[i = j] − m·(i − j) and γ = exp(−m), key j gets Σ_i γ^(i−j−1)·c_i·p_i from the queries after it,
-where c_i = exp(−m)/Z_i: a sum that runs from the last token to the first. A window of V tokens before a query ends
-it; subtracting what leaves would cancel, so the text is cut into blocks of V tokens (van Herk 1992): a key sees
-the rest of its own block, a sum that runs down, and the beginning of the next one, a sum that runs up. A causal
-mask is one block. The first tokens that all see get the sums of all blocks, and what the earlier queries of a
-prefix or full mask add is the mirror image of a causal text. A logit f on the first column multiplies what arrives
-at token 0 by exp(f). Every term is positive, so every entry keeps its relative accuracy down to the smallest:
+With logits δ·1[i = j] − m·(i − j), the product (p·A)_j needs, per head, one running sum taken from the last
+token to the first:
 
-- sums run inside tiles of `TILE` tokens and are carried from tile to tile with their rounding errors, and the
-  rounding of γ^`TILE` is set right, so that nothing adds up over a million tokens;
-- Z_i is a sum of closed forms (1 − γ^k)/(1 − γ), none of them a difference; where it changes no more, one row of
-  weights serves all tokens. Equal layers share these tables, and heads with equal logits are one head;
-- sums below `FLOOR` become zero before they can turn into denormals, on which processors crawl.
+    (p·A)_j = s_j + p_j·e/Z_j,     s_{j−1} = γ·s_j + p_j·g/Z_j,     γ = exp(−m)
+
+where e and g are exp(δ) and exp(−m), both divided by the larger, and Z_j = e + g·(1 − γ^j)/(1 − γ). A logit f
+on the first column multiplies the last term of Z_j and what arrives at token 0 by exp(f); a learned sink adds
+its own term to Z_j. Every term is positive, so every entry keeps its relative accuracy down to the smallest.
+Heads with equal logits are one head with their weights added. Three things make it fast:
+
+- The layers are swept together, a block of tokens at a time: layer t needs from layer t + 1 only the tokens
+  at and after its own. One block stays in the cache while it passes through all layers, and several threads
+  form a pipeline over layers that gives the same bits as one thread.
+- The weights g/Z of a block are computed once and shared by all layers with equal logits; beyond 41.5/m
+  tokens γ^j is negligible against 1 and one row of weights serves all blocks.
+- Sums below `FLOOR` become zero before they can turn into denormals, on which processors crawl.
+
+The rounding of γ itself would grow with distance; each block multiplies its running sums by the correction
+1 + ε·length, with ε the relative error of the rounded γ.
 """
 
-import functools
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from threading import Semaphore
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
 from posbias.core.errors import InvalidValueError
 from posbias.core.machine import SUMS, compiled
 from posbias.theory.architecture import HeadLogits, Layer
-from posbias.theory.masks import Band, Banded
-from posbias.theory.positional import DecayBias
-from posbias.theory.rollout import stream
 from posbias.theory.rollout.kernel import FLOOR, Row
 
-Heads = Float[np.ndarray, "head"]
-Table = Float[np.ndarray, "token head"]
-TILE = 128
-"""Tokens whose sums run together."""
-EVERY = 32
-"""Tiles after which the rounding of γ^`TILE` is set right: before, the correction would be rounded away."""
+BLOCK = 128
+"""Tokens that pass through all layers together."""
 VANISHED = 41.5
 """exp(−41.5) is less than half a rounding of 1."""
 TINY = 1e-300
-"""Keeps 0/0 away from the first token, which may see nothing that weighs as much as what others see."""
-LARGE = 2**22
-"""Heads times tokens up to which the weights of all heads are made at once, and kept for equal layers."""
-TOGETHER = 32
-"""Heads of larger texts that one thread takes together."""
-
-
-class Powers(NamedTuple):
-    """γ^k for k = 0 … `TILE`; `slack` is the relative error of γ^`TILE`."""
-
-    slopes: Heads
-    powers: Float[np.ndarray, "offset head"]
-    slack: Heads
+"""Keeps the first token's 0/0 away when its own weight underflows; its true row is set right after."""
+CHUNK = 32
+"""Blocks that one thread hands to the next at a time."""
 
 
 class Weights(NamedTuple):
-    """What queries give per unit of row, from token 0 on; the last of a table is that of all later tokens too.
+    """exp of the logits that a query sees, by head (or by layer and head), and the weights of the heads.
 
-    `back` is what each head gives to the token before, `ahead` to the token after (in a prefix), `own` what a
-    query keeps of itself and `taken` what the learned sinks take. `first` multiplies what arrives at token 0.
+    Of the token itself, of the one before, of the one after and of the sink (0 where there is none), divided by
+    the largest of them. `first` multiplies those of the first column and is not divided.
     """
 
-    before: Powers
-    after: Powers
-    first: Heads
-    back: Table
-    ahead: Table
-    own: Row
-    taken: Row
+    here: Float[np.ndarray, "*layer head"]
+    there: Float[np.ndarray, "*layer head"]
+    after: Float[np.ndarray, "*layer head"]
+    sinks: Float[np.ndarray, "*layer head"]
+    first: Float[np.ndarray, "*layer head"]
+    heads: Float[np.ndarray, "*layer head"]
 
 
-def push(layer: Layer, mixing: float, row: Row, threads: int = 1) -> tuple[Row, float]:
-    """row · R for one layer, R = (1 − λ)I + λA, and the mass that its learned sink takes; the same for any
-    threads.
+class Plan(NamedTuple):
+    """What the sweep needs of a stack of layers for a number of tokens, layer 0 at the bottom.
 
-    The layer's logits are an exponential family (`slopes_of` is not None), its first-column logits and learned
-    sinks at most `rollout.LARGEST`; the row has no negative entry. Every entry is within 1e-12 relative of the
-    dense product (below 1e-250 it may be 0). Raises `InvalidValueError` for other encodings or a prefix beyond the
-    text.
+    `keep` is 1 − λ, `slack` the relative error of `gamma`. Layers have as many heads each, padded with heads of
+    weight zero. `same` numbers layers with equal logits alike; `sums` says which table of sums a layer uses; from
+    token `saturated` on, Z has its limit. The first token sees only itself and the sink: it keeps `alone` and
+    loses `gone`. Tables hold (1 − γ^k)/(1 − γ) up to a block (`start`) and inside one, and γ^k likewise.
     """
-    tokens = len(row)
-    layer.mask.reach(0, tokens)
-    if not isinstance(layer.mask, Banded):
-        raise InvalidValueError(f"mask: expected one with a band, got {type(layer.mask).__name__}")
-    if layer.mask.band().behind == 0:
-        return stream.push(layer, mixing, row)
-    row, heads = np.require(row, np.float64, ["C"]), len(_merged(layer).weights)
-    rows = _settled(_merged(layer), layer.mask.band().at(tokens), tokens)
-    if heads * rows <= LARGE:
-        parts = [_received(layer, row, _kept(layer, tokens))]
-    else:
-        together = min(TOGETHER, max(1, LARGE // rows))
-        groups = [slice(start, start + together) for start in range(0, heads, together)]
-        with ThreadPoolExecutor(threads) as pool:
-            parts = list(pool.map(lambda some: _received(layer, row, _weights(layer, tokens, some)), groups))
-    out = (1.0 - mixing) * row + mixing * functools.reduce(np.add, [received for received, _ in parts])
-    out[out < FLOOR] = 0.0
-    return out, mixing * sum(lost for _, lost in parts)
+
+    mixing: Float[np.ndarray, "layer"]
+    keep: Float[np.ndarray, "layer"]
+    gamma: Float[np.ndarray, "layer head"]
+    slack: Float[np.ndarray, "layer head"]
+    weights: Weights
+    same: Int[np.ndarray, "layer"]
+    sums: Int[np.ndarray, "layer"]
+    saturated: Int[np.ndarray, "layer"]
+    column: Bool[np.ndarray, "layer"]
+    alone: Float[np.ndarray, "layer"]
+    gone: Float[np.ndarray, "layer"]
+    limit: Float[np.ndarray, "table head"]
+    start: Float[np.ndarray, "table block head"]
+    whole: Float[np.ndarray, "table block head"]
+    inside: Float[np.ndarray, "table offset head"]
+    powers: Float[np.ndarray, "table offset head"]
 
 
-def _received(layer: Layer, row: Row, weights: Weights) -> tuple[Row, float]:
-    """What every token gets by some heads, and what their sinks take."""
-    assert isinstance(layer.mask, Banded)
-    band, received, rows = layer.mask.band().at(len(row)), np.zeros(len(row)), len(weights.own)
-    if band.prefix > 1:
-        given, mirrored = row[: band.prefix][::-1].copy(), np.zeros(band.prefix)
-        _ahead(given, mirrored, weights.ahead[::-1].copy(), weights.after)
-        received[: band.prefix] = mirrored[::-1]
-    _back(row, received, max(band.behind, 1), band.always, weights.first, weights.back, weights.before)
-    received[:rows] += weights.own * row[:rows]
-    received[rows:] += weights.own[-1] * row[rows:]
-    lost = (weights.taken * row[:rows]).sum() + weights.taken[-1] * row[rows:].sum()
-    return received, float(lost)
+def plan(stack: Sequence[Layer], mixing: Float[np.ndarray, "layer"], tokens: int) -> Plan:
+    """Prepare the sweep over `tokens` tokens of causal layers with exponential logits, bottom first."""
+    distinct: dict[Layer, int] = {}
+    same = np.array([distinct.setdefault(layer, len(distinct)) for layer in stack], dtype=np.int64)
+    heads = _stacked([exponential(layer, tokens) for layer in distinct])
+    assert heads.slopes is not None
+    margin = heads.diagonal + heads.first - heads.sinks
+    column = (heads.first != 0.0).any(axis=1)
+    tables, table_of = np.unique(heads.slopes, axis=0, return_inverse=True)
+    with np.errstate(divide="ignore"):
+        lifted = VANISHED + np.maximum(heads.first, 0.0).max(axis=1)
+        saturated = np.minimum(np.ceil(lifted / heads.slopes.min(axis=1)) + column, tokens).astype(np.int64)
+        limit = -1.0 / np.expm1(-tables)
+    gamma, slack = rounded_power(heads.slopes, 1)
+    blocks = np.arange(-(-int(saturated.max()) // BLOCK), dtype=np.float64)[:, None] * BLOCK
+    offsets = np.arange(BLOCK, dtype=np.float64)[:, None]
+    return Plan(
+        mixing=np.array(mixing, dtype=np.float64),
+        keep=1.0 - np.array(mixing, dtype=np.float64),
+        gamma=gamma[same],
+        slack=slack[same],
+        weights=Weights(*(part[same] for part in weights_of(heads))),
+        same=same,
+        sums=table_of.reshape(-1)[same].astype(np.int64),
+        saturated=saturated[same],
+        column=column[same],
+        alone=(heads.weights * np.exp(-np.logaddexp(0, -margin))).sum(axis=1)[same],
+        gone=(heads.weights * np.exp(-np.logaddexp(0, margin))).sum(axis=1)[same],
+        limit=np.where(np.isfinite(limit), limit, 0.0),
+        start=geometric(tables[:, None], blocks),
+        whole=np.exp(-tables[:, None] * (blocks if column.any() else blocks[:0])),
+        inside=geometric(tables[:, None], offsets),
+        powers=np.exp(-tables[:, None] * offsets),
+    )
 
 
-# --- weights of queries ---------------------------------------------------------------------------------------
+def plan_bytes(stack: Sequence[Layer], tokens: int) -> int:
+    """Bytes that a sweep over `tokens` tokens will take at most: the row, its copy, tables and their making."""
+    layers = set(stack)
+    heads = max(layer.heads for layer in layers)
+    slopes = [layer.head_logits().slopes for layer in layers]
+    least = min((float(one.min()) for one in slopes if one is not None), default=1.0)
+    reach = tokens if least * tokens <= VANISHED else VANISHED / least
+    tables = 3 * len(layers) * heads * (reach / BLOCK + 3 * BLOCK)
+    return int(8 * (3 * tokens + tables + 10 * len(stack) * heads))
 
 
-@functools.lru_cache(maxsize=256)
-def _merged(layer: Layer) -> HeadLogits:
-    """The logits of a layer, those of equal heads made one, their weights added. Raises as `push`."""
-    logits = layer.head_logits()
+# --- logits of an exponential family, here and under windows ------------------------------------------------
+
+
+def exponential(layer: Layer, tokens: int) -> HeadLogits:
+    """The logits of a layer, heads merged, for a text of `tokens` tokens.
+
+    Raises `InvalidValueError` for other encodings.
+    """
+    logits = merge(layer.head_logits())
+    assert logits.slopes is not None
+    # a slope that cannot move 1 by half a rounding over the whole text is no slope
+    return replace(logits, slopes=np.where(logits.slopes * tokens < 1e-18, 0.0, logits.slopes))
+
+
+def merge(logits: HeadLogits) -> HeadLogits:
+    """The same layer with heads of equal logits made one, their weights added. Raises as `exponential`."""
     if logits.slopes is None:
         raise InvalidValueError("positional: expected an exponential family for the sweep, got another")
     rows = np.stack([logits.slopes, logits.diagonal, logits.first, logits.sinks], axis=1)
     places: dict[bytes, int] = {}
     place_of = [places.setdefault(row.tobytes(), len(places)) for row in rows]
+    if len(places) == len(rows):
+        return logits
     kept = np.unique(place_of, return_index=True)[1]
     return HeadLogits(*rows[kept].T, weights=np.bincount(place_of, weights=logits.weights))
 
 
-def _settled(logits: HeadLogits, band: Band, tokens: int) -> int:
-    """The rows of weights that a text needs: later ones are equal to the last of them."""
+def _stacked(layers: Sequence[HeadLogits]) -> HeadLogits:
+    """The logits of several layers, layer by head, with as many heads in each, padded with heads of no weight."""
+    shape = len(layers), max(len(one.weights) for one in layers)
+    none = {"slopes": 1.0, "diagonal": 0.0, "first": 0.0, "sinks": -np.inf, "weights": 0.0}
+    rows = {name: np.full(shape, number) for name, number in none.items()}
+    for name, numbers in rows.items():
+        for row, one in zip(numbers, layers, strict=True):
+            row[: len(one.weights)] = getattr(one, name)
+    return HeadLogits(**rows)
+
+
+def weights_of(logits: HeadLogits, later: float | Float[np.ndarray, "head"] = np.inf) -> Weights:
+    """The weights of queries that see a key before them and, where `later` is finite, one after at −`later`."""
     assert logits.slopes is not None
-    lift = np.log(1.0 + band.always + np.exp(max(0.0, logits.first.max())))
-    with np.errstate(divide="ignore"):
-        fading = 2 + np.ceil((VANISHED + lift) / logits.slopes.min())
-    settled = band.always + fading if band.always else min(band.behind + 2, fading)
-    return int(min(max(settled, band.prefix + 1), tokens))
+    ahead = -later + np.zeros_like(logits.slopes)
+    largest = np.maximum.reduce([logits.diagonal, -logits.slopes, ahead, logits.sinks])
+    return Weights(
+        here=np.exp(logits.diagonal - largest),
+        there=np.exp(-logits.slopes - largest),
+        after=np.exp(ahead - largest),
+        sinks=np.exp(logits.sinks - largest),
+        first=np.exp(logits.first),
+        heads=logits.weights.copy(),
+    )
 
 
-def _weights(layer: Layer, tokens: int, some: slice = slice(None)) -> Weights:
-    """The weights of some heads of a layer for a text of `tokens` tokens."""
-    assert isinstance(layer.mask, Banded)
-    band = layer.mask.band().at(tokens)
-    logits = HeadLogits(*(part[some].copy() for part in vars(_merged(layer)).values()))
-    assert logits.slopes is not None
-    # a slope that cannot move 1 by half a rounding over the whole text is no slope
-    slopes = np.where(logits.slopes * tokens < 1e-18, 0.0, logits.slopes)
-    later = np.zeros_like(slopes) if isinstance(layer.positional, DecayBias) else slopes
-    before, after = _powers(slopes.tobytes()), _powers(later.tobytes())
-    rows, inside = _settled(logits, band, tokens), max(band.prefix - 1, 0)
-    back, own, taken = np.empty((rows, len(slopes))), np.empty(rows), np.empty(rows)
-    ahead, first = np.zeros((band.prefix, len(slopes))), np.exp(logits.first)
-    sums = _sums(slopes.tobytes(), rows + 1)
-    both = sums if later is slopes else _sums(later.tobytes(), band.prefix)
-    # queries that see a key after them, and those that do not: each relative to the largest weight they see
-    for start, stop, logit in ((0, inside, -later), (inside, rows, np.full_like(slopes, -np.inf))):
-        largest = np.maximum.reduce([logits.diagonal, -slopes, logit, logits.sinks])
-        seen = (np.exp(one - largest) for one in (logits.diagonal, -slopes, logit, logits.sinks))
-        shape = (start, stop, band.behind, band.always, band.prefix, bool(logits.first.any()))
-        _fill(shape, *seen, first, logits.weights, slopes, sums, both, back, ahead, own, taken)
-    if not inside:
-        # the first token sees nothing but itself and the sink, however little each of them weighs
-        margin = logits.diagonal + logits.first - logits.sinks
-        own[0], taken[0] = (
-            (logits.weights * np.exp(-np.logaddexp(0.0, one))).sum() for one in (-margin, margin)
-        )
-    return Weights(before, after, first, back, ahead, own, taken)
-
-
-_kept = functools.lru_cache(maxsize=4)(_weights)
-
-
-@functools.lru_cache(maxsize=16)
-def _powers(slopes: bytes) -> Powers:
-    """What the slopes of heads, as bytes, make of a tile."""
-    rates, offsets = np.frombuffer(slopes), np.arange(TILE + 1.0)[:, None]
-    powers = np.exp(-rates * offsets)
-    exact = np.exp(-rates.astype(np.longdouble) * TILE)
-    powers[TILE] = exact
-    powers[powers < FLOOR] = 0.0
-    last = powers[TILE]
-    slack = np.divide(exact - last, last, out=np.zeros_like(last), where=last > 0, casting="same_kind")
-    return Powers(rates.copy(), powers, slack)
-
-
-def _geometric(slopes: Heads, terms: Float[np.ndarray, "token 1"]) -> Table:
+def geometric(slopes: Float[np.ndarray, "*table head"], terms: Float[np.ndarray, "offset 1"]) -> np.ndarray:
     """(1 − γ^k)/(1 − γ) for each number of terms k, without cancellation; k itself where γ = 1."""
     with np.errstate(invalid="ignore"):
         return np.where(slopes > 0, np.expm1(-slopes * terms) / np.expm1(-slopes), terms)
 
 
-@functools.lru_cache(maxsize=4)
-def _sums(slopes: bytes, count: int) -> Table:
-    """(1 − γ^k)/(1 − γ) for k = 0 … count − 1, tile by tile: those up to the tile, and inside it on top."""
-    rates = np.frombuffer(slopes)
-    starts, offsets = np.arange(0.0, count, TILE)[:, None], np.arange(float(TILE))[:, None]
-    table = np.exp(-rates * starts)[:, None] * _geometric(rates, offsets)
-    table += _geometric(rates, starts)[:, None]
-    return table.reshape(-1, len(rates))[:count]
+def rounded_power(slopes: Float[np.ndarray, "*layer head"], tokens: int) -> tuple[np.ndarray, np.ndarray]:
+    """γ^tokens in double precision, without denormals, and its relative error."""
+    exact = np.exp(-slopes.astype(np.longdouble) * tokens)
+    power = exact.astype(np.float64)
+    power[power < FLOOR] = 0.0
+    error = np.zeros_like(power)
+    return power, np.divide(exact - power, power, out=error, where=power > 0, casting="same_kind")
 
 
-@compiled()
-def _fill(shape, here, there, after, sinks, first, heads, slopes, sums, both, back, ahead, own, taken):
-    """The weights of queries start … stop − 1, by what their heads give to the keys that they see."""
-    start, stop, behind, always, prefix, apart = shape
-    total, alone = np.zeros(len(heads)), here * first
-    for q in range(start, stop):
-        # keys of the window; key 0 apart where it has a logit of its own
-        near = sums[min(max(q - apart, 0), behind)]
-        for h in range(len(heads)):
-            total[h] = there[h] * near[h]
-        far = min(q - behind, always) - apart
-        for h in range(len(heads) if far > 0 else 0):
-            m = slopes[h]
-            terms = np.expm1(-m * far) / np.expm1(-m) if m > 0 else float(far)
-            total[h] += there[h] * np.exp(-m * (q - apart - far)) * terms
-        for h in range(len(heads) if apart and q > 0 and (q <= behind or always > 0) else 0):
-            total[h] += there[h] * first[h] * np.exp(-slopes[h] * (q - 1))
-        for h in range(len(heads) if q < prefix - 1 else 0):
-            total[h] += after[h] * both[prefix - 1 - q, h]
-        _share(q, total, alone if q == 0 else here, there, sinks, heads, back, own, taken)
-        for h in range(len(heads) if q < prefix else 0):
-            ahead[q, h] = total[h] * after[h]
+# --- the sweep ----------------------------------------------------------------------------------------------
+
+
+def sweep(plan: Plan, row: Row, threads: int = 1) -> tuple[Row, float]:
+    """row · R_T ⋯ R_1 over positions, and the mass lost to learned sinks; the same bits for any threads."""
+    row = np.array(row, dtype=np.float64)
+    tokens, depth = len(row), len(plan.mixing)
+    state, lost = np.zeros_like(plan.gamma), np.zeros(depth)
+    spans = _spans(tokens)
+    stages = [(int(top), int(bottom)) for bottom, top in _parts(depth, min(threads, depth, len(spans)))]
+    if len(stages) == 1:
+        _sweep_span(row, 0, tokens, depth, 0, state, lost, plan)
+        return row, float(lost.sum())
+    ready = [Semaphore(0) for _ in stages]
+    ready[0].release(len(spans))
+
+    def pass_through(stage: int) -> None:
+        try:
+            for low, high in spans:
+                ready[stage].acquire()
+                _sweep_span(row, low, high, *stages[stage], state, lost, plan)
+                if stage + 1 < len(stages):
+                    ready[stage + 1].release()
+        finally:
+            # if this stage failed, those below must not wait for it for ever
+            if stage + 1 < len(stages):
+                ready[stage + 1].release(len(spans))
+
+    with ThreadPoolExecutor(len(stages)) as pool:
+        for stage in [pool.submit(pass_through, stage) for stage in range(len(stages))]:
+            stage.result()
+    return row, float(lost.sum())
+
+
+def _spans(tokens: int) -> list[tuple[int, int]]:
+    """The tokens in spans of whole blocks, last span first; only the last may be shorter."""
+    step = CHUNK * BLOCK
+    return [(start, min(tokens, start + step)) for start in range((tokens - 1) // step * step, -1, -step)]
+
+
+def _parts(depth: int, stages: int) -> list[tuple[int, int]]:
+    """Layers in contiguous parts of nearly equal size, as (bottom, top), the top part first."""
+    edges = np.linspace(0, depth, stages + 1).round().astype(int)
+    return [(edges[k], edges[k + 1]) for k in range(stages)][::-1]
+
+
+@compiled(*SUMS)
+def _sweep_span(row, low, high, top, bottom, state, lost, plan):
+    """Take tokens low … high − 1 of `row`, in place, through layers top − 1 down to bottom."""
+    heads = plan.gamma.shape[1]
+    tile, partial = np.empty((BLOCK, heads)), np.empty(heads)
+    own, taken = np.empty(BLOCK), np.empty(BLOCK)
+    for block in range((high - 1) // BLOCK, low // BLOCK - 1, -1):
+        origin = block * BLOCK
+        length = min(high, origin + BLOCK) - origin
+        filled = -1
+        for layer in range(top - 1, bottom - 1, -1):
+            flat = origin >= plan.saturated[layer]
+            if plan.same[layer] != filled:
+                filled = plan.same[layer]
+                _fill(plan, layer, block, 1 if flat else length, flat, partial, tile, own, taken)
+            drawn = 0.0
+            for k in range(length):
+                drawn += row[origin + k] * taken[0 if flat else k]
+            lost[layer] += plan.mixing[layer] * drawn
+            lam, rest, factor, held = plan.mixing[layer], plan.keep[layer], plan.gamma[layer], state[layer]
+            stop = 1 if origin == 0 else 0
+            _sweep_block(row, origin, stop, length, lam, rest, factor, held, tile, own, flat)
+            if origin == 0:
+                for h in range(heads):
+                    state[layer, h] *= plan.weights.first[layer, h]
+                _sweep_block(row, 0, 0, 1, lam, rest, factor, held, tile, own, False)
+            for h in range(heads):
+                s = state[layer, h] * (1.0 + plan.slack[layer, h] * length)
+                state[layer, h] = s if s > FLOOR else 0.0
 
 
 @compiled(*SUMS, inlined=True, error_model="numpy")
-def _share(q, total, here, there, sinks, heads, back, own, taken):
-    """One query's weights from the sums over its keys, which become what the heads give per unit of weight."""
-    kept, lost = 0.0, 0.0
-    # loops of few arrays: with more a compiler cannot tell that they lie apart, and uses no vectors
-    for h in range(len(total)):
-        total[h] = heads[h] / (here[h] + sinks[h] + total[h] + TINY)
-    for h in range(len(total)):
-        kept += total[h] * here[h]
-        lost += total[h] * sinks[h]
-    row = back[q]
-    for h in range(len(total)):
-        row[h] = total[h] * there[h]
-    own[q], taken[q] = kept, lost
-
-
-# --- the compiled sums ----------------------------------------------------------------------------------------
-
-
-@compiled()
-def _back(row, out, width, always, first, table, powers):
-    """Add to every token what later ones give it: `width` of them, to the first `always` tokens all of them."""
-    heads, tokens, start = len(first), len(row), max(always, 1)
-    everything, carry, local = np.zeros((2, heads)), np.zeros((2, heads)), np.zeros(heads)
-    for begin in range(start + (tokens - 1 - start) // width * width, start - 1, -width):
-        carry[:] = 0.0
-        _down(row, out, begin, min(begin + width, tokens), table, powers, carry, local)
-        if always > 0 or begin == start:
-            for h in range(heads):
-                term = np.exp(-powers.slopes[h] * (begin - start)) * carry[0, h]
-                _add(everything, h, everything[0, h], term)
-        if begin > start:
-            _up(row, out, begin, width, table, powers, local)
-    _down(row, out, 1, min(start, tokens), table, powers, everything, local)
-    for h in range(heads):
-        out[0] += first[h] * everything[0, h]
-
-
-@compiled()
-def _ahead(row, out, table, powers):
-    """Add to every token what later ones of a causal text give it."""
-    heads = table.shape[1]
-    _down(row, out, 0, len(row), table, powers, np.zeros((2, heads)), np.zeros(heads))
-
-
-@compiled()
-def _down(row, out, start, stop, table, powers, carry, local):
-    """Tokens stop − 1 … start: add what `carry` and the later ones pass on; `carry` becomes what passes
-    `start`."""
-    for tile, a in enumerate(range(start + (stop - 1 - start) // TILE * TILE, start - 1, -TILE)):
-        length = min(TILE, stop - a)
-        _suffixes(row, out, a, length, table, powers.powers, carry[0], local)
-        for h in range(len(local)):
-            kept, power = carry[0, h], powers.powers[length, h]
-            kept *= power
-            if tile % EVERY == EVERY - 1:
-                kept += kept * (EVERY * powers.slack[h])
-            carry[1, h] *= power
-            _add(carry, h, kept, local[h])
-
-
-@compiled()
-def _add(carry, h, kept, term):
-    """carry = kept + term for one head, with its rounding error (Kahan)."""
-    term -= carry[1, h]
-    s = kept + term
-    carry[1, h] = (s - kept) - term
-    carry[0, h] = s
-    if s < FLOOR:
-        carry[0, h], carry[1, h] = 0.0, 0.0
-
-
-@compiled()
-def _up(row, out, begin, width, table, powers, local):
-    """Add to the `width` keys before token `begin` what those of the queries from there on that see them give."""
-    heads = len(local)
-    total, ahead, far = np.zeros((2, heads)), np.zeros(heads), np.zeros(heads)
-    for a in range(0, width, TILE):
-        length = min(TILE, width - a)
-        for h in range(heads):
-            s = np.exp(-powers.slopes[h] * (width - a - length)) * total[0, h]
-            ahead[h] = s if s > FLOOR else 0.0
-            s = np.exp(-powers.slopes[h] * (width - length))
-            far[h] = s if s > FLOOR else 0.0
-        _prefixes(row, out, begin + a, width, length, table, powers.powers, ahead, far, local)
-        for h in range(heads):
-            _add(total, h, total[0, h], np.exp(-powers.slopes[h] * a) * local[h])
-
-
-@compiled(*SUMS, inlined=True)
-def _suffixes(row, out, start, length, table, powers, carry, local):
-    """out_k += Σ_h γ^(last − k)·carry + Σ_{i>k} γ^(i−k−1)·c_i·row_i; the latter for k = start − 1 in `local`."""
-    gamma, last = powers[1], len(table) - 1
-    for h in range(len(local)):
-        local[h] = 0.0
-    for k in range(length - 1, -1, -1):
-        i = start + k
-        given, c, g, total = row[i], table[min(i, last)], powers[length - 1 - k], 0.0
-        for h in range(len(local)):
-            s = local[h]
-            total += s + g[h] * carry[h]
-            s = gamma[h] * s + c[h] * given
-            local[h] = s if s > FLOOR else 0.0
-        out[i] += total
-
-
-@compiled(*SUMS, inlined=True)
-def _prefixes(row, out, start, width, length, table, powers, ahead, far, local):
-    """out_k += Σ_h γ^(last − k)·(ahead + far·Σ_{i≤k} γ^i·c_i·row_i), `width` tokens back; the last sum in
-    `local`."""
-    last = len(table) - 1
-    for h in range(len(local)):
-        local[h] = 0.0
+def _fill(plan, layer, block, length, flat, partial, tile, own, taken):
+    """Fill in each head's share g/Z for the tokens of a block, and Σ e/Z kept and Σ sink/Z lost of each token."""
+    weights, table, origin = plan.weights, plan.sums[layer], block * BLOCK
+    inside, powers = plan.inside[table], plan.powers[table]
     for k in range(length):
-        i = start + k
-        given = row[i] if i < len(row) else 0.0
-        c, up, g, total = table[min(i, last)], powers[k], powers[length - 1 - k], 0.0
-        for h in range(len(local)):
-            s = local[h] + up[h] * c[h] * given
-            local[h] = s if s > FLOOR else 0.0
-        for h in range(len(local)):
-            total += g[h] * (ahead[h] + far[h] * local[h])
-        out[i - width] += total
+        if flat:
+            for h in range(len(partial)):
+                partial[h] = plan.limit[table, h]
+        elif plan.column[layer] and origin + k > 0:
+            # all keys but the first, then the first with its own logit
+            q, r = (origin + k - 1) // BLOCK, (origin + k - 1) % BLOCK
+            for h in range(len(partial)):
+                most = inside[r, h] + powers[r, h] * plan.start[table, q, h]
+                partial[h] = most + weights.first[layer, h] * powers[r, h] * plan.whole[table, q, h]
+        else:
+            for h in range(len(partial)):
+                partial[h] = inside[k, h] + powers[k, h] * plan.start[table, block, h]
+        here, there, sinks = weights.here[layer], weights.there[layer], weights.sinks[layer]
+        kept, lost = 0.0, 0.0
+        for h in range(len(partial)):
+            share = weights.heads[layer, h] / (here[h] + there[h] * partial[h] + sinks[h] + TINY)
+            tile[k, h] = share * there[h]
+            kept += share * here[h]
+            lost += share * sinks[h]
+        own[k], taken[k] = kept, lost
+    if origin == 0:
+        tile[0, :] = 0.0
+        own[0], taken[0] = plan.alone[layer], plan.gone[layer]
+
+
+@compiled(*SUMS, inlined=True)
+def _sweep_block(row, first, stop, length, lam, keep, gamma, state, tile, own, flat):
+    """Tokens stop … length − 1 of a block through one layer, four at a time, from the last to the first."""
+    heads = gamma.shape[0]
+    step = 0 if flat else 1
+    k = length - 1
+    while k >= stop + 3:
+        p0, p1, p2, p3 = row[first + k], row[first + k - 1], row[first + k - 2], row[first + k - 3]
+        c0, c1, c2, c3 = tile[step * k], tile[step * (k - 1)], tile[step * (k - 2)], tile[step * (k - 3)]
+        a0, a1, a2, a3 = 0.0, 0.0, 0.0, 0.0
+        for h in range(heads):
+            s = state[h]
+            a0 += s
+            s = gamma[h] * s + c0[h] * p0
+            a1 += s
+            s = gamma[h] * s + c1[h] * p1
+            a2 += s
+            s = gamma[h] * s + c2[h] * p2
+            a3 += s
+            s = gamma[h] * s + c3[h] * p3
+            state[h] = s if s > FLOOR else 0.0
+        row[first + k] = _mixed(p0, a0, own[step * k], lam, keep)
+        row[first + k - 1] = _mixed(p1, a1, own[step * (k - 1)], lam, keep)
+        row[first + k - 2] = _mixed(p2, a2, own[step * (k - 2)], lam, keep)
+        row[first + k - 3] = _mixed(p3, a3, own[step * (k - 3)], lam, keep)
+        k -= 4
+    while k >= stop:
+        p0 = row[first + k]
+        c0 = tile[step * k]
+        a0 = 0.0
+        for h in range(heads):
+            s = state[h]
+            a0 += s
+            s = gamma[h] * s + c0[h] * p0
+            state[h] = s if s > FLOOR else 0.0
+        row[first + k] = _mixed(p0, a0, own[step * k], lam, keep)
+        k -= 1
+
+
+@compiled(*SUMS, inlined=True)
+def _mixed(p, received, own, lam, keep):
+    """(1 − λ)·p + λ·(what later tokens pass on + what the token keeps of itself).
+
+    1 − λ comes as a number of its own: a compiler that may reassociate would take the difference apart.
+    """
+    out = keep * p + lam * (received + own * p)
+    return out if out > FLOOR else 0.0
