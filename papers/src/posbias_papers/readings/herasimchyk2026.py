@@ -249,7 +249,9 @@ def _closer(material: Material) -> Comparison:
         means = {model: float(np.mean([row[2] for row in by.values()])) for model, by in scores.items()}
         larger, smaller = ([means[m] for m in means if (m in LARGE) == large] for large in (True, False))
         gains[f"larger_models_{name}_of_c"] = float(np.mean(larger) - np.mean(smaller))
-        by_depth = spearman(np.array([TABLE1[model][1] for model in means]), np.array([*means.values()]))
+        by_depth = spearman(
+            np.array([float(TABLE1[model][1]) for model in means]), np.array([*means.values()])
+        )
         gains[f"depth_against_{name}_of_c"] = float(by_depth)
     return answer(
         len(nearer),
