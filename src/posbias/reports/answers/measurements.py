@@ -111,7 +111,7 @@ class PartDifference(Part):
     p: float = entry("share of all influence")
     q: float
     difference: Shares
-    told: bool = entry("whether the interval leaves out 0", of="significant")
+    significant: bool = entry("whether the interval leaves out 0")
 
 
 class InfluenceDifferences(Part):
