@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posbias.core.errors import InvalidValueError, one_of, whole
+from posbias.core.errors import InvalidValueError, one_of
 from posbias.profiles.claims import Verdict
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
@@ -145,22 +145,6 @@ def trained_rollout(trained: Trained, sequences: int = 1000, seed: int = 0) -> R
     kept = running(trained)[:, None]
     ordered = {name: np.where(kept, profiles[name], np.nan) for name in LABELS if name in profiles}
     return Rollout(attention, mixing, ordered, architecture.assumptions, sequences)
-
-
-def attention_example(
-    trained: Trained, sequence: int = 0, seed: int = 0
-) -> Float[np.ndarray, "layer query key"]:
-    """The first member's attention to one test sequence, by number, that favours no position; rows sum to 1.
-
-    Sequences are those of `trained_rollout`. Raises `InvalidValueError` for sequence < 0, seed < 0. Source: Wu et
-    al. 2025, Appendix K.4, Figure 9.
-    """
-    wanted = whole("sequence", sequence, 0)
-    for tokens, (layers,) in attention_blocks(trained, wanted + 1, seed, trained.weights):
-        if wanted < tokens.shape[1]:
-            return torch.stack([layer[0, wanted] for layer in layers]).double().cpu().numpy()
-        wanted -= tokens.shape[1]
-    raise AssertionError
 
 
 def agreement(rollout: Rollout, evaluation: Evaluation) -> dict[str, Agreement]:
