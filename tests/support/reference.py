@@ -1,4 +1,4 @@
-"""The numbers of tests/reference.json, computed anew: `python tests/reference.py [SECTION …]` writes them.
+"""The numbers of tests/reference.json, computed anew: `python tests/support/reference.py [SECTION …]` writes them.
 
 They guard every redesign: an entry changes only with a reason in the commit. Numbers are found by what users type
 and by the keys of `--json`, so that the code behind may move.
