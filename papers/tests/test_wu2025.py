@@ -242,13 +242,13 @@ def test_both_embeddings_are_on_record_and_found_by_theirs():
 
 @pytest.mark.slow
 def test_a_recorded_cell_of_two_layers_is_trained_again(tmp_path):
-    """Hours of work are checked by one cell, whose gaps agree within errors."""
+    """Hours of work are checked by one network of a cell, whose gaps agree within errors."""
     from posbias.training.cells import run_cells
 
     setting = STUDIES["fig10"].cells[0]
-    effort = effort_of(25_000, 3)
-    known, experiment = records(effort, [setting])[setting], effort.experiment(setting)
+    known = records(effort_of(25_000, 3), [setting])[setting]
+    experiment = effort_of(25_000, 1).experiment(setting)
     (cell,) = run_cells([experiment], tmp_path, sequences=known.sequences, workers=known.made["threads"])
     again = outcome_of(cell)
     for pair in PAIRS:
-        np.testing.assert_allclose(again.gaps[pair], known.gaps[pair], atol=0.02)
+        np.testing.assert_allclose(again.gaps[pair], known.gaps[pair][:1], atol=0.02)
