@@ -148,6 +148,14 @@ def test_watching_changes_nothing():
     )
 
 
+def test_products_are_in_float32_whatever_torch_was_set_to():
+    matmul = torch.backends.mkldnn.matmul
+    before = matmul.fp32_precision
+    for matmul.fp32_precision in ("bf16", before):
+        with loop.multiplying("float32", "cpu"):
+            assert matmul.fp32_precision == "ieee"
+
+
 def test_a_member_that_turns_nan_is_stopped_and_no_other(monkeypatch):
     """One network's weights are spoilt on the way: the others do not change by a bit."""
     whole = train(BASE, threads=1)

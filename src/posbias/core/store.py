@@ -137,7 +137,7 @@ class Store:
 
     def __init__(self, folder: str | os.PathLike[str]):
         self.folder = Path(folder)
-        self._listed: dict[str, list[tuple[int, Path]]] | None = None
+        self._listed: dict[tuple[str, str], list[tuple[int, Path]]] | None = None
 
     def find(self, cell: Cell, *, at_least: int | None = None) -> Stored | None:
         """The newest good file of a cell, with an amount of `at_least` if that is given; None if there is none.
@@ -204,8 +204,8 @@ class Store:
             for path in sorted(self.folder.iterdir()) if self.folder.is_dir() else []:
                 if match := _NAME.fullmatch(path.name):
                     numbered = int(match["number"] or 1), path
-                    self._listed.setdefault(match["digits"], []).append(numbered)
-        return self._listed.setdefault(cell.fingerprint[:12], [])
+                    self._listed.setdefault((match["digits"], path.suffix), []).append(numbered)
+        return self._listed.setdefault((cell.fingerprint[:12], cell.codec.suffix), [])
 
 
 AnyCell = TypeVar("AnyCell", bound=Cell)
@@ -324,11 +324,8 @@ class Checkpoint:
                 arrays = dict(held)
             note = json.loads(str(arrays.pop(_NOTE)))
             fingerprint, note = str(note["fingerprint"]), note["note"]
-        except (
-            FileNotFoundError,
-            NotADirectoryError,
-        ):  # not yet, or removed by an equal run that has finished
-            return None
+        except (FileNotFoundError, NotADirectoryError):
+            return None  # not yet, or removed by an equal run that has finished
         except OSError as error:
             raise InputFileError(f"checkpoint: {self._path}: cannot be read: {error.strerror}") from None
         except Exception:  # NumPy raises many kinds for what it has not written

@@ -52,10 +52,11 @@ from posbias.training.task import PAIRS, Batch, Feed, blocks_of, make_world, nov
 
 @contextmanager
 def multiplying(precision: Precision, device: str) -> Iterator[None]:
-    """Multiply matrices in this precision on a GPU. Raises `InvalidValueError` for tf32 on another device."""
-    if precision == "tf32" and torch.device(device).type != "cuda":
+    """Multiply matrices in this precision, whatever was set. Raises `InvalidValueError` for tf32 without a GPU."""
+    cuda = torch.device(device).type == "cuda"
+    if precision == "tf32" and not cuda:
         raise InvalidValueError(f"precision: expected float32 on this {device}, got tf32, which needs a GPU")
-    matmul: Any = torch.backends.cuda.matmul
+    matmul: Any = (torch.backends.cuda if cuda else torch.backends.mkldnn).matmul
     before = matmul.fp32_precision
     matmul.fp32_precision = "tf32" if precision == "tf32" else "ieee"
     try:
