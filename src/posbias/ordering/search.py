@@ -18,6 +18,7 @@ stretches would give the first and the last number to documents that do not stan
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
@@ -110,8 +111,8 @@ def _at(held: Curve, place: Array) -> Array:
 
 EXACT = 12
 """Documents up to which every set of them is looked at."""
-_ROUNDS, _TRIED = 40, 5000
-"""Swaps at most, and how many are tried for each."""
+_ROUNDS, _TRIED = 40, 32
+"""Swaps at most, and how many are worked out for each: those that promise most."""
 Numbers = Float[np.ndarray, "document"]
 
 
@@ -212,19 +213,35 @@ def _by_sets(slots: Slots, curve: Curve, weights: Numbers, lengths: Numbers) -> 
 def swapped(
     order: Sequence[int], slots: Slots, curve: Curve, weights: Numbers, lengths: Numbers
 ) -> list[int]:
-    """Swap the two documents that gain most, as long as one gains: all pairs, or a regular sample of many."""
+    """Swap the two documents that gain most, as long as one swap of those tried gains.
+
+    Tried are those that promise most: what the two gain themselves, and, to first order, what those between them
+    do when they move by the difference of the two lengths.
+    """
     current = np.array(order)
+    worth = slots.worth(curve)
     value = float(worths(slots, curve, weights, lengths, [current])[0])
-    pairs = np.stack(np.triu_indices(len(current), 1), axis=1)
-    step = max(1, -(-len(pairs) // _TRIED))
-    for number in range(_ROUNDS):
-        one, other = pairs[number % step :: step].T
-        tried, row = np.tile(current, (len(one), 1)), np.arange(len(one))
-        tried[row, one], tried[row, other] = current[other], current[one]
+    one, other = np.triu_indices(len(current), 1)
+    step = lengths.sum() / curve.size / 2
+    for _ in range(_ROUNDS):
+        length, weight = lengths[current], weights[current]
+        offset = np.cumsum(length) - length
+        here = worth(offset, length)
+        slope = weight * (worth(np.minimum(offset + step, lengths.sum() - length), length) - here) / step
+        between = np.concatenate([[0.0], np.cumsum(slope)])
+        longer = length[other] - length[one]
+        promise = weight[other] * (worth(offset[one], length[other]) - here[other])
+        promise += weight[one] * (worth(offset[other] + longer, length[one]) - here[one])
+        promise += longer * (between[other] - between[one + 1])
+        likely = np.argsort(-promise, kind="stable")[:_TRIED]
+        tried = np.tile(current, (likely.size, 1))
+        row = np.arange(likely.size)
+        tried[row, one[likely]], tried[row, other[likely]] = current[other[likely]], current[one[likely]]
         found = worths(slots, curve, weights, lengths, tried)
-        if not found.size or found.max() <= value + 1e-12 * abs(value):
+        best = int(found.argmax()) if found.size else 0
+        if not found.size or found[best] <= value + 1e-12 * abs(value):
             break
-        current, value = tried[found.argmax()], float(found.max())
+        current, value = tried[best], float(found[best])
     return current.tolist()
 
 
@@ -253,14 +270,19 @@ class Judge:
             levels = self.slots.levels(np.asarray(self.slots.profile.mass, dtype=np.float64))
             rows = self._between(found.order, other)
             return Estimate(float(self.weights @ (rows @ levels)), math.nan, 1)
-        samples = np.asarray(samples, dtype=np.float64)
-        halves = [samples[k::2] for k in (0, 1)]
-        folds = []
-        for own, rest in (halves, halves[::-1]):
-            chosen = best_order(self.slots, own.mean(axis=0), self.weights, self.lengths)
-            folds.append(self._on(rest, self._between(chosen.order, other)))
-        both = (folds[0] + folds[1]).scaled(0.5)
+        one, two = (self._on(rest, self._between(chosen, other)) for chosen, rest in self._halves)
+        both = (one + two).scaled(0.5)
         return Estimate(both.value, both.se, len(samples), both.freedom)
+
+    @cached_property
+    def _halves(self) -> list[tuple[tuple[int, ...], Float[np.ndarray, "prompt position"]]]:
+        """The order that each half of the prompts chooses, and the other half, which judges it."""
+        samples = np.asarray(self.slots.profile.samples, dtype=np.float64)
+        halves = [samples[k::2] for k in (0, 1)]
+        return [
+            (best_order(self.slots, own.mean(axis=0), self.weights, self.lengths).order, rest)
+            for own, rest in (halves, halves[::-1])
+        ]
 
     def over(self, order: Sequence[int], other: Sequence[int]) -> Estimate:
         """The gain of an order that no prompts chose over another, from all prompts of a profile that has some."""
