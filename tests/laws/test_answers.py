@@ -342,6 +342,15 @@ def test_documents_are_read_as_lines_as_tables_and_as_liu_et_al_wrote_them(tmp_p
     assert read_answers(answers) == {"a": "12", "b": "c"}
 
 
+def test_gold_that_seems_to_count_from_1_is_hinted_at(tmp_path, caplog):
+    """Not where one set says that gold counts from 0."""
+    row = '{"question": "q", "documents": ["a", "it is x", "c"], "gold": %d, "answers": ["x"]}\n'
+    for golds, hints in (((1, 2), 0), ((2, 2), 1)):
+        (tmp_path / "sets.jsonl").write_text("".join(row % gold for gold in golds))
+        read_document_sets(tmp_path / "sets.jsonl")
+        assert len(caplog.records) == hints
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -266,6 +266,9 @@ def test_together_the_intervals_err_in_at_most_their_share_of_trials():
 def test_arrays_that_would_run_code_or_lie_about_their_size_are_refused(tmp_path):
     np.savez(tmp_path / "object.npz", scores=np.array([{"a": 1}], dtype=object))
     np.savez(tmp_path / "attention.npz", attentions=np.zeros((2, 2, 4, 4)))
+    np.savez(tmp_path / "padded.npz", attributions=np.ones((2, 4)), attention_mask=np.tri(2, 4, 2))
+    np.savez(tmp_path / "empty.npz", scores=np.zeros((0, 4)))
+    np.save(tmp_path / "nameless.npy", np.ones((4, 4)))
     (tmp_path / "tensor.pt").write_bytes(b"PK")
     (tmp_path / "half.jsonl").write_text('{"pred": "a"}\n{"pred": \n')
     (tmp_path / "nan.csv").write_text("position,score\n0,nan\n1,1\n2,1\n")

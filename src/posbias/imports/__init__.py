@@ -125,9 +125,8 @@ def _own(path: Path, table: bool) -> Profile | None:
         return read_asked(data, path)
     if suffix in arrays.KINDS:
         return arrays.read_arrays(path)
-    if suffix in (".pt", ".pth", ".pkl", ".pickle") and path.is_file():
-        what = "an array called attributions or scores in .safetensors or .npz (others may run code)"
-        raise unexpected(path, what, suffix)
+    if suffix in (".npy", ".pt", ".pth", ".pkl", ".pickle") and path.is_file():
+        raise unexpected(path, "an array called attributions or scores in .safetensors or .npz", suffix)
     return None if table and not _is_ours(data) else load_profile(path)
 
 
@@ -147,6 +146,10 @@ def format_of(table: Table, path: Path, choice: Choice = ANY) -> Format:
     if {"results", "configs"} <= set(table.columns):
         raise InputFileError(
             f"{path}: expected samples_*.jsonl (of lm_eval --log_samples), got their summary"
+        )
+    if "seq_attr" in table.columns:
+        raise InputFileError(
+            f"{path}: expected seq_attr of captum in an array called attributions (.npz), got it in a table"
         )
     raise undecided(table, "columns of places and scores, or of a known format", "place=COLUMN score=COLUMN")
 

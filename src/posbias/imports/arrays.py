@@ -37,6 +37,10 @@ def read_arrays(path: Path) -> Profile:
     Attention is no profile before λ is chosen: `posbias.Attention.from_arrays`. Raises `InputFileError`.
     """
     arrays = _read(path)
+    if not np.all(arrays.get("attention_mask", True)):
+        raise InputFileError(
+            f"{path}: attention_mask: expected ones (no padding), got zeros; save each text alone"
+        )
     if scores := next((name for name in SCORES if name in arrays), None):
         return _rates(arrays[scores], path, scores)
     held = arrays.get(ATTRIBUTIONS, np.empty(0))
@@ -54,8 +58,8 @@ def _rates(array: np.ndarray, path: Path, name: str) -> Profile:
     """Scores by trial and place as rates, the trials as samples."""
     import pandas as pd
 
-    if array.ndim != 2 or array.shape[1] < 2 or array.dtype.kind not in "fiub":
-        raise unexpected(f"{path}: {name}", "[trial, place] of two places or more", array)
+    if array.ndim != 2 or not array.size or array.shape[1] < 2 or array.dtype.kind not in "fiub":
+        raise unexpected(f"{path}: {name}", "numbers [trial, place] of two places or more", array)
     column = pd.Series(array.astype(np.float64).ravel(), [str(path)] * array.size, name=name)
     values, scale = scores_of(column, ANY)
     said = f"scores by place: {name} of {array.shape[0]} trials at {array.shape[1]} places, {scale}"

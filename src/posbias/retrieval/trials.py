@@ -20,6 +20,7 @@ stands first; an answer that lists everything is so not right by listing.
 """
 
 import bisect
+import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -45,7 +46,10 @@ _DRAWS = 200
 _SENTENCE_END = re.compile(r"[.!?][\"')\]]*$")
 _PAIRS, _LENGTH, POSITIONS = 5, 256, 5
 """The defaults of a job."""
+NEARLY_ALL = 0.9
+"""The share of sets above which gold counts from 1: "21" may stand in another document by chance."""
 Rule = Literal["contains", "first"]
+log = logging.getLogger(__name__)
 
 
 @value
@@ -464,15 +468,29 @@ def read_document_sets(path: str | os.PathLike[str]) -> tuple[DocumentSet, ...]:
     list of them) and `answers` (accepted spellings; for several gold documents a list for each). CSV may have a
     column for each document (`document_1`, …) and an `answer`. Lines of Liu et al. 2023 (`question`, `answers`,
     and `ctxs` with `title`, `text` and `isgold`) are read as they are. The first gold document moves; others that
-    are gold keep a drawn place, the rest their order.
+    are gold keep a drawn place, the rest their order. It warns where gold seems to count from 1.
     """
-    sets = []
+    sets, shifted = [], 0
     for line in table_lines(Path(path), Names(cells=("documents", "ctxs"))):
         row = _of_csv(line.columns) if ".csv" in Path(path).suffixes else line.columns
-        sets.append(_set_of(_plain(row, line.where) if "ctxs" in row else row, line.where))
+        row = _plain(row, line.where) if "ctxs" in row else row
+        sets.append(_set_of(row, line.where))
+        shifted += _stands_before(row)
     if not sets:
         raise InputFileError(f"{path}: expected one JSON object for each question, got no line")
+    if shifted > NEARLY_ALL * len(sets):
+        what = "in %d of %d sets the answer stands in the document before the gold one: gold counts from 0"
+        log.warning(f"%s: {what}", path, shifted, len(sets))
     return tuple(sets)
+
+
+def _stands_before(row: Mapping[str, Any]) -> bool:
+    """Whether the answer stands in the document before the only gold one, and not in it."""
+    gold = row["gold"][0] if isinstance(row["gold"], list) and len(row["gold"]) == 1 else row["gold"]
+    if not is_integer(gold) or gold == 0 or not _are_texts(row["answers"]):
+        return False
+    before, own = (place_in(row["documents"][place], row["answers"]) for place in (gold - 1, gold))
+    return before is not None and own is None
 
 
 def _of_csv(row: dict[str, Any]) -> dict[str, Any]:
