@@ -101,6 +101,35 @@ def test_a_server_that_says_when_is_asked_then_but_not_in_a_year(pauses):
     assert pauses == [7, 60, 4]
 
 
+@pytest.mark.parametrize("code", [401, 404])
+def test_a_refusal_ends_it_with_the_servers_words(code, pauses):
+    with (
+        serving(lambda number, body: ("status", code, {}, b'{"error": "no such model"}')) as server,
+        pytest.raises(ModelError, match=rf"HTTP {code} .*no such model"),
+    ):
+        Endpoint(server.url, "m")("?")
+    assert (len(server.asked), pauses) == (1, [])
+
+
+def test_nobody_at_the_address_or_no_answer_in_time_is_an_error(pauses, monkeypatch):
+    closed = "http://127.0.0.1:1/v1"
+    with pytest.raises(ModelError, match=r"^endpoint: .*refused \(tried 2 times\)"):
+        Endpoint(closed, "m")("?")
+    assert pauses == [0.5]
+    silent = threading.Event()
+    with serving(lambda number, body: silent.wait(20) and "late") as server:
+        with pytest.raises(ModelError, match=r"no answer in time \(tried 2 times\)"):
+            Endpoint(server.url, "m", timeout=0.2, retries=1)("?")
+        silent.set()
+    # a server that fails twice, then is gone
+    with serving(lambda number, body: ("status", 503, {}, b"")) as server:
+        asked = Endpoint(server.url, "m")
+        gone = lambda pause: pause == 2 and object.__setattr__(asked, "url", closed)  # noqa: E731
+        monkeypatch.setattr(module.time, "sleep", gone)
+        with pytest.raises(ModelError, match=r"^endpoint: .*refused \(tried 3 times\)"):
+            asked("?")
+
+
 def test_redirections_are_refused_and_proxies_are_those_of_the_environment(monkeypatch):
     with serving(lambda number, body: "elsewhere") as other:
         moved = ("status", 307, {"Location": f"{other.url}/chat/completions"}, b"")

@@ -61,10 +61,10 @@ class Endpoint:
 
     `system`: a system message (chat alone). `most_out`: tokens of an answer at most. `timeout`: seconds without
     a byte; `retries`: further tries after 408, 409, 425, 429, 5xx, a timeout, a broken connection or an answer
-    that is none, with pauses of 1, 2, 4, … s or as `Retry-After` says, `LONGEST_WAIT` at most. Decoding is greedy
-    (temperature 0). A chat's answer that is empty, or ends because its tokens ran out, is a `CutOff`. Where no
-    connection is made, one further try is the last. Raises `InvalidValueError` for no
-    address, and for a system message without a place.
+    that is none, with pauses of 1, 2, 4, … s or the seconds of `Retry-After`, `LONGEST_WAIT` at most. Decoding is
+    greedy (temperature 0). A chat's answer that is empty, or ends because its tokens ran out, is a `CutOff`. Where
+    no connection is made, the second try is the last. Raises `InvalidValueError` for no address, and for a system
+    message without a place.
     """
 
     url: str
@@ -112,7 +112,7 @@ class Endpoint:
             try:
                 return self._answer(prompt)
             except _RefusedError as error:
-                if tried == (min(1, self.retries) if error.unreachable else self.retries):
+                if tried >= (min(1, self.retries) if error.unreachable else self.retries):
                     raise ModelError(
                         f"endpoint: expected an answer of {self.url}, got {error} (tried {tried + 1} times)"
                     ) from None
