@@ -170,9 +170,10 @@ def test_a_command_works_or_names_the_package_and_the_extra_in_one_line(tmp_path
             assert not faults(answer), line
         else:
             assert (code, said, new) == (2, "", []), (line, errors)
-            assert re.search(rf"^posbias: {package}: .* pip install 'posbias\[\w+\]'$", errors.strip()), (
-                errors
-            )
+            extra = re.search(rf"^posbias: {package}: .* pip install 'posbias\[(\w+)\]'$", errors.strip())
+            assert extra, (line, errors)
+            brought = [one for one in importlib.metadata.requires("posbias") or [] if f"'{extra[1]}'" in one]
+            assert package.lower() in map(named, brought), (line, errors)
 
 
 def test_every_command_is_tried_and_stands_with_its_schemas_in_the_document():

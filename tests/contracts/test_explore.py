@@ -14,6 +14,9 @@ from command import called
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from posbias.comparison.extrapolation import BUNDLED
+from posbias.profiles.measurements import load_measurement
+from posbias.profiles.profile import measured_influence
 from posbias.reports.explore.kernel import exported, not_expressed, sweeps
 from posbias.reports.explore.menu import menu
 from posbias.reports.explore.page import known_curves, page, tiny_architectures
@@ -96,6 +99,13 @@ def test_the_bounds_of_the_browser_are_those_of_the_theorems(tab):
             assert np.log1p(-profile[0]) <= found["rest"][-1]
         else:
             assert found["rest"] is None
+
+
+def test_measured_curves_are_shares_and_that_of_smollm2_is_its_measurement():
+    masses = {one["key"]: one["mass"] for one in known_curves()}
+    np.testing.assert_allclose([sum(mass) for mass in masses.values()], 1, atol=1e-4)
+    measured = measured_influence(load_measurement(BUNDLED)).mass
+    np.testing.assert_allclose(masses["smollm2-135m"], measured, rtol=6e-5)
 
 
 MOST_BYTES = 400_000

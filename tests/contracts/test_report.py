@@ -39,6 +39,12 @@ def test_numbers_in_the_table_are_those_of_the_comparison(report):
         assert re.search(pattern, text), key
 
 
+def test_same_measurement_and_seed_give_the_same_page(make_measurement, report, tmp_path):
+    attributes = {"model": "<script>alert(1)</script>", "text": "a & b", "extra": "<i>"}
+    again = write_report(make_measurement(sink=True, **attributes), tmp_path, seed=3)
+    assert again.page.read_bytes() == report.page.read_bytes()
+
+
 def test_numbers_of_every_figure_are_in_its_csv_and_in_the_page(make_measurement, report):
     """The file next to the page, the address in the page and the table beneath the figure are one thing."""
     reader, page = read(report.page), report.page.read_text(encoding="utf-8")

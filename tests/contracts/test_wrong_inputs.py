@@ -231,11 +231,13 @@ def test_every_command_is_tried():
     assert not missing
 
 
-@pytest.mark.parametrize("suffix", [".nc", ".json", ".toml", ".csv"])
+@pytest.mark.parametrize("suffix", [".nc", ".json", ".toml", ".csv", ".npz"])
 def test_a_truncated_file_is_named(suffix):
     path = Path(f"file{suffix}")
     if suffix == ".nc":
         posbias.save_measurement(MEASURED, path)
+    elif suffix == ".npz":
+        np.savez(path, scores=np.ones((9, 9)))
     else:
         texts = {
             ".json": '{"profile": [0.5, 0.5]}',

@@ -79,7 +79,9 @@ def _read(path: Path) -> dict[str, np.ndarray]:
             from safetensors.numpy import load_file
 
             return load_file(path)
-        with np.load(path, allow_pickle=False) as held, warnings.catch_warnings(action="ignore"):
+        quiet = warnings.catch_warnings(action="ignore")
+        # opened here, since numpy leaves a broken file open
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as held, quiet:
             return {name: np.asarray(array) for name, array in held.items()}
     except Exception as error:  # whatever a broken file makes them raise, of a dozen types
         reason = " ".join(str(error).split())[:100]

@@ -114,10 +114,12 @@ def _shows(profile: Profile) -> str:
 
     mass, s = profile.mass, profile.summary if profile.kind == "mass" else None
     name = "the share of the influence" if s else profile.measures
-    most, least = (
-        f"{places_of(profile)[k]:g} ({mass[k]:.4g})" for k in (int(mass.argmax()), int(mass.argmin()))
-    )
-    said = f"{_capital(name)} is highest at place {most} and lowest at place {least}."
+
+    def where(value: float) -> str:
+        first, *more = (f"{places_of(profile)[k]:g}" for k in np.flatnonzero(mass == value))
+        return f"place {first}{f' and {len(more)} more' * bool(more)} ({value:.4g})"
+
+    said = f"{_capital(name)} is highest at {where(mass.max())} and lowest at {where(mass.min())}."
     if mass.max() == mass.min():
         said = f"{_capital(name)} is {mass[0]:.4g} at all {profile.tokens} places."
     if profile.left_out:

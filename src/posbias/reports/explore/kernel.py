@@ -16,8 +16,8 @@ from posbias.theory.normalisers import Softmax
 from posbias.theory.positional import DenseLogits
 from posbias.theory.rollout.dispatch import engines
 
-MOST_TOKENS, MOST_DENSE = 1_000_000, 4_096
-"""Tokens at most, and with logits by distance, which take O(tokens²) for each layer."""
+MOST_TOKENS, MOST_AHEAD, MOST_DENSE = 1_000_000, 100_000, 4_096
+"""Tokens at most, where a mask looks ahead, and with logits by distance, which take O(tokens²) for each layer."""
 RISE = 600
 """The most that a logit by distance may lie above that at 0: exponentials of both are kept."""
 OTHER_KEYS = "a query sees other keys than one run of neighbours and the first few"
@@ -51,7 +51,10 @@ def sweeps(layer: Layer) -> bool:
 
 def longest(architecture: Architecture) -> int:
     """Tokens up to which the page computes an architecture."""
-    return MOST_TOKENS if all(map(sweeps, architecture.layers)) else MOST_DENSE
+    if not all(map(sweeps, architecture.layers)):
+        return MOST_DENSE
+    ahead = any(lookahead(layer.mask, MOST_TOKENS) for layer in architecture.layers)
+    return MOST_AHEAD if ahead else MOST_TOKENS
 
 
 def exported(architecture: Architecture, tokens: int) -> dict[str, Any]:

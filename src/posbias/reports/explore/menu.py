@@ -19,6 +19,7 @@ from pydantic_core import PydanticUndefined
 
 from posbias.core.spec import encode
 from posbias.reports.explore.kernel import (
+    MOST_AHEAD,
     MOST_DENSE,
     MOST_TOKENS,
     OTHER_KEYS,
@@ -52,7 +53,7 @@ from posbias.theory.positional import (
     Sandwich,
 )
 
-MOST_LAYERS, MOST_AHEAD = 128, 100_000
+MOST_LAYERS = 128
 HEADS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 15, 16, 20, 24, 25, 32, 40, 48, 56, 64, 96, 112, 128)
 """Numbers of heads to choose from: those of models that have a name, and powers of two."""
 PROBES = (64, 128)
