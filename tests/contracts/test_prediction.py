@@ -162,6 +162,23 @@ def test_windows_alternate_as_published():
     assert widths("llama-3-8b") == [None] * 32
 
 
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [("mistral-7b-v0.1", "mistral"), ("gemma-2-2b", "gemma2"), ("gpt2", "gpt2"), ("smollm3-3b", "smollm3"),
+     ("gpt-oss-120b", "gpt_oss")],
+)  # fmt: skip
+def test_presets_are_the_defaults_of_transformers_where_those_are_a_models(name, family):
+    from transformers import AutoConfig
+
+    theirs, stack = AutoConfig.for_model(family), preset(name).stack
+    heads, every = theirs.num_attention_heads, getattr(theirs, "sliding_window", None)
+    kinds = getattr(theirs, "layer_types", None) or ["sliding_attention" if every else ""] * len(stack)
+    keys = getattr(theirs, "num_key_value_heads", heads)
+    assert len(stack) == theirs.num_hidden_layers
+    assert {(layer.heads, layer.groups or layer.heads) for layer in stack} == {(heads, keys)}
+    assert widths(name) == [every if kind == "sliding_attention" else None for kind in kinds]
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_what_needs_measurement_gets_no_verdict(name: str):
     architecture = preset(name)
