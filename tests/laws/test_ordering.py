@@ -222,6 +222,16 @@ def test_a_hundred_documents_come_near_the_bound_and_those_of_one_length_reach_i
     assert found.loss < 0.1 * (found.worth - 1.0)
 
 
+def test_the_usual_orders_are_what_they_are_called():
+    scores = np.array([0.2, 0.9, 0.5, 0.7, 0.1])
+    assert {name: strategy(scores) for name, strategy in STRATEGIES.items()} == {
+        "as given": [0, 1, 2, 3, 4],
+        "best first": [1, 3, 2, 0, 4],
+        "best last": [4, 0, 2, 3, 1],
+        "both ends": [1, 2, 4, 0, 3],
+    }
+
+
 def test_what_cannot_be_right_is_named():
     def call(**wrong):
         return lambda: order(**{"documents": 2, "scores": [1.0, 2.0], "profile": uniform(8)} | wrong)
