@@ -116,7 +116,7 @@ def _shows(profile: Profile) -> str:
     name = "the share of the influence" if s else profile.measures
 
     def where(value: float) -> str:
-        first, *more = (f"{places_of(profile)[k]:g}" for k in np.flatnonzero(mass == value))
+        first, *more = (f"{places_of(profile)[k]:g}" for k in np.flatnonzero(mass == value).tolist())
         return f"place {first}{f' and {len(more)} more' * bool(more)} ({value:.4g})"
 
     said = f"{_capital(name)} is highest at {where(mass.max())} and lowest at {where(mass.min())}."
