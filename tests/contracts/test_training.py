@@ -155,7 +155,7 @@ def test_every_option_reaches_the_experiment(tmp_path):
         "answers": "first,last", "embedding": "deviation", "items": 6, "dimension": 12, "classes": 50,
         "labels": 5, "burstiness": 3,
         "within-class-noise": 0.5, "shared-direction": 0.25, "middle": 2, "batch": 8, "learning-rate": 0.002,
-        "weight-decay": 0.01, "precision": "float32",
+        "weight-decay": 0.01, "precision": "float32", "test-direction": "drawn",
         "networks": 1, "effort": "2e1", "sequences": 30, "threads": 1,
     }  # fmt: skip
     words = [word for name, value in options.items() for word in (f"--{name}", value)]
@@ -165,7 +165,7 @@ def test_every_option_reaches_the_experiment(tmp_path):
     assert task == {
         "items": 6, "dimension": 12, "classes": 50, "labels": 5, "burstiness": 3, "inputs": "fixed_vocabulary",
         "within_class_noise": 0.5, "shared_direction": 0.25, "answers": [0, 5], "embedding": "deviation",
-        "middle": 2,
+        "middle": 2, "test_direction": "drawn",
     }  # fmt: skip
     assert network == {
         "depth": 1, "residual": False, "mask": {"kind": "sliding_window", "width": 5, "sinks": 0},

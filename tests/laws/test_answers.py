@@ -314,6 +314,16 @@ def test_after_an_error_or_on_a_full_disk_nothing_is_asked_twice(tmp_path, concu
     assert plain(ask(reads, KEYS, answers=full)) == plain(whole)
 
 
+def test_a_file_of_another_model_or_of_something_else_is_left_alone(tmp_path):
+    path = tmp_path / "a.jsonl"
+    ask(reads, KEYS, answers=path, asked_of={"model": "one"})
+    for text in (path.read_text(), "some text", '{"id": 1}\n{"id": 2}\n', '\n{"id": 1}'):
+        path.write_text(text)
+        with pytest.raises(InputFileError):
+            ask(reads, KEYS, answers=path, asked_of={"model": "two"})
+        assert path.read_text() == text
+
+
 # ── documents ──
 
 GOOD = '{"question": "q", "documents": ["a", "b", "c"], "gold": 1, "answers": ["x"]}'
