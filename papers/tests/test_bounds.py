@@ -225,7 +225,7 @@ def test_the_second_token_keeps_a_share_although_total_mixing_diverges():
 
 
 SEEDS = st.integers(0, 2**32 - 1)
-BY_KEY = {one.key: one for one in STATEMENTS if one.source == "wu2025"}
+BY_KEY = {one.key: one for one in STATEMENTS}
 
 
 def random_stack(seed, mask, tokens, layers, spread=2.0):
@@ -412,41 +412,55 @@ def test_kerple_envelopes_against_walks(kind, second):
     assert BY_KEY["wu-4.4-kerple"].slack(instance) >= 0
 
 
-# --- edges: what a centre and a lost edge decide -----------------------------------------------------------
+# --- single instances: how much is left, and where a claim is false --------------------------------------------
 
+EQUALS = [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]]
+"""Tokens 0 and 1 see each other: both are the centre."""
 APART = [[1.0, 0.0, 0.0], [-1.0, 2.0, 0.0], [-3.0, 1.0, 1.0]]
 """Logits under which ReLU leaves tokens 1 and 2 no edge to token 0."""
 TOGETHER = [[1.0, 0.0, 0.0], [1.0, 2.0, 0.0], [-3.0, 1.0, 1.0]]
 """Logits under which it leaves every token an edge to an earlier one."""
 FIRST = [[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]
 SECOND = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.5, 0.5]]
+ONE = [[[1.0]]]
+OPPOSITE = {"hidden": [[-1.0], [1.0]], "queries": ONE, "keys": ONE, "values": ONE, "mixing": [1.0]}
 
 
 @pytest.mark.parametrize(
     ("key", "instance", "least", "most"),
     [
-        # tokens 0 and 1 see each other: both are the centre; without a centre nothing is claimed (slack 1)
+        # ε² = ¼ is what token 2 draws from token 0 in two layers; without a centre nothing is claimed (slack 1)
+        ("wu-4.1-masks", {"kernels": [EQUALS], "depth": 8}, 0.0, 1e-12),
+        ("wu-4.1-masks", {"kernels": [np.eye(2).tolist()], "depth": 8}, 1.0, 1.0),
+        # .4 is left of at most 1 − ε = .8
         (
             "wu-4.1-masks",
-            {"kernels": [[[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]]], "depth": 8},
-            0.0,
-            0.99,
+            {"kernels": [[[1, 0, 0], [0.6, 0.4, 0], [0.6, 0.2, 0.2]]], "depth": 8},
+            0.4999,
+            0.5001,
         ),
-        ("wu-4.1-masks", {"kernels": [np.eye(2).tolist()], "depth": 8}, 1.0, 1.0),
         # two masks that have a centre only together
-        ("wu-3.2-masks", {"kernels": [FIRST, SECOND], "depth": 20}, -1e-12, 0.99),
+        ("wu-3.2-masks", {"kernels": [FIRST, SECOND], "depth": 20}, -1e-12, 1e-12),
         ("wu-3.2-masks", {"kernels": [FIRST, np.eye(3).tolist()], "depth": 20}, 1.0, 1.0),
+        # 1/(1 + e²) against e⁻²/2
+        ("wu-4.1-softmax", {"logits": [[[0, 0], [0, 2]]], "kind": "causal", "size": 1}, 0.4323, 0.4324),
         # each claim about ReLU is false of the other one's logits
         ("wu-4.1-relu-apart", {"logits": [APART] * 12}, -1e-12, 0.99),
         ("wu-4.1-relu-apart", {"logits": [TOGETHER] * 6}, -1.0, -1.0),
         ("wu-4.1-relu-reach", {"logits": [TOGETHER] * 6}, 0.0, 0.99),
         ("wu-4.1-relu-reach", {"logits": [APART] * 8}, -math.inf, -0.01),
+        # a wider window leaves more on the first tokens
+        ("wu-4.2-narrower", {"logits": [[0.0, 0.0, 0.0]], "rate": 0.0, "narrow": 3, "wide": 2}, -1.0, -1.0),
         # of larger angles RoPE does not decay as slowly
         ("wu-4.6-decay", {"tokens": 2048, "product": 10.0, "angle": 1e-2, "rate": 0.05}, -math.inf, -0.01),
+        # the mean of one head has its floor
+        ("herasimchyk-5.1", {"heads": [[[[1, 0], [0.5, 0.5]]]], "mixing": [1.0], "width": 2}, -1e-12, 1e-12),
+        # the floor of a network is attained where one key is opposite to the other
+        ("herasimchyk-5.4-ii-network", OPPOSITE, -1e-12, 1e-12),
     ],
 )
-def test_edges_and_angles_decide_what_is_claimed(key, instance, least, most):
-    assert least <= BY_KEY[key].slack(instance) <= most
+def test_slack_of_single_instances(key, instance, least, most):
+    assert least <= BY_KEY[key].slack(instance, corrected=True) <= most
 
 
 def test_collapse_is_the_rollout_next_to_its_bound():

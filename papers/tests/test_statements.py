@@ -15,7 +15,7 @@ from posbias.theory import critical_distances
 from posbias.theory.masks import Causal, Full
 from posbias_papers.closed_forms import bounds, layernorm
 from posbias_papers.simulation.variants import Variant
-from posbias_papers.statements import STATEMENTS, check, kim2026, save_counterexamples, select, verify
+from posbias_papers.statements import STATEMENTS, check, kim2026, save_counterexamples, select, verify, wu2025
 from posbias_papers.statements.draws import Sampler
 from posbias_papers.statements.trials import plain
 
@@ -110,7 +110,10 @@ def rates(lower, upper):
         ("wu-4.5-distance", critical_distances, "critical_distance", plus(0.6)),
         ("wu-4.6", bounds, "rope_envelope", rates(1.0, 6.0)),
         ("wu-4.7", bounds, "rope_envelope", rates(0.1, 1.0)),
+        ("wu-I.1", bounds, "rope_envelope", rates(1.0, 6.0)),
         ("wu-I.2", bounds, "rope_envelope", rates(1.0, 6.0)),
+        ("wu-4-selection", wu2025, "rollouts", lambda f: lambda kernels: f(kernels[::-1])),
+        ("wu-4.1-relu-apart", wu2025, "_relu_kernels", lambda f: lambda logits: f(abs(logits))),
         ("wu-4.7-distance", critical_distances, "rope_critical_distance", times(1.001)),
         ("wu-4.7-distance", critical_distances, "rope_modal_distance", plus(1)),
         # dominance the wrong way round
