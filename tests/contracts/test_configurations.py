@@ -78,6 +78,8 @@ def test_published_rollout_file(write):
     np.testing.assert_array_equal(layer.head_logits().diagonal, [0.25, -0.25])
     np.testing.assert_array_equal(layer.head_logits().slopes, [0.5, 0.5])
     assert read.tokens == 64
+    with pytest.raises(InvalidValueError, match="diagonal_scores: expected one or 3 lists"):
+        read_architecture(write("flat.yaml", PUBLISHED.replace("[[0.5, -0.5]]", "[0.5, -0.5, 0]")))
 
 
 def test_alibi_slopes_are_those_of_the_models():

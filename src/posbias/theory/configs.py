@@ -152,8 +152,9 @@ def _published(data: Mapping[str, Any], name: str) -> ArchitectureFile:
 
 def _by_layer(key: str, table: Mapping[str, Any], depth: int) -> list[Any]:
     """A list for each layer, from one for all or one each; of nothing, nothing for each."""
-    rows = table.get(key) or [None]
-    if not isinstance(rows, list) or len(rows) not in (1, depth):
+    rows = [None] if table.get(key) is None else table[key]
+    listed = isinstance(rows, list) and all(row is None or isinstance(row, list) for row in rows)
+    if not listed or len(rows) not in (1, depth):
         raise InvalidValueError(
             f"{key}: expected one or {depth} lists (one per layer), got {shortened(rows)}"
         )
