@@ -115,7 +115,7 @@ class Engine(Protocol):
 
 
 class InProcess:
-    """An engine that performs tasks here, one after another; an error of `on_message` for an event fails the task."""
+    """An engine that performs tasks here, one by one; an error of `on_message` for an event fails its task."""
 
     shares_disk = True
 

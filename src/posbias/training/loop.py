@@ -56,7 +56,8 @@ def multiplying(precision: Precision, device: str) -> Iterator[None]:
     cuda = torch.device(device).type == "cuda"
     if precision == "tf32" and not cuda:
         raise InvalidValueError(f"precision: expected float32 on this {device}, got tf32, which needs a GPU")
-    matmul: Any = (torch.backends.cuda if cuda else torch.backends.mkldnn).matmul
+    backends: Any = torch.backends
+    matmul = (backends.cuda if cuda else backends.mkldnn).matmul
     before = matmul.fp32_precision
     matmul.fp32_precision = "tf32" if precision == "tf32" else "ieee"
     try:
