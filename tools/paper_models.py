@@ -90,10 +90,10 @@ def merged(cells: dict[Key, Any]) -> str:
 
     as_text: dict[str, Any] = {"dtype": str, "keep_default_na": False}
     old, new = pd.read_csv(RECORDS, **as_text), pd.read_csv(io.StringIO(record(Measured(cells))), **as_text)
-    same = old["source"].isin(["measured", "files", "unknown"]) & old["model"].isin(
-        [key.model for key in cells]
-    )
-    return pd.concat([old[~same], new]).fillna("").to_csv(index=False)
+    again = old["source"].eq("unknown") | old["model"].isin([key.model for key in cells])
+    rows = pd.concat([old[~again], new])
+    known = rows.query("kind == 'schedules' and source != 'unknown'")["model"]
+    return rows[rows["source"].ne("unknown") | ~rows["model"].isin(known)].fillna("").to_csv(index=False)
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from posbias.theory.positional import DecayBias
 from posbias_papers.extensions import EXTENSIONS
 from posbias_papers.extensions.designed import CAUSAL, DECAY, FLAT, NARROW, TOKENS, DesignedCell
 from posbias_papers.extensions.extension import Cell, Extension
-from posbias_papers.extensions.influence import effects
+from posbias_papers.extensions.influence import agreement, effects
 from posbias_papers.extensions.ordering import gains
 from posbias_papers.extensions.predictors import PAIRS, PredictorCell, holm, outcomes, predicted, trial
 
@@ -113,6 +113,22 @@ def test_effects_are_those_of_whole_prompts_without_a_token(tokens):
                 first, second = before.topk(2).indices
                 margin = float(abs((after - before)[first] - (after - before)[second]))
                 assert found[f"logit_{change}"][place] == pytest.approx(margin, rel=1e-6)
+
+
+def test_agreement_is_that_of_mean_curves_and_its_differences_are_paired():
+    first, second, third = np.random.default_rng(0).random((3, 12, 20))
+    one, effect, other = (
+        curves.mean(axis=0) / curves.mean(axis=0).sum() for curves in (first, second, third)
+    )
+    place, difference = np.arange(20) / 19, agreement(first, second, third)
+    for name, score in {
+        "Spearman": lambda curve: scipy.stats.spearmanr(curve, effect).statistic,
+        "Wasserstein": lambda curve: scipy.stats.wasserstein_distance(place, place, curve, effect),
+    }.items():
+        assert agreement(first, second)[name].value == pytest.approx(score(one))
+        assert difference[name].value == pytest.approx(score(one) - score(other))
+        assert difference[name].se > 0
+        assert agreement(first, second, first)[name].se == 0.0
 
 
 # --- predictors --------------------------------------------------------------------------------------------

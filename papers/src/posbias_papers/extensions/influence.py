@@ -102,7 +102,10 @@ def effects(model: Any, ids: "Tensor", others: "Tensor") -> dict[str, Float[np.n
                 logits = model(after, past_key_values=past, logits_to_keep=1).logits[:, -1].double()
                 moved = before.log_softmax(-1) - logits.log_softmax(-1)
                 margin = (logits[:, first] - logits[:, second]) - (before[first] - before[second])
-                found[f"kl_{change}"][start:stop] = (before.softmax(-1) * moved).sum(-1).numpy()
+                # of a token without effect, rounding may be below zero
+                found[f"kl_{change}"][start:stop] = (
+                    (before.softmax(-1) * moved).sum(-1).clamp(min=0.0).numpy()
+                )
                 found[f"logit_{change}"][start:stop] = margin.abs().numpy()
     return found
 
@@ -118,29 +121,34 @@ def curves(results: Results) -> dict[str, Float[np.ndarray, "prompt position"]]:
     samples = {
         name: np.array([one[name] for one in results.values()]) for name in next(iter(results.values()))
     }
-    return samples | {
-        f"root_{change}": np.sqrt(np.maximum(samples[f"kl_{change}"], 0.0)) for change in CHANGES
-    }
+    return samples | {f"root_{change}": np.sqrt(samples[f"kl_{change}"]) for change in CHANGES}
 
 
 def agreement(
-    one: Float[np.ndarray, "prompt position"], other: Float[np.ndarray, "prompt position"]
+    one: Float[np.ndarray, "prompt position"],
+    other: Float[np.ndarray, "prompt position"],
+    less: Float[np.ndarray, "prompt position"] | None = None,
 ) -> dict[str, Estimate]:
-    """Spearman and 1-Wasserstein of the mean curves, with errors over prompts that both curves share."""
+    """Spearman and 1-Wasserstein of the mean curves, or how much they exceed those of `less` and `other`.
+
+    Errors are over prompts, which all curves share.
+    """
     prompts = len(one)
     counts = stream(SEED, "influence.bootstrap").multinomial(
         prompts, np.full(prompts, 1 / prompts), size=RESAMPLES
     )
     weights = np.vstack([np.ones(prompts), counts])
-    first, second = (
+    first, second, third = (
         mean / mean.sum(axis=1, keepdims=True)
-        for mean in (weights @ np.maximum(part, 0.0) for part in (one, other))
+        for mean in (weights @ part for part in (one, other, one if less is None else less))
     )
     found = {}
     for name, score in {"Spearman": spearman, "Wasserstein": wasserstein}.items():
-        value, *resampled = (float(score(a, b)) for a, b in zip(first, second, strict=True))
-        se = float(np.std(resampled, ddof=1)) * np.sqrt(prompts / (prompts - 1))
-        found[name] = Estimate(value, se, prompts)
+        values = np.array([score(a, b) for a, b in zip(first, second, strict=True)])
+        if less is not None:
+            values -= [score(a, b) for a, b in zip(third, second, strict=True)]
+        se = float(np.std(values[1:], ddof=1)) * np.sqrt(prompts / (prompts - 1))
+        found[name] = Estimate(float(values[0]), se, prompts)
     return found
 
 
@@ -152,21 +160,25 @@ def _tables(results: Results) -> Iterator[Table]:
     for change in CHANGES:
         for effect, words in EFFECTS.items():
             effects = samples[f"{effect}_{change}"]
-            row = {"token": change, "effect": words} | _words(agreement(gradient, effects))
-            # the last token asks the question
-            inner = _words(agreement(gradient[:, 1:-1], effects[:, 1:-1]))
-            row |= {f"{name}, first and last left out": one for name, one in inner.items()}
-            row |= {
-                f"1/(distance + 1), {name}": one for name, one in _words(agreement(recency, effects)).items()
+            scores = {
+                "{}": agreement(gradient, effects),
+                # the last token asks the question
+                "{}, first and last left out": agreement(gradient[:, 1:-1], effects[:, 1:-1]),
+                "1/(distance + 1), {}": agreement(recency, effects),
+                "1/(distance + 1) less gradient, {}": agreement(recency, effects, gradient),
             }
+            row = {"token": change, "effect": words}
+            for head, found in scores.items():
+                row |= {head.format(name): one for name, one in _words(found).items()}
             rows.append(row | _halves(effects))
     yield Table.of("Gradient influence against effects, 95 % intervals over prompts", rows)
     shares = []
     for name, values in samples.items():
-        profile = Profile.from_samples(np.maximum(values, 0.0))
+        profile = Profile.from_samples(values)
         ends, tokens = profile.summary.ends, profile.tokens
-        row = {"curve": name.replace("_", ", ")} | {"first token": profile.share(0, 1)}
-        row |= {"first 5 %": profile.share(0, ends), "last 5 %": profile.share(tokens - ends, tokens)}
+        row = {"curve": name.replace("_", ", "), "verdict": profile.summary.verdict}
+        row |= {"first token": profile.share(0, 1), "first 5 %": profile.share(0, ends)}
+        row |= {"last 5 %": profile.share(tokens - ends, tokens)}
         shares.append(row | {"last token": profile.share(tokens - 1, tokens)})
     yield Table.of("Shares of each curve", shares)
 
@@ -195,7 +207,7 @@ def _draw(results: Results) -> Any:
     gradient = Profile.from_samples(samples[GRADIENT], measures="gradient")
     for row, effect in zip(panels, ("root", "logit"), strict=True):
         for ax, change in zip(row, CHANGES, strict=True):
-            changed = Profile.from_samples(np.maximum(samples[f"{effect}_{change}"], 0.0))
+            changed = Profile.from_samples(samples[f"{effect}_{change}"])
             draw_influence(ax, gradient, {f"{EFFECTS[effect]}, token {change}": changed})
             ax.label_outer()
     return figure
