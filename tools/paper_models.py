@@ -73,7 +73,7 @@ def measured(folder: Path, text: Path, minutes: float, device: str, out: Path) -
     each, left = (time.monotonic() - start) / FIRST, SHARE * 60 * minutes - (time.monotonic() - began)
     prompts = max(FIRST, min(PROMPTS, int(left / each)))
     print(f"{folder.name}: {each:.2f} s a prompt, {prompts} prompts", flush=True)
-    checkpoint = path.with_suffix(".partial.safetensors")
+    checkpoint = path.with_suffix(".partial.npz")
     found = measure(loaded, **job, prompts=prompts, checkpoint=checkpoint)
     found.attrs["parameters"] = sum(weights.numel() for weights in loaded.model.parameters())
     found.attrs["model"] = folder.name

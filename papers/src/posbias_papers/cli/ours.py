@@ -31,7 +31,7 @@ def extensions(
     Parameters
     ----------
     name
-        designed, ordering or predictors. Default: list them.
+        designed, ordering, predictors or influence. Default: list them.
     """
     from posbias_papers.cli.answers import OwnStudy, PaperExtension, PaperExtensions
     from posbias_papers.extensions import EXTENSIONS

@@ -188,9 +188,11 @@ def _measured(frame: "pd.DataFrame") -> list[str]:
 def judge_extended(study: Study, frame: "pd.DataFrame") -> Iterator[Judged]:
     """The claims of a study judged on what is of the paper's models; on other models, as claims of ours.
 
-    A claim of the paper of which only the second is known is left open, with the reason.
+    A claim of the paper of which only the second is known is left open, with the reason; a decided one says where
+    it rests on the authors' files alone.
     """
     own, others = frame.query("own == 1"), frame.query("own == 0")
+    by_files = {"files", "measured"}.intersection(own.index.unique("source")) == {"files"}
     for claim in study.claims:
         assert isinstance(claim.quantity, Quantity)
         if claim.provenance == "ours" or claim.strength == "printed" or claim.quantity.basis:
@@ -203,8 +205,10 @@ def judge_extended(study: Study, frame: "pd.DataFrame") -> Iterator[Judged]:
         if extended and not decided:
             decided = [undecided(claim, reason, "")]
         for verdict in decided:
-            left_open = verdict.evidence and verdict.verdict == "undecided"
-            yield replace(verdict, why=f"{verdict.why}; {reason}") if left_open else verdict
+            more = "from the authors' rollout files" if by_files else ""
+            if verdict.verdict == "undecided":
+                more = reason if verdict.evidence else ""
+            yield replace(verdict, why=f"{verdict.why}; {more}") if more else verdict
         yield from extended
 
 
