@@ -85,6 +85,17 @@ def test_key_value_answers_are_found_at_the_place_in_the_prompt():
     assert profile.attrs["rows"] == "trials"
 
 
+def test_answers_to_questions_are_scored_by_normalised_substrings_of_the_first_line(tmp_path):
+    def row(gold, answer):
+        documents = [{"title": "t", "text": "x", "isgold": place == gold} for place in range(3)]
+        about = {"question": "who?", "answers": ["The Grand Canal!", "Venice"], "model": "m"}
+        return json.dumps(about | {"model_documents": documents, "model_answer": answer})
+
+    rows = [row(0, "it is a grand canal."), row(1, "no\nGrand Canal"), row(2, "VENICE, surely")]
+    (tmp_path / "a.jsonl").write_text("\n".join(rows))
+    assert posbias.read(tmp_path / "a.jsonl").mass.tolist() == [1.0, 0.0, 1.0]
+
+
 def test_ruler_answers_are_placed_where_they_stand_in_the_input():
     rows = lines("ruler_niah_multikey.jsonl")
     profile = posbias.read(HERE / "ruler_niah_multikey.jsonl")
