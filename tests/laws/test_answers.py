@@ -426,7 +426,10 @@ def test_differences_are_those_of_plain_loops_and_turn_round_with_the_ways(trial
 def test_accuracy_alone_is_no_bias_and_one_who_reads_the_end_alone_has_another():
     every, last = np.ones((200, 3), bool), np.tile([False, False, True], (200, 1))
     hard = every & (np.random.default_rng(3).random((200, 1)) < 0.5)
-    for rows, verdict, changed in ((hard, "no difference", []), (last, "changes the bias", [GAPS[1], GAPS[2]])):
+    for rows, verdict, changed in (
+        (hard, "no difference", []),
+        (last, "changes the bias", [GAPS[1], GAPS[2]]),
+    ):
         (found,) = curve_differences({"a": curve_of(every), "b": curve_of(rows)})
         assert (found.numbers[MEAN].sign, found.verdict, found.changed) == (-1, verdict, changed)
 
