@@ -87,7 +87,9 @@ def test_an_interrupted_search_goes_on_to_the_same_end(tmp_path):
     assert kept.stat().st_size > 500
     assert plain(design(BASE, VARIED, kept=kept, **job)) == plain(design(BASE, VARIED, **job))
     kept.write_text(kept.read_text()[:300])
-    assert plain(design(BASE, VARIED, kept=kept, **job)) == plain(design(BASE, VARIED, **job))
+    whole = design(BASE, VARIED, **job)
+    assert plain(design(BASE, VARIED, kept=kept, threads=3, **job)) == plain(whole)
+    assert design(BASE, VARIED, **job | {"seed": 2}).fingerprint != whole.fingerprint
 
 
 def test_without_a_mixing_the_order_is_counted_over_all_known_ones():

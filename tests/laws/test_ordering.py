@@ -232,6 +232,11 @@ def test_the_usual_orders_are_what_they_are_called():
     }
 
 
+def test_a_flat_profile_leaves_the_order():
+    found = order(5, [1, 5, 2, 4, 3], [3, 1, 4, 1, 5], profile=uniform(64))
+    assert (found.permutation, found.verdict) == ((0, 1, 2, 3, 4), "no difference")
+
+
 def test_what_cannot_be_right_is_named():
     def call(**wrong):
         return lambda: order(**{"documents": 2, "scores": [1.0, 2.0], "profile": uniform(8)} | wrong)

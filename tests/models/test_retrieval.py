@@ -262,6 +262,16 @@ def curve_of(found, margin, control):
     return retrieval_curve(repeated.assign({k: (("prompt", "position"), v) for k, v in scores.items()}))
 
 
+def test_who_copies_the_last_thing_or_prefers_another_finds_nothing(found):
+    """Above chance is who prefers the right thing, and does so because it is asked for."""
+    margins = np.array([-3.0, -3.0, 3.0])
+    copying, wrong = curve_of(found, margins, margins), curve_of(found, np.full(3, -3.0), np.full(3, -9.0))
+    assert copying.overall["choice"].interval[0] > copying.chance
+    assert wrong.overall["lift"].interval[0] > 5
+    for made in (copying, wrong):
+        assert (made.able, made.verdict) == (False, "at chance")
+
+
 @pytest.mark.parametrize(
     ("margins", "verdict", "undecided"),
     [
@@ -311,6 +321,21 @@ def test_gaps_are_paired(found):
 def test_wrong_jobs_are_refused(options, argument):
     with pytest.raises(InvalidValueError, match=rf"^{argument}: "):
         retrieval_job(**options)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "argument"),
+    [
+        ({"length": 20}, "length"),
+        ({"pairs": 300}, "2048"),
+        ({"pairs": 1_000_000}, "pairs"),
+        ({"task": "needle", "length": 60, "positions": 3}, "length"),
+        ({"task": "needle", "length": 500, "positions": 40}, "positions"),
+    ],
+)
+def test_what_tokenizer_and_context_cannot_hold_is_refused(loaded, sizes, argument):
+    with pytest.raises(InvalidValueError, match=argument):
+        retrieve(loaded, retrieval_job(**sizes))
 
 
 def test_texts_and_models_that_cannot_be_asked_are_refused(loaded, job, tmp_path):
