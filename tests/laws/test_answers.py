@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from refused import refused
 from scipy.stats import norm, t
 
-from posbias.core.errors import InputFileError, OutputFileError
+from posbias.core.errors import InputFileError, ModelError, OutputFileError
 from posbias.core.spec import encode
 from posbias.profiles.estimate import MOST_DRAWS, Estimate
 from posbias.profiles.profile import Profile
@@ -25,6 +25,7 @@ from posbias.retrieval.answers import (
     Request,
     answers_made_elsewhere,
     ask,
+    cost,
     each_answer,
     read_answers,
     requests,
@@ -257,6 +258,16 @@ def test_asking_goes_on_until_the_width_is_reached():
     assert short.trials_for(0.01) > 1000
 
 
+def test_a_verdict_on_one_end_leaves_the_other_inconclusive():
+    """The last place is always found; the first more often than the middle, but not surely."""
+    rows = np.zeros((40, 3), dtype=bool)
+    rows[:, 2], rows[:2, 0] = True, True
+    curve = curve_of(rows)
+    assert (curve.verdict, len(curve.doubts)) == ("recency", 1)
+    assert curve.ends == {"first": "inconclusive", "last": "favoured"}
+    assert curve_of(~rows).ends["last"] == "at a disadvantage"
+
+
 # ── files ──
 
 
@@ -314,14 +325,39 @@ def test_after_an_error_or_on_a_full_disk_nothing_is_asked_twice(tmp_path, concu
     assert plain(ask(reads, KEYS, answers=full)) == plain(whole)
 
 
+def test_what_is_no_text_is_no_answer_and_who_gets_none_leaves_neither_file_nor_folder(tmp_path):
+    with pytest.raises(ModelError):
+        ask(lambda prompt: 3, KEYS, answers=tmp_path / "new/deep/a.jsonl")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_file_of_another_model_or_of_something_else_is_left_alone(tmp_path):
     path = tmp_path / "a.jsonl"
     ask(reads, KEYS, answers=path, asked_of={"model": "one"})
-    for text in (path.read_text(), "some text", '{"id": 1}\n{"id": 2}\n', '\n{"id": 1}'):
+    for text in (path.read_text(), "some text", '{"id": 1}\n{"id": 2}\n', '\n{"id": 1}', '\n\n{"id'):
         path.write_text(text)
         with pytest.raises(InputFileError):
             ask(reads, KEYS, answers=path, asked_of={"model": "two"})
         assert path.read_text() == text
+
+
+def test_answers_are_read_by_id_or_prompt_and_one_prompt_has_one(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"prompt": "p", "answer": "x\u2028y\u0085z"}\r\n', encoding="utf-8", newline="")
+    assert read_answers(path) == {Request(0, "", None, "p").id: "x\u2028y\u0085z"}
+    twice = '{"id": "a", "answer": "x"}\n{"id": "a", "answer": "y"}'
+    for lines in ('{"id": "a"}', '{"answer": "b"}', '{"id": 3, "answer": "b"}', "", twice):
+        path.write_text(lines)
+        with pytest.raises(InputFileError):
+            read_answers(path)
+
+
+def test_the_cost_leaves_out_what_is_known_and_counts_equal_prompts_once():
+    asked = requests(trials_of(KEYS), 1)
+    whole = cost([*asked, *asked], {}, 10)
+    assert (whole.requests, whole.most_out) == (6, 60)
+    assert whole.words_in == sum(len(re.findall(r"\w+|[^\w\s]", one.prompt)) for one in asked)
+    assert cost(asked, {asked[0].id: "x"}).requests == 5
 
 
 # ── documents ──
@@ -432,6 +468,17 @@ def test_accuracy_alone_is_no_bias_and_one_who_reads_the_end_alone_has_another()
     ):
         (found,) = curve_differences({"a": curve_of(every), "b": curve_of(rows)})
         assert (found.numbers[MEAN].sign, found.verdict, found.changed) == (-1, verdict, changed)
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=5)
+def test_a_way_held_against_itself_changes_nothing(seed):
+    """No trial differs: only their number, and that of the four intervals, says how sure that is."""
+    curves = [curve_of(drawn([0.9, 0.2, 0.6], trials, seed)) for trials in (40, 400)]
+    few, many = (curve_differences({"a": curve, "b": curve})[0] for curve in curves)
+    assert (few.verdict, few.changed, many.verdict) == ("inconclusive", [], "no difference")
+    assert all(number.value == number.se == 0 for number in few.numbers.values())
+    assert few.numbers[GAPS[0]].interval[1] == pytest.approx(2 * (1 - (0.05 / 4) ** (1 / 40)))
 
 
 # ── of profiles ──

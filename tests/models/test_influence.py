@@ -15,6 +15,7 @@ from posbias import measure
 from posbias.core.errors import InvalidValueError, ModelError
 from posbias.measurement.capture.forward import Capture
 from posbias.measurement.capture.removal import altered, column, kept_out, masked, strongest
+from posbias.measurement.capture.rerun import recomputed
 from posbias.measurement.models.families import decoder_layers
 from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.quantities.influence import Economy, economy, gradients, predict
@@ -79,6 +80,25 @@ def test_economies_leave_every_family_as_it_is(family, number, ids):
         # one row of outputs instead of all is one other product of matrices
         within = 3e-5 * abs(size.get(name, values)).max()
         np.testing.assert_allclose(lean[name], values, atol=within, err_msg=name)
+
+
+def test_a_recomputed_layer_remembers_each_of_its_fused_attentions():
+    """Of two in a layer, through two backward passes."""
+
+    class Twice(torch.nn.Module):
+        def forward(self, states):
+            for turn in (1.0, 2.0):
+                fused = torch.nn.functional.scaled_dot_product_attention
+                states = states + fused(turn * states, states, states, is_causal=True)
+            return states
+
+    layer, states = Twice(), torch.randn(1, 2, 6, 4, generator=torch.Generator().manual_seed(0))
+    states.requires_grad_()
+    (plain,) = torch.autograd.grad(layer(states).square().sum(), states)
+    with recomputed([layer]):
+        total = layer(states).square().sum()
+    for _ in range(2):
+        assert torch.equal(torch.autograd.grad(total, states, retain_graph=True)[0], plain)
 
 
 def test_recomputed_layers_keep_no_attention(tiny):
