@@ -267,6 +267,7 @@ def test_what_cannot_be_a_task_is_refused():
     assert TASK.places == {"first": 0, "middle": 4, "last": 7}
     assert RetrievalTask(middle=3).places["middle"] == 3
     wrong = {"burstiness": 3, "labels": 4096, "middle": 8, "inputs": "gaussian", "within_class_noise": -0.1}
+    wrong |= {"test_direction": "drawn"}
     for name, given_ in wrong.items():
         refused(name, lambda name=name, given_=given_: RetrievalTask(**{name: given_}))
     refused("classes", lambda: RetrievalTask(classes=3, labels=2, burstiness=1))

@@ -64,7 +64,7 @@ class RetrievalTask:
     the item that tests call the middle; None: n/2, the fifth of eight as in the authors' code. `test_direction`
     is the ω of a fixed vocabulary in tests: that of "training", or another, "drawn" for each test (the code).
     Raises `InvalidValueError` for n that B does not divide, a single label, more labels than classes,
-    more classes in a sequence than there are, or an item outside.
+    more classes in a sequence than there are, an item outside, or a drawn direction where none is shared.
     """
 
     items: Count = 8
@@ -95,6 +95,10 @@ class RetrievalTask:
             )
         if self.answers is not None and len(set(self.answers)) < len(self.answers):
             raise InvalidValueError(f"answers: expected different items, got {list(self.answers)}")
+        if self.test_direction == "drawn" and self.inputs != "fixed_vocabulary":
+            raise InvalidValueError(
+                f"test_direction: expected training with inputs {self.inputs!r}, got 'drawn'"
+            )
         for name, places in (("answers", self.answers or ()), ("middle", (self.middle or 0,))):
             for place in places:
                 if place >= self.items:
