@@ -486,7 +486,8 @@ def read_document_sets(path: str | os.PathLike[str]) -> tuple[DocumentSet, ...]:
 
 def _stands_before(row: Mapping[str, Any]) -> bool:
     """Whether the answer stands in the document before the only gold one, and not in it."""
-    gold = row["gold"][0] if isinstance(row["gold"], list) and len(row["gold"]) == 1 else row["gold"]
+    gold: Any = row["gold"]
+    gold = gold[0] if isinstance(gold, list) and len(gold) == 1 else gold
     if not is_integer(gold) or gold == 0 or not _are_texts(row["answers"]):
         return False
     before, own = (place_in(row["documents"][place], row["answers"]) for place in (gold - 1, gold))
