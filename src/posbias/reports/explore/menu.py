@@ -322,7 +322,7 @@ def state_of(architecture: Architecture, choices: Mapping[str, Any]) -> tuple[di
 
     `choices` is `menu()`.
     """
-    state: dict[str, Any] = {"depth": architecture.depth, **mixing_state(architecture, choices)}
+    state: dict[str, Any] = {"depth": architecture.depth, "every": 0, **mixing_state(architecture, choices)}
     if architecture.depth > MOST_LAYERS:
         return {}, f"{architecture.depth} layers, where the page has at most {MOST_LAYERS}"
     *local, last = (encode(layer) for layer in architecture.layers)

@@ -74,7 +74,7 @@ def page_data(
     if tokens is not None and not 8 <= tokens <= most:
         raise InvalidValueError(f"tokens: expected 8 to {most:,} for this page, got {tokens:,}")
     begin = BEGIN | {"shown": [curve["key"] for curve in curves], "tokens": tokens or 256}
-    usual = {"key": "", "title": "24 layers with ALiBi", "reason": None, "state": {"tokens": begin["tokens"]}}
+    usual = {"key": "", "title": "24 layers with ALiBi", "reason": None, "state": dict(begin)}
     presets: list[dict[str, Any]] = [usual]
     if architecture is not None:
         title = name or architecture.name or "the file"
