@@ -5,11 +5,11 @@ Lines: three tokens, integrated. Points: ten tokens, simulated; from d = 2,048 o
 
 import numpy as np
 
-from posbias.profiles.estimate import NORMAL_95
+from posbias.profiles.estimate import NORMAL_95, Estimate
 from posbias.reports.plots import new_figure, save_figure
 from posbias.reports.plots.style import ACCENT, COLOURS, MUTED, dress
 from posbias.simulation import RecencyModel, simulate_recency
-from posbias_papers.closed_forms.layernorm import READINGS, deviation_curve
+from posbias_papers.closed_forms.layernorm import READINGS, closed_form, deviation
 from posbias_papers.closed_forms.recency import exact_scores
 
 LOOKS = {
@@ -18,6 +18,8 @@ LOOKS = {
     "corrected": ("corrected, with κ", ACCENT, "-"),
 }
 SAMPLES = 2**18
+NOISIEST = 0.2
+"""A value whose standard error is a larger share of it is left out."""
 INTEGRATED, SIMULATED = [2**k for k in range(3, 13)], [2**k for k in range(3, 11)]
 ISOTROPIC, RESIDUAL = {"anisotropy": 0.0}, {"anisotropy": 0.5, "residual": True}
 PANELS = {
@@ -34,13 +36,13 @@ def integrated(model):
     """Relative rise and level of three tokens at each dimension, with what is not sure of them."""
     found = {"rise": {}, "level": {}}
     for d in INTEGRATED:
-        exact = exact_scores(3, d, nodes=8, **model)
+        exact = exact_scores(RecencyModel(3, d, depth=2, **model), nodes=8)
         (rise, rise_error), (level, error) = (
             (exact.rises.value[1], exact.rises.error[1]),
             (exact.scores.value[1, 2, 0], exact.scores.error[1, 2, 0]),
         )
-        found["level"][d] = (level, error)
-        found["rise"][d] = (rise / level, rise_error / abs(level) + error * abs(rise) / level**2)
+        found["level"][d] = Estimate(level, error)
+        found["rise"][d] = Estimate(rise / level, rise_error / abs(level) + error * abs(rise) / level**2)
     return found
 
 
@@ -51,37 +53,43 @@ def simulated(model):
         result = simulate_recency(RecencyModel(dimension=d, depth=2, **model), SAMPLES)
         level, error = (part[1, 9, 0] for part in (result.mean_scores.value, result.mean_scores.se))
         rise, rise_error = (part[1, 9, 8] for part in (result.rises.value, result.rises.se))
-        found["level"][d] = (level, error)
-        found["rise"][d] = (rise / level, ((rise_error / level) ** 2 + (rise * error / level**2) ** 2) ** 0.5)
+        found["level"][d] = Estimate(level, error)
+        error = ((rise_error / level) ** 2 + (rise * error / level**2) ** 2) ** 0.5
+        found["rise"][d] = Estimate(rise / level, error)
     return found
 
 
 def curves(quantity, found, tokens, model):
-    options = {name: value for name, value in model.items() if name != "norm"}
-    options["layernorm"] = model.get("norm") != "none"
-    return {
-        name: deviation_curve(quantity, found[quantity], tokens, **options, reading=name)
-        for name in reversed(READINGS)
-    }
+    """Dimensions, and of each reading the deviations there with their errors and whether they are significant."""
+    sure = {d: one for d, one in found[quantity].items() if one.se <= NOISIEST * abs(one.value)}
+    dimensions, curves = np.array([*sure]), {}
+    for name in reversed(READINGS):
+        forms = (closed_form(quantity, RecencyModel(tokens, d, **model), name) for d in sure)
+        off = [deviation(form, one) for form, one in zip(forms, sure.values(), strict=True)]
+        size, error = (
+            np.array(part) for part in zip(*((abs(one.value), one.se) for one in off), strict=True)
+        )
+        curves[name] = size, error, size > 2.0 * error
+    return dimensions, curves
 
 
 def draw(ax, exact, sampled, slope):
     """|closed form/true value − 1| by dimension; triangles: less than; dotted: a power of d."""
     dress(ax, "dimension d", "|closed form / true value − 1|")
     ax.set(xscale="log", yscale="log")
-    for reading, curve in exact.items():
+    (of_lines, lines), (of_points, points) = exact, sampled
+    for reading, (size, _, known) in lines.items():
         name, colour, line = LOOKS[reading]
-        size = np.where(curve.known, abs(curve.deviation), np.nan)
-        ax.plot(curve.dimension, size, color=colour, linestyle=line, label=name)
-    for reading, curve in sampled.items():
-        size, error, known = abs(curve.deviation), NORMAL_95 * curve.se, curve.known
+        ax.plot(of_lines, np.where(known, size, np.nan), color=colour, linestyle=line, label=name)
+    for reading, (size, error, known) in points.items():
+        error = NORMAL_95 * error
         look = {"color": LOOKS[reading][1], "markersize": 3, "linestyle": "none"}
-        ax.errorbar(curve.dimension[known], size[known], error[known], marker="o", elinewidth=0.6, **look)
-        ax.plot(curve.dimension[~known], (size + error)[~known], "v", fillstyle="none", **look)
+        ax.errorbar(of_points[known], size[known], error[known], marker="o", elinewidth=0.6, **look)
+        ax.plot(of_points[~known], (size + error)[~known], "v", fillstyle="none", **look)
     if slope is not None:
-        curve = exact["corrected"]
-        d = curve.dimension[curve.known][[-5, -1]]
-        ends = 2 * abs(curve.deviation[curve.known][-1]) * (d / d[-1]) ** slope
+        size, _, known = lines["corrected"]
+        d = of_lines[known][[-5, -1]]
+        ends = 2 * size[known][-1] * (d / d[-1]) ** slope
         ax.plot(d, ends, ":", color=MUTED, label=f"∝ d^{slope:g}")
 
 

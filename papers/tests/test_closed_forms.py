@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+from dataclasses import replace
 
 import mpmath
 import numpy as np
@@ -15,12 +16,19 @@ from scipy.stats import beta
 
 from posbias.core.errors import InvalidValueError
 from posbias.core.machine import stream
-from posbias.simulation import RecencyModel, simulate_recency
+from posbias.profiles.estimate import Estimate
+from posbias.simulation import simulate_recency
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.token_space import embeddings, layer_scores
 from posbias.theory.masks import SlidingWindow
 from posbias_papers.closed_forms import layernorm, recency
-from posbias_papers.closed_forms.layernorm import SecondLayer, closed_form, correlation_rule, deviation_curve
+from posbias_papers.closed_forms.layernorm import (
+    SecondLayer,
+    closed_form,
+    closed_scores,
+    correlation_rule,
+    deviation,
+)
 from posbias_papers.closed_forms.recency import exact_scores, recency_excess
 from posbias_papers.statements.kim2026 import mean_squared_distance, shares_by_query
 
@@ -146,7 +154,7 @@ def test_published_forms_are_the_printed_ones(model):
 @given(st.integers(2, 12), dimensions)
 @settings(max_examples=30)
 def test_equation_five_by_the_letter(tokens, dimension):
-    scores = layernorm.isotropic_scores(tokens, dimension, reading="published")
+    scores = closed_scores(RecencyModel(tokens, dimension, 0.0), "published")
     with mpmath.workdps(80):
         root = mpmath.sqrt(dimension)
         e = mpmath.exp(root)
@@ -159,7 +167,7 @@ def test_equation_five_by_the_letter(tokens, dimension):
 @given(models)
 def test_recursion_of_means_gives_the_second_layer(model):
     """Without fluctuations (κ = 1) the closed form is the second step of the recursion."""
-    first, second = layernorm.limit_scores(2, **model)
+    first, second = layernorm.limit_scores(RecencyModel(**model, depth=2))
     np.testing.assert_allclose(below(first), model["anisotropy"] * math.sqrt(model["dimension"]), rtol=1e-12)
     means = layernorm.SecondLayer(**model, reading="means")
     np.testing.assert_allclose(below(second), below(means.scores), rtol=1e-11)
@@ -167,11 +175,11 @@ def test_recursion_of_means_gives_the_second_layer(model):
 
 @given(st.integers(2, 12), st.integers(1, 4096))
 def test_without_layernorm_by_recursion(tokens, dimension):
-    scores = layernorm.scores_without_layernorm(tokens, dimension)
-    by_recursion = layernorm.limit_scores(2, tokens, dimension, layernorm=False)[1]
+    model = RecencyModel(tokens, dimension, 0.0, "none", depth=2)
+    scores, by_recursion = closed_scores(model), layernorm.limit_scores(model)[1]
     causal = np.tri(tokens, dtype=bool)
     np.testing.assert_allclose(scores[causal], by_recursion[causal], rtol=1e-12)
-    published = layernorm.scores_without_layernorm(tokens, dimension, reading="published")
+    published = closed_scores(model, "published")
     expected = [1 / (math.exp(1 / math.sqrt(dimension)) + i - 1) for i in range(1, tokens + 1)]
     assert [published[i, j] for i in range(tokens) for j in range(i)] == pytest.approx(
         [expected[i] for i in range(tokens) for j in range(i)], rel=1e-14
@@ -208,23 +216,16 @@ def test_shares_by_query_are_those_of_the_pairs_it_sees():
         np.testing.assert_array_equal(shares[:, query], np.broadcast_to(expected, 20).astype(float))
 
 
-HALF = {"anisotropy": 0.5}
-
-
-def found(dimensions, quantity, **model):
-    """What `deviation_curve` takes, of three tokens."""
-    pairs = {}
+def deviations(dimensions, quantity, reading="corrected", **model):
+    """Of the closed form for three tokens, from the integrals."""
+    off = []
     for d in dimensions:
-        exact = exact_scores(3, d, nodes=8, **model)
+        one = RecencyModel(3, d, depth=2, **model)
+        exact = exact_scores(one, nodes=8)
         level = exact.scores.value[1, 2, 0]
-        pairs[d] = (level if quantity == "level" else exact.rises.value[1] / level, 0.0)
-    return pairs
-
-
-def deviations(dimensions, quantity, reading="corrected", norm="layernorm", **model):
-    pairs = found(dimensions, quantity, norm=norm, **model)
-    options = {"layernorm": norm == "layernorm", "reading": reading}
-    return deviation_curve(quantity, pairs, 3, **model, **options).deviation
+        truth = level if quantity == "level" else exact.rises.value[1] / level
+        off.append(deviation(closed_form(quantity, one, reading), truth).value)
+    return np.array(off)
 
 
 # --- rates -------------------------------------------------------------------------------------------------
@@ -258,36 +259,29 @@ def test_equation_nineteen_over_root_d_is_right_to_a_power_of_three_halves():
 
 @pytest.mark.parametrize("residual", [False, True])
 def test_without_kappa_the_rise_stays_off_by_it(residual):
-    off = deviations([1024], "rise", "means", residual=residual, **HALF)
+    off = deviations([1024], "rise", "means", residual=residual)
     kappa = layernorm.fluctuation_factor(1024, 0.5)
     assert off == pytest.approx(1 / kappa - 1, abs=0.003)
-    assert abs(off[0]) > 50 * abs(deviations([1024], "rise", residual=residual, **HALF)[0])
+    assert abs(off[0]) > 50 * abs(deviations([1024], "rise", residual=residual)[0])
 
 
-# --- the forms and the curve -------------------------------------------------------------------------------
+# --- the forms and how far they are off --------------------------------------------------------------------------
 
 
 @given(st.integers(3, 12), st.integers(4, 900), st.floats(0.0, 0.95), st.booleans())
 def test_rise_and_level_are_those_of_the_scores(tokens, dimension, alpha, residual):
+    model = RecencyModel(tokens, dimension, alpha, residual=residual)
     for reading in layernorm.READINGS:
-        form = SecondLayer(tokens, dimension, alpha, residual, reading)
-        row = form.scores[-1]
-        assert closed_form("rise", form) == pytest.approx(row[-2] / row[0] - 1, rel=1e-6, abs=1e-14)
+        row = SecondLayer.of(model, reading).scores[-1]
+        assert closed_form("rise", model, reading) == pytest.approx(row[-2] / row[0] - 1, rel=1e-6, abs=1e-14)
         if alpha or residual:
-            assert closed_form("level", form) == row[0]
+            assert closed_form("level", model, reading) == row[0]
 
 
-def test_a_curve_holds_deviations_with_their_errors_and_leaves_noise_out():
-    right = {d: closed_form("rise", SecondLayer(5, d, 0.5)) for d in (16, 64, 256)}
-    pairs = {
-        256: (right[256] / 1.5, 0.01 * right[256]),
-        16: (right[16] / 0.9, 0.2 * right[16]),
-        64: (right[64], 1.01 * layernorm.NOISIEST * right[64]),
-    }
-    curve = deviation_curve("rise", pairs, 5, **HALF)
-    assert curve.dimension.tolist() == [16, 256]
-    assert curve.deviation == pytest.approx([-0.1, 0.5])
-    assert curve.se == pytest.approx([0.2 * 0.9**2, 0.01 * 1.5**2])
+def test_a_deviation_has_the_error_of_what_was_found():
+    off = deviation(3.0, Estimate(2.0, 0.1, 50))
+    assert (off.value, off.se, off.n) == (0.5, pytest.approx(3 * 0.1 / 4), 50)
+    assert deviation(3.0, 2.0).se == 0
 
 
 NORMS = ("layernorm", "rmsnorm", "none")
@@ -343,7 +337,7 @@ def test_scores_of_given_tokens_are_those_of_plain_loops(numbers, norm, residual
     x = np.tril(np.array(numbers).reshape(3, 3)[:tokens, :tokens])
     x[np.arange(tokens), np.arange(tokens)] = 0.5 + np.abs(np.diag(x))
     dimension = 7
-    found = recency._Layers(tokens, dimension, 0.3, norm, residual, depth).scores(x)
+    found = recency.node_scores(RecencyModel(tokens, dimension, 0.3, norm, residual, depth), x)
     for layer in range(depth):
         y = x if norm == "none" else math.sqrt(dimension) * x / np.linalg.norm(x, axis=1, keepdims=True)
         after = np.zeros_like(x)
@@ -381,7 +375,7 @@ def test_two_tokens_are_a_mean_over_hotellings_density(dimension, alpha, norm):
         points = sorted({-1, 0, a, (1 + a) / 2, 1})
         whole = mpmath.quad(density, points)
         expected = mpmath.quad(lambda r: density(r) * score(r), points) / whole
-    found = exact_scores(2, dimension, alpha, norm=norm).scores
+    found = exact_scores(RecencyModel(2, dimension, alpha, norm, depth=2)).scores
     assert found.value[1, 1, 0] == pytest.approx(float(expected), rel=1e-10)
     assert found.error[1, 1, 0] < 1e-11
 
@@ -390,30 +384,34 @@ def test_two_tokens_are_a_mean_over_hotellings_density(dimension, alpha, norm):
 
 
 def test_numbers_at_sixteen_dimensions():
-    scores = exact_scores(3, 16, 0.5)
+    model = RecencyModel(3, 16, 0.5, depth=2)
+    scores = exact_scores(model)
     assert scores.rises.value[1] == pytest.approx(0.12159262, rel=3e-7)
     assert scores.scores.value[1, 2] == pytest.approx([2.3441715, 2.4657641, 4.0], abs=1e-7)
-    assert recency_excess(16, 0.5).value[1] == pytest.approx(0.0734968, abs=5e-8)
+    assert recency_excess(model).value[1] == pytest.approx(0.0734968, abs=5e-8)
 
 
 @pytest.mark.parametrize(("norm", "residual"), list(itertools.product(NORMS, (False, True))))
 def test_the_noise_along_the_difference_decides_once(norm, residual):
     """S_21 − S_20 passes zero once, upwards: what the recency probability is computed by."""
-    model = recency._Layers(3, 6, 0.4, norm, residual, 4)
+    model = RecencyModel(3, 6, 0.4, norm, residual, 4)
     rules = [recency.lengths(model.freedom, 3)] * 2 + [recency.angles(model.freedom - 2, 5)]
     rules += [recency.lengths(model.freedom - 1, 3), recency.angles(model.freedom - 3, 4)]
     along = np.linspace(-recency.REACH, recency.REACH, 241)[:, None]
     for (*pair, length, around), weight in recency.blocks(rules):
         third, _ = recency._third(model, *pair)
-        layers = model.scores(third(along + 0 * weight, length * np.cos(around), length * np.sin(around)))
+        layers = recency.node_scores(
+            model, third(along + 0 * weight, length * np.cos(around), length * np.sin(around))
+        )
         above = recency._last_rise(layers) > 0
         assert (np.diff(above.astype(int), axis=1) >= 0).all()
 
 
 def test_without_a_norm_the_second_layer_knows_no_order_of_three():
     """Token 2's output is symmetric in tokens 0 and 1, and the difference of theirs is along x_1 − x_0."""
-    assert np.abs(recency_excess(8, norm="none", nodes=6).value).max() < 1e-13
-    anisotropic = recency_excess(8, 0.4, norm="none", residual=True, depth=3)
+    plain = RecencyModel(3, 8, 0.0, "none", depth=2)
+    assert np.abs(recency_excess(plain, nodes=6).value).max() < 1e-13
+    anisotropic = recency_excess(RecencyModel(3, 8, 0.4, "none", residual=True, depth=3))
     assert abs(anisotropic.value[1]) < 1e-5
     assert anisotropic.value[2] + anisotropic.error[2] < -0.01
 
@@ -429,15 +427,14 @@ GRID = [
 
 
 @functools.cache
-def integrals(dimension, alpha, norm, residual):
-    options = {"norm": norm, "residual": residual}
-    return exact_scores(3, dimension, alpha, depth=3, **options), recency_excess(dimension, alpha, **options)
+def integrals(model):
+    return exact_scores(model), recency_excess(replace(model, depth=2))
 
 
 def off(dimension, alpha, norm, residual):
     """(simulated − integrated)/standard error of rises and scores of layers 2 and 3, and excess of layer 2."""
-    scores, excess = integrals(dimension, alpha, norm, residual)
     model = RecencyModel(3, dimension, alpha, norm, residual, depth=3)
+    scores, excess = integrals(model)
     drawn = simulate_recency(model, 10**6, seed=4, threads=1)
     below = np.tri(3, k=-1, dtype=bool)
     pairs = [
@@ -465,7 +462,8 @@ def test_integrals_are_what_simulation_finds(dimension, alpha, norm, residual):
 
 @pytest.mark.parametrize(("alpha", "residual"), [(0.3, False), (0.75, True)])
 def test_the_error_is_no_less_than_what_more_nodes_change(alpha, residual):
-    few, many = (exact_scores(3, 8, alpha, residual=residual, nodes=nodes) for nodes in (6, 10))
+    model = RecencyModel(3, 8, alpha, residual=residual, depth=2)
+    few, many = (exact_scores(model, nodes) for nodes in (6, 10))
     below = np.tri(3, k=-1, dtype=bool)
     off = np.abs(few.scores.value - many.scores.value)[:, below]
     # errors are differences of two rules, and may by chance be small at one entry: the largest counts
@@ -478,8 +476,19 @@ def test_the_error_is_no_less_than_what_more_nodes_change(alpha, residual):
 
 
 @pytest.mark.parametrize(
-    ("given", "argument"), [((4, 16), "tokens"), ((3, 3), "dimension"), ((2, 16, 1.0), "anisotropy")]
+    ("model", "argument"),
+    [
+        (RecencyModel(4, 16), "tokens"),
+        (RecencyModel(3, 3), "dimension"),
+        (RecencyModel(3, 16, temperature=2.0), "model"),
+        (RecencyModel(3, 16, mask=SlidingWindow(2)), "model"),
+    ],
 )
-def test_a_model_that_cannot_be_integrated_is_refused(given, argument):
+def test_a_model_that_cannot_be_integrated_is_refused(model, argument):
     with pytest.raises(InvalidValueError, match=f"^{argument}: "):
-        exact_scores(*given)
+        exact_scores(model)
+
+
+def test_the_recency_probability_needs_three_tokens():
+    with pytest.raises(InvalidValueError, match=r"^tokens: "):
+        recency_excess(RecencyModel(2, 16))

@@ -13,7 +13,7 @@ from posbias.cli import main
 from posbias.core.store import Store, compute
 from posbias.profiles.claims import judge
 from posbias.simulation import RecencyModel, simulate_recency
-from posbias_papers.closed_forms.layernorm import SecondLayer, scores_without_layernorm
+from posbias_papers.closed_forms.layernorm import SecondLayer, closed_scores
 from posbias_papers.kim2026.figures import (
     ALPHAS,
     CLAIMS,
@@ -127,7 +127,7 @@ def test_closed_forms_are_compared_with_what_is_simulated(results):
         off = (forms[8] - 1.0) / (ratio[8] - 1.0) - 1.0
         assert at(frame, model, 2, f"{reading}_ratio_off")[9, 8] == pytest.approx(off)
         form, score = (
-            scores_without_layernorm(10, 16, reading=reading)[9, 8],
+            closed_scores(BARE, reading)[9, 8],
             results[BARE].mean_scores.value[1, 9, 8],
         )
         assert at(frame, BARE, 2, f"{reading}_score")[9, 8] == form

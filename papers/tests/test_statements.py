@@ -174,7 +174,7 @@ def by_place(original):
         ),
         ("theorem-1-draws", layernorm, "fluctuation_factor", lambda _: lambda *given: 1.0),
         ("theorem-1-draws", kim2026, "first_order", times(-1.0)),
-        ("equation-19", kim2026, "scores_without_layernorm", times(2.0)),
+        ("equation-19", kim2026, "closed_scores", times(2.0)),
         ("equation-42", layernorm, "fluctuation_factor", lambda _: lambda *given: 1.0),
         ("figure-2", kim2026, "cross_weight", times(0.5)),
         ("proposition-1", kim2026, "limit_scores", tilted),

@@ -15,16 +15,17 @@ see `posbias_papers.closed_forms.recency`. Positions count from 0: the paper's j
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from scipy.special import hyp2f1, poch
 
 from posbias.core.errors import InvalidValueError, one_of, whole
+from posbias.profiles.estimate import Estimate
+from posbias.simulation.model import RecencyModel
 from posbias.theory.rollout.kernel import masked_softmax
 
 ReadingName = Literal["corrected", "means", "published"]
@@ -35,8 +36,6 @@ LEAST_DIMENSION = 4
 """The least dimension of the corrected reading: below it the mean of the fluctuating weights diverges at α → 1."""
 NODES = 400
 """Gauss-Legendre nodes for means over a sample correlation."""
-NOISIEST = 0.2
-"""A simulated value with a standard error of more than this share of it is left out."""
 
 
 def recency_margin(scores: Scores) -> float:
@@ -141,6 +140,11 @@ class SecondLayer:
     def __post_init__(self):
         whole("tokens", self.tokens, 1)
 
+    @classmethod
+    def of(cls, model: RecencyModel, reading: ReadingName = "corrected") -> "SecondLayer":
+        """That of a model under LayerNorm or RMSNorm, which are one for large d."""
+        return cls(model.tokens, model.dimension, model.anisotropy, model.residual, reading)
+
     @property
     def _weight(self) -> float:
         return cross_weight(self.dimension, self.anisotropy, reading=self.reading)
@@ -191,15 +195,6 @@ class SecondLayer:
         return _causal(np.outer(self.queries, self.keys), math.sqrt(self.dimension))
 
 
-def isotropic_scores(tokens: int, dimension: int, *, reading: ReadingName = "corrected") -> Scores:
-    """S⁽²⁾ at α = 0 without residual: Eq. 5, and √d on the diagonal (Theorem 1).
-
-    Eq. 5 is `SecondLayer` with ρ = e^−√d and √d for the d of Eq. 41, its reading of means; κ times that ρ corrects
-    it: the mean score is κ → √e times the printed one, its rise per position κ² → e times.
-    """
-    return SecondLayer(tokens, dimension, reading="corrected" if reading == "corrected" else "means").scores
-
-
 # --- without LayerNorm, and further layers -----------------------------------------------------------------
 
 
@@ -215,29 +210,35 @@ def scores_without_layernorm(tokens: int, dimension: int, *, reading: ReadingNam
     return _causal(below, unit * (own**2 + position) / (own + position) ** 2)
 
 
-def limit_scores(
-    depth: int,
-    tokens: int,
-    dimension: int,
-    anisotropy: float = 0.0,
-    *,
-    residual: bool = False,
-    layernorm: bool = True,
-) -> Float[np.ndarray, "layer query key"]:
-    """The scores of layers 1 to `depth` when all inner products are at their means, by recursion.
+def closed_scores(model: RecencyModel, reading: ReadingName = "corrected") -> Scores:
+    """S⁽²⁾ of a model in closed form: Eq. 19 without a norm, Eq. 5 at α = 0 without residual, else Eq. 41.
+
+    Eq. 5 is `SecondLayer` with ρ = e^−√d and √d for the d of Eq. 41, its reading of means; κ times that ρ corrects
+    it: the mean score is κ → √e times the printed one, its rise per position κ² → e times.
+    """
+    if model.norm == "none":
+        return scores_without_layernorm(model.tokens, model.dimension, reading=reading)
+    if reading == "published" and not (model.anisotropy or model.residual):
+        reading = "means"
+    return SecondLayer.of(model, reading).scores
+
+
+def limit_scores(model: RecencyModel) -> Float[np.ndarray, "layer query key"]:
+    """The scores of every layer when all inner products are at their means, by recursion.
 
     With ⟨x_i, x_j⟩ = α/(1−α) + 1[i = j] at the bottom, inner products G go to WGWᵀ with W = A (+ the residual's
-    diagonal). Without LayerNorm that is the limit of large d; with it fluctuations are left out, as in the
-    paper (layer 2 is then `SecondLayer` at κ = 1).
+    diagonal). Without a norm that is the limit of large d; with it fluctuations are left out, as in the paper
+    (layer 2 is then `SecondLayer` at κ = 1).
     """
-    products = np.eye(tokens) + anisotropy / (1.0 - anisotropy)
+    tokens = model.tokens
+    products = np.eye(tokens) + model.anisotropy / (1.0 - model.anisotropy)
     causal, layers = np.tri(tokens, dtype=bool), []
-    for _ in range(depth):
-        size = np.sqrt(np.diag(products) / dimension) if layernorm else np.ones(tokens)
+    for _ in range(model.depth):
+        size = np.sqrt(np.diag(products) / model.dimension) if model.norm != "none" else np.ones(tokens)
         products = products / np.outer(size, size)
-        scores = products / math.sqrt(dimension)
+        scores = products / math.sqrt(model.dimension)
         layers.append(np.where(causal, scores, -np.inf))
-        weights = masked_softmax(scores, causal) + (np.diag(size) if residual else 0.0)
+        weights = masked_softmax(scores, causal) + (np.diag(size) if model.residual else 0.0)
         products = weights @ products @ weights.T
     return np.stack(layers)
 
@@ -251,50 +252,15 @@ def _causal(below: Scores, diagonal: float | Float[np.ndarray, "query"]) -> Scor
 # --- how far the closed forms are off ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class DeviationCurve:
-    """predicted/found − 1 at each dimension, with its standard error (0 where found without sampling)."""
-
-    dimension: Int[np.ndarray, "point"]
-    deviation: Float[np.ndarray, "point"]
-    se: Float[np.ndarray, "point"]
-
-    @property
-    def known(self) -> "np.ndarray":
-        """Where the deviation is significant: beyond two standard errors."""
-        return np.abs(self.deviation) > 2.0 * self.se
-
-
-def closed_form(quantity: QuantityName, form: SecondLayer, layernorm: bool = True) -> float:
-    """Of the last query, the rise S_i,i−1/S_i0 − 1 = h(i−1)/h(0) − 1 or the level S_i0 = g(i)·h(0).
-
-    At α = 0 without residual the level is that of Eq. 5, without LayerNorm that of Eq. 19.
-    """
+def closed_form(quantity: QuantityName, model: RecencyModel, reading: ReadingName = "corrected") -> float:
+    """Of the last query, the rise S_i,i−1/S_i0 − 1 = h(i−1)/h(0) − 1, or the level S_i0 of `closed_scores`."""
     if quantity == "rise":
-        return math.expm1(form.log_rise[-2])
-    if form.anisotropy or form.residual:
-        return float(form.scores[-1, 0])
-    level = isotropic_scores if layernorm else scores_without_layernorm
-    return float(level(form.tokens, form.dimension, reading=form.reading)[-1, 0])
+        return math.expm1(SecondLayer.of(model, reading).log_rise[-2])
+    return float(closed_scores(model, reading)[-1, 0])
 
 
-def deviation_curve(
-    quantity: QuantityName,
-    found: Mapping[int, tuple[float, float]],
-    tokens: int,
-    *,
-    layernorm: bool = True,
-    **model: Any,
-) -> DeviationCurve:
-    """`closed_form` of a model relative to what was `found`: dimension → (value, standard error).
-
-    A form that is right for large dimensions has deviations that go to zero. Values with an error of more than
-    `NOISIEST` of them are left out.
-    """
-    rows = []
-    for dimension, (value, se) in sorted(found.items()):
-        if se <= NOISIEST * abs(value):
-            predicted = closed_form(quantity, SecondLayer(tokens, dimension, **model), layernorm)
-            rows.append((dimension, predicted / value - 1.0, abs(predicted) * se / value**2))
-    dimensions, deviation, error = zip(*rows, strict=True) if rows else ((), (), ())
-    return DeviationCurve(np.array(dimensions, dtype=int), np.array(deviation), np.array(error))
+def deviation(predicted: float, found: float | Estimate) -> Estimate:
+    """predicted/found − 1, by which share of it a prediction is off what was found."""
+    found = found if isinstance(found, Estimate) else Estimate(found)
+    share = predicted / found.value
+    return Estimate(share - 1.0, abs(share * found.se / found.value), found.n)

@@ -11,8 +11,9 @@ which S_21 − S_20 rises, is normal, and where the difference is zero is found 
 More tokens have no such answer here (four would need ten numbers): they are left to `posbias.simulation`. The
 closed forms for large dimensions, at any number of tokens, are in `posbias_papers.closed_forms.layernorm`.
 
-    exact_scores(3, 16, 0.5).rises.value[1]          # S_21 − S_20 of the second layer: 0.12159262
-    recency_excess(16, 0.5).value[1]                 # recency probability − ½: 0.0734968
+    model = RecencyModel(3, 16, 0.5, depth=2)
+    exact_scores(model).rises.value[1]               # S_21 − S_20 of the second layer: 0.12159262
+    recency_excess(model).value[1]                   # recency probability − ½: 0.0734968
 
 Positions count from 0, layers from 0 in arrays. Model: Kim et al. 2026, Eqs. 1, 2, 6 and 20.
 """
@@ -22,21 +23,23 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import eigh_tridiagonal
 from scipy.special import ndtr
 
-from posbias.core.errors import InvalidValueError, one_of, whole
+from posbias.core.errors import InvalidValueError, whole
+from posbias.simulation.model import RecencyModel
 from posbias_papers.closed_forms.layernorm import NODES, correlation_rule, legendre
 
-NormName = Literal["layernorm", "rmsnorm", "none"]
 Column = Any
 """A number, or one number per node."""
 Tokens = Float[np.ndarray, "token coordinate *node"]
 Rule = tuple[Float[np.ndarray, "node"], Float[np.ndarray, "node"]]
+PARTS = ("tokens", "dimension", "anisotropy", "norm", "residual", "depth")
+"""The fields of a `RecencyModel` that are integrated over, in their order."""
 REACH = 15.0
 """Standard deviations within which the noise at which S_21 = S_20 is looked for."""
 
@@ -65,24 +68,21 @@ class ExactScores:
     rises: Integral
 
 
-def exact_scores(
-    tokens: int, dimension: int, anisotropy: float = 0.0, *, nodes: int | None = None, **model: Any
-) -> ExactScores:
-    """The expected scores of layers 1 to `depth` (2) of two or three tokens, at any dimension.
+def exact_scores(model: RecencyModel, nodes: int | None = None) -> ExactScores:
+    """The expected scores of a model of two or three tokens, at any dimension.
 
-    `model` is norm ("layernorm", "rmsnorm" or "none"), residual (False) and depth. Two tokens with a norm and no
-    residual are one integral over their correlation, right to rounding. Else `nodes` per variable (default 40 for
-    two tokens, 10 for three, 24 without anisotropy) give 7 digits at d = 16, 11 at d = 64, but 4 at d = 8 with
-    much anisotropy and 3 at d = 4; time and memory grow with their sixth and fourth power.
+    Two tokens with a norm and no residual are one integral over their correlation, right to rounding. Else `nodes`
+    per variable (default 40 for two tokens, 10 for three, 24 without anisotropy) give 7 digits at d = 16, 11 at
+    d = 64, but 4 at d = 8 with much anisotropy and 3 at d = 4; time and memory grow with their sixth and fourth
+    power.
 
-    Raises `InvalidValueError` for tokens other than 2 or 3, α outside [0, 1), an unknown norm, nodes < 4, or
-    dimension < tokens (with LayerNorm, which takes one away: ≤ tokens).
+    Raises `InvalidValueError` for tokens other than 2 or 3, nodes < 4, dimension < tokens (with LayerNorm, which
+    takes one away: ≤ tokens), and a model with an order, temperature, affine norm or mask other than the paper's.
     """
-    layers = _Layers(tokens, dimension, anisotropy, **model)
-    few, many = (40, NODES) if tokens == 2 else (10, 24)
-    count = many if layers.lengthless or (tokens == 2 and layers.directional) else few
-    count = whole("nodes", count if nodes is None else nodes, 4)
-    (scores, rises), (other_scores, other_rises) = (_expected_scores(layers, k) for k in (count, count - 2))
+    few, many = (40, NODES) if model.tokens == 2 else (10, 24)
+    count = many if _lengthless(model) or (model.tokens == 2 and _directional(model)) else few
+    count = _checked(model, count if nodes is None else nodes)
+    (scores, rises), (other_scores, other_rises) = (_expected_scores(model, k) for k in (count, count - 2))
     rounding = np.finfo(float).eps * np.nanmax(np.abs(scores))
     return ExactScores(
         Integral(scores, np.abs(scores - other_scores) + rounding),
@@ -90,95 +90,83 @@ def exact_scores(
     )
 
 
-def recency_excess(
-    dimension: int, anisotropy: float = 0.0, *, nodes: int | None = None, **model: Any
-) -> Integral:
-    """The recency probability P(S_21 > S_20) of three tokens less one half, in layers 1 to `depth`.
+def recency_excess(model: RecencyModel, nodes: int | None = None) -> Integral:
+    """The recency probability P(S_21 > S_20) of three tokens less one half, in every layer.
 
     0 in the first layer, where tokens are alike, and in the second without a norm. Right also where it is tiny:
     with `nodes` per variable (default 8, 16 where only directions count) to 6 digits in the second layer at
     d = 16, to 4 in the third; without a norm to 4 and 2. S_21 − S_20 rises with the noise of token 2 along
-    y_1 − y_0 and so has one zero (from the third layer on this is tested, not proved). `model` and errors as of
-    `exact_scores`.
+    y_1 − y_0 and so has one zero (from the third layer on this is tested, not proved). Raises as `exact_scores`,
+    and for two tokens.
     """
-    layers = _Layers(3, dimension, anisotropy, **model)
-    count = whole("nodes", (16 if layers.lengthless else 8) if nodes is None else nodes, 4)
-    fine, coarse = _expected_excess(layers, count), _expected_excess(layers, count - 2)
+    count = _checked(model, (16 if _lengthless(model) else 8) if nodes is None else nodes, least=3)
+    fine, coarse = _expected_excess(model, count), _expected_excess(model, count - 2)
     return Integral(fine, np.abs(fine - coarse) + np.finfo(float).eps)
+
+
+def _checked(model: RecencyModel, nodes: int, least: int = 2) -> int:
+    """The nodes per variable, of a model that can be integrated."""
+    if not least <= model.tokens <= 3:
+        raise InvalidValueError(f"tokens: expected 2 or 3 (simulate for more), got {model.tokens}")
+    whole("dimension", model.dimension, model.tokens + (model.norm == "layernorm"))
+    printed = RecencyModel(*(getattr(model, name) for name in PARTS))
+    if model != printed:
+        raise InvalidValueError(
+            f"model: expected one that differs from the paper's in {PARTS} alone, got {model}"
+        )
+    return whole("nodes", nodes, 4)
 
 
 # --- the model on a node -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Layers:
-    tokens: int
-    dimension: int
-    anisotropy: float = 0.0
-    norm: NormName = "layernorm"
-    residual: bool = False
-    depth: int = 2
-
-    def __post_init__(self):
-        if self.tokens not in (2, 3):
-            raise InvalidValueError(f"tokens: expected 2 or 3 (simulate for more), got {self.tokens}")
-        one_of("norm", self.norm, get_args(NormName))
-        whole("dimension", self.dimension, self.tokens + (self.norm == "layernorm"))
-        if not 0.0 <= self.anisotropy < 1.0:
-            raise InvalidValueError(f"anisotropy: expected a number in [0, 1), got {self.anisotropy}")
-
-    @property
-    def freedom(self) -> int:
-        """Dimensions in which directions differ: LayerNorm takes one away."""
-        return self.dimension - (self.norm == "layernorm")
-
-    @property
-    def directional(self) -> bool:
-        """Whether scores depend on the directions of the embeddings alone."""
-        return self.norm != "none" and not self.residual
-
-    @property
-    def lengthless(self) -> bool:
-        """Whether the lengths of the noises do not matter: they are the tokens' own."""
-        return self.directional and self.anisotropy == 0.0
-
-    @property
-    def factor(self) -> Float[np.ndarray, "token noise"]:
-        """The Cholesky factor of the tokens' covariance 1 + α/(1−α) and α/(1−α) per coordinate, over d."""
-        shared = self.anisotropy / (1.0 - self.anisotropy)
-        return np.linalg.cholesky((np.eye(self.tokens) + shared) / self.dimension)
-
-    def scores(self, tokens: Tokens) -> Float[np.ndarray, "layer query key *node"]:
-        """S_ij of every layer for tokens given by their coordinates; above the diagonal as without a mask."""
-        diagonal, layers = np.arange(self.tokens), []
-        hidden = np.tri(self.tokens).reshape(self.tokens, self.tokens, *[1] * (tokens.ndim - 2)) == 0
-        inner = np.einsum("ic...,jc...->ij...", tokens, tokens)
-        for _ in range(self.depth):
-            squares = inner[diagonal, diagonal] / self.dimension
-            length = np.sqrt(squares) if self.norm != "none" else np.ones_like(squares)
-            inner = inner / (length[:, None] * length[None])
-            layers.append(inner / math.sqrt(self.dimension))
-            logits = np.where(hidden, -np.inf, layers[-1])
-            weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-            weights /= weights.sum(axis=1, keepdims=True)
-            if self.residual:
-                weights[diagonal, diagonal] += length
-            mixed = np.einsum("ik...,kj...->ij...", weights, inner)
-            inner = np.einsum("ik...,jk...->ij...", mixed, weights)
-        return np.stack(layers)
+def _directional(model: RecencyModel) -> bool:
+    """Whether scores depend on the directions of the embeddings alone."""
+    return model.norm != "none" and not model.residual
 
 
-def _plane(model: _Layers, first: Column, second: Column, angle: Column) -> list[list[Column]]:
+def _lengthless(model: RecencyModel) -> bool:
+    """Whether the lengths of the noises do not matter: they are the tokens' own."""
+    return _directional(model) and model.anisotropy == 0.0
+
+
+def _factor(model: RecencyModel) -> Float[np.ndarray, "token noise"]:
+    """The Cholesky factor of the tokens' covariance 1 + α/(1−α) and α/(1−α) per coordinate, over d."""
+    shared = model.anisotropy / (1.0 - model.anisotropy)
+    return np.linalg.cholesky((np.eye(model.tokens) + shared) / model.dimension)
+
+
+def node_scores(model: RecencyModel, tokens: Tokens) -> Float[np.ndarray, "layer query key *node"]:
+    """S_ij of every layer for tokens given by their coordinates; above the diagonal as without a mask."""
+    diagonal, layers = np.arange(model.tokens), []
+    hidden = np.tri(model.tokens).reshape(model.tokens, model.tokens, *[1] * (tokens.ndim - 2)) == 0
+    inner = np.einsum("ic...,jc...->ij...", tokens, tokens)
+    for _ in range(model.depth):
+        squares = inner[diagonal, diagonal] / model.dimension
+        length = np.sqrt(squares) if model.norm != "none" else np.ones_like(squares)
+        inner = inner / (length[:, None] * length[None])
+        layers.append(inner / math.sqrt(model.dimension))
+        logits = np.where(hidden, -np.inf, layers[-1])
+        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+        weights /= weights.sum(axis=1, keepdims=True)
+        if model.residual:
+            weights[diagonal, diagonal] += length
+        mixed = np.einsum("ik...,kj...->ij...", weights, inner)
+        inner = np.einsum("ik...,jk...->ij...", mixed, weights)
+    return np.stack(layers)
+
+
+def _plane(model: RecencyModel, first: Column, second: Column, angle: Column) -> list[list[Column]]:
     """Tokens in the plane of tokens 0 and 1, from the lengths of two noises and the angle between them.
 
     Of token 2 its mean, given the first two.
     """
     along, across = second * np.cos(angle), second * np.sin(angle)
-    return [[row[0] * first + row[1] * along, row[1] * across] for row in model.factor]
+    return [[row[0] * first + row[1] * along, row[1] * across] for row in _factor(model)]
 
 
 def _third(
-    model: _Layers, first: Column, second: Column, angle: Column
+    model: RecencyModel, first: Column, second: Column, angle: Column
 ) -> tuple[Callable[[Column, Column, Column], Tokens], Column]:
     """Three tokens as a function of the noise of token 2, and its mean along y_1 − y_0.
 
@@ -188,7 +176,7 @@ def _third(
     zero, one, mean = _plane(model, first, second, angle)
     size = 1.0 if model.norm == "none" else np.hypot(*one)
     u, w = one[0] / size - (zero[0] if model.norm == "none" else 1.0), one[1] / size
-    size, spread = np.hypot(u, w), model.factor[2, 2]
+    size, spread = np.hypot(u, w), _factor(model)[2, 2]
     u, w = u / size, w / size
 
     def tokens(along: Column, across: Column, out: Column) -> Tokens:
@@ -208,14 +196,14 @@ def _stacked(*tokens: Sequence[Column]) -> Tokens:
 
 
 def _expected_scores(
-    model: _Layers, nodes: int
+    model: RecencyModel, nodes: int
 ) -> tuple[Float[np.ndarray, "layer query key"], Float[np.ndarray, "layer"]]:
     freedom, n = model.freedom, model.tokens
-    pair_alone = n == 2 and model.directional
+    pair_alone = n == 2 and _directional(model)
     if pair_alone:
         rules = [correlation_rule(freedom, model.anisotropy, nodes)]
     else:
-        radii = lengths(freedom, 1 if model.lengthless else nodes)
+        radii = lengths(freedom, 1 if _lengthless(model) else nodes)
         rules = [radii, radii, angles(freedom - 2, nodes)]
         if n == 3:
             rules += [radii, angles(freedom - 2, nodes), angles(freedom - 3, nodes)]
@@ -231,16 +219,16 @@ def _expected_scores(
             across = length * np.sin(polar)
             noise = length * np.cos(polar), across * np.cos(around), across * np.sin(around)
             tokens = _third(model, *pair)[0](*noise)
-        layers = model.scores(tokens)
+        layers = node_scores(model, tokens)
         scores += layers @ weights
         # the mean rise of the first layer is zero
         rises += (_last_rise(layers) - _last_rise(layers)[0]) @ weights
     return np.where(np.tri(n, dtype=bool), scores, np.nan), rises
 
 
-def _expected_excess(model: _Layers, nodes: int) -> Float[np.ndarray, "layer"]:
+def _expected_excess(model: RecencyModel, nodes: int) -> Float[np.ndarray, "layer"]:
     freedom = model.freedom
-    radii = lengths(freedom, 1 if model.lengthless else nodes)
+    radii = lengths(freedom, 1 if _lengthless(model) else nodes)
     rules = [radii, radii, angles(freedom - 2, nodes)]
     rules += [lengths(freedom - 1, nodes), angles(freedom - 3, nodes)]
     excess = np.zeros(model.depth)
@@ -253,7 +241,7 @@ def _expected_excess(model: _Layers, nodes: int) -> Float[np.ndarray, "layer"]:
             low, high = np.full(weights.shape, -REACH), np.full(weights.shape, REACH)
             for _ in range(56):  # S_21 − S_20 rises with the noise: bisection
                 middle = 0.5 * (low + high)
-                above = _last_rise(model.scores(third(middle, across, out)))[layer] > 0.0
+                above = _last_rise(node_scores(model, third(middle, across, out)))[layer] > 0.0
                 low, high = np.where(above, low, middle), np.where(above, middle, high)
             excess[layer] += np.sum(weights * (ndtr(-0.5 * (low + high)) - alike))
     return excess

@@ -21,8 +21,7 @@ from posbias.simulation import RecencyModel, RecencyResult
 from posbias_papers.closed_forms.layernorm import (
     ReadingName,
     SecondLayer,
-    isotropic_scores,
-    scores_without_layernorm,
+    closed_scores,
 )
 from posbias_papers.contrasts import every
 
@@ -171,25 +170,12 @@ def _known_steps(model: RecencyModel, known: Matrices, samples: int) -> Matrices
     names = [str(one) for one in zip(*place, strict=True)]
     least = every("", names, known["step"][place], known["step_se"][place], samples, Above(least=0.0))
     rises = np.full_like(known["step"], np.nan)
-    steps = np.expm1(np.diff(_form(model, "corrected").log_rise))
+    steps = np.expm1(np.diff(SecondLayer.of(model, "corrected").log_rise))
     rises[:, :-1] = closed_scores(model, "corrected")[:, :-1] * steps
     rises[np.triu_indices(model.tokens, -1)] = np.nan
     if np.nanmin(rises) < SURE * least.estimate.se:
         return {"known_step": rises, "known_step_se": rises * 0.0}
     return {"known_step": known["step"], "known_step_se": known["step_se"]}
-
-
-def _form(model: RecencyModel, reading: ReadingName) -> SecondLayer:
-    return SecondLayer(model.tokens, model.dimension, model.anisotropy, model.residual, reading)
-
-
-def closed_scores(model: RecencyModel, reading: ReadingName) -> Matrix:
-    """Mean scores of layer 2, [query, key], by Eq. 19, 5 or 41."""
-    if model.norm == "none":
-        return scores_without_layernorm(model.tokens, model.dimension, reading=reading)
-    if not model.anisotropy and not model.residual:
-        return isotropic_scores(model.tokens, model.dimension, reading=reading)
-    return _form(model, reading).scores
 
 
 def _scores_off(model: RecencyModel, known: Matrices) -> Matrices:
@@ -222,7 +208,7 @@ def _key_factors(model: RecencyModel, known: Matrices) -> Matrices:
         lines["ratio"] = 1.0 + rise / first
         lines["ratio_se"] = np.abs(rise_se / first) + np.abs(rise / first**2) * first_se
     for reading in READINGS:
-        form = _form(model, reading)
+        form = SecondLayer.of(model, reading)
         ratio = np.exp(form.log_rise)
         lines[f"{reading}_factor"] = form.keys
         lines[f"{reading}_ratio"] = ratio

@@ -20,10 +20,10 @@ from posbias_papers.closed_forms.layernorm import (
     ReadingName,
     SecondLayer,
     closed_form,
+    closed_scores,
     cross_weight,
-    isotropic_scores,
+    deviation,
     residual_coefficient,
-    scores_without_layernorm,
 )
 from posbias_papers.closed_forms.recency import exact_scores, recency_excess
 from posbias_papers.readings.discrepancy import BOTH, Comparison, Material, answer, discrepancy
@@ -34,6 +34,8 @@ excess = functools.cache(recency_excess)
 """The recency probability of three tokens less one half, integrated."""
 D, ALPHA = 64, 0.5
 """d and α of the examples."""
+Model = functools.partial(RecencyModel, anisotropy=ALPHA, depth=2)
+"""Two layers of the example's α."""
 
 
 @functools.cache
@@ -44,28 +46,21 @@ def simulated(model: RecencyModel, samples: int = 200_000) -> RecencyResult:
 
 def _rise(tokens: int, dimension: int, reading: ReadingName, **model: Any) -> float:
     """The rise S_i,i−1/S_i1 − 1 of the last token in layer 2, in closed form at α = .5."""
-    return closed_form("rise", SecondLayer(tokens, dimension, ALPHA, **model, reading=reading))
+    return closed_form("rise", Model(tokens, dimension, **model), reading)
 
 
 def _integrated(dimension: int, **model: Any) -> float:
     """The same of three tokens, integrated."""
-    integral = exact(3, dimension, ALPHA, **model)
+    integral = exact(Model(3, dimension, **model))
     return float(integral.rises.value[1] / integral.scores.value[1, 2, 0])
 
 
 def _simulated(dimension: int, residual: bool = False) -> Estimate:
     """The same of ten tokens, simulated."""
-    result = simulated(RecencyModel(10, dimension, ALPHA, residual=residual, depth=2))
+    result = simulated(Model(10, dimension, residual=residual))
     level = result.mean_scores.value[1, 9, 0]
     rise, error = (float(part[1, 9, 8] / level) for part in (result.rises.value, result.rises.se))
     return Estimate(rise, error, result.samples)
-
-
-def _off(predicted: float, found: float | Estimate) -> Estimate:
-    """By which share of it a prediction is off what was found."""
-    found = found if isinstance(found, Estimate) else Estimate(found)
-    share = predicted / found.value
-    return Estimate(share - 1, share * found.se / abs(found.value), found.n)
 
 
 # --- closed forms ----------------------------------------------------------------------------------------------
@@ -74,8 +69,9 @@ def _off(predicted: float, found: float | Estimate) -> Estimate:
 @discrepancy("kim2026/cross-terms")
 def _cross_terms(material: Material) -> Comparison:
     """mean of S_21 in layer 2, d = 64, α = 0: Eq. 5, with κ"""
-    published, corrected = (float(isotropic_scores(2, D, reading=which)[1, 0]) for which in BOTH)
-    truth = float(exact(2, D).scores.value[1, 1, 0])
+    model = Model(2, D, anisotropy=0.0)
+    published, corrected = (float(closed_scores(model, which)[1, 0]) for which in BOTH)
+    truth = float(exact(model).scores.value[1, 1, 0])
     return answer(published, corrected, integrated=truth, integrated_over_published=truth / published)
 
 
@@ -96,8 +92,9 @@ def _fluctuation(material: Material) -> Comparison:
 @discrepancy("kim2026/eqs-17-19")
 def _without_layernorm(material: Material) -> Comparison:
     """mean of S_32 without LayerNorm, d = 64: Eq. 19, over √d"""
-    published, corrected = (float(scores_without_layernorm(3, D, reading=which)[2, 1]) for which in BOTH)
-    return answer(published, corrected, integrated=float(exact(3, D, norm="none").scores.value[1, 2, 1]))
+    model = Model(3, D, anisotropy=0.0, norm="none")
+    published, corrected = (float(closed_scores(model, which)[2, 1]) for which in BOTH)
+    return answer(published, corrected, integrated=float(exact(model).scores.value[1, 2, 1]))
 
 
 @discrepancy("kim2026/residual-coefficient")
@@ -130,8 +127,8 @@ def _equation_35(material: Material) -> Comparison:
 @discrepancy("kim2026/eq-41")
 def _equation_41(material: Material) -> Comparison:
     """S_21 in layer 2, d = 64, α = .5: Eq. 41, with √d and κ"""
-    published, corrected = (float(SecondLayer(2, D, ALPHA, reading=which).scores[1, 0]) for which in BOTH)
-    truth = float(exact(2, D, ALPHA).scores.value[1, 1, 0])
+    published, corrected = (float(closed_scores(Model(2, D), which)[1, 0]) for which in BOTH)
+    truth = float(exact(Model(2, D)).scores.value[1, 1, 0])
     return answer(published, corrected, on_the_diagonal=math.sqrt(D), integrated=truth)
 
 
@@ -142,18 +139,16 @@ def _closed_form(material: Material) -> Comparison:
     published, corrected = (_rise(3, 128, which, residual=True) / truth for which in BOTH)
     others: dict[str, Any] = {}
     for dimension, residual in ((16, True), (64, False)):
-        scores = SecondLayer(3, dimension, ALPHA, residual).scores
-        rise = float(exact(3, dimension, ALPHA, residual=residual).rises.value[1])
+        model = Model(3, dimension, residual=residual)
+        scores, rise = closed_scores(model), float(exact(model).rises.value[1])
         name = f"rise of a score is off at {dimension}{' with residual' * residual} by"
-        others[name] = _off(float(scores[2, 1] - scores[2, 0]), rise)
+        others[name] = deviation(float(scores[2, 1] - scores[2, 0]), rise)
     for dimension in (16, 64):
-        result, scores = (
-            simulated(RecencyModel(10, dimension, ALPHA, depth=2)),
-            SecondLayer(10, dimension, ALPHA).scores,
-        )
+        model = Model(10, dimension)
+        result, scores = simulated(model), closed_scores(model)
         rise, error = (float(part[1, 9, 8]) for part in (result.rises.value, result.rises.se))
         name = f"rise of a score over ten tokens is off at {dimension} by"
-        others[name] = _off(float(scores[9, 8] - scores[9, 0]), Estimate(rise, error, result.samples))
+        others[name] = deviation(float(scores[9, 8] - scores[9, 0]), Estimate(rise, error, result.samples))
     others["without κ it stays too small by"] = -math.expm1(-((1 - ALPHA**2) ** 2) / 2)
     return answer(published, corrected, **others)
 
@@ -161,8 +156,8 @@ def _closed_form(material: Material) -> Comparison:
 @discrepancy("kim2026/proposition-1")
 def _proposition_1(material: Material) -> Comparison:
     """excess of S_32 over S_31 without LayerNorm, as a share, d = 16: printed, integrated"""
-    integral = exact(3, 16, norm="none")
-    probability = 0.5 + float(excess(16, norm="none").value[1])
+    model = Model(3, 16, anisotropy=0.0, norm="none")
+    integral, probability = exact(model), 0.5 + float(excess(model).value[1])
     share = float(integral.rises.value[1] / integral.scores.value[1, 2, 0])
     return answer(0.0, share, recency_probability=probability)
 
@@ -184,9 +179,9 @@ def _drawn(material: Material) -> Comparison:
 
     Whether one draw shows recency: the spread of S_i,i−1 − S_i1 against the rise of its mean.
     """
-    form = SecondLayer(3, 1024)
-    rise = closed_form("rise", form) * float(form.scores[2, 0])
-    result = simulated(RecencyModel(3, 1024, 0.0, depth=2), 20_000)
+    model = Model(3, 1024, anisotropy=0.0)
+    rise = closed_form("rise", model) * closed_form("level", model)
+    result = simulated(model, 20_000)
     # to rounding a score of layer 2 is one of layer 1 here, and those of a row are independent
     spread = math.sqrt(2 * result.samples) * float(result.mean_scores.se[1, 2, 0])
     asymptotic = math.sqrt(1024) * math.exp(1 - 2 * math.sqrt(1024))
@@ -200,7 +195,7 @@ def _vanishing(material: Material) -> Comparison:
 
     As d grows; 1 for scores that show recency bias.
     """
-    shares = {d: simulated(RecencyModel(10, d, ALPHA, depth=2)) for d in (16, 64, 256, 1024)}
+    shares = {d: simulated(Model(10, d)) for d in (16, 64, 256, 1024)}
     others: dict[str, Any] = {f"at {d}": result.recency_probability[1] for d, result in shares.items()}
     return answer(1.0, others.pop("at 1024"), **others)
 
@@ -234,9 +229,10 @@ def _figure_7(material: Material) -> Comparison:
 @discrepancy("kim2026/eq-42-at-16")
 def _small(material: Material) -> Comparison:
     """S_32 − S_31 of three tokens, d = 16, α = .5: Eq. 42, integrated"""
-    scores = SecondLayer(3, 16, ALPHA, reading="means").scores
-    plain, residual = (float(exact(3, 16, ALPHA, residual=given).rises.value[1]) for given in (False, True))
-    probability, other = (0.5 + float(excess(16, ALPHA, residual=given).value[1]) for given in (False, True))
+    scores = closed_scores(Model(3, 16), "means")
+    models = [Model(3, 16, residual=given) for given in (False, True)]
+    plain, residual = (float(exact(model).rises.value[1]) for model in models)
+    probability, other = (0.5 + float(excess(model).value[1]) for model in models)
     return answer(
         float(scores[2, 1] - scores[2, 0]),
         plain,
@@ -244,7 +240,7 @@ def _small(material: Material) -> Comparison:
         recency_probability=probability,
         with_residual=residual,
         recency_probability_with_residual=other,
-        rise_over_ten_tokens_is_off_by=_off(_rise(10, 16, "published"), _simulated(16)),
+        rise_over_ten_tokens_is_off_by=deviation(_rise(10, 16, "published"), _simulated(16)),
     )
 
 

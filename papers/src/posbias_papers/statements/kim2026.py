@@ -33,12 +33,11 @@ from posbias.simulation.token_space import embeddings, hidden_states, layer_scor
 from posbias.theory.masks import Causal, Full, Mask, SlidingWindow
 from posbias_papers.closed_forms.layernorm import (
     SecondLayer,
+    closed_scores,
     cross_weight,
-    isotropic_scores,
     limit_scores,
     recency_margin,
     residual_coefficient,
-    scores_without_layernorm,
 )
 from posbias_papers.simulation.variants import Variant, draw_inputs, draw_weights, recency_share, run_layers
 from posbias_papers.statements.draws import Instance, Sampler
@@ -142,12 +141,13 @@ def near(sample: Any, expected: float, allowed: float = 0.0) -> float:
     return 1.0 - abs(float(sample.mean()) - expected) / (allowed + SIGMAS * standard_error(sample))
 
 
-def _definition(scores: Any, form: SecondLayer) -> float:
+def _definition(form: SecondLayer) -> float:
     """Definition 1 on S_ij = g(i)h(j): g > 0, h rises, and the diagonal lies above its neighbour.
 
     A rise of ln h is in units of (1 − α)ρ, what it is per position for large d and few tokens; the distance
     to the diagonal in units of the larger of the two scores.
     """
+    scores = form.scores
     margins = [room(np.diag(scores, -1), np.diag(scores)[1:], scores), float(np.diag(scores, -1).min() > 0.0)]
     if form.tokens > 2:
         unit = (1.0 - form.anisotropy) * cross_weight(form.dimension, form.anisotropy, reading=form.reading)
@@ -199,8 +199,7 @@ def theorem_1(**model: Any) -> float:
 
     Evidence: a proof, by the law of large numbers
     """
-    scores = isotropic_scores(model["tokens"], model["dimension"], reading="published")
-    return _definition(scores, SecondLayer(**model, reading="published"))
+    return _definition(SecondLayer(**model, reading="means"))
 
 
 ONE_INPUT = {"seed": 0, "samples": 1, "tokens": 8, "dimension": 1024, "anisotropy": 0.0, "residual": False}
@@ -225,7 +224,7 @@ def one_draw(dimension: int, corrected: bool, **drawn: Any) -> float:
         margin = recency_margin(second[0])
         return least(margin / math.sqrt(dimension), margin, 0.0, second[0])
     rest = second - first - first_order(first, dimension)
-    rise = float(_row_rises(isotropic_scores(drawn["tokens"], dimension)[None]).sum())
+    rise = float(_row_rises(SecondLayer(drawn["tokens"], dimension).scores[None]).sum())
     return _agreement(_row_rises(rest).sum(axis=1), rise, dimension)
 
 
@@ -240,9 +239,10 @@ def proposition_1(**model: Any) -> float:
 
     Evidence: a proof, by the law of large numbers
     """
-    forms = [limit_scores(2, **model, layernorm=False)[1]]
-    if not (model["anisotropy"] or model["residual"]):
-        forms.append(scores_without_layernorm(model["tokens"], model["dimension"], reading="published"))
+    bare = RecencyModel(**model, norm="none", depth=2)
+    forms = [limit_scores(bare)[1]]
+    if not (bare.anisotropy or bare.residual):
+        forms.append(closed_scores(bare, "published"))
     return min(-recency_margin(scores) / float(np.diag(scores).max()) for scores in forms)
 
 
@@ -258,8 +258,7 @@ def proposition_2(**model: Any) -> float:
 
     Evidence: a proof, by the law of large numbers
     """
-    second = SecondLayer(**model)
-    return _definition(second.scores, second)
+    return _definition(SecondLayer(**model))
 
 
 THREE = {"tokens": 3, "dimension": 64, "anisotropy": 0.5, "residual": False}
@@ -281,19 +280,19 @@ def proposition_3(corrected: bool, **model: Any) -> float:
 
     Erratum: eq-41
     """
-    second = SecondLayer(**model, reading=_reading(corrected))
-    return _definition(second.scores, second)
+    return _definition(SecondLayer(**model, reading=_reading(corrected)))
 
 
 # --- printed equations, of drawn inputs ----------------------------------------------------------------------
 
 
-def _mean_score(closed_form: Any, corrected: bool, tokens: int, dimension: int, **drawn: Any) -> float:
-    """Whether the mean of S⁽²⁾ below the diagonal is that of a closed form at α = 0."""
-    first, second = simulated_scores(tokens=tokens, dimension=dimension, **drawn)
-    lower = np.tri(tokens, k=-1, dtype=bool)
-    predicted = float(closed_form(tokens, dimension, reading=_reading(corrected))[lower].mean())
-    return _agreement((second - first)[:, lower].mean(axis=1), predicted, dimension)
+def _mean_score(corrected: bool, seed: int, samples: int, **model: Any) -> float:
+    """Whether the mean of S⁽²⁾ below the diagonal is that of the closed form at α = 0."""
+    first, second = simulated_scores(seed, samples, **model)
+    drawn = RecencyModel(**model)
+    lower = np.tri(drawn.tokens, k=-1, dtype=bool)
+    predicted = float(closed_scores(drawn, _reading(corrected))[lower].mean())
+    return _agreement((second - first)[:, lower].mean(axis=1), predicted, drawn.dimension)
 
 
 MANY_INPUTS = {**ONE_INPUT, "samples": 1000, "tokens": 6, "dimension": 256}
@@ -312,7 +311,7 @@ def equation_5(corrected: bool, **drawn: Any) -> float:
 
     Erratum: cross-terms
     """
-    return _mean_score(isotropic_scores, corrected, **drawn)
+    return _mean_score(corrected, **drawn)
 
 
 @strictly("kim-equation-19", "Equation 19", inputs, witness=MANY_INPUTS, **STEP)
@@ -327,7 +326,7 @@ def equation_19(corrected: bool, **drawn: Any) -> float:
 
     Erratum: eqs-17-19
     """
-    return _mean_score(scores_without_layernorm, corrected, norm="none", **drawn)
+    return _mean_score(corrected, norm="none", **drawn)
 
 
 ANISOTROPIC = partial(inputs, samples=500, anisotropy=(0.2, 0.99), residuals=True)
@@ -412,7 +411,7 @@ def close_to_half(layer: int, seed: int, samples: int, corrected: bool, **model:
     close = near(shares, 0.5, NEAR_HALF)
     if not corrected:
         return least(close, shares.mean(), 0.5)
-    scores = limit_scores(layer, **model, layernorm=False)[-1]
+    scores = limit_scores(RecencyModel(**model, norm="none", depth=layer))[-1]
     rows = [scores[query, :query] / scores[query, query] for query in range(2, model["tokens"])]
     if layer <= 2:
         return min(close, -max(float(np.ptp(row)) for row in rows))
