@@ -12,9 +12,10 @@ axes = figure.subplots(2, 3)
 for ax, decay in zip(axes[0], (0.5, 2.0, 5.0), strict=True):
     for multiple, colour in zip((0.5, 0.9, 1.5, 2.0), SERIES, strict=False):
         strength = multiple * averages.smallness_bound(decay)
-        density = averages.kinetic_density(positions, strength, decay)
+        hops = averages.poisson_hops(strength)
+        density = averages.influence_density(positions, hops, decay)
         ax.plot(positions, density, color=colour, linewidth=LINE, label=f"{multiple:g} s₀")
-        for turn in averages.turning_points(averages.poisson_hops(strength), decay):
+        for turn in averages.turning_points(hops, decay):
             ax.plot(turn, np.interp(turn, positions, density), color=colour, marker="o", markersize=3)
     direct_label(ax, f"c = {decay:g}", "black")
 for ax, mixing in zip(axes[1], (0.1, 0.2, 0.5), strict=True):

@@ -461,14 +461,3 @@ OPPOSITE = {"hidden": [[-1.0], [1.0]], "queries": ONE, "keys": ONE, "values": ON
 )
 def test_slack_of_single_instances(key, instance, least, most):
     assert least <= BY_KEY[key].slack(instance, corrected=True) <= most
-
-
-def test_collapse_is_the_rollout_next_to_its_bound():
-    layer = Layer(heads=2, positional=DecayBias(0.4))
-    architecture = Architecture(6, (layer,), ConstantMixing(0.3))
-    (drawn, later, bound), mass = bounds.collapse(architecture, 12, 3), influence(architecture, 12).mass
-    assert drawn[-1] == mass[3]
-    assert later[-1] == pytest.approx(mass[3:].sum(), rel=1e-14)
-    assert (later <= bound * (1 + 1e-12)).all()
-    with pytest.raises(InvalidValueError, match=r"^architecture: "):
-        bounds.collapse(Architecture(6, (Layer(mask=SlidingWindow(4)),)), 12, 3)

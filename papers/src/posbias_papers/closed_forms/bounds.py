@@ -21,11 +21,7 @@ from jaxtyping import Float, Int
 from scipy.special import zeta
 
 from posbias.core.errors import InvalidValueError
-from posbias.theory.architecture import Architecture
-from posbias.theory.masks import Causal
 from posbias.theory.mixing import Layers, Mixing, PerLayer, PowerDecay
-from posbias.theory.rollout.dispatch import trajectory
-from posbias.theory.rollout.kernel import layer_kernel
 
 Distances = Int[np.ndarray, "*distance"]
 Logarithms = Float[np.ndarray, "*distance"]
@@ -217,24 +213,3 @@ def rope_envelope(smallest: Pairs, largest: Pairs, angles: Pairs, deviation: flo
         upper_rate=rate / math.pi**2,
         power=2,
     )
-
-
-# --- what a network does, next to its bound ------------------------------------------------------------------
-
-
-def collapse(
-    architecture: Architecture, tokens: int, position: int, query: int = -1
-) -> Float[np.ndarray, "curve step"]:
-    """What a query draws from a position j, and from j and all later ones with its bound, after 0, 1, … layers.
-
-    The bound is that of `log_collapse_bound`, ε read off each dense kernel; 1 before the first layer. Raises
-    `InvalidValueError` for a mask that is not causal, and for hyper-connections.
-    """
-    if architecture.streams or not all(isinstance(layer.mask, Causal) for layer in architecture.layers):
-        raise InvalidValueError(
-            "architecture: expected causal masks and one residual, got another mask or streams"
-        )
-    floors = [layer_kernel(layer, tokens)[np.tri(tokens, dtype=bool)].min() for layer in architecture.stack]
-    bound = log_collapse_bound(np.array(floors), position, architecture.coefficients)
-    masses = np.stack([profile.mass for profile in trajectory(architecture, tokens, query)])
-    return np.stack([masses[:, position], masses[:, position:].sum(axis=1), np.exp(np.append(0.0, bound))])

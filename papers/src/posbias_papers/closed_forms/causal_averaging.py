@@ -11,7 +11,8 @@ it is the Cesàro average dy'/y on [0, y] for every c. So k layers of it draw y 
     f(y) = Σ_{k≥1} P(k) ℓ^{k−1}/(k − 1)!,     and the last token keeps P(0) of itself in addition.
 
 With layers (1 − λ_t)I + λ_t·A, P is the Poisson binomial of the λ_t; with many layers of little mixing, that add
-up to `strength`, it is Poisson's, and f is a Bessel function.
+up to s = `strength`, it is Poisson's, and f is e^{−s}√(s/ℓ)·I₁(2√(sℓ)). Times e^s that is the retrieval profile of
+one Fourier mode in Duerinckx et al. 2026 (s = t·a_n(β)), as far as the authors' scripts tell.
 
 Turning points of the density p(σ) = f·dy/dσ: p falls where f'/f > 1 − e^{−cσ} (the derivative by ℓ). Σ P(k)x^k has
 real zeros only, so has f, and 1/(f'/f) = 1/Σ 1/(ℓ + z_k) is concave in ℓ; 1/(1 − e^{−cσ}) = 1 + e^ℓ/(e^c − 1) is
@@ -26,7 +27,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 from scipy.optimize import brentq, minimize_scalar
-from scipy.special import gammaincc, gammaln, ive, xlogy
+from scipy.special import gammaln, xlogy
 
 from posbias.core.errors import InvalidValueError, non_negative
 from posbias.theory.mixing import Layers
@@ -58,41 +59,20 @@ def poisson_hops(strength: float) -> Hops:
     return np.exp(xlogy(k, strength) - strength - gammaln(k + 1.0))
 
 
-def key_share(position: Positions, decay: float) -> Positions:
-    """y: the share of one layer's attention that the last token gives to the keys up to `position`."""
-    position, decay = _positions(position), non_negative("decay", decay)
-    # falling exponentials cannot overflow
-    return position if decay == 0.0 else _grown(position, decay) / -math.expm1(-decay)
-
-
-def cumulative_influence(position: Positions, hops: Hops, decay: float = 0.0) -> Positions:
-    """The influence on the last token of all keys up to `position`, without what it keeps of itself.
-
-    `decay` is c, the ALiBi slope times the number of tokens. Rises to 1 − P(0). Raises `InvalidValueError` for
-    positions outside (0, 1] or decay < 0.
-    """
-    distance = -np.log(key_share(position, decay))
-    k = np.arange(1.0, len(hops))
-    return gammaincc(k, distance[:, None]) @ np.asarray(hops)[1:]
-
-
 def influence_density(position: Positions, hops: Hops, decay: float = 0.0) -> Positions:
-    """p(σ): the influence on the last token by position; arguments and errors of `cumulative_influence`."""
-    distance = -np.log(key_share(position, decay))
-    return _polynomial(distance, hops, 0) * _stretch(position, decay)
+    """p(σ): the influence on the last token by position, without what it keeps of itself.
 
-
-def kinetic_density(position: Positions, strength: float, decay: float = 0.0) -> Positions:
-    """The same for layers of vanishing mixing: e^{−s}·√(s/ℓ)·I₁(2√(sℓ))·dy/dσ, s = `strength`.
-
-    Times e^s it is the retrieval profile of one Fourier mode in Duerinckx et al. 2026 (s = t·a_n(β)), as far as
-    the authors' scripts tell. Raises `InvalidValueError` as `influence_density`, and for a negative strength.
+    `decay` is c, the ALiBi slope times the number of tokens. The integral over (0, 1] is 1 − P(0). Raises
+    `InvalidValueError` for positions outside (0, 1] or decay < 0.
     """
-    distance, strength = -np.log(key_share(position, decay)), non_negative("strength", strength)
-    root = 2.0 * np.sqrt(strength * distance)
-    # I₁(x)/(x/2) is 1 at 0; ive is I₁ without its growth e^x
-    ratio = np.divide(ive(1, root), root / 2.0, out=np.ones_like(root), where=root > 0.0)
-    return strength * ratio * np.exp(root - strength) * _stretch(position, decay)
+    position = np.asarray(position, dtype=np.float64)
+    if not ((position > 0.0) & (position <= 1.0)).all():
+        raise InvalidValueError(f"position: expected shares of the text in (0, 1], got {position}")
+    share, stretch = position, np.ones_like(position)
+    if non_negative("decay", decay):  # falling exponentials cannot overflow
+        stretch = np.exp(decay * (position - 1.0)) / -math.expm1(-decay)
+        share, stretch = stretch * -np.expm1(-decay * position), decay * stretch
+    return _polynomial(-np.log(share), hops, 0) * stretch
 
 
 def turning_points(hops: Hops, decay: float) -> tuple[float, ...]:
@@ -124,26 +104,6 @@ def turning_points(hops: Hops, decay: float) -> tuple[float, ...]:
 def smallness_bound(decay: float) -> float:
     """min(3 − √3, 2(1 − e^{−c})): the strength up to which Duerinckx et al. 2026 are said to prove a U."""
     return min(3.0 - math.sqrt(3.0), -2.0 * math.expm1(-non_negative("decay", decay)))
-
-
-def _positions(position: Positions) -> Positions:
-    position = np.asarray(position, dtype=np.float64)
-    if not ((position > 0.0) & (position <= 1.0)).all():
-        raise InvalidValueError(f"position: expected shares of the text in (0, 1], got {position}")
-    return position
-
-
-def _grown(position: Positions, decay: float) -> Positions:
-    """(e^{cσ} − 1)/e^c."""
-    return np.exp(decay * (position - 1.0)) * -np.expm1(-decay * position)
-
-
-def _stretch(position: Positions, decay: float) -> Positions:
-    """dy/dσ."""
-    position = _positions(position)
-    if decay == 0.0:
-        return np.ones_like(position)
-    return decay * np.exp(decay * (position - 1.0)) / -math.expm1(-decay)
 
 
 def _polynomial(distance: Positions, hops: Hops, order: int) -> Positions:
