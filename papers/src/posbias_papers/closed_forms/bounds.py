@@ -87,15 +87,17 @@ def hops(tokens: int, width: int) -> int:
     return -(-(int(tokens) - 1) // (int(width) - 1))
 
 
-def log_window_bound(floor: float, position: int, tokens: int, width: int, depth: int) -> Layers:
-    """⌊layers/h⌋·ln(1 − jεʰ) after 1 … `depth` layers: the most that positions ≥ j ≥ 1 hold together.
+def log_block_bound(floor: float, block: int, depth: int, position: int = 1) -> Layers:
+    """⌊layers/h⌋·ln(1 − jεʰ) after 1 … `depth` layers: the most that positions ≥ j hold together.
 
-    For a window of `width`; h = `hops` layers together weigh every earlier token with at least εʰ (Lemma
-    B.1). Theorem 4.2 without its factor 1/2 in the exponent, without rounding N − 1 to a multiple of w − 1,
-    and for the whole suffix.
+    For masks under which `block` h layers together weigh every token before j with at least εʰ: a window after
+    `hops` layers (Lemma B.1), and for j = 1 all but the centre of a graph. Theorem 4.2 without its factor 1/2 in
+    the exponent, without rounding N − 1 to a multiple of w − 1, and for the whole suffix.
     """
-    together = hops(tokens, width)
-    return np.arange(1, depth + 1) // together * math.log1p(-position * floor**together)
+    blocks = np.arange(1, depth + 1) // block
+    with np.errstate(divide="ignore"):
+        together = np.log1p(-position * np.float64(floor) ** block)
+    return np.multiply(blocks, together, out=np.zeros(depth), where=blocks > 0)
 
 
 def window_bound(mixing: Layers, floor: float, query: int) -> float:

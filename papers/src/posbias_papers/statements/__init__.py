@@ -7,7 +7,7 @@ for finding in verify(STATEMENTS, instances=50):
 """
 
 from posbias_papers.statements import herasimchyk2026, kim2026, wu2025
-from posbias_papers.statements.record import Statement, select
+from posbias_papers.statements.record import Statement, find_statement, select
 from posbias_papers.statements.trials import check, save_counterexamples, verify
 
 STATEMENTS: tuple[Statement, ...] = tuple(
@@ -18,4 +18,4 @@ STATEMENTS: tuple[Statement, ...] = tuple(
 )
 """All statements, paper by paper and topic by topic."""
 
-__all__ = ["STATEMENTS", "Statement", "check", "save_counterexamples", "select", "verify"]
+__all__ = ["STATEMENTS", "Statement", "check", "find_statement", "save_counterexamples", "select", "verify"]

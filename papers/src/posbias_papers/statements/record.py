@@ -70,7 +70,7 @@ class Statement:
 
     def __reduce__(self) -> Any:
         """Another process finds a statement by its key: functions do not travel."""
-        return _by_key, (self.key,)
+        return find_statement, (self.key,)
 
     def slack(self, instance: Instance, corrected: bool = False) -> float:
         """The margin of an instance, as printed or as `corrected`; lists are arrays of floats.
@@ -137,10 +137,12 @@ def select(statements: Iterable[Statement], keys: Iterable[str]) -> list[Stateme
     return choose(expected, statements, keys, lambda one: (one.key, one.source))
 
 
-def _by_key(key: str) -> Statement:
+def find_statement(key: str) -> Statement:
+    """The statement of this key. Raises `InvalidValueError` naming the nearest."""
     from posbias_papers.statements import STATEMENTS
 
-    return next(one for one in STATEMENTS if one.key == key)
+    (found,) = choose("statement: expected a key such as wu-4.1", STATEMENTS, key, lambda one: (one.key,))
+    return found
 
 
 def _paragraphs(margin: Callable[..., Any]) -> dict[str, str]:

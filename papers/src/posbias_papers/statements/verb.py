@@ -3,11 +3,10 @@
 import math
 from typing import Literal
 
-from posbias.core.errors import InvalidValueError, nearest, shortened
 from posbias.core.progress import OnEvent
 from posbias.core.spec import Count, tag, value
 from posbias.study.verbs import Found, quantity
-from posbias_papers.statements import STATEMENTS, select, verify
+from posbias_papers.statements import find_statement, verify
 
 
 @value
@@ -28,13 +27,11 @@ class Verify:
     draws = True
 
     def __post_init__(self):
-        if self.statement not in (keys := [one.key for one in STATEMENTS]):
-            given = f"{shortened(self.statement)}{nearest(self.statement, keys)}"
-            raise InvalidValueError(f"statement: expected a key of `posbias verify`, got {given}")
+        find_statement(self.statement)
 
     def perform(self, seed: int, cores: int, on_event: OnEvent) -> Found:
         """The least slack of a statement over the instances drawn, as printed and as amended."""
-        (finding,) = verify(select(STATEMENTS, [self.statement]), instances=self.instances, seed=seed)
+        (finding,) = verify([find_statement(self.statement)], instances=self.instances, seed=seed)
         found = {"instances": quantity(finding.as_printed.instances)}
         for before, trial in (("", finding.as_printed), ("amended_", finding.corrected)):
             holds, slack = (trial.verdict == "holds", trial.slack) if trial else (math.nan, math.nan)

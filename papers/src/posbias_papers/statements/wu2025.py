@@ -97,7 +97,7 @@ def theorem_4_2(kernels: Stack, size: int) -> float:
     h = bounds.hops(tokens, size)
     t, j = np.arange(depth)[:, None], np.arange(1, tokens)
     printed = math.log1p(-(floor**h)) + t / (2 * h) * np.log1p(-j * floor**h)
-    missing = bounds.log_window_bound(floor, 1, tokens, size, depth)
+    missing = bounds.log_block_bound(floor, h, depth)
     return min(_slack_after(rollouts(kernels), 1, printed, missing), 1 - tokens * floor**h)
 
 
@@ -141,11 +141,11 @@ def b_2(kernels: Stack, size: int, corrected: bool) -> float:
     Erratum: appendix-b.2
     """
     P, floor, tokens = rollouts(kernels), floor_of(kernels), kernels.shape[-1]
-    largest = P[:, :, 1:].max(axis=1)
+    largest, h = P[:, :, 1:].max(axis=1), bounds.hops(tokens, size)
     if not corrected:
-        few = largest[: bounds.hops(tokens, size)]
+        few = largest[:h]
         return below(few, np.arange(1, len(few) + 1)[:, None] / (size - 1) * math.log1p(-floor), P)
-    blocks = [bounds.log_window_bound(floor, j, tokens, size, len(P)) for j in range(1, tokens)]
+    blocks = [bounds.log_block_bound(floor, h, len(P), j) for j in range(1, tokens)]
     return min(below(largest, math.log1p(-floor)), below(suffixes(P)[:, 1:], np.stack(blocks, axis=1)))
 
 
@@ -237,12 +237,6 @@ def one_graph(s: Sampler, by_layer: bool = False) -> Instance:
     return {"kernels": kernels, "depth": s.layers()}
 
 
-def _log_escaped(log_least: float, block: int, layers: int) -> Any:
-    """ln (1 − εʰ)^⌊(t+1)/h⌋ at every t, h layers to a block: what has not been sent to the centre."""
-    escaped = math.log1p(-math.exp(log_least)) if log_least < 0 else -math.inf
-    return np.array([count * escaped if count else 0.0 for count in np.arange(1, layers + 1) // block])
-
-
 def _slack_centre(kernels: Stack, depth: int) -> float:
     """(1 − εʰ)^⌊(t+1)/h⌋ on all but the centre, and εʰ on each of its nodes from h layers on.
 
@@ -256,9 +250,9 @@ def _slack_centre(kernels: Stack, depth: int) -> float:
     reach, block = period, len(kernels)
     while not reach[:, centre].all():
         reach, block = period @ reach, block + len(kernels)
-    log_least, P = block * math.log(floor_of(kernels)), rollouts(in_turn(kernels, max(depth, block)))
-    kept = log_below(log_least, np.log(P[block - 1 :, :, centre]))
-    left = _log_escaped(log_least, block, len(P)) if log_least < 0 else np.zeros(len(P))
+    floor, P = floor_of(kernels), rollouts(in_turn(kernels, max(depth, block)))
+    kept = log_below(block * math.log(floor), np.log(P[block - 1 :, :, centre]))
+    left = bounds.log_block_bound(floor, block, len(P))
     return min(below(P[:, :, ~centre].sum(axis=2).max(axis=1), left), kept)
 
 
@@ -366,8 +360,8 @@ def relu_keeps_reach(logits: Stack) -> float:
     Holds: where the edges that are kept lead everywhere back to the first token the collapse stays, however many
     others are lost.
     """
-    weights, block = _relu_kernels(logits), logits.shape[-1] - 1
-    bound = _log_escaped(block * math.log(floor_of(weights)), block, len(logits))
+    weights = _relu_kernels(logits)
+    bound = bounds.log_block_bound(floor_of(weights), logits.shape[-1] - 1, len(logits))
     left = rollouts(weights)[:, :, 1:].sum(axis=2).max(axis=1)
     return below(left[left > 0], bound[left > 0])
 
