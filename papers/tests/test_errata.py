@@ -42,7 +42,7 @@ def test_entries_are_whole_and_have_a_reading_or_a_reason_why_there_is_no_number
 def test_quotes_stand_in_the_text_and_come_from_readings_of_their_entry():
     about = {one.key: one.erratum for one in READINGS}
     for one in ERRATA:
-        for quote in one.quotes:
+        for quote in quotes.quotes_of(one):
             alone = rf"(?<![\d.,]){re.escape(quote.text)}(?!\d|[.,]\d| %)"
             assert re.search(alone, f"{one.printed} {one.holds}"), (one.key, quote.text)
             assert about[quote.reading] == one.key, quote
@@ -74,7 +74,7 @@ def test_what_is_quoted_of_the_bundled_model_is_what_its_pages_say(tmp_path):
         "herasimchyk2026/table-6: corrected": measured[0],
         "herasimchyk2026/table-6: corrected of normal numbers": normal[0],
     }
-    quoted = {f"{one.reading}: {one.of}": one for entry in ERRATA for one in entry.quotes}
+    quoted = {f"{one.reading}: {one.of}": one for entry in ERRATA for one in quotes.quotes_of(entry)}
     for name, text in found.items():
         expected = pytest.approx(quotes.value(quoted[name]), abs=quotes.rounding(quoted[name]))
         assert float(text) == expected, name

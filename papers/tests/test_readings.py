@@ -62,7 +62,7 @@ def test_every_quoted_number_is_the_computed_one(compared):
     """But those of measurements larger than the ones made here."""
     seen = set()
     for entry in ERRATA:
-        for quote in entry.quotes:
+        for quote in quotes.quotes_of(entry):
             if quote.reading not in compared:
                 assert quote.reading in FROM_FILES | SINK
                 continue

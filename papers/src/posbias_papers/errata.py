@@ -18,45 +18,32 @@ from posbias.core.errors import InvalidValueError, nearest, shortened
 
 
 @dataclass(frozen=True)
-class Quote:
-    """A number in an entry's text, and where it comes from: a reading and which of its numbers.
-
-    `text` as it stands there (".738", "7e-66", "−.31", "22 %"); `of` is published, corrected, difference, or the
-    name of one of the others.
-    """
-
-    text: str
-    reading: str
-    of: str
-
-
-@dataclass(frozen=True)
 class Erratum:
     """One disagreement: where it stands, what is `printed` or coded, what `holds`, and what `posbias` does.
 
-    The four are Markdown. `no_number` says why no reading computes a number; empty where one does. `measured` says
-    on what the quoted numbers of measured readings were measured.
+    The four are Markdown. `no_number` says why no reading computes a number; empty where one does. `quotes` are
+    the numbers in the text as they stand there (".738", "7e-66", "−.31", "22 %"), each with "READING: NUMBER",
+    NUMBER being published, corrected, difference, or one of the others by its name. `measured` says on what those
+    of measured readings were measured.
     """
 
     key: str
-    paper: str
     where: str
     printed: str
     holds: str
     posbias: str
     no_number: str = ""
     measured: str = ""
-    quotes: tuple[Quote, ...] = field(default=())
+    quotes: Mapping[str, str] = field(default_factory=dict)
 
-
-def _erratum(key: str, quotes: Mapping[str, str] = MappingProxyType({}), **parts: str) -> Erratum:
-    """An entry as the file has it: each quote with "READING: which of its numbers"."""
-    sources = tuple(Quote(text, *source.split(": ", 1)) for text, source in quotes.items())
-    return Erratum(key, key.partition("/")[0], **parts, quotes=sources)
+    @property
+    def paper(self) -> str:
+        """The citation key of its paper."""
+        return self.key.partition("/")[0]
 
 
 _DATA = tomllib.loads((files("posbias_papers") / "errata.toml").read_text(encoding="utf-8"))
-ERRATA: tuple[Erratum, ...] = tuple(_erratum(**given) for given in _DATA["erratum"])
+ERRATA: tuple[Erratum, ...] = tuple(Erratum(**given) for given in _DATA["erratum"])
 """Every entry, paper by paper, in the order of the text."""
 _BY_KEY = {one.key: one for one in ERRATA}
 REMARKS: Mapping[str, str] = MappingProxyType(_DATA["remarks"])

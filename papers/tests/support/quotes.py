@@ -1,8 +1,23 @@
 """The numbers that errata quote, as they are written (".738", "7e-66", "−.31", "22 %", "½")."""
 
-from posbias_papers.errata import Quote
+from typing import NamedTuple
+
+from posbias_papers.errata import Erratum
 
 _FRACTIONS = {"½": 0.5, "¼": 0.25}
+
+
+class Quote(NamedTuple):
+    """A number in an entry's text, and where it comes from: a reading and which of its numbers."""
+
+    text: str
+    reading: str
+    of: str
+
+
+def quotes_of(erratum: Erratum) -> list[Quote]:
+    """The numbers that an entry quotes."""
+    return [Quote(text, *source.split(": ", 1)) for text, source in erratum.quotes.items()]
 
 
 def value(quote: Quote) -> float:

@@ -9,10 +9,9 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, Literal
-
-import numpy as np
 
 from posbias.core.errors import InvalidValueError, whole
 from posbias.core.files import write_text
@@ -200,9 +199,5 @@ def save_counterexamples(findings: Iterable[Finding], folder: Path) -> list[Path
 
 
 def plain(value: Any) -> Any:
-    """Arrays and mappings as lists and dictionaries of numbers that JSON writes without loss."""
-    if isinstance(value, Mapping):
-        return {key: plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(inner) for inner in value]
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+    """Arrays as lists: numbers that JSON writes without loss."""
+    return json.loads(json.dumps(value, default=methodcaller("tolist")))
