@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Float
 
+from posbias.profiles.curves import sink_metric
 from posbias.profiles.estimate import Estimate
 from posbias_papers.pages import Page, Table
 
@@ -101,59 +103,48 @@ def draw_observed(frame: "pd.DataFrame", caption: str) -> "Figure":
 
 
 def sinks_by_prompt(loaded: "LoadedModel", *, threads: int | None = None, **size: Any) -> "xr.Dataset":
-    """The sink metric of every key by prompt and layer, at τ = .2, and that of even attention.
+    """The sink metric of every key by prompt and layer, at τ = .2.
 
     A measurement (`posbias.measure`) has it as a mean over prompts, so that its error is not known. `size` are
-    tokens, prompts and seed of windows of the bundled text. Returns a dataset with `sink_metric` and `even`
+    tokens, prompts and seed of windows of the bundled text. Returns a dataset with `sink_metric`
     [prompt, layer, position], indices from 0, layer 0 at the bottom; NaN for a key that no query sees. Raises as
     `posbias.measure`. Source: Wu et al. 2025, Appendix K.4; means over heads are ours, as its networks have one.
     """
     from posbias.measurement import Quantity, Request, per_prompt
 
-    places = ("prompt", "layer", "position")
     what = "share of the queries seeing a key that give it more than .2, mean over heads"
-    quantities = {
-        "sink_metric": Quantity(places, what),
-        "even": Quantity(places, "the same of even attention over what each query sees"),
-    }
-    request = Request(text=None, **size)
-    return per_prompt("sinks", quantities, prompt_sinks, request, model=loaded, threads=threads)
+    quantities = {"sink_metric": Quantity(("prompt", "layer", "position"), what)}
+    return per_prompt("sinks", quantities, prompt_sinks, Request(**size), model=loaded, threads=threads)
 
 
 def prompt_sinks(loaded: "LoadedModel", ids: np.ndarray, prompt: str) -> dict[str, np.ndarray]:
-    """Both metrics of one prompt [layer, position].
+    """The metric of one prompt [layer, position].
 
     Raises `NonFiniteError`, naming `prompt`, where activations are not finite.
     """
     import torch
 
     from posbias.measurement.capture.forward import Capture
+    from posbias.measurement.quantities.attention import layer_means
 
-    found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    found: dict[int, np.ndarray] = {}
 
     def see(seen: "SeenLayer") -> None:
         seen.check_finite(prompt)
-        found[seen.layer] = layer_sinks(seen)
+        found[seen.layer] = layer_means(seen)["sink_metric"].mean(axis=0)
 
     given = torch.from_numpy(ids)[None].to(loaded.model.get_input_embeddings().weight.device)
     with torch.no_grad(), Capture(loaded.model, loaded.family, see):
         loaded.model(input_ids=given, use_cache=False)
-    own, even = zip(*(found[layer] for layer in range(len(found))), strict=True)
-    return {"sink_metric": np.stack(own), "even": np.stack(even)}
+    return {"sink_metric": np.stack([found[layer] for layer in range(len(found))])}
 
 
-def layer_sinks(seen: "SeenLayer") -> tuple[np.ndarray, np.ndarray]:
-    """The metric of each key in one layer, mean over heads, and that of even attention under its mask."""
-    from posbias.measurement.quantities.attention import Received, hidden, queries_at_once
+def even_sinks(loaded: "LoadedModel") -> Float[np.ndarray, "position"]:
+    """The metric of even attention under the model's masks, mean over layers."""
+    from posbias.theory.huggingface import from_huggingface
 
-    heads, tokens = seen.scores.heads, seen.scores.tokens
-    own, even = Received(heads, tokens), Received(1, tokens)
-    for queries, logits, attention in seen.scores.blocks(queries_at_once(heads, tokens, seen.stream.device)):
-        unseen = hidden(logits)
-        shared = (~unseen).double()
-        own.add(queries.start, attention, unseen)
-        even.add(queries.start, (shared / shared.sum(dim=1, keepdim=True))[None], unseen)
-    return own.metric().mean(axis=0), even.metric()[0]
+    masks = (layer.mask.allowed(TOKENS) for layer in from_huggingface(loaded.model.config.to_dict()).stack)
+    return np.mean([sink_metric(seen / seen.sum(axis=1, keepdims=True), seen) for seen in masks], axis=0)
 
 
 def measured(name: str) -> dict[str, Any]:
@@ -162,7 +153,7 @@ def measured(name: str) -> dict[str, Any]:
 
     loaded = load_model(name)
     found = sinks_by_prompt(loaded, tokens=TOKENS, prompts=PROMPTS, seed=SEED)
-    metric, even = (found[variable].values.mean(axis=1) for variable in ("sink_metric", "even"))
+    metric = found["sink_metric"].values.mean(axis=1)
     strongest = 1 + int(metric[:, 1:].mean(axis=0).argmax())
     about = {key: found.attrs[key] for key in ("positional", "checksum", "text", "text_sha256")}
     about |= {"tokens": TOKENS, "prompts": PROMPTS, "seed": SEED}
@@ -171,7 +162,7 @@ def measured(name: str) -> dict[str, Any]:
     numbers = {
         "first": metric[:, 0],
         "other": metric[:, strongest],
-        "even": even[0, :SHOWN],
+        "even": even_sinks(loaded)[:SHOWN],
         "by_token": metric.mean(axis=0)[:SHOWN],
         "by_layer": found["sink_metric"].values[:, :, 0].mean(axis=0),
     }
