@@ -42,7 +42,7 @@ from posbias_papers.herasimchyk2026.configs import (
     Reading,
     corpus_of,
     model_of,
-    numbers,
+    printed,
 )
 from posbias_papers.herasimchyk2026.levels import MIXING, SCORES, Curves, attention_only, curves_of
 from posbias_papers.herasimchyk2026.measure import Cells, Key, names
@@ -179,16 +179,15 @@ def _number(name: str, number: Estimate, flaw: str = "") -> Row:
 
 
 def _printed(name: str) -> Iterator[Row]:
-    for number in numbers(name):
-        yield {"source": "printed", "table": name, **vars(number), "claimed": float(number.claimed)}
+    yield from ({"source": "printed", **row} for row in printed(name))
 
 
 def _with_printed(name: str, rows: Iterable[Row]) -> Iterator[Row]:
     """Rows of measured numbers, each with the printed one where the paper has the same."""
-    printed = {(row["model"], row["corpus"], row["what"]): row for row in _printed(name)}
+    known = {(row["model"], row["corpus"], row["what"]): row for row in printed(name)}
     for row in rows:
         called, text = model_of(row["model"]), corpus_of(row.get("corpus", ""))
-        same = printed.get((called, text, row["what"])) or printed.get((called, "", row["what"]), {})
+        same = known.get((called, text, row["what"])) or known.get((called, "", row["what"]), {})
         shared = {column: same[column] for column in ("printed", "digits", "claimed") if column in same}
         yield {"source": "measured", **row, **shared}
 
@@ -197,9 +196,9 @@ def _sizes(measured: Measured) -> Iterator[Row]:
     yield from _printed("table1")
     for model, hub in HUB.items():
         own = {"parameters (B)": hub.parameters / 1e9, "depth": float(PRESETS[hub.preset].depth)}
-        for (what, value), printed in zip(own.items(), TABLE1[model], strict=True):
+        for (what, value), number in zip(own.items(), TABLE1[model], strict=True):
             about: Row = {"source": "configuration", "model": model, "what": what, "value": value}
-            yield about | {"value_se": 0.0, "printed": float(printed), "printed_se": 0.0}
+            yield about | {"value_se": 0.0, "printed": number, "printed_se": 0.0}
     rows: list[Row] = []
     for key, cell in measured.leading.items():
         parameters = float(cell.attrs.get("parameters", math.nan)) / 1e9
@@ -268,14 +267,13 @@ def _similarity(measured: Measured) -> Iterator[Row]:
 
 def _order(measured: Measured) -> Iterator[Row]:
     """Powers of ten by which the share of violating triples is below the printed one, and the mean gap above."""
-    printed: Row = {
+    yield {
         "source": "printed",
         "model": "all five",
         "corpus": "all three",
         "rate": VIOLATIONS,
         "gap": GAP,
     }
-    yield printed
     needed = "monotonicity_rate" if measured.reading == "corrected" else "kernel"
     for key in measured.keys:
         if needed not in measured.cells[key]:
