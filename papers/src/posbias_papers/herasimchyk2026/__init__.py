@@ -18,17 +18,22 @@ from typing import Any
 
 from posbias.core.errors import one_of, whole
 from posbias.core.progress import OnEvent
-from posbias_papers.herasimchyk2026.configs import LENGTHS, TOKENS, Reading, stand_in
+from posbias.measurement.job import Request
+from posbias_papers.herasimchyk2026.configs import LENGTHS, PROMPTS, TOKENS, Reading, stand_in
 from posbias_papers.herasimchyk2026.figures import STUDIES, missing
 from posbias_papers.herasimchyk2026.levels import config_curves, config_mixing
-from posbias_papers.herasimchyk2026.measure import EFFORTS, Corpus, Lengths, check, gather, names
+from posbias_papers.herasimchyk2026.measure import check, gather, names
 from posbias_papers.herasimchyk2026.table import Measured
 from posbias_papers.study import Tables
 
-__all__ = ["MODELS", "STUDIES", "Corpus", "tables"]
+__all__ = ["MODELS", "STUDIES", "tables"]
 
 MODELS = ("tiny-alibi", "smollm2-135m")
 """The models that are at hand without a hub: an ALiBi model and one with rotary encoding."""
+EFFORTS = {"quick": 32, "full": PROMPTS}
+"""The most prompts of each cell."""
+LONGEST = 512
+"""Tokens at which λ is measured below the effort full, at most."""
 
 
 def tables(
@@ -60,32 +65,34 @@ def tables(
     (1,000) or their number; fewer where a text has no more. `tokens`: of all but Figures 1 and 4, whose `lengths`
     default to 64, 256, 1,024 and 2,048 (quick: up to 512).
 
-    Raises `InvalidValueError` for an unknown reading and counts that cannot be right, `InputFileError` for
-    `configs` that hold nothing, and as `posbias.measure`.
+    Raises `InvalidValueError` for an unknown effort or reading and counts that cannot be right, `InputFileError`
+    for `configs` that hold nothing, and as `posbias.measure`.
     """
-    spent = EFFORTS["full" if effort == "full" else "quick"]
-    spent = replace(spent, prompts=effort) if isinstance(effort, int) else spent
+    prompts = effort if isinstance(effort, int) else EFFORTS[one_of("effort", effort, EFFORTS)]
     for name, value, least in (("tokens", tokens, 3), ("seed", seed, 0)):
         whole(name, value, least)
     one_of("reading", reading, ("corrected", "published"))
     if lengths is None:
-        longest = spent.longest or LENGTHS[-1]
+        longest = LENGTHS[-1] if effort == "full" else LONGEST
         lengths = [*(length for length in LENGTHS if length < longest), longest]
     named = "fig4" in wanted and len(wanted) < len(STUDIES)
     shuffled = named and len(corpora) == 1 if scramble is None else scramble
     if models or configs is None:
-        check(models, corpora, [*dict.fromkeys((tokens, *lengths))], spent)
+        check(models, corpora, [*dict.fromkeys((tokens, *lengths))], prompts)
     files: dict[str, Any] = {}
     if configs is not None:
         files = {"files": config_curves(configs, reading, tokens), "mixings": config_mixing(configs)}
-    texts = [Corpus(text, documents=documents) for text in corpora]
-    texts += [Corpus(text, scramble=True, documents=documents) for text in corpora[:1] if shuffled]
-    sizes = ((text, _lengths(wanted, text == texts[0], tokens, lengths)) for text in texts)
-    plan = {text: some for text, some in sizes if some}
-    options = {"seed": seed, "again": again, "threads": threads, "on_event": on_event, "loading": loading}
-    cells = gather(models, plan, folder / "cells", spent, **options)
+    texts = [Request(text, prompts=prompts, seed=seed, packed=not documents) for text in corpora]
+    texts += [replace(text, scramble=True) for text in texts[:1] if shuffled]
+    requests = [
+        replace(text, tokens=length, dense_logits=dense)
+        for text in texts
+        for length, dense in _lengths(wanted, text is texts[0], tokens, lengths).items()
+    ]
+    options = {"again": again, "threads": threads, "on_event": on_event, "loading": loading}
+    cells = gather(models, requests, folder / "cells", **options)
     measured = Measured(cells, tokens=tokens, reading=reading, **files, seed=seed)
-    return _shown(wanted, measured, spent.name)
+    return _shown(wanted, measured, effort if isinstance(effort, str) else f"{effort} prompts")
 
 
 def _shown(wanted: Sequence[str], measured: Measured, effort: str) -> Tables:
@@ -101,7 +108,7 @@ def _shown(wanted: Sequence[str], measured: Measured, effort: str) -> Tables:
     return Tables(shown, effort, left_out, {"tables": pages, **about})
 
 
-def _lengths(wanted: Sequence[str], first: bool, tokens: int, lengths: Sequence[int]) -> Lengths:
+def _lengths(wanted: Sequence[str], first: bool, tokens: int, lengths: Sequence[int]) -> dict[int, bool]:
     """The lengths at which a corpus, the first or another, has to be measured, and where content is kept whole."""
     found = {tokens} if first or {"table4", "table5", "section4"} & {*wanted} else set()
     if "fig4" in wanted or (first and "fig1" in wanted):
