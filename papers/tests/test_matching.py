@@ -6,7 +6,7 @@ import numpy as np
 from trained_networks import gaps_of, outcome, pairs
 
 from posbias_papers.wu2025 import Setting
-from posbias_papers.wu2025.functions import at_equal, at_equal_iterations
+from posbias_papers.wu2025.functions import at_equal
 
 STEPS = np.arange(0, 2001, 50)
 LEVELS = np.linspace(0.1, 0.6, 11).tolist()
@@ -28,7 +28,7 @@ def test_equal_stages_show_no_difference_though_equal_iterations_do():
     np.testing.assert_array_equal(matched.points, LEVELS)
     for side in (matched.one, matched.other):
         np.testing.assert_allclose(side, np.tile(0.3 * matched.points, (3, 1)), atol=1e-12)
-    timed = at_equal_iterations(fast, slow, "first-last")
+    timed = at_equal("iteration", fast, slow, STEPS.tolist())
     np.testing.assert_array_equal(timed.points, STEPS)
     assert timed.one.mean() - timed.other.mean() > 0.1
 
@@ -55,7 +55,7 @@ def test_what_only_one_covers_is_left_out():
     high.curves[ACCURACY] = 0.5 + high.curves[ACCURACY] / 2
     assert at_equal(ACCURACY, low, high, LEVELS).points.size == 0
     short = learner(1.0, steps=np.arange(0, 1001, 40))
-    assert at_equal_iterations(learner(1.0), short, "first-last").points.max() == 1000
+    assert at_equal("iteration", learner(1.0), short, STEPS.tolist()).points.max() == 1000
 
 
 def test_stopped_networks_are_left_out():

@@ -1,9 +1,9 @@
 """The measurements behind tables and figures: made once, kept in a folder, found again by everything they decide.
 
-A cell is one model on the prompts of one `Request`: a text, perhaps with the tokens of each prompt shuffled, at one
-length. Its file's name says so, with the fingerprint of the job; the same command finds it there and measures only
-what is missing. A model may also be a finished measurement (`.nc`), for what took another machine. An interrupted
-cell resumes from its finished prompts.
+A cell is one model on the prompts of one `Request`: a text, perhaps with the tokens of each prompt shuffled, at
+one length. Its file's name says so, with the fingerprint of the job; the same command finds it there and measures
+only what is missing. A model may also be a finished measurement (`.nc`), for what took another machine. An
+interrupted cell resumes from its finished prompts.
 """
 
 import json

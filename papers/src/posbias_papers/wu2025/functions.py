@@ -69,8 +69,10 @@ class Matched(NamedTuple):
     other: Float[np.ndarray, "partner point"]
 
 
-def at_equal(by: str, one: Outcome, other: Outcome, levels: Sequence[float]) -> Matched:
-    """The gap first − last of two ensembles where a curve (`in_context_accuracy` or `loss`) first meets levels.
+def at_equal(
+    by: str, one: Outcome, other: Outcome, levels: Sequence[float], name: str = "first-last"
+) -> Matched:
+    """A curve of two ensembles where another (`in_context_accuracy`, `loss` or `iteration`) first meets levels.
 
     Levels that not every network of both meets are left out.
     """
@@ -81,36 +83,28 @@ def at_equal(by: str, one: Outcome, other: Outcome, levels: Sequence[float]) -> 
     for curves in rising:
         met = (curves[:, :1] <= points) & (points <= curves.max(axis=1, keepdims=True))
         points = points[met.all(axis=0) & bool(len(curves))]
-    gaps = (_curve(outcome, "first-last") for outcome in (one, other))
-    return Matched(sign * points, *(_first_reached(*both, points) for both in zip(rising, gaps, strict=True)))
-
-
-def at_equal_iterations(one: Outcome, other: Outcome, name: str) -> Matched:
-    """A curve of two ensembles at those iterations of `one` that `other` covers, interpolated there."""
-    steps = [outcome.curves["iteration"] for outcome in (one, other)]
-    points = steps[0][(steps[1][0] <= steps[0]) & (steps[0] <= steps[1][-1])]
-    sides = [
-        np.array([np.interp(points, step, row) for row in _curve(outcome, name)]).reshape(-1, len(points))
-        for outcome, step in zip((one, other), steps, strict=True)
-    ]
-    return Matched(points, *sides)
+    sides = (_curve(outcome, name) for outcome in (one, other))
+    return Matched(
+        sign * points, *(_first_reached(*both, points) for both in zip(rising, sides, strict=True))
+    )
 
 
 def _curve(outcome: Outcome, name: str) -> Float[np.ndarray, "member step"]:
-    """A learning curve of the networks that trained to the end."""
-    return outcome.curves[name][outcome.finite]
+    """A learning curve of the networks that trained to the end; their iterations are the same."""
+    curves = np.broadcast_to(outcome.curves[name], (len(outcome.loss), len(outcome.curves["iteration"])))
+    return curves[outcome.finite]
 
 
 def _first_reached(
     rising: Float[np.ndarray, "member step"],
-    gap: Float[np.ndarray, "member step"],
+    curves: Float[np.ndarray, "member step"],
     levels: Float[np.ndarray, "point"],
 ) -> Float[np.ndarray, "member point"]:
-    """Each network's gap at the moment its curve first reaches each level (all within its range)."""
+    """Each network's curve at the moment its rising one first reaches each level (all within its range)."""
     after = (rising[:, :, None] >= levels).argmax(axis=1)
     before = np.maximum(after - 1, 0)
     low, high = (np.take_along_axis(rising, place, axis=1) for place in (before, after))
-    first, last = (np.take_along_axis(gap, place, axis=1) for place in (before, after))
+    first, last = (np.take_along_axis(curves, place, axis=1) for place in (before, after))
     with np.errstate(invalid="ignore"):
         share = np.where(high > low, (levels - low) / (high - low), 1.0)
     return first + share * (last - first)
@@ -171,7 +165,7 @@ def learnt_less(rows: "pd.DataFrame") -> Iterator[Evidence]:
 
 
 def _after_as_many(where: str, one: Outcome, other: Outcome, curve: str, sign: int) -> Evidence:
-    both = at_equal_iterations(one, other, curve)
+    both = at_equal("iteration", one, other, one.curves["iteration"].tolist(), curve)
     if not both.points.size:
         return Evidence(where, flaw="no iteration at which both were looked at")
     at = f"{where} after {both.points[-1]:,.0f} iterations"
