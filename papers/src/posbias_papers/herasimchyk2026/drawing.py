@@ -38,6 +38,8 @@ def of_figure(rows: "pd.DataFrame", name: str) -> "pd.DataFrame":
             return rows.query(f"source == 'measured' and place {'>' if name == 'fig4' else '=='} 0")
         case "fig2" | "fig3":
             return rows.query(f"model in {shown_models(rows, name)}")
+        case "fig5":
+            return rows.query("panel == panel") if "panel" in rows else rows.iloc[:0]
         case "table2" | "table3":
             featured = f"model in {FIGURES['fig2']} and text == 'FineWeb-Edu'"
             return rows.query(f"source == 'printed' and {featured} or source == 'measured' and place == 0")
@@ -172,9 +174,7 @@ def content_maps(frame: "pd.DataFrame") -> dict[str, dict[str, Any]]:
 
     Its fifth model, which the paper leaves out, is there where there are no others.
     """
-    if "panel" not in frame:
-        return {}
-    rows = frame.query("panel == panel").sort_values("panel", kind="stable")
+    rows = of_figure(frame, "fig5").sort_values("panel", kind="stable")
     called = dict(zip(rows.index.get_level_values("model"), rows["called"], strict=True))
     order = [model for paper in (*FIGURES["fig5"], "") for model in called if called[model] == paper]
     maps: dict[str, dict[str, Any]] = {model: {} for model in order or called}

@@ -19,14 +19,7 @@ from posbias.profiles.claims import ELSEWHERE, Evidence, Judged, Near, Printed, 
 from posbias.profiles.estimate import Estimate
 from posbias_papers.contrasts import Quantity, read_claims
 from posbias_papers.herasimchyk2026.configs import BINS, HUB, PROMPTS, stand_in
-from posbias_papers.herasimchyk2026.drawing import (
-    content_maps,
-    draw_content,
-    draw_curves,
-    draw_schedules,
-    of_figure,
-    shown_models,
-)
+from posbias_papers.herasimchyk2026.drawing import draw_content, draw_curves, draw_schedules, of_figure
 from posbias_papers.herasimchyk2026.table import NOISE, OBJECTS, recorded, table
 from posbias_papers.pages import Page, Table
 from posbias_papers.study import Basis, Recorded, Studies, Study, judge_each
@@ -228,6 +221,13 @@ NOISE_NOTE = (
     "noise ceiling: a noiseless predictor against these, both inferred (posbias.comparison.agreement)."
 )
 PRINTED = ("table1", "table2", "table3", "table4", "table5")
+LEVELLED = ("fig2", "fig3")
+LACKING = {
+    **dict.fromkeys(LEVELLED, "no such model: linear biases are fig2's, others fig3's"),
+    "fig4": "one corpus only",
+    "fig5": "no mean content matrices",
+}
+"""Why a figure has nothing to show where it is left out."""
 NOTES = {
     "sizes": "",
     "spearman": f"Against the measured influence, higher is better. {NOISE_NOTE}",
@@ -250,19 +250,9 @@ def _note(frame: "pd.DataFrame", kind: str) -> str:
 
 def missing(frame: "pd.DataFrame", name: str) -> str:
     """Why there is nothing to show; "" if there is. Of tables with printed numbers there always is."""
-    match name:
-        case "fig2" | "fig3":
-            shown, lacking = (
-                shown_models(frame, name),
-                "no such model: linear biases are fig2's, others fig3's",
-            )
-        case "fig4":
-            shown, lacking = [*frame.query("source == 'measured' and place > 0").index], "one corpus only"
-        case "fig5":
-            shown, lacking = content_maps(frame), "no mean content matrices"
-        case _:
-            shown, lacking = _measured(frame), "nothing measured of it"
-    return "" if shown or name in PRINTED else lacking
+    rows = of_figure(frame, name)
+    shown = rows if name in LEVELLED else rows.query("source == 'measured'")
+    return "" if name in PRINTED or len(shown) else LACKING.get(name, "nothing measured of it")
 
 
 def _page(frame: "pd.DataFrame", *, name: str, kind: str) -> Page:

@@ -186,11 +186,7 @@ def _levels(
     measurement: "xr.Dataset", reading: Reading, first: "xr.Dataset | None", additive: bool
 ) -> dict[str, Profile]:
     """Levels (a) to (c), and (d) where positions do not add a line to the logits."""
-    tokens = measurement.sizes["position"]
-    levels = {
-        letter: profile_of(letter, architecture, tokens)
-        for letter, architecture in architectures(measurement, reading, first).items()
-    }
+    levels = profiles_of(architectures(measurement, reading, first), measurement.sizes["position"])
     if not additive:
         read = measurement.assign(mixing=measurement[MIXING[reading]])
         levels["d"] = _named("d", FITTED.predict(read))
@@ -298,11 +294,11 @@ def need(measurement: "xr.Dataset", names: tuple[str, ...]) -> None:
         )
 
 
-def profile_of(letter: str, architecture: Architecture, tokens: int) -> Profile:
-    """The influence that an architecture predicts for a text of `tokens` tokens, named after its level."""
+def profiles_of(levels: Mapping[str, Architecture], tokens: int) -> dict[str, Profile]:
+    """The influence that architectures predict for a text of `tokens` tokens, by level."""
     from posbias.theory.rollout.dispatch import influence
 
-    return _named(letter, influence(architecture, tokens, threads=1).mass)
+    return {letter: _named(letter, influence(one, tokens, threads=1).mass) for letter, one in levels.items()}
 
 
 def _named(letter: str, weights: Float[np.ndarray, "position"]) -> Profile:
@@ -358,8 +354,8 @@ def attention_only(tokens: int = TOKENS) -> tuple[tuple[str, Profile], ...]:
     for model, hub in HUB.items():
         own = replace(preset(hub.preset), mixing=AttentionOnly())
         (layer,) = own.layers
-        files = replace(layer, positional=ALiBi(published_slopes(layer.heads)))
-        level, by_files = (profile_of("a", one, tokens) for one in (own, replace(own, layers=(files,))))
+        files = replace(own, layers=(replace(layer, positional=ALiBi(published_slopes(layer.heads))),))
+        level, by_files = (profiles_of({"a": one}, tokens)["a"] for one in (own, files))
         found.append((model, level))
         if abs(level.mass[0] - by_files.mass[0]) > 1e-9:
             found.append((f"{model} with the files' slopes", by_files))
@@ -389,13 +385,11 @@ def config_curves(
     curves = []
     for model in bare:
         plain = _as_read(files[model, ""], model, reading)
-        alone = replace(plain, mixing=AttentionOnly())
-        lower = {"a": profile_of("a", alone, tokens), "b": profile_of("b", plain, tokens)}
         for corpus in [text for text in CORPORA if (model, text) in files] or CORPORA[:1]:
-            full = files.get((model, corpus))
-            content = {} if full is None else {"c": _as_read(full, model, reading)}
-            upper = {letter: profile_of(letter, one, tokens) for letter, one in content.items()}
-            curves.append(Curves(model, corpus, lower | upper))
+            found = {"a": replace(plain, mixing=AttentionOnly()), "b": plain}
+            if (model, corpus) in files:
+                found["c"] = _as_read(files[model, corpus], model, reading)
+            curves.append(Curves(model, corpus, profiles_of(found, tokens)))
     return curves
 
 
@@ -417,9 +411,10 @@ def content_distances(folder: str | os.PathLike[str]) -> dict[str, dict[str, tup
     """
     files, found = _files(folder, TOKENS), {}
     for model, corpus in ((model, corpus) for model in HUB for corpus in CORPORA if (model, corpus) in files):
-        bare = profile_of("b", _as_read(files[model, ""], model, "published"), TOKENS)
+        bare = _as_read(files[model, ""], model, "published")
         full = (_as_read(files[model, corpus], model, "published", scaled) for scaled in (False, True))
-        pair = tuple(float(wasserstein(bare.mass, profile_of("c", one, TOKENS).mass)) for one in full)
+        levels = [profiles_of({"b": bare, "c": one}, TOKENS) for one in full]
+        pair = tuple(float(wasserstein(one["b"].mass, one["c"].mass)) for one in levels)
         found.setdefault(model, {})[corpus] = pair
     return found
 
