@@ -6,7 +6,7 @@ import numpy as np
 from trained_networks import gaps_of, outcome, pairs
 
 from posbias_papers.wu2025 import Setting
-from posbias_papers.wu2025.functions import at_equal
+from posbias_papers.wu2025.figures import at_equal
 
 STEPS = np.arange(0, 2001, 50)
 LEVELS = np.linspace(0.1, 0.6, 11).tolist()

@@ -9,7 +9,7 @@ from trained_networks import PAIRED, as_published, depth_outcomes, gaps_of, outc
 
 from posbias.profiles.claims import LEAST, judge
 from posbias_papers.wu2025 import STUDIES, Setting
-from posbias_papers.wu2025.functions import spared
+from posbias_papers.wu2025.figures import spared
 from posbias_papers.wu2025.outcomes import PAIRS
 from posbias_papers.wu2025.table import table
 

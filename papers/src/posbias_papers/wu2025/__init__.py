@@ -80,7 +80,9 @@ def record_cells(folder: str | Path, path: Path = outcomes.RECORDS) -> int:
 
     settings = {(s.network, s.task()): s for study in STUDIES.values() for s in study.cells}
     lines = {
-        (s, outcomes.amount(one)): outcomes.record_line(s, one) for s, one in outcomes.read_records(path)
+        (s, amount): outcomes.record_line(s, one)
+        for amount, known in outcomes.read_records(path).items()
+        for s, one in known.items()
     }
     found = 0
     for file in sorted(Path(folder).rglob("*.nc")):
@@ -90,12 +92,8 @@ def record_cells(folder: str | Path, path: Path = outcomes.RECORDS) -> int:
         if setting is not None:
             header, _ = TrainingCell.codec.read(file, KIND, SCHEMA)
             weights = {name: tensor.cpu().numpy() for name, tensor in cell.trained.weights.items()}
-            made = {
-                "weights": digest_of_arrays(weights),
-                "versions": dict(header.versions),
-                **cell.trained.cost,
-            }
-            made["finished"] = header.cost["finished"]
+            made = {"weights": digest_of_arrays(weights), "versions": dict(header.versions)}
+            made |= {**cell.trained.cost, "finished": header.cost["finished"]}
             lines[setting, outcomes.amount(one)] = outcomes.record_line(setting, replace(one, made=made))
             found += 1
     write_text(path, "".join(f"{lines[one]}\n" for one in sorted(lines, key=str)))

@@ -127,10 +127,18 @@ def amount(outcome: Outcome) -> Amount:
     return outcome.iterations, len(outcome.loss), outcome.embedding
 
 
-def read_records(path: Path) -> list[tuple[Setting, Outcome]]:
-    """The settings and outcomes of a file of records, none of one that is not there."""
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    return [_read(json.loads(line)) for line in text.splitlines()]
+def read_records(path: Path) -> dict[Amount, dict[Setting, Outcome]]:
+    """The outcomes of a file of records by amount and setting, read once; none of one that is not there."""
+    return _records(path, path.stat().st_mtime_ns if path.is_file() else None)
+
+
+@functools.cache
+def _records(path: Path, written: int | None) -> dict[Amount, dict[Setting, Outcome]]:
+    found: dict[Amount, dict[Setting, Outcome]] = defaultdict(dict)
+    for line in path.read_text(encoding="utf-8").splitlines() if written else ():
+        setting, outcome = _read(json.loads(line))
+        found[amount(outcome)][setting] = outcome
+    return found
 
 
 def _read(held: dict[str, Any]) -> tuple[Setting, Outcome]:
@@ -146,20 +154,6 @@ def _read(held: dict[str, Any]) -> tuple[Setting, Outcome]:
     return setting, Outcome(attention=attention, **held)
 
 
-@functools.cache
-def _records(path: Path, written: int | None) -> dict[Amount, dict[Setting, Outcome]]:
-    """What is on record, by amount."""
-    found: dict[Amount, dict[Setting, Outcome]] = defaultdict(dict)
-    for setting, outcome in read_records(path):
-        found[amount(outcome)][setting] = outcome
-    return found
-
-
-def on_record() -> dict[Amount, dict[Setting, Outcome]]:
-    """The same of the records that come along."""
-    return _records(RECORDS, RECORDS.stat().st_mtime_ns if RECORDS.is_file() else None)
-
-
 def records(effort: Effort, settings: Iterable[Setting]) -> dict[Setting, Outcome]:
     """The outcomes of those of some settings that are on record, on as many test sequences at least."""
     if effort.middle is not None:
@@ -169,7 +163,7 @@ def records(effort: Effort, settings: Iterable[Setting]) -> dict[Setting, Outcom
     amounts: dict[Setting, Amount] = {
         s: (effort.steps(s), effort.networks, effort.embedding) for s in settings
     }
-    known = {s: on_record().get(spent, {}).get(s) for s, spent in amounts.items()}
+    known = {s: read_records(RECORDS).get(spent, {}).get(s) for s, spent in amounts.items()}
     return {s: one for s, one in known.items() if one is not None and one.sequences >= effort.sequences}
 
 
@@ -183,20 +177,28 @@ def recorded(study: Study) -> Recorded | None:
     """What is on record of a study's cells, with the text's embeddings, at the greatest effort that all have, else
     at that which most have."""
     kept = [
-        _at(study, iterations, networks, there)
-        for (iterations, networks, embedding), there in on_record().items()
-        if embedding == "variance" and {*study.cells} & there.keys()
+        _at(study, known)
+        for (_, _, embedding), there in read_records(RECORDS).items()
+        if embedding == "variance" and (known := {s: there[s] for s in study.cells if s in there})
     ]
     return max(
         kept, key=lambda one: (one.whole, not one.whole and one.basis.recorded, one.basis), default=None
     )
 
 
-def _at(study: Study, iterations: int, networks: int, known: Mapping[Setting, Outcome]) -> Recorded:
-    effort, own = effort_of(iterations, networks), {s: known[s] for s in study.cells if s in known}
-    sequences = min(one.sequences for one in own.values())
-    basis = Basis(iterations, networks, sequences, len(study.cells), len(own))
+def _at(study: Study, known: Outcomes) -> Recorded:
+    basis = basis_of(known, len(study.cells))
+    effort = replace(effort_of(basis.iterations, basis.networks), sequences=basis.sequences)
     serves = [name for name in EFFORTS if basis >= Basis(*EFFORT[name].amount(study.cells))]
-    mixtures = compared_with(replace(effort, sequences=sequences), study.cells)
-    when = max(str(one.made.get("finished", "")) for one in own.values())
-    return Recorded(effort.name, basis, tuple(serves), lambda: study.table(mixtures | own), when)
+    mixtures = compared_with(effort, study.cells)
+    when = max(str(one.made.get("finished", "")) for one in known.values())
+    return Recorded(effort.name, basis, tuple(serves), lambda: study.table({**mixtures, **known}), when)
+
+
+def basis_of(results: Outcomes, cells: int) -> Basis:
+    """What some outcomes of so many cells have at least."""
+    some = results.values()
+    networks, sequences = (min(len(one.loss) for one in some), min(one.sequences for one in some))
+    return Basis(
+        min(one.iterations for one in some), networks, sequences, cells, sum(one.recorded for one in some)
+    )
