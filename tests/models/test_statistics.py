@@ -146,9 +146,12 @@ def test_compiled_sums_are_those_of_tensor_operations(heads, start, queries, hid
 
     def sums():
         moments = tuple(np.zeros(shape) for shape in ((keys + 2,), (heads, keys + 2), (heads, keys + 2)))
-        received = tuple(np.zeros((heads, keys + 2)) for _ in range(2))
+        alone = moments[0].copy(), moments[1].copy(), np.zeros((heads, 0))
+        received = tuple(np.zeros(shape) for shape in ((heads, keys + 2), (heads, keys + 2), (keys + 2,)))
         of_attention.add_by_distance(moments, start, hidden_block, unseen, about)
-        of_attention.add_received(*received, attention, float(np.float32(0.2)))
+        of_attention.add_by_distance(alone, start, hidden_block, unseen, about)
+        np.testing.assert_allclose(alone[1], moments[1], rtol=1e-12, atol=1e-12 * np.abs(moments[1]).max())
+        of_attention.add_received(received, attention, unseen, float(np.float32(0.2)))
         kernels = of_attention.head_mean(attention), of_attention.energy_kernel(attention, weights)
         return *moments, *received, *kernels
 

@@ -50,6 +50,7 @@ class PromptMeter:
     def __init__(self, loaded: LoadedModel, request: Request, short: Int[Tensor, "position"]):
         self._loaded, self._request, self._short = loaded, request, short
         self._layers = decoder_layers(loaded.model, loaded.family)
+        self._additive = adds_to_stream(loaded.family, loaded.model.config)
         self.gains: HeadGains | None = None
         try:
             self.gains = gains_of(loaded.model, loaded.family, short)
@@ -95,29 +96,21 @@ class PromptMeter:
         found: Arrays = {}
         calls: list[Call] = []
         rollouts = Rollouts(request.tokens, request.rollouts, self.gains, calls) if request.rollouts else None
-        additive = adds_to_stream(family, model.config)
-        written: dict[int, tuple[Tensor, Tensor]] = {}
 
         def see(seen: SeenLayer) -> None:
             seen.check_finite(prompt)
             self._keep(seen.layer, found, self._of_layer(seen))
-            if additive:
-                written[seen.layer] = seen.stream, seen.update
             if rollouts is not None:
                 rollouts.see(seen)
             if request.tokens > KERNEL_TOKENS:
                 _give_back()
-
-        def left(layer: int, stream: Tensor) -> None:
-            share = feed_forward_share(*written.pop(layer), stream)
-            self._keep(layer, found, {"feed_forward_share": np.array(share)})
 
         given = torch.from_numpy(ids)
         # with "outputs" each output is differentiated
         saving = Economy() if "outputs" in request.influences else self._economy
         with (
             recording(self._layers if rollouts else (), calls),
-            Capture(model, family, see, left if additive else None),
+            Capture(model, family, see),
         ):
             prediction = predict(model, given, saving)
         found |= rollouts.rows() if rollouts is not None else {}
@@ -138,7 +131,11 @@ class PromptMeter:
         if gains is not None and self._request.tokens <= KERNEL_TOKENS:
             energy = gains.weights(seen.layer, seen.stream)
         wide = {name: getattr(self._request, name) for name in ("dense_logits", "head_kernels")}
-        return mixings(seen, scale) | layer_means(seen, energy, None if plain else scale, **wide)
+        found = mixings(seen, scale) | layer_means(seen, energy, None if plain else scale, **wide)
+        if self._additive and seen.output is not None:
+            share = feed_forward_share(seen.stream, seen.update, seen.output)
+            found["feed_forward_share"] = np.array(share)
+        return found
 
     def _keep(self, layer: int, found: Arrays, values: Arrays) -> None:
         """Put one layer's values in their place; layers for which there are none stay NaN, tokens −1."""

@@ -5,7 +5,8 @@ leaves the softmax, or what is handed to a fused attention, gives the scores; th
 stream is Attn(X) as really added, after output projections, norms and multipliers, whatever the family has
 there (a hook on the attention module gets that wrong in several families). Cosines and sines of rotations
 arrive as an argument of the layer; from there on a second, unrotated copy of queries and keys is computed
-next to the model's own. One layer is held at a time.
+next to the model's own. One layer is held at a time, and handed over when it has returned: what is then computed
+of it is no part of the layer, and nothing that follows a layer's operations follows that.
 """
 
 from collections.abc import Callable
@@ -27,7 +28,8 @@ from posbias.measurement.models.families import Family, decoder_layers, part
 class SeenLayer:
     """What one decoder layer did with one prompt; tensors are detached, in the model's own precision.
 
-    `stream` is the residual stream X entering the layer, `update` is Attn(X) as added to it. `scores` are the
+    `stream` is the residual stream X entering the layer, `update` is Attn(X) as added to it, `output` what leaves
+    the layer (None where a test leaves it out). `scores` are the
     layer's logits and attention, `content` those of the same attention with positions taken out: rotation by
     no angle, biases that depend on position left away (None where that cannot be determined); embedded positions
     are part of it, and so is a factor on the queries that grows with their position; `turned` says whether the
@@ -46,6 +48,7 @@ class SeenLayer:
     values: Float[Tensor, "head position channel"] | None = None
     mixed: Float[Tensor, "position _"] | None = None
     output_weight: Float[Tensor, "_ _"] | None = None
+    output: Float[Tensor, "position hidden"] | None = None
 
     @property
     def logits(self) -> Float[Tensor, "head query key"]:
@@ -72,28 +75,18 @@ class SeenLayer:
 class Capture(TorchFunctionMode):
     """Calls `see(SeenLayer)` once for each decoder layer while the block runs one forward pass of one prompt.
 
-    After that `left(layer, stream)` is called with the stream [position hidden] that leaves the layer. Eager and
-    fused (sdpa) attention are seen; gradients may be on. On leaving the block, raises `ModelError` when a layer
-    was not seen. Use a new one for each forward pass.
+    Eager and fused (sdpa) attention are seen; gradients may be on. On leaving the block, raises `ModelError` when
+    a layer was not seen. Use a new one for each forward pass.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        family: Family,
-        see: Callable[[SeenLayer], None],
-        left: Callable[[int, Tensor], None] | None = None,
-    ):
+    def __init__(self, model: Any, family: Family, see: Callable[[SeenLayer], None]):
         super().__init__()
         self._layers = decoder_layers(model, family)
         self._family = family
         self._kind = family.positional_kind(model.config)
         self._see = see
-        self._left = left
         self._seen: set[int] = set()
         self._hooks: list[Any] = []
-        self._index = 0
-        self._just_seen: int | None = None
         self._watch: Watch | None = None
         self._rotates = _mentions_rotation(model.config)
         self._rotations: list[Tensor] = []
@@ -102,7 +95,7 @@ class Capture(TorchFunctionMode):
         for index, layer in enumerate(self._layers):
             self._hooks += [
                 layer.register_forward_pre_hook(self._entering(index), with_kwargs=True),
-                layer.register_forward_hook(self._leaving),
+                layer.register_forward_hook(self._leaving(index)),
             ]
         return super().__enter__()
 
@@ -126,17 +119,21 @@ class Capture(TorchFunctionMode):
             # a layer run again, as activation checkpointing does, is not seen again
             if index in self._seen:
                 return
-            self._index, self._watch = index, Watch(stream_of(positional, named))
+            self._watch = Watch(stream_of(positional, named))
             self._mark_rotations(module, named.get("position_embeddings"))
 
         return hook
 
-    def _leaving(self, module, positional, output):
-        self._watch = None
-        if self._left is not None and self._just_seen is not None:
-            stream = output if isinstance(output, Tensor) else output[0]
-            self._left(self._just_seen, stream.detach()[0])
-        self._just_seen = None
+    def _leaving(self, index: int):
+        def hook(module, positional, output):
+            watch, self._watch = self._watch, None
+            if watch is None or watch.scores is None or watch.update is None:
+                return
+            self._seen.add(index)
+            with torch.no_grad():
+                self._see(self._layer(index, watch, output if isinstance(output, Tensor) else output[0]))
+
+        return hook
 
     def _mark_rotations(self, layer: Any, given: Any) -> None:
         """Give the rotations that this layer will use their twins, which turn by no angle."""
@@ -155,37 +152,26 @@ class Capture(TorchFunctionMode):
             self._rotations.append(tensor)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        watch = self._watch
-        if watch is None:
+        if self._watch is None or self._watch.done:
             return func(*args, **(kwargs or {}))
-        result = watch.run(func, args, kwargs or {})
-        if watch.done:
-            self._finish(watch)
-        return result
+        return self._watch.run(func, args, kwargs or {})
 
-    def _finish(self, watch: Watch) -> None:
-        """Hand over the layer just completed, then look no further until the next one begins."""
-        self._watch = None
-        update = watch.update
-        if watch.scores is None or update is None:
-            return
-        with torch.no_grad():
-            scores, content = self._separated(watch)
-            self._see(
-                SeenLayer(
-                    layer=self._index,
-                    stream=watch.stream.detach()[0].to(update.device),
-                    update=update.detach()[0],
-                    scores=scores,
-                    content=content,
-                    turned=watch.turned,
-                    values=watch.values,
-                    mixed=watch.mixed,
-                    output_weight=watch.output_weight,
-                )
-            )
-        self._seen.add(self._index)
-        self._just_seen = self._index
+    def _layer(self, index: int, watch: Watch, output: Tensor) -> SeenLayer:
+        """The layer just completed."""
+        assert watch.update is not None
+        scores, content = self._separated(watch)
+        return SeenLayer(
+            layer=index,
+            stream=watch.stream.detach()[0].to(watch.update.device),
+            update=watch.update.detach()[0],
+            scores=scores,
+            content=content,
+            turned=watch.turned,
+            values=watch.values,
+            mixed=watch.mixed,
+            output_weight=watch.output_weight,
+            output=output.detach()[0],
+        )
 
     def _separated(self, watch: Watch) -> tuple[Scores, Factored | None]:
         """The scores, and what they are without positions when the kind of encoding allows it."""

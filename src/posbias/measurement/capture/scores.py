@@ -9,6 +9,7 @@ additive bias, the mask, the soft cap: heads · tokens · channels numbers) and 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float
@@ -134,15 +135,22 @@ class Factored(Scores):
     def finite(self) -> bool:
         return all_finite(self.query) and all_finite(self.key)
 
-    def logits_of(self, start: int, stop: int) -> Float[Tensor, "head query key"]:
-        shared, keys = self.key.shape[0], stop if self.causal else self.key.shape[1]
+    @cached_property
+    def _columns(self) -> Float[Tensor, "shared channel key"]:
+        """The keys as columns in memory: a product with the few rows of a block is twice as fast."""
+        return single(self.key).transpose(1, 2).contiguous()
+
+    def unhidden(self, start: int, stop: int, keys: int) -> Float[Tensor, "head query key"]:
+        """Return the logits of the queries `start` … `stop` − 1 to the first `keys` keys, before bias and mask."""
         # heads that share a key are rows of one product
-        query = (single(self.query[:, start:stop]) * self.scale).reshape(shared, -1, self.query.shape[2])
-        products = query @ single(self.key[:, :keys]).transpose(1, 2)
-        logits = self._capped(products.view(self.heads, stop - start, keys))
-        if self.shift is not None:
-            logits = logits - self.shift[:, start:stop, None]
-        return self._masked(logits, start, stop)
+        query = (single(self.query[:, start:stop]) * self.scale).reshape(
+            len(self.key), -1, self.query.shape[2]
+        )
+        logits = self._capped((query @ self._columns[:, :, :keys]).view(self.heads, stop - start, keys))
+        return logits if self.shift is None else logits - self.shift[:, start:stop, None]
+
+    def logits_of(self, start: int, stop: int) -> Float[Tensor, "head query key"]:
+        return self._masked(self.unhidden(start, stop, stop if self.causal else self.tokens), start, stop)
 
     def rows(
         self, start: int, stop: int

@@ -9,7 +9,7 @@ write what they made of it (in float64, twice as wide) and read it again. The sa
 other devices, and is what the compiled code is tested against. All sums are in float64.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -47,7 +47,7 @@ def layer_means(
     cannot be determined.
     """
     heads, tokens = seen.scores.heads, seen.scores.tokens
-    sums, logits_at = Received(heads, tokens), _Logits(heads, tokens, dense_logits)
+    sums, logits_at = Received(heads, tokens), _Logits(heads, tokens, dense_logits, squares=False)
     content_at = None if seen.content is None else _Logits(heads, tokens, dense_logits)
     found: Arrays = {}
     if tokens <= KERNEL_TOKENS:
@@ -66,8 +66,8 @@ def layer_means(
         logits_at.add(queries, logits, unseen)
         if seen.content is not None and content_at is not None:
             # what is hidden in the logits is hidden here
-            content = replace(seen.content, key=seen.content.key[:, keys], mask=None, causal=False)
-            content_at.add(queries, content.logits_of(queries.start, queries.stop), unseen)
+            content = seen.content.unhidden(queries.start, queries.stop, unseen.shape[1])
+            content_at.add(queries, content, unseen)
         if "kernel" in found:
             found["kernel"][queries, keys] = head_mean(attention)
         if "energy_kernel" in found and energy is not None:
@@ -119,8 +119,7 @@ class Received:
 
         A block may end with the last key that any of its queries sees.
         """
-        add_received(self._total, self._above, attention, self._threshold)
-        self._seers[: unseen.shape[1]] += (~unseen).sum(dim=0).cpu().numpy()
+        add_received((self._total, self._above, self._seers), attention, unseen, self._threshold)
         if start == 0:
             self._of_first_query = numbers(attention[:, 0, 0])
 
@@ -147,8 +146,8 @@ class Received:
 class _Logits:
     """Logits of one layer by where they stand; `dense` keeps them all, NaN where a query does not see a key."""
 
-    def __init__(self, heads: int, tokens: int, dense: bool):
-        self.distances = ByDistance(heads, tokens)
+    def __init__(self, heads: int, tokens: int, dense: bool, squares: bool = True):
+        self.distances = ByDistance(heads, tokens, squares)
         self._diagonal = np.empty((heads, tokens))
         self._column = np.empty((heads, tokens))
         self._all = np.full((heads, tokens, tokens), np.nan) if dense else None
@@ -188,15 +187,15 @@ class ByDistance:
 
     Key 0 is left out: it attracts attention for its own sake. All is in float64; `add` takes blocks of queries
     in any order. Sums are of what entries of a head differ by from the first one of them that was added, so that
-    variances do not cancel.
+    variances do not cancel. Without `squares` there are means alone.
     """
 
-    def __init__(self, heads: int, tokens: int):
+    def __init__(self, heads: int, tokens: int, squares: bool = True):
         self._about: np.ndarray | None = None
         # from the longest distance to the shortest: along a row, places ascend with the key
         self._count = np.zeros(tokens)
         self._sums = np.zeros((heads, tokens))
-        self._squares = np.zeros((heads, tokens))
+        self._squares = np.zeros((heads, tokens if squares else 0))
 
     def add(
         self, start: int, logits: Float[Tensor, "head query key"], unseen: Bool[Tensor, "query key"]
@@ -267,7 +266,8 @@ def add_by_distance(
     """Add number, sum and sum of squares of what entries differ by from `about` to arrays over distance i − j ≥ 0.
 
     The block's queries are `start`, `start` + 1, …, its first key is left out; entries that are `unseen` may hold
-    anything. In each array, for sums and squares in each head, the shortest distance stands last.
+    anything. In each array, for sums and squares in each head, the shortest distance stands last; an empty one of
+    squares stays so.
     """
     if _compiled(block):
         _add_by_distance(*into, start, _array(block), _array(unseen), about)
@@ -278,23 +278,26 @@ def add_by_distance(
     off = block.double() - torch.from_numpy(about).to(block.device)[:, None, None]
     # diagonals of a block are columns once it is sheared, from the longest distance to the shortest
     table = _sheared(off.masked_fill_(~seen, 0))
-    added = _sheared(seen[None])[0].sum(dim=0), table.sum(dim=1), table.square_().sum(dim=1)
-    for array, values in zip(into, added, strict=True):
-        array[..., -keys:] += numbers(values)
+    count, sums, squares = into
+    count[-keys:] += numbers(_sheared(seen[None])[0].sum(dim=0))
+    sums[:, -keys:] += numbers(table.sum(dim=1))
+    if squares.size:
+        squares[:, -keys:] += numbers(table.square_().sum(dim=1))
 
 
 def add_received(
-    total: Float[np.ndarray, "head token"],
-    above: Float[np.ndarray, "head token"],
-    attention: Block,
-    threshold: float,
+    into: Moments, attention: Block, unseen: Bool[Tensor, "query key"], threshold: float
 ) -> None:
-    """Add what each key gets from the block's queries to `total`, and how many give it more than `threshold`."""
+    """Add to arrays over keys what each gets from the block's queries, how many give it more than `threshold`,
+    both in each head, and how many see it."""
     if _compiled(attention):
-        _add_received(total, above, _array(attention), _array(attention).dtype.type(threshold))
+        block = _array(attention)
+        _add_received(*into, block, _array(unseen), block.dtype.type(threshold))
         return
-    total[:, : attention.shape[2]] += numbers(attention.sum(dim=1, dtype=torch.float64))
-    above[:, : attention.shape[2]] += numbers((attention > threshold).sum(dim=1))
+    total, above, seers = (array[..., : attention.shape[2]] for array in into)
+    total += numbers(attention.sum(dim=1, dtype=torch.float64))
+    above += numbers((attention > threshold).sum(dim=1))
+    seers += numbers((~unseen).sum(dim=0))
 
 
 def head_mean(attention: Block) -> Float[np.ndarray, "query key"]:
@@ -361,7 +364,13 @@ def _add_by_distance(count, sums, squares, start, block, unseen, about):
                     continue
                 # slices: their indices are known to be no negative ones, which vector instructions need
                 row, away = block[head, query, low:high], unseen[query, low:high]
-                ours, theirs = total[ahead + low : ahead + high], square[ahead + low : ahead + high]
+                ours = total[ahead + low : ahead + high]
+                if not square.size:
+                    for place in range(high - low):
+                        off = np.float64(row[place]) - middle
+                        ours[place] += 0.0 if away[place] else off
+                    continue
+                theirs = square[ahead + low : ahead + high]
                 for place in range(high - low):
                     off = np.float64(row[place]) - middle
                     off = 0.0 if away[place] else off
@@ -370,8 +379,11 @@ def _add_by_distance(count, sums, squares, start, block, unseen, about):
 
 
 @compiled()
-def _add_received(total, above, attention, threshold):
+def _add_received(total, above, seers, attention, unseen, threshold):
     heads, queries, keys = attention.shape
+    for query in range(queries):
+        for key in range(keys):
+            seers[key] += 0.0 if unseen[query, key] else 1.0
     for head in range(heads):
         for first in range(0, keys, PLACES):
             ours, often = total[head, first : first + PLACES], above[head, first : first + PLACES]
