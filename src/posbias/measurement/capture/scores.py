@@ -137,15 +137,13 @@ class Factored(Scores):
 
     @cached_property
     def _columns(self) -> Float[Tensor, "shared channel key"]:
-        """The keys as columns in memory: a product with the few rows of a block is twice as fast."""
-        return single(self.key).transpose(1, 2).contiguous()
+        """Scaled keys as columns in memory: a product with the few rows of a block is twice as fast."""
+        return (single(self.key) * self.scale).transpose(1, 2).contiguous()
 
     def unhidden(self, start: int, stop: int, keys: int) -> Float[Tensor, "head query key"]:
         """Return the logits of the queries `start` … `stop` − 1 to the first `keys` keys, before bias and mask."""
         # heads that share a key are rows of one product
-        query = (single(self.query[:, start:stop]) * self.scale).reshape(
-            len(self.key), -1, self.query.shape[2]
-        )
+        query = single(self.query[:, start:stop]).reshape(len(self.key), -1, self.query.shape[2])
         logits = self._capped((query @ self._columns[:, :, :keys]).view(self.heads, stop - start, keys))
         return logits if self.shift is None else logits - self.shift[:, start:stop, None]
 
@@ -158,7 +156,7 @@ class Factored(Scores):
         logits = self.logits_of(start, stop)
         attention = logits.softmax(dim=2)
         # a row that sees nothing has attention zero, not NaN
-        if bool(attention[:, :, 0].isnan().any()):
+        if self.mask is not None and bool(attention[:, :, 0].isnan().any()):
             attention.masked_fill_(logits.amax(dim=2, keepdim=True).isneginf(), 0)
         return logits, attention
 

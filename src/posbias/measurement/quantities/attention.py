@@ -18,7 +18,7 @@ from torch import Tensor
 
 from posbias.core.machine import compiled
 from posbias.measurement.capture.forward import SeenLayer
-from posbias.measurement.capture.scores import block_size
+from posbias.measurement.capture.scores import Scores, block_size
 from posbias.measurement.result import Arrays
 from posbias.profiles.curves import THRESHOLD, over_seers
 
@@ -47,8 +47,8 @@ def layer_means(
     cannot be determined.
     """
     heads, tokens = seen.scores.heads, seen.scores.tokens
-    sums, logits_at = Received(heads, tokens), _Logits(heads, tokens, dense_logits, squares=False)
-    content_at = None if seen.content is None else _Logits(heads, tokens, dense_logits)
+    sums, logits_at = Received(heads, tokens), _Logits(seen.scores, dense_logits, squares=False)
+    content_at = None if seen.content is None else _Logits(seen.content, dense_logits)
     found: Arrays = {}
     if tokens <= KERNEL_TOKENS:
         found = {"kernel": np.zeros((tokens, tokens))}
@@ -61,7 +61,8 @@ def layer_means(
         unseen = hidden(logits)
         # under a causal mask nothing stands to the right of a block's last query
         keys = slice(queries.stop if bool(unseen[:, queries.stop :].all()) else tokens)
-        logits, attention, unseen = logits[:, :, keys], attention[:, :, keys], unseen[:, keys]
+        if keys.stop < logits.shape[2]:
+            logits, attention, unseen = logits[:, :, keys], attention[:, :, keys], unseen[:, keys]
         sums.add(queries.start, attention, unseen)
         logits_at.add(queries, logits, unseen)
         if seen.content is not None and content_at is not None:
@@ -146,15 +147,15 @@ class Received:
 class _Logits:
     """Logits of one layer by where they stand; `dense` keeps them all, NaN where a query does not see a key."""
 
-    def __init__(self, heads: int, tokens: int, dense: bool, squares: bool = True):
+    def __init__(self, scores: Scores, dense: bool, squares: bool = True):
+        heads, tokens = scores.heads, scores.tokens
         self.distances = ByDistance(heads, tokens, squares)
-        self._diagonal = np.empty((heads, tokens))
+        self._diagonal = numbers(scores.diagonal())
         self._column = np.empty((heads, tokens))
         self._all = np.full((heads, tokens, tokens), np.nan) if dense else None
 
     def add(self, queries: slice, logits: Float[Tensor, "head query key"], unseen: Tensor) -> None:
         self.distances.add(queries.start, logits, unseen)
-        self._diagonal[:, queries] = numbers(logits.diagonal(offset=queries.start, dim1=1, dim2=2))
         self._column[:, queries] = numbers(logits[:, :, 0].masked_fill(unseen[:, 0], torch.nan))
         if self._all is not None:
             self._all[:, queries, : logits.shape[2]] = numbers(logits.masked_fill(unseen, torch.nan))
