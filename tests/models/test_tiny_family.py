@@ -206,3 +206,19 @@ def test_a_shipped_model_is_what_its_log_says(folder):
     with torch.no_grad():
         scrambled = float(loss_of(model, torch.from_numpy(np.c_[stream[:, shuffled], stream[:, -1:]])))
     assert scrambled > loss + 1
+
+
+def test_labels_give_the_loss_that_the_logits_have():
+    model, tokens = small("rope"), ids(rows=2)
+    labels = tokens.clone()
+    labels[0, 5] = -100
+    with torch.no_grad():
+        said, without = model(tokens, labels=labels), model(tokens)
+    expected = [
+        -float(said.logits[r, i].log_softmax(0)[labels[r, i + 1]])
+        for r in range(2)
+        for i in range(11)
+        if labels[r, i + 1] >= 0
+    ]
+    assert float(said.loss) == pytest.approx(np.mean(expected), rel=1e-6)
+    assert without.loss is None

@@ -371,6 +371,9 @@ def test_known_networks_score_the_known_values():
     assert found.metric_untrained()[:, 0].mean() == pytest.approx(0.265, abs=0.002)
     # these are the trained ones here: nothing beyond the untrained null, exactly
     np.testing.assert_array_equal(found.metric(), found.metric_untrained())
+    for layer in (2, -1, True, 0.5):
+        with pytest.raises(InvalidValueError, match=r"^layer:"):
+            found.metric(layer=layer)
     # keys that no later query sees have no metric
     metric = sinks(untrained(Network(depth=1, mask=SlidingWindow(3))), 5).metric(start=5)
     np.testing.assert_array_equal(np.isfinite(metric[0]), np.arange(9) >= 3)

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from posbias.core.errors import InvalidValueError, shortened
+from posbias.core.errors import InvalidValueError, is_integer, shortened
 from posbias.profiles.curves import THRESHOLD
 from posbias.training.loop import Trained
 from posbias.training.network import initial_weights
@@ -56,7 +56,7 @@ class Sinks:
         """sink_j of the trained networks: mean over layers or of one `layer`, over queries from `start` on.
 
         NaN for keys that no such query may see. Raises `InvalidValueError` for a threshold or a start that was
-        not counted.
+        not counted, and for a layer that there is not.
         """
         return self._metric(self.trained, threshold, layer, start)
 
@@ -79,6 +79,9 @@ class Sinks:
         if threshold not in self.thresholds:
             listed = ", ".join(f"{one:g}" for one in self.thresholds)
             raise InvalidValueError(f"threshold: expected one that was counted ({listed}), got {threshold}")
+        last = counts.shape[1] - 1
+        if layer is not None and not (is_integer(layer) and 0 <= layer <= last):
+            raise InvalidValueError(f"layer: expected an integer from 0 to {last}, got {shortened(layer)}")
         chosen = counts[..., self.thresholds.index(threshold)]
         over = self._over_queries(chosen[..., None], start)[..., 0]
         return over.mean(axis=1) if layer is None else over[:, layer]

@@ -308,16 +308,20 @@ class TinyForCausalLM(TinyPreTrainedModel):
     def forward(
         self,
         input_ids: Int[Tensor, "batch position"] | None = None,
+        labels: Int[Tensor, "batch position"] | None = None,
         logits_to_keep: int = 0,
         **kwargs: Any,
     ) -> CausalLMOutput:
         """Logits [batch, position, token].
 
-        `logits_to_keep`: only that many last positions (0: all). Other arguments as `TinyModel.forward`.
+        `labels`: the tokens of which the loss is given, each predicted from those before it (-100: none), as by
+        any model of transformers. `logits_to_keep`: only that many last positions (0: all). Other arguments as
+        `TinyModel.forward`.
         """
         out = self.model(input_ids, **kwargs)
         logits = self.lm_head(out.last_hidden_state[:, -logits_to_keep:])
-        return CausalLMOutput(logits=logits, attentions=out.attentions)
+        loss = None if labels is None else self.loss_function(logits, labels, self.config.vocab_size)
+        return CausalLMOutput(loss=loss, logits=logits, attentions=out.attentions)
 
 
 def register() -> None:
