@@ -16,9 +16,9 @@ from posbias.core.running import InProcess
 from posbias.profiles.claims import Claim, Judged
 from posbias.profiles.estimate import Estimate
 from posbias_papers import kim2026
-from posbias_papers.page import write_page
 from posbias_papers.registry import STUDIES
 from posbias_papers.reproduction import make_all, reproduce
+from posbias_papers.results import write_page
 from posbias_papers.study import Tables
 
 RECORDED = ("kim2026/section3", "herasimchyk2026/table1", "wu2025/fig20", "wu2025/table1")
@@ -79,7 +79,7 @@ def test_wrong_arguments_are_refused_before_any_work(tmp_path):
 
 def test_all_answers_in_json_and_writes_the_page(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("posbias_papers.reproduction.find_studies", lambda _: [STUDIES["wu2025/table1"]])
-    monkeypatch.setattr("posbias_papers.collect.collect", lambda _: [])
+    monkeypatch.setattr("posbias_papers.results.collect", lambda _: [])
     monkeypatch.setattr("posbias_papers.readings.compare_readings", lambda **_: [])
     main(["paper", "all", "--report", "--out", str(tmp_path), "--json"])
     answer = json.loads(capsys.readouterr().out)

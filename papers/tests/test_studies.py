@@ -17,8 +17,8 @@ from posbias.core.running import InProcess, Processes
 from posbias.profiles.claims import Claim, Evidence, count, judged
 from posbias.profiles.estimate import Estimate
 from posbias_papers import theorems
-from posbias_papers.collect import collect, read_result, result, state
 from posbias_papers.registry import PAPERS, STUDIES, find_studies, studies_of
+from posbias_papers.results import collect, read_result, state
 from posbias_papers.statements import STATEMENTS
 from posbias_papers.theorems import tried_already, try_statements
 
@@ -73,7 +73,7 @@ def test_studies_are_found_by_key_or_paper():
 
 def test_studies_import_nothing_heavy():
     heavy = "torch", "transformers", "matplotlib", "numba", "xarray", "ray"
-    code = "import sys; from posbias_papers.collect import state\n"
+    code = "import sys; from posbias_papers.results import state\n"
     code += "from posbias_papers.registry import STUDIES\n"
     code += "assert state(STUDIES['wu2025/fig2'], 'nowhere').recorded\n"
     code += f"print([m for m in {heavy!r} if m in sys.modules])"
@@ -87,13 +87,12 @@ def test_studies_import_nothing_heavy():
 def test_a_result_is_read_with_its_state(tmp_path):
     study = STUDIES["wu2025/fig3"]
     assert not state(study, tmp_path).made
-    with pytest.raises(InputFileError, match=r"fig3\.json"):
-        result(study, tmp_path)
+    assert state(study, tmp_path).data is None
     path = write(tmp_path, study.key, 0.2, -0.3, 0.011)
     found = state(study, tmp_path)
     assert (found.made, found.effort) == (True, "quick")
     assert found.claims == {"holds": 1, "fails": 1, "undecided": 1}
-    assert [one["verdict"] for one in result(study, tmp_path)["claims"]] == ["holds", "fails", "undecided"]
+    assert [one["verdict"] for one in found.data["claims"]] == ["holds", "fails", "undecided"]
     whole = json.loads(path.read_text())
     for wrong in ({"name": "fig2"}, {"version": "0.0.1"}, {"claims": 3}, {"claims": [{"id": "x"}]}):
         path.write_text(json.dumps(whole | wrong))

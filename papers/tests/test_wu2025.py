@@ -16,8 +16,8 @@ from posbias.core.formats import dump_json, save_json
 from posbias.reports.plots import picture_bytes
 from posbias.training.cells import load_cell
 from posbias_papers.cli.answers import PaperWu2025
-from posbias_papers.collect import collect, result
 from posbias_papers.reproduction import reproduce
+from posbias_papers.results import collect, state
 from posbias_papers.statements import STATEMENTS
 from posbias_papers.wu2025 import FULL, QUICK, STUDIES, Effort, Setting, effort_of, outcomes, record_cells
 from posbias_papers.wu2025.outcomes import PAIRS, outcome_of, read_records, record_line, records
@@ -220,7 +220,7 @@ def test_the_greater_effort_counts(made, own_records):
     for iterations, source in ((7, "made here"), (5, "6 iterations, 2 networks")):
         basis = data["rests_on"] | {"iterations": iterations}
         save_json(data | {"rests_on": basis, "effort": "made here"}, study.file(folder))
-        assert result(study, folder)["effort"] == source
+        assert state(study, folder).data["effort"] == source
 
 
 def test_a_recorded_effort_is_drawn_without_training(own_records, tmp_path):

@@ -7,7 +7,7 @@
     print(study.question, study.page(frame).note, *study.judged(frame), sep="\n")
 
 All that is shown is a function of the table: the page, the figure, and the verdicts on the study's claims.
-`posbias_papers.reproduction` computes cells and writes results, `posbias_papers.collect` reads them again.
+`posbias_papers.reproduction` computes cells and writes results, `posbias_papers.results` reads them again.
 """
 
 import re
@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from posbias.core.errors import InvalidValueError, nearest, shortened
+from posbias.core.errors import InvalidValueError
 from posbias.core.sources import cite
 from posbias.profiles.claims import Claim, Judged, judged
+from posbias_papers import choose
 from posbias_papers.pages import Page
 
 EFFORTS = ("quick", "full")
@@ -214,17 +215,17 @@ class Studies(dict[str, Study]):
         self.captions = captions or {}
 
     def find(self, what: str | Iterable[str]) -> list[str]:
-        """The names that `what` means, in their order.
+        """The names that `what` means, in their order; "all" are all of them.
 
         Raises `InvalidValueError` for nothing, and for an unknown name, naming the nearest.
         """
-        targets, choices = [what] if isinstance(what, str) else list(what), (*self, *self.captions, "all")
-        if not targets:
-            raise InvalidValueError(f"what: expected some of {', '.join(choices)}, got nothing")
-        chosen: set[str] = set()
-        for target in targets:
-            if target not in choices:
-                given = f"{shortened(target)}{nearest(target, choices)}"
-                raise InvalidValueError(f"figure: expected one of {', '.join(choices)}, got {given}")
-            chosen |= {*(self if target == "all" else self.captions.get(target, (target,)))}
-        return [name for name in self if name in chosen]
+        choices = ", ".join((*self, *self.captions, "all"))
+        if not what:
+            raise InvalidValueError(f"what: expected some of {choices}, got nothing")
+        called = {
+            name: [name, "all", *(key for key, its in self.captions.items() if name in its)] for name in self
+        }
+        found = choose(
+            f"figure: expected one of {choices}", self.values(), what, lambda study: called[study.name]
+        )
+        return [study.name for study in found]

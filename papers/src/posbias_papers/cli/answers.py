@@ -6,11 +6,21 @@ from typing import Any, Literal
 
 from posbias.core.answers import Answer, Number, Part, Texts, answers_in, entry
 from posbias.reports.answers.numbers import Claim, Effect, JudgedClaim, Value
-from posbias_papers.collect import State
 from posbias_papers.study import Cost
 
 Files = list[Path]
 Rows = list[dict[str, Any]]
+
+
+class State(Part):
+    """Whether a study is made, with its claims by verdict."""
+
+    made: bool
+    effort: str
+    when: str
+    claims: dict[str, int]
+    damaged: str = entry("what is wrong with its file")
+    recorded: str = entry("what is on record, where nothing was made or that is of more effort")
 
 
 class StudyPart(Part):

@@ -30,8 +30,8 @@ def list_(*papers: str, out: shared.Results = shared.RESULTS, json: shared.Json 
         wu2025, herasimchyk2026, kim2026, or single studies such as wu2025/fig2. Default: all.
     """
     from posbias_papers.cli.answers import PaperList, StudyPart
-    from posbias_papers.collect import state
     from posbias_papers.registry import find_studies
+    from posbias_papers.results import state
 
     states = {study: state(study, out) for study in find_studies(papers)}
     head = ["study", "what it shows", "quick", "full", "effort", f"in {out}"]
@@ -84,7 +84,7 @@ def claims(*names: str, options: Options = Options()) -> None:
     """
     from posbias.profiles.claims import count, tally
     from posbias_papers.cli.answers import PaperClaims
-    from posbias_papers.collect import by_evidence, collect
+    from posbias_papers.results import by_evidence, collect
     from posbias_papers.theorems import INSTANCES
 
     ran, engine = None, shared.engine(options.workers)
@@ -125,7 +125,7 @@ def _claim_lines(judged: "Sequence[Judged]", shown: "Sequence[Judged]") -> list[
     """Claims under their papers, each with its number and why; counts are of all, shown or not."""
     from posbias.core.sources import cite
     from posbias.profiles.claims import VERDICTS
-    from posbias_papers.collect import by_evidence
+    from posbias_papers.results import by_evidence
 
     lines: list[str] = []
     for key, own in by_paper(judged).items():
@@ -186,7 +186,7 @@ def all_(*, options: AllOptions = AllOptions()) -> None:
     """
     from posbias.profiles.claims import count
     from posbias_papers.cli.answers import PaperAll
-    from posbias_papers.collect import collect
+    from posbias_papers.results import collect
 
     if options.report:
         need("jinja2", "markdown_it", work="the page", extra="report")
@@ -218,8 +218,8 @@ def _refuse_failures(ran: "Ran | None") -> None:
 def _page(out: Path, judged: "Sequence[Judged]", configs: Path | None) -> Path:
     """Everything as one page."""
     from posbias_papers.errata import ERRATA
-    from posbias_papers.page import write_page
     from posbias_papers.readings import compare_readings
+    from posbias_papers.results import write_page
 
     log.info("computing both readings, and writing the page …")
     with progress() as on_event:

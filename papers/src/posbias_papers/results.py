@@ -1,0 +1,333 @@
+"""Results read again: the state of every study, every claim of the three papers judged, and one page of them all.
+
+    from posbias_papers.results import collect
+
+    for claim in collect("results"):
+        print(claim.verdict, claim.paper, claim.sentence, claim.why)
+
+A numbered statement holds when no random or adversarial instance is a counterexample to it as printed; the
+number is its slack (`theorems`). A claim of a figure or table is taken from its JSON (`State.data`), computed here
+or from recorded results. What has not been computed is undecided, as is what cannot be read; either says what
+to do. `why` is the reason computed and, after it, the explanation that somebody wrote for that claim.
+"""
+
+import datetime
+import logging
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from posbias.core.errors import InputFileError
+from posbias.core.files import write_text
+from posbias.core.formats import VERSION, parse_json, undamaged
+from posbias.core.packages import need
+from posbias.core.progress import OnEvent
+from posbias.core.running import Engine
+from posbias.core.sources import cite
+from posbias.profiles.claims import (
+    ALWAYS,
+    ELSEWHERE,
+    VERDICTS,
+    Judged,
+    Verdict,
+    count,
+    tally,
+    undecided,
+)
+from posbias.profiles.estimate import Estimate
+from posbias_papers import PAPERS
+from posbias_papers.registry import STUDIES, find_studies
+from posbias_papers.reproduction import content_of, page_of
+from posbias_papers.study import STATEMENTS, Basis, Recorded, Study
+from posbias_papers.theorems import INSTANCES, judge_statements, tried_already, try_statements
+
+log = logging.getLogger("posbias.papers")
+NOTHING = "nothing made"
+"""The effort of claims that nothing was computed for."""
+INSTANCED = "instances"
+EVIDENCE = (
+    INSTANCED,
+    "simulated at the paper's effort",
+    "the paper's models",
+    "trained at the paper's effort",
+    "trained below it",
+    "other models or fewer samples",
+    "nothing",
+)
+"""Kinds of evidence. "instances" are random, adversarial or all of them; of the paper's models, configurations and
+the authors' files count too."""
+SAMPLES, ITERATIONS = 10_000_000, 100_000
+"""Efforts of Kim et al. 2026 and of Wu et al. 2025."""
+
+
+# --- results of studies ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Whether a study is made: its effort and time (ISO 8601) if so, its claims by verdict, or what is wrong.
+
+    `written` is the JSON of what was made, `better` what is on record of all of it where that is of more effort;
+    `recorded` says in words what is on record then, and of a study that is not made.
+    """
+
+    study: Study
+    written: Mapping[str, Any] | None
+    better: Recorded | None
+    effort: str
+    when: str
+    claims: Mapping[str, int]
+    damaged: str
+    recorded: str
+
+    @property
+    def made(self) -> bool:
+        """Whether there is a result in the folder that can be used."""
+        return self.written is not None
+
+    @property
+    def data(self) -> Mapping[str, Any] | None:
+        """The JSON of what was made or, of more effort, of what is on record; None where there is neither."""
+        if self.better is None:
+            return self.written
+        return content_of(self.study, page_of(self.study, self.better.table()), self.better.effort)
+
+    def __str__(self) -> str:
+        if self.damaged:
+            return "cannot be used"
+        counts = [f"{count} {kind}" for kind, count in self.claims.items() if count]
+        words = [f"made {self.when[:16]}", self.effort, *counts] if self.made else []
+        words += [] if self.made or self.recorded else ["not made"]
+        return ", ".join(word for word in (*words, self.recorded) if word)
+
+
+def state(study: Study, folder: str | Path) -> State:
+    """What is known of a study in a folder of results and on record; raises for no file that cannot be used."""
+    file, record, written, damaged = study.file(folder), study.recorded(study), None, ""
+    try:
+        if study.name != STATEMENTS:
+            written = read_result(file, study.name) if file.exists() else None
+        elif tried := tried_already(Path(folder), study.paper):
+            amount = min(stored.header.amount or 0 for stored in tried)
+            found = [{"verdict": stored.result.verdict} for stored in tried]
+            written = {"effort": f"{amount:,} {study.unit}", "claims": found}
+            file = max((stored.path for stored in tried), key=lambda path: path.stat().st_mtime)
+    except InputFileError as error:
+        damaged = str(error)
+    more = record and record.whole and (written is None or record.basis > basis_of(written))
+    better = record if more else None
+    effort, when, claims = (better.effort, better.when, {}) if better else ("", "", {})
+    if written is not None:
+        effort, verdicts = str(written["effort"]), [one["verdict"] for one in written["claims"]]
+        when = datetime.datetime.fromtimestamp(file.stat().st_mtime).isoformat(timespec="seconds")
+        claims = {kind: verdicts.count(kind) for kind in VERDICTS}
+    recorded = str((record if written is None else better) or "")
+    return State(study, written, better, effort, when, claims, damaged, recorded)
+
+
+def read_result(path: Path, name: str) -> dict[str, Any]:
+    """The JSON of the study `name`.
+
+    Raises `InputFileError` when it is missing, damaged, of another study or another version of posbias.
+    """
+    data = undamaged(parse_json(path), path)
+    for key, wanted in (("name", name), ("version", VERSION)):
+        if data.get(key) != wanted:
+            raise InputFileError(f"{path}: {key}: expected {wanted}, got {data.get(key)!r}")
+    claims = data.get("claims")
+    if not isinstance(claims, list) or not all({"id", *ALWAYS} <= {*one} for one in claims):
+        raise InputFileError(f"{path}: claims: expected a list of judged claims, got {str(claims)[:60]!r}")
+    return data
+
+
+def basis_of(data: Mapping[str, Any]) -> Basis:
+    """What a study's JSON says that it rests on; nothing where it says nothing."""
+    return Basis(**data.get("rests_on", {}))
+
+
+# --- claims ------------------------------------------------------------------------------------------------
+
+
+def collect(
+    folder: str | Path,
+    *,
+    papers: Sequence[str] = (),
+    instances: int = INSTANCES["quick"],
+    engine: Engine | None = None,
+    on_event: OnEvent | None = None,
+) -> list[Judged]:
+    """All claims of some papers or studies (none: all), in the order of the registry.
+
+    Statements are tried on at least `instances` instances unless OUT/statements has that (`try_statements`, which
+    `engine` and `on_event` are for); figures and tables are read from `folder`. Raises `InvalidValueError` for an
+    unknown paper or instances < 1, `OutputFileError` when the statements cannot be kept.
+    """
+    folder, studies = Path(folder), find_studies(papers)
+    stated = [study.paper for study in studies if study.name == STATEMENTS]
+    options: dict[str, Any] = {"instances": instances, "engine": engine, "on_event": on_event}
+    tried = try_statements(folder, stated, **options) if stated else {}
+    claims: list[Judged] = []
+    for study in studies:
+        if study.name == STATEMENTS:
+            claims += [_with(one, tested_on=INSTANCED) for one in judge_statements([study.paper], tried)]
+        else:
+            claims += _claims_of(state(study, folder))
+    return claims
+
+
+def by_evidence(claims: Iterable[Judged]) -> dict[str, dict[Verdict, int]]:
+    """The papers' own claims by kind of evidence and verdict, what is said twice counted once."""
+    own = [one for one in claims if one.claim.provenance == "paper" and not one.claim.alias_of]
+    kinds = {kind: [one for one in own if one.more["tested_on"] == kind] for kind in EVIDENCE}
+    return {kind: count(some) for kind, some in kinds.items() if some}
+
+
+def by_paper(claims: Iterable[Judged]) -> dict[str, list[Judged]]:
+    """Claims by the key of their paper."""
+    papers: dict[str, list[Judged]] = {}
+    for claim in claims:
+        papers.setdefault(claim.paper, []).append(claim)
+    return papers
+
+
+def _with(claim: Judged, **more: Any) -> Judged:
+    return replace(claim, more={**claim.more, **more})
+
+
+def _claims_of(known: State) -> Iterator[Judged]:
+    """The claims of a figure or table, each with what was spent, what that leaves open, and its explanation."""
+    study, data = known.study, known.data
+    claims = {claim.id: claim for claim in study.claims}
+    if known.damaged:
+        log.warning("%s; not used", known.damaged)
+    if data is None:
+        trouble = known.damaged or f"not made here{f'; {known.recorded}' if known.recorded else ''}"
+        why = "; ".join(part for part in (trouble, study.made_by, study.decided_by) if part)
+        about = {"effort": NOTHING, "tested_on": EVIDENCE[-1]}
+        yield from (undecided(claim, why, study.key, about) for claim in study.claims)
+        return
+    effort, basis, ids = str(data.get("effort", "")), basis_of(data), {row["id"] for row in data["claims"]}
+    for row in data["claims"]:
+        claim = claims.get(row["id"]) or claims.get(row["id"].removesuffix(ELSEWHERE))
+        one = Judged.read(row, row["id"], study.key)
+        at_hand, why = getattr(claim and claim.quantity, "basis", ""), one.why
+        spent = f"{effort}: {basis}" if str(basis) else at_hand or effort
+        if str(basis):
+            why = f"{why}; {basis.source}: {basis}"
+        others = one.claim.provenance == "paper" and data.get("stand_in")
+        if one.verdict == "undecided" and effort == "quick" and not (str(basis) or at_hand or others):
+            why = f"{why}; quick effort; `{study.command} --effort full` gives it more"
+        # of a claim that is extended to other models, what is explained is what these show, unless it fails itself
+        extended = f"{row['id']}{ELSEWHERE}" in ids and one.verdict != "fails"
+        explained = claim.explanation if claim and not extended and one.verdict != "holds" else ""
+        if explained:
+            why = f"{why}. {explained}"
+        more = {"explanation": explained or one.more.get("explanation", ""), "effort": spent or NOTHING}
+        yield _with(replace(one, why=why), **more, tested_on=_tested_on(one, basis))
+
+
+def _tested_on(claim: Judged, basis: Basis) -> str:
+    """The kind of evidence that a claim of a figure or table was judged on, one of `EVIDENCE`."""
+    _, simulated, papers, trained, stage, others, nothing = EVIDENCE
+    if basis.samples:
+        return simulated if basis.samples >= SAMPLES else others
+    if basis.iterations:
+        return trained if basis.iterations >= ITERATIONS else stage
+    if claim.study == "wu2025/fig1":
+        return INSTANCED
+    if claim.seen is None and math.isnan(claim.estimate.value):
+        return nothing
+    return papers if claim.paper == "herasimchyk2026" and claim.claim.provenance == "paper" else others
+
+
+# --- the page of three papers ------------------------------------------------------------------------------
+
+RAISED = re.compile(r"\^(?:\(([^()]*(?:\([^()]*\)[^()]*)*)\)|([−+-]?√?[A-Za-zα-ω0-9½¼]+))")
+LOWERED = re.compile(r"(?<![A-Za-z_])([A-Za-zα-ωΑ-Ω][\u0300-\u036f′]*|[)\]‖])_(\([^()]*\)|[A-Za-z0-9]+)")
+SAYS = {
+    "wu2025": "A stack of attention layers as a graph: the causal mask moves influence to the first token as "
+    "depth grows, windows and decay act against it, and small trained networks show the same preferences.",
+    "herasimchyk2026": "The residual connection in the product: with weights λ_t of attention, recent tokens "
+    "keep a share, influence becomes a U, and three levels of prediction are compared with gradients of models.",
+    "kim2026": "Why random layers prefer recent keys without any encoding of position: LayerNorm makes scores "
+    "grow towards the query, simulated over widths, depths and angles between embeddings.",
+}
+"""What each paper is about."""
+
+
+def write_page(
+    folder: str | Path,
+    out: str | Path,
+    *,
+    claims: Sequence[Judged],
+    readings: Sequence[Any],
+    errata: Sequence[Any],
+) -> Path:
+    """Write the page of three papers to `out`, whole or not at all, and return its path.
+
+    `folder` holds the results, FOLDER/PAPER/NAME.svg and .json; `claims` are those of `collect`, `readings`
+    comparisons of published with corrected readings, `errata` with cells in Markdown. The page has no script and
+    needs no network; pictures are the figures' files, which stay where they are. Equal inputs give equal bytes.
+    Raises `MissingPackageError` without jinja2 or markdown-it-py, `OutputFileError` if it cannot be written.
+    """
+    need("jinja2", "markdown_it", work="the page", extra="report")
+    from markupsafe import Markup
+
+    from posbias.reports.page import resource, template
+
+    shown = []
+    for study in (study for study in STUDIES.values() if study.name != STATEMENTS):
+        picture = study.file(folder).with_suffix(".svg")
+        shown.append((study, picture if picture.is_file() else None, state(study, folder).data or {}))
+    parts = [
+        {
+            "source": cite(paper),
+            "says": SAYS[paper],
+            "claims": (own := [claim for claim in claims if claim.paper == paper]),
+            "counts": tally(own),
+            "evidence": by_evidence(own),
+            "figures": [one for one in shown if one[0].paper == paper],
+            "readings": [one for one in readings if one.paper == paper],
+            "errata": [one for one in errata if one.paper == paper],
+        }
+        for paper in PAPERS
+    ]
+    filters = {"inline": _inline, "number": _number, "link": partial(_link, Path(out).parent)}
+    style = Markup(resource("report.css"))
+    text = template("papers.html", "posbias_papers", **filters).render(style=style, parts=parts)
+    return write_text(out, text)
+
+
+def _link(folder: Path, file: Path) -> str:
+    """A file as a page in `folder` names it."""
+    return quote(Path(os.path.relpath(file, folder)).as_posix())
+
+
+def _number(estimate: Estimate) -> str:
+    """A number with its error."""
+    return str(estimate).replace("-", "−")
+
+
+def _inline(text: str) -> Any:
+    """Markdown of one line as HTML: code, emphasis, and λ_t and e^(−2M) as they are set; all else as it is
+    written."""
+    from markdown_it import MarkdownIt
+    from markupsafe import Markup, escape
+
+    from posbias.reports.page import tied
+
+    def words(renderer: object, tokens: Sequence[Any], place: int, options: object, env: object) -> str:
+        raised = RAISED.sub(
+            lambda found: f"<sup>{found[1] or found[2]}</sup>", str(escape(tied(tokens[place].content)))
+        )
+        return LOWERED.sub(r"\1<sub>\2</sub>", raised)
+
+    parser = MarkdownIt("commonmark", {"html": False}).disable(["link", "image", "autolink"])
+    parser.add_render_rule("text", words)
+    return Markup(parser.renderInline(text).strip())
