@@ -10,7 +10,7 @@ import pytest
 from posbias.core.errors import InputFileError
 from posbias.profiles.claims import Above, Below, Evidence, Near, Printed, judge, mean
 from posbias.profiles.estimate import Estimate
-from posbias_papers.contrasts import FIELDS, Contrast, Quantity, every, read_claims, read_test
+from posbias_papers.contrasts import FIELDS, contrasted, every, read_claims, read_test
 
 NOISE = np.random.default_rng(0).normal(0.0, 0.001, (100, 3))
 
@@ -44,9 +44,13 @@ HUMP = by_network(
 )
 
 
+def evidence(table, where, quantity, contrast, test):
+    """What a row of claims.csv makes of a table."""
+    return contrasted(table.query(where) if where else table, quantity, contrast, test)
+
+
 def verdict(table, contrast, test, where="", quantity="gap"):
-    row = Quantity(where, Contrast(quantity, contrast, test))
-    pieces = [piece.tested(read_test(test)) for piece in row(table)]
+    pieces = [piece.tested(read_test(test)) for piece in evidence(table, where, quantity, contrast, test)]
     verdicts = [piece.verdict(len(pieces)) for piece in pieces]
     return "fails" if "fails" in verdicts else "undecided" if "undecided" in verdicts else "holds"
 
@@ -117,23 +121,23 @@ def test_a_series_that_turns_is_not_failed_for_another_or_for_one_that_has_not_l
 def test_networks_that_are_left_out_are_counted():
     table = RISING.copy()
     table.loc[("none", 4, 0), "gap"] = np.nan
-    where = [piece.where for piece in Quantity("positional == 'none'", Contrast("gap", "each", "> 0"))(table)]
+    where = [piece.where for piece in evidence(table, "positional == 'none'", "gap", "each", "> 0")]
     assert where == ["depth 2", "depth 4 (2 of 3 networks)", "depth 6"]
 
 
 def test_networks_are_compared_by_welchs_test_and_estimates_by_their_errors():
-    (piece,) = Quantity("positional == 'none'", Contrast("gap", "depth: 6 - 2", "> 0"))(RISING)
+    (piece,) = evidence(RISING, "positional == 'none'", "gap", "depth: 6 - 2", "> 0")
     ends = [RISING.xs(("none", depth))["gap"].to_numpy() for depth in (6, 2)]
     assert piece.estimate == Estimate.of_mean(ends[0]) - Estimate.of_mean(ends[1])
     assert piece.where == "depth 6 less 2"
-    (piece,) = Quantity("", Contrast("p", "depth: 2 - 1", "> 0"))(estimated({1: (0.5, 3e-5), 2: (0.6, 4e-5)}))
+    (piece,) = evidence(estimated({1: (0.5, 3e-5), 2: (0.6, 4e-5)}), "", "p", "depth: 2 - 1", "> 0")
     assert piece.estimate.value == pytest.approx(0.1)
     assert piece.estimate.se == pytest.approx(5e-5)
 
 
 def test_a_quantity_may_be_an_expression_and_networks_without_it_are_left_out():
     table = RISING.assign(gap=RISING["gap"].where(RISING.index.get_level_values("depth") != 4))
-    pieces = Quantity("positional == 'none'", Contrast("gap - loss", "each", "> 0"))(table)
+    pieces = evidence(table, "positional == 'none'", "gap - loss", "each", "> 0")
     assert [(piece.where, piece.flaw) for piece in pieces] == [
         ("depth 2", ""),
         ("depth 4", "networks: 0 of 3, two needed"),
@@ -144,28 +148,27 @@ def test_a_quantity_may_be_an_expression_and_networks_without_it_are_left_out():
 
 
 def test_several_quantities_have_tests_of_their_own():
-    row = Quantity("positional == 'none'", Contrast("gap ; loss < 1.5 ; loss", "each", "> 0 by 0.02"))
-    pieces = row(RISING)
+    pieces = evidence(RISING, "positional == 'none'", "gap ; loss < 1.5 ; loss", "each", "> 0 by 0.02")
     assert [piece.where for piece in pieces[::3]] == ["depth 2 gap", "depth 2 loss", "depth 2 loss"]
     assert [piece.test for piece in pieces[::3]] == [Above(0.0, 0.02), Below(1.5, 0.0), Above(0.0, 0.02)]
 
 
 def test_a_single_network_decides_nothing():
     table = RISING.xs(0, level="network", drop_level=False)
-    assert {piece.flaw for piece in Quantity("", Contrast("gap", "each", "> 0"))(table)} == {
+    assert {piece.flaw for piece in evidence(table, "", "gap", "each", "> 0")} == {
         "networks: 1 of 1, two needed"
     }
-    assert not Quantity("depth == 9", Contrast("gap", "each", "> 0"))(table)
+    assert not evidence(table, "depth == 9", "gap", "each", "> 0")
 
 
 def test_a_printed_number_has_the_error_of_its_own_samples():
     table = estimated({1: (0.50149, 1e-5)})
-    (piece,) = Quantity("", Contrast("p", "each", "printed 0.5015"))(table)
+    (piece,) = evidence(table, "", "p", "each", "printed 0.5015")
     assert piece.test == Printed(Estimate(0.5015, 1e-5, 1), 4, known=5e-4)
     assert piece.verdict() == "holds"
-    (far,) = Quantity("", Contrast("p", "each", "printed 0.5025"))(table)
+    (far,) = evidence(table, "", "p", "each", "printed 0.5025")
     assert far.verdict() == "fails"
-    (vague,) = Quantity("", Contrast("p", "each", "printed 0.5015"))(estimated({1: (0.5015, 6e-4)}))
+    (vague,) = evidence(estimated({1: (0.5015, 6e-4)}), "", "p", "each", "printed 0.5015")
     assert vague.verdict() == "undecided"
 
 

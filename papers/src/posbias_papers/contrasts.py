@@ -32,13 +32,14 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from posbias.core.errors import InputFileError
-from posbias.profiles.claims import Above, Below, Claim, Evidence, Near, Printed, Test
+from posbias.profiles.claims import ABOUT, Above, Below, Claim, Evidence, Near, Printed, Test
 from posbias.profiles.estimate import Estimate
 
 if TYPE_CHECKING:
@@ -47,22 +48,7 @@ if TYPE_CHECKING:
 MOST = Above(0.5, least=0.0)
 """That a share is more than half."""
 UNITS = ("network", "prompt")
-FIELDS = (
-    "id",
-    "provenance",
-    "place",
-    "strength",
-    "scope",
-    "evidence",
-    "bar",
-    "alias_of",
-    "sentence",
-    "figure",
-    "quantity",
-    "where",
-    "contrast",
-    "test",
-)
+FIELDS = ("id", *ABOUT, "sentence", "figure", "quantity", "where", "contrast", "test")
 """The columns of claims.csv; `explanation`, of claims that do not hold, may follow."""
 Function = Callable[["pd.DataFrame"], Iterable[Evidence]]
 """What a contrast cannot say: evidence from a figure's table."""
@@ -95,7 +81,8 @@ def _claim(row: Mapping[str, str], functions: Mapping[str, Function], known: Map
     if row["quantity"].endswith("()"):
         of = functions[row["quantity"].removesuffix("()")]
     else:
-        of = Contrast(row["quantity"], row["contrast"] or "each", row["test"])
+        how = {"quantity": row["quantity"], "contrast": row["contrast"] or "each", "test": row["test"]}
+        of = partial(contrasted, **how)
     basis = next((basis for words, basis in known.items() if words in row["where"]), "")
     quantity, test = Quantity(row["where"], of, basis), read_test(row["test"])
     return Claim(**about, quantity=quantity, test=test, explanation=row.get("explanation", ""))
@@ -150,49 +137,49 @@ class Quantity:
         return self.of(self.rows(table))
 
 
-@dataclass(frozen=True)
-class Contrast:
-    """The evidence for a row: a function of some rows of a figure's table."""
+def contrasted(rows: "pd.DataFrame", quantity: str, contrast: str, test: str) -> list[Evidence]:
+    """The evidence that a contrast of one quantity, or several, gives of some rows of a figure's table.
 
-    quantity: str
-    contrast: str
-    test: str
-
-    def __call__(self, rows: "pd.DataFrame") -> list[Evidence]:
-        """Every piece."""
-        parts = self.quantity.split(" ; ")
-        return [piece for part in parts for piece in self._of(part, rows, several=len(parts) > 1)]
-
-    def _of(self, part: str, rows: "pd.DataFrame", *, several: bool) -> list[Evidence]:
-        """The evidence of one quantity, with its own test if it has one; of several, each is named."""
+    Each of several quantities has its own test if one follows it, and names its pieces.
+    """
+    found: list[Evidence] = []
+    parts = quantity.split(" ; ")
+    for part in parts:
         own = re.fullmatch(rf"(.+?) ({_TEST.pattern})", part)
-        quantity, words = (own[1], own[2]) if own else (part, self.test)
-        numbers, few = estimates(rows, quantity)
-        varied, levels, test = _varied(numbers), _levels(rows), read_test(words)
-        kind, _, rest = self.contrast.partition(" ")
-        if kind == "turns":
-            return _turns(numbers, levels.index(rest), varied, test)
-        pieces = []
-        for where, number, settings in _pieces(numbers, self._pairing, levels, varied):
-            note = "".join(dict.fromkeys(few.get(one, "") for one in settings))
-            where = f"{where} {quantity}".lstrip() if several else where
-            if isinstance(number, Estimate):
-                pieces.append(Evidence(f"{where}{note}", number, test=test))
-            else:
-                pieces.append(Evidence(where, flaw=number, test=test))
-        if words.startswith("!="):
-            pieces = [_either_side(piece) for piece in pieces]
-        if isinstance(test, Printed):
-            errors = rows["printed_se"].dropna()
-            pieces = [_printed(piece, test, error) for piece, error in zip(pieces, errors, strict=True)]
-        if pieces and kind in ("any", "share"):
-            return [_surest(pieces) if kind == "any" else share("cases", pieces)]
-        return pieces
+        name, words = (own[1], own[2]) if own else (part, test)
+        found += _contrasted(rows, name, contrast, words, named=len(parts) > 1)
+    return found
 
-    @property
-    def _pairing(self) -> str:
-        """The contrast without `any` and `share`."""
-        return self.contrast.removeprefix("any ").removeprefix("share ")
+
+def _contrasted(
+    rows: "pd.DataFrame", quantity: str, contrast: str, words: str, *, named: bool
+) -> list[Evidence]:
+    numbers, few = estimates(rows, quantity)
+    varied, levels, test = _varied(numbers), _levels(rows), read_test(words)
+    kind, _, rest = contrast.partition(" ")
+    if kind == "turns":
+        return _turns(numbers, levels.index(rest), varied, test)
+    compared = _compared(numbers, rest if kind in ("any", "share") else contrast, levels, varied)
+    pieces = []
+    for where, settings in compared:
+        where, number = f"{where} {quantity}".lstrip() if named else where, _difference(numbers, settings)
+        note = "".join(dict.fromkeys(few.get(one, "") for one in settings))
+        pieces.append(_piece(where if isinstance(number, str) else f"{where}{note}", number, test))
+    if words.startswith("!="):
+        pieces = [_either_side(piece) for piece in pieces]
+    if isinstance(test, Printed):
+        errors = rows["printed_se"].dropna()
+        pieces = [_printed(piece, test, error) for piece, error in zip(pieces, errors, strict=True)]
+    if pieces and kind in ("any", "share"):
+        return [_surest(pieces) if kind == "any" else share("cases", pieces)]
+    return pieces
+
+
+def _piece(where: str, number: Estimate | str, test: Test | None = None) -> Evidence:
+    """A piece of evidence: an estimate, or why there is none."""
+    if isinstance(number, str):
+        return Evidence(where, flaw=number, test=test)
+    return Evidence(where, number, test=test)
 
 
 def _printed(piece: Evidence, test: Printed, error: float) -> Evidence:
@@ -254,15 +241,12 @@ def _named(setting: Setting, levels: Sequence[str], places: Iterable[int]) -> st
     return ", ".join(words)
 
 
-Pieces = Iterator[tuple[str, Estimate | str, tuple[Setting, ...]]]
-
-
-def _pieces(
-    numbers: Mapping[Setting, Estimate | str], contrast: str, levels: Sequence[str], varied: Sequence[int]
-) -> Pieces:
+def _compared(
+    numbers: Numbers, contrast: str, levels: Sequence[str], varied: Sequence[int]
+) -> Iterator[tuple[str, tuple[Setting, ...]]]:
+    """What each piece of evidence is of: in words, and as one setting, two (a − b) or four ((a − b) − (c − d))."""
     if contrast == "each":
-        for setting, number in numbers.items():
-            yield _named(setting, levels, varied), number, (setting,)
+        yield from ((_named(setting, levels, varied), (setting,)) for setting in numbers)
         return
     first, _, second = contrast.partition("; ")
     steps = list(_pairs(numbers, first, levels))
@@ -270,8 +254,8 @@ def _pieces(
         place = levels.index(first.partition(":")[0])
         for one, other in steps:
             rest = _named(one, levels, [level for level in varied if level != place])
-            words = [*([rest] if rest else []), f"{levels[place]} {one[place]} less {other[place]}"]
-            yield ", ".join(words), _less(numbers[one], numbers[other]), (one, other)
+            step = f"{levels[place]} {one[place]} less {other[place]}"
+            yield f"{rest}, {step}" if rest else step, (one, other)
         return
     place = levels.index(second.partition(":")[0])
     by_step: dict[Setting, list[tuple[Setting, Setting]]] = {}
@@ -279,15 +263,20 @@ def _pieces(
         by_step.setdefault(_without(one, place) + _without(other, place), []).append((one, other))
     for several in by_step.values():
         for (one, other), (third, fourth) in itertools.combinations(several, 2):
-            change, again = (_less(numbers[a], numbers[b]) for a, b in ((one, other), (third, fourth)))
             where = f"{_named(one, levels, varied)} less {levels[place]} {third[place]}"
-            yield where, _less(change, again), (one, other, third, fourth)
+            yield where, (one, other, third, fourth)
 
 
-def _less(one: Estimate | str, other: Estimate | str) -> Estimate | str:
-    if isinstance(one, str) or isinstance(other, str):
-        return one if isinstance(one, str) else str(other)
-    return one - other
+def _difference(numbers: Numbers, settings: Sequence[Setting]) -> Estimate | str:
+    """a, a − b or (a − b) − (c − d) of as many settings, or why there is none."""
+    values = [numbers[setting] for setting in settings]
+    known = [value for value in values if not isinstance(value, str)]
+    if len(known) < len(values):
+        return next(value for value in values if isinstance(value, str))
+    if len(known) == 1:
+        return known[0]
+    change = known[0] - known[1]
+    return change - (known[2] - known[3]) if known[2:] else change
 
 
 def _without(setting: Setting, place: int) -> Setting:
@@ -347,9 +336,7 @@ def _surest(pieces: Sequence[Evidence], tests: int | None = None, whole: bool | 
     return replace(surest, picked=surest.picked * (tests or len(sound)), opposite=opposite)
 
 
-def _turns(
-    numbers: Mapping[Setting, Estimate | str], place: int, varied: Sequence[int], test: Test
-) -> list[Evidence]:
+def _turns(numbers: Numbers, place: int, varied: Sequence[int], test: Test) -> list[Evidence]:
     """The surest rise and the surest fall of the series along a level where both are surest.
 
     It fails only if every series surely lacks a rise, or a fall, at each of its steps.
@@ -361,12 +348,8 @@ def _turns(
     for rest, settings in series.items():
         steps = []
         for a, b in itertools.pairwise(sorted(settings, key=lambda one: one[place])):
-            change = _less(numbers[b], numbers[a])
             where = ", ".join(str(one) for at, one in enumerate(rest) if at + (at >= place) in varied)
-            where = f"{where}, {a[place]} to {b[place]}"
-            steps.append(
-                Evidence(where, change) if isinstance(change, Estimate) else Evidence(where, flaw=change)
-            )
+            steps.append(_piece(f"{where}, {a[place]} to {b[place]}", _difference(numbers, (b, a))))
         looked_at.append(steps)
     whole = not any(step.flaw for steps in looked_at for step in steps)
     sound = [[step for step in steps if not step.flaw] for steps in looked_at]
