@@ -1,16 +1,15 @@
 """Claims as rows: every contrast and test against what it says, on tables made by hand."""
 
 import csv
-import math
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from posbias.core.errors import InputFileError
-from posbias.profiles.claims import Above, Below, Evidence, Near, Printed, judge, mean
+from posbias.profiles.claims import Above, Below, Near, Printed, judge, mean
 from posbias.profiles.estimate import Estimate
-from posbias_papers.contrasts import FIELDS, contrasted, every, read_claims, read_test
+from posbias_papers.contrasts import FIELDS, contrasted, read_claims, read_test
 
 NOISE = np.random.default_rng(0).normal(0.0, 0.001, (100, 3))
 
@@ -203,19 +202,3 @@ def test_rows_become_claims_and_a_named_function_takes_the_table(tmp_path):
 def test_a_row_that_cannot_be_read_is_named(tmp_path, fields):
     with pytest.raises(InputFileError, match=r"claims\.csv: p/fig1/1: "):
         read_claims(write(tmp_path / "claims.csv", **fields))
-
-
-def test_all_of_many_numbers_are_the_least_sure_one():
-    names, test = ["a", "b", "c"], Near(0.0, 1.0)
-
-    def all_of(*values: float) -> str:
-        return every("all", names, values, [0.01] * 3, 1000, test).verdict()
-
-    assert all_of(0.1, 0.2, 0.0) == "holds"
-    assert all_of(0.1, 1.2, 0.0) == "fails"
-    assert all_of(0.1, math.nan, 0.0) == "undecided"
-    piece = every("all", names, [0.3, 0.1, 0.2], [0.01] * 3, 1000, Above())
-    assert piece.where == "all, b"
-    lost = every("all", names, [0.3, -0.02, 0.2], [0.01] * 3, 1000, Above(least=0.0))
-    alone = Evidence("b", Estimate(-0.02, 0.01, 1000, 998.0), test=Above(least=0.0))
-    assert lost.against == pytest.approx(3 * alone.against)

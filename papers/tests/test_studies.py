@@ -17,7 +17,7 @@ from posbias.core.running import InProcess, Processes
 from posbias.profiles.claims import Claim, Evidence, count, judged
 from posbias.profiles.estimate import Estimate
 from posbias_papers import theorems
-from posbias_papers.registry import PAPERS, STUDIES, find_studies, studies_of
+from posbias_papers.registry import PACKAGES, PAPERS, STUDIES, find_studies
 from posbias_papers.results import collect, read_result, state
 from posbias_papers.statements import STATEMENTS
 from posbias_papers.theorems import tried_already, try_statements
@@ -59,7 +59,7 @@ def test_every_study_says_what_it_is():
         assert study.question.endswith("?")
         assert study.needs in ("", "torch", "models")
         assert study.quick.minutes <= study.full.minutes
-        assert study.name == "statements" or study is studies_of(study.paper)[study.name]
+        assert study.name == "statements" or study is PACKAGES[study.paper].STUDIES[study.name]
     for paper in PAPERS:
         assert STUDIES[f"{paper}/statements"].count == sum(one.source == paper for one in STATEMENTS)
 

@@ -369,24 +369,6 @@ def _turns(numbers: Numbers, place: int, varied: Sequence[int], test: Test) -> l
     return list(min(left, key=lambda ends: max(end.p for end in ends)))
 
 
-def every(
-    where: str, names: Sequence[str], values: Iterable[float], errors: Iterable[float], n: int, test: Test
-) -> Evidence:
-    """All of several numbers of `n` draws as one piece of evidence: the least sure of them.
-
-    It holds if each does on its own, and fails if one surely does not, allowing for how many there are.
-    """
-    pieces = [
-        Evidence(f"{where}, {name}", Estimate(float(value), float(se), n, max(1.0, n - 2.0)), test=test)
-        for name, value, se in zip(names, values, errors, strict=True)
-    ]
-    flawed = [piece for piece in pieces if piece.flaw]
-    if flawed:
-        return flawed[0]
-    against = min(1.0, len(pieces) * min(piece.against for piece in pieces))
-    return replace(max(pieces, key=lambda piece: (piece.p, -piece.sureness)), opposite=against)
-
-
 def share(where: str, pieces: Sequence[Evidence]) -> Evidence:
     """The share of `pieces`, each with its test, in which that is passed: what *often* and *most* speak of.
 

@@ -14,19 +14,15 @@ from types import MappingProxyType
 from typing import Any
 
 from posbias_papers import PAPERS, choose, herasimchyk2026, kim2026, wu2025
-from posbias_papers.study import Studies, Study
+from posbias_papers.study import Study
 from posbias_papers.theorems import STATED
 
-_PACKAGES: Mapping[str, Any] = dict(zip(PAPERS, (wu2025, herasimchyk2026, kim2026), strict=True))
+PACKAGES: Mapping[str, Any] = dict(zip(PAPERS, (wu2025, herasimchyk2026, kim2026), strict=True))
+"""By paper the package with its `STUDIES` and `tables`."""
 STUDIES: Mapping[str, Study] = MappingProxyType(
-    {study.key: study for paper, one in _PACKAGES.items() for study in (*one.STUDIES.values(), STATED[paper])}
+    {study.key: study for paper, one in PACKAGES.items() for study in (*one.STUDIES.values(), STATED[paper])}
 )
 """Every study, by "PAPER/NAME", paper by paper in the order of the text."""
-
-
-def studies_of(paper: str) -> Studies:
-    """The figures, tables and sections of a paper."""
-    return _PACKAGES[paper].STUDIES
 
 
 def find_studies(names: str | Iterable[str] = ()) -> list[Study]:

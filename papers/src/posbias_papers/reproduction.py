@@ -9,7 +9,6 @@
 studies find those they share; after an interruption the same call goes on.
 """
 
-import importlib
 import json
 import logging
 import time
@@ -34,7 +33,7 @@ from posbias.core.progress import OnEvent
 from posbias.profiles.claims import Judged
 from posbias_papers import PAPERS, herasimchyk2026
 from posbias_papers.pages import Page
-from posbias_papers.registry import find_studies, studies_of
+from posbias_papers.registry import PACKAGES, find_studies
 from posbias_papers.study import EFFORTS, STATEMENTS, Recorded, Study, Tables
 from posbias_papers.theorems import INSTANCES, try_statements
 
@@ -104,8 +103,8 @@ def reproduce(
     or wrong settings, `OutputFileError`, before any work, if `out` cannot be written, `MissingPackageError`
     without matplotlib, KeyboardInterrupt on Ctrl-C, saying what is kept, and as `tables`.
     """
-    one_of("paper", paper, PAPERS)
-    began, folder, studies = time.monotonic(), Path(out), studies_of(paper)
+    package = PACKAGES[one_of("paper", paper, PAPERS)]
+    began, folder, studies = time.monotonic(), Path(out), package.STUDIES
     names = studies.find(what)
     need("matplotlib", work="drawing", extra="report")
     need_writable(folder / "cells" / "cell.nc")
@@ -114,7 +113,6 @@ def reproduce(
     made = {name: write(studies[name], one.table(), one.effort, folder) for name, one in known.items() if one}
     tables = Tables({}, "")
     if rest := [name for name in names if name not in made]:
-        package = importlib.import_module(f"posbias_papers.{paper}")
         tables = package.tables(rest, folder, effort=effort, again=again, on_event=on_event, **settings)
     for name, reason in tables.left_out.items():
         log.info("%s: left out, %s", name, reason)

@@ -45,11 +45,6 @@ class Cell(store.Cell):
         """Its kind and its fields, such as designed_cell-window13-decay0.13."""
         return "-".join([self.kind, *(f"{key}{value}" for key, value in self.specification.items())])
 
-    @property
-    def label(self) -> str:
-        """The same in words."""
-        return ", ".join(f"{key} {value}" for key, value in self.specification.items())
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Extension:

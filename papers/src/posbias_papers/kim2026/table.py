@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from posbias.profiles.claims import Above
 from posbias.simulation import RecencyModel, RecencyResult
 from posbias_papers.closed_forms.layernorm import (
     ReadingName,
     SecondLayer,
     closed_scores,
 )
-from posbias_papers.contrasts import every
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,7 +122,7 @@ def completed(frame: "pd.DataFrame") -> "pd.DataFrame":
         for name in ("score", "score_se", "step", "step_se", "rise", "rise_se"):
             known[name] = np.full((tokens, tokens), np.nan)
             known[name][scores["query"].astype(int), scores["key"].astype(int)] = scores[name]
-        columns = _of_rows(known) | (_of_second(model, known, int(group["n"].iloc[0])) if layer == 2 else {})
+        columns = _of_rows(known) | (_of_second(model, known) if layer == 2 else {})
         for i, j in zip(*np.tril_indices(tokens), strict=True):
             row = {name: column[i, j] for name, column in columns.items() if np.isfinite(column[i, j])}
             rows.append(dict(zip(LEVELS, (*levels, float(i), float(j)), strict=True)) | row)
@@ -151,15 +149,15 @@ def _of_rows(known: Matrices) -> Matrices:
     return columns | {"beyond_first": beyond, "beyond_first_se": error}
 
 
-def _of_second(model: RecencyModel, known: Matrices, samples: int) -> Matrices:
+def _of_second(model: RecencyModel, known: Matrices) -> Matrices:
     return (
-        _known_steps(model, known, samples)
+        _known_steps(model, known)
         | _scores_off(model, known)
         | ({} if model.norm == "none" else _key_factors(model, known))
     )
 
 
-def _known_steps(model: RecencyModel, known: Matrices, samples: int) -> Matrices:
+def _known_steps(model: RecencyModel, known: Matrices) -> Matrices:
     """`known_step`: the step as simulated, or, of a model whose draws cannot tell it, in closed form.
 
     At α = 0 means rise by some e^−2√d, and rare inputs make much of that: where the least rise is not `SURE`
@@ -167,13 +165,14 @@ def _known_steps(model: RecencyModel, known: Matrices, samples: int) -> Matrices
     propositions speak; simulations agree with it where they see the rise (`posbias_papers.statements`).
     """
     place = np.tril_indices(model.tokens, -1)
-    names = [str(one) for one in zip(*place, strict=True)]
-    least = every("", names, known["step"][place], known["step_se"][place], samples, Above(least=0.0))
+    steps, errors = known["step"][place], known["step_se"][place]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        least_sure = errors[np.argmin(steps / errors)]
     rises = np.full_like(known["step"], np.nan)
-    steps = np.expm1(np.diff(SecondLayer.of(model, "corrected").log_rise))
-    rises[:, :-1] = closed_scores(model, "corrected")[:, :-1] * steps
+    shares = np.expm1(np.diff(SecondLayer.of(model, "corrected").log_rise))
+    rises[:, :-1] = closed_scores(model, "corrected")[:, :-1] * shares
     rises[np.triu_indices(model.tokens, -1)] = np.nan
-    if np.nanmin(rises) < SURE * least.estimate.se:
+    if np.nanmin(rises) < SURE * least_sure:
         return {"known_step": rises, "known_step_se": rises * 0.0}
     return {"known_step": known["step"], "known_step_se": known["step_se"]}
 
