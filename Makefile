@@ -59,13 +59,13 @@ dist: venv
 ## The pages that commands make, in docs/made: every figure and claim of the papers (an hour), what is known of families
 pages: venv
 	$(BIN)/posbias paper all --report --out docs/made
-	$(BIN)/python -m posbias_papers.statements.pages docs/made
+	$(BIN)/python -m posbias_papers.theorems docs/made
 	HF_HUB_OFFLINE=1 $(BIN)/python tools/families.py
 	HF_HUB_OFFLINE=1 PYTHONPATH=tests/support $(BIN)/python tests/support/zoo.py
 
 ## The site, in build/site: notebooks run, warnings are errors, links within are checked
 docs: .venv/.docs
-	$(BIN)/python -m posbias_papers.statements.pages docs/made
+	$(BIN)/python -m posbias_papers.theorems docs/made
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -q -E -W --keep-going docs build/site
 
 .venv/.docs: $(STAMP)

@@ -12,11 +12,10 @@ from posbias.core.errors import InvalidValueError
 from posbias.core.sources import BIBLIOGRAPHY
 from posbias.profiles.claims import AMENDED
 from posbias_papers.cli.verify import findings_table
-from posbias_papers.errata import ERRATA, find_erratum
+from posbias_papers.errata import ERRATA, errata_page, find_erratum
 from posbias_papers.readings import READINGS
 from posbias_papers.statements import STATEMENTS, Statement, verify
-from posbias_papers.statements.pages import errata_page, theorems_page
-from posbias_papers.theorems import judge_statements
+from posbias_papers.theorems import judge_statements, theorems_page
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +28,7 @@ def findings():
 
 
 def test_entries_are_whole_and_have_a_reading_or_a_reason_why_there_is_no_number():
-    about = {one.erratum for one in READINGS}
+    about = {one.erratum.key for one in READINGS}
     assert about <= {one.key for one in ERRATA}
     assert len(READINGS) == len({one.key for one in READINGS}) == 59
     assert len({one.key for one in ERRATA}) == len(ERRATA)
@@ -40,7 +39,7 @@ def test_entries_are_whole_and_have_a_reading_or_a_reason_why_there_is_no_number
 
 
 def test_quotes_stand_in_the_text_and_come_from_readings_of_their_entry():
-    about = {one.key: one.erratum for one in READINGS}
+    about = {one.key: one.erratum.key for one in READINGS}
     for one in ERRATA:
         for quote in quotes.quotes_of(one):
             alone = rf"(?<![\d.,]){re.escape(quote.text)}(?!\d|[.,]\d| %)"

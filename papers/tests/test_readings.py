@@ -169,7 +169,7 @@ def test_simulated_and_integrated_numbers_side_with_the_correction(compared):
 
 def test_readings_are_found_by_key_paper_and_erratum():
     assert find_readings() == [*READINGS] == find_readings([])
-    assert {one.paper for one in find_readings("kim2026")} == {"kim2026"}
+    assert {one.erratum.paper for one in find_readings("kim2026")} == {"kim2026"}
     both = find_readings(["kim2026/eq-42", "herasimchyk2026/content-scale"])
     names = ("herasimchyk2026/content-scale", "herasimchyk2026/content-scale-measured", "kim2026/eq-42")
     assert tuple(one.key for one in both) == names

@@ -2,16 +2,22 @@
 
 A statement tried (`StatementCell`) serves whoever wants no more instances than it has. As a claim it is that the
 least slack of the printed reading is no less than rounding allows.
+
+    python -m posbias_papers.theorems docs/made
+
+writes two pages of the site: `theorems.md` says of every statement what was claimed, what holds, and why;
+`errata.md` has the errata, entry by entry.
 """
 
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posbias.core.errors import whole
+from posbias.core.files import write_text
 from posbias.core.machine import cores
 from posbias.core.progress import OnEvent
 from posbias.core.running import Engine, Processes
@@ -27,6 +33,14 @@ QUESTION = "Which of the printed statements survive random and adversarial insta
 QUESTION += "one does not?"
 INSTANCES = {"quick": 200, "full": 1000}
 """Instances of a reading: quick, the default, takes about 20 seconds on two cores."""
+ON_PAGE = 20
+"""Instances of the site's page, enough where a printed reading that fails brings its witness."""
+THEOREMS = """# Theorems, tried
+
+Every numbered statement of the three papers, tried on random and adversarial instances. Where it or a step of its
+proof fails, the reading that holds stands in its place. λ is the weight of attention, ε the smallest admitted
+weight; positions count as in the paper unless a claim says otherwise.
+"""
 FEW = 8
 """This many statements or fewer are tried sooner than worker processes have started."""
 
@@ -132,3 +146,57 @@ def _cells(papers: Sequence[str], amount: int | None = None) -> "list[StatementC
     from posbias_papers.statements.trials import StatementCell
 
     return [StatementCell(one, amount=amount) for one in select(ALL, papers)]
+
+
+# --- pages of the site ---------------------------------------------------------------------------------------
+
+
+def write_pages(folder: Path | str) -> None:
+    """Try all statements and write `theorems.md` and `errata.md`. Raises `OutputFileError` if it cannot.
+
+    The table of statements has verdicts and no margins, so that it does not change with the machine.
+    """
+    from posbias_papers.errata import errata_page
+    from posbias_papers.statements import STATEMENTS as ALL
+    from posbias_papers.statements import verify
+
+    write_text(Path(folder) / "errata.md", errata_page())
+    write_text(Path(folder) / "theorems.md", theorems_page(verify(ALL, instances=ON_PAGE)))
+
+
+def theorems_page(findings: "Iterable[Finding]") -> str:
+    """The findings as a Markdown table, in the order given, and a line that counts the verdicts.
+
+    The claim is that of the reading that holds: as amended where the printed one fails. What a statement asserts
+    beyond its proof has a line of its own. The note has the true value and the printed bound of a counterexample,
+    and the erratum's key or what is said of the statement.
+    """
+    lines, marks = [THEOREMS, "| statement | claim that holds | verdict | note |", "|---|---|---|---|"], []
+    for finding in findings:
+        row, compared, statement = finding.as_dict(), finding.compared, finding.statement
+        marks.append(finding.mark)
+        cells = [[statement.name, statement.asserts, finding.asserted, ""]] if finding.asserted else []
+        numbers = compared.words if compared else ""
+        link = f"[{statement.erratum}](errata.md#{_anchor(statement.erratum)})" if statement.erratum else ""
+        note = "; ".join(filter(None, [numbers, link or _escaped(row["note"])]))
+        cells.append([row["statement"], row["claim"], finding.mark, note])
+        for *words, last in cells:
+            lines.append(f"| `{row['key']}` {' | '.join(map(_escaped, words))} | {last} |")
+    counts = ", ".join(f"{marks.count(mark)} {mark}" for mark in dict.fromkeys(marks))
+    return "\n".join([*lines, "", f"{len(marks)} statements: {counts}.", ""])
+
+
+def _anchor(key: str) -> str:
+    """Where the heading of an erratum is found on its page."""
+    return key.replace("/", "").replace(".", "")
+
+
+def _escaped(text: str) -> str:
+    """Text of a table's cell: what Markdown would take for its own is marked."""
+    for sign in ("\\", "|", "*", "<"):
+        text = text.replace(sign, f"\\{sign}")
+    return text
+
+
+if __name__ == "__main__":
+    write_pages(sys.argv[1])

@@ -14,30 +14,48 @@ import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from posbias.core.errors import MissingPackageError
 from posbias.core.progress import Event, OnEvent
 from posbias_papers import choose
-from posbias_papers.errata import ERRATA
-from posbias_papers.herasimchyk2026.levels import config_curves
-from posbias_papers.readings import herasimchyk2026, kim2026, wu2025
-from posbias_papers.readings.discrepancy import (
+from posbias_papers.errata import (
+    ERRATA,
     Comparison,
     Discrepancy,
     Material,
     UnavailableError,
-    of_witness,
+    answer,
+    find_erratum,
 )
-from posbias_papers.statements import STATEMENTS
+from posbias_papers.herasimchyk2026.levels import config_curves
+from posbias_papers.readings import herasimchyk2026, kim2026, wu2025
+from posbias_papers.statements import STATEMENTS, Statement
+from posbias_papers.statements.margins import Margin
 
 __all__ = ["ERRATA", "READINGS", "Material", "UnavailableError", "compare_readings", "find_readings"]
 
 log = logging.getLogger("posbias.papers")
-_ORDER = [one.key for one in ERRATA]
+
+
+def of_witness(statement: Statement) -> Discrepancy:
+    """That of a statement on its counterexample: the bound as printed, and the true value."""
+
+    def compute(material: Material) -> Comparison:
+        compared = statement.slack(statement.witness or {})
+        assert isinstance(compared, Margin)
+        smaller, larger = sorted(map(abs, (compared.bound, compared.value)))
+        ratio: dict[str, Any] = {"larger_over_smaller": larger / smaller} if smaller else {}
+        return answer(compared.bound, compared.value, **ratio)
+
+    quantity = f"{statement.shows}: printed bound, true"
+    return Discrepancy(statement.erratum, quantity, compute, find_erratum(statement.erratum))
+
+
 _COMPUTED = [one for paper in (wu2025, herasimchyk2026, kim2026) for one in vars(paper).values()]
 _ALL = [of_witness(one) for one in STATEMENTS if one.shows]
 _ALL += [one for one in _COMPUTED if isinstance(one, Discrepancy)]
-READINGS: tuple[Discrepancy, ...] = tuple(sorted(_ALL, key=lambda one: _ORDER.index(one.erratum)))
+READINGS: tuple[Discrepancy, ...] = tuple(sorted(_ALL, key=lambda one: ERRATA.index(one.erratum)))
 """Every discrepancy, in the order of the errata."""
 
 
@@ -47,7 +65,7 @@ def find_readings(names: str | Iterable[str] | None = None) -> list[Discrepancy]
     Raises `InvalidValueError` naming the nearest.
     """
     expected = "reading: expected a paper or one of its readings, such as kim2026/eq-42"
-    return choose(expected, READINGS, names or (), lambda one: (one.key, one.erratum, one.paper))
+    return choose(expected, READINGS, names or (), lambda one: (one.key, one.erratum.key, one.erratum.paper))
 
 
 def compare_readings(

@@ -24,6 +24,15 @@ from posbias.theory.mixing import ConstantMixing, Mixing, PowerDecay, PreNormIni
 from posbias.theory.positional import ALiBi
 from posbias.theory.rollout.dispatch import influence
 from posbias_papers.closed_forms import bounds
+from posbias_papers.errata import (
+    BOTH,
+    BUNDLED,
+    Comparison,
+    Material,
+    UnavailableError,
+    answer,
+    discrepancy,
+)
 from posbias_papers.herasimchyk2026.configs import BETWEEN, HUB, LARGE, TABLE1, TABLE4, TABLE5, TOKENS
 from posbias_papers.herasimchyk2026.levels import (
     Curves,
@@ -34,15 +43,6 @@ from posbias_papers.herasimchyk2026.levels import (
     published_slopes,
 )
 from posbias_papers.herasimchyk2026.quantities import homogeneity, order_of
-from posbias_papers.readings.discrepancy import (
-    BOTH,
-    BUNDLED,
-    Comparison,
-    Material,
-    UnavailableError,
-    answer,
-    discrepancy,
-)
 from posbias_papers.statements.herasimchyk2026 import FOUR, deep_rollouts
 
 if TYPE_CHECKING:

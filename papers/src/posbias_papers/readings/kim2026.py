@@ -26,7 +26,7 @@ from posbias_papers.closed_forms.layernorm import (
     residual_coefficient,
 )
 from posbias_papers.closed_forms.recency import exact_scores, recency_excess
-from posbias_papers.readings.discrepancy import BOTH, Comparison, Material, answer, discrepancy
+from posbias_papers.errata import BOTH, Comparison, Material, answer, discrepancy
 
 exact = functools.cache(exact_scores)
 """Expected scores of two or three tokens, integrated."""

@@ -16,7 +16,7 @@ from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.mixing import AttentionOnly, Mixing, PreNormInit
 from posbias.theory.positional import DecayBias, NoPE, RoPE
 from posbias.theory.rollout.dispatch import influence
-from posbias_papers.readings.discrepancy import Comparison, Material, answer, discrepancy
+from posbias_papers.errata import Comparison, Material, answer, discrepancy
 
 ITEMS, BURSTINESS, LABELS, DIMENSION, NOISE = 8, 4, 32, 64, 0.75
 """n, B, L, d and γ = λ of Appendix J, and the defaults of `posbias.training`."""
