@@ -484,9 +484,10 @@ def test_the_error_is_no_less_than_what_more_nodes_change(alpha, residual):
         (RecencyModel(3, 16, mask=SlidingWindow(2)), "model"),
     ],
 )
-def test_a_model_that_cannot_be_integrated_is_refused(model, argument):
-    with pytest.raises(InvalidValueError, match=f"^{argument}: "):
-        exact_scores(model)
+def test_a_model_without_integral_or_closed_form_is_refused(model, argument):
+    for form in (exact_scores, *([closed_scores, layernorm.limit_scores] if argument == "model" else [])):
+        with pytest.raises(InvalidValueError, match=f"^{argument}: "):
+            form(model)
 
 
 def test_the_recency_probability_needs_three_tokens():

@@ -34,8 +34,18 @@ READINGS: tuple[ReadingName, ...] = ("corrected", "means", "published")
 QuantityName = Literal["rise", "level"]
 LEAST_DIMENSION = 4
 """The least dimension of the corrected reading: below it the mean of the fluctuating weights diverges at α → 1."""
+PARTS = ("tokens", "dimension", "anisotropy", "norm", "residual", "depth")
+"""The fields of a `RecencyModel`, in their order, that may differ from the paper's."""
 NODES = 400
 """Gauss-Legendre nodes for means over a sample correlation."""
+
+
+def need_printed(model: RecencyModel) -> None:
+    """Raise `InvalidValueError` for an order, temperature, affine norm or mask other than the paper's."""
+    if model != RecencyModel(*(getattr(model, name) for name in PARTS)):
+        raise InvalidValueError(
+            f"model: expected the paper's order, temperature, norms and mask, got {model}"
+        )
 
 
 def recency_margin(scores: Scores) -> float:
@@ -142,7 +152,8 @@ class SecondLayer:
 
     @classmethod
     def of(cls, model: RecencyModel, reading: ReadingName = "corrected") -> "SecondLayer":
-        """That of a model under LayerNorm or RMSNorm, which are one for large d."""
+        """That of a model under LayerNorm or RMSNorm, which are one for large d. Raises as `need_printed`."""
+        need_printed(model)
         return cls(model.tokens, model.dimension, model.anisotropy, model.residual, reading)
 
     @property
@@ -215,7 +226,9 @@ def closed_scores(model: RecencyModel, reading: ReadingName = "corrected") -> Sc
 
     Eq. 5 is `SecondLayer` with ρ = e^−√d and √d for the d of Eq. 41, its reading of means; κ times that ρ corrects
     it: the mean score is κ → √e times the printed one, its rise per position κ² → e times.
+    Raises as `need_printed`.
     """
+    need_printed(model)
     if model.norm == "none":
         return scores_without_layernorm(model.tokens, model.dimension, reading=reading)
     if reading == "published" and not (model.anisotropy or model.residual):
@@ -228,8 +241,9 @@ def limit_scores(model: RecencyModel) -> Float[np.ndarray, "layer query key"]:
 
     With ⟨x_i, x_j⟩ = α/(1−α) + 1[i = j] at the bottom, inner products G go to WGWᵀ with W = A (+ the residual's
     diagonal). Without a norm that is the limit of large d; with it fluctuations are left out, as in the paper
-    (layer 2 is then `SecondLayer` at κ = 1).
+    (layer 2 is then `SecondLayer` at κ = 1). Raises as `need_printed`.
     """
+    need_printed(model)
     tokens = model.tokens
     products = np.eye(tokens) + model.anisotropy / (1.0 - model.anisotropy)
     causal, layers = np.tri(tokens, dtype=bool), []

@@ -32,14 +32,12 @@ from scipy.special import ndtr
 
 from posbias.core.errors import InvalidValueError, whole
 from posbias.simulation.model import RecencyModel
-from posbias_papers.closed_forms.layernorm import NODES, correlation_rule, legendre
+from posbias_papers.closed_forms.layernorm import NODES, correlation_rule, legendre, need_printed
 
 Column = Any
 """A number, or one number per node."""
 Tokens = Float[np.ndarray, "token coordinate *node"]
 Rule = tuple[Float[np.ndarray, "node"], Float[np.ndarray, "node"]]
-PARTS = ("tokens", "dimension", "anisotropy", "norm", "residual", "depth")
-"""The fields of a `RecencyModel` that are integrated over, in their order."""
 REACH = 15.0
 """Standard deviations within which the noise at which S_21 = S_20 is looked for."""
 
@@ -99,21 +97,18 @@ def recency_excess(model: RecencyModel, nodes: int | None = None) -> Integral:
     y_1 − y_0 and so has one zero (from the third layer on this is tested, not proved). Raises as `exact_scores`,
     and for two tokens.
     """
-    count = _checked(model, (16 if _lengthless(model) else 8) if nodes is None else nodes, least=3)
+    count = _checked(model, (16 if _lengthless(model) else 8) if nodes is None else nodes, tokens=(3,))
     fine, coarse = _expected_excess(model, count), _expected_excess(model, count - 2)
     return Integral(fine, np.abs(fine - coarse) + np.finfo(float).eps)
 
 
-def _checked(model: RecencyModel, nodes: int, least: int = 2) -> int:
+def _checked(model: RecencyModel, nodes: int, tokens: tuple[int, ...] = (2, 3)) -> int:
     """The nodes per variable, of a model that can be integrated."""
-    if not least <= model.tokens <= 3:
-        raise InvalidValueError(f"tokens: expected 2 or 3 (simulate for more), got {model.tokens}")
+    if model.tokens not in tokens:
+        few = " or ".join(map(str, tokens))
+        raise InvalidValueError(f"tokens: expected {few} (simulate for others), got {model.tokens}")
     whole("dimension", model.dimension, model.tokens + (model.norm == "layernorm"))
-    printed = RecencyModel(*(getattr(model, name) for name in PARTS))
-    if model != printed:
-        raise InvalidValueError(
-            f"model: expected one that differs from the paper's in {PARTS} alone, got {model}"
-        )
+    need_printed(model)
     return whole("nodes", nodes, 4)
 
 
