@@ -158,7 +158,7 @@ def _contrasted(
     varied, levels, test = _varied(numbers), _levels(rows), read_test(words)
     kind, _, rest = contrast.partition(" ")
     if kind == "turns":
-        return _turns(numbers, levels.index(rest), varied, test)
+        return _turns(numbers, rest, levels, varied, test)
     compared = _compared(numbers, rest if kind in ("any", "share") else contrast, levels, varied)
     pieces = []
     for where, settings in compared:
@@ -208,16 +208,14 @@ def estimates(rows: "pd.DataFrame", quantity: str) -> tuple[Numbers, dict[Settin
             )
             few |= {place: f" ({counted} {unit}s)"} if several.size < units.size else {}
         return numbers, few
-    errors, draws, flaws = (rows.get(name) for name in (f"{quantity}_se", "n", f"{quantity}_flaw"))
-    for place, (setting, value) in enumerate(values.items()):
+    defaults = {f"{quantity}_se": 0.0, "n": math.nan, f"{quantity}_flaw": math.nan}
+    about = [rows[name] if name in rows else [default] * len(rows) for name, default in defaults.items()]
+    for (setting, value), error, n, flaw in zip(values.items(), *about, strict=True):
         if value == value:
-            error = 0.0 if errors is None else float(errors.iloc[place])
-            n = math.nan if draws is None else draws.iloc[place]
-            exact = Estimate(float(value))
-            drawn = Estimate(float(value), error, None if math.isnan(n) else int(n)) if error else exact
-            numbers[_tuple(setting)] = drawn
-        elif flaws is not None and isinstance(flaws.iloc[place], str):
-            numbers[_tuple(setting)] = flaws.iloc[place]
+            drawn = Estimate(float(value), float(error), None if math.isnan(n) else int(n))
+            numbers[_tuple(setting)] = drawn if error else Estimate(float(value))
+        elif isinstance(flaw, str):
+            numbers[_tuple(setting)] = flaw
     return numbers, few
 
 
@@ -336,23 +334,20 @@ def _surest(pieces: Sequence[Evidence], tests: int | None = None, whole: bool | 
     return replace(surest, picked=surest.picked * (tests or len(sound)), opposite=opposite)
 
 
-def _turns(numbers: Numbers, place: int, varied: Sequence[int], test: Test) -> list[Evidence]:
+def _turns(
+    numbers: Numbers, name: str, levels: Sequence[str], varied: Sequence[int], test: Test
+) -> list[Evidence]:
     """The surest rise and the surest fall of the series along a level where both are surest.
 
     It fails only if every series surely lacks a rise, or a fall, at each of its steps.
     """
-    series: dict[Setting, list[Setting]] = {}
-    for setting in numbers:
-        series.setdefault(_without(setting, place), []).append(setting)
-    looked_at = []
-    for rest, settings in series.items():
-        steps = []
-        for a, b in itertools.pairwise(sorted(settings, key=lambda one: one[place])):
-            where = ", ".join(str(one) for at, one in enumerate(rest) if at + (at >= place) in varied)
-            steps.append(_piece(f"{where}, {a[place]} to {b[place]}", _difference(numbers, (b, a))))
-        looked_at.append(steps)
-    whole = not any(step.flaw for steps in looked_at for step in steps)
-    sound = [[step for step in steps if not step.flaw] for steps in looked_at]
+    place, series = levels.index(name), {}
+    for after, before in _pairs(numbers, f"{name}: next - this", levels):
+        where = ", ".join(str(after[at]) for at in varied if at != place)
+        step = _piece(f"{where}, {before[place]} to {after[place]}", _difference(numbers, (after, before)))
+        series.setdefault(str(_without(after, place)), []).append(step)
+    whole = not any(step.flaw for steps in series.values() for step in steps)
+    sound = [[step for step in steps if not step.flaw] for steps in series.values()]
     tests = sum(map(len, sound))
     least = getattr(test, "least", 0.0)
     both = [

@@ -84,7 +84,7 @@ def claims(*names: str, options: Options = Options()) -> None:
     """
     from posbias.profiles.claims import count, tally
     from posbias_papers.cli.answers import PaperClaims
-    from posbias_papers.results import by_evidence, collect
+    from posbias_papers.results import by_evidence, by_paper, collect
     from posbias_papers.theorems import INSTANCES
 
     ran, engine = None, shared.engine(options.workers)
@@ -105,14 +105,6 @@ def claims(*names: str, options: Options = Options()) -> None:
     _refuse_failures(ran)
 
 
-def by_paper(judged: "Iterable[Judged]") -> "dict[str, list[Judged]]":
-    """Claims by the key of their paper."""
-    papers: dict[str, list[Judged]] = {}
-    for claim in judged:
-        papers.setdefault(claim.paper, []).append(claim)
-    return papers
-
-
 def _counted(judged: "Iterable[Judged]") -> list[str]:
     """'12 hold, 3 fail, 4 undecided' of the paper's own claims, and of ours."""
     from posbias.profiles.claims import tally
@@ -125,7 +117,7 @@ def _claim_lines(judged: "Sequence[Judged]", shown: "Sequence[Judged]") -> list[
     """Claims under their papers, each with its number and why; counts are of all, shown or not."""
     from posbias.core.sources import cite
     from posbias.profiles.claims import VERDICTS
-    from posbias_papers.results import by_evidence
+    from posbias_papers.results import by_evidence, by_paper
 
     lines: list[str] = []
     for key, own in by_paper(judged).items():
@@ -228,6 +220,7 @@ def _page(out: Path, judged: "Sequence[Judged]", configs: Path | None) -> Path:
 
 
 def _all_lines(ran: "Ran", judged: "Sequence[Judged]", page: Path | None) -> list[str]:
+    from posbias_papers.results import by_paper
     from posbias_papers.study import minutes_text
 
     rows = [[key, *_counted(own)] for key, own in (by_paper(judged) | {"all": [*judged]}).items()]
