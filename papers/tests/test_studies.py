@@ -1,16 +1,20 @@
-"""Studies of the papers: what there is, results read as they are, every claim judged, the commands on them."""
+"""Studies of the papers: what there is, what shows it, results read, every claim judged, the commands on them."""
 
+import csv
+import importlib
 import json
 import math
+import shlex
 import shutil
 import subprocess
 import sys
 from dataclasses import replace
 
 import pytest
+from project import ROOT
 
 from posbias import __version__
-from posbias.cli import main
+from posbias.cli import app, main
 from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.core.formats import save_json
 from posbias.core.running import InProcess, Processes
@@ -69,6 +73,35 @@ def test_studies_are_found_by_key_or_paper():
     assert find_studies() == [*STUDIES.values()]
     with pytest.raises(InvalidValueError, match=r"^study: .*did you mean 'wu2025/fig"):
         find_studies("wu2025/fig25")
+
+
+FOLDER = ROOT / "papers/src/posbias_papers"
+ITEMS = [
+    item
+    for paper in PAPERS
+    for item in csv.DictReader((FOLDER / paper / "items.csv").read_text(encoding="utf-8").splitlines())
+]
+"""What the three papers contain."""
+
+
+def test_all_claims_of_items_are_there():
+    claims = [claim.id for one in (*STUDIES.values(), *STATEMENTS) for claim in one.claims]
+    assert len(ITEMS) == 224
+    assert {claim for item in ITEMS for claim in item["claims"].split()} <= {*claims}
+
+
+@pytest.mark.parametrize("shown_by", sorted({item["shown_by"] for item in ITEMS} - {""}))
+def test_what_shows_an_item_is_a_command_or_a_name(shown_by):
+    if not shown_by.startswith("python: "):
+        app.parse_args(shlex.split(shown_by)[1:], exit_on_error=False, print_error=False)
+        return
+    module, _, attribute = shown_by.removeprefix("python: ").rpartition(".")
+    try:
+        owner = importlib.import_module(module)
+    except ModuleNotFoundError:  # an attribute of a class
+        parent, _, name = module.rpartition(".")
+        owner = getattr(importlib.import_module(parent), name)
+    assert hasattr(owner, attribute)
 
 
 def test_studies_import_nothing_heavy():

@@ -5,11 +5,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from posbias.core.answers import Answer, Number, Part, Texts, answers_in, entry
+from posbias.profiles.claims import Provenance, Verdict
 from posbias.reports.answers.numbers import Claim, Effect, JudgedClaim, Value
 from posbias_papers.study import Cost
 
 Files = list[Path]
 Rows = list[dict[str, Any]]
+Counts = dict[Verdict, int]
+"""Claims by verdict."""
 
 
 class State(Part):
@@ -43,21 +46,6 @@ class PaperList(Answer):
     studies: list[StudyPart]
 
 
-class Counts(Part):
-    """Claims by verdict."""
-
-    holds: int
-    fails: int
-    undecided: int
-
-
-class Tally(Part):
-    """A paper's own claims, and ours; what is said twice once."""
-
-    paper: Counts
-    ours: Counts
-
-
 class PaperClaim(Claim):
     """A claim of a paper, as collected from its results."""
 
@@ -78,7 +66,7 @@ class PaperClaims(Answer):
 
     claims: list[PaperClaim]
     counts: Counts
-    tallies: dict[str, Tally] = entry("by paper")
+    tallies: dict[str, dict[Provenance, Counts]] = entry("by paper; what is said twice once")
     by_evidence: dict[str, dict[str, Counts]] = entry(
         "the papers' own, by paper and by what they were tested on"
     )
