@@ -196,12 +196,12 @@ def test_agreement_claims_hold_where_b_is_right_and_fail_where_it_is_not():
         return of_curves(Curves("m", "t", levels, shaped(truth, prompts)))
 
     right, swapped = of_levels(wrong, truth, near), of_levels(truth, wrong, truth)
-    first = {1, 2, 3}
+    first = {1, 2}
     assert {verdicts("table4", right)[one] for one in first} == {"holds"}
     assert {verdicts("table4", swapped)[one] for one in first} == {"fails"}
     # (c) is further off than (b)
     assert verdicts("table5", right)[2] == "fails"
-    assert [verdicts("table5", swapped)[one] for one in first] == ["fails", "holds", "fails"]
+    assert [verdicts("table5", swapped)[one] for one in first] == ["fails", "holds"]
     one = of_levels(*[u(1, 1)] * 3, prompts=1)
     assert {verdicts("table4", one)[number] for number in first} == {"undecided"}
 
@@ -246,9 +246,10 @@ def test_what_is_on_record_decides_and_draws_as_when_it_was_measured():
     # the paper's own are held by tests/reference.json
     for key, verdict, number in (
         ("fig1/1/elsewhere", "holds", 1.0),
-        ("fig2/6/elsewhere", "fails", -0.03768849045117459),
+        ("fig2/6/elsewhere", "undecided", -0.03768849045117459),
+        ("fig2/10", "fails", -0.0260717137563),
         ("table4/1", "holds", 1.13152037),
-        ("table5/3", "holds", 0.49975708),
+        ("table5/1", "holds", 0.559350267499),
         ("fig5/2", "fails", 0.1777777777777778),
     ):
         assert (found[key].verdict, found[key].estimate.value) == (verdict, pytest.approx(number, rel=1e-6))
@@ -433,7 +434,7 @@ def test_levels_of_the_authors_files_decide_without_a_measurement(tmp_path):
     found = reproduce(["fig1", "fig2"], out=tmp_path, models=[], configs=ROLLOUT_FILES)
     assert (list(found.made), [*found.left_out]) == (["fig2"], ["fig1"])
     decided = [claim.verdict for claim in found.claims["fig2"]]
-    assert decided == ["holds"] * 5 + ["undecided"] * 2
+    assert decided == ["holds"] * 6 + ["undecided"] * 2
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,7 @@ def ratios_of(result):
 
 
 def test_ratios_are_those_of_mean_scores(results):
-    result = results[RecencyModel(dimension=16, anisotropy=0.75)]
+    result = results[RecencyModel(dimension=16, anisotropy=0.8)]
     (ratios, errors), scores = ratios_of(result), result.mean_scores.value[1, -1]
     np.testing.assert_allclose(ratios[:-1], (scores / scores[0])[:-1], atol=0.006)
     assert ratios[0] == 1.0
@@ -201,7 +201,7 @@ def test_ratios_are_those_of_mean_scores(results):
 
 
 def test_errors_of_ratios_are_no_smaller_than_their_spread():
-    model = RecencyModel(dimension=16, anisotropy=0.25)
+    model = RecencyModel(dimension=16, anisotropy=0.2)
     made = [ratios_of(simulate_recency(model, 2048, seed=s, threads=1)) for s in range(60)]
     spread = np.std([ratios[1:-1] for ratios, _ in made], axis=0, ddof=1)
     said = np.mean([errors[1:-1] for _, errors in made], axis=0)
@@ -311,12 +311,10 @@ def test_wrong_input_is_refused_before_anything_is_drawn(words, said, tmp_path, 
 @pytest.mark.parametrize(
     ("name", "number", "column", "wrong"),
     [
-        ("fig1", 2, "rise_share", lambda values: values + 0.1),
         ("fig1", 4, "known_step", lambda values: -values),
         ("fig1", 5, "step", lambda values: -values),
         ("fig1", 7, "score", lambda values: -values),
         ("fig1", 8, "beyond_first", lambda values: -values),
-        ("fig1", 11, "recency", lambda values: values + 0.02),
         ("fig2", 1, "published_ratio_step", lambda values: -values),
         ("fig2", 10, "published_ratio", lambda values: 1 / values),
         ("fig3", 2, "recency", lambda values: 1 - values),
@@ -330,6 +328,24 @@ def test_a_claim_fails_where_its_column_is_wrong(results, name, number, column, 
     assert judge(claim, frame).verdict != "fails"
     frame[column] = wrong(frame[column])
     assert judge(claim, frame).verdict == "fails"
+
+
+@pytest.mark.parametrize(("number", "column", "shift"), [(2, "rise_share", 0.1), (11, "recency", 0.02)])
+def test_a_claim_is_left_open_where_only_a_tolerance_of_ours_is_missed(results, number, column, shift):
+    (claim,) = (one for one in CLAIMS["fig1"] if one.id == f"kim2026/fig1/{number}")
+    frame = frame_of(results, "fig1")
+    frame[column] += shift
+    assert (judge(claim, frame).verdict, judge(replace(claim, bar="paper"), frame).verdict) == (
+        "undecided",
+        "fails",
+    )
+
+
+def test_a_model_whose_scores_are_unknown_has_a_table(results):
+    flat = replace(RECENT, anisotropy=0.0, dimension=64)
+    frame = table({flat: simulate_recency(flat, 2000, threads=1)})
+    assert frame["published_score_off"].isna().all()
+    assert frame["published_score_off_flaw"].notna().any()
 
 
 def test_a_claim_on_all_models_is_open_while_samples_tell_too_little_of_one(claims):

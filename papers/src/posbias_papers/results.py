@@ -37,7 +37,6 @@ from posbias.profiles.claims import (
     Judged,
     Verdict,
     count,
-    tally,
     undecided,
 )
 from posbias.profiles.estimate import Estimate
@@ -228,7 +227,10 @@ def _claims_of(known: State) -> Iterator[Judged]:
         explained = claim.explanation if claim and not extended and one.verdict != "holds" else ""
         if explained:
             why = f"{why}. {explained}"
-        more = {"explanation": explained or one.more.get("explanation", ""), "effort": spent or NOTHING}
+        more = {
+            "explanation": explained or one.more.get("explanation", ""),
+            "effort": one.more.get("effort") or spent or NOTHING,
+        }
         yield _with(replace(one, why=why), **more, tested_on=_tested_on(one, basis))
 
 
@@ -243,7 +245,8 @@ def _tested_on(claim: Judged, basis: Basis) -> str:
         return INSTANCED
     if claim.seen is None and math.isnan(claim.estimate.value):
         return nothing
-    return papers if claim.paper == "herasimchyk2026" and claim.claim.provenance == "paper" else others
+    own = claim.claim.provenance == "paper" or claim.claim.scope.startswith("the paper's models")
+    return papers if claim.paper == "herasimchyk2026" and own else others
 
 
 # --- the page of three papers ------------------------------------------------------------------------------
@@ -290,7 +293,6 @@ def write_page(
             "source": cite(paper),
             "says": SAYS[paper],
             "claims": (own := [claim for claim in claims if claim.paper == paper]),
-            "counts": tally(own),
             "evidence": by_evidence(own),
             "figures": [one for one in shown if one[0].paper == paper],
             "readings": [one for one in readings if one.paper == paper],

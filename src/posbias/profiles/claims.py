@@ -302,9 +302,10 @@ class Claim:
     caption); `quantity` makes the evidence from a study's results. `provenance` tells the paper's claims from
     ours (nulls, other comparisons, corrected formulas, other models); where a `hedged` observation says often,
     typically, most or tend to, the share of cases is judged. `scope` says what the text speaks of, `evidence`
-    what its numbers rest on there, `bar` whose the bound of the test is: the paper's, or ours where the text
-    gives none. The claim is the same as that of id `alias_of`, said again, and counted there. `explanation`
-    says why it does not hold, as far as somebody found out.
+    what its numbers rest on there, `bar` whose the bound is that it would fail by: the paper's (a sign is), or ours
+    where the text gives none, by which a claim of the paper never fails. The claim is that of id `alias_of` said
+    again, or fails by the same gap, and is counted there. `explanation` says why it does not hold, as far as
+    somebody found out.
     """
 
     id: str
@@ -448,6 +449,8 @@ def judged(claim: Claim, evidence: Iterable[Evidence]) -> Judged:
     verdict = "fails" if "fails" in verdicts else verdict
     deciding = _deciding(pieces)
     why = f"{_shares(pieces, verdicts)}{deciding}"
+    if (verdict, claim.provenance, claim.bar) == ("fails", "paper", "ours"):
+        verdict, why = "undecided", f"{why}; the text gives no such bound, it is ours"
     return Judged(claim, pieces, verdict, deciding.estimate, why, seen=_SEEN.get(verdict))
 
 

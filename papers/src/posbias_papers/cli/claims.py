@@ -105,23 +105,28 @@ def claims(*names: str, options: Options = Options()) -> None:
     _refuse_failures(ran)
 
 
-def _counted(judged: "Iterable[Judged]") -> list[str]:
-    """'12 hold, 3 fail, 4 undecided' of the paper's own claims, and of ours."""
-    from posbias.profiles.claims import tally
-
-    kinds = (counts.items() for counts in tally(judged).values())
-    return [", ".join(f"{number} {verdict.removesuffix('s')}" for verdict, number in kind) for kind in kinds]
-
-
-def _claim_lines(judged: "Sequence[Judged]", shown: "Sequence[Judged]") -> list[str]:
-    """Claims under their papers, each with its number and why; counts are of all, shown or not."""
+def _evidence(judged: "Iterable[Judged]") -> list[str]:
+    """A table of the papers' own claims: verdicts by what they were tested on."""
     from posbias.core.sources import cite
     from posbias.profiles.claims import VERDICTS
     from posbias_papers.results import by_evidence, by_paper
 
+    rows = [
+        [cite(key).short, kind, *map(str, counts.values())]
+        for key, own in by_paper(judged).items()
+        for kind, counts in by_evidence(own).items()
+    ]
+    return table(["the papers' own claims", "tested on", *VERDICTS], rows)
+
+
+def _claim_lines(judged: "Sequence[Judged]", shown: "Sequence[Judged]") -> list[str]:
+    """Claims under their papers, each with its number and why; the table after them is of all, shown or not."""
+    from posbias.core.sources import cite
+    from posbias_papers.results import by_paper
+
     lines: list[str] = []
-    for key, own in by_paper(judged).items():
-        lines += [f"{cite(key).short}: {'; of ours '.join(_counted(own))}", ""]
+    for key in by_paper(judged):
+        lines += [cite(key).short, ""]
         for claim in (claim for claim in shown if claim.paper == key):
             about, kind = claim.claim, claim.more["tested_on"]
             whose = about.place if about.provenance == "paper" else f"ours, on {about.place}"
@@ -129,12 +134,7 @@ def _claim_lines(judged: "Sequence[Judged]", shown: "Sequence[Judged]") -> list[
             number = "" if claim.study.endswith("/statements") else str(claim.estimate).replace("-", "−")
             lines += [f"  {claim.mark:10s} {claim.id}  {number.removeprefix('–')}".rstrip()]
             lines += [f"{INDENT}{claim.sentence} ({whose})", f"{INDENT}{kind}: {claim.why}", ""]
-    rows = [
-        [cite(key).short, kind, *map(str, counts.values())]
-        for key, own in by_paper(judged).items()
-        for kind, counts in by_evidence(own).items()
-    ]
-    return [*lines, *table(["the papers' own claims", "tested on", *VERDICTS], rows)]
+    return [*lines, *_evidence(judged)]
 
 
 # --- all ---------------------------------------------------------------------------------------------------
@@ -220,14 +220,12 @@ def _page(out: Path, judged: "Sequence[Judged]", configs: Path | None) -> Path:
 
 
 def _all_lines(ran: "Ran", judged: "Sequence[Judged]", page: Path | None) -> list[str]:
-    from posbias_papers.results import by_paper
     from posbias_papers.study import minutes_text
 
-    rows = [[key, *_counted(own)] for key, own in (by_paper(judged) | {"all": [*judged]}).items()]
     return [
         f"{len(ran.made)} studies made in {minutes_text(ran.seconds / 60)}",
         *(f"{key}: {reason}" for key, reason in ran.left_out.items()),
         "",
-        *table(["paper", "claims", "ours"], rows),
+        *_evidence(judged),
         *([f"page: {page}"] if page else []),
     ]

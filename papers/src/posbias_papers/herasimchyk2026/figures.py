@@ -34,8 +34,10 @@ KNOWN = 0.05
 """A number whose standard error is larger does not confirm a printed one."""
 LEVEL = 0.05
 """How often a row of true numbers may be found wrong."""
-CONFIGURED = {"source == 'configuration'": "the configurations on the hub"}
-"""What claims about rows of configurations rest on, which need nothing measured."""
+FILES = "the authors' rollout files"
+"""What is known of the paper's models where none was measured."""
+CONFIGURED = {"source == 'configuration'": "the configurations on the hub", "own == 1": FILES}
+"""What claims about rows of the paper's models rest on, which need nothing measured."""
 WHEN, ON_RECORD = "2026-11-27", "32 prompts"
 """When what is on record was measured, and on how much."""
 SOURCES = (
@@ -181,8 +183,8 @@ def _measured(frame: "pd.DataFrame") -> list[str]:
 def judge_extended(study: Study, frame: "pd.DataFrame") -> Iterator[Judged]:
     """The claims of a study judged on what is of the paper's models; on other models, as claims of ours.
 
-    A claim of the paper of which only the second is known is left open, with the reason; a decided one says where
-    it rests on the authors' files alone.
+    A claim of the paper of which only the second is known is left open, with the reason; the effort of a decided
+    one says where it rests on the authors' files alone.
     """
     own, others = frame.query("own == 1"), frame.query("own == 0")
     by_files = {"files", "measured"}.intersection(own.index.unique("source")) == {"files"}
@@ -198,10 +200,12 @@ def judge_extended(study: Study, frame: "pd.DataFrame") -> Iterator[Judged]:
         if extended and not decided:
             decided = [undecided(claim, reason, "")]
         for verdict in decided:
-            more = "from the authors' rollout files" if by_files else ""
             if verdict.verdict == "undecided":
-                more = reason if verdict.evidence else ""
-            yield replace(verdict, why=f"{verdict.why}; {more}") if more else verdict
+                yield replace(verdict, why=f"{verdict.why}; {reason}") if verdict.evidence else verdict
+            elif by_files:
+                yield replace(verdict, more={"effort": FILES})
+            else:
+                yield verdict
         yield from extended
 
 

@@ -128,6 +128,8 @@ def completed(frame: "pd.DataFrame") -> "pd.DataFrame":
             rows.append(dict(zip(LEVELS, (*levels, float(i), float(j)), strict=True)) | row)
     frame = frame.join(pd.DataFrame(rows).set_index(list(LEVELS)))
     for name in frame.columns.intersection([f"{reading}_score" for reading in READINGS]):
+        if f"{name}_off" not in frame:  # no score is known well enough
+            frame[f"{name}_off"] = math.nan
         lacking = frame[name].notna() & frame[f"{name}_off"].isna()
         frame.loc[lacking, f"{name}_off_flaw"] = UNKNOWN
     return frame

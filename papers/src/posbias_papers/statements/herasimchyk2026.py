@@ -638,6 +638,7 @@ DEEP = growing([[0.0], [0.1]], 0.1, 30.0, 60)
     "Theorem 5.4 (ii) from Assumptions 5.1 and 5.2",
     Sampler.network,
     witness=DEEP,
+    alias_of="herasimchyk2026/lemma-5.3-i",
 )
 def from_assumptions(corrected: bool, **network: Any) -> float:
     """For a network under these assumptions the first token draws everything if Σλ = ∞: 1 − P_i0 ≤ Π(1 − ελ),

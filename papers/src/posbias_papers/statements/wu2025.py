@@ -478,7 +478,13 @@ def lemma_4_4(corrected: bool, **decay: Any) -> float:
     return _slack_decay(corrected, True, **decay)
 
 
-@statement("wu-4.5", "Theorem 4.5", decay_and_content, witness=FLAT, proof=OURS)
+@statement(
+    "wu-4.5",
+    "Theorem 4.5",
+    decay_and_content,
+    witness=FLAT,
+    proof=OURS | {"alias_of": "wu2025/lemma-4.4-proof"},
+)
 def theorem_4_5(corrected: bool, **decay: Any) -> float:
     """C_min^(t+1) ≤ P_ij/(binom(t+i−j, i−j)·e^(−(i−j)m)) ≤ C_max^(t+1) with Appendix D's constants
 
@@ -585,19 +591,17 @@ def stirling(depth: int, rate: float) -> float:
 TWO_LAYERS = {"depth": 2, "rate": 1.0}
 
 
-@statement("wu-4.5-monotone", "Theorem 4.5, L", depth_and_decay, witness=TWO_LAYERS, strength="observation")
-def monotone(depth: int, rate: float, corrected: bool) -> float:
-    """L(x) = log(binom(t+x, x)e^(−xm)) is not a monotone function of the distance x
-
-    Corrected: over whole distances L rises at first where t > e^m − 1, and falls throughout elsewhere
+@statement("wu-4.5-monotone", "Theorem 4.5, L", depth_and_decay, strength="observation")
+def monotone(depth: int, rate: float) -> float:
+    """as exactly as Stirling's approximation is, to one token: L(x) = log(binom(t+x, x)e^(−xm)) is not a monotone
+    function of the distance x but rises at first, where t/(e^m − 1) > 1
 
     Scope: every depth and decay
 
-    Erratum: theorem-4.5-distance
+    Holds over whole distances. Taken exactly L falls from the start where t/(e^m − 1) ≤ 1, see the critical
+    distance.
     """
     first = math.log(depth) - rate
-    if not corrected:
-        return least(first, first, 0.0)
     count = 2 * critical_distances.modal_distance(depth, rate) + 6
     rises = bool((np.diff(_heights(depth, lambda x: rate * x, count)) > 0).any())
     return abs(first) if rises == (depth - 1 > math.expm1(rate)) else -abs(first)
@@ -758,7 +762,13 @@ def theorem_4_7(corrected: bool, **rotary: Any) -> float:
     return _slack_rope(corrected, False, **rotary)
 
 
-@statement("wu-I.1", "Lemma I.1", lambda s: some_pairs(s, 1), witness=_half_turn(2), proof=OURS)
+@statement(
+    "wu-I.1",
+    "Lemma I.1",
+    lambda s: some_pairs(s, 1),
+    witness=_half_turn(2),
+    proof=OURS | {"alias_of": "wu2025/lemma-4.6-proof"},
+)
 def lemma_i_1(corrected: bool, **rotary: Any) -> float:
     """c = min|q_l||k_l|, c′ = max|q_l||k_l|/π², constants as in Appendix I.2, δ′ by Lemma I.3
 
@@ -773,7 +783,13 @@ def lemma_i_1(corrected: bool, **rotary: Any) -> float:
     return _slack_rope(corrected, True, **rotary)
 
 
-@statement("wu-I.2", "Theorem I.2", some_pairs, witness=_stepping(2), proof=OURS)
+@statement(
+    "wu-I.2",
+    "Theorem I.2",
+    some_pairs,
+    witness=_stepping(2),
+    proof=OURS | {"alias_of": "wu2025/theorem-4.7-proof"},
+)
 def theorem_i_2(corrected: bool, **rotary: Any) -> float:
     """Eqs. (15) and (16) for Σ_l (i−j)²θ_l², Lemma I.1 amended
 
