@@ -15,7 +15,7 @@ from tiny import WORDS, specimen, word_tokenizer
 
 from posbias.comparison.scores import compare
 from posbias.core.errors import InputFileError, InvalidValueError, OutputFileError
-from posbias.profiles.claims import ELSEWHERE
+from posbias.profiles.claims import ELSEWHERE, judge
 from posbias.profiles.measurements import load_measurement, save_measurement
 from posbias.profiles.profile import Profile
 from posbias_papers.herasimchyk2026 import STUDIES
@@ -144,7 +144,15 @@ def test_level_claims_hold_of_what_the_paper_describes_and_fail_of_its_reverse()
     first = np.r_[1.0, np.full(TOKENS - 1, 1e-3)]
     levels = {"a": rollout(first), "b": rollout(u(2, 1)), "c": rollout(u(1.5, 1.5))}
     as_said = Curves("m", "t", levels, shaped(u(2, 1), noise=1e-4))
-    assert verdicts("fig2", of_curves(as_said)) == dict.fromkeys(range(1, 8), "holds")
+    # a claim on all examined cases wants more than one model
+    expected = dict.fromkeys(range(1, 8), "holds") | {6: "undecided"}
+    assert verdicts("fig2", of_curves(as_said)) == expected
+    frame = STUDIES["fig2"].table(of_curves(as_said))
+    again = frame.rename(index={"m": "n"}, level="model").query("source == 'measured'")
+    both = pd.concat([frame, again])
+    both.attrs = frame.attrs
+    (claim,) = (one for one in STUDIES["fig2"].claims if one.id.endswith("/6"))
+    assert judge(claim, both.query("own == 0")).verdict == "holds"
     falling = np.linspace(2.0, 1.0, TOKENS)
     levels = {"a": rollout(falling), "b": rollout(falling), "c": rollout(falling + 9 * first)}
     found = verdicts("fig2", of_curves(Curves("m", "t", levels, shaped(u(0, 3)))))

@@ -302,7 +302,7 @@ class Claim:
     caption); `quantity` makes the evidence from a study's results. `provenance` tells the paper's claims from
     ours (nulls, other comparisons, corrected formulas, other models); where a `hedged` observation says often,
     typically, most or tend to, the share of cases is judged. `scope` says what the text speaks of, `evidence`
-    what its numbers rest on there, `bar` whose the bound is that it would fail by: the paper's (a sign is), or ours
+    what its numbers rest on there, `bar` whose the bound is that it fails by: the paper's (a sign is), or ours
     where the text gives none, by which a claim of the paper never fails. The claim is that of id `alias_of` said
     again, or fails by the same gap, and is counted there. `explanation` says why it does not hold, as far as
     somebody found out.

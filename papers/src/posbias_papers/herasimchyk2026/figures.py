@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from posbias.profiles.claims import ELSEWHERE, Evidence, Judged, Near, Printed, undecided
 from posbias.profiles.estimate import Estimate
-from posbias_papers.contrasts import Quantity, read_claims
+from posbias_papers.contrasts import Contrast, Quantity, read_claims
 from posbias_papers.herasimchyk2026.configs import BINS, HUB, PROMPTS, stand_in
 from posbias_papers.herasimchyk2026.drawing import draw_content, draw_curves, draw_schedules, of_figure
 from posbias_papers.herasimchyk2026.table import NOISE, OBJECTS, recorded, table
@@ -85,7 +85,15 @@ def printed_row(rows: "pd.DataFrame") -> Iterator[Evidence]:
         yield Evidence(model, flaw=f"{model} was not measured here, {decided_by(name, [model])}")
 
 
-FUNCTIONS = {one.__name__: one for one in (near_printed, printed_row)}
+def in_all(rows: "pd.DataFrame") -> Iterator[Evidence]:
+    """That both ends rise over the sparsest stretch in every model; one model alone is not all cases."""
+    yield from Contrast("first_rise ; last_rise", "each", "> 0")(rows)
+    models = rows.dropna(subset=["first_rise"]).index.unique("model")
+    if len(models) == 1:
+        yield Evidence(f"{models[0]} alone", flaw="one model, two needed")
+
+
+FUNCTIONS = {one.__name__: one for one in (near_printed, printed_row, in_all)}
 CLAIMS = read_claims(Path(__file__).with_name("claims.csv"), FUNCTIONS, CONFIGURED)
 
 
