@@ -254,13 +254,14 @@ def test_what_is_on_record_decides_and_draws_as_when_it_was_measured():
     # the paper's own are held by tests/reference.json
     for key, verdict, number in (
         ("fig1/1/elsewhere", "holds", 1.0),
-        ("fig2/6/elsewhere", "undecided", -0.03768849045117459),
+        ("fig2/6/elsewhere", "undecided", np.nan),
         ("fig2/10", "fails", -0.0260717137563),
         ("table4/1", "holds", 1.13152037),
         ("table5/1", "holds", 0.559350267499),
         ("fig5/2", "fails", 0.1777777777777778),
     ):
-        assert (found[key].verdict, found[key].estimate.value) == (verdict, pytest.approx(number, rel=1e-6))
+        assert found[key].verdict == verdict
+        assert found[key].estimate.value == pytest.approx(number, rel=1e-6, nan_ok=True)
     assert STUDIES["fig2"].recorded(STUDIES["fig2"]).table().query("source == 'files'").index.unique(
         "model"
     ).tolist() == [*TABLE1]
