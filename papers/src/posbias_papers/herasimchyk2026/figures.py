@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from posbias.profiles.claims import ELSEWHERE, Evidence, Judged, Near, Printed, undecided
 from posbias.profiles.estimate import Estimate
-from posbias_papers.contrasts import Contrast, Quantity, read_claims
+from posbias_papers.contrasts import Quantity, contrasted, read_claims
 from posbias_papers.herasimchyk2026.configs import BINS, HUB, PROMPTS, stand_in
 from posbias_papers.herasimchyk2026.drawing import draw_content, draw_curves, draw_schedules, of_figure
 from posbias_papers.herasimchyk2026.table import NOISE, OBJECTS, recorded, table
@@ -87,7 +87,7 @@ def printed_row(rows: "pd.DataFrame") -> Iterator[Evidence]:
 
 def in_all(rows: "pd.DataFrame") -> Iterator[Evidence]:
     """That both ends rise over the sparsest stretch in every model; one model alone is not all cases."""
-    yield from Contrast("first_rise ; last_rise", "each", "> 0")(rows)
+    yield from contrasted(rows, "first_rise ; last_rise", "each", "> 0")
     models = rows.dropna(subset=["first_rise"]).index.unique("model")
     if len(models) == 1:
         yield Evidence(f"{models[0]} alone", flaw="one model, two needed")
