@@ -18,7 +18,7 @@ from posbias.reports.plots.influence import (
 )
 from posbias.reports.plots.layers import LAYER
 from posbias_papers.herasimchyk2026.configs import FIGURES
-from posbias_papers.plots.captions import captioned_figure, settle
+from posbias_papers.plots import captioned_figure, settle
 
 if TYPE_CHECKING:
     import pandas as pd

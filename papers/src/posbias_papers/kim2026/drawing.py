@@ -21,7 +21,7 @@ from posbias.reports.plots.style import (
 )
 from posbias.simulation import RecencyModel
 from posbias_papers.kim2026.table import setting
-from posbias_papers.plots.captions import captioned_figure, settle
+from posbias_papers.plots import captioned_figure, settle
 
 if TYPE_CHECKING:
     import pandas as pd

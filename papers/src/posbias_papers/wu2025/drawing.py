@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.reports.plots import style
-from posbias_papers.plots.captions import captioned_figure, settle
+from posbias_papers.plots import captioned_figure, settle
 from posbias_papers.wu2025.outcomes import PAIRS, Outcome
 from posbias_papers.wu2025.settings import ABSOLUTE, RELATIVE, Setting
 from posbias_papers.wu2025.table import comparable, outcomes_of

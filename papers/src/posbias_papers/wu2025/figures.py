@@ -475,7 +475,7 @@ def centres_table(results: Any = None) -> "pd.DataFrame":
 
 def draw_masks(frame: "pd.DataFrame", caption: str) -> Any:
     """Figure 1: masks as graphs, their centre nodes, and the walks that information takes; no caption."""
-    from posbias_papers.plots.masks import mask_figure
+    from posbias_papers.plots import mask_figure
 
     return mask_figure(SHOWN, 5, 2)
 

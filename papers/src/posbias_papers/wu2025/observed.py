@@ -80,7 +80,7 @@ def sinks_page(frame: "pd.DataFrame") -> Page:
 def draw_observed(frame: "pd.DataFrame", caption: str) -> "Figure":
     """The metric by token, and that of the first token by layer, a line for each model."""
     from posbias.reports.plots.style import DASHES, INK, draw_lines, dress
-    from posbias_papers.plots.captions import captioned_figure, settle
+    from posbias_papers.plots import captioned_figure, settle
 
     by_token, by_layer = (
         {model: np.array(one[name]) for model, one in observed().items()} for name in ("by_token", "by_layer")
