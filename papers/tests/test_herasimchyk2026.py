@@ -32,7 +32,6 @@ from posbias_papers.herasimchyk2026.levels import (
     attention_only,
     content_distances,
     slopes_of,
-    trough,
 )
 from posbias_papers.herasimchyk2026.measure import CONTROL, Key
 from posbias_papers.herasimchyk2026.quantities import fit, homogeneity, order_of
@@ -129,12 +128,6 @@ def test_a_lead_is_the_difference_of_scores_with_the_error_of_paired_resamples(m
     assert lead.se == pytest.approx(np.std(plain, ddof=1), rel=0.35)
     assert replace(curves, seed=5).ahead(score, more, less) == lead
     assert replace(curves, seed=6).ahead(score, more, less).se != lead.se
-
-
-def test_trough_is_the_profiles_own():
-    mass = np.random.default_rng(0).dirichlet(np.ones(TOKENS), size=20)
-    found = trough(mass, max(1, round(0.05 * TOKENS)))
-    assert found.tolist() == [Profile.from_weights(row).summary.trough for row in mass]
 
 
 # --- claims ------------------------------------------------------------------------------------------------

@@ -21,15 +21,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from posbias.comparison.predictors import PREDICTORS, Fold, folds
 from posbias.comparison.scores import Comparison, compare_all
 from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.core.machine import stream
+from posbias.profiles.curves import least_stretch
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile, measured_influence, spearman, wasserstein
-from posbias.profiles.summary import SHARE
+from posbias.profiles.summary import at_ends
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.configs import preset, read_architecture
 from posbias.theory.content import ConstantDiagonal, Content, NoContent
@@ -136,21 +137,19 @@ class Curves:
     def minimum(self, letter: str) -> Estimate:
         """How far the trough of a level lies behind that of the measured curve, as a share of the text."""
         predicted = self.levels[letter].mass
-        width = max(1, round(SHARE * predicted.size))
-        at = int(trough(predicted, width))
-        return self.estimate(lambda measured: (at - trough(measured, width)) / (predicted.size - 1))
+        width = at_ends(predicted.size)
+
+        def behind(measured: np.ndarray) -> np.ndarray:
+            places = np.apply_along_axis(least_stretch, -1, measured, width)
+            return (least_stretch(predicted, width) - places) / (predicted.size - 1)
+
+        return self.estimate(behind)
 
     def estimate(self, statistic: Callable[[np.ndarray], np.ndarray]) -> Estimate:
         """A statistic of the measured curve ([…, position] → […]) with its error over prompts, NaN of one."""
         prompts, value = len(self.samples), float(statistic(self.influence.mass))
         se = float(np.std(statistic(self.resampled), ddof=1)) if prompts > 1 else math.nan
         return Estimate(value, se, prompts)
-
-
-def trough(mass: Float[np.ndarray, "*batch position"], width: int) -> Int[np.ndarray, "*batch"]:
-    """The centre of the `width` neighbouring positions with the least mass, the earliest such place."""
-    sums = np.lib.stride_tricks.sliding_window_view(mass, width, axis=-1).sum(axis=-1)
-    return np.asarray(sums.argmin(axis=-1) + (width - 1) // 2)
 
 
 def curves_of(
