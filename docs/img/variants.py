@@ -5,7 +5,7 @@ Run as a script it draws the picture of docs/img (five to ten minutes); imported
 
 from posbias.reports.plots import new_figure, save_figure
 from posbias.reports.plots.style import ACCENT, COLOURS, INK, LEGEND, LINE, MUTED, RULE, THIN, dress
-from posbias_papers.simulation.variants import VARIANTS, simulate_variant
+from posbias_papers.simulation import VARIANTS, simulate_variant
 
 LAYERS = {2: COLOURS["positional"], 3: ACCENT, 4: INK}
 """Colours of the layers that are shown, numbered from 1 (in the first, what is not an encoding gives ½)."""

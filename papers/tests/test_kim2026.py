@@ -23,7 +23,7 @@ from posbias_papers.kim2026.figures import (
     printed_numbers,
 )
 from posbias_papers.kim2026.table import recorded, setting, table
-from posbias_papers.simulation.cell import RecencyCell
+from posbias_papers.simulation import RecencyCell
 
 SAMPLES = 20_000
 BARE, RECENT = (

@@ -14,7 +14,7 @@ from posbias.profiles import stochastic_order
 from posbias.theory import critical_distances
 from posbias.theory.masks import Causal, Full
 from posbias_papers.closed_forms import bounds, layernorm
-from posbias_papers.simulation.variants import Variant
+from posbias_papers.simulation import Variant
 from posbias_papers.statements import STATEMENTS, check, kim2026, save_counterexamples, select, verify, wu2025
 from posbias_papers.statements.draws import Sampler
 from posbias_papers.statements.trials import plain

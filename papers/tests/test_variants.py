@@ -15,7 +15,7 @@ from posbias.profiles.estimate import Estimate
 from posbias.simulation import RecencyModel, gram, simulate_recency
 from posbias.simulation.tally import Layout, Tally
 from posbias.theory.positional import alibi_slopes
-from posbias_papers.simulation.variants import (
+from posbias_papers.simulation import (
     VARIANTS,
     OverNetworks,
     Variant,

@@ -24,7 +24,7 @@ from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.theory.mixing import ConstantMixing
 from posbias.theory.positional import T5, ALiBi
 from posbias.theory.rollout import influence
-from posbias_papers.simulation.variants import VARIANTS, simulate_variant
+from posbias_papers.simulation import VARIANTS, simulate_variant
 
 HEADS = 32
 """Enough that sums over heads are taken in vectors, where a compiler's liberties show."""

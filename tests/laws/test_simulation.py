@@ -16,7 +16,7 @@ from posbias.simulation import InterruptedSimulation, RecencyModel, simulate_rec
 from posbias.simulation.gram import BLOCK, run_block, transform
 from posbias.simulation.tally import Layout, Tally
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
-from posbias_papers.simulation.variants import Variant
+from posbias_papers.simulation import Variant
 
 
 def same_bytes(one: Tally, two: Tally) -> bool:

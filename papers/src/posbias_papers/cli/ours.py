@@ -13,7 +13,7 @@ from posbias.core.progress import Event
 from posbias.core.tables import table
 
 if TYPE_CHECKING:
-    from posbias_papers.simulation.variants import VariantResult
+    from posbias_papers.simulation import VariantResult
 
 _RERUN = "Compute cells again that are on record or kept."
 
@@ -88,7 +88,7 @@ def variants(*names: str, options: VariantOptions = VariantOptions()) -> None:
         Variants, such as tied or rope. Default: all; an unknown name lists them.
     """
     from posbias_papers.cli.answers import SimulateVariants
-    from posbias_papers.simulation.variants import VARIANTS, simulate_variant
+    from posbias_papers.simulation import VARIANTS, simulate_variant
 
     chosen = {one_of("variant", name, VARIANTS): VARIANTS[name] for name in names or VARIANTS}
     networks, results = options.networks, {}

@@ -78,7 +78,7 @@ def tables(
     are on record. Raises `InvalidValueError` for fewer than 3 samples, a seed that is no integer ≥ 0 and
     threads < 1; KeyboardInterrupt on Ctrl-C, saying what is kept; and as `simulate_recency`.
     """
-    from posbias_papers.simulation.cell import RecencyCell
+    from posbias_papers.simulation import RecencyCell
 
     samples = whole("effort", effort, LEAST_SAMPLES) if isinstance(effort, int) else EFFORT[effort]
     # whatever can be wrong is so before any sample is drawn

@@ -39,7 +39,7 @@ from posbias_papers.closed_forms.layernorm import (
     recency_margin,
     residual_coefficient,
 )
-from posbias_papers.simulation.variants import Variant, draw_inputs, draw_weights, recency_share, run_layers
+from posbias_papers.simulation import Variant, draw_inputs, draw_weights, recency_share, run_layers
 from posbias_papers.statements.draws import Instance, Sampler
 from posbias_papers.statements.margins import least, room
 from posbias_papers.statements.record import OURS, REMARK, ROUNDING, STEP, statement

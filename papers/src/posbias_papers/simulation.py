@@ -1,6 +1,7 @@
-"""Beyond the paper: does LayerNorm's recency survive parameters, heads, a feed-forward block, an encoding?
+"""Simulations of Kim et al. 2026: as cells that are kept (`RecencyCell`), and beyond the paper (`Variant`).
 
-A variant adds parts of a real layer at initialisation to a `RecencyModel`, all of them drawn, none learned:
+Does LayerNorm's recency survive parameters, heads, a feed-forward block, an encoding? A variant adds parts of a
+real layer at initialisation to a `RecencyModel`, all of them drawn, none learned:
 
     Q = Y·W_Q,  K = Y·W_K,  V = Y·W_V,  S = QKᵀ/√d_h per head (+ an encoding),  O = softmax(S)·V·W_O (+ X)
     X ← O,  or with a feed-forward block  X ← max(norm(O)·W_1, 0)·W_2 + O          (Kim et al. 2026, §2.1)
@@ -12,23 +13,91 @@ of them does. So a network's own probability is estimated, and its spread over n
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
 from posbias.core.errors import InvalidValueError, shortened, whole
+from posbias.core.formats import Header
 from posbias.core.machine import sequence
 from posbias.core.progress import Event, OnEvent
 from posbias.core.spec import Size, encode, value
+from posbias.core.store import Cell
 from posbias.profiles.estimate import Estimate
 from posbias.simulation.model import RecencyModel
+from posbias.simulation.run import RecencyResult
+from posbias.simulation.tally import Layout, Tally
 from posbias.simulation.token_space import normalised
 from posbias.theory.masks import Causal
 from posbias.theory.positional import alibi_slopes
 from posbias.theory.rollout.kernel import masked_softmax
+
+# --- a simulation as a cell of the store: model and seed decide it, more samples serve whoever wants fewer ---
+
+MOMENTS = ("mean", "squares", "products")
+
+
+@dataclass(frozen=True)
+class RecencyCell(Cell):
+    """The samples of a model that a seed draws; `amount` in the store is how many of them were counted.
+
+    Its file holds what `RecencyResult` is made of (engine, samples and the moments of its tally), every float in
+    full.
+    """
+
+    model: RecencyModel
+    seed: int = 0
+    amount: int | None = field(default=None, compare=False)
+    threads: int | None = field(default=None, compare=False)
+
+    kind = "recency_cell"
+    schema = 2
+    unit = "sample"
+
+    @property
+    def size(self) -> float:
+        """How many samples."""
+        return float(self.amount or 0)
+
+    @property
+    def specification(self) -> Mapping[str, Any]:
+        """Model and seed."""
+        return {"model": self.model.as_dict(), "seed": self.seed}
+
+    @property
+    def name(self) -> str:
+        """Such as layernorm-d16-alpha0.5-seed0."""
+        residual = "-residual" if self.model.residual else ""
+        words = f"{self.model.norm}{residual}-d{self.model.dimension}-alpha{self.model.anisotropy:g}"
+        return f"{words}-seed{self.seed}"
+
+    def compute(self, on_event: OnEvent) -> RecencyResult:
+        """Draw the samples."""
+        from posbias.simulation import simulate_recency
+
+        samples = self.amount or 0
+        return simulate_recency(self.model, samples, seed=self.seed, threads=self.threads, on_event=on_event)
+
+    def to_content(self, result: RecencyResult) -> dict[str, Any]:
+        """Engine, samples and moments."""
+        moments = {name: getattr(result.tally, name).tolist() for name in MOMENTS}
+        return {"engine": result.engine, "samples": result.samples, **moments}
+
+    def from_content(self, header: Header, content: Mapping[str, Any]) -> RecencyResult:
+        """The result, every float as it was. Raises `KeyError` or `ValueError` for content that is not whole."""
+        tally = Tally(Layout(self.model.tokens, self.model.mask), self.model.depth, int(content["samples"]))
+        for name in MOMENTS:
+            moments = np.array(content[name], dtype=np.float64)
+            if moments.shape != getattr(tally, name).shape or not np.isfinite(moments).all():
+                raise ValueError(f"{name} are not as many numbers as the model has features")
+            setattr(tally, name, moments)
+        return RecencyResult(self.model, self.seed, str(content["engine"]), tally)
+
+
+# --- variants ------------------------------------------------------------------------------------------
 
 Array = Float[np.ndarray, "..."]
 Weights = dict[str, Array]
