@@ -6,8 +6,7 @@ print(bibliography(cite_all(["bloom-176b", "wu2025/fig2"])))
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from posbias.core.errors import InvalidValueError, nearest
@@ -28,6 +27,8 @@ from posbias_papers.wu2025.settings import QUICK
 Use = tuple[str, str]
 """A citation key, and why it is cited."""
 Uses = Iterator[Use]
+Reasons = Mapping[str, list[str]]
+"""Each reason why a source is cited, by its key."""
 MEMBERS = (*MASKS, *POSITIONALS, *ROPE_SCALINGS, *CONTENTS, *MIXINGS, *NORMALISERS, *QUERY_SCALES)
 """Every class of the unions of an architecture; what one `cites` stands in the class."""
 KINDS: dict[str, Use] = {
@@ -121,33 +122,25 @@ def of_study(study: Study) -> Uses:
     yield from study.uses
 
 
-@dataclass(frozen=True)
-class Citation:
-    """A source, and each reason why it is cited."""
-
-    source: Source
-    why: tuple[str, ...]
-
-
-def cite_all(given: Sequence[str]) -> list[Citation]:
-    """The sources of names, each once, in the order of the bibliography. Raises `InvalidValueError` for others."""
+def cite_all(given: Sequence[str]) -> Reasons:
+    """The sources of names, in the order of the bibliography. Raises `InvalidValueError` for others."""
     why: dict[str, dict[str, None]] = {}
     for one in given:
         for key, reason in _uses(one):
             why.setdefault(key, {})[reason] = None
-    return [Citation(source, tuple(why[key])) for key, source in BIBLIOGRAPHY.items() if key in why]
+    return {key: [*why[key]] for key in BIBLIOGRAPHY if key in why}
 
 
-def bibliography(citations: Iterable[Citation]) -> str:
+def bibliography(why: Reasons) -> str:
     """The entries as a BibTeX file, each below a line that says why, posbias itself at the end."""
-    entries = [f"% {'; '.join(one.why)}\n{one.source.bibtex}" for one in citations]
+    entries = [f"% {'; '.join(reasons)}\n{cite(key).bibtex}" for key, reasons in why.items()]
     return "\n\n".join([*entries, f"% the software\n{software(VERSION)}"])
 
 
-def as_dict(citations: Iterable[Citation]) -> dict[str, Any]:
+def as_dict(why: Reasons) -> dict[str, Any]:
     """The same for JSON."""
     own: Mapping[str, str] = {"key": "posbias", "version": VERSION, "bibtex": software(VERSION)}
-    rows = [{"key": one.source.key, "why": list(one.why)} | one.source.as_dict() for one in citations]
+    rows = [{"key": key, "why": reasons} | cite(key).as_dict() for key, reasons in why.items()]
     return {"sources": rows, "software": own}
 
 
