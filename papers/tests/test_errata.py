@@ -92,7 +92,7 @@ def test_a_statement_has_one_verdict_wherever_it_is_printed(findings):
         key, name = claim.more["statement"], claim.claim.place
         statement = tried[key].statement
         expected = (
-            AMENDED
+            AMENDED[claim.claim.provenance]
             if statement.corrected and claim.claim.sentence.find(statement.asserts or "\0") < 0
             else "holds"
         )
@@ -141,4 +141,4 @@ def test_every_verdict_is_reached():
         return verify([one], instances=5)[0].mark
 
     marks = [trial("holds", 0.0), trial("amended", -1.0, -0.5), trial("neither", 2.0, -0.5), trial("no", 2.0)]
-    assert marks == ["holds", AMENDED, "fails", "fails"]
+    assert marks == ["holds", AMENDED["paper"], "fails", "fails"]

@@ -118,7 +118,7 @@ def _judge(claim: Claim, finding: "Finding") -> Judged:
         why = f"the constants tried do not bear it out ({margin}); others may"
         verdict = replace(verdict, verdict="undecided", seen=None)
     else:
-        more["stands"] = stands if finding.mark == AMENDED else ""
+        more["stands"] = stands if finding.mark in AMENDED.values() else ""
         why = f"counterexample found, {margin}"
         why += f": {numbers.words}. {statement.note}" if numbers else f". {statement.note}"
         if more["stands"]:

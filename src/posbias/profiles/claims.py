@@ -322,8 +322,11 @@ class Claim:
     explanation: str = ""
 
 
-AMENDED = "fails as printed, holds as amended"
-"""The verdict in words on a numbered statement that holds in another reading alone."""
+AMENDED: Mapping[Provenance, str] = {
+    "paper": "fails as printed, holds as amended",
+    "ours": "fails as we read it, holds as amended",
+}
+"""The verdict in words on a numbered statement (of a paper, or as we read it) of which another reading holds."""
 
 
 @dataclass(frozen=True)
@@ -381,7 +384,7 @@ class Judged:
     def mark(self) -> str:
         """The verdict in words: what stands instead of what fails, and what is seen where nothing is decided."""
         if self.verdict == "fails" and self.more.get("stands"):
-            return AMENDED
+            return AMENDED[self.claim.provenance]
         if self.verdict == "undecided" and self.seen is not None:
             return f"undecided, {'seen' if self.seen else 'not seen'} at this effort"
         return self.verdict

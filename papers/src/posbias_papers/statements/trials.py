@@ -64,7 +64,9 @@ class Finding:
     @property
     def mark(self) -> str:
         """The verdict in words, as amended too."""
-        return AMENDED if self.corrected and self.corrected.verdict == "holds" else self.verdict
+        *_, claim = self.statement.claims
+        amended = self.corrected is not None and self.corrected.verdict == "holds"
+        return AMENDED[claim.provenance] if amended else self.verdict
 
     @property
     def name(self) -> str:

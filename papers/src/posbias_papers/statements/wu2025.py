@@ -483,7 +483,7 @@ def lemma_4_4(corrected: bool, **decay: Any) -> float:
     "Theorem 4.5",
     decay_and_content,
     witness=FLAT,
-    proof=OURS | {"alias_of": "wu2025/lemma-4.4-proof"},
+    proof={**OURS, "alias_of": "wu2025/lemma-4.4-proof"},
 )
 def theorem_4_5(corrected: bool, **decay: Any) -> float:
     """C_min^(t+1) ≤ P_ij/(binom(t+i−j, i−j)·e^(−(i−j)m)) ≤ C_max^(t+1) with Appendix D's constants
@@ -767,7 +767,7 @@ def theorem_4_7(corrected: bool, **rotary: Any) -> float:
     "Lemma I.1",
     lambda s: some_pairs(s, 1),
     witness=_half_turn(2),
-    proof=OURS | {"alias_of": "wu2025/lemma-4.6-proof"},
+    proof={**OURS, "alias_of": "wu2025/lemma-4.6-proof"},
 )
 def lemma_i_1(corrected: bool, **rotary: Any) -> float:
     """c = min|q_l||k_l|, c′ = max|q_l||k_l|/π², constants as in Appendix I.2, δ′ by Lemma I.3
@@ -788,7 +788,7 @@ def lemma_i_1(corrected: bool, **rotary: Any) -> float:
     "Theorem I.2",
     some_pairs,
     witness=_stepping(2),
-    proof=OURS | {"alias_of": "wu2025/theorem-4.7-proof"},
+    proof={**OURS, "alias_of": "wu2025/theorem-4.7-proof"},
 )
 def theorem_i_2(corrected: bool, **rotary: Any) -> float:
     """Eqs. (15) and (16) for Σ_l (i−j)²θ_l², Lemma I.1 amended
