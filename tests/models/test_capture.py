@@ -413,7 +413,16 @@ def break_queries(model):
     model.model.layers[1].self_attn.q_proj.weight.data[0, 0] = torch.inf
 
 
-@pytest.mark.parametrize("defect", [hide_rotation, answer_otherwise, break_queries])
+def hide_a_key_from_one_head(model):
+    def apart(module, given, named):
+        mask = named["attention_mask"].repeat(1, 4, 1, 1)
+        mask[0, 0, 3, 1] = torch.finfo(mask.dtype).min
+        return given, named | {"attention_mask": mask}
+
+    model.model.layers[1].self_attn.register_forward_pre_hook(apart, with_kwargs=True)
+
+
+@pytest.mark.parametrize("defect", [hide_rotation, answer_otherwise, break_queries, hide_a_key_from_one_head])
 def test_a_model_that_is_not_what_its_row_says_is_refused(defect, ids):
     loaded = tiny_model("llama")
     selfcheck(loaded, ids)

@@ -1,6 +1,4 @@
-"""The gradient influence against finite differences in float64, its economies against none; keys taken out of
-attention against a plain loop, to the bit where none is, and as a capture sees it.
-"""
+"""The gradient influence against finite differences in float64, its economies against none."""
 
 import copy
 
@@ -8,16 +6,12 @@ import by_hand
 import numpy as np
 import pytest
 import torch
-from tiny import CASES, llama, specimen, tiny_model, word_tokenizer
+from tiny import CASES, specimen, tiny_model
 from torch.autograd.graph import saved_tensors_hooks
 
-from posbias import measure
-from posbias.core.errors import InvalidValueError, ModelError
-from posbias.measurement.capture.forward import Capture
-from posbias.measurement.capture.removal import altered, column, kept_out, masked, strongest
+from posbias.core.errors import InvalidValueError
 from posbias.measurement.capture.rerun import recomputed
 from posbias.measurement.models.families import decoder_layers
-from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.quantities.influence import Economy, economy, gradients, predict
 from posbias.measurement.result import INFLUENCES
 
@@ -150,118 +144,6 @@ def test_half_precision_keeps_small_gradients(dtype, relative, ids):
     np.testing.assert_allclose(row["influence"], exact["influence"], rtol=relative)
 
 
-# ── keys taken out ──
-
-IDS = torch.tensor([7, 3, 9, 3, 22, 41, 5, 17, 30, 2, 11, 48])
-WAYS = {
-    "kept out": kept_out(column(0)),
-    "masked": masked(column(0)),
-    "early": kept_out(column(4)),
-    "strongest": kept_out(strongest),
-}
-
-
-@pytest.fixture(scope="module")
-def loaded():
-    return LoadedModel.of(llama().double(), word_tokenizer(), "random")
-
-
-def seen_in(loaded, way):
-    found = []
-    with altered(loaded.model, way), torch.no_grad(), Capture(loaded.model, loaded.family, found.append):
-        outputs = predict(loaded.model, IDS).outputs.detach()
-    return found, outputs
-
-
-def plain_row(logits, values, name, query):
-    """What one head gives one query, written out: a share for every key it sees, and what the shares carry."""
-    weights = [np.exp(logits[query, key] - logits[query, : query + 1].max()) for key in range(query + 1)]
-    out = {"kept out": 0, "masked": 0, "early": 4}.get(name)
-    if name == "strongest" and query > 0:
-        out = max(range(1, query + 1), key=lambda key: weights[key])
-    taken = out is not None and query > out if name != "strongest" else query > 0
-    total = sum(
-        weight for key, weight in enumerate(weights) if not (taken and key == out and name == "masked")
-    )
-    mixed = np.zeros(values.shape[1])
-    for key, weight in enumerate(weights):
-        if not (taken and key == out):
-            mixed += weight / total * values[key]
-    return mixed
-
-
-@pytest.mark.parametrize("name", WAYS)
-def test_a_layer_gives_what_a_plain_loop_gives(loaded, name):
-    """In the bottom layer, which both models enter alike, from the logits and values of the unaltered one."""
-    plain, _ = seen_in(loaded, None)
-    found, _ = seen_in(loaded, WAYS[name].only(0))
-    logits, values = plain[0].logits.numpy(), plain[0].values.numpy()
-    rows = [
-        np.concatenate([plain_row(one, each, name, query) for one, each in zip(logits, values, strict=True)])
-        for query in range(len(IDS))
-    ]
-    np.testing.assert_allclose(found[0].mixed.numpy(), rows, rtol=1e-12, atol=1e-14)
-
-
-def test_a_token_that_is_taken_out_stays_as_it_was_and_the_rest_is_the_text_without_it(loaded):
-    """Positions are relative here: the model without key 0 in any layer is that which begins one token later."""
-    plain, outputs = seen_in(loaded, None)
-    for name in ("kept out", "masked", "strongest"):
-        found, other = seen_in(loaded, WAYS[name])
-        assert all(
-            torch.equal(one.stream[0], before.stream[0]) for one, before in zip(found, plain, strict=True)
-        )
-        assert torch.allclose(other[0], outputs[0], rtol=0, atol=1e-12)
-        assert not torch.allclose(other[1:], outputs[1:], rtol=0, atol=1e-3)
-    _, outputs = seen_in(loaded, WAYS["masked"])
-    with torch.no_grad():
-        later = predict(loaded.model, IDS[1:]).outputs
-    torch.testing.assert_close(outputs[1:], later, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_where_nothing_is_taken_out_outputs_and_gradients_are_the_same_bits(dtype):
-    model, answers = llama().to(dtype), []
-    for way in (None, kept_out(column(0)).only()):
-        with altered(model, way):
-            prediction = predict(model, IDS)
-            answers.append((prediction.outputs.detach(), gradients(prediction, IDS)["influence"]))
-    assert torch.equal(answers[0][0], answers[1][0])
-    assert np.array_equal(answers[0][1], answers[1][1])
-
-
-@pytest.mark.parametrize("name", WAYS)
-def test_gradients_are_those_of_the_altered_attention(name):
-    """Against differences, by all its factors: the key that is kept out still decides how much is."""
-    random = torch.Generator().manual_seed(2)
-    factors = [torch.randn(1, heads, 7, 3, dtype=torch.float64, generator=random) for heads in (4, 2, 2)]
-    later = torch.full((7, 7), torch.finfo(torch.float64).min, dtype=torch.float64).triu(1)
-
-    def attend(query, key, value):
-        return WAYS[name](None, query, key, value, later[None, None], 0.6)[0]
-
-    assert torch.autograd.gradcheck(attend, [factor.requires_grad_() for factor in factors])
-    slopes = torch.autograd.grad(attend(*factors)[0, 1:].square().sum(), factors)
-    key, value = (bool(slope[0, :, 0].any()) for slope in slopes[1:])
-    assert (key, value) == {"kept out": (True, False), "masked": (False, False)}.get(name, (True, True))
-
-
-def test_a_measurement_sees_the_altered_attention(text):
-    """The capture's self-check passes, and the averaged kernel has no first column but its rows' rest."""
-    given = {"text": text, "tokens": 16, "prompts": 4, "tokenizer": word_tokenizer()}
-    model, found = llama(), {}
-    for name, way in {"plain": None, **{one: WAYS[one] for one in ("kept out", "masked")}}.items():
-        with altered(model, way):
-            found[name] = measure(model, **given)["kernel"].values
-    for name in ("kept out", "masked"):
-        assert not found[name][:, 1:, 0].any()
-    np.testing.assert_allclose(1 - found["kept out"][0].sum(axis=1)[1:], found["plain"][0, 1:, 0], atol=1e-6)
-    np.testing.assert_allclose(found["masked"].sum(axis=2), 1, atol=1e-6)
-    assert np.array_equal(measure(model, **given)["kernel"].values, found["plain"])
-    with altered(model, WAYS["strongest"]), pytest.raises(ModelError, match="heads that see the same keys"):
-        measure(model, **given)  # each head loses a key of its own
-
-
 # ── refusals ──
 
 
@@ -278,10 +160,3 @@ def test_wrong_kinds_and_targets_are_refused(tiny, ids, kinds, target, argument)
     prediction = predict(tiny.model, ids, Economy(trunk=tiny.model.model))
     with pytest.raises(InvalidValueError, match=f"^{argument}: "):
         gradients(prediction, ids, kinds, target=target)
-
-
-def test_keys_are_taken_out_of_eager_attention_alone():
-    model = llama()
-    model.set_attn_implementation("sdpa")
-    with pytest.raises(ModelError), altered(model, WAYS["masked"]):
-        pass
