@@ -1,6 +1,5 @@
 """Variants: the engine against loops written from the equations, and against the Gram engine; what must hold."""
 
-import json
 import math
 from dataclasses import replace
 
@@ -195,7 +194,9 @@ def test_rotation_keeps_lengths_and_sees_distances_only():
 @pytest.mark.parametrize("name", ["plain", "block", "rope"])
 def test_a_smaller_run_is_the_beginning_of_a_larger_one(name):
     small, same, more = (simulate_variant(VARIANTS[name], *size, seed=4) for size in ((2, 8), (2, 8), (3, 8)))
-    assert json.dumps(small.as_dict()) == json.dumps(same.as_dict())
+    for part in ("score", "content"):
+        one, two = (getattr(each, part) for each in (small, same))
+        assert (one.share.tobytes(), one.noise.tobytes()) == (two.share.tobytes(), two.noise.tobytes())
     np.testing.assert_array_equal(small.score.share, more.score.share[:2])
     assert (simulate_variant(VARIANTS[name], 2, 8, seed=5).score.share != small.score.share).any()
     short, long = (np.concatenate(list(draw_inputs(VARIANTS[name], 4, 1, inputs))) for inputs in (8, 20))

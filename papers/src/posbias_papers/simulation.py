@@ -231,18 +231,13 @@ class OverNetworks:
         apart = (self.share - self.share.mean(axis=0)) ** 2 * (networks / (networks - 1))
         return tuple(Estimate.of_mean(column) for column in (apart - self.noise).T)
 
-    def as_dict(self) -> list[dict[str, Any]]:
-        """One dictionary per layer, for JSON; an error that one network does not have is None."""
-        layers = zip(self.recency_probability, self.variance, strict=True)
+    @property
+    def layers(self) -> list[dict[str, Any]]:
+        """Both by layer, numbered from 1."""
+        both = zip(self.recency_probability, self.variance, strict=True)
         return [
-            {"layer": layer, "recency_probability": _plain(probability), "variance": _plain(variance)}
-            for layer, (probability, variance) in enumerate(layers, start=1)
+            {"layer": n, "recency_probability": p, "variance": v} for n, (p, v) in enumerate(both, start=1)
         ]
-
-
-def _plain(estimate: Estimate) -> dict[str, float | None]:
-    pair = {"value": estimate.value, "se": estimate.se}
-    return {name: number if math.isfinite(number) else None for name, number in pair.items()}
 
 
 @dataclass(frozen=True)
@@ -263,25 +258,15 @@ class VariantResult:
         """How many networks were drawn."""
         return len(self.score.share)
 
-    @property
-    def differs(self) -> bool:
-        """Whether an encoding makes the score differ from its content."""
-        return self.variant.positional != "none"
-
     def parts(self, name: str) -> list[tuple[str, OverNetworks]]:
         """What is to be shown of it under a name: the score, and the content where that differs."""
-        return [(name, self.score), (f"{name}, content", self.content)][: 1 + self.differs]
+        both = [(name, self.score), (f"{name}, content", self.content)]
+        return both[:1] if self.variant.positional == "none" else both
 
-    def as_dict(self) -> dict[str, Any]:
-        """Everything as plain dictionaries and lists, for JSON."""
-        return {
-            "variant": encode(self.variant) | {"model": self.variant.model.as_dict()},
-            "networks": self.networks,
-            "inputs": self.inputs,
-            "seed": self.seed,
-            "score": self.score.as_dict(),
-            "content": self.content.as_dict(),
-        }
+    @property
+    def specification(self) -> dict[str, Any]:
+        """The variant in JSON's terms."""
+        return encode(self.variant) | {"model": self.variant.model.as_dict()}
 
 
 def simulate_variant(

@@ -149,12 +149,12 @@ class Variant(Part):
     """Random networks of one kind."""
 
     name: str
-    variant: dict[str, Any] = entry("its specification")
+    variant: dict[str, Any] = entry("its specification", of="specification")
     networks: int
     inputs: int
     seed: int
-    score: list[LayerOfNetworks] = entry("of scores")
-    content: list[LayerOfNetworks] = entry("of scores without what positions add")
+    score: list[LayerOfNetworks] = entry("of scores", of="score.layers")
+    content: list[LayerOfNetworks] = entry("of scores without what positions add", of="content.layers")
 
 
 class SimulateVariants(Answer):

@@ -87,7 +87,7 @@ def variants(*names: str, options: VariantOptions = VariantOptions()) -> None:
     names
         Variants, such as tied or rope. Default: all; an unknown name lists them.
     """
-    from posbias_papers.cli.answers import SimulateVariants
+    from posbias_papers.cli.answers import SimulateVariants, Variant
     from posbias_papers.simulation import VARIANTS, simulate_variant
 
     chosen = {one_of("variant", name, VARIANTS): VARIANTS[name] for name in names or VARIANTS}
@@ -101,7 +101,7 @@ def variants(*names: str, options: VariantOptions = VariantOptions()) -> None:
             results[name] = simulate_variant(
                 variant, networks, options.inputs, seed=options.seed, on_event=drawn
             )
-    answer = SimulateVariants.of(variants=[{"name": key} | one.as_dict() for key, one in results.items()])
+    answer = SimulateVariants.of(variants=[Variant.of(one, name=key) for key, one in results.items()])
     answer_with(answer, lambda: variants_table(results), options.json)
 
 

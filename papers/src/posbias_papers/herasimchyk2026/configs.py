@@ -80,11 +80,9 @@ Reading = Literal["corrected", "published"]
 
 @dataclass(frozen=True)
 class Hub:
-    """A printed model on the hub: its `preset`, the name of its rollout files, the size of its heads, and how many
-    parameters it has, an output that shares the embedding counted once."""
+    """A printed model on the hub: its `preset`, the size of its heads, and how many parameters it has."""
 
     preset: str
-    stem: str
     head_size: int
     parameters: int
 
@@ -95,11 +93,11 @@ class Hub:
 
 
 HUB: dict[str, Hub] = {
-    "falcon-rw-7b": Hub("falcon-rw-7b", "falcon-rw-7b", 64, 7_516_020_736),
-    "mpt-7b": Hub("mpt-7b", "mpt-7b", 128, 6_649_286_656),
-    "mpt-30b": Hub("mpt-30b", "mpt-30b", 112, 29_957_200_896),
-    "bloom-7b": Hub("bloom-7b1", "bloom-7b1", 128, 7_069_016_064),
-    "bloom-176b": Hub("bloom-176b", "bloom", 128, 176_247_271_424),
+    "falcon-rw-7b": Hub("falcon-rw-7b", 64, 7_516_020_736),
+    "mpt-7b": Hub("mpt-7b", 128, 6_649_286_656),
+    "mpt-30b": Hub("mpt-30b", 112, 29_957_200_896),
+    "bloom-7b": Hub("bloom-7b1", 128, 7_069_016_064),
+    "bloom-176b": Hub("bloom-176b", 128, 176_247_271_424),
 }
 
 

@@ -37,7 +37,7 @@ from posbias.theory.content import ConstantDiagonal, Content, NoContent
 from posbias.theory.masks import Causal, Mask, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, PerLayer
 from posbias.theory.positional import ALiBi, Positional, Tabulated
-from posbias_papers.herasimchyk2026.configs import CORPORA, HUB, PLOTTED, TOKENS, Reading
+from posbias_papers.herasimchyk2026.configs import CORPORA, HUB, PLOTTED, TOKENS, Reading, model_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -422,7 +422,6 @@ def _files(folder: str | os.PathLike[str], tokens: int) -> dict[tuple[str, str],
     """What the rollout files for `tokens` tokens hold, by model and corpus ("": without content)."""
     if not Path(folder).is_dir():
         raise InputFileError(f"configs: expected a folder with the authors' rollout files, got {folder}")
-    names = {hub.stem: model for model, hub in HUB.items()} | {name: name for name in HUB}
     found: dict[tuple[str, str], Architecture] = {}
     for path in sorted(Path(folder).rglob("*.yaml")):
         stem, _, kind = path.stem.partition("-content")
@@ -432,10 +431,11 @@ def _files(folder: str | os.PathLike[str], tokens: int) -> dict[tuple[str, str],
         )
         if stem.endswith("-no") or path.parent.name.startswith("no_content"):
             stem, corpus = stem.removesuffix("-no"), ""
-        if stem in names and corpus is not None and not kind:
+        model = model_of(stem)
+        if model and corpus is not None and not kind:
             read = read_architecture(path)
             if read.tokens == tokens:
-                found.setdefault((names[stem], corpus), read.architecture)
+                found.setdefault((model, corpus), read.architecture)
     return found
 
 
