@@ -2,7 +2,7 @@
 mean content logits."""
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -47,12 +47,19 @@ def of_figure(rows: "pd.DataFrame", name: str) -> "pd.DataFrame":
 
 
 def shown_models(frame: "pd.DataFrame", name: str) -> list[str]:
-    """The models of Figure 2 or 3: the paper's in its order, then others; without any, those it is about."""
-    rows = frame.query("additive == additive and curve == 'b'").reset_index().to_dict("records")
-    about = [row for row in rows if row["additive"] == (name == "fig2") and row["model"]]
-    own = [row["model"] for model in FIGURES[name] for row in rows if row["called"] == model]
-    chosen = [*own, *(row["model"] for row in about if not row["called"])]
-    return [*dict.fromkeys(chosen or (row["model"] for row in about))]
+    """The models of Figure 2, 3 or 5: the paper's in its order, then others; without any, those that there are.
+
+    Of others Figure 2 has those that add a line by distance to their logits, Figure 3 the rest. Figure 5 has the
+    paper's fifth model, which the paper leaves out, where there are no others.
+    """
+    if name == "fig5":
+        rows = of_figure(frame, name)
+    else:
+        about = f"additive == {float(name == 'fig2')} or called in {FIGURES[name]}"
+        rows = frame.query(f"curve == 'b' and ({about})")
+    called = dict(zip(rows.index.get_level_values("model"), rows["called"], strict=True))
+    chosen = [model for paper in (*FIGURES[name], "") for model in called if called[model] == paper]
+    return chosen or [*called]
 
 
 # --- λ by layer --------------------------------------------------------------------------------------------
@@ -152,34 +159,21 @@ def _empty(ax: "Axes", word: str) -> bool:
 def draw_content(frame: "pd.DataFrame", caption: str, name: str) -> "Figure":
     """Draw a row per model: mean content logits of heads from the worst to the best described by constant and
     diagonal, every panel with colours of its own."""
-    maps = content_maps(frame)
+    rows = of_figure(frame, name).sort_values("panel", kind="stable").reset_index()
+    models = shown_models(frame, name)
+    maps = {model: rows.query(f"model == {model!r}").to_dict("records") for model in models}
     columns = max(map(len, maps.values()))
     figure, part = captioned_figure(0.6 + 1.95 * columns, 0.35 + 1.8 * len(maps), caption)
     panels = part.subplots(len(maps), columns, squeeze=False)
     for place, ((model, heads), line) in enumerate(zip(maps.items(), panels, strict=True)):
         for ax in line[len(heads) :]:
             ax.set_axis_off()
-        for (title, matrix), ax in zip(heads.items(), line, strict=False):
+        for head, ax in zip(heads, line, strict=False):
             style.dress(
                 ax, "key" if place == len(maps) - 1 else "", f"{model}\nquery" if ax is line[0] else ""
             )
-            low, high = np.nanpercentile(matrix, TAILS)
-            style.colour_bar(ax, style.draw_matrix(ax, matrix, vmin=low, vmax=high), extend="both")
+            low, high = np.nanpercentile(head["matrix"], TAILS)
+            style.colour_bar(ax, style.draw_matrix(ax, head["matrix"], vmin=low, vmax=high), extend="both")
+            title = f"layer {head['layer']:.0f}, head {head['head']:.0f}, R² = {head['r2']:.2f}"
             ax.set_title(title, fontsize=style.SMALL, color=style.INK, pad=3)
     return settle(figure)
-
-
-def content_maps(frame: "pd.DataFrame") -> dict[str, dict[str, Any]]:
-    """The matrices that Figure 5 shows, by model and title: of the paper's models, in its order, then of others.
-
-    Its fifth model, which the paper leaves out, is there where there are no others.
-    """
-    rows = of_figure(frame, "fig5").sort_values("panel", kind="stable")
-    called = dict(zip(rows.index.get_level_values("model"), rows["called"], strict=True))
-    order = [model for paper in (*FIGURES["fig5"], "") for model in called if called[model] == paper]
-    maps: dict[str, dict[str, Any]] = {model: {} for model in order or called}
-    for row in rows.reset_index().to_dict("records"):
-        if row["model"] in maps:
-            title = f"layer {row['layer']:.0f}, head {row['head']:.0f}, R² = {row['r2']:.2f}"
-            maps[row["model"]][title] = row["matrix"]
-    return maps
