@@ -278,14 +278,6 @@ ABOUT = ("provenance", "place", "strength", "scope", "evidence", "bar", "alias_o
 _SEEN: Mapping[str, bool] = {"holds": True, "fails": False}
 Provenance = Literal["paper", "ours"]
 Strength = Literal["theorem", "constant", "printed", "observation", "hedged"]
-STRENGTHS: Mapping[Strength, str] = {
-    "theorem": "numbered statement",
-    "constant": "constant, equation or step of a proof",
-    "printed": "printed number",
-    "observation": "observation",
-    "hedged": "hedged observation",
-}
-"""How strong a claim is, in words."""
 ELSEWHERE = "/elsewhere"
 """What the id of a claim ends with where it is judged of other models than the paper speaks of."""
 SHOWN = 24
