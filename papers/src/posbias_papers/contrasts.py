@@ -55,14 +55,11 @@ Function = Callable[["pd.DataFrame"], Iterable[Evidence]]
 Setting = tuple[Any, ...]
 
 
-def read_claims(
-    path: Path, functions: Mapping[str, Function] | None = None, known: Mapping[str, str] | None = None
-) -> dict[str, list[Claim]]:
+def read_claims(path: Path, functions: Mapping[str, Function] | None = None) -> dict[str, list[Claim]]:
     """The claims of a paper by figure; a quantity is of the figure's table.
 
-    `functions` are those that a row names in the column `quantity`, with parentheses; `known` says what rows rest
-    on for which nothing is computed, by words of `where`. Raises `InputFileError` for a row that cannot be read,
-    naming it.
+    `functions` are those that a row names in the column `quantity`, with parentheses. Raises `InputFileError` for
+    a row that cannot be read, naming it.
     """
     found: dict[str, list[Claim]] = {}
     with path.open(encoding="utf-8", newline="") as file:
@@ -70,21 +67,20 @@ def read_claims(
             try:
                 if tuple(row)[: len(FIELDS)] != FIELDS or None in row:
                     raise ValueError(f"columns: expected {', '.join(FIELDS)}, got {', '.join(map(str, row))}")
-                found.setdefault(row["figure"], []).append(_claim(row, functions or {}, known or {}))
+                found.setdefault(row["figure"], []).append(_claim(row, functions or {}))
             except (KeyError, ValueError) as error:
                 raise InputFileError(f"{path}: {row.get('id')}: {error}") from None
     return found
 
 
-def _claim(row: Mapping[str, str], functions: Mapping[str, Function], known: Mapping[str, str]) -> Claim:
+def _claim(row: Mapping[str, str], functions: Mapping[str, Function]) -> Claim:
     about: dict[str, Any] = {name: row[name] for name in FIELDS[: FIELDS.index("figure")]}
     if row["quantity"].endswith("()"):
         of = functions[row["quantity"].removesuffix("()")]
     else:
         how = {"quantity": row["quantity"], "contrast": row["contrast"] or "each", "test": row["test"]}
         of = partial(contrasted, **how)
-    basis = next((basis for words, basis in known.items() if words in row["where"]), "")
-    quantity, test = Quantity(row["where"], of, basis), read_test(row["test"])
+    quantity, test = Quantity(row["where"], of), read_test(row["test"])
     return Claim(**about, quantity=quantity, test=test, explanation=row.get("explanation", ""))
 
 
@@ -119,14 +115,10 @@ def read_test(text: str) -> Test:
 
 @dataclass(frozen=True)
 class Quantity:
-    """What a claim is about: evidence of some rows of a figure's table, by a query of pandas ("": all).
-
-    `basis` is what the rows rest on where nothing has to be computed for them, such as the paper's own numbers.
-    """
+    """What a claim is about: evidence of some rows of a figure's table, by a query of pandas ("": all)."""
 
     where: str
     of: Function
-    basis: str = ""
 
     def rows(self, table: "pd.DataFrame") -> "pd.DataFrame":
         """Those of a table."""

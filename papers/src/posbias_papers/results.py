@@ -215,22 +215,19 @@ def _claims_of(known: State) -> Iterator[Judged]:
     for row in data["claims"]:
         claim = claims.get(row["id"]) or claims.get(row["id"].removesuffix(ELSEWHERE))
         one = Judged.read(row, row["id"], study.key)
-        at_hand, why = getattr(claim and claim.quantity, "basis", ""), one.why
-        spent = f"{effort}: {basis}" if str(basis) else at_hand or effort
+        own, why = one.more.get("effort", ""), one.why
+        spent = own or (f"{effort}: {basis}" if str(basis) else effort) or NOTHING
         if str(basis):
             why = f"{why}; {basis.source}: {basis}"
         others = one.claim.provenance == "paper" and data.get("stand_in")
-        if one.verdict == "undecided" and effort == "quick" and not (str(basis) or at_hand or others):
+        if one.verdict == "undecided" and effort == "quick" and not (str(basis) or own or others):
             why = f"{why}; quick effort; `{study.command} --effort full` gives it more"
         # of a claim that is extended to other models, what is explained is what these show, unless it fails itself
         extended = f"{row['id']}{ELSEWHERE}" in ids and one.verdict != "fails"
         explained = claim.explanation if claim and not extended and one.verdict != "holds" else ""
         if explained:
             why = f"{why}. {explained}"
-        more = {
-            "explanation": explained or one.more.get("explanation", ""),
-            "effort": one.more.get("effort") or spent or NOTHING,
-        }
+        more = {"explanation": explained or one.more.get("explanation", ""), "effort": spent}
         yield _with(replace(one, why=why), **more, tested_on=_tested_on(one, basis))
 
 

@@ -36,8 +36,8 @@ LEVEL = 0.05
 """How often a row of true numbers may be found wrong."""
 FILES = "the authors' rollout files"
 """What is known of the paper's models where none was measured."""
-CONFIGURED = {"source == 'configuration'": "the configurations on the hub", "own == 1": FILES}
-"""What claims about rows of the paper's models rest on, which need nothing measured."""
+AT_HAND = {"source == 'configuration'": "the configurations on the hub", "own == 1": FILES}
+"""What claims rest on for which nothing has to be measured, by words of their `where`."""
 WHEN, ON_RECORD = "2026-11-27", "32 prompts"
 """When what is on record was measured, and on how much."""
 SOURCES = (
@@ -94,7 +94,7 @@ def in_all(rows: "pd.DataFrame") -> Iterator[Evidence]:
 
 
 FUNCTIONS = {one.__name__: one for one in (near_printed, printed_row, in_all)}
-CLAIMS = read_claims(Path(__file__).with_name("claims.csv"), FUNCTIONS, CONFIGURED)
+CLAIMS = read_claims(Path(__file__).with_name("claims.csv"), FUNCTIONS)
 
 
 def decided_by(study: str, models: "list[str] | None" = None) -> str:
@@ -198,8 +198,10 @@ def judge_extended(study: Study, frame: "pd.DataFrame") -> Iterator[Judged]:
     by_files = {"files", "measured"}.intersection(own.index.unique("source")) == {"files"}
     for claim in study.claims:
         assert isinstance(claim.quantity, Quantity)
-        if claim.provenance == "ours" or claim.strength == "printed" or claim.quantity.basis:
-            yield from judge_each([claim], frame)
+        at_hand = [effort for words, effort in AT_HAND.items() if words in claim.quantity.where]
+        if claim.provenance == "ours" or claim.strength == "printed" or at_hand:
+            for verdict in judge_each([claim], frame):
+                yield replace(verdict, more={"effort": at_hand[0]}) if at_hand else verdict
             continue
         ours = replace(claim, id=f"{claim.id}{ELSEWHERE}", provenance="ours", scope=HERE, alias_of="")
         extended, decided = [*judge_each([ours], others)], [*judge_each([claim], own)]
