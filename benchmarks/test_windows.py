@@ -13,7 +13,7 @@ from posbias.theory.content import ConstantDiagonal
 from posbias.theory.masks import Full, Prefix, SlidingWindow
 from posbias.theory.mixing import PerLayer
 from posbias.theory.positional import ALiBi
-from posbias.theory.rollout import windows
+from posbias.theory.rollout import sweep
 from posbias.theory.rollout.dispatch import influence
 from posbias.theory.rollout.kernel import dense_influence
 
@@ -39,7 +39,7 @@ def pushed(architecture: Architecture, tokens: int):
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
     pushed(architecture(64), 256)
-    windows.push(Layer(mask=Full()), 0.5, np.ones(9))
+    sweep.push(Layer(mask=Full()), 0.5, np.ones(9))
 
 
 def of_length(tokens: int) -> Architecture:
@@ -64,7 +64,7 @@ def test_window(benchmark, tokens):
 def test_window_width(benchmark, width):
     """One layer over 1,000,000 tokens."""
     layer, row = architecture(width).layers[0], np.full(MILLION, 1e-6)
-    benchmark.pedantic(windows.push, (layer, 0.3, row), rounds=3, warmup_rounds=1)
+    benchmark.pedantic(sweep.push, (layer, 0.3, row), rounds=3, warmup_rounds=1)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_window_width(benchmark, width):
 def test_window_masks(benchmark, mask):
     """One layer over 1,000,000 tokens under the other masks."""
     layer = Layer(HEADS, mask, architecture(4096).layers[0].positional)
-    benchmark.pedantic(windows.push, (layer, 0.3, np.full(MILLION, 1e-6)), rounds=3, warmup_rounds=1)
+    benchmark.pedantic(sweep.push, (layer, 0.3, np.full(MILLION, 1e-6)), rounds=3, warmup_rounds=1)
 
 
 @pytest.mark.parametrize("decay", ["mild", "to_denormals"])

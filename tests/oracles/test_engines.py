@@ -30,7 +30,7 @@ from posbias.theory.positional import (
     RoPE,
     Tabulated,
 )
-from posbias.theory.rollout import convolution, dispatch, influence, stream, windows
+from posbias.theory.rollout import convolution, dispatch, influence, stream, sweep
 from posbias.theory.rollout.dispatch import push_pieces, sweep_pieces
 from posbias.theory.rollout.kernel import dense_influence, layer_kernel
 
@@ -106,7 +106,7 @@ def swept(draw) -> tuple[Layer, int]:
 @examples(400)
 def test_a_swept_row_equals_its_product_with_the_kernel(case, lam, seed, kind):
     layer, tokens = case
-    agree(windows.push, layer, lam, row_of(kind, tokens, seed))
+    agree(sweep.push, layer, lam, row_of(kind, tokens, seed))
 
 
 ALIGNED = (*range(1, 8), 127, 128, 129, 130, 131, 200, 256, 257, 258, 385, 386)
@@ -120,7 +120,7 @@ def test_windows_and_prefixes_of_every_alignment_with_blocks_and_tiles(encoding)
         cases = [(prefix, width + more) for more in (0, 1, 130)]
         for mask, tokens in (*cases, *((window, tokens) for tokens in (1, 2, 3, 129, 257, 258, 387, 520))):
             layer = Layer(2, mask, encoding, content, sinks=[0.5])
-            agree(windows.push, layer, 0.7, row_of("wide", tokens, tokens))
+            agree(sweep.push, layer, 0.7, row_of("wide", tokens, tokens))
 
 
 @pytest.mark.parametrize("diagonal", [-1000.0, 0.0, 1000.0])
@@ -131,7 +131,7 @@ def test_logits_beyond_the_exponential(mask, diagonal):
         for first, sink in ((-50.0, 50.0), (0.0, -50.0), (50.0, 50.0)):
             content = ConstantDiagonal([diagonal, 1.0], first_column=[first, -first])
             for encoding in (ALiBi([slope, 0.1]), DecayBias(slope)):
-                agree(windows.push, Layer(2, mask, encoding, content, sinks=[sink, 0.0]), 0.4, row)
+                agree(sweep.push, Layer(2, mask, encoding, content, sinks=[sink, 0.0]), 0.4, row)
     rng = np.random.default_rng(1)
     for far in (-1000.0, 1000.0):
         table = [np.where(rng.random(150) < 0.5, far, rng.normal(0, 3, 150)).tolist() for _ in range(2)]
@@ -203,7 +203,7 @@ def test_a_token_that_hardly_keeps_itself_keeps_its_digits(diagonal):
                 )
     for mask in (SlidingWindow(5), Prefix(3), Full()):
         for lam in (1.0, 1.0 - 1e-8):
-            agree(windows.push, Layer(mask=mask, content=ConstantDiagonal([diagonal])), lam, np.eye(200)[-1])
+            agree(sweep.push, Layer(mask=mask, content=ConstantDiagonal([diagonal])), lam, np.eye(200)[-1])
 
 
 def exact_entry(slope: float, width: int, delta: float, row: np.ndarray, key: int) -> mpmath.mpf:
@@ -229,7 +229,7 @@ def test_a_long_window_keeps_its_digits(slope):
     for queries in ([2_299_999], [1_200_000, 1_999_998, 2_100_007], [999_999, 1_000_000, 1_000_001]):
         row = np.zeros(2_300_000)
         row[queries] = np.linspace(0.3, 0.6, len(queries))
-        out, _ = windows.push(layer, 1.0, row)
+        out, _ = sweep.push(layer, 1.0, row)
         edges = {query - d for query in queries for d in (0, 1, 130, LONG - 1, LONG) if query >= d}
         with mpmath.workdps(40):
             for key in edges | {1, 500_000, 1_000_000, 1_300_001, 1_555_555, 2_000_000}:
@@ -245,14 +245,14 @@ def test_the_rounding_of_the_decay_does_not_add_up(engine):
         if engine == "sweep"
         else (3_000_000, np.linspace(1.7e-4, 1.8e-4, 1000))
     )
-    exact = np.exp(-slopes.astype(np.longdouble) * windows.TILE)
+    exact = np.exp(-slopes.astype(np.longdouble) * sweep.BLOCK)
     slope = float(slopes[np.argmax(np.abs(exact.astype(np.float64) / exact - 1))])
     last = np.eye(1, tokens, tokens - 1)[0]
     layer = Layer(mask=Full() if engine == "full" else Causal(), positional=ALiBi([slope]))
     if engine == "sweep":
         out = influence(Architecture(1, (layer,), ConstantMixing(1.0)), tokens).mass
     else:
-        out, _ = windows.push(layer, 1.0, last)
+        out, _ = sweep.push(layer, 1.0, last)
     with mpmath.workdps(40):
         m = mpmath.mpf(slope)
         total = mpmath.expm1(-m * tokens) / mpmath.expm1(-m)
@@ -263,12 +263,12 @@ def test_the_rounding_of_the_decay_does_not_add_up(engine):
 def test_sums_of_a_million_equal_terms_keep_their_digits():
     """Where whole windows before and after fit the text, columns of a kernel sum to one like its rows."""
     for slope in (0.0, 1e-12, 1e-6, 1e-4):
-        out, _ = windows.push(Layer(1, SlidingWindow(LONG), ALiBi([slope])), 1.0, np.full(2_500_000, 0.1))
+        out, _ = sweep.push(Layer(1, SlidingWindow(LONG), ALiBi([slope])), 1.0, np.full(2_500_000, 0.1))
         np.testing.assert_allclose(out[LONG : 2_500_000 - LONG], 0.1, rtol=1e-12)
-    out, _ = windows.push(Layer(mask=Full()), 1.0, np.full(LONG, 0.1))
+    out, _ = sweep.push(Layer(mask=Full()), 1.0, np.full(LONG, 0.1))
     np.testing.assert_allclose(out, 0.1, rtol=1e-12)
     # a sink receives 1/(sinks + width) from every query that sees all it can; queries 0 and 1 see less
-    out, _ = windows.push(Layer(1, SlidingWindow(2, sinks=1)), 1.0, np.full(LONG, 0.1))
+    out, _ = sweep.push(Layer(1, SlidingWindow(2, sinks=1)), 1.0, np.full(LONG, 0.1))
     assert abs(out[0] / (0.1 * (1 + 1 / 2 + (LONG - 2) / 3)) - 1) < 1e-12
     row = np.zeros(100_000)
     row[[50_000, 99_999]] = 0.25, 0.75
@@ -277,7 +277,7 @@ def test_sums_of_a_million_equal_terms_keep_their_digits():
         out, 0.75 / 100_000 + 0.25 / 50_001 * (np.arange(100_000) <= 50_000), rtol=1e-14
     )
     # a narrow window hands what sinks receive on through 50,000 blocks
-    out, _ = windows.push(
+    out, _ = sweep.push(
         Layer(1, SlidingWindow(3, sinks=2), ALiBi([5e-3])), 1.0, np.eye(1, 100_000, 99_999)[0]
     )
     far = [mpmath.exp(-mpmath.mpf(5e-3) * (99_999 - key)) for key in (0, 1)]
@@ -324,7 +324,7 @@ def test_each_chunk_is_a_causal_text_to_every_engine(layer, lam, tokens, seed):
     row, cuts = np.random.default_rng(seed).random(tokens), layer.mask.pieces(tokens)
     agree(lambda *given: dispatch._pushed("stream", *given), layer, lam, row)
     if "sweep" in dispatch.engines(layer):
-        agree(lambda *given: push_pieces(windows.push, *given), layer, lam, row)
+        agree(lambda *given: push_pieces(sweep.push, *given), layer, lam, row)
         agree(lambda layer, lam, row: sweep_pieces([layer], np.array([lam]), row, cuts, 1), layer, lam, row)
 
 
@@ -536,5 +536,5 @@ def test_transforms_of_many_layers_kept_or_not(mask, lam, monkeypatch):
 
 
 def test_other_encodings_and_prefixes_beyond_the_text_are_refused():
-    refused("positional", lambda: windows.push(Layer(positional=KerpleLog([1.0], [1.0])), 0.5, np.ones(5)))
-    refused("length", lambda: windows.push(Layer(mask=Prefix(6)), 0.5, np.ones(5)))
+    refused("positional", lambda: sweep.push(Layer(positional=KerpleLog([1.0], [1.0])), 0.5, np.ones(5)))
+    refused("length", lambda: sweep.push(Layer(mask=Prefix(6)), 0.5, np.ones(5)))

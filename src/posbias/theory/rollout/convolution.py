@@ -30,7 +30,7 @@ from posbias.theory import masks
 from posbias.theory.architecture import Layer
 from posbias.theory.positional import DenseLogits
 from posbias.theory.rollout import stream
-from posbias.theory.rollout.kernel import FLOOR, Row, through
+from posbias.theory.rollout.kernel import FLOOR, Row, distinct_rows, through
 
 fft: Any = scipy.fft
 TOLERANCE = 1e-10
@@ -184,7 +184,8 @@ def _prepare(layer: Layer, tokens: int, keep: bool) -> Prepared | None:
         return None
     low, high, always = bounds
     weights = layer.head_logits().weights
-    bias, group_of = _groups(tables.bias)
+    groups, group_of = distinct_rows(tables.bias)
+    bias = tables.bias if len(groups) == layer.heads else tables.bias[groups]
     draw = np.zeros((len(bias), tokens))
     own, column, sink = np.zeros((3, tokens))
     for h, (here, first, drain, table) in enumerate(zip(*tables, strict=True)):
@@ -194,15 +195,6 @@ def _prepare(layer: Layer, tokens: int, keep: bool) -> Prepared | None:
     reach = int(np.flatnonzero(bias[:, :width].any(axis=0)).max(initial=0))
     levels = _levels(through(draw[:, -1], bias[:, : reach + 1]), tokens)
     return Prepared(bias, draw, own, column, sink, reach, width, always, levels, {}, keep)
-
-
-def _groups(bias: Float[np.ndarray, "head distance"]) -> tuple[np.ndarray, list[int]]:
-    """The distinct rows, and which of them each head has."""
-    kinds: dict[bytes, int] = {}
-    numbers = [kinds.setdefault(row.tobytes(), len(kinds)) for row in bias]
-    if len(kinds) == len(bias):
-        return bias, numbers
-    return np.stack([bias[numbers.index(k)] for k in range(len(kinds))]), numbers
 
 
 def _levels(mean: Float[np.ndarray, "distance"], tokens: int) -> tuple[Level, ...]:

@@ -3,8 +3,8 @@
 Row i of P says how much of each input token reaches token i through all layers. It is pushed as a row vector
 from the top layer to the bottom, each layer by the fastest engine that is exact for it:
 
-- `sweep`: exponential families (NoPE, ALiBi, decay), O(tokens · heads); `sweep` where the mask is causal,
-  `windows` under windows, prefixes and full masks, chunk by chunk where the mask cuts the text (`pieces`);
+- `sweep`: exponential families (NoPE, ALiBi, decay), O(tokens · heads); all layers together where the mask is
+  causal, chunk by chunk where it cuts the text (`pieces`), layer by layer under windows, prefixes and full masks;
 - `fft`: any other logits by distance under causal, window and chunked masks, O(tokens · log² tokens · heads);
 - `stream`: everything, O(tokens² · heads) time and O(tokens) memory.
 
@@ -35,6 +35,7 @@ from posbias.theory.normalisers import Softmax
 from posbias.theory.positional import DenseLogits
 from posbias.theory.rollout.kernel import Kernel, Row
 from posbias.theory.rollout.sweep import plan, plan_bytes, sweep
+from posbias.theory.rollout.sweep import push as push_swept
 
 Push = Callable[[Layer, float, Row], tuple[Row, float]]
 METHODS = ("auto", "sweep", "fft", "stream")
@@ -255,9 +256,9 @@ def _reach(architecture: Architecture, tokens: int, place: int) -> int:
 
 def _pushed(name: str, layer: Layer, mixing: float, row: Row) -> tuple[Row, float]:
     """A row through one layer by the engine of that name, and what the layer's sink takes."""
-    from posbias.theory.rollout import convolution, stream, windows
+    from posbias.theory.rollout import convolution, stream
 
-    push = {"sweep": windows.push, "fft": convolution.push, "stream": stream.push}[name]
+    push = {"sweep": push_swept, "fft": convolution.push, "stream": stream.push}[name]
     if name != "stream" and isinstance(layer.mask, Split):
         return push_pieces(push, layer, mixing, row)
     return push(layer, mixing, row)

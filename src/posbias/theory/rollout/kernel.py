@@ -61,6 +61,13 @@ def layer_kernel(layer: Layer, tokens: int) -> Kernel:
     return kernel
 
 
+def distinct_rows(rows: Float[np.ndarray, "row entry"]) -> tuple[list[int], list[int]]:
+    """The first row of each kind of equal ones, and of which kind each row is."""
+    kinds: dict[bytes, int] = {}
+    kind_of = [kinds.setdefault(row.tobytes(), len(kinds)) for row in rows]
+    return [kind_of.index(kind) for kind in range(len(kinds))], kind_of
+
+
 def push(
     row: Row,
     kernels: Iterable[Kernel],
