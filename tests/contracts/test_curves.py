@@ -97,7 +97,7 @@ def test_the_same_design_command_writes_the_same_bytes(here):
 
 @pytest.mark.waits
 def test_ctrl_c_keeps_what_is_counted():
-    words = ("simulate", "layernorm", "--effort", "1e11", "--json", "--out", "k.json")
+    words = ("simulate", "layernorm", "--effort", "1e11", "--threads", "1", "--json", "--out", "k.json")
     command = [sys.executable, "-m", "posbias", *words]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None

@@ -71,10 +71,10 @@ SHOWN = sorted(name for name in {*PAGES} - {"theorems", "errata"} if blocks("pyt
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_a_page_runs_from_top_to_bottom(name, make_measurement, tmp_path, monkeypatch):
+def test_a_page_runs_from_top_to_bottom(name, measured, tmp_path, monkeypatch):
     """All blocks but those of other frameworks, which `tests/adapters` run."""
     # what the commands of the first page leave behind, and the files that pages read
-    posbias.save_measurement(make_measurement(), tmp_path / "measured.nc")
+    posbias.save_measurement(measured, tmp_path / "measured.nc")
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     monkeypatch.chdir(tmp_path)
     place = {}

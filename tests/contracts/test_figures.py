@@ -38,12 +38,12 @@ DRAW = {
 
 
 @pytest.mark.parametrize("name", DRAW)
-def test_same_data_same_bytes(make_measurement, name):
+def test_same_data_same_bytes(measured, name):
     pictures = []
     for _ in range(2):
         figure = plots.new_figure()
         ax = figure.subplots()
-        assert DRAW[name](ax, make_measurement(sink=True)) is ax
+        assert DRAW[name](ax, measured) is ax
         assert ax.get_xlabel()
         assert ax.get_ylabel()
         pictures.append(plots.picture_bytes(figure, "svg"))
@@ -51,13 +51,14 @@ def test_same_data_same_bytes(make_measurement, name):
     assert b"<dc:date>" not in pictures[0]
 
 
-def test_curves_show_the_numbers(make_measurement):
-    data = make_measurement()
-    measured = measured_influence(data)
-    ax = DRAW["predictions"](plots.new_figure().subplots(), data)
+def test_curves_show_the_numbers(measured):
+    influence = measured_influence(measured)
+    ax = DRAW["predictions"](plots.new_figure().subplots(), measured)
     curves = {line.get_label(): line.get_ydata() for line in ax.get_lines()}
-    np.testing.assert_allclose(curves["measured"], measured.mass * measured.tokens)
-    np.testing.assert_allclose(curves["energy rollout"], predictions(data)["energy"].mass * measured.tokens)
+    np.testing.assert_allclose(curves["measured"], influence.mass * influence.tokens)
+    np.testing.assert_allclose(
+        curves["energy rollout"], predictions(measured)["energy"].mass * influence.tokens
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,8 +110,8 @@ def test_a_notebook_shows_escaped_words_over_the_picture_of_plot(place):
     assert base64.b64decode(data) == plots.picture_bytes(figure, "svg")
 
 
-def test_a_measurement_shows_its_curve_over_its_table(make_measurement, tmp_path):
-    save_measurement(make_measurement(model=HOSTILE), tmp_path / "measured.nc")
+def test_a_measurement_shows_its_curve_over_its_table(hostile, tmp_path):
+    save_measurement(hostile, tmp_path / "measured.nc")
     measured = load_measurement(tmp_path / "measured.nc")
     curve = measured_influence(measured)._repr_html_()
     assert measured._repr_html_().startswith(curve)

@@ -39,13 +39,12 @@ def test_numbers_in_the_table_are_those_of_the_comparison(report):
         assert re.search(pattern, text), key
 
 
-def test_same_measurement_and_seed_give_the_same_page(make_measurement, report, tmp_path):
-    attributes = {"model": "<script>alert(1)</script>", "text": "a & b", "extra": "<i>"}
-    again = write_report(make_measurement(sink=True, **attributes), tmp_path, seed=3)
+def test_same_measurement_and_seed_give_the_same_page(hostile, report, tmp_path):
+    again = write_report(hostile, tmp_path, seed=3)
     assert again.page.read_bytes() == report.page.read_bytes()
 
 
-def test_numbers_of_every_figure_are_in_its_csv_and_in_the_page(make_measurement, report):
+def test_numbers_of_every_figure_are_in_its_csv_and_in_the_page(measured, report):
     """The file next to the page, the address in the page and the table beneath the figure are one thing."""
     reader, page = read(report.page), report.page.read_text(encoding="utf-8")
     links = re.findall(r'<a download="([^"]+)" href="data:text/csv;base64,([^"]+)"', page)
@@ -54,40 +53,38 @@ def test_numbers_of_every_figure_are_in_its_csv_and_in_the_page(make_measurement
     assert kept == {name: path.read_bytes() for name, path in files.items()}
     assert "Numbers of figure 1 as a table" in plain(reader)
     rows = list(csv.reader(io.StringIO(files["influence.csv"].read_text())))
-    measured = measured_influence(make_measurement(sink=True))
-    assert [float(row[1]) for row in rows[1:]] == pytest.approx(measured.mass * measured.tokens, rel=1e-5)
+    influence = measured_influence(measured)
+    assert [float(row[1]) for row in rows[1:]] == pytest.approx(influence.mass * influence.tokens, rel=1e-5)
     shown = re.search(
         r'<figure id="influence">.*?<details class="numbers">.*?<tbody>(.*?)</tbody>', page, re.DOTALL
     )
     assert shown is not None
     assert re.findall(r"<t[hd][^>]*>([^<]*)</t", shown[1]) == [cell for row in rows[1:] for cell in row]
     attention = list(csv.DictReader(io.StringIO(files["kernels.csv"].read_text())))
-    kernel = make_measurement(sink=True)["kernel"].values
+    kernel = measured["kernel"].values
     assert len(attention) == kernel.shape[0] * kernel.shape[1]
     assert float(attention[5]["key 3"]) == pytest.approx(kernel[0, 5, 3], rel=1e-5)
     assert attention[5]["key 6"] == ""
 
 
-def test_the_curve_by_parts_goes_from_an_even_spread_to_the_measured_one(make_measurement, report):
-    measured = measured_influence(make_measurement(sink=True))
+def test_the_curve_by_parts_goes_from_an_even_spread_to_the_measured_one(measured, report):
+    influence = measured_influence(measured)
     file = next(path for path in report.figures if path.name == "parts.csv")
     _, *rows = csv.reader(io.StringIO(file.read_text()))
     numbers = [[float(cell) for cell in row[1:]] for row in rows]
     assert [row[0] for row in rows] == ["uniform", *[*LABELS.values()][:-1], "the rest: as measured"]
     assert numbers[0][:3] == pytest.approx([2 / 40, 36 / 40, 2 / 40])
     assert numbers[-1][:3] == pytest.approx(
-        [measured.mass[:2].sum(), measured.mass[2:-2].sum(), measured.mass[-2:].sum()], rel=1e-5
+        [influence.mass[:2].sum(), influence.mass[2:-2].sum(), influence.mass[-2:].sum()], rel=1e-5
     )
-    expected = predictions(make_measurement(sink=True))
+    expected = predictions(measured)
     for row, known in ((3, "positional"), (4, "fitted"), (5, "energy")):
-        assert numbers[row][3] == pytest.approx(wasserstein(expected[known].mass, measured.mass), rel=1e-5)
+        assert numbers[row][3] == pytest.approx(wasserstein(expected[known].mass, influence.mass), rel=1e-5)
 
 
 @pytest.mark.slow
-def test_one_prompt_and_no_attributes_still_make_a_page(make_measurement, tmp_path):
-    measurement = make_measurement(prompts=1)
-    measurement.attrs = {}
-    report = write_report(measurement, tmp_path)
+def test_one_prompt_and_no_attributes_still_make_a_page(measured, tmp_path):
+    report = write_report(measured.isel(prompt=[0]).drop_attrs(), tmp_path)
     assert report.comparison.reliability is None
     text = plain(read(report.page))
     assert "Where the model looks" in text

@@ -258,12 +258,3 @@ def test_a_stopped_member_stays_stopped(tmp_path):
     assert straight[0].stopped.keys() == {0, 1}
     interrupted(tmp_path / "job", 1, job)
     same(train(job, checkpoint=tmp_path / "job", threads=1), straight)
-
-
-def test_a_damaged_checkpoint_is_started_over(uninterrupted, tmp_path):
-    checkpoint = tmp_path / "job"
-    interrupted(checkpoint, 3)
-    checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
-    numbers, on_event = heard()
-    same(train(JOB, checkpoint=checkpoint, threads=1, on_event=on_event), uninterrupted)
-    assert numbers[0] == 1

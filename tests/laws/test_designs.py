@@ -150,7 +150,7 @@ def test_a_part_of_a_space_leads_near_the_best_of_the_whole():
         "mixing": [0.1, 0.3, 0.6],
     }
     least = min(distance for distance, _, _ in everything("flat", varied))
-    for seed in range(4):
+    for seed in range(2):
         found = design(BASE, varied, tokens=TOKENS, evaluations=120, seed=seed)
         assert (found.exhaustive, found.looked_at) == (False, 120)
         assert least <= found.front[0].distance <= least + 0.02

@@ -44,7 +44,7 @@ FEW_ENCODERS = {
 }
 COMPUTED = ["bert", "roberta-prelayernorm", "eurobert", "modernbert"]
 """Norms after and before, rotary positions, windows that look both ways."""
-TOKENS = 20
+TOKENS = 12
 JOB = {"tokens": TOKENS, "prompts": 2, "threads": 1}
 IDS = torch.arange(3, 3 + TOKENS)
 

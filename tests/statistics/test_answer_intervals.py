@@ -122,7 +122,7 @@ def test_no_difference_is_seldom_said_of_one_and_what_is_detectable_is_seen(
     assert gap != 0.14 or np.mean(least) == pytest.approx(gap, abs=0.01)
 
 
-@pytest.mark.parametrize("trials", [60, 200])
+@pytest.mark.parametrize("trials", [60, pytest.param(200, marks=pytest.mark.slow)])
 def test_rare_differences_are_not_called_none(trials):
     """Trials are alike at all places, but for one of twenty that misses the middle: 5 % say otherwise at most."""
     random, within, draws = np.random.default_rng(1), 0, 300

@@ -20,7 +20,7 @@ def bundled():
     return posbias.measured_influence(posbias.load_measurement(BUNDLED)).samples
 
 
-@pytest.mark.parametrize("prompts", [1, 2, 4, 8, 16, 32])
+@pytest.mark.parametrize("prompts", [1, 4, 8, 32])
 def test_prompts_without_any_bias_are_seldom_judged_to_have_one(bundled, prompts):
     """Positions shuffled within each prompt: at most 5 % of verdicts are sure, with room for 60 draws."""
     random, sure, seen = np.random.default_rng(prompts), 0, 0
