@@ -61,7 +61,7 @@ pages: venv
 	$(BIN)/posbias paper all --report --out docs/made
 	$(BIN)/python -m posbias_papers.theorems docs/made
 	HF_HUB_OFFLINE=1 $(BIN)/python tools/families.py
-	HF_HUB_OFFLINE=1 PYTHONPATH=tests/support $(BIN)/python tests/support/zoo.py
+	HF_HUB_OFFLINE=1 PYTHONPATH=tests/support:tools $(BIN)/python tests/support/zoo.py
 
 ## The site, in build/site: notebooks run, warnings are errors, links within are checked
 docs: .venv/.docs

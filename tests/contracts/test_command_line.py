@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from answers import folder  # noqa: F401
 from command import called
 
 from posbias.cli import output
@@ -17,12 +18,6 @@ from posbias.core.progress import on_stderr
 
 POSBIAS = Path(sys.executable).with_name("posbias")
 log = logging.getLogger("posbias.some.module")
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 @pytest.mark.parametrize(

@@ -10,29 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from answers import faults
-from command import called
+from answers import answered, folder  # noqa: F401
 from project import ROOT
 
 import posbias
 from posbias.core.formats import undamaged
 from posbias.ordering.hits import read_hits
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def answered(*words):
-    """What a command prints with --json, which is as its schema says."""
-    done = called(*words, "--json")
-    assert done.returncode in (0, 4), done.stderr
-    answer = json.loads(done.stdout)
-    assert not faults(answer)
-    return answer
-
 
 SPEC = 'depth = 5\nmixing = {kind = "attention_only"}\n[[layers]]\npositional = '
 CRITICAL = {
@@ -62,7 +45,7 @@ def peak_of_rollout(logits, depth):
 
 
 @pytest.mark.parametrize("quantity", CRITICAL)
-def test_the_critical_distance_is_that_of_walks_and_of_dense_kernels(quantity):
+def test_the_critical_distance_is_that_of_walks_and_of_dense_kernels(quantity, answered):
     """The predicted one of the paper's formulas: a quotient for a decay, the root of an equation for a pair."""
     encoding, values, logit, envelope = CRITICAL[quantity]
     Path("spec.toml").write_text(SPEC + encoding)
@@ -81,14 +64,14 @@ def test_the_critical_distance_is_that_of_walks_and_of_dense_kernels(quantity):
             assert curve["rollout"][place] == peak_of_rollout([logit(value, d) for d in range(TOKENS)], depth)
 
 
-def test_the_same_design_command_writes_the_same_bytes(here):
+def test_the_same_design_command_writes_the_same_bytes(answered, folder):
     Path("base.toml").write_text(
         "depth = 8\nmixing = {kind = 'constant', value = 0.3}\n[[layers]]\npositional = {kind = 'alibi'}"
     )
     words = ("design", "base.toml", "--tokens", 128, "--vary", "window=8,16,32", "--vary", "full_period=1:4")
     answer = answered(*words, "--out", "one", "--threads", 1)
     answered(*words, "--out", "two", "--threads", 2)
-    files = [{path.name: path.read_bytes() for path in (here / name).iterdir()} for name in ("one", "two")]
+    files = [{path.name: path.read_bytes() for path in (folder / name).iterdir()} for name in ("one", "two")]
     assert files[0] == files[1]
     for one in answer["front"]:
         profile = posbias.predict(posbias.load_architecture(f"one/{one['file']}"), tokens=128)
@@ -160,7 +143,7 @@ FILES = (
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_file_is_compared_ordered_by_and_reported(name):
+def test_every_file_is_compared_ordered_by_and_reported(name, answered):
     """Of needles, the mean over context lengths; the others have one length."""
     Path("hits.jsonl").write_text('{"score": 0.2, "tokens": 9}\n{"score": 0.7, "tokens": 9}\n')
     every = ("--tokens", "all")

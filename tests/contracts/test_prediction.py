@@ -1,10 +1,8 @@
 """What a prediction says where something that decides it is not known; presets as they were published."""
 
-import json
-
 import numpy as np
 import pytest
-from command import called
+from answers import answered, folder  # noqa: F401
 from hypothesis import given
 from hypothesis import strategies as st
 from measured import DEPTH, measurement
@@ -29,16 +27,10 @@ TINY_MODELS = ("tiny-alibi", "tiny-learned", "tiny-nope", "tiny-rope", "tiny-win
 PRETRAINED = {"bloom-176b", "bloom-7b1", "mpt-7b", "mpt-30b", "falcon-rw-7b", "smollm2-135m"}
 
 
-def answered(*words):
-    done = called("predict", *words, "--json")
-    assert not done.returncode, done.stderr
-    return json.loads(done.stdout)
-
-
-def test_known_mixing_has_a_coefficient_for_every_layer_and_says_where_from():
+def test_known_mixing_has_a_coefficient_for_every_layer_and_says_where_from(answered):
     assert {*known_mixing()} == PRETRAINED | set(TINY_MODELS)
     for name, mixing in known_mixing().items():
-        depth = PRESETS[name].depth if name in PRESETS else answered(name)["architecture"]["depth"]
+        depth = PRESETS[name].depth if name in PRESETS else answered("predict", name)["architecture"]["depth"]
         assert len(mixing.coefficients) == depth
         assert mixing.tokens
         assert mixing.text
@@ -46,12 +38,12 @@ def test_known_mixing_has_a_coefficient_for_every_layer_and_says_where_from():
         assert name in TINY_MODELS or preset(name).mixing == mixing
 
 
-def test_published_mixing_gives_the_u_of_the_papers_figure():
+def test_published_mixing_gives_the_u_of_the_papers_figure(answered):
     """BLOOM-176B at 256 tokens; with λ at initialisation it would be primacy."""
-    answer = answered("bloom-176b", "--tokens", "256")
+    answer = answered("predict", "bloom-176b", "--tokens", "256")
     assert answer["summary"]["verdict"] == "U"
     assert (answer["left_out"], answer["profile_is"]) == ([], "")
-    at_first = answered("bloom-176b", "--tokens", "256", "--mixing", "init")
+    at_first = answered("predict", "bloom-176b", "--tokens", "256", "--mixing", "init")
     assert at_first["profile"][0] > 3 * answer["profile"][0]
     assert at_first["summary"]["verdict"] is None
 
@@ -70,28 +62,30 @@ def test_measured_mixing_reaches_twice_its_length(tokens, known):
 
 
 @pytest.mark.parametrize("depth", [1, DEPTH, 7])
-def test_mixing_of_another_depth_is_taken_at_the_same_relative_depth(tmp_path, depth):
+def test_mixing_of_another_depth_is_taken_at_the_same_relative_depth(answered, tmp_path, depth):
     found = measurement()
     save_measurement(found, tmp_path / "m.nc")
     (tmp_path / "a.toml").write_text(f"depth = {depth}\n")
     values = found["mixing"].values.mean(0)
     expected = [np.interp((t + 0.5) / depth * DEPTH - 0.5, np.arange(DEPTH), values) for t in range(depth)]
-    answer = answered(str(tmp_path / "a.toml"), "--mixing", str(tmp_path / "m.nc"))
+    answer = answered("predict", str(tmp_path / "a.toml"), "--mixing", str(tmp_path / "m.nc"))
     assert answer["architecture"]["mixing"]["coefficients"] == pytest.approx(expected)
     said = f"mixing: λ of m.nc ({DEPTH} layers) at the same relative depth of {depth} layers"
     assert answer["assumptions"].count(said) == (depth != DEPTH)
 
 
-def test_learned_positions_end_where_the_model_has_no_more():
+def test_learned_positions_end_where_the_model_has_no_more(answered):
     assert preset("gpt2").left_out(1024) == ("learned positions", "λ")
-    beyond = "(the model has 1,024, 1,025 asked)"
-    assert preset("gpt2").left_out(1025) == (f"learned positions {beyond}", "λ")
-    assert answered("tiny-learned", "--tokens", "257")["left_out"] == [
-        "learned positions (the model has 256, 257 asked)"
-    ]
-    assert from_huggingface(GPT2).left_out(10**6) == ("learned positions", "λ")
-    left_out = from_huggingface(GPT2 | {"n_positions": 64}).left_out(65)
-    assert left_out == ("learned positions (the model has 64, 65 asked)", "λ")
+    (longer,) = answered("predict", "tiny-learned", "--tokens", "257")["left_out"]
+    short = from_huggingface(GPT2 | {"n_positions": 64})
+    for said, own in (
+        (preset("gpt2").left_out(1025)[0], "1,024"),
+        (longer, "256"),
+        (short.left_out(65)[0], "64"),
+    ):
+        assert said.startswith("learned positions (")
+        assert own in said
+    assert from_huggingface(GPT2).left_out(10**6) == short.left_out(64) == ("learned positions", "λ")
     with pytest.raises(InvalidValueError, match="max_position_embeddings: "):
         from_huggingface(GPT2 | {"n_positions": 0})
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from answers import faults
+from answers import answered, folder  # noqa: F401
 from command import called
 from http_servers import prompt_of, serving
 
@@ -166,14 +166,11 @@ def test_an_answer_that_was_cut_off_is_known_as_such_and_kept_so(tmp_path, api, 
 
 
 LISTS = ("--pairs", 6, "--positions", 3, "--wording", "json")
-SMALL = (*LISTS, "--prompts", 8)
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def no_key(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    return tmp_path
 
 
 def reads(prompt):
@@ -181,14 +178,6 @@ def reads(prompt):
     owner = re.findall(r'"([\w ]+)": "\s*$', prompt)[0]
     pairs = re.findall(r'"([\w ]+)": "([\w ]+)"', prompt)
     return dict([*pairs[:2], *pairs[-2:]]).get(owner, "nobody knows")
-
-
-def asked(server, *words, model="toy/model"):
-    done = called("retrieve", "tiny-alibi", "--endpoint", server.url, *words, "--json")
-    assert done.returncode == 0, done.stderr
-    reply = json.loads(done.stdout)
-    assert not faults(reply)
-    return reply, done.stderr
 
 
 @pytest.mark.waits
@@ -217,11 +206,9 @@ def test_what_was_answered_before_a_kill_is_not_asked_again(how):
 TRIALS = ("--pairs", 4, "--positions", 3, "--prompts", 3, "--out", "o")
 
 
-def test_a_retrieval_is_stored_and_answers_from_its_file():
+def test_a_retrieval_is_stored_and_answers_from_its_file(answered):
     """Margins and gaps are those of the trials; given again nothing is computed, and the file alone answers."""
-    first = called("retrieve", "tiny-alibi", *TRIALS, "--json")
-    answer = json.loads(first.stdout)
-    assert not faults(answer)
+    answer = answered("retrieve", "tiny-alibi", *TRIALS)
     stored = load_retrieval("o/retrieval.nc")
     for place in answer["positions"]:
         column = stored.margin.values[:, place["position"]]
@@ -230,6 +217,6 @@ def test_a_retrieval_is_stored_and_answers_from_its_file():
     gap = stored.margin.values[:, 0] - stored.margin.values[:, 1]
     assert answer["differences"]["margin"]["first - middle"]["value"] == pytest.approx(gap.mean())
     written = Path("o/retrieval.nc").stat().st_mtime_ns
-    assert called("retrieve", "o/retrieval.nc", "--json").stdout == first.stdout
+    assert answered("retrieve", "o/retrieval.nc") == answer
     assert Path("o/retrieval.nc").stat().st_mtime_ns == written
     assert called("retrieve", "o/retrieval.nc", "--seed", 1).returncode == 2

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from heard import Heard
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
@@ -115,12 +116,8 @@ def test_a_sweep_is_nested_loops_the_last_axis_innermost(axes):
 
 
 def test_an_interruption_keeps_finished_cells(tmp_path):
-    def stop(event):
-        if event.done >= 3:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt, match="3 of 6 cells"):
-        run_study(small(), tmp_path / "out", on_event=stop)
+        run_study(small(), tmp_path / "out", on_event=Heard(stop=3))
     assert len(results(tmp_path / "out")) == 3
     assert run_study(small(), tmp_path / "out").computed == 3
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from answers import plain
 from command import called
+from heard import Heard
 from hypothesis import given
 from hypothesis import strategies as st
 from interruptible import JOB
@@ -27,12 +28,14 @@ from posbias.training.network import ENCODINGS, Network
 from posbias.training.task import RetrievalTask
 
 TASK = RetrievalTask(items=4, dimension=16, classes=64, labels=4, burstiness=2)
-TINY = Experiment(TASK, Network(depth=1), seeds=(0, 1), iterations=30, batch=16, evaluate_every=10)
 
 
 def tiny(depth: int = 1, **changes) -> Experiment:
     return Experiment(**{"task": TASK, "network": Network(depth=depth), "seeds": (0, 1), "iterations": 30,
                          "batch": 16, "evaluate_every": 10} | changes)  # fmt: skip
+
+
+TINY = tiny()
 
 
 masks = st.sampled_from([Causal(), Full(), SlidingWindow(3), Prefix(2)])
@@ -47,26 +50,20 @@ def test_what_an_experiment_says_of_itself_is_a_spec_of_it(network, seeds, itera
     assert expand(json.loads(json.dumps(encode(one)))) == [one]
 
 
-def counted():
-    """A list of (done, total), and what fills it."""
-    heard = []
-    return heard, lambda event: heard.append((event.done, event.total))
-
-
 def test_finished_cells_are_taken_and_the_others_trained(tmp_path):
-    heard, on_event = counted()
-    how = {"sequences": 50, "workers": 1, "on_event": on_event}
+    heard = Heard()
+    how = {"sequences": 50, "workers": 1, "on_event": heard}
     (first,) = run_cells([TINY], tmp_path, **how)
-    assert heard[-1] == (60, 60)
+    assert heard[-1] == 60
     assert first.path is not None
-    assert [done for done, _ in heard] == sorted(done for done, _ in heard)
+    assert heard == sorted(heard)
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     assert [path.suffix for path in before] == [".nc"]
     heard.clear()
     other = tiny(seeds=(2,))
     with logged() as said:
         both = run_cells([other, TINY, other], tmp_path, **how)
-    assert heard[-1] == (30, 30)
+    assert heard[-1] == 30
     assert [cell.experiment for cell in both] == [other, TINY, other]
     assert plain(both[1].evaluation) == plain(first.evaluation)
     assert all(path.read_bytes() == content for path, content in before.items())
@@ -94,8 +91,8 @@ def test_compatible_cells_train_together_and_become_what_they_are_alone(tmp_path
     groups = cells._grouped(experiments, tmp_path, {}, side_by_side=True)
     assert sorted(map(len, groups)) == [1, 2]
     (group,) = (group for group in groups if len(group) == 2)
-    team, (heard, on_event) = cells.Together(group), counted()
-    together = [team.of(one, on_event) for one in group]
+    team, heard = cells.Together(group), Heard()
+    together = [team.of(one, heard) for one in group]
     assert len(heard) == 30
     assert not team.trained
     for one, two in zip(together, map(train, group), strict=True):
@@ -111,25 +108,17 @@ def test_an_interruption_keeps_what_is_done_and_the_same_call_goes_on(tmp_path, 
         monkeypatch.setattr(module, name, 0.0)
     whole = run_cells(experiments, tmp_path / "whole", sequences=50, workers=1)
     total = sum(len(one.seeds) * one.iterations for one in experiments)
-
-    def stop_late(event) -> None:
-        if event.done > 0.7 * total:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt) as caught:
-        run_cells(experiments, tmp_path / "cut", sequences=50, workers=1, on_event=stop_late)
+        run_cells(experiments, tmp_path / "cut", sequences=50, workers=1, on_event=Heard(stop=0.7 * total))
     finished = len(experiments) - 1
     assert f"{finished} of {len(experiments)} cells" in str(caught.value)
     assert len(list((tmp_path / "cut").glob("*.nc"))) == finished
-    heard, on_event = counted()
-    with logged() as said:
-        resumed = run_cells(experiments, tmp_path / "cut", sequences=50, workers=1, on_event=on_event)
-    assert "resuming after" in said[0]
-    assert heard[0][0] > 0.3 * heard[-1][1]
+    heard = Heard()
+    resumed = run_cells(experiments, tmp_path / "cut", sequences=50, workers=1, on_event=heard)
+    assert heard[0] > 0.3 * heard[-1]
     for one, two in zip(whole, resumed, strict=True):
         assert plain(one.evaluation) == plain(two.evaluation)
-        for name, weights in one.trained.weights.items():
-            assert (weights == two.trained.weights[name]).all()
+    same([one.trained for one in whole], [one.trained for one in resumed])
     assert not list((tmp_path / "cut").glob(".*"))
 
 
@@ -205,30 +194,17 @@ def same(ours, theirs):
 
 def interrupted(checkpoint, at, job=JOB):
     """Train until iteration `at`, and stop."""
-
-    def on_event(event):
-        if event.done == at:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        train(job, checkpoint=checkpoint, threads=1, on_event=on_event)
-
-
-def heard():
-    """The iterations that were done, and what fills the list."""
-    numbers = []
-    return numbers, lambda event: numbers.append(event.done)
+        train(job, checkpoint=checkpoint, threads=1, on_event=Heard(stop=at))
 
 
 @pytest.mark.parametrize("at", [1, 12, 30])
 def test_resumed_results_are_bit_identical(uninterrupted, tmp_path, at):
     checkpoint = tmp_path / "job.npz"
     interrupted(checkpoint, at)
-    numbers, on_event = heard()
-    with logged() as said:
-        same(train(JOB, checkpoint=checkpoint, threads=1, on_event=on_event), uninterrupted)
-    assert numbers == list(range(at + 1, 31))
-    assert said == [f"resuming after {at} iterations from {checkpoint}"]
+    heard = Heard()
+    same(train(JOB, checkpoint=checkpoint, threads=1, on_event=heard), uninterrupted)
+    assert heard == list(range(at + 1, 31))
     assert {path.name for path in tmp_path.iterdir()} == {"job.npz", "job.log.jsonl"}
 
 
@@ -237,19 +213,14 @@ def test_a_worker_that_is_asked_to_end_keeps_the_iteration_that_was_reached(
 ):
     """By the SIGTERM that a stopped engine sends."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests" / "support"))
-    checkpoint, reports = tmp_path / "job.npz", []
-
-    def hear(number, news):
-        reports.append(news.done)
-        if news.done >= 9:
-            raise KeyboardInterrupt
-
+    checkpoint, before, heard = tmp_path / "job.npz", Heard(stop=9), Heard()
     with pytest.raises(KeyboardInterrupt):
-        Processes(1).run([Task(interruptible.task, {"checkpoint": str(checkpoint)})], hear)
-    numbers, on_event = heard()
-    same(train(JOB, checkpoint=checkpoint, threads=1, on_event=on_event), uninterrupted)
-    assert numbers[0] > reports[-1]
-    assert numbers == list(range(numbers[0], 31))
+        Processes(1).run(
+            [Task(interruptible.task, {"checkpoint": str(checkpoint)})], lambda _, news: before(news)
+        )
+    same(train(JOB, checkpoint=checkpoint, threads=1, on_event=heard), uninterrupted)
+    assert heard[0] > before[-1]
+    assert heard == list(range(heard[0], 31))
 
 
 def test_a_stopped_member_stays_stopped(tmp_path):

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from answers import plain
+from heard import Heard
 from hypothesis import given
 from hypothesis import strategies as st
 from refused import refused
@@ -77,13 +78,8 @@ def test_a_small_space_is_searched_whole(target):
 
 def test_an_interrupted_search_goes_on_to_the_same_end(tmp_path):
     job, kept = {"tokens": TOKENS, "evaluations": 60, "seed": 1}, tmp_path / "kept.json"
-
-    def stop(event):
-        if event.done >= 32:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        design(BASE, VARIED, kept=kept, on_event=stop, **job)
+        design(BASE, VARIED, kept=kept, on_event=Heard(stop=32), **job)
     assert kept.stat().st_size > 500
     assert plain(design(BASE, VARIED, kept=kept, **job)) == plain(design(BASE, VARIED, **job))
     kept.write_text(kept.read_text()[:300])

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from examples import examples
+from heard import Heard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refused import refused
@@ -120,13 +121,8 @@ def test_no_share_is_known_more_surely_than_one_triple_of_one_sample():
 def test_a_simulation_until_an_error_looks_at_every_layer_and_ctrl_c_hands_over_what_is_counted():
     result = simulate_recency(RecencyModel(tokens=4, depth=3), until_se=1e-3)
     assert max(p.se for p in result.recency_probability) <= 1e-3
-
-    def stop(event):
-        if event.done >= 3 * BLOCK:
-            raise KeyboardInterrupt
-
     with pytest.raises(InterruptedSimulation) as caught:
-        simulate_recency(RecencyModel(tokens=3, depth=2), 10**9, on_event=stop)
+        simulate_recency(RecencyModel(tokens=3, depth=2), 10**9, on_event=Heard(stop=3 * BLOCK))
     assert caught.value.result is not None
     kept = simulate_recency(RecencyModel(tokens=3, depth=2), 3 * BLOCK)
     assert same_bytes(caught.value.result.tally, kept.tally)

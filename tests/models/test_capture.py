@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import CASES, RUNS, seen_layers, specimen, tiny_model
+from tiny import CASES, RUNS, configuration, seen_layers, specimen, tiny_model
 from torch.utils.checkpoint import checkpoint
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor as bloom_alibi
 from transformers.models.gpt_neox import modeling_gpt_neox
@@ -25,7 +25,7 @@ from posbias.measurement.models.families import FAMILIES, decoder_layers, generi
 from posbias.measurement.quantities.attention import hidden
 from posbias.measurement.quantities.influence import predict
 
-KINDS = {case: FAMILIES[case[0]].positional_kind(specimen(*case).config) for case in CASES}
+KINDS = {case: FAMILIES[case[0]].positional_kind(configuration(*case)) for case in CASES}
 BOTH = [case for case in CASES if len(FAMILIES[case[0]].attention) == 2]
 FOLLOWED = ("gemma2", "gemma3_text", "olmo2", "granite")
 """Families in which a norm or a factor comes after the output projection."""

@@ -62,12 +62,10 @@ def cut_gguf(folder):
 
 DAMAGES = {
     "no folder": shutil.rmtree,
-    "no configuration": lambda folder: (folder / "config.json").unlink(),
     "a cut configuration": lambda folder: (folder / "config.json").write_text("{"),
     "no weights": lambda folder: (folder / "model.safetensors").unlink(),
     "cut weights": lambda folder: (folder / "model.safetensors").write_bytes(b"short"),
     "missing layers": config(num_hidden_layers=4),
-    "no layers": config(num_hidden_layers=0),
     "another family": config(model_type="gpt2"),
     "a missing part": without_a_part,
     "two streams": two_streams,

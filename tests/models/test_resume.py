@@ -5,6 +5,7 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
+from heard import Heard
 from setting import logged
 
 from posbias.core.errors import InputFileError, InvalidValueError, ModelError, NonFiniteError, OutputFileError
@@ -26,20 +27,6 @@ def checkpoint(tmp_path):
     return tmp_path / "job.safetensors"
 
 
-def reported():
-    """A callback for events and the list of finished prompts it fills."""
-    numbers = []
-    return numbers, lambda event: numbers.append(event.done)
-
-
-def stop_after(prompts, error):
-    def on_event(event):
-        if event.done == prompts:
-            raise error
-
-    return on_event
-
-
 def close(one, other, tolerance=1e-7):
     """Equal to rounding: means come from other sums, and may be stored as float32."""
     assert set(one.variables) == set(other.variables)
@@ -59,9 +46,9 @@ def close(one, other, tolerance=1e-7):
 def test_resumed_results_are_bit_identical(tiny, job, checkpoint, prompts, error):
     whole = measure(tiny, **job)
     with pytest.raises(type(error)):
-        measure(tiny, **job, checkpoint=checkpoint, on_event=stop_after(prompts, error))
-    heard, on_event = reported()
-    resumed = measure(tiny, **job, checkpoint=checkpoint, on_event=on_event)
+        measure(tiny, **job, checkpoint=checkpoint, on_event=Heard(prompts, error))
+    heard = Heard()
+    resumed = measure(tiny, **job, checkpoint=checkpoint, on_event=heard)
     assert heard == list(range(prompts, PROMPTS + 1))
     assert resumed.equals(whole)
     assert checkpoint.exists(), "only the caller knows when the result is safe"
@@ -82,8 +69,8 @@ def test_an_interruption_inside_a_prompt_loses_that_prompt_only(tiny, job, check
     with pytest.raises(KeyboardInterrupt):
         measure(tiny, **job, checkpoint=checkpoint, on_event=armed.append)
     hook.remove()
-    heard, on_event = reported()
-    assert measure(tiny, **job, checkpoint=checkpoint, on_event=on_event).equals(whole)
+    heard = Heard()
+    assert measure(tiny, **job, checkpoint=checkpoint, on_event=heard).equals(whole)
     assert heard[0] == 5
 
 
@@ -179,10 +166,10 @@ def test_when_memory_runs_out_layers_are_computed_again(tiny, job, enough, monke
 def test_checkpoints_of_more_processes_count_for_fewer(tiny, job, checkpoint):
     whole = measure(tiny, **job)
     with pytest.raises(KeyboardInterrupt):
-        measure(tiny, **job, checkpoint=checkpoint, on_event=stop_after(7, KeyboardInterrupt()))
+        measure(tiny, **job, checkpoint=checkpoint, on_event=Heard(stop=7))
     other = checkpoint.rename(checkpoint.with_name("job.3.safetensors"))
-    heard, on_event = reported()
-    close(measure(tiny, **job, checkpoint=checkpoint, on_event=on_event), whole)
+    heard = Heard()
+    close(measure(tiny, **job, checkpoint=checkpoint, on_event=heard), whole)
     assert heard == list(range(7, PROMPTS + 1))
     # what was taken over is not counted twice
     close(measure(tiny, **job, checkpoint=checkpoint), whole)

@@ -7,17 +7,14 @@ import pytest
 import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
-from project import ROOT
 from refused import refused
 
-import calibration
 import posbias
 from posbias.comparison.extrapolation import (
     BUNDLED,
     continued,
     extrapolate,
     stretched,
-    trials,
     won_up_to,
 )
 from posbias.profiles.curves import at_shares
@@ -93,12 +90,6 @@ def longer(measurement, tokens):
     """A measurement whose influence was stretched to so many tokens."""
     influence = np.stack([stretched(one, tokens) for one in measurement["influence"].values])
     return xr.Dataset({"influence": (("prompt", "position"), influence)}, attrs=measurement.attrs)
-
-
-def test_the_page_has_the_trials_on_record():
-    page = (ROOT / "docs" / "evidence.md").read_text(encoding="utf-8")
-    shown = page.split("<!-- trials -->\n\n")[1].split("\n\n<!-- end of trials -->")[0]
-    assert shown.splitlines() == calibration._rows(list(trials()))
 
 
 @pytest.mark.parametrize(

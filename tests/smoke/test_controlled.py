@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from heard import Heard
 
 import posbias
 from posbias.training import read_experiments
@@ -67,13 +68,8 @@ def test_an_interrupted_training_ends_with_the_same_weights(folder):
     Path("one.toml").write_text(SMALL)
     ((experiment,), _) = read_experiments("one.toml")
     whole = posbias.train(experiment, threads=1)
-
-    def stop(event):
-        if event.done >= 40:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        posbias.train(experiment, threads=1, checkpoint=folder / "c.safetensors", on_event=stop)
+        posbias.train(experiment, threads=1, checkpoint=folder / "c.safetensors", on_event=Heard(stop=40))
     resumed = posbias.train(experiment, threads=1, checkpoint=folder / "c.safetensors")
     assert all(torch.equal(resumed.weights[name], weight) for name, weight in whole.weights.items())
 

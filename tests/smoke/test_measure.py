@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from heard import Heard
 from tiny import llama, word_tokenizer, write_gguf
 
 import posbias
@@ -105,17 +106,10 @@ def test_an_interrupted_measurement_ends_with_the_same_bits(folder, llama_folder
     job = {"text": llama_folder / "words.txt", "tokens": 10, "prompts": 6}
     loaded = load_model(llama_folder)
     whole = posbias.measure(loaded, **job)
-
-    def stop(event):
-        if event.done == 3:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        posbias.measure(loaded, **job, checkpoint=folder / "c.safetensors", on_event=stop)
-    heard = []
-    resumed = posbias.measure(
-        loaded, **job, checkpoint=folder / "c.safetensors", on_event=lambda event: heard.append(event.done)
-    )
+        posbias.measure(loaded, **job, checkpoint=folder / "c.safetensors", on_event=Heard(stop=3))
+    heard = Heard()
+    resumed = posbias.measure(loaded, **job, checkpoint=folder / "c.safetensors", on_event=heard)
     assert heard == [3, 4, 5, 6]
     assert resumed.equals(whole)
 

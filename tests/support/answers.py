@@ -98,7 +98,7 @@ def answered(folder):
 
     def run(*words):
         done = called(*words, "--json", cwd=folder)
-        assert done.returncode == 0, done.stderr
+        assert done.returncode in (0, 4), done.stderr
         answer = json.loads(done.stdout)
         assert not faults(answer)
         return answer

@@ -262,7 +262,7 @@ def computed(section: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     os.environ["HF_HUB_OFFLINE"] = "1"
-    sys.path.insert(0, str(FILE.parent))
+    sys.path.insert(0, str(FILE.parents[1] / "tools"))
     kept = json.loads(FILE.read_text()) if FILE.exists() else {}
     for name in sys.argv[1:] or SECTIONS:
         kept[name] = computed(name)

@@ -30,7 +30,7 @@ gc.set_threshold(20_000, 20, 20)
 settings.register_profile(
     "posbias", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("quick", settings.get_profile("posbias"), max_examples=15)
+settings.register_profile("quick", settings.get_profile("posbias"), max_examples=10)
 settings.load_profile("posbias")
 
 

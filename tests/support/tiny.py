@@ -14,6 +14,7 @@ import tokenizers
 import torch
 import transformers
 
+from families import SPECIAL, VOCABULARY, small
 from posbias.core.machine import stream
 from posbias.measurement.capture.forward import Capture
 from posbias.measurement.models.families import FAMILIES
@@ -101,55 +102,24 @@ def write_gguf(model, path, merge='" #'):
     return path
 
 
-_VOCABULARY, _HIDDEN, _HEADS, _SHARED, _DEPTH, _CONTEXT = 64, 32, 4, 2, 3, 64
-_COMMON = {
-    "vocab_size": _VOCABULARY,
-    "hidden_size": _HIDDEN,
-    "intermediate_size": 48,
-    "num_hidden_layers": _DEPTH,
-    "num_attention_heads": _HEADS,
-    "max_position_embeddings": _CONTEXT,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
-_GROUPED = {"num_key_value_heads": _SHARED}
-_WINDOW = {"sliding_window": 5, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
-_EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
-_SPELLINGS = {
-    "hidden_size": {"n_embd", "d_model"},
-    "num_hidden_layers": {"n_layer", "n_layers", "num_layers"},
-    "num_attention_heads": {"n_head", "n_heads", "num_heads"},
-    "max_position_embeddings": {"n_positions", "max_seq_len"},
-}
-"""What families call the common sizes instead."""
-_OLD_NAMES = {"n_embd": _HIDDEN, "n_layer": _DEPTH, "n_head": _HEADS, "n_positions": _CONTEXT}
-
+_DEPTH = dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers"), 3)
+"""By the names that families have for it."""
+_TURNS = {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
+_SCALED = {**_TURNS, "head_dim": 12, "query_pre_attn_scalar": 10}
+_SIX_HEADS = {"n_head": 6, "hidden_size": 36}
 _CHANGES: dict[str, tuple[dict[str, Any], ...]] = {
-    "llama": ({**_GROUPED, "attention_bias": True},),
-    "mistral": ({**_GROUPED, "sliding_window": 5},),
-    "mixtral": ({**_GROUPED, **_EXPERTS, "sliding_window": 5},),
-    "qwen2": ({**_GROUPED, **_WINDOW, "use_sliding_window": True},),
-    "qwen3": ({**_GROUPED, **_WINDOW, "use_sliding_window": True, "head_dim": 12},),
-    "gemma": ({**_GROUPED, "head_dim": 8},),
-    "gemma2": (
-        {**_GROUPED, **_WINDOW, "head_dim": 12, "query_pre_attn_scalar": 10, "attn_logit_softcapping": 3.0},
-    ),
-    "gemma3_text": ({**_GROUPED, **_WINDOW, "head_dim": 12, "query_pre_attn_scalar": 10},),
-    "phi": ({"partial_rotary_factor": 0.5},),
-    "phi3": ({**_GROUPED, "sliding_window": 5},),
-    "olmo": ({**_GROUPED, "clip_qkv": 2.0},),
-    "olmo2": (_GROUPED,),
-    "granite": ({**_GROUPED, "attention_multiplier": 0.2, "residual_multiplier": 0.3},),
-    "stablelm": ({**_GROUPED, "partial_rotary_factor": 0.5}, {**_GROUPED, "use_parallel_residual": True}),
-    "starcoder2": ({**_GROUPED, "sliding_window": 5},),
-    "cohere2": ({**_GROUPED, **_WINDOW},),
-    "smollm3": ({**_GROUPED, "no_rope_layers": [1, 0, 1]},),
+    "llama": ({"attention_bias": True},),
+    "qwen2": (_TURNS,),
+    "qwen3": ({**_TURNS, "head_dim": 12},),
+    "gemma2": ({**_SCALED, "attn_logit_softcapping": 3.0},),
+    "gemma3_text": (_SCALED,),
+    "olmo": ({"clip_qkv": 2.0},),
+    "granite": ({"attention_multiplier": 0.2, "residual_multiplier": 0.3},),
+    "stablelm": ({"partial_rotary_factor": 0.5}, {"use_parallel_residual": True}),
+    "cohere2": (_TURNS,),
+    "smollm3": ({"no_rope_layers": [1, 0, 1], "layer_types": ["full_attention"] * 3},),
     "llama4_text": (
         {
-            **_GROUPED,
-            **_EXPERTS,
-            "head_dim": 8,
             "intermediate_size_mlp": 48,
             "interleave_moe_layer_step": 2,
             "no_rope_layers": [1, 0, 1],
@@ -158,62 +128,38 @@ _CHANGES: dict[str, tuple[dict[str, Any], ...]] = {
             "layer_types": ["chunked_attention", "full_attention", "chunked_attention"],
         },
     ),
-    "gpt_oss": ({**_GROUPED, **_EXPERTS, **_WINDOW, "head_dim": 8},),
+    "gpt_oss": (_TURNS,),
     "gpt_neox": ({"use_parallel_residual": True}, {"use_parallel_residual": False}),
-    "gptj": ({**_OLD_NAMES, "rotary_dim": 4},),
-    "gpt2": (
-        {**_OLD_NAMES, "scale_attn_by_inverse_layer_idx": True},
-        {**_OLD_NAMES, "reorder_and_upcast_attn": True},
-    ),
-    "gpt_neo": (
-        {
-            "num_layers": _DEPTH,
-            "num_heads": _HEADS,
-            "attention_types": [[["local", "global", "local"], 1]],
-            "window_size": 5,
-        },
-    ),
-    "opt": (
-        {"ffn_dim": 48, "word_embed_proj_dim": _HIDDEN},
-        {"ffn_dim": 48, "do_layer_norm_before": False, "word_embed_proj_dim": 16},
-    ),
+    "gpt2": ({"scale_attn_by_inverse_layer_idx": True}, {"reorder_and_upcast_attn": True}),
+    "gpt_neo": ({"attention_types": [[["local", "global", "local"], 1]]},),
+    "opt": ({}, {"do_layer_norm_before": False, "word_embed_proj_dim": 16}),
     "falcon": (
-        {
-            "alibi": True,
-            "new_decoder_architecture": False,
-            "parallel_attn": False,
-            "multi_query": False,
-            "bias": True,
-        },
-        {"alibi": False, "new_decoder_architecture": False, "parallel_attn": True, "multi_query": True},
-        {"alibi": False, "new_decoder_architecture": True, "num_kv_heads": _SHARED},
+        {"alibi": True, "parallel_attn": False, "multi_query": False, "bias": True},
+        {"alibi": False, "parallel_attn": True, "multi_query": True},
+        {"alibi": False, "new_decoder_architecture": True},
     ),
-    "bloom": ({"n_layer": _DEPTH, "n_head": _HEADS}, {"n_layer": _DEPTH, "n_head": 6, "hidden_size": 36}),
-    "mpt": (
-        {
-            "d_model": _HIDDEN,
-            "n_layers": _DEPTH,
-            "n_heads": _HEADS,
-            "max_seq_len": _CONTEXT,
-            "expansion_ratio": 2,
-        },
-        {"d_model": 36, "n_layers": _DEPTH, "n_heads": 6, "max_seq_len": _CONTEXT, "expansion_ratio": 2},
-    ),
-    "bert": ({},),
+    "bloom": ({}, _SIX_HEADS),
+    "mpt": ({}, {"n_heads": 6, "d_model": 36}),
     "posbias_tiny": (
-        {"encoding": "alibi"},
-        {"encoding": "rope"},
-        {"encoding": "nope"},
-        {"encoding": "learned"},
-        {"encoding": "window", "sliding_window": 5},
+        *({"encoding": name, "sliding_window": None} for name in ("alibi", "rope", "nope", "learned")),
+        {"encoding": "window"},
     ),
 }
+"""Families with layouts of more than one kind, or with parts that their defaults leave out."""
 
 
-CASES = [(name, number) for name in FAMILIES for number in range(len(_CHANGES[name]))]
+CASES = [(name, number) for name in FAMILIES for number in range(len(_CHANGES.get(name, [{}])))]
 """Every family in the table with the number of each of its tiny models: where layouts differ, more than one."""
 RUNS = [(name, number, attention) for name, number in CASES for attention in FAMILIES[name].attention]
 """The same with every attention implementation that its row calls right."""
+
+
+def configuration(model_type: str, variant: int = 0, **changes: Any) -> Any:
+    """That of a specimen: the sizes of `tools/families.py`, but three layers."""
+    kind = transformers.AutoConfig.for_model(model_type).__class__
+    sizes = small(kind().to_dict()) | SPECIAL.get(model_type, {})
+    own = _CHANGES.get(model_type, ({},))[variant]
+    return kind(**sizes | {key: _DEPTH[key] for key in sizes.keys() & _DEPTH.keys()} | own | changes)
 
 
 def specimen(model_type: str, variant: int = 0, attention: str | None = None, **changes: Any) -> Any:
@@ -222,10 +168,7 @@ def specimen(model_type: str, variant: int = 0, attention: str | None = None, **
     `attention` is the implementation, by default the first of the family's row; `changes` go into its
     configuration. The same arguments give the same weights.
     """
-    family = FAMILIES[model_type]
-    own = _CHANGES[model_type][variant]
-    common = {name: size for name, size in _COMMON.items() if not own.keys() & _SPELLINGS.get(name, ())}
-    config = transformers.AutoConfig.for_model(model_type).__class__(**common | own | changes)
+    family, config = FAMILIES[model_type], configuration(model_type, variant, **changes)
     head = transformers.AutoModelForCausalLM if family.causal else transformers.AutoModelForMaskedLM
     with torch.random.fork_rng(devices=[]):
         implementation = attention or family.attention[0]
@@ -239,7 +182,7 @@ def _draw(model: Any, name: str) -> None:
     for key, parameter in sorted(model.named_parameters()):
         shape = tuple(parameter.shape)
         if len(shape) >= 2:
-            wide = 1.0 if parameter.shape[0] in (_VOCABULARY,) or "embed" in key or "wpe" in key else 0.25
+            wide = 1.0 if parameter.shape[0] == VOCABULARY or "embed" in key or "wpe" in key else 0.25
             values = generator.normal(scale=wide, size=shape)
         elif key.endswith("weight"):
             values = generator.uniform(0.5, 1.5, size=shape)

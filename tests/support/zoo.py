@@ -1,7 +1,7 @@
 """What can be measured of which family, tried on a tiny random model of every one in transformers.
 
-python tests/support/zoo.py                  write docs/made/zoo.md
-python tests/support/zoo.py llama bert       print the rows of some families
+PYTHONPATH=tools python tests/support/zoo.py               write docs/made/zoo.md
+PYTHONPATH=tools python tests/support/zoo.py llama bert    print the rows of some families
 
 Each family goes through `posbias.measure` as a user's model in memory would. What comes out is held against the
 model's own attention, and against λ and gradients computed plainly (`by_hand.py`).
