@@ -6,8 +6,6 @@ import os
 import random
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from dataclasses import replace
@@ -15,13 +13,15 @@ from pathlib import Path
 
 import piecework
 import pytest
+from command import started
+from piecework import heard_of, task
 from project import ROOT
 from study_values import results
 
 from posbias.core import cluster as module
 from posbias.core.cluster import Cluster
 from posbias.core.errors import ClusterError, InvalidValueError
-from posbias.core.running import Failed, InProcess, Last, Processes, Result, Task
+from posbias.core.running import Failed, InProcess, Last, Processes, Result
 from posbias.study import read_study, run_study
 
 ray = pytest.importorskip("ray", reason="many machines need Ray")
@@ -74,24 +74,6 @@ def performing(machine):
             if re.match("ray::(?!IDLE|_|DashboardAgent|RuntimeEnvAgent)", title):
                 found[int(number)] = title.removeprefix("ray::")
     return found
-
-
-def task(function, label="", /, gpus=0, **arguments):
-    return Task(getattr(piecework, function), arguments, label, gpus=gpus)
-
-
-def heard_of(engine, tasks, watch=lambda number, news: None):
-    """All news by task, once the engine is done; the last of each is its last."""
-    heard = [[] for _ in tasks]
-
-    def hear(number, news):
-        heard[number].append(news)
-        watch(number, news)
-
-    engine.run(tasks, hear)
-    for one in heard:
-        assert [isinstance(news, Last) for news in one] == [False] * (len(one) - 1) + [True]
-    return heard
 
 
 def test_a_cluster_finds_what_is_found_here(connected, caplog):
@@ -158,13 +140,7 @@ def test_workers_killed_again_and_again_change_nothing(here, machines, tmp_path)
     (tmp_path / "study.toml").write_text(STUDY)
     run_study(read_study(tmp_path / "study.toml"), tmp_path / "whole", engine=Processes(1))
     words = ("study", "run", "study.toml", "--out", "kept", "--json", "--ray", here.address)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "posbias", *words],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = started(*words, cwd=tmp_path)
     chance, killed = random.Random(3), Counter()
     while process.poll() is None:
         workers = {one: label for machine in machines for one, label in performing(machine).items()}

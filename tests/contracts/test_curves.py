@@ -3,14 +3,13 @@
 import json
 import math
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from answers import answered, folder  # noqa: F401
+from command import started
 from project import ROOT
 
 import posbias
@@ -81,10 +80,7 @@ def test_the_same_design_command_writes_the_same_bytes(answered, folder):
 @pytest.mark.waits
 def test_ctrl_c_keeps_what_is_counted():
     words = ("simulate", "layernorm", "--effort", "1e11", "--threads", "1", "--json", "--out", "k.json")
-    command = [sys.executable, "-m", "posbias", *words]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    seen, deadline = "", time.monotonic() + 300
+    process, seen, deadline = started(*words), "", time.monotonic() + 300
     while "ample/s" not in seen or "?" in seen.rpartition("[")[2]:
         assert time.monotonic() < deadline
         seen += process.stderr.read(1)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from piecework import heard_of, task
 from project import ROOT
 from setting import logged
 
@@ -18,7 +19,7 @@ from posbias.core import progress
 from posbias.core.errors import InputFileError, InvalidValueError, WorkerError
 from posbias.core.machine import leaving_a_core, torch_threads
 from posbias.core.progress import Event
-from posbias.core.running import THREADS, InProcess, Last, Processes, Result, Task
+from posbias.core.running import THREADS, InProcess, Processes, Result
 
 HERE = ROOT / "tests" / "support"
 numbers = st.lists(st.tuples(st.integers(0, 255), st.integers(-9, 9)), max_size=6)
@@ -27,19 +28,6 @@ numbers = st.lists(st.tuples(st.integers(0, 255), st.integers(-9, 9)), max_size=
 @pytest.fixture(autouse=True)
 def path_of_the_tasks(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(HERE), prepend=os.pathsep)
-
-
-def task(function, label="", /, **arguments):
-    return Task(getattr(piecework, function), arguments, label)
-
-
-def heard_of(engine, tasks):
-    """All news by task, once the engine is done; the last of each is its last."""
-    heard = [[] for _ in tasks]
-    engine.run(tasks, lambda number, news: heard[number].append(news))
-    for one in heard:
-        assert [isinstance(news, Last) for news in one] == [False] * (len(one) - 1) + [True]
-    return heard
 
 
 def lasts(engine, tasks):

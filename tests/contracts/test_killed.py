@@ -8,11 +8,10 @@ import json
 import random
 import shlex
 import signal
-import subprocess
-import sys
-import time
 
 import pytest
+from command import started
+from piecework import wait_for
 from struck import PRELOADED, Command, is_leftover
 
 from posbias.core.formats import open_netcdf
@@ -101,14 +100,8 @@ def test_a_command_killed_at_any_moment_goes_on_and_leaves_the_same(name, kills,
     assert cut or kills == 2
 
 
-def started(line, folder):
-    return subprocess.Popen(
-        [sys.executable, "-m", "posbias", *shlex.split(line), "--json", "-q"],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def quietly(line, folder):
+    return started(*shlex.split(line), "--json", "-q", cwd=folder)
 
 
 @pytest.mark.parametrize(
@@ -124,20 +117,15 @@ def test_an_interrupted_command_ends_with_130_and_the_same_command_goes_on(name,
     """Ctrl-C, or what `timeout` sends, once something is kept."""
     long = folders[1] / "study.toml"
     long.write_text(long.read_text().replace("20_000", "300_000"))
-    process, deadline = started(LINES[name], folders[1]), time.monotonic() + 300
-    while (
-        not any(not is_leftover(path) for path in (folders[1] / "kept").rglob("*.*"))
-        and process.poll() is None
-    ):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    process, kept_in = quietly(LINES[name], folders[1]), folders[1] / "kept"
+    wait_for(lambda: not all(map(is_leftover, kept_in.rglob("*.*"))) or process.poll() is not None)
     process.send_signal(number)
     out, errors = process.communicate(timeout=300)
     assert (process.returncode, out) == (130, ""), errors
     assert errors.splitlines()[-1].startswith("posbias: interrupted: ")
     long.write_text(FILES["study.toml"])
     for folder in folders:
-        process = started(LINES[name], folder)
+        process = quietly(LINES[name], folder)
         _, errors = process.communicate(timeout=300)
         assert process.returncode == 0, errors
     left, whole = map(kept, reversed(folders))
@@ -148,11 +136,11 @@ def test_an_interrupted_command_ends_with_130_and_the_same_command_goes_on(name,
 @pytest.mark.parametrize("name", ["study", "train", "measure"])
 def test_equal_commands_at_once_leave_one_whole_result(name, folders):
     """All end well, each with the same answer."""
-    processes = [started(LINES[name], folders[1]) for _ in range(3)]
+    processes = [quietly(LINES[name], folders[1]) for _ in range(3)]
     answers = [process.communicate(timeout=600) for process in processes]
     assert [process.returncode for process in processes] == [0] * 3, answers
     first, *others = (untimed(json.loads(out)) for out, _ in answers)
     assert all(other == first for other in others)
-    process = started(LINES[name], folders[0])
+    process = quietly(LINES[name], folders[0])
     process.communicate(timeout=600)
     assert kept(folders[1]) == kept(folders[0])

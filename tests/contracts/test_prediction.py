@@ -6,8 +6,8 @@ from answers import answered, folder  # noqa: F401
 from hypothesis import given
 from hypothesis import strategies as st
 from measured import DEPTH, measurement
+from refused import refused
 
-from posbias.core.errors import InvalidValueError
 from posbias.profiles.measurements import save_measurement
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import PRESETS, preset
@@ -86,8 +86,7 @@ def test_learned_positions_end_where_the_model_has_no_more(answered):
         assert said.startswith("learned positions (")
         assert own in said
     assert from_huggingface(GPT2).left_out(10**6) == short.left_out(64) == ("learned positions", "λ")
-    with pytest.raises(InvalidValueError, match="max_position_embeddings: "):
-        from_huggingface(GPT2 | {"n_positions": 0})
+    refused("max_position_embeddings", lambda: from_huggingface(GPT2 | {"n_positions": 0}))
 
 
 GPT2 = {"model_type": "gpt2", "n_layer": 2, "n_head": 2}

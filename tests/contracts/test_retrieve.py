@@ -1,18 +1,16 @@
 """`posbias retrieve` over real connections: servers that are slow, die, refuse, redirect; kept answers."""
 
 import json
-import re
 import signal
-import subprocess
-import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 from answers import answered, folder  # noqa: F401
-from command import called
+from command import called, started
 from http_servers import prompt_of, serving
+from piecework import wait_for
+from readers import reads_both_ends, says_the_last
 
 from posbias.core.errors import ModelError
 from posbias.profiles.measurements import load_retrieval
@@ -32,10 +30,6 @@ def pauses(monkeypatch):
     return waited
 
 
-def says_the_last(number, body):
-    return re.findall(r'"[\w ]+": "([\w ]+)"', prompt_of(body))[-1]
-
-
 @pytest.mark.parametrize(
     ("api", "path"), [("chat", "/v1/chat/completions"), ("completion", "/v1/completions")]
 )
@@ -45,11 +39,11 @@ def test_a_server_answers_as_a_function_does(api, path):
     def beside_another(number, body):
         # the first waits for a second, which only comes while the first is open
         second.wait(30) if number == 1 else second.set()
-        return says_the_last(number, body)
+        return says_the_last(prompt_of(body))
 
     with serving(beside_another) as server:
         curve = ask(Endpoint(server.url, "m", api=api), JOB, concurrency=3)
-    alone = ask(lambda prompt: re.findall(r'"[\w ]+": "([\w ]+)"', prompt)[-1], JOB)
+    alone = ask(says_the_last, JOB)
     assert (curve.answers.found == alone.answers.found).all()
     assert curve.overall == alone.overall
     assert len(server.asked) == 4 * 6
@@ -173,22 +167,13 @@ def no_key(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
 
-def reads(prompt):
-    """Reads the first two and the last two of a list in JSON."""
-    owner = re.findall(r'"([\w ]+)": "\s*$', prompt)[0]
-    pairs = re.findall(r'"([\w ]+)": "([\w ]+)"', prompt)
-    return dict([*pairs[:2], *pairs[-2:]]).get(owner, "nobody knows")
-
-
 @pytest.mark.waits
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_what_was_answered_before_a_kill_is_not_asked_again(how):
-    with serving(lambda number, body: ("late", 0.03, reads(prompt_of(body)))) as server:
+    with serving(lambda number, body: ("late", 0.03, reads_both_ends(prompt_of(body)))) as server:
         words = ("retrieve", "toy", "--endpoint", server.url, *LISTS, "--prompts", 30, "--out", "r", "--json")
-        command = [sys.executable, "-m", "posbias", *map(str, words)]
-        process, end = subprocess.Popen(command, stderr=subprocess.PIPE, text=True), time.monotonic() + 60
-        while len(server.asked) < 40 and time.monotonic() < end and process.poll() is None:
-            time.sleep(0.01)
+        process = started(*words)
+        wait_for(lambda: len(server.asked) >= 40 or process.poll() is not None)
         process.send_signal(how)
         process.communicate(timeout=30)
         assert process.returncode == (130 if how == signal.SIGINT else -how)
@@ -196,7 +181,9 @@ def test_what_was_answered_before_a_kill_is_not_asked_again(how):
         whole = kept[: kept.rfind(b"\n") + 1].splitlines()[1:]
         assert 30 <= len(whole) < 180
     # a server of its own at the same address: what the killed one had sent may still arrive at the first
-    with serving(lambda _, body: reads(prompt_of(body)), port=int(server.url.split(":")[2][:-3])) as second:
+    with serving(
+        lambda _, body: reads_both_ends(prompt_of(body)), port=int(server.url.split(":")[2][:-3])
+    ) as second:
         done = called(*words)
         assert len(second.asked) == 180 - len(whole)
         plain = called(*words[:-2], "plain", "--json")

@@ -158,7 +158,6 @@ predict | architecture
 predict nowhere.toml | nowhere.toml
 predict key.toml | 'depth'
 predict broken.yaml | broken.yaml
-predict small.toml --tokens 0 | tokens
 predict small.toml --tokens 9000000000000 | takes about
 predict small.toml --mixing nan | mixing
 predict small.toml --tokns 4 | --tokns
@@ -166,9 +165,7 @@ predict small.toml --rule both | --calibrate
 predict smollm2-135m --calibrate nothing.nc | nothing.nc
 predict small.toml --critical-distance | critical_distance
 measure '' | model
-measure tiny-alibi --tokens 1 | tokens
 measure tiny-alibi --out m.txt | out
-retrieve tiny-alibi --positions 2 | positions
 retrieve --endpoint http://localhost/v1 | model
 retrieve m --endpoint http://localhost/v1 --sizes 4,5 --pairs 4 | pairs
 retrieve --answers list.json --endpoint http://localhost/v1 | answers
@@ -179,19 +176,14 @@ report broken.nc | broken.nc
 report columns.csv | --columns place=COLUMN
 order cut.jsonl --profile list.json | line 2
 design small.toml | vary
-design small.toml --vary depth=2,4 --target flatt | 'flat'
 explore nowhere --no-open | nowhere
 explore measured.json --no-open | measured.json
 simulate layernorm --alpha 1 | anisotropy
 simulate layernorm --tokens 2 | tokens
-train --labels 5000 --classes 10 | labels
-train --device cuda:99 | device
 train train.toml --depth 2 | depth
 train sweep.toml | 'network.depth'
 train --ray 127.0.0.1:1 | ray
-study run nowhere.toml | nowhere.toml
 study run claim.toml | 'recency_probability'
-study run study.toml --workers 0 | workers
 study show study.toml --quantities recency | quantity
 study export study.toml --csv - --json | json
 study status nowhere.toml | nowhere.toml

@@ -13,6 +13,7 @@ import pytest
 from answers import plain
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from readers import listed, reads, says_the_last
 from refused import refused
 from scipy.stats import norm, t
 
@@ -57,25 +58,9 @@ from posbias.retrieval.trials import (
 KEYS = retrieval_job("keys", pairs=6, positions=3, prompts=20)
 
 
-def reads(prompt):
-    """Answers a list in JSON rightly, and with a word of its own where the owner is not in it."""
-    owner = re.findall(r'"([\w ]+)": "$', prompt)[0]
-    pairs = dict(re.findall(r'"([\w ]+)": "([\w ]+)"', prompt))
-    return pairs.get(owner, "nobody knows")
-
-
-def listed(prompt):
-    return re.findall(r'"[\w ]+": "([\w ]+)"', prompt)
-
-
-def says_the_last(prompt):
-    return listed(prompt)[-1]
-
-
 def reads_the_end(prompt):
     """Answers rightly, but sees the last two of a list alone."""
-    owner = re.findall(r'"([\w ]+)": "$', prompt)[0]
-    return dict(re.findall(r'"([\w ]+)": "([\w ]+)"', prompt)[-2:]).get(owner, "nobody knows")
+    return reads(prompt, first=0, last=2)
 
 
 def trial(right, *wrong, accepted=()):
@@ -119,9 +104,9 @@ def test_only_the_first_gold_document_moves_and_the_others_keep_one_order():
     made = trials_of(retrieval_job("documents", positions=4, prompts=2), documents=(held, held)).trial(1)
     orders = []
     for prompt in made.asked:
-        listed = re.findall(r"Document \[\d+\] (.*)", prompt)
-        assert len(listed) == 7
-        orders.append([one for one in listed if one != "Moved gold."])
+        shown = re.findall(r"Document \[\d+\] (.*)", prompt)
+        assert len(shown) == 7
+        orders.append([one for one in shown if one != "Moved gold."])
         assert re.findall(r"Document \[(\d+)\]", prompt) == [str(k) for k in range(1, 8)]
     assert all(order == orders[0] for order in orders)
     assert made.asked[0].index("Moved") < made.asked[0].index("Other")
@@ -227,7 +212,7 @@ def test_one_who_never_answers_is_at_chance_where_trials_are_enough():
 @pytest.mark.parametrize("place", [0, 2, -1])
 def test_one_who_copies_from_a_place_whatever_is_asked_is_at_chance(place):
     """The place alone has accuracy 1 where it is among those asked at, and lists in a drawn order tell."""
-    copier = ask(lambda prompt: listed(prompt)[place % len(listed(prompt))], replace(KEYS, prompts=60))
+    copier = ask(lambda prompt: listed(prompt)[place % len(listed(prompt))][1], replace(KEYS, prompts=60))
     assert max(one.value for one in copier.curves["accuracy"]) == 1
     assert copier.overall[SHUFFLED].value == pytest.approx(copier.chance, abs=0.2)
     assert (copier.able, copier.verdict) == (False, "at chance")

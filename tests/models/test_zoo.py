@@ -11,6 +11,7 @@ import pytest
 import torch
 import transformers
 import zoo
+from dense import last_row
 from tiny import tiny_model, word_tokenizer
 
 import posbias
@@ -89,14 +90,6 @@ def test_what_deviates_is_wrong():
 # ── encoders ──
 
 
-def rolled(kernels, mixing):
-    """The last row of the product of (1 − λ)I + λA over layers, by dense matrices."""
-    whole = np.eye(TOKENS)
-    for kernel, weight in zip(kernels, mixing, strict=True):
-        whole = ((1 - weight) * np.eye(TOKENS) + weight * kernel) @ whole
-    return whole[-1]
-
-
 @pytest.mark.parametrize("family", COMPUTED)
 def test_a_measured_encoder_is_what_it_computes(family, text):
     """Attention and λ by hand, influence by plain backward passes in float64, rollouts by dense products."""
@@ -109,7 +102,7 @@ def test_a_measured_encoder_is_what_it_computes(family, text):
         kernels.append(np.stack([one.numpy() for one in by_hand.own_attention(loaded.model, ids)]))
         mixing = np.array([one.mixing for one in by_hand.mixings(loaded.model, ids)])
         np.testing.assert_allclose(found["mixing"].values[number], mixing, rtol=1e-4)
-        expected = rolled(kernels[-1].mean(axis=1), mixing)
+        expected = last_row(kernels[-1].mean(axis=1), mixing)
         np.testing.assert_allclose(found["rollout_kernel"].values[number], expected, rtol=1e-4)
         plain = np.stack([by_hand.influence(exact, ids, query).numpy() for query in range(TOKENS)])
         for name, expected in (("influence", plain[-1]), ("influence_outputs", plain.mean(axis=0))):
@@ -120,7 +113,7 @@ def test_a_measured_encoder_is_what_it_computes(family, text):
     later = np.triu(np.ones((TOKENS, TOKENS), dtype=bool), 1)
     assert (found["kernel"].values[:, later].max(axis=1) > 0).all()
     # the level of prediction that takes attention as it is, from means over prompts
-    expected = rolled(np.mean(kernels, axis=0).mean(axis=1), found["mixing"].values.mean(axis=0))
+    expected = last_row(np.mean(kernels, axis=0).mean(axis=1), found["mixing"].values.mean(axis=0))
     predicted = predictions(found)
     assert list(predicted) == ["measured_kernels", "energy"]
     np.testing.assert_allclose(predicted["measured_kernels"].mass, expected / expected.sum(), rtol=1e-4)
@@ -169,5 +162,7 @@ def test_buckets_of_t5_are_those_of_the_model(encoder, buckets, farthest):
         layer = posbias.Layer(2, mask=mask, positional=posbias.T5(table, farthest, bidirectional=encoder))
         pairs = mask.allowed(200)
         np.testing.assert_array_equal(layer.logits(200)[:, pairs], expected[:, pairs])
-    with pytest.raises(InvalidValueError, match="bidirectional: "):
-        posbias.Layer(2, mask=Full(), positional=posbias.T5(table, farthest)).logits(200)
+    refused(
+        "bidirectional",
+        lambda: posbias.Layer(2, mask=Full(), positional=posbias.T5(table, farthest)).logits(200),
+    )

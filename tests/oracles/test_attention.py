@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
+from dense import last_row
 from hypothesis import given
 from hypothesis import strategies as st
 from refused import refused
@@ -31,10 +32,7 @@ def weights(shape, mask: Any = Causal(), seed=0):  # noqa: B008
 
 def rollout(layers, mixing, query):
     """The row of a query of R_T ⋯ R_1 by dense products, of [layer, head, query, key]."""
-    product = np.eye(layers.shape[-1])
-    for heads, lam in zip(layers, mixing, strict=True):
-        product = ((1 - lam) * np.eye(len(product)) + lam * heads.mean(axis=0)) @ product
-    return product[query]
+    return last_row(layers.mean(axis=1), mixing, query)
 
 
 sizes = st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(1, 9))
@@ -190,30 +188,31 @@ def softmax_rows(logit) -> np.ndarray:
 
 def expected(measured: xr.Dataset, key: str) -> np.ndarray:
     """The last row of the product of all transitions, with every matrix written out."""
-    product = np.eye(TOKENS)
-    for t in range(measured.sizes["layer"]):
-        lam = 1.0 if key == "attention_only" else float(measured["mixing"][:, t].mean())
-        if key == "energy":
-            product = (np.eye(TOKENS) + measured["energy_kernel"].values[t]) @ product
-            continue
-        if key == "measured_kernels":
-            kernel = measured["kernel"].values[t]
-        else:
-            kernel = np.zeros((TOKENS, TOKENS))
-            name = "logits_distance" if key == "fitted" else "positional_distance"
-            for h in range(measured.sizes["head"]):
-                by_distance = measured[name].values[t, h]
-                column = measured["logits_first_column"].values[t, h]
-
-                def logit(i, j, by_distance=by_distance, column=column):
-                    if key == "fitted" and j == 0:
-                        return column[i]
-                    return by_distance[min(i - j, TOKENS - 2)]
-
-                kernel += softmax_rows(logit) / measured.sizes["head"]
-        product = ((1 - lam) * np.eye(TOKENS) + lam * kernel) @ product
-    row = np.sqrt(product[-1]) if key == "energy" else product[-1]
+    if key == "energy":
+        product = np.eye(TOKENS)
+        for energy in measured["energy_kernel"].values:
+            product = (np.eye(TOKENS) + energy) @ product
+        row = np.sqrt(product[-1])
+    else:
+        mixing = measured["mixing"].values.mean(axis=0)
+        row = last_row(kernels(measured, key), mixing**0 if key == "attention_only" else mixing)
     return row / row.sum()
+
+
+def kernels(measured: xr.Dataset, key: str) -> np.ndarray:
+    """[layer, query, key], head by head from logits by distance."""
+    if key == "measured_kernels":
+        return measured["kernel"].values
+    found = np.zeros(measured["kernel"].shape)
+    name = "logits_distance" if key == "fitted" else "positional_distance"
+    for t, h in np.ndindex(measured[name].shape[:2]):
+        by_distance, column = measured[name].values[t, h], measured["logits_first_column"].values[t, h]
+
+        def logit(i, j, by_distance=by_distance, column=column):
+            return column[i] if key == "fitted" and j == 0 else by_distance[min(i - j, TOKENS - 2)]
+
+        found[t] += softmax_rows(logit) / measured.sizes["head"]
+    return found
 
 
 def test_predictors_equal_their_definitions_and_a_measurement_survives_its_file(measured, tmp_path):

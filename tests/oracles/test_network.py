@@ -1,17 +1,18 @@
-"""The stacked network against one written with torch.nn, one member at a time, in float64."""
+"""The stacked network against one written out from the paper, one member at a time, in float64."""
 
 import math
 
 import numpy as np
 import pytest
 import torch
+from ensembles import Reference
 from refused import refused
 from torch import nn
 
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.theory.normalisers import Sigmoid
 from posbias.training.attention import NORMALISERS, SinkSoftmax, attend
-from posbias.training.network import ENCODINGS, HIDDEN, Network, forward, initial_weights, wire
+from posbias.training.network import ENCODINGS, Network, forward, initial_weights, wire
 from posbias.training.task import RetrievalTask
 
 MASKS = {
@@ -22,105 +23,6 @@ MASKS = {
     "full": Full(),
 }
 TOKENS, DIMENSION, LABELS = 9, 8, 5
-
-
-class Reference(nn.Module):
-    """Wu et al. 2025, Section 3 and Appendix J, without any rearrangement."""
-
-    def __init__(self, network: Network):
-        super().__init__()
-        self.network = network
-        for name in ("query", "key", "value"):
-            layers = [nn.Linear(DIMENSION, DIMENSION, bias=False) for _ in range(network.depth)]
-            setattr(self, name, nn.ModuleList(layers))
-        self.hidden = nn.ModuleList([nn.Linear(DIMENSION, DIMENSION) for _ in range(HIDDEN)])
-        self.output = nn.Linear(DIMENSION, LABELS)
-        self.sink = nn.Parameter(torch.full((network.depth,), getattr(network.normaliser, "logit", 0.0)))
-        self.double()
-
-    def load(self, weights):
-        """Take one member's weights, stored in → out where torch stores out × in."""
-        with torch.no_grad():
-            for name in ("query", "key", "value"):
-                for layer, matrix in zip(getattr(self, name), weights[name], strict=True):
-                    layer.weight.copy_(matrix.T)
-            for layer, matrix, bias in zip(
-                self.hidden, weights["hidden"], weights["hidden_bias"], strict=True
-            ):
-                layer.weight.copy_(matrix.T)
-                layer.bias.copy_(bias)
-            self.output.weight.copy_(weights["output"].T)
-            self.output.bias.copy_(weights["output_bias"])
-            if "sink" in weights:
-                self.sink.copy_(weights["sink"])
-        return self
-
-    def gradients(self):
-        """In the layout of the stacked weights."""
-        found = {
-            name: torch.stack([layer.weight.grad.T for layer in getattr(self, name)])
-            for name in ("query", "key", "value", "hidden")
-        }
-        found["hidden_bias"] = torch.stack([layer.bias.grad for layer in self.hidden])
-        if getattr(self.network.normaliser, "learned", False):
-            found["sink"] = self.sink.grad
-        return found | {"output": self.output.weight.grad.T, "output_bias": self.output.bias.grad}
-
-    def forward(self, x):
-        kind = self.network.positional.kind
-        tokens = x.shape[1]
-        mask = torch.as_tensor(self.network.mask.allowed(tokens))
-        if kind == "sinusoidal":
-            for i in range(tokens):
-                for k in range(0, DIMENSION, 2):
-                    angle = i / 10_000 ** (k / DIMENSION)
-                    turn = torch.zeros_like(x)
-                    turn[:, i, k], turn[:, i, k + 1] = math.sin(angle), math.cos(angle)
-                    x = x + turn
-        attentions = []
-        for query, key, value, sink in zip(self.query, self.key, self.value, self.sink, strict=True):
-            q, k = query(x), key(x)
-            if kind == "rotary":
-                q, k = self.rotate(q), self.rotate(k)
-            scores = q @ k.transpose(1, 2) / math.sqrt(DIMENSION)
-            if kind == "decay":
-                i = torch.arange(tokens, dtype=torch.float64)
-                scores = scores + math.log(0.8) * (i[:, None] - i).clamp(min=0)
-            attention = self.rows(scores.masked_fill(~mask, -math.inf), sink)
-            attentions.append(attention)
-            update = attention @ value(x)
-            x = x + update if self.network.residual else update
-        y = x[:, -1]
-        for layer in self.hidden:
-            y = torch.relu(layer(y))
-        return self.output(y), attentions
-
-    def rows(self, scores, sink):
-        match self.network.normaliser.kind:
-            case "softmax":
-                return torch.softmax(scores, dim=-1)
-            case "sink_softmax":
-                logits = torch.cat([sink.expand(*scores.shape[:-1], 1), scores], dim=-1)
-                return torch.softmax(logits, dim=-1)[..., 1:]
-            case "sigmoid":
-                bias = self.network.normaliser.bias
-                return torch.sigmoid(scores + (-math.log(scores.shape[-1]) if bias is None else bias))
-            case "relu":
-                kept = scores.clamp(min=0)
-                return kept / kept.sum(dim=-1, keepdim=True).clamp(min=1e-300)
-        raise ValueError(self.network.normaliser.kind)
-
-    @staticmethod
-    def rotate(x):
-        half = DIMENSION // 2
-        turned = torch.empty_like(x)
-        for i in range(x.shape[1]):
-            for k in range(half):
-                angle = i * 10_000 ** (-2 * k / DIMENSION)
-                a, b = x[:, i, k], x[:, i, k + half]
-                turned[:, i, k] = a * math.cos(angle) - b * math.sin(angle)
-                turned[:, i, k + half] = a * math.sin(angle) + b * math.cos(angle)
-        return turned
 
 
 def stacked(depth, members, *normaliser):
@@ -155,12 +57,13 @@ def compare(networks, short, single=2e-4):
         logits = forward(weights, wire(networks, TOKENS, DIMENSION, dtype=dtype), x.to(dtype), attention)
         nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="sum").backward()
         for member, network in enumerate(networks):
-            own = Reference(network).load({name: one.detach()[member] for name, one in weights.items()})
-            expected, expected_attention = own(x[member])
+            own = Reference(network, {name: one[member] for name, one in weights.items()})
+            expected, expected_attention, _ = own(x[member])
             nn.functional.cross_entropy(expected, target[member], reduction="sum").backward()
             close(logits[member], expected, tolerance)
-            for name, gradient in own.gradients().items():
-                close(weights[name].grad[member], gradient, tolerance)
+            for name, one in own.weights.items():
+                if one.grad is not None:  # a sink that is not learned has none
+                    close(weights[name].grad[member], one.grad, tolerance)
             for layer, theirs in zip(attention or [], expected_attention, strict=not short):
                 close(layer[member], theirs, tolerance)
                 assert torch.equal(layer[member] == 0, theirs == 0)

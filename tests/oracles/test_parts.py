@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from architectures import SHORTEST, architectures, fractions, query_scales
+from dense import last_row
 from examples import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -42,14 +43,6 @@ from posbias.training.network import Network
 def close(found, expected, rtol: float = 1e-12) -> None:
     """Relative where numbers are above 1e-250."""
     np.testing.assert_allclose(found, expected, rtol=rtol, atol=1e-250)
-
-
-def last_row(kernels, mixing, tokens: int, query: int = -1) -> np.ndarray:
-    """The row of a query of ∏ (1 − λ)I + λA, bottom first."""
-    product = np.eye(tokens)
-    for kernel, lam in zip(kernels, mixing, strict=True):
-        product = ((1 - lam) * np.eye(tokens) + lam * kernel) @ product
-    return product[query]
 
 
 # --- rows by every normaliser, at every temperature by position ----------------------------------------------
@@ -129,7 +122,7 @@ def test_rollouts_are_products_of_rows_made_by_hand(tokens, data, lam):
     layer, query = data.draw(simple_layers(tokens)), data.draw(st.integers(0, tokens - 1))
     kernel = kernel_by_hand(layer, tokens)
     np.testing.assert_allclose(layer_kernel(layer, tokens), kernel, rtol=1e-12, atol=1e-15)
-    row = last_row([kernel] * 3, [lam] * 3, tokens, query)
+    row = last_row([kernel] * 3, [lam] * 3, query)
     profile = influence(Architecture(3, (layer,), ConstantMixing(lam)), tokens, query, threads=1)
     np.testing.assert_allclose(profile.mass, row, rtol=1e-12, atol=1e-15)
     assert profile.missing_mass == pytest.approx(1 - row.sum(), abs=1e-12)
@@ -338,7 +331,7 @@ def test_selection_is_a_softmax_with_the_logarithm_of_rates(chances, tokens, lam
         kernel[i, : i + 1] = np.array(weights) / math.fsum(weights)
     close(layer_kernel(layer, tokens), kernel)
     found = influence(Architecture(2, (layer,), ConstantMixing(lam)), tokens)
-    np.testing.assert_allclose(found.mass, last_row([kernel] * 2, [lam] * 2, tokens), rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(found.mass, last_row([kernel] * 2, [lam] * 2), rtol=1e-9, atol=1e-15)
     assert not found.attrs["exact"]
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 from answers import as_json
-from ensembles import SMALL, Ensemble, copier, last_label, plain_forward, scrambled, shown, untrained
+from dense import last_row
+from ensembles import SMALL, Ensemble, copier, last_label, plainly, scrambled, shown, untrained
 from refused import refused
 
 from posbias.core.errors import InvalidValueError
@@ -55,22 +56,14 @@ def short_blocks(monkeypatch):
     monkeypatch.setattr("posbias.training.task.BLOCK", 20)
 
 
-def plain_gap(made: Ensemble, member: int, first: int, second: int) -> tuple[list[int], list[bool]]:
-    """Paired differences and informativeness, one sequence at a time."""
+def plain_gap(made: Ensemble, member: int, first: int, second: int) -> tuple[np.ndarray, np.ndarray]:
+    """Paired differences and informativeness of each sequence."""
     task, seed = made.experiment.task, made.experiment.seeds[member]
-    differences, informative = [], []
     drawn = novel_sequences(task, make_world(task, [seed]), 1, SEQUENCES, place=(first, second))
     tests = drawn.paired(first, second)
-    for s in range(SEQUENCES):
-        right = [
-            int(
-                np.argmax(plain_forward(made, member, side.tokens[0, s].numpy())[0]) == int(side.target[0, s])
-            )
-            for side in (tests.first, tests.second)
-        ]
-        differences.append(right[0] - right[1])
-        informative.append(int(tests.first.target[0, s]) != int(tests.second.target[0, s]))
-    return differences, informative
+    both = [(side.tokens[0], side.target[0].numpy()) for side in (tests.first, tests.second)]
+    right = [1 * (plainly(made, member, tokens)[0].argmax(axis=1) == target) for tokens, target in both]
+    return right[0] - right[1], both[0][1] != both[1][1]
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=str)
@@ -78,7 +71,7 @@ def test_gaps_are_those_of_a_plain_loop(network, short_blocks):
     made = scrambled(network)
     gap = paired_gap(made, 0, 3, SEQUENCES)
     for member in range(2):
-        differences, informative = (np.array(one) for one in plain_gap(made, member, 0, 3))
+        differences, informative = plain_gap(made, member, 0, 3)
         decided = differences[informative]
         assert gap.over_all.values[member] == pytest.approx(differences.mean(), abs=1e-15)
         assert gap.over_all.errors[member] == pytest.approx(differences.std(ddof=1) / math.sqrt(SEQUENCES))
@@ -97,10 +90,11 @@ def test_loss_and_accuracies_are_those_of_a_plain_loop(sharp, short_blocks):
     right, entropy = np.zeros((2, 4, SEQUENCES)), np.zeros((2, 4, SEQUENCES))
     for member, item in np.ndindex(2, 4):
         seed = made.experiment.seeds[member]
-        for s, (tokens, target) in enumerate(shown(task, seed, SEQUENCES, 1, item)):
-            logits = plain_forward(made, member, tokens)[0]
-            right[member, item, s] = np.argmax(logits) == target
-            entropy[member, item, s] = np.log(np.exp(logits - logits[target]).sum())
+        tokens, target = shown(task, seed, SEQUENCES, 1, item)
+        logits = plainly(made, member, tokens)[0]
+        own = logits[np.arange(SEQUENCES), target.numpy()]
+        right[member, item] = logits.argmax(axis=1) == target.numpy()
+        entropy[member, item] = np.log(np.exp(logits - own[:, None]).sum(axis=1))
     curve = evaluation.accuracy_alone if sharp else evaluation.accuracy_by_position
     np.testing.assert_allclose(curve, right.mean(axis=2), atol=1e-15)
     if not sharp:
@@ -116,8 +110,8 @@ def test_attention_maps_are_means_of_plain_attention(network, short_blocks):
     made = scrambled(network)
     maps = trained_rollout(made, SEQUENCES, seed=3).attention
     for member, seed in enumerate(made.experiment.seeds):
-        found = [plain_forward(made, member, tokens)[1] for tokens, _ in shown(SMALL, seed, SEQUENCES, 4)]
-        np.testing.assert_allclose(maps[member], np.mean(found, axis=0), rtol=2e-4, atol=1e-6)
+        found = plainly(made, member, shown(SMALL, seed, SEQUENCES, 4)[0])[1]
+        np.testing.assert_allclose(maps[member], found.mean(axis=0), rtol=2e-4, atol=1e-6)
     np.testing.assert_allclose(maps.sum(axis=-1), 1.0, rtol=1e-6)
     assert not maps[:, :, ~network.mask.allowed(SMALL.tokens)].any()
 
@@ -227,17 +221,15 @@ def test_kernels_mixing_and_rollouts_are_those_of_a_plain_loop(network):
     made = scrambled(network)
     rollout = trained_rollout(made, sequences)
     for member, seed in enumerate(made.experiment.seeds):
-        found = [plain_forward(made, member, tokens) for tokens, _ in shown(SMALL, seed, sequences, 1)]
-        kernels = np.mean([one[1] for one in found], axis=0)
-        lam = np.mean([one[2] for one in found], axis=0) if network.residual else np.ones(network.depth)
+        _, attention, mixing = plainly(made, member, shown(SMALL, seed, sequences, 1)[0])
+        kernels = attention.mean(axis=0)
+        lam = mixing.mean(axis=0) if network.residual else np.ones(network.depth)
         np.testing.assert_allclose(rollout.attention[member], kernels, rtol=2e-4, atol=1e-6)
         np.testing.assert_allclose(rollout.mixing[member], lam, rtol=1e-5)
         for name, share in (("attention", np.ones(network.depth)), ("residual", lam)):
-            product = np.eye(n)
-            for kernel, part in zip(kernels, share, strict=True):
-                product = ((1 - part) * np.eye(n) + part * kernel) @ product
             if name in rollout.profiles:
-                np.testing.assert_allclose(rollout.profiles[name][member], product[-1], rtol=1e-4, atol=1e-7)
+                row = last_row(kernels, share)
+                np.testing.assert_allclose(rollout.profiles[name][member], row, rtol=1e-4, atol=1e-7)
         # the theory is that of the architecture, with the mixing given or as measured
         architecture = network.architecture()
         expected = {"theory": dense_influence(architecture, n)}
@@ -407,9 +399,7 @@ def test_counts_are_those_of_a_plain_loop(network):
     before = Ensemble(made.experiment, untrained(network).weights)
     for ensemble, metric in ((made, found.metric), (before, found.metric_untrained)):
         for member, seed in enumerate(made.experiment.seeds):
-            attentions = [
-                plain_forward(ensemble, member, tokens)[1] for tokens, _ in shown(SMALL, seed, sequences, 2)
-            ]
+            attentions = plainly(ensemble, member, shown(SMALL, seed, sequences, 2)[0])[1]
             for place, level in enumerate(levels):
                 for start in (0, 5):
                     expected = np.full((depth, n), np.nan)

@@ -1,27 +1,20 @@
 """Retrieve: where in a prompt a model finds a fact."""
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from http_servers import prompt_of, serving
+from readers import reads_both_ends
 
 LISTS = ("--pairs", 6, "--positions", 3, "--wording", "json", "--prompts", 8)
 GAPS = {"first - middle", "last - middle", "first - last"}
 
 
-def reads(prompt):
-    """Reads the first two and the last two of a list in JSON."""
-    owner = re.findall(r'"([\w ]+)": "\s*$', prompt)[0]
-    pairs = re.findall(r'"([\w ]+)": "([\w ]+)"', prompt)
-    return dict([*pairs[:2], *pairs[-2:]]).get(owner, "nobody knows")
-
-
 def answer(number, body):
-    return reads(prompt_of(body))
+    return reads_both_ends(prompt_of(body))
 
 
 def accuracies(curve):
@@ -90,7 +83,7 @@ def test_an_endpoint_is_asked_without_torch(folder):
 def test_prompts_answered_by_somebody_else(answered):
     answered("retrieve", "--write-prompts", "prompts.jsonl", *LISTS)
     rows = [json.loads(line) for line in Path("prompts.jsonl").read_text().splitlines()]
-    lines = [json.dumps({"id": row["id"], "answer": reads(row["prompt"])}) + "\n" for row in rows]
+    lines = [json.dumps({"id": row["id"], "answer": reads_both_ends(row["prompt"])}) + "\n" for row in rows]
     Path("answers.jsonl").write_text("".join(lines))
     found = answered("retrieve", "--answers", "answers.jsonl", *LISTS, "--out", "a")
     assert accuracies(found["curves"][0]) == [1, 0, 1]

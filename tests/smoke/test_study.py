@@ -2,14 +2,11 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-
-import posbias  # noqa: F401
+from command import started
 
 STUDY = """
 question = "Does the recency bias vanish with the dimension?"
@@ -68,8 +65,7 @@ def test_workers_give_what_one_process_gives(answered):
 @pytest.mark.waits
 def test_a_killed_worker_costs_its_piece_once(folder):
     (folder / "study.toml").write_text(STUDY.replace("SAMPLES", "400_000"))
-    command = [sys.executable, "-m", "posbias", "study", "run", "study.toml", "--workers", "2", "--json"]
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = started("study", "run", "study.toml", "--workers", 2, "--json", cwd=folder)
     deadline, workers = time.monotonic() + 60, []
     while not workers and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.1)

@@ -4,9 +4,9 @@ import json
 import tomllib
 from pathlib import Path
 
-import numpy as np
 import pytest
 from command import called
+from readers import rates
 
 import posbias
 
@@ -17,14 +17,9 @@ layers = [{heads = 2, positional = {kind = "alibi"}}]
 """
 
 
-def rates(curve, prompts=400):
-    drawn = np.random.default_rng(0).uniform(size=(prompts, len(curve))) < np.array(curve)
-    return posbias.Profile(drawn.mean(axis=0), kind="rate", measures="accuracy", samples=drawn.astype(float))
-
-
 def test_the_best_order_of_documents():
     """The likeliest document to the best place: here the last, then the first."""
-    ordering = posbias.order(3, [0.1, 0.6, 0.3], profile=rates([0.7, 0.4, 0.9]))
+    ordering = posbias.order(3, [0.1, 0.6, 0.3], profile=rates([0.7, 0.4, 0.9], 400))
     assert [*ordering.permutation] == [2, 0, 1]
 
 
@@ -59,7 +54,7 @@ def test_an_adapter():
     from posbias.ordering.adapters.langchain import PositionBiasReorder
 
     hits = [documents.Document("a" * 40, metadata={"relevance_score": score}) for score in (0.1, 0.6, 0.3)]
-    got = PositionBiasReorder(profile=rates([0.7, 0.4, 0.9])).transform_documents(hits)
+    got = PositionBiasReorder(profile=rates([0.7, 0.4, 0.9], 400)).transform_documents(hits)
     assert [one.metadata["relevance_score"] for one in got] == [0.3, 0.1, 0.6]
 
 

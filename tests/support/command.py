@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import subprocess
+import sys
 import warnings
 from pathlib import Path
 from unittest import mock
@@ -28,6 +29,12 @@ def called(*arguments: object, cwd: Path | None = None, **environment: str) -> s
         except SystemExit as ended:
             code = int(ended.code or 0)
     return subprocess.CompletedProcess(words, code, answer.getvalue(), errors_out.getvalue())
+
+
+def started(*arguments: object, cwd: Path | None = None) -> subprocess.Popen:
+    """The same command in a process of its own."""
+    command = [sys.executable, "-m", "posbias", *map(str, arguments)]
+    return subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def commands(page=app, path=()):

@@ -1,5 +1,6 @@
-"""Ensembles for the tests of what is measured of them: untrained and made by hand."""
+"""Ensembles for the tests of what is measured of them, untrained and made by hand; a member computed plainly."""
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -75,42 +76,78 @@ def _read_labels(weights: dict, task: RetrievalTask, seeds: tuple[int, ...], off
 
 def shown(
     task: RetrievalTask, seed: int, sequences: int, number: int, item: int | None = None
-) -> list[tuple[np.ndarray, int]]:
-    """Tokens and target of one member's sequences of new classes, one after another."""
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Tokens [sequence, token, dimension] and targets of one member's sequences of new classes."""
     batch = novel_sequences(task, make_world(task, [seed]), number, sequences).asking(item)
-    return [
-        (tokens.numpy(), int(right)) for tokens, right in zip(batch.tokens[0], batch.target[0], strict=True)
-    ]
+    return batch.tokens[0], batch.target[0]
 
 
-def plain_forward(made: Ensemble, member: int, tokens: np.ndarray) -> tuple[np.ndarray, list, list]:
-    """One sequence through one member in float64, by the definition: logits, attentions, λ per layer."""
-    network, d = made.experiment.network, tokens.shape[1]
-    weights = {name: one[member].double().numpy() for name, one in made.weights.items()}
-    n, x = len(tokens), tokens.astype(np.float64)
-    base = getattr(network.positional, "base", 1.0) ** (-np.arange(0, d, 2) / d)
-    angle = np.arange(n)[:, None] * base
-    kind = network.positional.kind
-    if kind == "sinusoidal":
-        x = x + np.stack([np.sin(angle), np.cos(angle)], axis=-1).reshape(n, d)
-    attentions, mixing = [], []
-    for t in range(network.depth):
-        q, k = x @ weights["query"][t], x @ weights["key"][t]
-        if kind == "rotary":
-            q, k = ((z[:, : d // 2] + 1j * z[:, d // 2 :]) * np.exp(1j * angle) for z in (q, k))
-        attention = np.zeros((n, n))
-        for i in range(n):
-            allowed = np.flatnonzero(network.mask.allowed(n)[i])
-            logits = np.array([(q[i] @ k[j].conj()).real / np.sqrt(d) for j in allowed])
+class Reference:
+    """One member in float64: Wu et al. 2025, Section 3 and Appendix J, without any rearrangement."""
+
+    def __init__(self, network: Network, weights: dict[str, torch.Tensor]):
+        self.network = network
+        self.weights = {name: one.detach().clone().double().requires_grad_() for name, one in weights.items()}
+
+    def __call__(self, x: torch.Tensor) -> tuple[torch.Tensor, list, list]:
+        """Logits of sequences, and by layer attention and ‖update‖ / (‖stream‖ + ‖update‖) of each sequence."""
+        w, kind, (tokens, dimension) = self.weights, self.network.positional.kind, x.shape[1:]
+        mask, attentions, mixing = torch.as_tensor(self.network.mask.allowed(tokens)), [], []
+        x = x.double()
+        if kind == "sinusoidal":
+            for i, k in np.ndindex(tokens, dimension // 2):
+                angle, turn = i / self.network.positional.base ** (2 * k / dimension), torch.zeros_like(x)
+                turn[:, i, 2 * k], turn[:, i, 2 * k + 1] = math.sin(angle), math.cos(angle)
+                x = x + turn
+        for t in range(self.network.depth):
+            q, k = x @ w["query"][t], x @ w["key"][t]
+            if kind == "rotary":
+                q, k = self.rotate(q), self.rotate(k)
+            scores = q @ k.transpose(1, 2) / math.sqrt(dimension)
             if kind == "decay":
-                logits -= network.positional.rate * np.maximum(i - allowed, 0)
-            share = np.exp(logits - logits.max())
-            attention[i, allowed] = share / share.sum()
-        update = attention @ x @ weights["value"][t]
-        attentions.append(attention)
-        mixing.append(np.linalg.norm(update) / (np.linalg.norm(x) + np.linalg.norm(update)))
-        x = update + x if network.residual else update
-    y = x[-1]
-    for hidden, bias in zip(weights["hidden"], weights["hidden_bias"], strict=True):
-        y = np.maximum(y @ hidden + bias, 0.0)
-    return y @ weights["output"] + weights["output_bias"], attentions, mixing
+                i = torch.arange(tokens, dtype=torch.float64)
+                scores = scores - self.network.positional.rate * (i[:, None] - i).clamp(min=0)
+            attentions.append(self.rows(scores.masked_fill(~mask, -math.inf), t))
+            update = attentions[-1] @ x @ w["value"][t]
+            size, added = (one.flatten(1).norm(dim=1) for one in (x, update))
+            mixing.append(added / (size + added))
+            x = x + update if self.network.residual else update
+        y = x[:, -1]
+        for hidden, bias in zip(w["hidden"], w["hidden_bias"], strict=True):
+            y = torch.relu(y @ hidden + bias)
+        return y @ w["output"] + w["output_bias"], attentions, mixing
+
+    def rows(self, scores: torch.Tensor, layer: int) -> torch.Tensor:
+        normaliser = self.network.normaliser
+        match normaliser.kind:
+            case "softmax":
+                return torch.softmax(scores, dim=-1)
+            case "sink_softmax":
+                learned = torch.tensor(normaliser.logit, dtype=torch.float64)
+                sink = self.weights["sink"][layer] if normaliser.learned else learned
+                logits = torch.cat([sink.expand(*scores.shape[:-1], 1), scores], dim=-1)
+                return torch.softmax(logits, dim=-1)[..., 1:]
+            case "sigmoid":
+                bias = -math.log(scores.shape[-1]) if normaliser.bias is None else normaliser.bias
+                return torch.sigmoid(scores + bias)
+            case "relu":
+                kept = scores.clamp(min=0)
+                return kept / kept.sum(dim=-1, keepdim=True).clamp(min=1e-300)
+        raise ValueError(normaliser.kind)
+
+    def rotate(self, x: torch.Tensor) -> torch.Tensor:
+        half, turned = x.shape[2] // 2, torch.empty_like(x)
+        for i, k in np.ndindex(x.shape[1], half):
+            angle = i * self.network.positional.base ** (-k / half)
+            a, b = x[:, i, k], x[:, i, k + half]
+            turned[:, i, k] = a * math.cos(angle) - b * math.sin(angle)
+            turned[:, i, k + half] = a * math.sin(angle) + b * math.cos(angle)
+        return turned
+
+
+def plainly(made: Ensemble, member: int, tokens: torch.Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Logits [sequence, label], attention [sequence, layer, query, key], λ [sequence, layer] of one member."""
+    alone = Reference(made.experiment.network, {name: one[member] for name, one in made.weights.items()})
+    with torch.no_grad():
+        logits, attentions, mixing = alone(tokens)
+    return logits.numpy(), torch.stack(attentions, 1).numpy(), torch.stack(mixing, 1).numpy()

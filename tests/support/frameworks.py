@@ -10,8 +10,7 @@ os.environ["LANGCHAIN_TRACING_V2"] = os.environ["LANGSMITH_TRACING"] = "false"
 os.environ["DO_NOT_TRACK"] = "1"
 
 import numpy as np
-
-from posbias.profiles.profile import Profile
+from readers import rates
 
 PAGE = Path(__file__).parents[2] / "docs" / "order.md"
 TEXTS = [
@@ -23,12 +22,6 @@ TEXTS = [
 ]
 SCORES = [0.1, 0.1, 0.6, 0.1, 0.1]
 WORDS = ("lamp", "anna", "rain", "bread", "ships", "happened", "the", "all")
-
-
-def rates(curve: list[float], prompts: int = 300) -> Profile:
-    """Accuracies by place, drawn prompt by prompt."""
-    drawn = (np.random.default_rng(0).uniform(size=(prompts, len(curve))) < np.array(curve)).astype(float)
-    return Profile(drawn.mean(axis=0), kind="rate", measures="accuracy", samples=drawn)
 
 
 LAST = rates([0.8, 0.4, 0.3, 0.4, 0.9])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from posbias.core.errors import InputFileError
 from posbias.core.progress import Event
+from posbias.core.running import Last, Task
 
 log = logging.getLogger("posbias.piecework")
 
@@ -74,3 +75,22 @@ def wait_for(condition, seconds=300):
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def task(function, label="", /, gpus=0, **arguments):
+    """A task of this module, by the name of its function."""
+    return Task(globals()[function], arguments, label, gpus=gpus)
+
+
+def heard_of(engine, tasks, watch=lambda number, news: None):
+    """All news by task, once the engine is done; the last of each is its last."""
+    heard = [[] for _ in tasks]
+
+    def hear(number, news):
+        heard[number].append(news)
+        watch(number, news)
+
+    engine.run(tasks, hear)
+    for one in heard:
+        assert [isinstance(news, Last) for news in one] == [False] * (len(one) - 1) + [True]
+    return heard

@@ -161,18 +161,11 @@ def training() -> dict[str, Any]:
 
 def retrieval() -> dict[str, Any]:
     """Curves, gaps and intervals of a retrieval by margins, and of one by answers."""
-    import re
-
     from http_servers import prompt_of, serving
-
-    def reads(number: int, body: dict[str, Any]) -> str:
-        prompt = prompt_of(body)
-        owner = re.findall(r'"([\w ]+)": "\s*$', prompt)[0]
-        pairs = re.findall(r'"([\w ]+)": "([\w ]+)"', prompt)
-        return dict([*pairs[:2], *pairs[-1:]]).get(owner, "none")
+    from readers import reads
 
     margins = asked("retrieve", "tiny-alibi", "--pairs", 4, "--positions", 3, "--prompts", 8, "--out", "k")
-    with serving(reads) as server:
+    with serving(lambda _, body: reads(prompt_of(body), first=2, last=1)) as server:
         lists = ("--pairs", 6, "--positions", 3, "--wording", "json", "--prompts", 20, "--out", "e")
         answers = asked("retrieve", "toy", "--endpoint", server.url, *lists)
     kept = {"margins": margins, "answers": answers["curves"][0]}

@@ -134,7 +134,7 @@ _CHANGES: dict[str, tuple[dict[str, Any], ...]] = {
     "gpt_neo": ({"attention_types": [[["local", "global", "local"], 1]]},),
     "opt": ({}, {"do_layer_norm_before": False, "word_embed_proj_dim": 16}),
     "falcon": (
-        {"alibi": True, "parallel_attn": False, "multi_query": False, "bias": True},
+        {"alibi": True, "parallel_attn": False, "multi_query": False, "num_kv_heads": 4, "bias": True},
         {"alibi": False, "parallel_attn": True, "multi_query": True},
         {"alibi": False, "new_decoder_architecture": True},
     ),
