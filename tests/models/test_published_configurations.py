@@ -118,13 +118,13 @@ class Seen:
         if given is not None:
             self.tables[module.layer_idx] = given
 
-    def keys(self, layer: int, query: int) -> tuple[int, ...]:
+    def keys(self, layer: int, query: int) -> torch.Tensor:
         """The keys that a query sees."""
         mask = self.masks[layer]
         if mask is None:  # no mask hides nothing
-            return tuple(range(TOKENS))
+            return torch.arange(TOKENS)
         row = mask[query] if torch.is_tensor(mask) else mask(0, 0, torch.tensor(query), torch.arange(TOKENS))
-        return tuple(torch.nonzero(row.expand(TOKENS if row.dim() == 0 else -1)).flatten().tolist())
+        return torch.nonzero(row.expand(TOKENS if row.dim() == 0 else -1)).flatten()
 
     def turns(self, layer: int) -> bool:
         """Whether it rotates its queries. Where layers mix tokens by other means, being given tables says so."""
@@ -168,7 +168,8 @@ def test_what_is_read_of_a_published_configuration_is_what_its_model_does(row):
         assert keys is not None
         for query in QUERIES if t not in seen.attention else range(len(PROMPT[0])):
             high = min(keys.high[query], len(PROMPT[0]) - 1) if t in seen.attention else keys.high[query]
-            assert seen.keys(t, query) == tuple(range(keys.low[query], high + 1)), (t, query)
+            expected = torch.arange(int(keys.low[query]), int(high) + 1)
+            assert torch.equal(seen.keys(t, query), expected), (t, query)
         assert (encoding == "rotary") == seen.turns(t), t
         if encoding == "rotary":
             theirs, amplitude = seen.angles(t)

@@ -14,7 +14,7 @@ from posbias.measurement.quantities.influence import economy
 from posbias.measurement.result import Quantity, State
 from posbias.measurement.streaming import Group, over_prompts
 
-PROMPTS = 12
+PROMPTS = 8
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def close(one, other, tolerance=1e-7):
 
 
 @pytest.mark.parametrize(
-    ("prompts", "error"), [(1, RuntimeError("power")), (7, KeyboardInterrupt()), (12, KeyboardInterrupt())]
+    ("prompts", "error"), [(1, RuntimeError("power")), (5, KeyboardInterrupt()), (8, KeyboardInterrupt())]
 )
 def test_resumed_results_are_bit_identical(tiny, job, checkpoint, prompts, error):
     whole = measure(tiny, **job)
@@ -166,11 +166,11 @@ def test_when_memory_runs_out_layers_are_computed_again(tiny, job, enough, monke
 def test_checkpoints_of_more_processes_count_for_fewer(tiny, job, checkpoint):
     whole = measure(tiny, **job)
     with pytest.raises(KeyboardInterrupt):
-        measure(tiny, **job, checkpoint=checkpoint, on_event=Heard(stop=7))
+        measure(tiny, **job, checkpoint=checkpoint, on_event=Heard(stop=5))
     other = checkpoint.rename(checkpoint.with_name("job.3.safetensors"))
     heard = Heard()
     close(measure(tiny, **job, checkpoint=checkpoint, on_event=heard), whole)
-    assert heard == list(range(7, PROMPTS + 1))
+    assert heard == list(range(5, PROMPTS + 1))
     # what was taken over is not counted twice
     close(measure(tiny, **job, checkpoint=checkpoint), whole)
     assert other.exists()

@@ -99,7 +99,7 @@ def test_trials_differ_by_number_and_seed_and_their_control_asks_for_somebody_wh
 
 
 @pytest.mark.parametrize("tokenizer", [BYTES, MERGED], ids=["bytes", "merged"])
-@pytest.mark.parametrize("length", [150, 900])
+@pytest.mark.parametrize("length", [150, 500])
 def test_as_many_pairs_as_fit_the_length(tokenizer, length):
     trials = Keys(tokenizer, "list", 3, seed=0, length=length)
     more = Keys(tokenizer, "list", 3, seed=0, pairs=trials.pairs + 1)

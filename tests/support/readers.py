@@ -12,7 +12,7 @@ def listed(prompt: str) -> list[tuple[str, str]]:
     return re.findall(r'"([\w ]+)": "([\w ]+)"', prompt)
 
 
-def reads(prompt: str, first: int = 999, last: int = 0) -> str:
+def reads(prompt: str, first: int | None = None, last: int = 0) -> str:
     """The right answer of one that sees the first so many of a list and the last; its own where it sees none."""
     owner = re.findall(r'"([\w ]+)": "\s*$', prompt)[0]
     pairs = listed(prompt)
