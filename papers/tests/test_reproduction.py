@@ -70,6 +70,9 @@ def test_wrong_arguments_are_refused_before_any_work(tmp_path):
             make_all(tmp_path / "none", **wrong)
     with pytest.raises(InvalidValueError, match=r"^figure: .*did you mean"):
         reproduce("wu2025", "fig25", out=tmp_path / "none")
+    for nothing in ([], iter(())):
+        with pytest.raises(InvalidValueError, match=r"^what: "):
+            reproduce("kim2026", nothing, out=tmp_path / "none")
     (tmp_path / "file").write_text("")
     for make in (make_all, lambda out: reproduce("kim2026", out=out)):
         with pytest.raises(OutputFileError):

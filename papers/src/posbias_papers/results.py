@@ -123,7 +123,7 @@ def state(study: Study, folder: str | Path) -> State:
     better = record if more else None
     effort, when, claims = (better.effort, better.when, {}) if better else ("", "", {})
     if written is not None:
-        effort, verdicts = str(written["effort"]), [one["verdict"] for one in written["claims"]]
+        effort, verdicts = str(written.get("effort", "")), [one["verdict"] for one in written["claims"]]
         when = datetime.datetime.fromtimestamp(file.stat().st_mtime).isoformat(timespec="seconds")
         claims = {kind: verdicts.count(kind) for kind in VERDICTS}
     recorded = str((record if written is None else better) or "")

@@ -219,13 +219,15 @@ class Studies(dict[str, Study]):
 
         Raises `InvalidValueError` for nothing, and for an unknown name, naming the nearest.
         """
-        choices = ", ".join((*self, *self.captions, "all"))
-        if not what:
-            raise InvalidValueError(f"what: expected some of {choices}, got nothing")
-        called = {
-            name: [name, "all", *(key for key, its in self.captions.items() if name in its)] for name in self
-        }
-        found = choose(
-            f"figure: expected one of {choices}", self.values(), what, lambda study: called[study.name]
+        wanted, choices = (
+            [what] if isinstance(what, str) else [*what],
+            ", ".join((*self, *self.captions, "all")),
         )
+        if not wanted:
+            raise InvalidValueError(f"what: expected some of {choices}, got nothing")
+
+        def called(study: Study) -> list[str]:
+            return [study.name, "all", *(name for name, its in self.captions.items() if study.name in its)]
+
+        found = choose(f"figure: expected one of {choices}", self.values(), wanted, called)
         return [study.name for study in found]
