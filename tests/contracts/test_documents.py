@@ -12,6 +12,8 @@ from project import ROOT, blocks
 import posbias
 from posbias.cli import app
 from posbias.theory.configs import load_architecture
+from posbias.theory.masks import MASKS
+from posbias.theory.positional import POSITIONALS
 
 
 def test_the_example_prints_what_it_says():
@@ -40,6 +42,12 @@ def test_a_file_that_names_a_mask_and_an_encoding_of_ones_own_predicts(tmp_path,
     with pytest.raises(SystemExit) as ended:
         app(["predict", "own.toml", "--tokens", "64", "--json"])
     assert not ended.value.code
+
+
+@pytest.mark.parametrize("cls", [*MASKS, *POSITIONALS], ids=lambda cls: cls.__name__)
+def test_every_mask_and_encoding_has_its_row(cls):
+    page = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8")
+    assert re.search(rf"^\| .*`{cls.__name__}\(", page, re.M), f"docs/theory.md: a row for {cls.__name__}"
 
 
 LINES = [

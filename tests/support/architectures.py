@@ -1,17 +1,34 @@
 """Hypothesis strategies for architectures: every variant of every union, edges included."""
 
+import dataclasses
 import functools
-from typing import Any
+from collections.abc import Iterable
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
+from hypothesis import reject
 from hypothesis import strategies as st
+from pydantic_core import PydanticUndefined
 
+from posbias.core.errors import InvalidValueError
+from posbias.core.spec import (
+    Count,
+    Fraction,
+    Fractions,
+    NaturalNumber,
+    NonNegative,
+    NonNegatives,
+    Numbers,
+    Positive,
+    Positives,
+    Rows,
+)
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import (
     CONTENTS,
     QUERY_SCALES,
     ConstantDiagonal,
-    NoContent,
     ScalableSoftmax,
     StepScale,
 )
@@ -19,26 +36,19 @@ from posbias.theory.masks import (
     MASKS,
     Banded,
     BlockSparse,
-    Causal,
     Chunked,
     CustomMask,
     Dilated,
     Fixed,
-    Full,
     Prefix,
     SlidingWindow,
     Split,
 )
 from posbias.theory.mixing import (
     MIXINGS,
-    AbnarZuidema,
-    AttentionOnly,
-    ConstantMixing,
     MeasuredMixing,
     PerLayer,
     PowerDecay,
-    PreNormInit,
-    TrainedMedian,
 )
 from posbias.theory.positional import (
     POSITIONALS,
@@ -69,9 +79,48 @@ moderate = st.floats(-20, 20)
 steps = st.floats(-3, 3)
 
 
+def members(union: Iterable[type], own: dict[type, st.SearchStrategy], heads: int = 1) -> dict:
+    """A strategy for every class of a union: its own, or any values of the types of its fields."""
+    return {cls: own[cls] if cls in own else any_fields(cls, heads) for cls in union}
+
+
+@st.composite
+def any_fields(draw, cls: Any, heads: int) -> Any:
+    """A value of a class by the types of its fields, lists with a number for each head, some fields left out."""
+
+    def each(numbers):
+        return st.lists(numbers, min_size=heads, max_size=heads)
+
+    least, above, any_number = st.floats(0, 10), st.floats(0.01, 10), st.floats(-10, 10)
+    known = {
+        **{
+            Count: st.integers(1, 40),
+            NaturalNumber: st.integers(0, 3),
+            bool: st.booleans(),
+            NoneType: st.none(),
+        },
+        **{NonNegative: least, Positive: above, Fraction: fractions, float: any_number},
+        **{NonNegatives: each(least), Positives: each(above), Fractions: each(fractions)},
+        **{Numbers: each(any_number), Rows: each(st.lists(any_number, min_size=8, max_size=8))},
+    }
+    hints, given = get_type_hints(cls, include_extras=True), {}
+    for field in dataclasses.fields(cls):
+        needed = getattr(field.default, "default", field.default) in (dataclasses.MISSING, PydanticUndefined)
+        if not field.kw_only and (needed or draw(st.booleans())):
+            hint = hints[field.name]
+            kinds = [hint] if hint in known else get_args(hint)
+            assert set(kinds) <= set(known), f"{cls.__name__} needs a strategy of its own"
+            given[field.name] = draw(st.one_of(*(known[kind] for kind in kinds)))
+    try:
+        return cls(**given)
+    except InvalidValueError:
+        reject()
+
+
 def exponential(heads: int) -> st.SearchStrategy:
     """The encodings −m·d alone."""
-    return st.one_of(*(every for cls, every in _positionals(heads).items() if cls in LINEAR))
+    every = members(POSITIONALS, _positionals(heads), heads)
+    return st.one_of(*(every[cls] for cls in LINEAR))
 
 
 def curved(heads: int) -> st.SearchStrategy:
@@ -82,9 +131,7 @@ def curved(heads: int) -> st.SearchStrategy:
 
 def positionals(heads: int) -> st.SearchStrategy:
     """Any encoding."""
-    every = _positionals(heads)
-    assert set(every) == set(POSITIONALS), "a new encoding needs a strategy here"
-    return st.one_of(*every.values())
+    return st.one_of(*members(POSITIONALS, _positionals(heads), heads).values())
 
 
 def _positionals(heads: int) -> dict[type, st.SearchStrategy]:
@@ -92,7 +139,6 @@ def _positionals(heads: int) -> dict[type, st.SearchStrategy]:
         return st.lists(numbers, min_size=heads, max_size=heads)
 
     return {
-        NoPE: st.just(NoPE()),
         ALiBi: st.one_of(st.builds(ALiBi, scale=st.floats(0.05, 2)), st.builds(ALiBi, each(slopes))),
         DecayBias: st.builds(DecayBias, slopes),
         RoPE: st.one_of(
@@ -185,13 +231,11 @@ def contents(heads: int) -> st.SearchStrategy:
     each = st.lists(logits, min_size=heads, max_size=heads)
     column = st.lists(st.one_of(moderate, logits), min_size=heads, max_size=heads)
     every = {
-        NoContent: st.just(NoContent()),
         ConstantDiagonal: st.one_of(
             st.builds(ConstantDiagonal, each, each), st.builds(ConstantDiagonal, each, first_column=column)
         ),
     }
-    assert set(every) == set(CONTENTS), "a new content needs a strategy here"
-    return st.one_of(*every.values())
+    return st.one_of(*members(CONTENTS, every, heads).values())
 
 
 def masks(longest: int = 400, prefix: int = SHORTEST, kinds: Any = object) -> st.SearchStrategy:
@@ -200,10 +244,8 @@ def masks(longest: int = 400, prefix: int = SHORTEST, kinds: Any = object) -> st
     some = st.integers(1, max(9, longest // 10))
     width = st.one_of(few, st.integers(1, longest))
     every = {
-        Causal: st.just(Causal()),
         SlidingWindow: st.builds(SlidingWindow, width, st.sampled_from([0, 0, 1, 2, 7, 40])),
         Prefix: st.builds(Prefix, st.integers(1, prefix)),
-        Full: st.just(Full()),
         Chunked: st.builds(Chunked, width),
         Dilated: st.builds(Dilated, few, st.one_of(st.none(), some)),
         BlockSparse: st.one_of(
@@ -223,13 +265,11 @@ def masks(longest: int = 400, prefix: int = SHORTEST, kinds: Any = object) -> st
             st.builds(CustomMask, st.sampled_from([in_blocks, dilated, one_ahead])),
         ),
     }
-    assert set(every) == set(MASKS), "a new mask needs a strategy here"
-    return st.one_of(*(strategy for cls, strategy in every.items() if issubclass(cls, kinds)))
+    return st.one_of(*(strategy for cls, strategy in members(MASKS, every).items() if issubclass(cls, kinds)))
 
 
 def mixings(depth: int) -> st.SearchStrategy:
     every = {
-        ConstantMixing: st.builds(ConstantMixing, fractions),
         PowerDecay: st.builds(PowerDecay, fractions, st.floats(0, 3)),
         PerLayer: st.builds(PerLayer, st.lists(fractions, min_size=depth, max_size=depth)),
         MeasuredMixing: st.builds(
@@ -238,13 +278,8 @@ def mixings(depth: int) -> st.SearchStrategy:
             tokens=st.integers(1, 1000),
             text=st.text(max_size=5),
         ),
-        AttentionOnly: st.just(AttentionOnly()),
-        AbnarZuidema: st.just(AbnarZuidema()),
-        PreNormInit: st.just(PreNormInit()),
-        TrainedMedian: st.just(TrainedMedian()),
     }
-    assert set(every) == set(MIXINGS), "a new schedule needs a strategy here"
-    return st.one_of(*every.values())
+    return st.one_of(*members(MIXINGS, every).values())
 
 
 def query_scales(heads: int) -> st.SearchStrategy:
@@ -254,8 +289,7 @@ def query_scales(heads: int) -> st.SearchStrategy:
         ScalableSoftmax: st.builds(ScalableSoftmax, each, each),
         StepScale: st.builds(StepScale, st.floats(0, 1), st.integers(1, 40), st.integers(0, 1)),
     }
-    assert set(every) == set(QUERY_SCALES), "a new temperature by position needs a strategy here"
-    return st.one_of(*every.values())
+    return st.one_of(*members(QUERY_SCALES, every, heads).values())
 
 
 @st.composite

@@ -48,7 +48,6 @@ from posbias.theory.positional import (
     KerpleLog,
     KerplePower,
     NeedsMeasurement,
-    NoPE,
     RoPE,
     Sandwich,
 )
@@ -64,7 +63,6 @@ Controls = dict[str, tuple[str, str, float, float, float]]
 """Sliders by what their number does: `times` multiplies logits (or λ), `power` is the exponent of the distance (or
 the layer). Field, label, least, most and first value."""
 ENCODINGS: dict[type, tuple[Any, str, Controls]] = {
-    NoPE: (NoPE(), "", {}),
     ALiBi: (ALiBi(), "", {"times": ("scale", "Factor on the slopes", 1 / 64, 64, 1.0)}),
     DecayBias: (DecayBias(1.0), "", {"times": ("rate", "Decay per token", 1e-4, 4, 0.05)}),
     RoPE: (
@@ -86,7 +84,10 @@ ENCODINGS: dict[type, tuple[Any, str, Controls]] = {
     Sandwich: (Sandwich((1.0,)), "128 dimensions, one ratio for all heads", {}),
     NeedsMeasurement: (NeedsMeasurement("rotary or learned"), "", {}),
 }
-"""What the menu has of an encoding: a value, what was chosen in it, and its sliders."""
+"""What the menu has of an encoding: a value, what was chosen in it, and its sliders.
+
+One that is not here, that needs no numbers and is the same for all heads, is offered as it is.
+"""
 SCHEDULES: dict[type, tuple[Any, Controls]] = {
     ConstantMixing: (ConstantMixing(1.0), {"times": ("value", "λ", 0.0, 1.0, 0.2)}),
     PowerDecay: (
@@ -223,9 +224,9 @@ def _span(cls: Any, here: dict[str, int]) -> dict[str, Any]:
 
 
 def _encoding(cls: Any) -> dict[str, Any]:
-    if cls not in ENCODINGS:
+    given, chosen, controls = ENCODINGS.get(cls) or (_as_it_is(cls), "", {})
+    if given is None:
         return _about(cls) | {"reason": OWN}
-    given, chosen, controls = ENCODINGS[cls]
     caveat = "" if given.exact else getattr(given, "caveat", "")
     return _about(cls) | {
         "reason": layer_not_expressed(Layer(positional=given)),
@@ -234,6 +235,17 @@ def _encoding(cls: Any) -> dict[str, Any]:
         **_numbered("encoding", given, controls),
         **_logits(given),
     }
+
+
+def _as_it_is(cls: Any) -> Any:
+    """An encoding without sliders: with its defaults, where it has them all and logits that heads share."""
+    if any(_fields(cls).values()):
+        return None
+    given = cls()
+    alike = (
+        given.slopes_of(1) is not None or not np.ptp(given.logits_at(np.arange(PROBES[0]), 4), axis=0).any()
+    )
+    return given if alike else None
 
 
 def _logits(given: Any) -> dict[str, Any]:
