@@ -147,8 +147,9 @@ def test_workers_killed_again_and_again_change_nothing(here, machines, tmp_path)
         for one, label in workers.items():
             if killed[label] < 2:
                 time.sleep(chance.uniform(0, 0.3))
-                os.kill(one, signal.SIGKILL)
-                killed[label] += 1
+                with contextlib.suppress(ProcessLookupError):  # it has just ended
+                    os.kill(one, signal.SIGKILL)
+                    killed[label] += 1
         time.sleep(0.05)
     answer, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
