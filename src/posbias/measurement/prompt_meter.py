@@ -5,10 +5,8 @@ then let go: no n × n matrix of all heads is held, unless the model makes it (e
 for (`Request.dense_logits`). What cannot be determined of a layer is NaN.
 """
 
-import ctypes
 import logging
 import re
-from contextlib import suppress
 
 import numpy as np
 import torch
@@ -102,8 +100,6 @@ class PromptMeter:
             self._keep(seen.layer, found, self._of_layer(seen))
             if rollouts is not None:
                 rollouts.see(seen)
-            if request.tokens > KERNEL_TOKENS:
-                _give_back()
 
         given = torch.from_numpy(ids)
         # with "outputs" each output is differentiated
@@ -144,9 +140,3 @@ class PromptMeter:
                 empty = -1 if value.dtype.kind == "i" else np.nan
                 found[name] = np.full((len(self._layers), *value.shape), empty, dtype=value.dtype)
             found[name][layer] = value
-
-
-def _give_back() -> None:
-    """Hand freed memory back to the system: glibc keeps what lies between tensors that stay."""
-    with suppress(OSError, AttributeError):  # other systems have other allocators
-        ctypes.CDLL("libc.so.6").malloc_trim(0)

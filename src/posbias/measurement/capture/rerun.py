@@ -9,8 +9,9 @@ head, with all that it does, makes outputs of those. Modules' `forward` is repla
 object; nothing is left behind.
 """
 
+import ctypes
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -141,7 +142,11 @@ def recomputed(layers: Sequence[Any]) -> Iterator[None]:
 
 
 class _FusedRemembered(TorchDispatchMode):
-    """Keeps what fused attention gives in `kept`, or gives that again in the same order, as often as entered."""
+    """Keeps what fused attention gives in `kept`, or gives that again in the same order, as often as entered.
+
+    It is entered once in a layer's forward pass and once in its backward pass, and first hands back what the layer
+    before has freed: between tensors that stay, each layer would else leave other pages behind.
+    """
 
     def __init__(self, kept: list[Any], again: bool):
         super().__init__()
@@ -149,6 +154,8 @@ class _FusedRemembered(TorchDispatchMode):
 
     def __enter__(self):
         self._next = 0
+        with suppress(OSError, AttributeError):  # other systems have other allocators than glibc
+            ctypes.CDLL("libc.so.6").malloc_trim(0)
         return super().__enter__()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
