@@ -28,8 +28,8 @@ from posbias.measurement.models.families import Family, decoder_layers, part
 class SeenLayer:
     """What one decoder layer did with one prompt; tensors are detached, in the model's own precision.
 
-    `stream` is the residual stream X entering the layer, `update` is Attn(X) as added to it, `output` what leaves
-    the layer (None where a test leaves it out). `scores` are the
+    `stream` is the residual stream X entering the layer, `update` is Attn(X) as added to it, `output` the stream
+    that leaves the layer. `scores` are the
     layer's logits and attention, `content` those of the same attention with positions taken out: rotation by
     no angle, biases that depend on position left away (None where that cannot be determined); embedded positions
     are part of it, and so is a factor on the queries that grows with their position; `turned` says whether the
