@@ -63,9 +63,10 @@ def layer_kernel(layer: Layer, tokens: int) -> Kernel:
 
 def distinct_rows(rows: Float[np.ndarray, "row entry"]) -> tuple[list[int], list[int]]:
     """The first row of each kind of equal ones, and of which kind each row is."""
-    kinds: dict[bytes, int] = {}
-    kind_of = [kinds.setdefault(row.tobytes(), len(kinds)) for row in rows]
-    return [kind_of.index(kind) for kind in range(len(kinds))], kind_of
+    firsts: dict[bytes, int] = {}
+    first_of = [firsts.setdefault(row.tobytes(), place) for place, row in enumerate(rows)]
+    kinds = {place: kind for kind, place in enumerate(firsts.values())}
+    return list(kinds), [kinds[first] for first in first_of]
 
 
 def push(

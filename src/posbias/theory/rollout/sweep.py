@@ -323,39 +323,45 @@ def _fill(plan, layer, origin, length, partial, tile, own, taken):
 
     One row, where Z is the same for all of them.
     """
-    here, there, sinks = plan.weights.here[layer], plan.weights.there[layer], plan.weights.sinks[layer]
-    first, heads, table, column = plan.weights.first[layer], plan.weights.heads[layer], plan.sums[layer], 0
-    if plan.column[layer]:
-        column = 1
+    weights, table, column = plan.weights, plan.sums[layer], 1 if plan.column[layer] else 0
+    here, there, sinks = weights.here[layer], weights.there[layer], weights.sinks[layer]
+    first, begin, heads = weights.first[layer], weights.begin[layer], weights.heads[layer]
     inside, powers, start, whole = (
         plan.inside[table],
         plan.powers[table],
         plan.start[table],
         plan.whole[table],
     )
+    behind, always, prefix, level, gamma = (
+        plan.behind,
+        plan.always,
+        plan.prefix,
+        plan.level,
+        plan.gamma[layer],
+    )
     if origin >= plan.saturated[layer]:
         origin, length = plan.saturated[layer], 1
     for k in range(length):
         query = origin + k
         # keys of the window, the first of all with its own logit
-        apart = column if 0 < query <= plan.behind else 0
-        terms = min(query, plan.behind) - apart
+        apart = column if 0 < query <= behind else 0
+        terms = min(query, behind) - apart
         q, r = terms // BLOCK, terms % BLOCK
         for h in range(len(partial)):
             partial[h] = inside[r, h] + powers[r, h] * start[q, h]
         if apart:
             for h in range(len(partial)):
                 partial[h] += first[h] * powers[r, h] * whole[q, h]
-        far, later = min(query - plan.behind, plan.always), plan.prefix - 1 - query
-        if far > 0:
-            _add_far(partial, query, far, column, first, inside, powers, start, whole)
-        if later > 0:
-            _add_later(partial, later, plan.level, plan.gamma[layer], inside, powers, start)
-        if query:
-            _share(k, partial, here, there, sinks, heads, tile, own, taken)
-        else:
-            _share(k, partial, plan.weights.begin[layer], there, sinks, heads, tile, own, taken)
-    if origin == 0 and plan.prefix <= 1:
+        if query > behind and always > 0:
+            _add_far(partial, query, min(query - behind, always), column, first, inside, powers, start, whole)
+        if query < prefix - 1:
+            _add_later(partial, prefix - 1 - query, level, gamma, inside, powers, start)
+        _share(k, partial, here, there, sinks, heads, tile, own, taken)
+    if origin == 0 and prefix > 1:
+        partial[:] = 0.0
+        _add_later(partial, prefix - 1, level, gamma, inside, powers, start)
+        _share(0, partial, begin, there, sinks, heads, tile, own, taken)
+    elif origin == 0:
         tile[0, :] = 0.0
         own[0], taken[0] = plan.alone[layer], plan.gone[layer]
 
