@@ -4,7 +4,7 @@ Memory is the sum of what is held at the same time: the sums over prompts and on
 float64, what the backward pass needs of the forward pass, the outputs, and the buffers of one layer. Only what was
 asked for by head grows with layers × heads × tokens²; attention kept for the backward pass does too, unless it is
 fused or layers are computed again. Of a model on a GPU the sums stay in this machine's memory. SmolLM2 on a CPU
-took .95 to .98 times the announced memory at 256 and 1,024 tokens, twelve of its layers .83 times at 4,096.
+took .95 to .98 times the announced memory at 256 and 1,024 tokens, fourteen of its layers .84 times at 8,192.
 Time is that of a short prompt, scaled by multiplications; it is right within a factor of 3.
 """
 
