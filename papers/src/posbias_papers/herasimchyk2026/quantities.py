@@ -62,7 +62,7 @@ def fit(
 
     fits = []
     for layer in torch.from_numpy(np.array(content, dtype=np.float64)):
-        moments = ByDistance(*layer.shape[:2])
+        moments = ByDistance(layer.shape[0], layer.shape[1])
         moments.add(0, layer, layer[0].isnan())
         fits.append(moments.fit())
     offset, r2 = np.stack([one.offset for one in fits]), np.stack([one.r2 for one in fits])
