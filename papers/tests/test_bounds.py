@@ -456,7 +456,7 @@ OPPOSITE = {"hidden": [[-1.0], [1.0]], "queries": ONE, "keys": ONE, "values": ON
         # the mean of one head has its floor
         ("herasimchyk-5.1", {"heads": [[[[1, 0], [0.5, 0.5]]]], "mixing": [1.0], "width": 2}, -1e-12, 1e-12),
         # the floor of a network is attained where one key is opposite to the other
-        ("herasimchyk-5.4-ii-network", OPPOSITE, -1e-12, 1e-12),
+        ("herasimchyk-5.4-ii-residual", OPPOSITE, -1e-12, 1e-12),
     ],
 )
 def test_slack_of_single_instances(key, instance, least, most):

@@ -15,7 +15,16 @@ from posbias.theory import critical_distances
 from posbias.theory.masks import Causal, Full
 from posbias_papers.closed_forms import bounds, layernorm
 from posbias_papers.simulation import Variant
-from posbias_papers.statements import STATEMENTS, check, kim2026, save_counterexamples, select, verify, wu2025
+from posbias_papers.statements import (
+    STATEMENTS,
+    check,
+    herasimchyk2026,
+    kim2026,
+    save_counterexamples,
+    select,
+    verify,
+    wu2025,
+)
 from posbias_papers.statements.draws import Sampler
 from posbias_papers.statements.trials import plain
 
@@ -88,7 +97,10 @@ def rates(lower, upper):
 @pytest.mark.parametrize(
     ("key", "module", "name", "change"),
     [
-        ("herasimchyk-5.3-i", bounds, "hidden_state_bound", times(0.99)),
+        ("herasimchyk-5.3-i-residual", bounds, "hidden_state_bound", times(0.99)),
+        # values that leave the stream alone
+        ("herasimchyk-5.3-i", herasimchyk2026, "_run", lambda f: lambda whole, **of: f(**of)),
+        ("herasimchyk-5.4-ii-network", herasimchyk2026, "_run", lambda f: lambda whole, **of: f(**of)),
         ("herasimchyk-5.3-ii", bounds, "log_attention_floor", plus(0.01)),
         ("herasimchyk-5.4-i", bounds, "self_bound", times(1.01)),
         ("herasimchyk-5.4-ii", bounds, "exponential_bound", times(0.99)),

@@ -7,7 +7,8 @@ stand as printed; they are repaired without harm to the propositions.
 
 Theorem 5.4: the first token draws everything if Σλ diverges, not if it converges. Limits are made concrete with
 the constants the proofs give at every finite depth (ε the smallest admitted weight, C′ = 1). Statements about a
-network run one, X ← (1 − λ)X + λ·A·X·W_V with A = softmax(X W_Q (X W_K)ᵀ). Assumption 5.2 bounds the products of
+network run one, with A = softmax(X W_Q (X W_K)ᵀ): X ← ((1 − λ)X + λ·A·X)·W_V as the proof of Lemma 5.3 expands it,
+and, as readings of ours, X ← (1 − λ)X + λ·A·X·W_V. Assumption 5.2 bounds the products of
 the value matrices, not each of them: drawn are networks whose products are bounded by construction, and the
 sharpest case known (`draws.growing`), values that alternate between large and small, whose products stay bounded
 while the stream grows. Positions and layers count from 0, bottom layer first.
@@ -449,26 +450,49 @@ def _norm_bound(hidden: Any, norms: Any, mixing: Any) -> Float[np.ndarray, "laye
     return bounds.hidden_state_bound(mixing, norms, float(np.linalg.norm(hidden, axis=1).max()))
 
 
-@statement("herasimchyk-5.3-i", "Lemma 5.3 (i)", Sampler.network, witness=growing([[1.0]], 1.0, 2.0, 41))
-def lemma_5_3_i(corrected: bool, **network: Any) -> float:
-    """Under Assumptions 5.1 and 5.2 and ‖X⁽⁰⁾‖ ≤ C, the residual update X ← (1 − λ)X + λAXW_V keeps every token's
+RESIDUAL: dict[str, str] = {
+    "scope": "the residual update of Section 3, W_V written into its attention alone, which is not printed"
+}
+"""Of what Lemma 5.3's proof says of other networks: of residual updates that leave the stream its values."""
+
+
+@statement("herasimchyk-5.3-i", "Lemma 5.3 (i)", Sampler.network)
+def lemma_5_3_i(**network: Any) -> float:
+    """Under Assumptions 5.1 and 5.2 and ‖X⁽⁰⁾‖ ≤ C every token's norm stays within C_X = C·C_V at all depths, for
+    X⁽ᵗ⁾ = R⁽ᵗ⁾X⁽ᵗ⁻¹⁾W_V, as the proof expands the dynamics.
+
+    Holds where W_V acts on all of the stream. With W_V in the attention alone it does not, see
+    `herasimchyk-5.3-i-residual`.
+
+    Scope: networks under Assumptions 5.1 and 5.2 whose stream is R⋯R·X⁽⁰⁾·W_V⋯W_V, as in the proof
+    """
+    return room(_run(**network, whole=True)[0], np.prod(_assumed(**network)))
+
+
+@statement(
+    "herasimchyk-5.3-i-residual",
+    "Lemma 5.3 (i), of the residual update",
+    Sampler.network,
+    witness=growing([[1.0]], 1.0, 2.0, 41),
+    **RESIDUAL,
+    **OURS,
+)
+def of_residual_update(corrected: bool, **network: Any) -> float:
+    """Under Assumptions 5.1 and 5.2 and ‖X⁽⁰⁾‖ ≤ C the residual update X ← (1 − λ)X + λAXW_V keeps every token's
     norm bounded at all depths (by C_X = C·C_V).
 
-    Corrected: Norms stay within C·C_V if W_V acts on the residual stream too, X ← ((1 − λ)I + λA)XW_V; for the
-    residual update they stay within the input's times Π(1 − λ + λ‖W_V‖).
+    Corrected: Norms stay within the input's times Π(1 − λ + λ‖W_V‖).
 
-    Scope: networks under Assumptions 5.1 and 5.2 with the residual update of Section 3, written with W_V
+    Evidence: a proof, which writes another update
 
     Shows: norm of a token after 41 layers of W_V = 2, ½, 2, …
 
     Erratum: lemma-5.3-i
     """
-    norms, bound = _run(**network)[0], np.prod(_assumed(**network))
+    norms = _run(**network)[0]
     if not corrected:
-        return room(norms, bound)
-    whole = room(_run(**network, whole=True)[0], bound)
-    own = _norm_bound(network["hidden"], operator_norm(network["values"]), network["mixing"])
-    return min(whole, room(norms, own))
+        return room(norms, np.prod(_assumed(**network)))
+    return room(norms, _norm_bound(network["hidden"], operator_norm(network["values"]), network["mixing"]))
 
 
 def one_layer(s: Sampler) -> Instance:
@@ -633,36 +657,61 @@ def window(corrected: bool, **deep: Any) -> float:
 DEEP = growing([[0.0], [0.1]], 0.1, 30.0, 60)
 
 
-@statement(
-    "herasimchyk-5.4-ii-network",
-    "Theorem 5.4 (ii) from Assumptions 5.1 and 5.2",
-    Sampler.network,
-    witness=DEEP,
-    alias_of="herasimchyk2026/lemma-5.3-i",
-)
-def from_assumptions(corrected: bool, **network: Any) -> float:
+@statement("herasimchyk-5.4-ii-network", "Theorem 5.4 (ii) from Assumptions 5.1 and 5.2", Sampler.network)
+def from_assumptions(**network: Any) -> float:
     """For a network under these assumptions the first token draws everything if Σλ = ∞: 1 − P_i0 ≤ Π(1 − ελ),
     with ε of Lemma 5.3's constants.
+
+    Holds with one ε for all depths where W_V acts on all of the stream, as the proof of Lemma 5.3 has it.
+
+    Scope: networks under Assumptions 5.1 and 5.2 whose stream is R⋯R·X⁽⁰⁾·W_V⋯W_V, as in the proof of Lemma 5.3
+    """
+    return room(_missing(**network, whole=True), _kept(network, _assumed(**network)))
+
+
+def _missing(whole: bool = False, **network: Any) -> Float[np.ndarray, "query"]:
+    """1 − P_i0 of each token i after all layers."""
+    return rollouts(_run(**network, whole=whole)[1], network["mixing"])[-1, :, 1:].sum(axis=1)
+
+
+def _kept(network: dict[str, Any], assumed: tuple[float, float]) -> float:
+    """Π(1 − ελ) with ε = e^(−2M)/n, M = (C_X·C)² and C_X = C·C_V, X⁽⁰⁾ among the states that C_X bounds."""
+    C, C_V = assumed
+    return float(
+        np.prod(1 - np.exp(-2 * (C * max(C_V, 1.0) * C) ** 2) / len(network["hidden"]) * network["mixing"])
+    )
+
+
+@statement(
+    "herasimchyk-5.4-ii-residual",
+    "Theorem 5.4 (ii) from Assumptions 5.1 and 5.2, of the residual update",
+    Sampler.network,
+    witness=DEEP,
+    alias_of="herasimchyk2026/lemma-5.3-i-of-the-residual-update",
+    **RESIDUAL,
+    **OURS,
+)
+def from_assumptions_of_residual_update(corrected: bool, **network: Any) -> float:
+    """For X ← (1 − λ)X + λAXW_V too the first token draws everything if Σλ = ∞: 1 − P_i0 ≤ Π(1 − ελ), with ε of
+    Lemma 5.3's constants.
 
     Corrected: 1 − P_i0 ≤ Π(1 − ε_t λ_t), with ε_t from the norm bound of 5.3 (i) as amended at each layer; for
     ‖W_V‖ ≤ 1 one ε serves all depths, and the first token takes all if Σλ = ∞.
 
-    Scope: networks under Assumptions 5.1 and 5.2 with the residual update of Section 3, written with W_V
+    Evidence: a proof, which writes another update
 
     Shows: what the second token keeps after 60 layers of W_V = 30, 1/30, …
 
     Erratum: theorem-5.4-ii
     """
     mixing, hidden = network["mixing"], network["hidden"]
-    missing = rollouts(_run(**network)[1], mixing)[-1, :, 1:].sum(axis=1)
-    C, C_V = _assumed(**network)
-    floors = np.exp(-2 * (C * C_V * C) ** 2) / len(hidden)
-    if corrected:
-        bound = _norm_bound(hidden, operator_norm(network["values"]), mixing)
-        states = np.append(np.linalg.norm(hidden, axis=1).max(), bound[:-1])
-        logits = states**2 * operator_norm(network["queries"]) * operator_norm(network["keys"])
-        floors = np.exp([bounds.log_attention_floor(len(hidden), float(M)) for M in logits])
-    return room(missing, np.prod(1 - floors * mixing))
+    if not corrected:
+        return room(_missing(**network), _kept(network, _assumed(**network)))
+    bound = _norm_bound(hidden, operator_norm(network["values"]), mixing)
+    states = np.append(np.linalg.norm(hidden, axis=1).max(), bound[:-1])
+    logits = states**2 * operator_norm(network["queries"]) * operator_norm(network["keys"])
+    floors = np.exp([bounds.log_attention_floor(len(hidden), float(M)) for M in logits])
+    return room(_missing(**network), np.prod(1 - floors * mixing))
 
 
 def value_heads(s: Sampler) -> Instance:
