@@ -264,9 +264,10 @@ def proposition_2(**model: Any) -> float:
 THREE = {"tokens": 3, "dimension": 64, "anisotropy": 0.5, "residual": False}
 
 
-@strictly("kim-proposition-3", "Proposition 3", form, witness=THREE)
+@strictly("kim-proposition-3", "Proposition 3", form, witness=THREE, proof=OURS)
 def proposition_3(corrected: bool, **model: Any) -> float:
-    """with Eqs. 33 and 41 as printed S⁽²⁾ satisfies Definition 1, S_ii = √d by Eqs. 20 and 21
+    """with Eqs. 33 and 41 as printed below the diagonal and S_ii = √d on it, by Eqs. 20 and 21, S⁽²⁾ satisfies
+    Definition 1
 
     Corrected: at every α in [0, 1), with residual or without, S⁽²⁾ satisfies Definition 1: with corrected
     constants
