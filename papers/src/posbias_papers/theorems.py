@@ -49,7 +49,7 @@ STATED = {
     paper: Study(f"{paper}/{STATEMENTS}", title, QUESTION, (), (), minutes, "instances", count=count)
     for paper, title, count, minutes in (
         ("wu2025", "Theorems 4.1 to 4.7 with their lemmas and proofs", 29, (0.1, 0.5)),
-        ("herasimchyk2026", "Propositions 4.2 to 4.5, Lemma 5.3, Theorem 5.4 and proofs", 23, (0.1, 0.5)),
+        ("herasimchyk2026", "Propositions 4.2 to 4.5, Lemma 5.3, Theorem 5.4 and proofs", 25, (0.1, 0.5)),
         ("kim2026", "Theorem 1, Propositions 1 to 3, Equations 5, 19 and 42", 20, (1.2, 6)),
     )
 }
