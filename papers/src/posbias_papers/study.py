@@ -219,10 +219,8 @@ class Studies(dict[str, Study]):
 
         Raises `InvalidValueError` for nothing, and for an unknown name, naming the nearest.
         """
-        wanted, choices = (
-            [what] if isinstance(what, str) else [*what],
-            ", ".join((*self, *self.captions, "all")),
-        )
+        wanted = [what] if isinstance(what, str) else [*what]
+        choices = ", ".join((*self, *self.captions, "all"))
         if not wanted:
             raise InvalidValueError(f"what: expected some of {choices}, got nothing")
 
