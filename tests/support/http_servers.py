@@ -36,11 +36,13 @@ def serving(answer: Callable[[int, dict[str, Any]], Any], port: int = 0) -> Iter
                 served.together += 1
                 served.most_together = max(served.most_together, served.together)
             try:
-                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                    _do(self, answer(number, body), body)
+                made = answer(number, body)
             finally:
+                # before the answer leaves: whoever has it may ask again at once
                 with lock:
                     served.together -= 1
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                _do(self, made, body)
 
         def log_message(self, *_):
             pass
