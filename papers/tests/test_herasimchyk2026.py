@@ -37,6 +37,7 @@ from posbias_papers.herasimchyk2026.measure import CONTROL, Key
 from posbias_papers.herasimchyk2026.quantities import fit, homogeneity, order_of
 from posbias_papers.herasimchyk2026.table import Measured, chosen_heads
 from posbias_papers.reproduction import reproduce as reproduce_paper
+from posbias_papers.results import collect
 
 HERE = {"tokens": TOKENS}
 reproduce = partial(reproduce_paper, "herasimchyk2026")
@@ -258,6 +259,18 @@ def test_what_is_on_record_decides_and_draws_as_when_it_was_measured():
     assert STUDIES["fig2"].recorded(STUDIES["fig2"]).table().query("source == 'files'").index.unique(
         "model"
     ).tolist() == [*TABLE1]
+
+
+def test_what_other_models_say_nothing_of_stays_as_it_is_on_record(files, tmp_path):
+    before = {one.id: one for one in collect(tmp_path, papers=["herasimchyk2026/fig2"])}
+    reproduce("fig2", out=tmp_path / "herasimchyk2026", models=files, **HERE)
+    after = {one.id: one for one in collect(tmp_path, papers=["herasimchyk2026/fig2"])}
+    for name in ("1", "2", "3", "4", "5"):
+        one, other = (judged[f"herasimchyk2026/fig2/{name}"] for judged in (before, after))
+        assert (other.verdict, other.estimate.value) == (one.verdict, one.estimate.value)
+        assert other.more["tested_on"] == "the paper's models"
+    seen = after["herasimchyk2026/fig2/1/elsewhere"]
+    assert before[seen.id].estimate.value != seen.estimate.value
 
 
 # --- printed numbers --------------------------------------------------------------------------------------

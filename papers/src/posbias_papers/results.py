@@ -93,9 +93,7 @@ class State:
     @property
     def data(self) -> Mapping[str, Any] | None:
         """The JSON of what was made or, of more effort, of what is on record; None where there is neither."""
-        if self.better is None:
-            return self.written
-        return content_of(self.study, page_of(self.study, self.better.table()), self.better.effort)
+        return self.written if self.better is None else on_record(self.study, self.better)
 
     def __str__(self) -> str:
         if self.damaged:
@@ -104,6 +102,11 @@ class State:
         words = [f"made {self.when[:16]}", self.effort, *counts] if self.made else []
         words += [] if self.made or self.recorded else ["not made"]
         return ", ".join(word for word in (*words, self.recorded) if word)
+
+
+def on_record(study: Study, record: Recorded) -> dict[str, Any]:
+    """What the study's JSON would hold of what is on record."""
+    return content_of(study, page_of(study, record.table()), record.effort)
 
 
 def state(study: Study, folder: str | Path) -> State:
@@ -200,9 +203,8 @@ def _with(claim: Judged, **more: Any) -> Judged:
 
 
 def _claims_of(known: State) -> Iterator[Judged]:
-    """The claims of a figure or table, each with what was spent, what that leaves open, and its explanation."""
-    study, data = known.study, known.data
-    claims = {claim.id: claim for claim in study.claims}
+    """The claims of a figure or table; those that what was made says nothing of, as what is on record decides."""
+    study, data, record = known.study, known.data, known.study.recorded(known.study)
     if known.damaged:
         log.warning("%s; not used", known.damaged)
     if data is None:
@@ -211,6 +213,16 @@ def _claims_of(known: State) -> Iterator[Judged]:
         about = {"effort": NOTHING, "tested_on": EVIDENCE[-1]}
         yield from (undecided(claim, why, study.key, about) for claim in study.claims)
         return
+    claims, earlier = [*_read(study, data)], {}
+    if record and record.whole and any(one.more["tested_on"] == EVIDENCE[-1] for one in claims):
+        earlier = {one.claim.id: one for one in _read(study, on_record(study, record))}
+    for one in claims:
+        yield earlier.get(one.claim.id, one) if one.more["tested_on"] == EVIDENCE[-1] else one
+
+
+def _read(study: Study, data: Mapping[str, Any]) -> Iterator[Judged]:
+    """The claims in a study's JSON, each with what was spent, what that leaves open, and its explanation."""
+    claims = {claim.id: claim for claim in study.claims}
     effort, basis, ids = str(data.get("effort", "")), basis_of(data), {row["id"] for row in data["claims"]}
     for row in data["claims"]:
         claim = claims.get(row["id"]) or claims.get(row["id"].removesuffix(ELSEWHERE))
