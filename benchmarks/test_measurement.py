@@ -119,7 +119,7 @@ def _work(what: str, tokens: int):
 
 def _main(what: str, tokens: int) -> None:
     from posbias.measurement import Request
-    from posbias.measurement.memory import memory_parts
+    from posbias.measurement.memory import announced
 
     loaded, work = _work(what, tokens)
     before = _status("VmRSS")
@@ -131,7 +131,7 @@ def _main(what: str, tokens: int) -> None:
         seconds.append(time.process_time() - begin)
     peak = _status("VmHWM")
     request = Request(tokens=tokens, prompts=PROMPTS.get(tokens, 1))
-    estimated = sum(memory_parts(loaded.model.config, request).values())
+    estimated = sum(announced(loaded, request).values())
     result = {"seconds": min(seconds), "bytes": peak, "before": before, "estimated": estimated}
     print(json.dumps(result))
 

@@ -3,7 +3,7 @@
 Memory is the sum of what is held at the same time: the sums over prompts and one prompt's share of them in
 float64, what the backward pass needs of the forward pass, the outputs, and the buffers of one layer. Only what was
 asked for by head grows with layers × heads × tokens²; attention kept for the backward pass does too, unless it is
-fused or layers are computed again. Of a model on a GPU the sums stay in this machine's memory. SmolLM2 on a CPU
+fused or layers are computed again, as they are in long prompts unless the memory is ample. Of a model on a GPU the sums stay in this machine's memory. SmolLM2 on a CPU
 took .95 to .98 times the announced memory at 256 and 1,024 tokens, fourteen of its layers .84 times at 8,192.
 Time is that of a short prompt, scaled by multiplications; it is right within a factor of 3.
 """
@@ -17,7 +17,7 @@ import torch
 from posbias.core import machine
 from posbias.measurement.job import Request
 from posbias.measurement.models.families import decoder_config
-from posbias.measurement.models.formats import require_on
+from posbias.measurement.models.formats import free_on, require_on
 from posbias.measurement.prompt_meter import FUSED, PromptMeter
 from posbias.measurement.quantities.attention import KERNEL_TOKENS, queries_at_once
 from posbias.measurement.quantities.influence import BLOCK
@@ -45,6 +45,8 @@ _INPUTS = 2
 """What stays of each recomputed layer, in copies of its input: that, and what fused attention gave."""
 _LOSS = 8
 """Bytes for each output of a block while the loss is taken from it in float32."""
+AMPLE = 0.5
+"""Layers are remembered where all of them take at most this share of what is free."""
 MARGIN = 1.1
 """For what no part names."""
 
@@ -75,7 +77,7 @@ def estimate_cost(loaded: "LoadedModel", request: Request) -> Cost:
 
     `seconds` are of one process and of the speed that the machine has at this moment.
     """
-    config, parts = decoder_config(loaded.model.config), _parts(loaded, request)
+    config, parts = decoder_config(loaded.model.config), announced(loaded, request)
     short = min(request.tokens, _SHORT)
     ids = torch.arange(short) % config.vocab_size
     meter = PromptMeter(loaded, replace(request, tokens=short), ids)
@@ -90,6 +92,17 @@ def estimate_cost(loaded: "LoadedModel", request: Request) -> Cost:
     scale = request.prompts * longer * (weights + pairs * request.tokens) / (weights + pairs * short)
     scale *= longer if "outputs" in request.influences else 1.0  # a pass for each
     return Cost(sum(parts.values()), min(seconds) * scale, parts, ", ".join(map(str, loaded.accelerators)))
+
+
+def recomputes(loaded: "LoadedModel", request: Request) -> bool:
+    """Whether layers are to be computed again in the backward pass.
+
+    So it is above `KERNEL_TOKENS` tokens, but where remembering every layer takes at most `AMPLE` of what is free.
+    """
+    if request.tokens <= KERNEL_TOKENS or "outputs" in request.influences:
+        return False
+    free = free_on((loaded.accelerators or [_CPU])[0])
+    return free is None or sum(announced(loaded, request, recompute=False).values()) > AMPLE * free
 
 
 def memory_parts(
@@ -142,16 +155,18 @@ def check_memory(loaded: "LoadedModel", request: Request) -> None:
     """
     by_head = [name for name in ("dense_logits", "head_kernels") if getattr(request, name)]
     given = f"{request.tokens} with {' and '.join(by_head)}" if by_head else str(request.tokens)
-    parts, places = _parts(loaded, request), loaded.accelerators
+    parts, places = announced(loaded, request), loaded.accelerators
     total, here = sum(parts.values()), sum(parts[name] for name in _HERE)
     machine.require(here if places else total, "tokens", given)
     if len(places) == 1:
         require_on(places[0], total - here, "tokens", given)
 
 
-def _parts(loaded: "LoadedModel", request: Request) -> dict[str, int]:
-    device, *_ = loaded.accelerators or [_CPU]
-    return memory_parts(decoder_config(loaded.model.config), request, dtype=loaded.model.dtype, device=device)
+def announced(loaded: "LoadedModel", request: Request, recompute: bool | None = None) -> dict[str, int]:
+    """The `memory_parts` of measuring a loaded model, where it is; by default as `recomputes` says."""
+    config, (device, *_) = decoder_config(loaded.model.config), loaded.accelerators or [_CPU]
+    again = recomputes(loaded, request) if recompute is None else recompute
+    return memory_parts(config, request, again, loaded.model.dtype, device)
 
 
 def _listed(where: str, parts: dict[str, int]) -> str:

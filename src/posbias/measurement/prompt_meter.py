@@ -41,11 +41,17 @@ class PromptMeter:
     """Measures the prompts of one request on one model; what depends on the model alone is found once, on `short`.
 
     That are the head `gains` for energy kernels and rollouts, None where the model does not show them, and what
-    the passes of long prompts need not remember (`influence.economy`). Raises `ModelError` without gains for a
+    the passes of long prompts need not remember (`influence.economy`), layers among it with `recompute`. Raises `ModelError` without gains for a
     rollout that needs them.
     """
 
-    def __init__(self, loaded: LoadedModel, request: Request, short: Int[Tensor, "position"]):
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        request: Request,
+        short: Int[Tensor, "position"],
+        recompute: bool = False,
+    ):
         self._loaded, self._request, self._short = loaded, request, short
         self._layers = decoder_layers(loaded.model, loaded.family)
         self._additive = adds_to_stream(loaded.family, loaded.model.config)
@@ -58,7 +64,7 @@ class PromptMeter:
             log.warning("no energy kernels: %s", error)
         self._economy = Economy()
         if request.tokens > FUSED:
-            self._spare(again=request.tokens > KERNEL_TOKENS)
+            self._spare(recompute)
 
     def measure(self, ids: Int[np.ndarray, "position"], prompt: str) -> Arrays:
         """Return what was measured of one prompt, with less memory from the first time on that there is not

@@ -21,7 +21,7 @@ from posbias.core.errors import InvalidValueError, ModelError
 from posbias.core.machine import leaving_a_core, torch_threads
 from posbias.core.progress import OnEvent, muted
 from posbias.measurement.job import Request, TextSource, fingerprint_of
-from posbias.measurement.memory import check_memory, estimate_cost
+from posbias.measurement.memory import check_memory, estimate_cost, recomputes
 from posbias.measurement.models.families import MISREAD, decoder_config, decoder_layers
 from posbias.measurement.models.loading import LoadedModel, ready
 from posbias.measurement.prompt_meter import FUSED, PromptMeter
@@ -208,7 +208,7 @@ def _measured(
         )
     if remark := MISREAD.get(loaded.family.model_type):
         log.warning("%s: %s", loaded.family.model_type, remark)
-    meter = PromptMeter(loaded, request, short)
+    meter = PromptMeter(loaded, request, short, recomputes(loaded, request))
     log.info(
         "measuring %s on %d prompts of %d tokens from %s",
         *(loaded.name, request.prompts, request.tokens, request.source.name),

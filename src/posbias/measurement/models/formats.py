@@ -97,10 +97,16 @@ def require_on(device: torch.device, needed: int, argument: str, given: object) 
     """
     if device.type == "cpu":
         machine.require(needed, argument, given)
-    elif device.type == "cuda":
+    else:
+        machine.require(needed, argument, given, free_on(device), str(device))
+
+
+def free_on(device: torch.device) -> int | None:
+    """Bytes that a device, or this machine, says are free; None where it says nothing."""
+    if device.type == "cuda":
         free = torch.cuda.mem_get_info(device)[0]
-        free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        machine.require(needed, argument, given, free, str(device))
+        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return machine.available() if device.type == "cpu" else None
 
 
 def let_go() -> None:
