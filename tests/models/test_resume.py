@@ -8,8 +8,11 @@ import pytest
 from heard import Heard
 from setting import logged
 
+from posbias.core import machine
 from posbias.core.errors import InputFileError, InvalidValueError, ModelError, NonFiniteError, OutputFileError
 from posbias.measurement import discard_checkpoint, job_fingerprint, measure, prompt_meter
+from posbias.measurement.job import Request
+from posbias.measurement.memory import AMPLE, announced, recomputes
 from posbias.measurement.quantities.influence import economy
 from posbias.measurement.result import Quantity, State
 from posbias.measurement.streaming import Group, over_prompts
@@ -158,6 +161,23 @@ def test_when_memory_runs_out_layers_are_computed_again(tiny, job, enough, monke
     else:
         with pytest.raises(InvalidValueError):
             measure(tiny, **job, on_event=on_event)
+
+
+def test_layers_of_long_prompts_are_remembered_where_memory_is_ample(monkeypatch, tiny, text):
+    for module in ("memory", "prompt_meter"):
+        monkeypatch.setattr(f"posbias.measurement.{module}.KERNEL_TOKENS", 8)
+    monkeypatch.setattr(prompt_meter, "FUSED", 8)
+    job = {"text": text, "tokens": 12, "prompts": 2}
+    request = Request(tokens=12)
+    kept, again = (sum(announced(tiny, request, recompute).values()) for recompute in (False, True))
+    assert kept > again
+    found = []
+    for free in (int(kept / AMPLE) + 1, int(kept / AMPLE) - 1):
+        monkeypatch.setattr(machine, "available", lambda free=free: free)
+        found.append(measure(tiny, **job))
+        assert recomputes(tiny, request) == (len(found) == 2)
+        assert sum(announced(tiny, request).values()) == (kept, again)[len(found) - 1]
+    close(*found, 1e-4)
 
 
 # ── several processes ──

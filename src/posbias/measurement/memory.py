@@ -3,8 +3,9 @@
 Memory is the sum of what is held at the same time: the sums over prompts and one prompt's share of them in
 float64, what the backward pass needs of the forward pass, the outputs, and the buffers of one layer. Only what was
 asked for by head grows with layers × heads × tokens²; attention kept for the backward pass does too, unless it is
-fused or layers are computed again, as they are in long prompts unless the memory is ample. Of a model on a GPU the sums stay in this machine's memory. SmolLM2 on a CPU
-took .95 to .98 times the announced memory at 256 and 1,024 tokens, fourteen of its layers .84 times at 8,192.
+fused or layers are computed again, as they are in long prompts unless memory is ample. Of a model on a GPU the
+sums stay in this machine's memory. SmolLM2 on a CPU took .95 to .98 times the announced memory at 256 and 1,024
+tokens; at 2,048 with its layers remembered .91, computed again .5; at 8,192 so .78.
 Time is that of a short prompt, scaled by multiplications; it is right within a factor of 3.
 """
 

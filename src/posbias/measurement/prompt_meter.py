@@ -41,8 +41,8 @@ class PromptMeter:
     """Measures the prompts of one request on one model; what depends on the model alone is found once, on `short`.
 
     That are the head `gains` for energy kernels and rollouts, None where the model does not show them, and what
-    the passes of long prompts need not remember (`influence.economy`), layers among it with `recompute`. Raises `ModelError` without gains for a
-    rollout that needs them.
+    the passes of long prompts need not remember (`influence.economy`), layers among it with `recompute`. Raises
+    `ModelError` without gains for a rollout that needs them.
     """
 
     def __init__(

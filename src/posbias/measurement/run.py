@@ -78,8 +78,8 @@ def measure(
     `tokenizer` (or the folder of one); it is left as it was, and called what its configuration was loaded
     from, else its class. What is measured of it and on what: see the fields of
     `posbias.measurement.job.Request`. `checkpoint`: a file from which an interrupted measurement resumes with
-    bit-identical results; it stays, so that nothing is lost before the result is stored, then call
-    `discard_checkpoint`. `threads` are those of torch (default: the cores but one). `on_event` hears of finished
+    bit-identical results (of long prompts to rounding, if memory was ample before and is not now, or the other
+    way round); it stays, so that nothing is lost before the result is stored, then call `discard_checkpoint`. `threads` are those of torch (default: the cores but one). `on_event` hears of finished
     prompts before the first and after each. Started by `torchrun`, each process measures a share of the prompts,
     and all return the same.
 
