@@ -79,9 +79,10 @@ def measure(
     from, else its class. What is measured of it and on what: see the fields of
     `posbias.measurement.job.Request`. `checkpoint`: a file from which an interrupted measurement resumes with
     bit-identical results (of long prompts to rounding, if memory was ample before and is not now, or the other
-    way round); it stays, so that nothing is lost before the result is stored, then call `discard_checkpoint`. `threads` are those of torch (default: the cores but one). `on_event` hears of finished
-    prompts before the first and after each. Started by `torchrun`, each process measures a share of the prompts,
-    and all return the same.
+    way round); it stays, so that nothing is lost before the result is stored, then call `discard_checkpoint`.
+    `threads` are those of torch (default: the cores but one). `on_event` hears of finished prompts before the
+    first and after each. Started by `torchrun`, each process measures a share of the prompts, and all return the
+    same.
 
     Returns the dataset of `docs/measure.md`. Quantities: Herasimchyk et al. 2026 (arXiv 2602.16837),
     Eq. 1 and 5 (mixing), 4 (kernel), 6 (influence). Raises `InvalidValueError` for bad or too large numbers,
