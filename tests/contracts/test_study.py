@@ -1,11 +1,8 @@
 """A study as a value, its records and its claims: what verbs find, what is kept, computed again and judged."""
 
-import contextlib
 import copy
 import json
 import math
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -22,14 +19,9 @@ from posbias.core.formats import dump_json
 from posbias.core.spec import encode, expand, values_at
 from posbias.core.store import perform_cell
 from posbias.simulation.model import RecencyModel
-from posbias.study import (
-    Simulate,
-    StatedClaim,
-    judge,
-    run_study,
-)
+from posbias.study import StatedClaim, judge, run_study
 from posbias.study.running import Outcome
-from posbias.study.value import Cell, as_dict, study_of
+from posbias.study.value import Cell, study_of
 from posbias.study.verbs import (
     Simulate,
     class_of,
@@ -149,21 +141,6 @@ def by_seed(values, se=1e-9, n=100):
 seeds_of = st.lists(st.floats(0.3, 0.7), min_size=4, max_size=4)
 
 
-@given(seeds_of, st.floats(0.3, 0.7), st.sampled_from(["above", "below"]))
-def test_over_seeds_it_is_students_test(values, bound, kind):
-    assume(np.std(values) >= 1e-9)
-    (judged,) = judge(outcome({16: by_seed(values)}, claims=claim(**{kind: bound})))
-    side = "greater" if kind == "above" else "less"
-    holds = stats.ttest_1samp(values, bound, alternative=side).pvalue < 0.05
-    fails = (
-        stats.ttest_1samp(values, bound, alternative={"greater": "less", "less": "greater"}[side]).pvalue
-        < 0.05
-    )
-    assert judged.verdict == ("holds" if holds else "fails" if fails else "undecided")
-    assert judged.estimate.value == pytest.approx(np.mean(values))
-    assert judged.as_dict()["se"] == pytest.approx(np.std(values, ddof=1) / 2)
-
-
 @given(seeds_of, seeds_of)
 def test_a_difference_is_taken_seed_by_seed(more, less):
     difference = np.subtract(more, less)
@@ -171,8 +148,10 @@ def test_a_difference_is_taken_seed_by_seed(more, less):
     numbers = {16: by_seed(more), 64: by_seed(less)}
     (judged,) = judge(outcome(numbers, claims=claim(than={"model.dimension": 64}, above=0.0)))
     assert judged.estimate.value == pytest.approx(difference.mean(), abs=1e-12)
+    assert judged.as_dict()["se"] == pytest.approx(np.std(difference, ddof=1) / 2)
     holds = stats.ttest_rel(more, less, alternative="greater").pvalue < 0.05
-    assert (judged.verdict == "holds") == holds
+    fails = stats.ttest_rel(more, less, alternative="less").pvalue < 0.05
+    assert judged.verdict == ("holds" if holds else "fails" if fails else "undecided")
 
 
 @pytest.mark.parametrize(
@@ -200,14 +179,8 @@ def test_one_seed_has_the_cells_own_error_and_exact_numbers_hold_or_fail(number,
     assert str(judged).startswith(f"{verdict}: It is so (")
 
 
-def test_a_claim_about_several_cells_holds_if_all_do():
-    held = {16: {0: (0.6, 0.01, 100)}, 64: {0: (0.55, 0.01, 100)}}
-    (judged,) = judge(outcome(held, seeds=(0,), claims=claim(of={}, above=0.5)))
-    assert judged.verdict == "holds"
-    broken = held | {64: {0: (0.45, 0.01, 100)}}
-    (judged,) = judge(outcome(broken, seeds=(0,), claims=claim(of={}, above=0.5)))
-    assert judged.verdict == "fails"
-    (judged,) = judge(outcome({16: held[16]}, seeds=(0,), claims=claim(of={}, above=0.5)))
+def test_a_claim_about_a_cell_that_is_not_finished_is_undecided():
+    (judged,) = judge(outcome({16: {0: (0.6, 0.01, 100)}}, seeds=(0,), claims=claim(of={}, above=0.5)))
     assert judged.verdict == "undecided"
 
 
@@ -261,32 +234,3 @@ def test_a_prediction_of_a_study_is_the_rollout():
     profile = posbias.influence(posbias.Architecture(3, mixing=posbias.ConstantMixing(0.2)), 40)
     np.testing.assert_array_equal(found["quantities"]["profile"]["value"], profile.mass)
     assert found["quantities"]["trough"] == {"value": profile.summary.trough, "se": None, "n": None}
-
-
-@contextlib.contextmanager
-def small_disk(folder):
-    """A real file system of so few pages that it is soon full."""
-    folder.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", "size=20k", "tmpfs", str(folder)]
-    if subprocess.run(words, capture_output=True).returncode:
-        pytest.skip("file systems cannot be mounted here")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
-@pytest.mark.slow
-def test_a_full_disk_keeps_what_fitted(tmp_path):
-    (tmp_path / "study.json").write_text(json.dumps(as_dict(small())))
-    command = [sys.executable, "-m", "posbias", "study", "run", "study.json", "--out"]
-    with small_disk(tmp_path / "disk"):
-        done = subprocess.run([*command, "disk/o"], cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert "No space left on device" in done.stderr.splitlines()[-1]
-        found = results(tmp_path / "disk" / "o")
-        assert not [*(tmp_path / "disk").rglob(".*")]
-    subprocess.run([*command, "whole"], cwd=tmp_path, check=True, capture_output=True)
-    whole = results(tmp_path / "whole")
-    assert 0 < len(found) < len(whole)
-    assert found == {name: whole[name] for name in found}

@@ -237,22 +237,6 @@ def test_differences_of_estimates_are_welchs(more, less):
 # --- shares of cells -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("effects", "value", "verdict"),
-    [
-        ([0.3] * 9 + [-0.3] * 6, 9 / 15, "holds"),
-        ([0.3] * 6 + [-0.3] * 9, 6 / 15, "fails"),
-        ([0.3], 1.0, "holds"),
-        ([0.3, 0.0, -0.3], 0.5, "undecided"),
-    ],
-)
-def test_often_is_a_share_above_one_half(effects, value, verdict):
-    cells = [Evidence("cell", Estimate(effect, 0.05), test=Above()) for effect in effects]
-    often = share_of("cells", cells)
-    assert often.estimate.value == pytest.approx(value, abs=1e-6)
-    assert often.verdict() == verdict
-
-
 def test_the_error_of_a_share_is_that_of_the_cells():
     """A cell counts where its noisy effect is above zero; how often that is varies as the error says."""
     random, truth, se = np.random.default_rng(0), np.array([0.0, 0.05, 0.1, -0.02]), 0.05
