@@ -1,38 +1,25 @@
 """A real Ray cluster of two machines does what is done here, also when a worker or a machine dies."""
 
 import contextlib
-import json
 import os
-import random
 import re
-import signal
-import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import piecework
 import pytest
-from command import started
 from piecework import heard_of, task
 from project import ROOT
-from study_values import results
 
 from posbias.core import cluster as module
 from posbias.core.cluster import Cluster
 from posbias.core.errors import ClusterError, InvalidValueError
-from posbias.core.running import Failed, InProcess, Last, Processes, Result
-from posbias.study import read_study, run_study
+from posbias.core.running import Failed, InProcess, Last, Result
 
 ray = pytest.importorskip("ray", reason="many machines need Ray")
 RayCluster = pytest.importorskip("ray.cluster_utils").Cluster
 pytestmark = pytest.mark.waits
-STUDY = """
-question = "Does the recency bias vanish with the dimension?"
-seeds = [0, 1]
-base = {kind = "simulate", samples = 60_000, model = {depth = 2}}
-sweep = {"model.dimension" = [16, 64, 256, 384]}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -132,27 +119,3 @@ def test_what_no_machine_has_is_refused_and_not_waited_for(connected):
         Cluster(connected.address).run([task("add", gpus=1, one=1, two=2)], lambda *news: None)
     with pytest.raises(InvalidValueError, match="gpus"):
         Cluster(connected.address).run([task("add", gpus=1.5, one=1, two=2)], lambda *news: None)
-
-
-@pytest.mark.slow
-def test_workers_killed_again_and_again_change_nothing(here, machines, tmp_path):
-    """The study leaves what an uninterrupted run does; each cell is killed twice, and tried three times again."""
-    (tmp_path / "study.toml").write_text(STUDY)
-    run_study(read_study(tmp_path / "study.toml"), tmp_path / "whole", engine=Processes(1))
-    words = ("study", "run", "study.toml", "--out", "kept", "--json", "--ray", here.address)
-    process = started(*words, cwd=tmp_path)
-    chance, killed = random.Random(3), Counter()
-    while process.poll() is None:
-        workers = {one: label for machine in machines for one, label in performing(machine).items()}
-        for one, label in workers.items():
-            if killed[label] < 2:
-                time.sleep(chance.uniform(0, 0.3))
-                with contextlib.suppress(ProcessLookupError):  # it has just ended
-                    os.kill(one, signal.SIGKILL)
-                    killed[label] += 1
-        time.sleep(0.05)
-    answer, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
-    assert len(json.loads(answer)["cells"]) == 8
-    assert killed.total() >= 4  # a busy machine leaves time for fewer than two each
-    assert results(tmp_path / "kept") == results(tmp_path / "whole")

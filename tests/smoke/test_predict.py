@@ -96,9 +96,13 @@ def test_the_critical_distance(answered, folder):
     (folder / "decay.toml").write_text(
         'depth = 10\nmixing = {kind = "attention_only"}\n[[layers]]\npositional = {kind = "decay", rate = 0.223}\n'
     )
-    (curve,) = answered("predict", "decay.toml", "--tokens", 64, "--critical-distance")["curves"]
-    assert curve["predicted"] == pytest.approx([t / math.expm1(0.223) for t in range(10)])
-    assert curve["rollout"] == [math.floor(distance) for distance in curve["predicted"]]
+    words = ("predict", "decay.toml", "--tokens", 64, "--critical-distance")
+    (curve,) = answered(*words)["curves"]
+    for found, rate in zip(
+        [curve, *answered(*words, "--vary", "decay=0.5")["curves"]], (0.223, 0.5), strict=True
+    ):
+        assert found["predicted"] == pytest.approx([t / math.expm1(rate) for t in range(10)])
+        assert found["rollout"] == [math.floor(distance) for distance in found["predicted"]]
 
 
 def test_a_measured_model_at_a_longer_length(answered):
