@@ -44,7 +44,7 @@ def plain(result: Any) -> Any:
             return {key: plain(held) for key, held in result.items()}
         case list() | tuple():
             return [plain(held) for held in result]
-        case np.ndarray():
+        case _ if hasattr(result, "tolist"):
             return plain(result.tolist())
         case float() if result != result:
             return None
