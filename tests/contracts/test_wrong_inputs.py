@@ -89,6 +89,7 @@ FUNCTIONS = [
     ("", lambda: run_cells([Experiment()], "cells", sequences=0), "sequences"),
     ("", lambda: read_study("nowhere.toml"), "nowhere.toml"),
     ("", lambda: engine_of(0, None), "workers"),
+    ("", lambda: engine_of(2, "auto"), "workers"),
     ("", lambda: engine_of(None, "atuo"), "ray"),
     ("", lambda: Processes(1, retries=-1), "retries"),
 ]  # fmt: skip
