@@ -13,6 +13,7 @@ from measured import DEPTH, HEADS, TOKENS, measurement
 from project import ROLLOUT_FILES, needs_rollout_files
 from tiny import WORDS, specimen, word_tokenizer
 
+from posbias.cli import main
 from posbias.comparison.scores import compare
 from posbias.core.errors import InputFileError, InvalidValueError, OutputFileError
 from posbias.profiles.claims import ELSEWHERE, judge
@@ -481,8 +482,8 @@ def test_files_that_are_none_are_named(tmp_path):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A tiny BLOOM with a tokenizer of words, as a folder, and a text."""
-    path = tmp_path_factory.mktemp("model") / "tiny-bloom"
+    """A tiny BLOOM with a tokenizer of words, as a folder that is called as on the hub, and a text."""
+    path = tmp_path_factory.mktemp("model") / "bloom-7b1"
     specimen("bloom", 0).save_pretrained(path)
     word_tokenizer().save_pretrained(path)
     (path.parent / "words.txt").write_text(" ".join(np.random.default_rng(3).choice(WORDS, 400)))
@@ -521,6 +522,39 @@ def test_a_real_alibi_model_is_measured_once_with_its_slopes_read_off(folder, tm
 
     monkeypatch.setattr(measuring, "measure", refuse)
     again = reproduce("table2", out=tmp_path, **given)
-    row = ("measured", "tiny-bloom", "words.txt", "b")
+    row = ("measured", "bloom-7b1", "words.txt", "b")
     first, second = (one.made["table2"].table.loc[row, "value"] for one in (made, again))
     assert first == second
+
+
+@pytest.mark.slow
+def test_one_command_makes_all_of_it_of_documents_and_again_from_what_it_kept(folder, tmp_path, capsys):
+    texts, sizes = [tmp_path / f"{name}.jsonl" for name in ("fineweb", "wiki")], [24] * 6 + [8] * 2
+    for seed, text in enumerate(texts):
+        rows = [" ".join(np.random.default_rng(seed).choice(WORDS, size)) for size in sizes]
+        text.write_text("\n".join(json.dumps({"text": row}) for row in rows))
+    line = f"paper herasimchyk2026 all --models {folder} --corpora {texts[0]},{texts[1]} --documents"
+    line += (
+        " --dtype bfloat16 --device-map auto --effort 4 --tokens 16 --lengths 12,16 --threads 1 --json --out"
+    )
+
+    def made():
+        main([*line.split(), str(tmp_path)])
+        return json.loads(capsys.readouterr().out), sorted((tmp_path / "cells").iterdir())
+
+    data, cells = made()
+    assert [*data["tables"]] == [*STUDIES]
+    assert len({(cell["corpus"], cell["tokens"]) for cell in data["cells"]}) == len(cells) == 4
+    for path in cells:
+        attrs = load_measurement(path).attrs
+        assert (attrs["dtype"], json.loads(attrs["asked"])["packed"]) == ("bfloat16", False)
+        assert "documents" in attrs
+    rows = [
+        row for row in data["tables"]["table4"]["rows"] if row["source"] == "measured" and "printed" in row
+    ]
+    assert {(row["called"], row["text"]) for row in rows} == {
+        ("bloom-7b", CORPORA[0]),
+        ("bloom-7b", CORPORA[2]),
+    }
+    again, kept = made()
+    assert (kept, again["tables"]) == (cells, data["tables"])
