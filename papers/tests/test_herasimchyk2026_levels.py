@@ -8,12 +8,14 @@ import yaml
 from measured import CONSTANT, DELTA, DEPTH, HEAD_SIZE, HEADS, SLOPES, TOKENS, measurement
 from project import ROLLOUT_FILES, needs_rollout_files
 
-from posbias.comparison.predictors import PREDICTORS
 from posbias.core.errors import InputFileError
-from posbias.theory.configs import PRESETS
+from posbias.theory.configs import PRESETS, load_architecture, read_architecture
+from posbias.theory.mixing import ConstantMixing
 from posbias.theory.positional import alibi_slopes
+from posbias.theory.rollout.dispatch import influence
 from posbias_papers.herasimchyk2026.configs import HUB, TABLE1
 from posbias_papers.herasimchyk2026.levels import (
+    FITTED,
     config_curves,
     config_mixing,
     curves_of,
@@ -108,6 +110,9 @@ def test_levels_are_the_dense_rollouts(additive, window):
     ):
         expected = dense(logits, mixing, width)
         np.testing.assert_allclose(curves.levels[letter].mass, expected, rtol=1e-9, atol=1e-15)
+    if not additive:
+        fitted = FITTED.predict(given)
+        np.testing.assert_allclose(curves.levels["d"].mass, fitted / fitted.sum(), rtol=1e-9)
 
 
 def test_the_published_reading_takes_formula_slopes_unscaled_content_and_the_first_corpus_mixing():
@@ -120,19 +125,6 @@ def test_the_published_reading_takes_formula_slopes_unscaled_content_and_the_fir
     np.testing.assert_allclose(curves.levels["b"].mass, dense(alibi(slopes), shared), rtol=1e-9)
     np.testing.assert_allclose(curves.levels["c"].mass, dense(alibi(slopes) + content, own), rtol=1e-9)
     np.testing.assert_allclose(curves.levels["a"].mass, dense(alibi(slopes), np.ones(DEPTH)), rtol=1e-9)
-
-
-def test_without_slopes_the_levels_are_the_predictors_of_the_same_name():
-    given = measurement(additive=False)
-    curves = curves_of(given, "noise")
-    by_key = {
-        one.key: one.predict(given)
-        for one in PREDICTORS
-        if one.key in ("attention_only", "positional", "fitted")
-    }
-    for letter, name in (("a", "attention_only"), ("b", "positional"), ("d", "fitted")):
-        expected = by_key[name] / by_key[name].sum()
-        np.testing.assert_allclose(curves.levels[letter].mass, expected, rtol=1e-9)
 
 
 # --- the authors' files ------------------------------------------------------------------------------------
@@ -230,6 +222,28 @@ def test_the_real_files_give_the_known_masses_of_the_last_tenth():
     assert found["published", "mpt-7b"]["c"] == pytest.approx(0.384, abs=5e-4)
     assert found["corrected", "mpt-7b"]["c"] == pytest.approx(0.181, abs=5e-4)
     assert found["published", "bloom-7b"]["b"] == pytest.approx(0.231, abs=5e-4)
+
+
+@needs_rollout_files
+def test_the_real_files_have_a_trough_where_the_paper_draws_it_and_collapse_without_the_residual():
+    bloom, bare = (
+        influence(load_architecture(ROLLOUT_FILES / f"{name}.yaml"), 256)
+        for name in ("bloom-7b1-no-content", "mpt-7b-no-residual")
+    )
+    assert bloom.mass.argmin() == 61
+    assert (bare.summary.verdict, bare.mass[0] > 0.99) == ("primacy", True)
+
+
+@needs_rollout_files
+def test_fields_of_the_real_files_mean_what_they_say():
+    read = read_architecture(ROLLOUT_FILES / "mpt-7b-content.yaml")
+    architecture = read.architecture
+    assert (read.tokens, architecture.depth, architecture.assumptions) == (256, 32, ())
+    assert architecture.coefficients[0] == pytest.approx(0.5442152740955353)
+    first, second = (layer.content.diagonal[0] for layer in architecture.layers[:2])
+    assert (first, second) == (pytest.approx(115.842529296875), pytest.approx(-0.4429011344909668))
+    example = load_architecture(ROLLOUT_FILES / "example.yaml")
+    assert (example.mixing, len(example.layers)) == (ConstantMixing(0.2), 1)
 
 
 # --- printed numbers ---------------------------------------------------------------------------------------
