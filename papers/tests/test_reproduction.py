@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from types import SimpleNamespace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,12 +13,12 @@ from project import ROOT
 from posbias.cli import main
 from posbias.core.errors import InvalidValueError, OutputFileError
 from posbias.core.running import InProcess
-from posbias.profiles.claims import Claim, Judged
-from posbias.profiles.estimate import Estimate
 from posbias_papers import kim2026
+from posbias_papers.errata import find_erratum
+from posbias_papers.readings import compare_readings
 from posbias_papers.registry import STUDIES
 from posbias_papers.reproduction import make_all, reproduce
-from posbias_papers.results import write_page
+from posbias_papers.results import collect, write_page
 from posbias_papers.study import Tables
 
 RECORDED = ("kim2026/section3", "herasimchyk2026/table1", "wu2025/fig20", "wu2025/table1")
@@ -55,21 +55,7 @@ def test_a_part_that_fails_stops_no_other(tmp_path, monkeypatch):
     assert ran.made == ("wu2025/table1",)
 
 
-def test_an_interruption_says_what_is_kept(tmp_path, monkeypatch):
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(kim2026, "tables", interrupted)
-    with pytest.raises(KeyboardInterrupt, match="is kept in"):
-        make_all(tmp_path, "kim2026/fig1", again=True)
-
-
-def test_wrong_arguments_are_refused_before_any_work(tmp_path):
-    for wrong in ({"names": "kim2025"}, {"effort": "some"}, {"effort": 5}):
-        with pytest.raises(InvalidValueError):
-            make_all(tmp_path / "none", **wrong)
-    with pytest.raises(InvalidValueError, match=r"^figure: .*did you mean"):
-        reproduce("wu2025", "fig25", out=tmp_path / "none")
+def test_nothing_to_make_and_nowhere_to_write_are_refused_before_any_work(tmp_path):
     for nothing in ([], iter(())):
         with pytest.raises(InvalidValueError, match=r"^what: "):
             reproduce("kim2026", nothing, out=tmp_path / "none")
@@ -95,29 +81,11 @@ def test_all_answers_in_json_and_writes_the_page(tmp_path, monkeypatch, capsys):
 HOSTILE = "<script>alert(1)</script> & \"quoted\" '<img src=x onerror=alert(2)>' ![a](http://x/y.png)"
 
 
-def claim(key, verdict="holds", sentence="the first token draws more than λ_t", **more):
-    study = key.rpartition("/")[0]
-    return Judged(
-        Claim(key, "", sentence),
-        (),
-        verdict,
-        Estimate(0.638, 0.0021),
-        "since `it` does",
-        study,
-        {"tested_on": "instances"} | more,
-    )
-
-
-def reading(**given):
-    known = {"key": "kim2026/eq-42", "paper": "kim2026", "where": "Eq. 42", "quantity": "S_98", "note": ""}
-    published, corrected = Estimate(1.032), Estimate(1.0603, 0.0002)
-    known |= {"published": published, "corrected": corrected, "difference": corrected - published}
-    return SimpleNamespace(**known | given)
-
-
-def erratum(**given):
-    known = {"key": "kim2026/eq-42", "paper": "kim2026", "where": "Eq. 42"}
-    return SimpleNamespace(**known | {"printed": "*γ* = 1", "holds": "`g`", "posbias": "both"} | given)
+@pytest.fixture(scope="module")
+def parts(folder):
+    """What a page is made of: claims on record, a reading and its erratum."""
+    readings, errata = compare_readings("kim2026/eq-42"), [find_erratum("kim2026/eq-42")]
+    return {"claims": collect(folder, papers=RECORDED), "readings": readings, "errata": errata}
 
 
 def check_structure(path):
@@ -137,23 +105,27 @@ def check_structure(path):
     return reader
 
 
-def test_the_page_has_every_claim_figure_reading_and_erratum(folder):
-    claims = [claim("wu2025/fig2/1", "fails"), claim("kim2026/fig1/1", effort="full: 10 samples")]
-    path = write_page(folder, folder / "papers.html", claims=claims, readings=[reading()], errata=[erratum()])
-    reader = check_structure(path)
+def test_the_page_has_every_claim_figure_reading_and_erratum(folder, parts):
+    path = write_page(folder, folder / "papers.html", **parts)
+    reader, claims, (reading,) = check_structure(path), parts["claims"], parts["readings"]
     text = plain(reader)
-    assert {"wu2025/fig2/1", "kim2026/fig1/1", "erratum/kim2026/eq-42"} <= {*reader.ids}
+    assert {*(one.id for one in claims), "erratum/kim2026/eq-42"} <= {*reader.ids}
     assert {key for key in STUDIES if not key.endswith("/statements")} <= {*reader.ids}
     assert [value for tag, name, value in reader.attributes if name == "src"] == ["wu2025/fig20.svg"]
-    for part in ("0.6380 ± 0.0021", "1.06030 ± 0.00020", "10 samples", "paper wu2025 fig3 makes it"):
-        assert part in text, part
+    for number in (claims[0].estimate, reading.published, reading.corrected):
+        assert str(number).replace("-", "−") in text
+    assert "paper wu2025 fig3 makes it" in text
     assert "λ<sub>t</sub>" in path.read_text("utf-8")
 
 
-def test_what_is_given_is_text_and_never_markup(tmp_path):
-    errata = [erratum(**dict.fromkeys(("where", "printed", "holds", "posbias"), HOSTILE))]
-    claims, readings = [claim("wu2025/fig2/1", sentence=HOSTILE)], [reading(quantity=HOSTILE, note=HOSTILE)]
-    path = write_page(tmp_path, tmp_path / "p.html", claims=claims, readings=readings, errata=errata)
+def test_what_is_given_is_text_and_never_markup(tmp_path, parts):
+    claim, reading, erratum = (part[0] for part in parts.values())
+    hostile = {
+        "claims": [replace(claim, claim=replace(claim.claim, sentence=HOSTILE))],
+        "readings": [replace(reading, quantity=HOSTILE, note=HOSTILE)],
+        "errata": [replace(erratum, **dict.fromkeys(("where", "printed", "holds", "posbias"), HOSTILE))],
+    }
+    path = write_page(tmp_path, tmp_path / "p.html", **hostile)
     assert "img" not in check_structure(path).tags
     assert plain(read(path)).count("<script>alert(1)</script>") == 7
 
