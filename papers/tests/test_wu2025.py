@@ -13,7 +13,6 @@ from trained_networks import PAIRED, depth_outcomes, gaps_of, outcome, pairs
 
 from posbias.core.errors import InvalidValueError
 from posbias.core.formats import dump_json, save_json
-from posbias.reports.plots import picture_bytes
 from posbias.training.cells import load_cell
 from posbias_papers.cli.answers import PaperWu2025
 from posbias_papers.reproduction import reproduce
@@ -25,20 +24,10 @@ from posbias_papers.wu2025.table import _above_even, table
 
 REPEATED = ((4, 13), (5, 14), (3, 15), (6, 16), (7, 17), (8, 18), (9, 20), (10, 21), (11, 22), (12, 23))
 """Figures, and those that repeat them with a fixed vocabulary."""
-FURTHER = ("curves", "observed-sinks", "masks", "normalisers", "anisotropy")
-"""Studies that no figure shows."""
 BRIEF = Effort(2, {2: 6}, 40)
 
 
 # --- which cells -------------------------------------------------------------------------------------------
-
-
-def test_every_number_is_a_figure_or_the_caption_of_others():
-    captions = {"fig19": ["fig15", "fig16", "fig17", "fig18"], "fig24": ["fig21", "fig22", "fig23"]}
-    figures = [f"fig{number}" for number in range(1, 25)]
-    assert [*STUDIES] == ["table1", *(name for name in figures if name not in captions), *FURTHER]
-    for name, parts in captions.items():
-        assert STUDIES.find([name]) == parts
 
 
 @pytest.mark.parametrize("effort", [QUICK, FULL], ids=lambda effort: effort.name)
@@ -49,6 +38,7 @@ def test_every_setting_is_one_valid_experiment(effort):
 
 
 def test_what_the_figures_vary_and_share():
+    assert STUDIES.find(["fig24"]) == ["fig21", "fig22", "fig23"]
     for number, again in REPEATED:
         settings = [replace(one, inputs="fixed_vocabulary") for one in STUDIES[f"fig{number}"].cells]
         assert settings == list(STUDIES[f"fig{again}"].cells)
@@ -117,7 +107,7 @@ SLOW = ("fig2", "fig11", "curves")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in PANELS]
 )
-def test_a_figure_shows_its_panels_with_a_short_caption(name):
+def test_a_figure_shows_its_panels(name):
     study = STUDIES[name]
     found = (
         depth_outcomes(study)
@@ -126,12 +116,9 @@ def test_a_figure_shows_its_panels_with_a_short_caption(name):
     )
     frame = study.table(found)
     page = study.page(frame)
-    assert len(page.note.split()) <= 25
     assert len(page.tables[0].rows) == len(study.cells)
     assert [row["pair"] for row in page.data["cells"]] == [*PAIRS] * len(found)
     assert len(study.draw(frame, page.note).axes) == PANELS[name]
-    first, second = (picture_bytes(study.draw(frame, page.note), "svg") for _ in range(2))
-    assert first == second
 
 
 # --- training ----------------------------------------------------------------------------------------------
@@ -168,13 +155,6 @@ def test_figures_are_trained_drawn_and_written(made):
     assert {path: path.stat().st_mtime_ns for path in (folder / "cells").iterdir()} == stamps
 
 
-def test_an_outcome_is_of_its_cell(made):
-    cell = load_cell(min((made[0] / "cells").glob("*.nc")))
-    one = outcome_of(cell)
-    np.testing.assert_array_equal(one.sinks, cell.sinks.metric())
-    np.testing.assert_array_equal(one.gaps["first-last"], cell.evaluation.gaps["first-last"].over_all.values)
-
-
 def test_a_record_says_what_its_cell_says(made, own_records):
     folder, done = made
     (known,) = read_records(own_records).values()
@@ -186,6 +166,9 @@ def test_a_record_says_what_its_cell_says(made, own_records):
             if found.experiment == BRIEF.experiment(setting)
         )
         trained = outcome_of(cell)
+        np.testing.assert_array_equal(trained.sinks, cell.sinks.metric())
+        for pair in PAIRS:
+            np.testing.assert_array_equal(trained.gaps[pair], cell.evaluation.gaps[pair].over_all.values)
         np.testing.assert_allclose(one.attention, trained.attention, atol=0.5001e-4)
         assert record_line(setting, one) == record_line(setting, replace(trained, made=one.made))
         assert {"weights", "versions", "finished", "device"} <= one.made.keys()
