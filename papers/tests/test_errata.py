@@ -6,7 +6,6 @@ import re
 import numpy as np
 import pytest
 import quotes
-from command import called
 
 from posbias.core.errors import InvalidValueError
 from posbias.core.sources import BIBLIOGRAPHY
@@ -14,6 +13,7 @@ from posbias.profiles.claims import AMENDED
 from posbias_papers.cli.verify import findings_table
 from posbias_papers.errata import ERRATA, errata_page, find_erratum
 from posbias_papers.readings import READINGS
+from posbias_papers.reproduction import reproduce
 from posbias_papers.statements import STATEMENTS, Statement, verify
 from posbias_papers.theorems import judge_statements, theorems_page
 
@@ -55,28 +55,23 @@ def test_an_unknown_key_names_the_nearest():
 
 
 @pytest.mark.slow
-def test_what_is_quoted_of_the_bundled_model_is_what_its_pages_say(tmp_path):
+def test_what_is_quoted_of_the_bundled_model_is_what_its_tables_say(tmp_path):
     """Of 32 prompts of 256 tokens, as the entries say."""
-    words = ("paper", "herasimchyk2026", "section4", "table6", "--models", "tiny-alibi", "--out", tmp_path)
-    done = called(*words)
-    assert done.returncode == 0, done.stderr
-    made = tmp_path / "tiny-alibi" if (tmp_path / "tiny-alibi").is_dir() else tmp_path
-    section, measured, normal = (
-        [part.strip().split(" ")[0] for part in line.partition("| tiny-alibi |")[2].split("|")[:-1]]
-        for file in ("section4.md", "table6.md")
-        for line in (made / file).read_text().splitlines()
-        if "| tiny-alibi |" in line
+    made = reproduce("herasimchyk2026", ["section4", "table6"], out=tmp_path, models=["tiny-alibi"]).made
+    order, diagonal = (
+        made[name].table.query(f"source == 'measured'{which}").iloc[0]
+        for name, which in (("section4", ""), ("table6", " and what == 'diagonal, mean'"))
     )
     found = {
-        "herasimchyk2026/section-4: corrected": section[1],
-        "herasimchyk2026/section-4: noise floor": section[2],
-        "herasimchyk2026/table-6: corrected": measured[0],
-        "herasimchyk2026/table-6: corrected of normal numbers": normal[0],
+        "herasimchyk2026/section-4: corrected": order["rate"],
+        "herasimchyk2026/section-4: noise floor": order["floor"],
+        "herasimchyk2026/table-6: corrected": diagonal["value"],
+        "herasimchyk2026/table-6: corrected of normal numbers": diagonal["null"],
     }
     quoted = {f"{one.reading}: {one.of}": one for entry in ERRATA for one in quotes.quotes_of(entry)}
-    for name, text in found.items():
+    for name, number in found.items():
         expected = pytest.approx(quotes.value(quoted[name]), abs=quotes.rounding(quoted[name]))
-        assert float(text) == expected, name
+        assert number == expected, name
 
 
 # --- statements in print -----------------------------------------------------------------------------------
