@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from refused import refused
+from scipy.special import erf
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from posbias.core.errors import InvalidValueError
@@ -46,54 +47,38 @@ def ids(length=12, rows=1):
 
 
 def reference(model, tokens):
-    """Logits [position, token] of one prompt from the equations, number by number."""
-    w = {name: one.detach().numpy() for name, one in model.named_parameters()}
-    c, out = model.config, []
-    size = c.head_dim
+    """Logits [position, token] of one prompt from the equations, in float64."""
+    w, c = {name: one.detach().numpy() for name, one in model.named_parameters()}, model.config
+    size, place = c.head_dim, np.arange(len(tokens))
+    distance = np.subtract.outer(place, place)
+    seen = (distance >= 0) & (distance < (c.sliding_window or len(tokens)))
+    slopes = 2.0 ** (-8 * np.arange(1, c.num_attention_heads + 1) / c.num_attention_heads)
+    angles = np.outer(place, 10_000.0 ** (-2 * np.arange(size // 2) / size))
 
-    def norm(x, gain):
-        return gain * x / math.sqrt(sum(x * x) / len(x) + c.rms_norm_eps)
+    def norm(x, name):
+        return w[f"{name}.weight"] * x / np.sqrt((x**2).mean(axis=1, keepdims=True) + c.rms_norm_eps)
 
-    def turned(x, position):
-        if c.encoding not in ("rope", "window"):
-            return x
-        half, y = size // 2, x.copy()
-        for pair in range(half):
-            angle = position * 10_000.0 ** (-2 * pair / size)
-            a, b = x[pair], x[pair + half]
-            y[pair] = a * math.cos(angle) - b * math.sin(angle)
-            y[pair + half] = a * math.sin(angle) + b * math.cos(angle)
-        return y
+    def heads(x, name):
+        """[head, position, channel]; channels i and i + size/2 are turned together."""
+        y = (x @ w[f"{name}_proj.weight"].T).reshape(len(x), -1, size).swapaxes(0, 1)
+        if c.encoding not in ("rope", "window") or name.endswith("v"):
+            return y
+        turned = (y[..., : size // 2] + 1j * y[..., size // 2 :]) * np.exp(1j * angles)
+        return np.concatenate([turned.real, turned.imag], axis=2)
 
-    stream = [w["model.embed_tokens.weight"][token].copy() for token in tokens]
-    if c.encoding == "learned":
-        stream = [x + w["model.embed_positions.weight"][place] for place, x in enumerate(stream)]
-    for layer in range(c.num_hidden_layers):
-        at = f"model.layers.{layer}."
-        normed = [norm(x, w[at + "input_layernorm.weight"]) for x in stream]
-        q, k, v = ([w[at + f"self_attn.{name}_proj.weight"] @ x for x in normed] for name in ("q", "k", "v"))
-        new = []
-        for i, x in enumerate(stream):
-            heads = []
-            first = max(0, i - c.sliding_window + 1) if c.encoding == "window" else 0
-            for h in range(c.num_attention_heads):
-                of = slice(h * size, (h + 1) * size)
-                logits = []
-                for j in range(first, i + 1):
-                    logit = turned(q[i][of], i) @ turned(k[j][of], j) / math.sqrt(size)
-                    if c.encoding == "alibi":
-                        logit -= 2 ** (-8 * (h + 1) / c.num_attention_heads) * (i - j)
-                    logits.append(math.exp(logit))
-                heads.append(
-                    sum(p * v[j][of] for p, j in zip(logits, range(first, i + 1), strict=True)) / sum(logits)
-                )
-            x = x + w[at + "self_attn.o_proj.weight"] @ np.concatenate(heads)
-            inner = w[at + "mlp.up_proj.weight"] @ norm(x, w[at + "post_attention_layernorm.weight"])
-            inner = np.array([0.5 * z * (1 + math.erf(z / math.sqrt(2))) for z in inner])
-            new.append(x + w[at + "mlp.down_proj.weight"] @ inner)
-        stream = new
-    out = [w["model.embed_tokens.weight"] @ norm(x, w["model.norm.weight"]) for x in stream]
-    return np.array(out)
+    x = w["model.embed_tokens.weight"][tokens]
+    x = x + w["model.embed_positions.weight"][: len(x)] if c.encoding == "learned" else x
+    for at in (f"model.layers.{layer}." for layer in range(c.num_hidden_layers)):
+        y = norm(x, f"{at}input_layernorm")
+        q, k, v = (heads(y, f"{at}self_attn.{name}") for name in "qkv")
+        logits = q @ k.swapaxes(1, 2) / math.sqrt(size)
+        logits -= (c.encoding == "alibi") * slopes[:, None, None] * distance
+        weights = np.where(seen, np.exp(logits), 0.0)
+        mixed = (weights / weights.sum(axis=2, keepdims=True) @ v).swapaxes(0, 1).reshape(len(x), -1)
+        x = x + mixed @ w[f"{at}self_attn.o_proj.weight"].T
+        z = norm(x, f"{at}post_attention_layernorm") @ w[f"{at}mlp.up_proj.weight"].T
+        x = x + 0.5 * z * (1 + erf(z / math.sqrt(2))) @ w[f"{at}mlp.down_proj.weight"].T
+    return norm(x, "model.norm") @ w["model.embed_tokens.weight"].T
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
