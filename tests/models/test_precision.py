@@ -24,7 +24,7 @@ from posbias.measurement import (
     selfchecks,
 )
 from posbias.measurement.capture.forward import Capture
-from posbias.measurement.job import Request, fingerprint_of
+from posbias.measurement.job import Request
 from posbias.measurement.memory import check_memory, memory_parts
 from posbias.measurement.models.families import decoder_layers
 from posbias.measurement.models.formats import Placement, let_go
@@ -73,18 +73,6 @@ def test_half_precision_is_within_two_roundings_of_float32_and_off_by_more_than_
         for weight in loaded.model.parameters():
             weight.mul_(1.1)
     assert {"kernel", "loss"} <= set(beyond(reference, measure(loaded, **SIZES), "bfloat16", 6))
-
-
-def test_precision_is_part_of_what_was_asked_and_of_the_result(text):
-    jobs = {}
-    for dtype in (torch.float32, torch.bfloat16):
-        loaded = tiny_model("llama")
-        loaded.model.to(dtype)
-        jobs[loaded.dtype] = fingerprint_of(Request(text=text, tokens=12, prompts=1).of(loaded))
-        found = measure(loaded, text=text, tokens=12, prompts=1).attrs
-        assert (found["dtype"], found["device"]) == (loaded.dtype, "cpu")
-        assert found["fingerprint"] == jobs[loaded.dtype]
-    assert len(set(jobs.values())) == 2
 
 
 def test_a_capture_that_is_off_by_more_than_bfloat16_rounds_is_refused(ids, monkeypatch):

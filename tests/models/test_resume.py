@@ -5,6 +5,7 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
+import torch
 from heard import Heard
 from setting import logged
 
@@ -43,23 +44,6 @@ def close(one, other, tolerance=1e-7):
 # ── one process ──
 
 
-@pytest.mark.parametrize(
-    ("prompts", "error"), [(1, RuntimeError("power")), (5, KeyboardInterrupt()), (8, KeyboardInterrupt())]
-)
-def test_resumed_results_are_bit_identical(tiny, job, checkpoint, prompts, error):
-    whole = measure(tiny, **job)
-    with pytest.raises(type(error)):
-        measure(tiny, **job, checkpoint=checkpoint, on_event=Heard(prompts, error))
-    heard = Heard()
-    resumed = measure(tiny, **job, checkpoint=checkpoint, on_event=heard)
-    assert heard == list(range(prompts, PROMPTS + 1))
-    assert resumed.equals(whole)
-    assert checkpoint.exists(), "only the caller knows when the result is safe"
-    discard_checkpoint(checkpoint)
-    discard_checkpoint(checkpoint)
-    assert not list(checkpoint.parent.glob("*job*"))
-
-
 def test_an_interruption_inside_a_prompt_loses_that_prompt_only(tiny, job, checkpoint):
     whole, calls, armed = measure(tiny, **job), iter(range(10**6)), []
 
@@ -72,9 +56,16 @@ def test_an_interruption_inside_a_prompt_loses_that_prompt_only(tiny, job, check
     with pytest.raises(KeyboardInterrupt):
         measure(tiny, **job, checkpoint=checkpoint, on_event=armed.append)
     hook.remove()
-    heard = Heard()
-    assert measure(tiny, **job, checkpoint=checkpoint, on_event=heard).equals(whole)
-    assert heard[0] == 5
+    for done in (5, PROMPTS):
+        heard = Heard(PROMPTS)
+        with pytest.raises(KeyboardInterrupt):
+            measure(tiny, **job, checkpoint=checkpoint, on_event=heard)
+        assert heard == list(range(done, PROMPTS + 1))
+    assert measure(tiny, **job, checkpoint=checkpoint).equals(whole)
+    assert checkpoint.exists(), "only the caller knows when the result is safe"
+    discard_checkpoint(checkpoint)
+    discard_checkpoint(checkpoint)
+    assert not list(checkpoint.parent.glob("*job*"))
 
 
 def test_a_checkpoint_of_another_job_or_in_no_folder_is_refused(tiny, job, checkpoint):
@@ -95,7 +86,12 @@ def test_the_fingerprint_follows_everything_that_decides_the_numbers(tiny, build
     changes = {"text": other_text}, {"tokens": 9}, {"prompts": 19}, {"seed": 1}, {"dense_logits": True}
     others = [job_fingerprint(tiny, **job | change) for change in changes]
     others.append(job_fingerprint(build(rms_norm_eps=1e-5), **job))
-    assert len({base, *others}) == 7
+    half = build()
+    half.model.to(torch.bfloat16)
+    others.append(job_fingerprint(half, **job))
+    assert len({base, *others}) == 8
+    found = measure(half, **job).attrs
+    assert (found["dtype"], found["device"], found["fingerprint"]) == ("bfloat16", "cpu", others[-1])
 
 
 # ── prompts that fail ──

@@ -107,9 +107,13 @@ def synthetic(seed, heads, shared, tokens, depth, window):
     depth=st.integers(1, 4),
     window=st.sampled_from([0, 1, 3]),
     block=st.integers(1, 20),
+    still=st.booleans(),
 )
-def test_rows_equal_dense_products(seed, grouped, tokens, depth, window, block):
+def test_rows_equal_dense_products(seed, grouped, tokens, depth, window, block, still):
     layers, gains = synthetic(seed, *grouped, tokens, depth, window)
+    if still:  # no attention leaves everything where it is
+        layers = [replace(layer, update=torch.zeros_like(layer.update)) for layer in layers]
+        gains = replace(gains, strength=np.zeros_like(gains.strength))
     rollouts = Rollouts(tokens, gains=gains)
     for layer in layers:
         rollouts.see(layer)
@@ -120,18 +124,9 @@ def test_rows_equal_dense_products(seed, grouped, tokens, depth, window, block):
     assert rows.keys() == expected.keys()
     for name, row in rows.items():
         np.testing.assert_allclose(row, expected[name], rtol=1e-11, atol=1e-300, err_msg=name)
+        assert not still or (row == np.eye(tokens)[-1]).all()
     assert rows["rollout_value"].sum() == pytest.approx(1)
     assert rows["rollout_kernel"].sum() == pytest.approx(1)
-
-
-def test_no_attention_leaves_everything_where_it_is():
-    layers, gains = synthetic(1, 2, 2, 7, 3, 0)
-    still = replace(gains, strength=np.zeros_like(gains.strength))
-    rollouts = Rollouts(7, gains=still)
-    for layer in layers:
-        rollouts.see(replace(layer, update=torch.zeros_like(layer.update)))
-    for row in rollouts.rows().values():
-        np.testing.assert_array_equal(row, np.eye(7)[-1])
 
 
 @pytest.mark.parametrize(("family", "number", "attention"), RUNS)

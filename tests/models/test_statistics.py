@@ -365,19 +365,6 @@ def test_head_gain_is_the_norm_of_the_explicit_product(tiny, measured):
             assert measured.head_gain.values[t, head] == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_dataset_keeps_its_contract(tiny, text, measured):
-    for name, values in measured.data_vars.items():
-        assert values.dtype == (np.int64 if name in ("next_token", "massive_token") else np.float64)
-    for name in set(measured.dims) - {"tolerance"}:
-        assert (measured[name].values == np.arange(measured.sizes[name])).all()
-    halves = [name for name in measured.data_vars if name.endswith(EVEN)]
-    assert len(halves) == 9  # the means over every other prompt, of what predictions are made from
-    assert all(measured[name].dims == measured[name.removesuffix(EVEN)].dims for name in halves)
-    assert all(isinstance(value, str | int | float) for value in measured.attrs.values())
-    sparse = measure(tiny, text=text, tokens=TOKENS, prompts=PROMPTS, seed=1)
-    assert measured.drop_vars(["logits", "content", "kernel_head"]).equals(sparse)
-
-
 # ── other models ──
 
 
