@@ -41,15 +41,6 @@ def test_it_is_the_share_of_keys_that_the_neighbour_beats(tokens, dimension, alp
         assert found[layer].value == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
-def test_both_engines_agree():
-    model = RecencyModel(5, 16, 0.5, depth=3)
-    ours = simulate_recency(model, 200_000).adjacency_probability
-    plain = simulate_recency(model, 20_000, engine="token_space").adjacency_probability
-    for one, other in zip(ours, plain, strict=True):
-        assert abs(one.value - other.value) < 4 * np.hypot(one.se, other.se)
-    assert ours[1].value > 0.5 + 20 * ours[1].se
-
-
 def test_two_tokens_have_none():
     result = simulate_recency(RecencyModel(tokens=2), 10)
     with pytest.raises(InvalidValueError, match=r"^tokens: "):

@@ -121,17 +121,6 @@ def test_total_mixing_decides_the_dichotomy():
         bounds.retained(PerLayer((0.1, 0.2)), 0.1)
 
 
-def test_dichotomy_holds_far_down():
-    """Two tokens under NoPE, where P_11 = Π(1 − λ/2) exactly: the limit is approached or is zero."""
-    for mixing in (PowerDecay(1.0, 2.0), PowerDecay(0.7, 3.0)):
-        own = bounds.self_bound(mixing.values(200_000), 0.5)[-1]
-        limit = bounds.retained(mixing, 0.5)
-        assert limit < own < limit * (1 + 1e-5)
-    # β = 1: Π(1 − 1/2t) falls as depth^−½, by Gamma(½)
-    own = bounds.self_bound(PowerDecay(1.0, 1.0).values(100_000), 0.5)[-1]
-    assert own == pytest.approx(1 / math.sqrt(math.pi * 100_000), rel=1e-5)
-
-
 @given(coefficients, st.floats(0, 0.3), st.integers(0, 3))
 def test_bounds_equal_their_products_written_out(lam, floor, position):
     for depth in range(1, len(lam) + 1):

@@ -117,13 +117,6 @@ def test_a_series_that_turns_is_not_failed_for_another_or_for_one_that_has_not_l
     assert verdict(idle, "turns depth", "> 0 by 0.02") == "undecided"
 
 
-def test_networks_that_are_left_out_are_counted():
-    table = RISING.copy()
-    table.loc[("none", 4, 0), "gap"] = np.nan
-    where = [piece.where for piece in evidence(table, "positional == 'none'", "gap", "each", "> 0")]
-    assert where == ["depth 2", "depth 4 (2 of 3 networks)", "depth 6"]
-
-
 def test_networks_are_compared_by_welchs_test_and_estimates_by_their_errors():
     (piece,) = evidence(RISING, "positional == 'none'", "gap", "depth: 6 - 2", "> 0")
     ends = [RISING.xs(("none", depth))["gap"].to_numpy() for depth in (6, 2)]

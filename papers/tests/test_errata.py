@@ -27,20 +27,14 @@ def findings():
 # --- errata ------------------------------------------------------------------------------------------------
 
 
-def test_entries_are_whole_and_have_a_reading_or_a_reason_why_there_is_no_number():
-    about = {one.erratum.key for one in READINGS}
-    assert about <= {one.key for one in ERRATA}
-    assert len(READINGS) == len({one.key for one in READINGS}) == 59
+def test_entries_are_whole_and_quote_numbers_of_their_readings_or_say_why_there_is_none():
+    about = {one.key: one.erratum.key for one in READINGS}
+    assert len(READINGS) == len(about) == 59
     assert len({one.key for one in ERRATA}) == len(ERRATA)
     for one in ERRATA:
         assert all((one.where, one.printed, one.holds, one.posbias)), one.key
         assert one.paper in BIBLIOGRAPHY
-        assert (one.key in about) != bool(one.no_number), one.key
-
-
-def test_quotes_stand_in_the_text_and_come_from_readings_of_their_entry():
-    about = {one.key: one.erratum.key for one in READINGS}
-    for one in ERRATA:
+        assert (one.key in about.values()) != bool(one.no_number), one.key
         for quote in quotes.quotes_of(one):
             alone = rf"(?<![\d.,]){re.escape(quote.text)}(?!\d|[.,]\d| %)"
             assert re.search(alone, f"{one.printed} {one.holds}"), (one.key, quote.text)
