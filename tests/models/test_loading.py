@@ -4,9 +4,7 @@ import copy
 import gc
 import hashlib
 import json
-import os
 import socket
-import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,6 +18,7 @@ import pytest
 import torch
 import transformers
 from project import install
+from refused import refused
 from tiny import llama, specimen, word_tokenizer, write_gguf
 
 import posbias
@@ -35,6 +34,7 @@ from posbias.measurement import (
     selfcheck,
 )
 from posbias.measurement.models.families import FAMILIES, family_for
+from posbias.measurement.models.fetching import find
 from posbias.measurement.models.loading import name_of
 from posbias.measurement.models.sources import model_folder
 from posbias.retrieval.trials import retrieval_job
@@ -266,35 +266,32 @@ class Hub(BaseHTTPRequestHandler):
     do_GET = do_HEAD  # noqa: N815
 
 
-def test_of_a_hub_only_what_is_read_is_downloaded_once(tmp_path):
+def test_of_a_hub_only_what_is_read_is_downloaded_once(tmp_path, monkeypatch):
     files = {"config.json": b'{"model_type": "llama"}', "model.safetensors": bytes(300_000)}
     others = ("extra.md", "consolidated.safetensors", "code.py")
-    script = (
-        "import sys\n"
-        "from posbias.core.errors import ModelError\n"
-        "from posbias.measurement.models.fetching import find\n"
-        "for name, revision in ((sys.argv[1], None), (sys.argv[1], 'v9'), ('someone/else', None)):\n"
-        "    try: print(find(name, revision).path)\n"
-        "    except ModelError as error: print(error)\n"
-    )
-
-    def ask(**environment):
-        known = {"HF_HOME": str(tmp_path), "HF_HUB_DISABLE_XET": "1", "NO_PROXY": "127.0.0.1"}
-        words = [sys.executable, "-c", script, NAME]
-        done = subprocess.run(words, env=os.environ | known | environment, capture_output=True, check=True)
-        return done.stdout.decode().splitlines()
-
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as hub:
         hub.files, hub.asked = files | dict.fromkeys(others, b"not read"), []
         thread = threading.Thread(target=hub.serve_forever, args=(0.02,), daemon=True)
         thread.start()
-        found, *refused = ask(HF_ENDPOINT=f"http://127.0.0.1:{hub.server_address[1]}", HF_HUB_OFFLINE="0")
+        url = f"http://127.0.0.1:{hub.server_address[1]}"
+        for name, value in {
+            "ENDPOINT": url,
+            "HUGGINGFACE_CO_URL_TEMPLATE": f"{url}/{{repo_id}}/resolve/{{revision}}/{{filename}}",
+            "HF_HUB_OFFLINE": False,
+            "HF_HUB_DISABLE_XET": True,
+            "HF_HUB_CACHE": str(tmp_path),
+        }.items():
+            monkeypatch.setattr(huggingface_hub.constants, name, value)
+        found = find(NAME)
+        for unknown in ((NAME, "v9"), ("someone/else", None)):
+            refused("model", lambda unknown=unknown: find(*unknown), error=ModelError)
         hub.shutdown()
         thread.join()
-    assert sorted(hub.asked) == sorted(files)
-    assert {file.name: file.read_bytes() for file in Path(found).iterdir()} == files
-    assert [line.partition(":")[0] for line in refused] == ["model", "model"]
-    assert ask(HF_HUB_OFFLINE="1")[0] == found
+    assert (sorted(hub.asked), found.revision) == (sorted(files), COMMIT)
+    assert {file.name: file.read_bytes() for file in found.path.iterdir()} == files
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    assert find(NAME) == found
 
 
 # ── in memory ──
