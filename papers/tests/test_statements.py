@@ -9,7 +9,6 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.core.errors import InvalidValueError
 from posbias.profiles import stochastic_order
 from posbias.theory import critical_distances
 from posbias.theory.masks import Causal, Full
@@ -21,7 +20,6 @@ from posbias_papers.statements import (
     herasimchyk2026,
     kim2026,
     save_counterexamples,
-    select,
     verify,
     wu2025,
 )
@@ -61,13 +59,6 @@ def test_the_standing_reading_holds_whatever_the_seed(key, seed, edge):
     statement, instance = BY_KEY[key], BY_KEY[key].draw(Sampler(np.random.default_rng(seed), edge))
     json.dumps(plain(instance), allow_nan=False)
     assert statement.slack(instance, bool(statement.corrected)) >= -statement.tolerance
-
-
-def test_statements_are_found_by_key_and_by_paper():
-    assert select(STATEMENTS, ["wu-4.1", "wu-4.1"]) == [BY_KEY["wu-4.1"]]
-    assert select(STATEMENTS, ["kim2026"]) == [one for one in STATEMENTS if one.source == "kim2026"]
-    with pytest.raises(InvalidValueError, match=r"wu-4\.1"):
-        select(STATEMENTS, ["wu-4-1"])
 
 
 # --- mistakes that must be caught ------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from posbias.core.running import InProcess, Processes
 from posbias.profiles.claims import Claim, Evidence, count, judged
 from posbias.profiles.estimate import Estimate
 from posbias_papers import theorems
-from posbias_papers.registry import PAPERS, STUDIES, find_studies
+from posbias_papers.registry import PAPERS, STUDIES
 from posbias_papers.results import collect, read_result, state
 from posbias_papers.statements import STATEMENTS
 from posbias_papers.theorems import tried_already, try_statements
@@ -52,13 +52,6 @@ def write(folder, key, *values, **more):
 
 
 # --- what there is -----------------------------------------------------------------------------------------
-
-
-def test_studies_are_found_by_key_or_paper():
-    assert [one.key for one in find_studies("wu2025/fig2")] == ["wu2025/fig2"]
-    assert find_studies() == [*STUDIES.values()]
-    with pytest.raises(InvalidValueError, match=r"^study: .*did you mean 'wu2025/fig"):
-        find_studies("wu2025/fig25")
 
 
 FOLDER = ROOT / "papers/src/posbias_papers"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.estimate import Estimate
-from posbias.simulation import RecencyModel, gram, simulate_recency
+from posbias.simulation import RecencyModel, simulate_recency
 from posbias.simulation.tally import Layout, Tally
 from posbias.theory.positional import alibi_slopes
 from posbias_papers.simulation import (
@@ -130,29 +130,6 @@ def test_layers_are_those_of_plain_loops(variant, seed):
             for a, b in zip(mine, plain, strict=True):
                 np.testing.assert_allclose(a[one][:, seen], b[:, seen], rtol=1e-9, atol=1e-11)
             assert (mine[2][one][:, ~seen] == 0).all()
-
-
-@pytest.mark.parametrize("norm", ["layernorm", "rmsnorm", "none"])
-@pytest.mark.parametrize("residual", [False, True])
-@pytest.mark.parametrize(("tokens", "dimension"), [(10, 16), (6, 5)])
-def test_without_additions_it_is_the_gram_engine(norm, residual, tokens, dimension):
-    """The rows of a block's triangular factor, as vectors in d dimensions, give the block's own tally."""
-    bias = 0.2 if norm == "layernorm" else 0.0
-    model = RecencyModel(tokens, dimension, 0.6, norm, residual, temperature=1.3, bias=bias)
-    normals, chis = gram.draw_block(model, 5, 0)
-    rank = min(tokens, model.freedom)
-    rows = np.zeros((tokens, rank, gram.LANES))
-    gram.embed(rows, normals, chis, 0, model.shared, 1 / math.sqrt(dimension), 0, model.freedom)
-    # an orthonormal basis of what LayerNorm leaves (or of everything), as many vectors of it as needed
-    start = np.eye(dimension)
-    start[:, 0] = 1.0 if norm == "layernorm" else start[:, 0]
-    basis = np.linalg.qr(start)[0][:, int(norm == "layernorm") :][:, :rank]
-    x = np.einsum("tks,dk->std", rows, basis)
-    drawn = list(run_layers(x, Variant(model), draw_weights(Variant(model), 0, 0)))
-    mine = Tally.of_scores(*(np.stack([layer[k][:, 0] for layer in drawn]) for k in (0, 2)))
-    theirs = gram.run_block(model, 5, 0, gram.LANES)
-    np.testing.assert_allclose(mine.mean, theirs.mean, rtol=1e-9, atol=1e-11)
-    np.testing.assert_allclose(mine.squares, theirs.squares, rtol=1e-7, atol=1e-11)
 
 
 def test_shares_are_those_of_the_tally():

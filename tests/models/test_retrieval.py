@@ -221,15 +221,14 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(loaded, job, found, tmp_p
     refused("checkpoint", lambda: retrieve(loaded, other, checkpoint=checkpoint), error=InputFileError)
 
 
-def test_a_needle_is_asked_for(loaded, tmp_path):
-    path, other = tmp_path / "t.txt", tmp_path / "u.txt"
-    path.write_text(TEXT, encoding="utf-8")
-    other.write_text(TEXT[:-1], encoding="utf-8")
-    job = retrieval_job("needle", length=500, positions=3, prompts=2)
-    found = retrieve(loaded, job, text=path)
-    assert found.sizes["candidate"] == CHOICES
-    assert (found.tokens > 450).all()
-    assert retrieval_fingerprint(loaded, job, path) != retrieval_fingerprint(loaded, job, other)
+def test_another_text_is_another_job(loaded, tmp_path):
+    job, paths = (
+        retrieval_job("needle", length=500, positions=3, prompts=2),
+        [tmp_path / name for name in "ab"],
+    )
+    for path, text in zip(paths, (TEXT, TEXT[:-1]), strict=True):
+        path.write_text(text, encoding="utf-8")
+    assert len({retrieval_fingerprint(loaded, job, path) for path in paths}) == 2
 
 
 NOISE = np.random.default_rng(0).normal(0, 0.05, (2, 12, 3))
