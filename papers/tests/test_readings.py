@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import quotes
 from measured import measurement
-from project import ROLLOUT_FILES, ROOT
+from project import ROLLOUT_FILES
 from setting import logged
 
 from posbias.profiles.measurements import save_measurement
@@ -21,7 +21,6 @@ from posbias_papers.readings import (
     find_readings,
 )
 
-RESULTS = ROOT / "results"
 FROM_FILES = {f"herasimchyk2026/{name}" for name in ("content-scale", "signs")}
 SINK = {"herasimchyk2026/mixing-per-token-sink", "herasimchyk2026/predictor-sink"}
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from dense import last_row
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny import RUNS, tiny_model
@@ -28,41 +29,30 @@ from posbias.measurement.quantities.jacobian import (
     stretch,
 )
 from posbias.measurement.quantities.rollouts import Rollouts
-from posbias.measurement.result import ROLLOUTS
 
 
 def dense(layers, gains):
-    """The three rollouts as products of whole matrices, written from their definitions; the top layer first."""
-    tokens = layers[0].scores.tokens
-    rows = {name: np.eye(tokens)[-1] for name in ROLLOUTS.values()}
-    for layer in reversed(layers):
-        attention = layer.attention.double().numpy()
+    """The three rollouts as products of whole matrices, written from their definitions; the bottom layer first."""
+    kernels, weighted, mixing, energies = [], [], [], np.eye(layers[0].scores.tokens)
+    for layer in layers:
+        attention, values = layer.attention.double().numpy(), layer.values.double().numpy()
         x, added = layer.stream.double().numpy(), layer.update.double().numpy()
-        mixing = np.linalg.norm(added) / (np.linalg.norm(x) + np.linalg.norm(added))
-        eye, heads = np.eye(tokens), len(attention)
-        writing = layer.output_weight.double().numpy().reshape(x.shape[1], heads, -1)
-        sizes = np.array(
-            [
-                [np.linalg.norm(writing[:, h] @ layer.values[h, j].double().numpy()) for j in range(tokens)]
-                for h in range(heads)
-            ]
-        )
-        weighted = sum(attention[h] * sizes[h] for h in range(heads))
-        weighted = weighted / weighted.sum(axis=1, keepdims=True)
-        centred = x - x.mean(axis=1, keepdims=True)
-        squares = {"rms": (x**2).mean(axis=1), "layer": (centred**2).mean(axis=1), "none": np.ones(tokens)}
-        norm, epsilon = gains.norm[layer.layer], gains.epsilon[layer.layer]
-        square = squares[norm] + (0.0 if norm == "none" else epsilon)
-        energy = sum(gains.strength[layer.layer, h] * attention[h] ** 2 for h in range(heads)) / square
+        mixing.append(np.linalg.norm(added) / (np.linalg.norm(x) + np.linalg.norm(added)))
+        writing = layer.output_weight.double().numpy().reshape(x.shape[1], len(attention), -1)
+        sizes = np.linalg.norm(np.einsum("dhc,hjc->hjd", writing, values), axis=2)
+        by_size = np.einsum("hij,hj->ij", attention, sizes)
+        kernels.append(attention.mean(axis=0))
+        weighted.append(by_size / by_size.sum(axis=1, keepdims=True))
+        centred, norm = x - x.mean(axis=1, keepdims=True), gains.norm[layer.layer]
+        squares = {"rms": (x**2).mean(axis=1), "layer": (centred**2).mean(axis=1), "none": np.ones(len(x))}
+        square = squares[norm] + (norm != "none") * gains.epsilon[layer.layer]
+        energy = np.einsum("h,hij->ij", gains.strength[layer.layer], attention**2) / square
         if gains.stretched[layer.layer]:
             factor = stretch(layer.update, layer.mixed, layer.output_weight).numpy()
             energy = factor[:, None] ** 2 * energy
-        rows["rollout_kernel"] = rows["rollout_kernel"] @ (
-            (1 - mixing) * eye + mixing * attention.mean(axis=0)
-        )
-        rows["rollout_value"] = rows["rollout_value"] @ ((1 - mixing) * eye + mixing * weighted)
-        rows["rollout_energy"] = rows["rollout_energy"] @ (eye + energy)
-    return rows | {"rollout_energy": np.sqrt(rows["rollout_energy"])}
+        energies = energies + energy @ energies
+    rows = {"rollout_kernel": last_row(kernels, mixing), "rollout_value": last_row(weighted, mixing)}
+    return rows | {"rollout_energy": np.sqrt(energies[-1])}
 
 
 def synthetic(seed, heads, shared, tokens, depth, window):

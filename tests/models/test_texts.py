@@ -12,7 +12,7 @@ import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny import WORDS, llama
-from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import models, pre_tokenizers, processors, trainers
 
 import posbias
 from posbias.core.errors import InputFileError, InvalidValueError
@@ -300,24 +300,20 @@ KINDS = {
     "glm": (("<unk>", "[gMASK]", "<sop>"), "[gMASK] <sop> $A", ["[gMASK]", "<sop>"], ["[gMASK]", "<sop>"]),
     "bert": (("<unk>", "[CLS]", "[SEP]"), "[CLS] $A [SEP]", ["[CLS]"], ["[CLS]"]),
 }
+NAMED = {"bos_token": "<s>", "cls_token": "[CLS]"}
 
 
 def loaded(kind):
-    """A Llama with a tokenizer of the kind, trained on the words of the tests: BPE of bytes, or word pieces."""
+    """A Llama with a tokenizer of the kind: BPE of bytes, trained on the words of the tests."""
     specials, template, *_ = KINDS[kind]
-    if kind == "bert":
-        made = tokenizers.Tokenizer(models.WordPiece(unk_token="<unk>"))
-        made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
-        trainer = trainers.WordPieceTrainer(vocab_size=64, special_tokens=list(specials))
-    else:
-        made = tokenizers.Tokenizer(models.BPE(unk_token="<unk>"))
-        made.pre_tokenizer = pre_tokenizers.Metaspace() if kind == "llama" else pre_tokenizers.ByteLevel()
-        trainer = trainers.BpeTrainer(vocab_size=64, special_tokens=list(specials))
+    made = tokenizers.Tokenizer(models.BPE(unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.Metaspace() if kind == "llama" else pre_tokenizers.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=64, special_tokens=list(specials))
     made.train_from_iterator([" ".join(WORDS)], trainer)
     pairs = [(token, made.token_to_id(token)) for token in specials]
     if template != "$A":
         made.post_processor = processors.TemplateProcessing(single=template, special_tokens=pairs)
-    known = {"bos_token": "<s>"} if "<s>" in specials else {"cls_token": "[CLS]"} if kind == "bert" else {}
+    known = {name: token for name, token in NAMED.items() if token in specials}
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=made, unk_token="<unk>", **known)
     return LoadedModel.of(llama(), tokenizer, kind)
 
