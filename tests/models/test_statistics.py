@@ -27,7 +27,7 @@ from posbias.measurement.memory import MARGIN, memory_parts
 from posbias.measurement.models.families import decoder_layers
 from posbias.measurement.prompt_meter import PromptMeter
 from posbias.measurement.quantities import attention as of_attention
-from posbias.measurement.quantities.attention import ByDistance, layer_means
+from posbias.measurement.quantities.attention import PLACES, ByDistance, layer_means
 from posbias.measurement.result import EVEN, State, dataset
 from posbias.profiles.stochastic_order import TOLERANCES, noise_floor, violations
 
@@ -89,16 +89,16 @@ def naive(logits, content, attention, weights):
 def layer(heads, tokens, seed, window=None, sinks=False, dtype=torch.float64):
     """A layer that attends to itself and up to `window` − 1 keys before, content and positions drawn apart."""
     rng = np.random.default_rng(seed)
-    query, key = torch.from_numpy(rng.normal(1.0, 2.0, size=(2, heads, tokens, 3))).to(dtype)
+    query, key = torch.from_numpy(rng.normal(1.0, 2.0, size=(2, heads, tokens, 3)))
     distance = torch.arange(tokens)[:, None] - torch.arange(tokens)
     seen = (distance >= 0) & (distance < (window or tokens))
     content = Factored(query, key, 0.4, mask=seen[None])
-    positions = torch.from_numpy(rng.normal(size=tokens)).to(dtype)[distance.abs()]
-    logits = (content.query @ key.transpose(1, 2)) * 0.4 + positions
+    positions = torch.from_numpy(rng.normal(size=tokens))[distance.abs()]
+    logits = ((content.query @ key.transpose(1, 2)) * 0.4 + positions).to(dtype)
     logits = logits.masked_fill(~seen, torch.finfo(dtype).min)
     joined = torch.cat([logits, torch.zeros(heads, tokens, 1, dtype=dtype)], dim=2)
     attention = joined.softmax(-1)[..., :-1] if sinks else logits.softmax(-1)
-    stream = torch.from_numpy(rng.normal(size=(tokens, 5))).to(dtype)
+    stream = torch.from_numpy(rng.normal(size=(tokens, 5)))
     return SeenLayer(0, stream, stream * 0.3, Given(logits, attention), content)
 
 
@@ -109,13 +109,21 @@ def layer(heads, tokens, seed, window=None, sinks=False, dtype=torch.float64):
     sinks=st.booleans(),
     block=st.integers(1, 12),
     seed=st.integers(0, 10**6),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    compiled=st.booleans(),
 )
-def test_blocks_of_queries_give_what_whole_matrices_give(heads, tokens, window, sinks, block, seed):
-    seen = layer(heads, tokens, seed, window, sinks)
+@example(1, PLACES + 8, None, False, 99, 0, torch.float32, True)  # more keys than are summed at a time
+def test_blocks_of_queries_give_what_whole_matrices_give(
+    heads, tokens, window, sinks, block, seed, dtype, compiled
+):
+    """In compiled code and in tensor operations, all sums in float64."""
+    seen = layer(heads, tokens, seed, window, sinks, dtype)
     weights = torch.rand(heads, tokens, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     logits, attention = (values.double().numpy() for values in seen.scores.dense())
     expected = naive(logits, seen.content.dense()[0].double().numpy(), attention, weights.numpy())
-    found = layer_means(seen, weights, block=block, **ALL)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(of_attention, "_compiled", lambda block: compiled)
+        found = layer_means(seen, weights, block=block, **ALL)
     assert found.keys() == expected.keys()
     for name, values in expected.items():
         assert found[name].dtype == np.float64
@@ -124,42 +132,6 @@ def test_blocks_of_queries_give_what_whole_matrices_give(heads, tokens, window, 
             {"rtol": 1e-8, "atol": 1e-9} if name == "constant_diagonal_r2" else {"rtol": 1e-10, "atol": 1e-12}
         )
         np.testing.assert_allclose(found[name][known], values[known], **close, err_msg=name)
-
-
-@given(
-    heads=st.integers(1, 3),
-    start=st.integers(0, 40),
-    queries=st.integers(1, 40),
-    hidden=st.floats(0, 1),
-    seed=st.integers(0, 10**6),
-)
-@example(heads=2, start=1040, queries=5, hidden=0.3, seed=0)  # more keys than are summed at a time
-def test_compiled_sums_are_those_of_tensor_operations(heads, start, queries, hidden, seed):
-    """Sums are in float64 either way: at most a few roundings apart, whatever is hidden, and −∞ where it is."""
-    rng, keys = np.random.default_rng(seed), start + queries
-    unseen = torch.from_numpy(rng.random((queries, keys)) < hidden)
-    unseen |= torch.ones(queries, keys, dtype=torch.bool).triu(start + 1)
-    block = torch.from_numpy(rng.normal(3.0, 10.0, (heads, queries, keys)).astype(np.float32))
-    attention = block.masked_fill(unseen, -torch.inf).softmax(2).nan_to_num()
-    weights = torch.from_numpy(rng.random((heads, keys)) * 10.0 ** rng.integers(-9, 9, (heads, keys)))
-    hidden_block, about = block.masked_fill(unseen, -torch.inf), rng.normal(size=heads)
-
-    def sums():
-        moments = tuple(np.zeros(shape) for shape in ((keys + 2,), (heads, keys + 2), (heads, keys + 2)))
-        alone = moments[0].copy(), moments[1].copy(), np.zeros((heads, 0))
-        received = tuple(np.zeros(shape) for shape in ((heads, keys + 2), (heads, keys + 2), (keys + 2,)))
-        of_attention.add_by_distance(moments, start, hidden_block, unseen, about)
-        of_attention.add_by_distance(alone, start, hidden_block, unseen, about)
-        np.testing.assert_allclose(alone[1], moments[1], rtol=1e-12, atol=1e-12 * np.abs(moments[1]).max())
-        of_attention.add_received(received, attention, unseen, float(np.float32(0.2)))
-        kernels = of_attention.head_mean(attention), of_attention.energy_kernel(attention, weights)
-        return *moments, *received, *kernels
-
-    compiled = sums()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(of_attention, "_compiled", lambda block: False)
-        for one, other in zip(compiled, sums(), strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12 * np.abs(other).max())
 
 
 def test_variances_do_not_cancel():
