@@ -249,29 +249,27 @@ def test_fields_of_the_real_files_mean_what_they_say():
 # --- printed numbers ---------------------------------------------------------------------------------------
 
 
-CONFIGS = {
-    "falcon": lambda width, heads, depth, words: transformers.FalconConfig(
-        vocab_size=words, hidden_size=width, num_hidden_layers=depth, num_attention_heads=heads, alibi=True,
-        bias=True, multi_query=False, parallel_attn=False, new_decoder_architecture=False,
-    ),
-    "mpt": lambda width, heads, depth, words: transformers.MptConfig(
-        d_model=width, n_heads=heads, n_layers=depth, vocab_size=words
-    ),
-    "bloom": lambda width, heads, depth, words: transformers.BloomConfig(
-        vocab_size=words, hidden_size=width, n_layer=depth, n_head=heads
-    ),
-}  # fmt: skip
-
-
-VOCABULARY = {"falcon": 65_024, "mpt": 50_432, "bloom": 250_880}
-"""Words of their embeddings, padded as these are stored."""
+OWN = {
+    "falcon": {
+        "vocab_size": 65_024,
+        "alibi": True,
+        "bias": True,
+        "multi_query": False,
+        "parallel_attn": False,
+    },
+    "mpt": {"vocab_size": 50_432},
+    "bloom": {"vocab_size": 250_880},
+}
+"""What of a family's configuration is not width, heads and depth; words are those of stored embeddings."""
 
 
 @pytest.mark.parametrize("model", TABLE1)
 def test_parameters_are_those_of_the_model_that_transformers_builds(model):
     hub, known, family = HUB[model], PRESETS[HUB[model].preset], model.partition("-")[0]
-    config = CONFIGS[family](known.heads * hub.head_size, known.heads, known.depth, VOCABULARY[family])
+    sizes = {"num_attention_heads": known.heads, "num_hidden_layers": known.depth}
+    sizes |= {"hidden_size": known.heads * hub.head_size}
     with torch.device("meta"):  # sizes without weights
+        config = transformers.AutoConfig.for_model(family, **sizes, **OWN[family])
         built = transformers.AutoModelForCausalLM.from_config(config)
     assert hub.parameters == sum(one.numel() for one in built.parameters())
     assert known.depth == TABLE1[model][1]
