@@ -6,7 +6,7 @@ import io
 import re
 
 import pytest
-from browser import LOADING, plain, read
+from browser import alone, plain, read
 
 from posbias.comparison.predictors import LABELS, PREDICTORS, predictions
 from posbias.profiles.curves import wasserstein
@@ -17,15 +17,9 @@ from posbias.reports.findings import MEASURES, number
 
 def test_page_loads_nothing_and_names_are_text(report):
     """The measurement's names would be markup."""
-    reader = read(report.page)
+    reader = alone(report.page)
     assert "Where <script>alert(1)</script> looks" in plain(reader)
     assert "i" not in reader.tags
-    assert reader.open == []
-    assert not {"script", "link", "iframe", "object", "embed"} & set(reader.tags)
-    for tag, name, value in reader.attributes:
-        if name in LOADING:
-            assert value.startswith(("#", "data:")), (tag, name, value[:60])
-        assert not name.startswith("on")
     assert not re.search(r"@import|url\((?!#)", report.page.read_text(encoding="utf-8"))
 
 

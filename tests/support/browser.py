@@ -117,5 +117,17 @@ def read(path):
     return reader
 
 
+def alone(path, leads=lambda value: value.startswith(("#", "data:"))):
+    """A page as tags and words that has no script and loads or links to nothing but what `leads` says."""
+    reader = read(path)
+    assert reader.open == []
+    assert len(reader.ids) == len(set(reader.ids))
+    assert not {"script", "link", "iframe", "object", "embed"} & set(reader.tags)
+    for tag, name, value in reader.attributes:
+        assert name not in LOADING or leads(value), (tag, name, value[:60])
+        assert not name.startswith("on")
+    return reader
+
+
 def plain(reader):
     return " ".join("".join(reader.words).replace("\N{NO-BREAK SPACE}", " ").split())
