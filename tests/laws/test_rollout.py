@@ -11,6 +11,7 @@ from refused import refused
 
 from posbias.core.spec import decode, encode, fingerprint
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
+from posbias.theory.graph import reachable
 from posbias.theory.masks import Causal, Chunked, SlidingWindow
 from posbias.theory.mixing import ConstantMixing, PerLayer
 from posbias.theory.positional import ALiBi, Sandwich
@@ -40,9 +41,7 @@ def test_every_row_is_a_distribution_over_what_it_may_see(architecture, tokens):
     assert abs(last.mass.sum() + last.missing_mass - 1.0) < 1e-12
     assert sinks or last.missing_mass == 0.0
     assert (matrix >= 0).all()
-    reach = [max(layer.mask.reach(i, tokens) for layer in architecture.layers) for i in range(tokens)]
-    seen = np.arange(tokens)[None, :] <= np.array(reach)[:, None]
-    assert (matrix[~seen] == 0).all()
+    assert (matrix[~reachable(architecture, tokens, architecture.depth)] == 0).all()
 
 
 @given(layers(), st.floats(0, 1), st.integers(SHORTEST, 200))

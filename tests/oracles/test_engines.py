@@ -7,7 +7,7 @@ held against extended precision.
 import mpmath
 import numpy as np
 import pytest
-from architectures import LONGEST, SHORTEST, curved, exponential, fractions
+from architectures import LONGEST, SHORTEST, curved, exponential, fractions, masks
 from architectures import layers as any_layers
 from examples import examples
 from hypothesis import assume, example, given
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from refused import refused
 
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.content import ConstantDiagonal, NoContent
+from posbias.theory.content import ConstantDiagonal
 from posbias.theory.masks import Causal, Chunked, Full, Prefix, SlidingWindow
 from posbias.theory.mixing import ConstantMixing, PerLayer
 from posbias.theory.positional import (
@@ -69,35 +69,14 @@ def agree(push, layer: Layer, lam: float, row: np.ndarray, rtol: float = 1e-12) 
 
 # --- windows, prefixes and full masks ----------------------------------------------------------------------
 
-diagonals = st.one_of(st.just(0.0), st.floats(-30, 30), st.sampled_from([-1000.0, 1000.0]))
-bounded = st.one_of(st.just(0.0), st.floats(-50, 50), st.sampled_from([-50.0, 50.0]))
-extreme = st.sampled_from([0.0, 1e-12, 1e-5, 0.7, 20.0, 900.0])
-
 
 @st.composite
 def swept(draw) -> tuple[Layer, int]:
     """A layer that the sweep takes, and a number of tokens that its mask allows."""
     tokens = draw(st.one_of(st.integers(1, 12), st.integers(120, 140), st.integers(250, 300)))
-    widths = st.one_of(st.integers(1, 9), st.integers(1, 400))
-    sinks = st.one_of(st.sampled_from([0, 0, 1, 2, 5]), st.integers(0, 320))
-    window, prefix = st.builds(SlidingWindow, widths, sinks), st.builds(Prefix, st.integers(1, tokens))
-    heads, few = draw(st.integers(1, 5)), draw(st.booleans())
-
-    def each(numbers):
-        # lists of one number make all heads equal, which the sweep merges
-        return st.lists(numbers, min_size=1 if few else heads, max_size=1 if few else heads)
-
-    raw = draw(st.lists(st.integers(0, 8), min_size=heads, max_size=heads).filter(any))
-    steep = st.one_of(st.builds(ALiBi, each(extreme)), st.builds(DecayBias, extreme))
-    layer = Layer(
-        heads=heads,
-        mask=draw(st.one_of(window, prefix, st.just(Full()), st.just(Causal()))),
-        positional=draw(st.one_of(exponential(heads), steep)),
-        content=draw(st.builds(ConstantDiagonal, each(diagonals), each(bounded), each(bounded))),
-        head_weights=[one / sum(raw) for one in raw] if draw(st.booleans()) else None,
-        temperature=draw(st.sampled_from([1.0, 1.0, 3.0])),
-        sinks=draw(st.one_of(st.none(), each(st.floats(-50, 0)))),
-    )
+    mask = masks(400, tokens, SlidingWindow | Prefix | Full | Causal)
+    layer = draw(any_layers(mask=mask, positional=exponential))
+    assume("sweep" in dispatch.engines(layer))
     return layer, tokens
 
 
@@ -372,23 +351,13 @@ def _tables(heads: int) -> list[Tabulated]:
     ]
 
 
-@st.composite
-def transformed(draw) -> Layer:
-    """A layer that transforms are for: logits by distance that are no exponential family."""
-    heads = draw(st.integers(1, 3))
+def transformed() -> st.SearchStrategy[Layer]:
+    """Layers that transforms are for: logits by distance that are no exponential family."""
     widths = st.one_of(st.integers(60, 80), st.integers(1, 800))
-    diagonal = st.lists(st.floats(-30, 30), min_size=1, max_size=1)
-    content = st.builds(ConstantDiagonal, diagonal, first_column=diagonal)
-    return Layer(
-        heads=heads,
-        mask=draw(
-            st.one_of(st.just(Causal()), st.builds(SlidingWindow, widths, st.sampled_from([0, 1, 4, 100])))
-        ),
-        positional=draw(st.one_of(curved(heads), st.sampled_from(_tables(heads)))),
-        content=draw(st.one_of(st.just(NoContent()), content)),
-        head_weights=[[1.0], [0.7, 0.3], [0.5, 0.2, 0.3]][heads - 1],
-        temperature=draw(st.sampled_from([1.0, 2.0])),
-        sinks=draw(st.none() | st.lists(st.floats(-20, 20), min_size=heads, max_size=heads)),
+    windows = st.builds(SlidingWindow, widths, st.sampled_from([0, 1, 4, 100]))
+    return any_layers(
+        mask=st.just(Causal()) | windows,
+        positional=lambda heads: st.one_of(curved(heads), st.sampled_from(_tables(heads))),
     )
 
 

@@ -227,9 +227,13 @@ def one_ahead(query, key):
     return (key == query) | ((query == 1) & (key == 2))
 
 
+def by_head(heads: int, numbers: st.SearchStrategy) -> st.SearchStrategy:
+    """A number for each head, or one for all."""
+    return st.lists(numbers, min_size=1, max_size=1) | st.lists(numbers, min_size=heads, max_size=heads)
+
+
 def contents(heads: int) -> st.SearchStrategy:
-    each = st.lists(logits, min_size=heads, max_size=heads)
-    column = st.lists(st.one_of(moderate, logits), min_size=heads, max_size=heads)
+    each, column = by_head(heads, logits), by_head(heads, st.one_of(moderate, logits))
     every = {
         ConstantDiagonal: st.one_of(
             st.builds(ConstantDiagonal, each, each), st.builds(ConstantDiagonal, each, first_column=column)
@@ -303,11 +307,11 @@ def layers(
     heads = draw(st.integers(1, 5))
     weights = None
     if draw(st.booleans()):
-        raw = draw(st.lists(st.integers(1, 8), min_size=heads, max_size=heads))
+        raw = draw(st.lists(st.integers(0, 8), min_size=heads, max_size=heads).filter(any))
         weights = [one / sum(raw) for one in raw]
     learned = None
     if sinks and draw(st.integers(0, 3)) == 0:
-        learned = draw(st.lists(st.one_of(moderate, logits), min_size=heads, max_size=heads))
+        learned = draw(by_head(heads, st.one_of(moderate, logits)))
     return Layer(
         heads=heads,
         query_scale=draw(query_scales(heads)) if scaled and draw(st.integers(0, 5)) == 0 else None,
