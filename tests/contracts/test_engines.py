@@ -120,7 +120,7 @@ def test_what_keeps_killing_its_worker_fails_in_the_end(tmp_path, retries, attem
 
 def test_what_cannot_travel_is_refused_or_fails_alone():
     with pytest.raises(Exception, match="pickle"):
-        Processes(1).run([task("echo", what=lambda: None)], lambda number, message: None)
+        Processes(1).run([task("refuse", what=lambda: None)], lambda number, message: None)
     events = lasts(Processes(1), [task("refuse", what="unpicklable"), task("add", one=1, two=2)])
     assert "pickle" in events[0].message
     assert events[1].value["sum"] == 3
@@ -138,7 +138,7 @@ def test_what_is_raised_here_stops_all_workers(error, others):
         raise error("enough")
 
     with pytest.raises(error, match="enough"):
-        Processes(2).run([task("count", seconds=600)] * 4, hear)
+        Processes(2).run([task("sleep", seconds=600)] * 4, hear)
     assert not children() - others
 
 

@@ -38,16 +38,6 @@ def test_known_mixing_has_a_coefficient_for_every_layer_and_says_where_from(answ
         assert name in TINY_MODELS or preset(name).mixing == mixing
 
 
-def test_published_mixing_gives_the_u_of_the_papers_figure(answered):
-    """BLOOM-176B at 256 tokens; with λ at initialisation it would be primacy."""
-    answer = answered("predict", "bloom-176b", "--tokens", "256")
-    assert answer["summary"]["verdict"] == "U"
-    assert (answer["left_out"], answer["profile_is"]) == ([], "")
-    at_first = answered("predict", "bloom-176b", "--tokens", "256", "--mixing", "init")
-    assert at_first["profile"][0] > 3 * answer["profile"][0]
-    assert at_first["summary"]["verdict"] is None
-
-
 @pytest.mark.parametrize(("tokens", "known"), [(256, True), (512, True), (513, False), (64, True)])
 def test_measured_mixing_reaches_twice_its_length(tokens, known):
     architecture = preset("bloom-7b1")
@@ -145,14 +135,10 @@ def widths(name):
 
 
 def test_windows_alternate_as_published():
-    assert widths("mistral-7b-v0.1") == [4096] * 32
-    assert widths("gemma-2-9b") == [4096, None] * 21
     assert widths("gemma-3-12b") == ([1024] * 5 + [None]) * 8
     assert widths("gemma-3-1b") == ([512] * 5 + [None]) * 4 + [512] * 2
     # ten of 62 layers are global, the last two local
     assert widths("gemma-3-27b") == ([1024] * 5 + [None]) * 10 + [1024] * 2
-    assert widths("gpt-oss-20b") == [128, None] * 12
-    assert widths("llama-3-8b") == [None] * 32
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from heard import Heard
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
@@ -18,7 +17,7 @@ from posbias.core.formats import dump_json
 from posbias.core.spec import encode, expand, values_at
 from posbias.core.store import perform_cell
 from posbias.simulation.model import RecencyModel
-from posbias.study import StatedClaim, judge, run_study
+from posbias.study import StatedClaim, judge
 from posbias.study.running import Outcome
 from posbias.study.value import Cell, study_of
 from posbias.study.verbs import (
@@ -117,13 +116,6 @@ def test_a_sweep_is_nested_loops_the_last_axis_innermost(axes):
     for chosen, mapping in made:
         assert list(chosen) == [path for path, _ in axes]
         assert all(values_at(mapping, path) == [value] for path, value in chosen.items())
-
-
-def test_an_interruption_keeps_finished_cells(tmp_path):
-    with pytest.raises(KeyboardInterrupt, match="3 of 6 cells"):
-        run_study(small(), tmp_path / "out", on_event=Heard(stop=3))
-    assert len([*(tmp_path / "out" / "cells").iterdir()]) == 3
-    assert run_study(small(), tmp_path / "out").computed == 3
 
 
 def outcome(numbers, seeds=(0, 1, 2, 3), **changes):

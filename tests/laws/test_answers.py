@@ -1,7 +1,6 @@
 """Retrieval asked in words: what is scored, what is resampled, and what holds for any answers."""
 
 import itertools
-import json
 import math
 import re
 import resource
@@ -30,7 +29,6 @@ from posbias.retrieval.answers import (
     each_answer,
     read_answers,
     requests,
-    write_requests,
 )
 from posbias.retrieval.curve import (
     GAPS,
@@ -256,21 +254,6 @@ def test_a_verdict_on_one_end_leaves_the_other_inconclusive():
 # ── files ──
 
 
-def test_prompts_are_written_answered_elsewhere_and_read_back(tmp_path):
-    asked = requests(trials_of(KEYS), KEYS.prompts)
-    rows = [json.loads(line) for line in write_requests(asked, tmp_path / "p.jsonl").read_text().splitlines()]
-    assert [row["arm"] for row in rows[:6]] == ["placed"] * 3 + list(ARMS)
-    answered = tmp_path / "a.jsonl"
-    answered.write_text(
-        "".join(json.dumps({"id": row["id"], "answer": says_the_last(row["prompt"])}) + "\n" for row in rows)
-    )
-    curve = ask(answers_made_elsewhere(read_answers(answered), "a.jsonl"), KEYS)
-    assert plain(curve) == plain(ask(says_the_last, KEYS))
-    answered.write_text("".join(answered.read_text().splitlines(keepends=True)[:-1]))
-    with pytest.raises(InputFileError, match="jsonl"):
-        ask(answers_made_elsewhere(read_answers(answered), "a.jsonl"), KEYS)
-
-
 @settings(max_examples=20)
 @given(cut=st.integers(0, 4000))
 def test_a_file_cut_anywhere_goes_on_with_the_same_answers(tmp_path_factory, cut):
@@ -330,6 +313,8 @@ def test_answers_are_read_by_id_or_prompt_and_one_prompt_has_one(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"prompt": "p", "answer": "x\u2028y\u0085z"}\r\n', encoding="utf-8", newline="")
     assert read_answers(path) == {Request(0, "", None, "p").id: "x\u2028y\u0085z"}
+    with pytest.raises(InputFileError, match="jsonl"):
+        ask(answers_made_elsewhere(read_answers(path), "a.jsonl"), KEYS)
     twice = '{"id": "a", "answer": "x"}\n{"id": "a", "answer": "y"}'
     for lines in ('{"id": "a"}', '{"answer": "b"}', '{"id": 3, "answer": "b"}', "", twice):
         path.write_text(lines)

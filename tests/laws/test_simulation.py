@@ -37,16 +37,8 @@ def test_threads_change_no_byte(samples, threads, seed):
     assert not same_bytes(one.tally, simulate_recency(model, samples, seed=seed + 1, threads=1).tally)
 
 
-def test_temperature_gain_and_bias_change_what_they_should():
-    plain, scaled, biased, far = (
-        simulate_recency(RecencyModel(**change), 2000)
-        for change in ({}, {"gain": 2.0, "temperature": 4.0}, {"bias": 1.0}, {"bias": 1e8})
-    )
-    np.testing.assert_allclose(scaled.tally.mean, plain.tally.mean, rtol=1e-9, atol=1e-12)
-    shift = biased.mean_scores.value - plain.mean_scores.value
-    np.testing.assert_allclose(shift[:, np.tri(10, dtype=bool)], 4.0, rtol=1e-12)
-    attention = plain.mean_attention.value
-    np.testing.assert_allclose(biased.mean_attention.value, attention, rtol=1e-9, equal_nan=True)
+def test_a_bias_however_large_changes_no_order():
+    plain, far = (simulate_recency(RecencyModel(bias=bias), 2000) for bias in (0.0, 1e8))
     assert far.recency_probability == plain.recency_probability
 
 

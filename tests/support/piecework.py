@@ -44,29 +44,17 @@ def die(marks, name, times, seconds=0.0, *, on_event):
 
 
 def sleep(seconds, marks=None, *, on_event):
-    """Say nothing for so long; with `marks`, leave one named after the process that begins."""
+    """Begin, and say nothing for so long; with `marks`, leave one named after the process that begins."""
+    on_event(Event(0, 1))
     if marks is not None:
         (Path(marks) / str(os.getpid())).touch()
     time.sleep(seconds)
     return os.getpid()
 
 
-def count(seconds, *, on_event):
-    """Count to 20 in so many seconds."""
-    for done in range(20):
-        on_event(Event(done, 20))
-        time.sleep(seconds / 20)
-    return os.getpid()
-
-
 def threads(*, on_event):
     """How many threads numerical libraries are set to use."""
     return {name: value for name, value in os.environ.items() if name.endswith("_NUM_THREADS")}
-
-
-def echo(what, *, on_event):
-    on_event(Event(0.5, None, "echo"))
-    return what
 
 
 def wait_for(condition, seconds=300):
