@@ -13,12 +13,7 @@ from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import PRESETS, preset
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.masks import Causal, SlidingWindow
-from posbias.theory.mixing import (
-    REACH,
-    MeasuredMixing,
-    known_mixing,
-    plausible_mixing,
-)
+from posbias.theory.mixing import REACH, MeasuredMixing, known_mixing, plausible_mixing
 from posbias.theory.positional import ALiBi, NeedsMeasurement
 from posbias.theory.prediction import predict
 from posbias.theory.rollout.dispatch import influence, trajectory

@@ -20,13 +20,7 @@ from posbias.simulation.model import RecencyModel
 from posbias.study import StatedClaim, judge
 from posbias.study.running import Outcome
 from posbias.study.value import Cell, study_of
-from posbias.study.verbs import (
-    Simulate,
-    class_of,
-    decode_verb,
-    estimates_of,
-    quantity,
-)
+from posbias.study.verbs import Simulate, class_of, decode_verb, estimates_of, quantity
 
 QUESTION = "Does the recency bias vanish with the dimension?"
 

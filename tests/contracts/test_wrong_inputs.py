@@ -15,13 +15,7 @@ from measured import measurement
 import posbias
 from posbias import encodings, masks, mixing
 from posbias.core.cluster import engine_of
-from posbias.core.errors import (
-    ClusterError,
-    InputFileError,
-    InvalidValueError,
-    OutputFileError,
-    PosbiasError,
-)
+from posbias.core.errors import ClusterError, InputFileError, InvalidValueError, OutputFileError, PosbiasError
 from posbias.core.running import Processes
 from posbias.retrieval import retrieval_job
 from posbias.retrieval.endpoint import Endpoint

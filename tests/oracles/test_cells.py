@@ -10,15 +10,7 @@ from answers import as_json, plain
 
 from posbias.core.spec import decode, fingerprint
 from posbias.reports.answers.experiments import Cell
-from posbias.training.cells import (
-    KIND,
-    SCHEMA,
-    TrainingCell,
-    load_cell,
-    measure_cell,
-    run_cells,
-    save_cell,
-)
+from posbias.training.cells import KIND, SCHEMA, TrainingCell, load_cell, measure_cell, run_cells, save_cell
 from posbias.training.experiments import Experiment
 from posbias.training.network import ENCODINGS, Network
 from posbias.training.task import RetrievalTask

@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 from refused import refused
 
 import posbias
-from posbias.comparison.extrapolation import (
-    BUNDLED,
-    continued,
-    extrapolate,
-    stretched,
-    won_up_to,
-)
+from posbias.comparison.extrapolation import BUNDLED, continued, extrapolate, stretched, won_up_to
 from posbias.profiles.curves import at_shares
 from posbias.theory.huggingface import from_huggingface
 

@@ -17,12 +17,7 @@ from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.theory.mixing import PerLayer
 from posbias.theory.positional import DecayBias
 from posbias.theory.rollout.kernel import dense_influence
-from posbias.training.kernels import (
-    LABELS,
-    Rollout,
-    agreement,
-    trained_rollout,
-)
+from posbias.training.kernels import LABELS, Rollout, agreement, trained_rollout
 from posbias.training.network import Network, Rotary, Sinusoidal
 from posbias.training.probes import (
     Averages,

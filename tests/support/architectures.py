@@ -25,13 +25,7 @@ from posbias.core.spec import (
     Rows,
 )
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.content import (
-    CONTENTS,
-    QUERY_SCALES,
-    ConstantDiagonal,
-    ScalableSoftmax,
-    StepScale,
-)
+from posbias.theory.content import CONTENTS, QUERY_SCALES, ConstantDiagonal, ScalableSoftmax, StepScale
 from posbias.theory.masks import (
     MASKS,
     Banded,
@@ -44,12 +38,7 @@ from posbias.theory.masks import (
     SlidingWindow,
     Split,
 )
-from posbias.theory.mixing import (
-    MIXINGS,
-    MeasuredMixing,
-    PerLayer,
-    PowerDecay,
-)
+from posbias.theory.mixing import MIXINGS, MeasuredMixing, PerLayer, PowerDecay
 from posbias.theory.positional import (
     POSITIONALS,
     T5,
