@@ -11,19 +11,8 @@ from hypothesis import reject
 from hypothesis import strategies as st
 from pydantic_core import PydanticUndefined
 
+from posbias.core import spec
 from posbias.core.errors import InvalidValueError
-from posbias.core.spec import (
-    Count,
-    Fraction,
-    Fractions,
-    NaturalNumber,
-    NonNegative,
-    NonNegatives,
-    Numbers,
-    Positive,
-    Positives,
-    Rows,
-)
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import CONTENTS, QUERY_SCALES, ConstantDiagonal, ScalableSoftmax, StepScale
 from posbias.theory.masks import (
@@ -81,17 +70,11 @@ def any_fields(draw, cls: Any, heads: int) -> Any:
         return st.lists(numbers, min_size=heads, max_size=heads)
 
     least, above, any_number = st.floats(0, 10), st.floats(0.01, 10), st.floats(-10, 10)
-    known = {
-        **{
-            Count: st.integers(1, 40),
-            NaturalNumber: st.integers(0, 3),
-            bool: st.booleans(),
-            NoneType: st.none(),
-        },
-        **{NonNegative: least, Positive: above, Fraction: fractions, float: any_number},
-        **{NonNegatives: each(least), Positives: each(above), Fractions: each(fractions)},
-        **{Numbers: each(any_number), Rows: each(st.lists(any_number, min_size=8, max_size=8))},
-    }
+    known = {bool: st.booleans(), NoneType: st.none(), float: any_number, spec.Fraction: fractions}
+    known |= {spec.Count: st.integers(1, 40), spec.NaturalNumber: st.integers(0, 3)}
+    known |= {spec.NonNegative: least, spec.Positive: above, spec.Numbers: each(any_number)}
+    known |= {spec.NonNegatives: each(least), spec.Positives: each(above), spec.Fractions: each(fractions)}
+    known[spec.Rows] = each(st.lists(any_number, min_size=8, max_size=8))
     hints, given = get_type_hints(cls, include_extras=True), {}
     for field in dataclasses.fields(cls):
         needed = getattr(field.default, "default", field.default) in (dataclasses.MISSING, PydanticUndefined)
