@@ -214,11 +214,11 @@ def test_a_link_restores_what_was_chosen(opened):
     assert opened.ask("state").items() >= {"tokens": 96, "depth": 1, "mask": "causal", "heads": 16}.items()
 
 
-def test_presets_give_their_prediction_and_others_say_why_not(opened, tmp_path):
+def test_presets_give_their_prediction(opened, tmp_path):
     chosen = {"bloom-7b1": 60, "gemma-3-1b": 600, "smollm2-135m": 60, "tiny-window": 200}
     known = {name: preset(name) for name in chosen if name in PRESETS}
     known |= {one.name: one for one in tiny_architectures()}
-    opened.turn("#")
+    opened.go()
     for name, tokens in chosen.items():
         opened.tab.select_option("#preset", name)
         opened.settle()
@@ -227,14 +227,6 @@ def test_presets_give_their_prediction_and_others_say_why_not(opened, tmp_path):
         opened.settle()
         agrees(opened, tmp_path, known[name])
         agrees(opened, tmp_path)
-        shown = [one.get_attribute("value") for one in opened.tab.locator("#curves input:checked").all()]
-        assert shown[-1:] == ([name] if name in {one["key"] for one in known_curves()} else shown[-1:])
-    names = [one.get_attribute("value") for one in opened.tab.locator("#preset option").all()]
-    assert set(names) == {"set", "", *PRESETS, *(one["key"] for one in known_curves())}
-    assert "its layers differ" in opened.tab.text_content("#preset option[value=smollm3-3b]:disabled")
-    for kind in ("masks", "encodings"):
-        listed = opened.tab.locator(f"#{kind[:-1]} option[disabled]").all_text_contents()
-        assert [f"{one['title']}: {one['reason']}" for one in MENU[kind] if one["reason"]] == listed
 
 
 def test_presets_are_themselves_on_a_page_that_begins_from_another():

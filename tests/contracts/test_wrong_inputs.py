@@ -21,7 +21,7 @@ from posbias.retrieval import retrieval_job
 from posbias.retrieval.endpoint import Endpoint
 from posbias.simulation import RecencyModel
 from posbias.study import read_study
-from posbias.training import Experiment, RetrievalTask
+from posbias.training import Experiment
 from posbias.training.cells import run_cells
 
 TWO = posbias.Architecture(2)
@@ -65,11 +65,6 @@ FUNCTIONS = [
     ("write_report", lambda: posbias.write_report(without("kernel"), "out"), "measurement"),
     # classes
     ("Architecture", lambda: posbias.Architecture(2, mixing=mixing.PerLayer((0.1,) * 3)), "mixing"),
-    ("Layer", lambda: posbias.Layer(heads=2, head_weights=(0.5, 0.6)), "head_weights"),
-    ("Attention", lambda: posbias.Attention.from_arrays(np.ones((1, 1, 3, 3))), "attention"),
-    ("Profile", lambda: posbias.Profile(np.array([-0.5, 1.5])), "mass"),
-    ("Connection", lambda: posbias.Connection(((1.0, 2.0),), (1.0,)), "mix"),
-    ("HyperConnections", lambda: posbias.HyperConnections((), (1.0,)), "connections"),
     ("CustomMask", lambda: masks.CustomMask(3), ""),
     ("DenseLogits", lambda: encodings.DenseLogits(3), "matrix"),
     ("RoPE", lambda: encodings.RoPE(((1.0,),), dimension=7), "dimension"),
@@ -77,9 +72,6 @@ FUNCTIONS = [
     ("", lambda: encodings.rotary_of({}), "model_type"),
     ("", lambda: retrieval_job("nedle"), "task"),
     ("", lambda: Endpoint("ftp://host/v1", "model"), "endpoint"),
-    ("RecencyModel", lambda: RecencyModel(anisotropy=1), "anisotropy"),
-    ("RetrievalTask", lambda: RetrievalTask(labels=5000), "labels"),
-    ("Experiment", lambda: Experiment(seeds=(0, 0)), "seeds"),
     ("", lambda: run_cells([Experiment()], "cells", sequences=0), "sequences"),
     ("", lambda: read_study("nowhere.toml"), "nowhere.toml"),
     ("", lambda: engine_of(0, None), "workers"),

@@ -11,6 +11,7 @@ import xarray as xr
 from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
 
 from posbias import __version__
 from posbias.core import store as keeping
@@ -38,14 +39,7 @@ MAPPINGS = st.dictionaries(
 DTYPES = st.sampled_from(["f8", "f4", "i8", "i4", "u1"])
 
 
-@st.composite
-def arrays(draw):
-    shape = tuple(draw(st.lists(st.integers(0, 3), max_size=3)))
-    content = draw(st.binary(min_size=8 * int(np.prod(shape)), max_size=8 * int(np.prod(shape))))
-    dtype = np.dtype(draw(DTYPES))
-    return np.frombuffer(content[: int(np.prod(shape)) * dtype.itemsize], dtype).reshape(shape).copy()
-
-
+ARRAYS = arrays(DTYPES, array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3))
 NAMES = st.text("abcdefgh_", min_size=1, max_size=6)
 
 
@@ -55,7 +49,7 @@ def datasets(draw):
         f"v_{name}": xr.Variable(
             [f"{name}_{axis}" for axis in range(array.ndim)], array, {"long_name": draw(WORDS)}
         )
-        for name, array in draw(st.dictionaries(NAMES, arrays(), max_size=3)).items()
+        for name, array in draw(st.dictionaries(NAMES, ARRAYS, max_size=3)).items()
     }
     texts = draw(st.lists(st.text("äbc ", min_size=1, max_size=4), min_size=1, max_size=3))
     attributes = {
