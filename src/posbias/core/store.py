@@ -193,10 +193,6 @@ class Store:
         listed.append((number, path))
         return cell.read(path)
 
-    def clear_leftovers(self) -> None:
-        """Remove what writers of this machine that were killed had begun."""
-        files.clear_leftovers(self.folder)
-
     def _numbered(self, cell: Cell) -> list[tuple[int, Path]]:
         """The files of a cell, each with its number."""
         if self._listed is None:
@@ -235,12 +231,14 @@ def compute(
 ) -> Computed:
     """Take the cells that a store has, of their amounts at least, and compute the rest on an engine.
 
-    Without an engine they are computed here. Every result is written as it comes; one cell that fails is logged
-    and stops no other. `again` computes all and leaves earlier files. `on_event` is called with the progress in
-    the cells' units. Raises `MissingPackageError` before any cell, `SchemaError`, `OutputFileError`, what the
-    engine raises, and KeyboardInterrupt on Ctrl-C, saying what is kept.
+    Without an engine they are computed here. What killed writers of this machine had begun is removed. Every
+    result is written as it comes; a cell that fails is logged and stops no other. `again` computes all and leaves
+    earlier files. `on_event` is called with the progress in the cells' units. Raises `MissingPackageError` before
+    any cell, `SchemaError`, `OutputFileError`, what the engine raises, and KeyboardInterrupt on Ctrl-C, saying
+    what is kept.
     """
     engine = engine or InProcess()
+    files.clear_leftovers(store.folder)
     held = {cell: None if again else store.find(cell, at_least=cell.amount) for cell in cells}
     stored = {cell: one for cell, one in held.items() if one is not None}
     missing = tuple(cell for cell in held if cell not in stored)

@@ -103,9 +103,8 @@ def run_study(
     folder = Path(folder)
     need_writable(folder)
     clear_leftovers(folder)
-    store, cells = Store(folder / CELLS), study.all_cells
-    store.clear_leftovers()
-    done = compute(cells, store, engine=engine, again=again, on_event=on_event)
+    cells = study.all_cells
+    done = compute(cells, Store(folder / CELLS), engine=engine, again=again, on_event=on_event)
     save_json(as_dict(study), folder / MANIFEST)
     if done.failed:
         words = [f"{cell.label}: {failed.message}" for cell, failed in done.failed.items()]

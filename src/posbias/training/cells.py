@@ -352,7 +352,6 @@ def run_cells(
     _check(wanted, folder, sequences, workers, device)
     _check_engine(engine, workers, device, gpus_per_cell)
     store = Store(folder)
-    store.clear_leftovers()
     stored = {one: None if again else store.find(TrainingCell(one)) for one in wanted}
     known = {one: kept for one, kept in stored.items() if kept is not None}
     side_by_side = device != "cpu" and engine is None
