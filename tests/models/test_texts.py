@@ -172,21 +172,26 @@ def checksum(drawn):
     return hashlib.sha256(drawn.ids.tobytes() + drawn.starts.tobytes()).hexdigest()[:16]
 
 
-@given(st.text(st.characters(codec="ascii"), min_size=4, max_size=60), st.integers(2, 6), st.data())
-def test_prompts_are_disjoint_windows(content, tokens, data):
-    windows = len(content) // tokens
-    text = Text("letters", (content,), "")
+DOCS = st.lists(st.text(st.characters(codec="ascii"), max_size=12), max_size=12).map(tuple)
+
+
+@given(DOCS, st.integers(2, 6), st.integers(0, 4), st.data())
+def test_prompts_are_disjoint_windows_of_the_documents_that_are_long_enough(content, tokens, minimum, data):
+    kept = "\n\n".join(one for one in content if len(one) >= minimum)
+    windows = len(kept) // tokens
+    text, sizes = Text("letters", content, ""), {"tokens": tokens, "minimum_tokens": minimum or None}
+    with pytest.raises(InputFileError, match=r"^text: "):
+        prompts_from(letters, text, prompts=windows + 1, seed=0, **sizes)
     if windows == 0:
-        with pytest.raises(InputFileError, match=r"^text: "):
-            prompts_from(letters, text, tokens=tokens, prompts=1, seed=0)
         return
-    prompts = data.draw(st.integers(1, windows))
-    drawn = prompts_from(letters, text, tokens=tokens, prompts=prompts, seed=data.draw(st.integers(0, 99)))
+    prompts, seed = data.draw(st.integers(1, windows)), data.draw(st.integers(0, 99))
+    drawn = prompts_from(letters, text, prompts=prompts, seed=seed, **sizes)
     assert drawn.ids.shape == (prompts, tokens)
     assert len(set(drawn.starts.tolist())) == prompts
+    assert drawn.left_out == sum(len(one) < minimum for one in content)
     for ids, start in zip(drawn.ids, drawn.starts, strict=True):
         assert start % tokens == 0
-        assert "".join(map(chr, ids)) == content[start : start + tokens]
+        assert "".join(map(chr, ids)) == kept[start : start + tokens]
 
 
 BUNDLED = {
@@ -229,10 +234,7 @@ def test_long_texts_are_tokenised_in_pieces(blank):
         assert bytes(ids.tolist()) == content.encode()[start : start + 1000]
 
 
-documents = st.lists(st.text(st.characters(codec="ascii"), max_size=12), max_size=12).map(tuple)
-
-
-@given(documents, st.integers(2, 6), st.integers(0, 4), st.integers(0, 99), st.data())
+@given(DOCS, st.integers(2, 6), st.integers(0, 4), st.integers(0, 99), st.data())
 def test_prompts_are_beginnings_of_documents_that_are_long_enough(content, tokens, more, seed, data):
     text = Text("letters", content, "")
     minimum = data.draw(st.sampled_from([None, tokens + more]))
@@ -250,16 +252,6 @@ def test_prompts_are_beginnings_of_documents_that_are_long_enough(content, token
         assert "".join(map(chr, ids)) == content[document][:tokens]
     fewer = data.draw(st.integers(1, len(long)))
     assert np.array_equal(prompts_from(letters, text, prompts=fewer, **sizes).ids, drawn.ids[:fewer])
-
-
-def test_short_documents_can_be_left_out_of_the_running_text():
-    text = Text("letters", ("aaaa", "b", "cc", "dddd"), "")
-    drawn = prompts_from(letters, text, tokens=2, prompts=5, seed=0, minimum_tokens=3)
-    assert drawn.left_out == 2
-    cut = {start: "".join(map(chr, ids)) for start, ids in zip(drawn.starts, drawn.ids, strict=True)}
-    assert "".join(cut[start] for start in sorted(cut)) == "aaaa\n\ndddd"
-    with pytest.raises(InputFileError, match=r"^text: "):
-        prompts_from(letters, text, tokens=2, prompts=6, seed=0, minimum_tokens=3)
 
 
 @pytest.mark.parametrize(("packed", "minimum"), [(True, 0), (True, 2.0), (False, 3), (False, True)])
