@@ -5,6 +5,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from dense import last_row
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
@@ -28,11 +29,7 @@ DECAYS = st.floats(0.05, 8.0)
 def dense_row(tokens: int, mixing: list[float], decay: float = 0.0) -> np.ndarray:
     """The last row of the product of (1 − λ_t)I + λ_t·A, from the definition of A."""
     weights = np.tril(np.tile(np.exp(decay * np.arange(tokens) / tokens), (tokens, 1)))
-    attention = weights / weights.sum(axis=1, keepdims=True)
-    product = np.eye(tokens)
-    for weight in mixing:
-        product = ((1.0 - weight) * np.eye(tokens) + weight * attention) @ product
-    return product[-1]
+    return last_row([weights / weights.sum(axis=1, keepdims=True)] * len(mixing), mixing)
 
 
 @given(MIXINGS, st.integers(2, 12))

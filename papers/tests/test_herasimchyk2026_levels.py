@@ -5,6 +5,7 @@ import pytest
 import torch
 import transformers
 import yaml
+from dense import last_row
 from measured import CONSTANT, DELTA, DEPTH, HEAD_SIZE, HEADS, SLOPES, TOKENS, measurement
 from project import ROLLOUT_FILES, needs_rollout_files
 
@@ -28,15 +29,9 @@ LAYER = 1 + np.arange(DEPTH)[:, None]
 
 def dense(logits, mixing, window=TOKENS):
     """The last row of R_T ⋯ R_1, by the definition; logits [layer, head, query, key]."""
-    tokens = logits.shape[-1]
-    distance = np.subtract.outer(np.arange(tokens), np.arange(tokens))
-    seen = (distance >= 0) & (distance < window)
-    product = np.eye(tokens)
-    for layer, lam in zip(logits, mixing, strict=True):
-        weights = np.where(seen, np.exp(layer), 0.0)
-        kernel = (weights / weights.sum(axis=-1, keepdims=True)).mean(axis=0)
-        product = ((1 - lam) * np.eye(tokens) + lam * kernel) @ product
-    return product[-1]
+    distance = np.subtract.outer(np.arange(logits.shape[-1]), np.arange(logits.shape[-1]))
+    weights = np.where((distance >= 0) & (distance < window), np.exp(logits), 0.0)
+    return last_row((weights / weights.sum(axis=-1, keepdims=True)).mean(axis=1), mixing)
 
 
 def by_distance(table):

@@ -5,7 +5,6 @@ heads, lengths, windows, learned sinks and blocks of queries vary freely, and on
 computed from its weights channel by channel.
 """
 
-import cmath
 import json
 import math
 from dataclasses import replace
@@ -222,28 +221,21 @@ def plain_pass(model, ids):
 
 
 def naive_logits(model, number, stream, rotate):
-    """[head, query, key] from the weights, pair of channels by pair of channels, position by position."""
-    config, block = model.config, model.model.layers[number]
+    """[head, query, key] from the weights; channels i and i + size/2 of a head are turned together."""
+    config, block, tokens = model.config, model.model.layers[number], len(stream)
     normed = stream / np.sqrt((stream**2).mean(1, keepdims=True) + config.rms_norm_eps)
     normed = normed * block.input_layernorm.weight.double().numpy()
     size, base = config.head_dim, config.rope_parameters["rope_theta"]
-    query = normed @ block.self_attn.q_proj.weight.double().numpy().T
-    key = normed @ block.self_attn.k_proj.weight.double().numpy().T
+    angles = rotate * np.outer(np.arange(tokens), base ** (-2 * np.arange(size // 2) / size))
 
-    def turned(vector, position):
-        pairs = [complex(vector[c], vector[c + size // 2]) for c in range(size // 2)]
-        angle = [position * base ** (-2 * c / size) if rotate else 0.0 for c in range(size // 2)]
-        return np.array([pair * cmath.exp(1j * turn) for pair, turn in zip(pairs, angle, strict=True)])
+    def turned(projection):
+        vectors = (normed @ projection.weight.double().numpy().T).reshape(tokens, -1, size).swapaxes(0, 1)
+        return (vectors[..., : size // 2] + 1j * vectors[..., size // 2 :]) * np.exp(1j * angles)
 
-    logits = np.full((config.num_attention_heads, len(stream), len(stream)), -np.inf)
-    for head in range(config.num_attention_heads):
-        shared = head * config.num_key_value_heads // config.num_attention_heads
-        for i in range(len(stream)):
-            q = turned(query[i, head * size : (head + 1) * size], i)
-            for j in range(i + 1):
-                k = turned(key[j, shared * size : (shared + 1) * size], j)
-                logits[head, i, j] = (q * k.conj()).real.sum() / math.sqrt(size)
-    return logits
+    query, key = turned(block.self_attn.q_proj), turned(block.self_attn.k_proj)
+    key = key.repeat(len(query) // len(key), axis=0)
+    logits = (query @ key.conj().swapaxes(1, 2)).real / math.sqrt(size)
+    return np.where(np.tri(tokens, dtype=bool), logits, -np.inf)
 
 
 @pytest.fixture
