@@ -1,21 +1,75 @@
-"""Errata, statements and their pages: verdicts, numbers and quotes are the same wherever they are printed."""
+"""Errata, readings, statements and their pages: verdicts, numbers and quotes are the same wherever they are
+printed; both readings come out as quoted, and agree with other ways to them.
+"""
 
 import math
 import re
+from typing import NamedTuple
 
 import numpy as np
 import pytest
-import quotes
+from measured import measurement
+from project import ROLLOUT_FILES
+from setting import logged
 
 from posbias.core.errors import InvalidValueError
 from posbias.core.sources import BIBLIOGRAPHY
 from posbias.profiles.claims import AMENDED
+from posbias.profiles.measurements import save_measurement
+from posbias.training import Network, RetrievalTask
+from posbias.training.probes import largest_gap
+from posbias.training.task import make_world, novel_sequences
 from posbias_papers.cli.verify import findings_table
-from posbias_papers.errata import ERRATA, errata_page, find_erratum
-from posbias_papers.readings import READINGS
+from posbias_papers.errata import ERRATA, Erratum, errata_page, find_erratum
+from posbias_papers.readings import (
+    READINGS,
+    UnavailableError,
+    compare_readings,
+    find_readings,
+)
 from posbias_papers.reproduction import reproduce
 from posbias_papers.statements import STATEMENTS, Statement, verify
 from posbias_papers.theorems import judge_statements, theorems_page
+
+# --- numbers as errata quote them (".738", "7e-66", "−.31", "22 %", "½") ---------------------------------
+
+_FRACTIONS = {"½": 0.5, "¼": 0.25}
+
+
+class Quote(NamedTuple):
+    """A number in an entry's text, and where it comes from: a reading and which of its numbers."""
+
+    text: str
+    reading: str
+    of: str
+
+
+def quotes_of(erratum: Erratum) -> list[Quote]:
+    """The numbers that an entry quotes."""
+    return [Quote(text, *source.split(": ", 1)) for text, source in erratum.quotes.items()]
+
+
+def value(quote: Quote) -> float:
+    """The number that the text spells."""
+    if quote.text in _FRACTIONS:
+        return _FRACTIONS[quote.text]
+    return float(_digits(quote)) / _unit(quote)
+
+
+def rounding(quote: Quote) -> float:
+    """Half a unit of the last digit that is given; of a fraction what floating point may lose."""
+    if quote.text in _FRACTIONS:
+        return 1e-9
+    mantissa, _, exponent = _digits(quote).partition("e")
+    return 0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2])) / _unit(quote)
+
+
+def _digits(quote: Quote) -> str:
+    return quote.text.replace("−", "-").replace(",", "").removesuffix(" %")
+
+
+def _unit(quote: Quote) -> float:
+    return 100.0 if quote.text.endswith(" %") else 1.0
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +89,7 @@ def test_entries_are_whole_and_quote_numbers_of_their_readings_or_say_why_there_
         assert all((one.where, one.printed, one.holds, one.posbias)), one.key
         assert one.paper in BIBLIOGRAPHY
         assert (one.key in about.values()) != bool(one.no_number), one.key
-        for quote in quotes.quotes_of(one):
+        for quote in quotes_of(one):
             alone = rf"(?<![\d.,]){re.escape(quote.text)}(?!\d|[.,]\d| %)"
             assert re.search(alone, f"{one.printed} {one.holds}"), (one.key, quote.text)
             assert about[quote.reading] == one.key, quote
@@ -62,9 +116,9 @@ def test_what_is_quoted_of_the_bundled_model_is_what_its_tables_say(tmp_path):
         "herasimchyk2026/table-6: corrected": diagonal["value"],
         "herasimchyk2026/table-6: corrected of normal numbers": diagonal["null"],
     }
-    quoted = {f"{one.reading}: {one.of}": one for entry in ERRATA for one in quotes.quotes_of(entry)}
+    quoted = {f"{one.reading}: {one.of}": one for entry in ERRATA for one in quotes_of(entry)}
     for name, number in found.items():
-        expected = pytest.approx(quotes.value(quoted[name]), abs=quotes.rounding(quoted[name]))
+        expected = pytest.approx(value(quoted[name]), abs=rounding(quoted[name]))
         assert number == expected, name
 
 
@@ -131,3 +185,180 @@ def test_every_verdict_is_reached():
 
     marks = [trial("holds", 0.0), trial("amended", -1.0, -0.5), trial("neither", 2.0, -0.5), trial("no", 2.0)]
     assert marks == ["holds", AMENDED["paper"], "fails", "fails"]
+
+
+FROM_FILES = {f"herasimchyk2026/{name}" for name in ("content-scale", "signs")}
+SINK = {"herasimchyk2026/mixing-per-token-sink", "herasimchyk2026/predictor-sink"}
+
+
+@pytest.fixture(scope="module")
+def compared():
+    """Every reading that can be computed here, by key."""
+    configs = ROLLOUT_FILES if ROLLOUT_FILES.is_dir() else None
+    return {one.key: one for one in compare_readings(configs=configs)}
+
+
+def quoted(one, of):
+    return getattr(one, of) if of in ("published", "corrected", "difference") else one.others[of]
+
+
+# --- all readings ------------------------------------------------------------------------------------------
+
+
+def test_every_number_is_finite_and_the_difference_is_theirs(compared):
+    for one in compared.values():
+        for number in (one.published, one.corrected, one.difference, *one.others.values()):
+            assert math.isfinite(number.value), one.key
+            assert number.known, one.key
+        assert one.difference.value == pytest.approx(one.corrected.value - one.published.value, abs=1e-12)
+
+
+def test_readings_differ_beyond_their_error_but_where_they_are_said_not_to(compared):
+    """On a model without a sink, λ by norms and by tokens are the same."""
+    alike = {
+        key
+        for key, one in compared.items()
+        if abs(one.difference.value) <= 2 * one.difference.se or one.difference.value == 0
+    }
+    assert alike == {"herasimchyk2026/mixing-per-token"}
+
+
+def test_every_quoted_number_is_the_computed_one(compared):
+    """But those of measurements larger than the ones made here."""
+    seen = set()
+    for entry in ERRATA:
+        for quote in quotes_of(entry):
+            if quote.reading not in compared:
+                assert quote.reading in FROM_FILES | SINK
+                continue
+            one = compared[quote.reading]
+            if entry.measured and "prompts of" in one.note:
+                continue
+            number = quoted(one, quote.of)
+            allowed = rounding(quote) * (1 + 1e-9) + 4 * number.se
+            assert abs(number.value - value(quote)) <= allowed, (entry.key, quote, str(number))
+            seen.add(quote.reading)
+    assert len(seen) > 40
+
+
+# --- other ways to the same numbers ------------------------------------------------------------------------
+
+
+def raised(delta):
+    """The first token's mass in the last row of three tokens, δ = 2 in the bottom layer."""
+
+    def row(weights, own, at):
+        weights = [weight * math.exp(own) ** (place == at) for place, weight in enumerate(weights)]
+        return [weight / sum(weights) for weight in weights]
+
+    bottom = [row([1.0], 2, 0), row([0.5, 0.5], 2, 1), row([0.49, 0.5, 0.01], 2, 2)]
+    top = row([math.exp(-9), 1.0, 1.0], delta, 2)
+    return sum(weight * keys[0] for weight, keys in zip(top, bottom, strict=True))
+
+
+def stepped():
+    """P_(21)1 of 20 layers of weights e^(200·cos(jπ/20)) at distance j."""
+    weights = np.exp(200 * np.cos(np.subtract.outer(np.arange(21), np.arange(21)) * math.pi / 20) - 200)
+    kernel = np.tril(weights) / np.tril(weights).sum(axis=1, keepdims=True)
+    return np.linalg.matrix_power(kernel, 20)[-1, 0]
+
+
+@pytest.mark.parametrize(
+    ("key", "printed", "true"),
+    [
+        ("wu2025/appendix-b.2", 0.5**2, 0.5),
+        ("wu2025/appendix-c", 1.0, 0.0198 / 0.4902),
+        ("wu2025/lemma-4.4", 1 / (1 + math.exp(-1)), 1.0),
+        ("wu2025/theorem-4.5", 1 / (1 + math.exp(-1)), 1.0),
+        ("wu2025/lemma-4.6", math.exp(0.1 - 5 - 0.1 * math.pi**2) / 2, 1 / (1 + math.exp(10))),
+        ("wu2025/lemma-i.1", math.exp(0.2 - 10 - 0.2 * math.pi**2) / 2, 1 / (1 + math.exp(20))),
+        ("wu2025/theorem-4.7", math.comb(39, 20) * math.exp(-100), stepped()),
+        ("wu2025/theorem-i.2", math.comb(39, 20) * math.exp(-100), stepped()),
+        ("herasimchyk2026/proposition-4.5", raised(0), raised(3)),
+        ("herasimchyk2026/appendix-a.1.2", 0.0, 1.0),
+        ("herasimchyk2026/appendix-a.1.4", 0.0, 0.5),
+        ("herasimchyk2026/lemma-5.3-i", 2.0, 1.5 * (9 / 8) ** 20),
+        ("herasimchyk2026/lemma-5.3-ii", math.exp(-0.02) / 2, 1 / (1 + math.exp(5))),
+        ("herasimchyk2026/section-5.1", 2.0, 1.25**20),
+        ("herasimchyk2026/theorem-5.4-ii", (1 - math.exp(-0.18) / 4) ** 60, 0.18249551842986955),
+        ("herasimchyk2026/theorem-5.4-ii-window", math.exp(-3 * 0.5 * 0.5 * 200), 0.75**200),
+    ],
+)
+def test_counterexamples_have_the_numbers_that_plain_arithmetic_gives(compared, key, printed, true):
+    one = compared[key]
+    assert [one.published.value, one.corrected.value] == pytest.approx([printed, true], rel=2e-5)
+
+
+def test_the_data_are_as_the_readings_say(compared):
+    task = RetrievalTask(embedding="variance")
+    tests = novel_sequences(task, make_world(task, [0]), 1, 4000).paired(0, 7)
+    share = float(tests.informative.double().mean())
+    gap = compared["wu2025/uninformative"].corrected.value
+    assert gap == pytest.approx(largest_gap(task), rel=1e-12)
+    assert abs(share - gap) < 4 * math.sqrt(gap * (1 - gap) / 4000)
+    for embedding, of in (("variance", "corrected"), ("deviation", "published")):
+        drawn = RetrievalTask(embedding=embedding)
+        items = novel_sequences(drawn, make_world(drawn, [0]), 1, 500).asking().tokens[0, :, 0].double()
+        length = float(items.norm(dim=-1).square().mean().sqrt())
+        assert length == pytest.approx(quoted(compared["wu2025/embeddings"], of).value, rel=0.02)
+
+
+def test_expected_gaps_are_those_of_the_networks_own_architectures(compared):
+    from posbias.theory.rollout.kernel import dense_influence
+    from posbias.training.network import ENCODINGS
+
+    for key, published, corrected in (
+        ("pe-decay", Network(), Network(positional=ENCODINGS["decay"])),
+        ("not-res", Network(residual=True), Network()),
+    ):
+        for of, network in (("published", published), ("corrected", corrected)):
+            mass = dense_influence(network.architecture(), 17)
+            largest = largest_gap(RetrievalTask())
+            gap = (mass[1] - mass[15]) / (mass[1] + mass[15]) * largest
+            assert quoted(compared[f"wu2025/{key}"], of).value == pytest.approx(gap, rel=1e-9)
+
+
+def test_simulated_and_integrated_numbers_side_with_the_correction(compared):
+    """The truth is nearer to the corrected number than to the published one, wherever it is known."""
+    known = 0
+    for one in compared.values():
+        for name in ("integrated", "simulated", "drawn", "from Eq 37"):
+            if name in one.others:
+                truth, known = one.others[name].value, known + 1
+                assert abs(one.corrected.value - truth) < abs(one.published.value - truth), one.key
+    assert known >= 7
+
+
+# --- what is asked -----------------------------------------------------------------------------------------
+
+
+def test_readings_are_found_by_key_paper_and_erratum():
+    assert find_readings() == [*READINGS] == find_readings([])
+    assert {one.erratum.paper for one in find_readings("kim2026")} == {"kim2026"}
+    both = find_readings(["kim2026/eq-42", "herasimchyk2026/content-scale"])
+    names = ("herasimchyk2026/content-scale", "herasimchyk2026/content-scale-measured", "kim2026/eq-42")
+    assert tuple(one.key for one in both) == names
+
+
+def test_what_is_asked_for_by_name_and_cannot_be_had_is_an_error():
+    with pytest.raises(UnavailableError, match="needs a measurement of smollm2-135m"):
+        compare_readings(["herasimchyk2026/predictor-sink"])
+
+
+def test_measurements_come_from_the_results_the_largest_first(tmp_path):
+    cells = tmp_path / "herasimchyk2026" / "cells"
+    for prompts, digits in ((4, "0" * 12), (12, "1" * 12)):
+        save_measurement(
+            measurement("tiny-alibi", prompts=prompts),
+            cells / f"tiny-alibi-bundled-256x{prompts}-{digits}.nc",
+        )
+    (cells / f"tiny-alibi-bundled-256x99-{'2' * 12}.nc").write_bytes(b"damaged")
+    save_measurement(
+        measurement("tiny-alibi", prompts=20), cells / f"tiny-alibi-bundled-scrambled-256x20-{'3' * 12}.nc"
+    )
+    with logged() as said:
+        (one,) = compare_readings("herasimchyk2026/mixing-per-token", results=tmp_path)
+    assert "12 prompts" in one.note
+    assert one.difference.value == pytest.approx(-0.1)
+    (refused,) = (line for line in said if line.endswith("; not used"))
+    assert "256x99" in refused
