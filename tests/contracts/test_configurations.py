@@ -165,6 +165,7 @@ def test_the_assumed_schedule_is_that_of_a_network_at_initialisation():
 LLAMA = {"model_type": "llama", "num_hidden_layers": 4, "num_attention_heads": 4}
 SLIDING_ALONE = {"layer_types": ["sliding_attention"] * 4, "sliding_window": 8}
 REFUSED = [
+    ("num_key_value_heads", {"num_key_value_heads": 3}),
     ("layer_types", {"layer_types": ["banana"] * 4}),
     ("layer_types", {"layer_types": ["chunked_attention"] * 4}),
     ("layer_types", {"layer_types": ["full_attention"]}),

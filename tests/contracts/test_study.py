@@ -1,6 +1,8 @@
 """A study as a value, its records and its claims: what verbs find, what is kept, computed again and judged."""
 
 import copy
+import functools
+import itertools
 import json
 import math
 from types import SimpleNamespace
@@ -14,7 +16,7 @@ from scipy import stats
 import posbias
 from posbias.core.errors import InvalidValueError
 from posbias.core.formats import dump_json
-from posbias.core.spec import encode, expand, values_at
+from posbias.core.spec import encode, expand
 from posbias.core.store import perform_cell
 from posbias.simulation.model import RecencyModel
 from posbias.study import StatedClaim, judge
@@ -71,45 +73,22 @@ def test_claims_select_by_what_was_chosen_and_by_what_the_spec_holds():
         pairs(of={"model.residual": 1})
 
 
-NAMES = st.sampled_from("abcd")
-PATHS = st.lists(NAMES, min_size=1, max_size=3).map(".".join)
+PATHS = st.sampled_from(["a", "b.c", "b.d", "other.e", "f.g.h"])
 VALUES = st.lists(st.integers(0, 9) | st.text("xyz", max_size=2) | st.just({"k": 1}), min_size=1, max_size=3)
 
 
-def apart(found: list[str]) -> bool:
-    """Whether no path is another or inside it."""
-    return not any(
-        a is not b and (a == b or f"{a}.".startswith(f"{b}.")) for a in found for b in found
-    ) and len(set(found)) == len(found)
-
-
-def by_loops(base: dict, axes: list[tuple[str, list]]) -> list[dict]:
-    """The reference: a loop per axis, the last one innermost."""
-    if not axes:
-        return [base]
-    (path, values), *others = axes
-    made = []
-    for one in values:
-        changed = copy.deepcopy(base)
-        place = changed
-        *tables, key = path.split(".")
-        for table in tables:
-            place = place.setdefault(table, {})
-        place[key] = one
-        made += by_loops(changed, others)
-    return made
-
-
-@given(st.lists(st.tuples(PATHS, VALUES), max_size=3).filter(lambda axes: apart([path for path, _ in axes])))
+@given(st.dictionaries(PATHS, VALUES, max_size=3))
 def test_a_sweep_is_nested_loops_the_last_axis_innermost(axes):
     base = {"other": {"kept": [1, 2]}}
-    before = copy.deepcopy(base)
-    made = expand(base, dict(axes))
-    assert [mapping for _, mapping in made] == by_loops(base, axes)
+    before, expected = copy.deepcopy(base), []
+    for values in itertools.product(*axes.values()):
+        changed = copy.deepcopy(base)
+        for path, one in zip(axes, values, strict=True):
+            *tables, key = path.split(".")
+            functools.reduce(lambda place, name: place.setdefault(name, {}), tables, changed)[key] = one
+        expected.append((dict(zip(axes, values, strict=True)), changed))
+    assert expand(base, axes) == expected
     assert base == before
-    for chosen, mapping in made:
-        assert list(chosen) == [path for path, _ in axes]
-        assert all(values_at(mapping, path) == [value] for path, value in chosen.items())
 
 
 def outcome(numbers, seeds=(0, 1, 2, 3), **changes):

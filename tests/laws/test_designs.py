@@ -17,7 +17,6 @@ from posbias.designs.space import cached_keys, on_front, target_of, toml_of
 from posbias.profiles.profile import Profile, uniform
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import load_architecture, read_architecture
-from posbias.theory.huggingface import from_huggingface
 from posbias.theory.masks import BlockSparse, Causal, Chunked, Dilated, Full, Prefix, SlidingWindow
 from posbias.theory.mixing import ConstantMixing, TrainedMedian, plausible_mixing
 from posbias.theory.positional import ALiBi
@@ -207,10 +206,3 @@ def test_what_cannot_be_is_refused():
     for name, wrong in {"evaluations": 0, "seed": -1, "within": 1.0}.items():
         refused(name, call(**{name: wrong}))
     refused("target", *(call(target=wrong) for wrong in ("flatt", "middle=2", "middle=x", "reach=97")))
-    llama = {
-        "model_type": "llama",
-        "num_hidden_layers": 2,
-        "num_attention_heads": 8,
-        "num_key_value_heads": 3,
-    }
-    refused("num_key_value_heads", lambda: from_huggingface(llama))
