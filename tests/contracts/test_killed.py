@@ -10,7 +10,7 @@ import shlex
 import signal
 
 import pytest
-from command import started
+from command import SMALL_TASK, started
 from piecework import wait_for
 from struck import PRELOADED, Command, is_leftover
 
@@ -19,8 +19,8 @@ from posbias.core.formats import open_netcdf
 FILES = {
     "study.toml": 'question = "Does it grow?"\nseeds = [0, 1]\nsweep = {"model.depth" = [1, 2, 3]}\n'
     'base = {kind = "simulate", samples = 20_000, model = {tokens = 6, dimension = 16}}\n',
-    "cells.toml": "seeds = [0, 1]\niterations = 400\nbatch = 16\n[sweep]\nnetwork.depth = [1, 2]\n"
-    "[task]\nitems = 4\ndimension = 8\nclasses = 16\nlabels = 4\nburstiness = 2\n",
+    "cells.toml": "seeds = [0, 1]\niterations = 400\nbatch = 16\n[sweep]\nnetwork.depth = [1, 2]"
+    + SMALL_TASK,
     "base.toml": 'depth = 8\n[mixing]\nkind = "constant"\nvalue = 0.3\n[[layers]]\npositional = {kind = "alibi"}',
 }
 LINES = {

@@ -52,42 +52,21 @@ def test_a_longer_run_goes_on_from_a_shorter_one(first, blocks):
     assert same_bytes(tally, simulate_recency(model, (max(first, 1) + blocks) * BLOCK).tally)
 
 
-@given(
-    tokens=st.integers(2, 12),
-    depth=st.integers(1, 4),
-    dimension=st.integers(3, 40),
-    anisotropy=st.floats(0, 0.99),
-    norm=st.sampled_from(["layernorm", "rmsnorm", "none"]),
-    residual=st.booleans(),
-    order=st.sampled_from(["pre", "post"]),
-)
+@given(tokens=st.integers(3, 12), seed=st.integers(0, 99), residual=st.booleans())
 @examples(60)
-def test_laws_of_every_model(tokens, depth, dimension, anisotropy, norm, residual, order):
-    model = RecencyModel(tokens, dimension, anisotropy, norm, residual, depth, order)
-    result = simulate_recency(model, 500, threads=1)
-    attention = result.mean_attention.value
-    np.testing.assert_allclose(np.nansum(attention, axis=2), 1.0, rtol=1e-12)
-    assert np.nanmin(attention) > 0
-    if norm != "none":
-        first = 1 if order == "post" else 0
-        diagonal = np.diagonal(result.mean_scores.value, axis1=1, axis2=2)[first:]
-        np.testing.assert_allclose(diagonal, math.sqrt(dimension), rtol=1e-12)
-        below = result.mean_scores.value[first:]
-        assert not (below > math.sqrt(dimension) * (1 + 1e-12)).any()
-    if tokens > 2:
-        assert all(0 <= p.value <= 1 for p in result.plain_recency_probability)
-        for averages, count in (
-            (result.by_query, [math.comb(i, 2) for i in range(tokens)]),
-            (result.by_gap, [0, *(math.comb(tokens - g, 2) for g in range(1, tokens - 1)), 0]),
-            (result.by_distance, [0, *(math.comb(tokens - g, 2) for g in range(1, tokens - 1)), 0]),
-        ):
-            # the first layer is not controlled: groups of triples add up to all of them
-            whole = np.nansum(averages.value[0] * count) / model.triples
-            assert whole == pytest.approx(result.plain_recency_probability[0].value, rel=1e-12)
-    # steps of the first layer are plain: they add up to rises
-    steps, rises = result.steps.value[0], result.rises.value[0]
-    for i in range(2, tokens):
-        np.testing.assert_allclose(np.cumsum(steps[i, : i - 1]), rises[i, 1:i], rtol=1e-9, atol=1e-12)
+def test_shares_by_query_gap_and_distance_add_up_to_that_of_all_triples(tokens, seed, residual):
+    """In the first layer, which is not controlled."""
+    model = RecencyModel(tokens, residual=residual, depth=2)
+    result = simulate_recency(model, 500, seed=seed, threads=1)
+    by_size = [0, *(math.comb(tokens - size, 2) for size in range(1, tokens - 1)), 0]
+    by_query = [math.comb(query, 2) for query in range(tokens)]
+    for shares, count in (
+        (result.by_query, by_query),
+        (result.by_gap, by_size),
+        (result.by_distance, by_size),
+    ):
+        whole = np.nansum(shares.value[0] * count) / model.triples
+        assert whole == pytest.approx(result.plain_recency_probability[0].value, rel=1e-12)
 
 
 def test_definition_1_is_undecided_where_samples_are_too_few():

@@ -4,23 +4,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from command import SMALL_TASK
 from heard import Heard
 
 import posbias
 from posbias.training import read_experiments
 
-SMALL = """
-seeds = [0, 1]
-iterations = 60
-batch = 16
-evaluate_every = 20
-[task]
-items = 4
-dimension = 8
-classes = 16
-labels = 4
-burstiness = 2
-"""
+SMALL = "seeds = [0, 1]\niterations = 60\nbatch = 16\nevaluate_every = 20" + SMALL_TASK
 WORDS = ("--sequences", 50, "--threads", 1)
 
 

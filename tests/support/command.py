@@ -11,6 +11,16 @@ from unittest import mock
 
 from posbias.cli import app, main
 
+SMALL_TASK = """
+[task]
+items = 4
+dimension = 8
+classes = 16
+labels = 4
+burstiness = 2
+"""
+"""A retrieval task of four items, in a file of `posbias train`."""
+
 
 def called(*arguments: object, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess:
     """What `posbias ARGUMENTS` prints and how it ends."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from command import called
+from command import SMALL_TASK, called
 
 import posbias
 from posbias import encodings, masks, mixing
@@ -54,18 +54,7 @@ ARCHITECTURES = {
     "full": alike(4, mask=masks.Full()),
     "content": alike(4, heads=2, positional=encodings.ALiBi(), content=posbias.ConstantDiagonal((1.5,))),
 }
-SMALL = """
-seeds = [0, 1]
-iterations = 200
-batch = 16
-evaluate_every = 50
-[task]
-items = 4
-dimension = 8
-classes = 16
-labels = 4
-burstiness = 2
-"""
+SMALL = "seeds = [0, 1]\niterations = 200\nbatch = 16\nevaluate_every = 50" + SMALL_TASK
 HITS = [
     {"text": "a" * size, "score": score} for size, score in ((400, 0.9), (200, 0.5), (300, 0.4), (100, 0.1))
 ]
