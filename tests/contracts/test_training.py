@@ -4,14 +4,13 @@ import dataclasses
 import json
 from pathlib import Path
 
-import interruptible
+import piecework
 import pytest
 from answers import plain
 from command import called
 from heard import Heard
 from hypothesis import given
 from hypothesis import strategies as st
-from interruptible import JOB
 from project import ROOT
 from setting import logged
 
@@ -35,6 +34,11 @@ def tiny(depth: int = 1, **changes) -> Experiment:
 
 
 TINY = tiny()
+ROPE = Network(2, True, positional=ENCODINGS["rope"])
+JOB = [
+    tiny(network=network, seeds=seeds, learning_rate=1e-2, evaluate_every=12)
+    for network, seeds in ((Network(2), (0, 1)), (ROPE, (0,)))
+]
 
 
 masks = st.sampled_from([Causal(), Full(), SlidingWindow(3), Prefix(2)])
@@ -195,7 +199,8 @@ def test_a_worker_that_is_asked_to_end_keeps_the_iteration_that_was_reached(
     checkpoint, before, heard = tmp_path / "job.npz", Heard(stop=9), Heard()
     with pytest.raises(KeyboardInterrupt):
         Processes(1).run(
-            [Task(interruptible.task, {"checkpoint": str(checkpoint)})], lambda _, news: before(news)
+            [Task(piecework.train_slowly, {"experiments": JOB, "checkpoint": str(checkpoint)})],
+            lambda _, news: before(news),
         )
     assert bits(train(JOB, checkpoint=checkpoint, threads=1, on_event=heard)) == bits(uninterrupted)
     assert heard[0] > before[-1]

@@ -2,12 +2,12 @@
 
 import gzip
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from answers import copies, kept
+from http_servers import prompt_of, serving
+from readers import reads, reads_both_ends
 from scipy import stats
 
 import posbias
@@ -46,17 +46,17 @@ def test_two_measurements_of_the_same_prompts(answered, measured, folder):
     assert last > 0 > first
 
 
-def test_two_retrievals(answered, folder):
-    """One finds the first place and the last, the other all of them; another seed has other trials."""
-    random = np.random.default_rng(0)
-    ends, everywhere = copies(random, [0.9, 0.1, 0.1, 0.1, 0.9]), copies(random, [0.9] * 5)
-    kept(folder / "ends", ends)
-    for seed in (0, 1):
-        kept(folder / "all", replace(everywhere, job=everywhere.job | {"seed": seed}))
-        between = answered("compare", "ends", "all")["between"]
-        assert (between["verdict"], between["paired"]) == ("changes the bias", seed == 0)
-        mean = ends.answers.found.mean() - everywhere.answers.found.mean()
-        assert between["differences"]["mean"]["value"] == pytest.approx(mean)
+def test_two_retrievals(answered):
+    """One finds the first place and the last, the other all three; another seed has other trials."""
+    lists = ("--pairs", 6, "--positions", 3, "--wording", "json", "--prompts", 40)
+    for name, reader, seed in (("ends", reads_both_ends, 0), ("same", reads, 0), ("other", reads, 1)):
+        with serving(lambda _, body, reader=reader: reader(prompt_of(body))) as server:
+            words = ("retrieve", "toy", "--endpoint", server.url, *lists)
+            answered(*words, "--seed", seed, "--out", name)
+    for name in ("same", "other"):
+        between = answered("compare", "ends", name)["between"]
+        assert (between["verdict"], between["paired"]) == ("changes the bias", name == "same")
+        assert between["differences"]["mean"]["value"] == pytest.approx(-1 / 3)
 
 
 def test_five_predictors_of_a_measurement(measured):

@@ -1,22 +1,17 @@
-"""Answers of commands: asked for in an empty folder and held against their schemas; results as their answers say
-them; answers of a model as `posbias retrieve` keeps them.
-"""
+"""Answers of commands, asked for in an empty folder and held against their schemas; results field by field."""
 
 import dataclasses
 import json
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pytest
 from command import called
 from jsonschema import Draft202012Validator
 
 from posbias.core.answers import json_schema
-from posbias.core.formats import dump_json, save_json
+from posbias.core.formats import dump_json
 from posbias.reports.answers import library_answers
-from posbias.reports.answers.retrievals import AnswerCurve as AnswerPart
-from posbias.retrieval import answer_curve
 from posbias_papers.cli.answers import paper_answers
 
 KINDS = {one.schema_name: one for one in (*library_answers(), *paper_answers())}
@@ -49,40 +44,6 @@ def plain(result: Any) -> Any:
         case float() if result != result:
             return None
     return result
-
-
-def copies(random, places):
-    """A curve of answers in words: the first and the last place are found, of ten pairs at five places."""
-    found = random.uniform(size=(300, 5)) < np.array(places)
-    arms = {name: random.uniform(size=300) < share for name, share in (("no gold", 0.0), ("gold alone", 0.9))}
-    arms["shuffled"] = random.uniform(size=300) < 0.5
-    job = {
-        "task": "keys",
-        "pairs": 5,
-        "length": None,
-        "wording": "json",
-        "positions": 5,
-        "prompts": 300,
-        "seed": 0,
-    }
-    depth = np.linspace(0, 1, 5)
-    return answer_curve("asked", job, "first", found, found, arms, depth, words=100.0, chance=0.2)
-
-
-def kept(folder, *curves):
-    """What `posbias retrieve --answers` keeps in a folder, next to its answers."""
-    answer = {
-        "schema": "retrieve-answers/1",
-        "file": "answers.jsonl",
-        "pictures": [],
-        "asked": {"model": "asked"},
-    }
-    folder.mkdir(exist_ok=True)
-    (folder / "answers.jsonl").write_text('{"id": "a", "answer": "b"}\n')
-    return save_json(
-        answer | {"curves": [AnswerPart.of(curve).model_dump(mode="json") for curve in curves]},
-        folder / "retrieval.json",
-    )
 
 
 @pytest.fixture(autouse=True)

@@ -52,6 +52,19 @@ def sleep(seconds, marks=None, *, on_event):
     return os.getpid()
 
 
+def train_slowly(experiments, checkpoint, *, on_event):
+    """A training to be stopped in time; its checkpoint is written at an interruption alone."""
+    from posbias.core import store
+    from posbias.training.loop import train
+
+    def slowly(event):
+        on_event(event)
+        time.sleep(0.05)
+
+    store.LEAST = 1e9
+    train(experiments, checkpoint=Path(checkpoint), threads=1, on_event=slowly)
+
+
 def threads(*, on_event):
     """How many threads numerical libraries are set to use."""
     return {name: value for name, value in os.environ.items() if name.endswith("_NUM_THREADS")}
