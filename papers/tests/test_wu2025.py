@@ -1,4 +1,6 @@
-"""Figures 1 to 24 of Wu et al. 2025: which cells they need, what is known of trained ones, what comes along."""
+"""Figures 1 to 24 of Wu et al. 2025: which cells they need, what is known of trained ones, what comes along; the
+sink metric of language models by prompt against loops over their own attention.
+"""
 
 import json
 import math
@@ -6,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from answers import faults
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,12 +16,16 @@ from trained_networks import PAIRED, depth_outcomes, gaps_of, outcome, pairs
 
 from posbias.core.errors import InvalidValueError
 from posbias.core.formats import dump_json, save_json
+from posbias.measurement import load_model
+from posbias.measurement.job import Request
+from posbias.measurement.run import prepared
 from posbias.training.cells import load_cell
 from posbias_papers.cli.answers import PaperWu2025
 from posbias_papers.reproduction import reproduce
 from posbias_papers.results import collect, state
 from posbias_papers.statements import STATEMENTS
 from posbias_papers.wu2025 import FULL, QUICK, STUDIES, Effort, Setting, effort_of, outcomes, record_cells
+from posbias_papers.wu2025.observed import MODELS, SMALL, even_sinks, observed, prompt_sinks, sinks_by_prompt
 from posbias_papers.wu2025.outcomes import PAIRS, outcome_of, read_records, record_line, records
 from posbias_papers.wu2025.table import _above_even, table
 
@@ -235,3 +242,63 @@ def test_a_recorded_cell_of_two_layers_is_trained_again(tmp_path):
     again = outcome_of(cell)
     for pair in PAIRS:
         np.testing.assert_allclose(again.gaps[pair], known.gaps[pair][:1], atol=0.02)
+
+
+# --- sinks of language models ------------------------------------------------------------------------------
+
+TOKENS, WINDOW = 70, 64
+
+
+def naive_metric(attention, allowed):
+    """Σ_i 1{A_ij > .2} / Σ_i M_ij by loops, mean over heads, in float64."""
+    tokens = len(allowed)
+    found = np.zeros(tokens)
+    for key in range(tokens):
+        seers = [query for query in range(tokens) if allowed[query, key]]
+        shares = [np.mean([head[query, key] > 0.2 for query in seers]) for head in attention]
+        found[key] = np.mean(shares)
+    return found
+
+
+@pytest.mark.parametrize("name", ["tiny-nope", "tiny-window"])
+def test_the_metric_is_that_of_the_model_s_own_attention_and_of_even_attention(name):
+    loaded = load_model(name)
+    measured = sinks_by_prompt(loaded, tokens=TOKENS, prompts=2, seed=1, threads=1)
+    apart = np.subtract.outer(np.arange(256), np.arange(256))
+    allowed = (apart >= 0) & (apart < (WINDOW if name == "tiny-window" else 256))
+    even = naive_metric((allowed / allowed.sum(axis=1, keepdims=True))[None], allowed)
+    np.testing.assert_allclose(even_sinks(loaded), even, atol=1e-12)
+    allowed = allowed[:TOKENS, :TOKENS]
+    drawn = prepared(loaded, Request(text=None, tokens=TOKENS, prompts=2, seed=1)).ids
+    for prompt, ids in enumerate(drawn):
+        with torch.no_grad():
+            layers = loaded.model(torch.from_numpy(ids)[None], output_attentions=True).attentions
+        for layer, weights in enumerate(layers):
+            own = measured["sink_metric"].values[prompt, layer]
+            np.testing.assert_allclose(own, naive_metric(weights[0].numpy(), allowed), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "name", [*SMALL[1::3], pytest.param(MODELS[0], marks=[pytest.mark.real_model, pytest.mark.slow])]
+)
+def test_recorded_sinks_are_those_of_the_models_that_come_along(name):
+    """The first prompt again: shares of queries may differ by a few whose weight is next to the threshold."""
+    recorded, loaded = observed()[name], load_model(name)
+    assert recorded["checksum"] == loaded.checksum
+    request = Request(
+        text=None, tokens=recorded["tokens"], prompts=recorded["prompts"], seed=recorded["seed"]
+    )
+    assert request.source.sha256 == recorded["text_sha256"]
+    found = prompt_sinks(loaded, prepared(loaded, request).ids[0], "prompt 0")
+    metric = found["sink_metric"].mean(axis=0)
+    np.testing.assert_allclose(metric[0], recorded["first"][0], atol=1e-3)
+    np.testing.assert_allclose(metric[recorded["strongest"]], recorded["other"][0], atol=0.02)
+    np.testing.assert_allclose(even_sinks(loaded)[: len(recorded["even"])], recorded["even"], atol=1e-6)
+
+
+def test_recorded_sinks_agree_with_one_another():
+    for name, one in observed().items():
+        assert len(one["first"]) == len(one["other"]) == one["prompts"], name
+        np.testing.assert_allclose(np.mean(one["first"]), one["by_token"][0], atol=2e-6)
+        np.testing.assert_allclose(np.mean(one["by_layer"]), one["by_token"][0], atol=2e-6)
+    assert list(observed()) == list(MODELS)
