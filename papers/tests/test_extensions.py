@@ -1,5 +1,7 @@
 """Our own studies: cells against plain computation, results on record against the documents, made and kept."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -17,9 +19,29 @@ from posbias.theory.mixing import AttentionOnly
 from posbias.theory.positional import DecayBias
 from posbias_papers.extensions import EXTENSIONS
 from posbias_papers.extensions.designed import CAUSAL, DECAY, FLAT, NARROW, TOKENS, DesignedCell
+from posbias_papers.extensions.extension import Cell, Extension
 from posbias_papers.extensions.influence import agreement, effects
 from posbias_papers.extensions.ordering import gains
 from posbias_papers.extensions.predictors import PAIRS, PredictorCell, holm, outcomes, predicted, trial
+
+
+@dataclass(frozen=True)
+class Square(Cell):
+    """The square of a number."""
+
+    number: int
+
+    kind = "square_cell"
+
+    def compute(self, on_event=None):
+        return {"square": self.number**2}
+
+
+def test_cells_are_kept_and_computed_again_when_asked_to(tmp_path):
+    small = Extension("small", "Why?", "docs/none.md", (Square(2), Square(3)), lambda results: ())
+    for rerun, number in ((False, 2), (False, 2), (True, 4)):
+        assert [path.name for path in small.make(tmp_path, rerun=rerun)] == ["small.md"]
+        assert len([*(tmp_path / "cells").iterdir()]) == number
 
 
 @pytest.mark.parametrize("name", ["designed", "ordering", "predictors", "influence"])
