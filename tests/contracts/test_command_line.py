@@ -1,16 +1,14 @@
 """What all commands share: words and progress on stderr, the shell's completion, full disks, exit codes."""
 
 import logging
-import os
 import re
-import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from answers import folder  # noqa: F401
-from command import called
+from command import called, full_disk
 
 from posbias.cli import output
 from posbias.core.errors import InputFileError, typed_integer
@@ -72,23 +70,11 @@ def test_q_shows_no_progress_and_v_more_words(monkeypatch):
     assert re.search(r"^\d+\.\d s, \d+\.\d s of them computing$", verbose.stderr, re.M)
 
 
-def limited(*words):
-    """A command in a process that can write files of 20,000 bytes."""
-    return subprocess.run(
-        [POSBIAS, *map(str, words)],
-        capture_output=True,
-        text=True,
-        # Python itself does not notice that it could write a part of a .pyc alone
-        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
-        check=False,
-    )
-
-
 def test_a_full_disk_leaves_the_old_file_and_nothing_half_written():
     assert called("predict", "bloom-7b1", "--tokens", 5, "-o", "p.json").returncode == 0
     old = Path("p.json").read_bytes()
-    done = limited("predict", "bloom-7b1", "--tokens", 5000, "--out", "p.json")
+    with full_disk(20_000):
+        done = called("predict", "bloom-7b1", "--tokens", 5000, "--out", "p.json")
     assert (done.returncode, done.stdout) == (2, "")
     assert "p.json" in done.stderr.splitlines()[-1]
     assert Path("p.json").read_bytes() == old

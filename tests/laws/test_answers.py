@@ -3,13 +3,13 @@
 import itertools
 import math
 import re
-import resource
 import string
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from answers import plain
+from command import full_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from readers import listed, reads, says_the_last
@@ -281,14 +281,9 @@ def test_after_an_error_or_on_a_full_disk_nothing_is_asked_twice(tmp_path, concu
     again = []
     curve = ask(lambda prompt: (again.append(prompt), reads(prompt))[1], KEYS, answers=path)
     assert (len(again), plain(curve)) == (20 * 6 - 25, plain(whole))
-    # the limit on a file's size stands for the disk's
-    full, before = tmp_path / "full.jsonl", resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, before[1]))
-    try:
-        with pytest.raises(OutputFileError):
-            ask(reads, KEYS, answers=full)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    full = tmp_path / "full.jsonl"
+    with full_disk(3000), pytest.raises(OutputFileError):
+        ask(reads, KEYS, answers=full)
     assert full.stat().st_size == 3000
     assert plain(ask(reads, KEYS, answers=full)) == plain(whole)
 

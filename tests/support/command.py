@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import resource
 import subprocess
 import sys
 import warnings
@@ -45,6 +46,17 @@ def started(*arguments: object, cwd: Path | None = None) -> subprocess.Popen:
     """The same command in a process of its own."""
     command = [sys.executable, "-m", "posbias", *map(str, arguments)]
     return subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@contextlib.contextmanager
+def full_disk(room: int):
+    """No file can be longer than so many bytes: that limit stands for the disk's."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def commands(page=app, path=()):
