@@ -54,10 +54,16 @@ def test_a_longer_run_goes_on_from_a_shorter_one(first, blocks):
 
 @given(tokens=st.integers(3, 12), seed=st.integers(0, 99), residual=st.booleans())
 @examples(60)
-def test_shares_by_query_gap_and_distance_add_up_to_that_of_all_triples(tokens, seed, residual):
-    """In the first layer, which is not controlled."""
+def test_all_numbers_of_a_result_lie_at_their_places(tokens, seed, residual):
+    """Rows of attention, own scores; in the first layer, which is not controlled, sums of steps and of triples."""
     model = RecencyModel(tokens, residual=residual, depth=2)
     result = simulate_recency(model, 500, seed=seed, threads=1)
+    np.testing.assert_allclose(np.nansum(result.mean_attention.value, axis=2), 1.0, rtol=1e-12)
+    own = np.diagonal(result.mean_scores.value, axis1=1, axis2=2)
+    np.testing.assert_allclose(own, math.sqrt(model.dimension), rtol=1e-12)
+    steps, rises = result.steps.value[0], result.rises.value[0]
+    for i in range(2, tokens):
+        np.testing.assert_allclose(np.cumsum(steps[i, : i - 1]), rises[i, 1:i], rtol=1e-9, atol=1e-12)
     by_size = [0, *(math.comb(tokens - size, 2) for size in range(1, tokens - 1)), 0]
     by_query = [math.comb(query, 2) for query in range(tokens)]
     for shares, count in (

@@ -75,7 +75,8 @@ def swept(draw) -> tuple[Layer, int]:
     """A layer that the sweep takes, and a number of tokens that its mask allows."""
     tokens = draw(st.one_of(st.integers(1, 12), st.integers(120, 140), st.integers(250, 300)))
     mask = masks(400, tokens, SlidingWindow | Prefix | Full | Causal)
-    layer = draw(any_layers(mask=mask, positional=exponential))
+    many_sinks = st.builds(SlidingWindow, st.integers(1, 400), st.integers(0, 320))
+    layer = draw(any_layers(mask=mask | many_sinks, positional=exponential))
     assume("sweep" in dispatch.engines(layer))
     return layer, tokens
 
