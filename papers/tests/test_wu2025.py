@@ -225,7 +225,7 @@ def test_both_embeddings_are_on_record_and_found_by_theirs():
     cells = STUDIES["fig2"].cells
     text, code = (records(effort_of(25_000, 3, embedding=one), cells) for one in ("variance", "deviation"))
     assert len(text) == len(cells) == 18
-    assert {cell for cell in cells if cell.depth == 2} < code.keys()
+    assert {cell for cell in cells if cell.depth < 6} < code.keys()
     assert {one.embedding for one in code.values()} == {"deviation"}
     assert all(one.loss.tolist() != text[cell].loss.tolist() for cell, one in code.items())
 
