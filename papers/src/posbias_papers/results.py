@@ -204,7 +204,8 @@ def _with(claim: Judged, **more: Any) -> Judged:
 
 def _claims_of(known: State) -> Iterator[Judged]:
     """The claims of a figure or table; those that what was made says nothing of, as what is on record decides."""
-    study, data, record = known.study, known.data, known.study.recorded(known.study)
+    study, data = known.study, known.data
+    record = None if known.better else study.recorded(study)
     if known.damaged:
         log.warning("%s; not used", known.damaged)
     if data is None:

@@ -46,8 +46,9 @@ _INPUTS = 2
 """What stays of each recomputed layer, in copies of its input: that, and what fused attention gave."""
 _LOSS = 8
 """Bytes for each output of a block while the loss is taken from it in float32."""
-AMPLE = 0.5
-"""Layers are remembered where all of them take at most this share of what is free."""
+AMPLE = 0.8
+"""What a process counts on of the free memory of a GPU. On a CPU it is multiplied by the share that its threads
+have of the cores: other processes may begin at the same time, and a machine without memory left ends one."""
 MARGIN = 1.1
 """For what no part names."""
 
@@ -98,12 +99,14 @@ def estimate_cost(loaded: "LoadedModel", request: Request) -> Cost:
 def recomputes(loaded: "LoadedModel", request: Request) -> bool:
     """Whether layers are to be computed again in the backward pass.
 
-    So it is above `KERNEL_TOKENS` tokens, but where remembering every layer takes at most `AMPLE` of what is free.
+    So it is above `KERNEL_TOKENS` tokens, but where remembering every layer fits what `AMPLE` says.
     """
     if request.tokens <= KERNEL_TOKENS or "outputs" in request.influences:
         return False
-    free = free_on((loaded.accelerators or [_CPU])[0])
-    return free is None or sum(announced(loaded, request, recompute=False).values()) > AMPLE * free
+    device, *_ = loaded.accelerators or [_CPU]
+    share = min(1.0, torch.get_num_threads() / machine.cores()) if device == _CPU else 1.0
+    free = free_on(device)
+    return free is None or sum(announced(loaded, request, recompute=False).values()) > AMPLE * share * free
 
 
 def memory_parts(
