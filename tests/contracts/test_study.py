@@ -118,6 +118,21 @@ def by_seed(values, se=1e-9, n=100):
 seeds_of = st.lists(st.floats(0.3, 0.7), min_size=4, max_size=4)
 
 
+@given(seeds_of, st.floats(0.3, 0.7), st.sampled_from(["above", "below"]))
+def test_over_seeds_it_is_students_test(values, bound, kind):
+    assume(np.std(values) >= 1e-9)
+    (judged,) = judge(outcome({16: by_seed(values)}, claims=claim(**{kind: bound})))
+    side = "greater" if kind == "above" else "less"
+    holds = stats.ttest_1samp(values, bound, alternative=side).pvalue < 0.05
+    fails = (
+        stats.ttest_1samp(values, bound, alternative={"greater": "less", "less": "greater"}[side]).pvalue
+        < 0.05
+    )
+    assert judged.verdict == ("holds" if holds else "fails" if fails else "undecided")
+    assert judged.estimate.value == pytest.approx(np.mean(values))
+    assert judged.as_dict()["se"] == pytest.approx(np.std(values, ddof=1) / 2)
+
+
 @given(seeds_of, seeds_of)
 def test_a_difference_is_taken_seed_by_seed(more, less):
     difference = np.subtract(more, less)
@@ -156,8 +171,14 @@ def test_one_seed_has_the_cells_own_error_and_exact_numbers_hold_or_fail(number,
     assert str(judged).startswith(f"{verdict}: It is so (")
 
 
-def test_a_claim_about_a_cell_that_is_not_finished_is_undecided():
-    (judged,) = judge(outcome({16: {0: (0.6, 0.01, 100)}}, seeds=(0,), claims=claim(of={}, above=0.5)))
+def test_a_claim_about_several_cells_holds_if_all_do():
+    held = {16: {0: (0.6, 0.01, 100)}, 64: {0: (0.55, 0.01, 100)}}
+    (judged,) = judge(outcome(held, seeds=(0,), claims=claim(of={}, above=0.5)))
+    assert judged.verdict == "holds"
+    broken = held | {64: {0: (0.45, 0.01, 100)}}
+    (judged,) = judge(outcome(broken, seeds=(0,), claims=claim(of={}, above=0.5)))
+    assert judged.verdict == "fails"
+    (judged,) = judge(outcome({16: held[16]}, seeds=(0,), claims=claim(of={}, above=0.5)))
     assert judged.verdict == "undecided"
 
 
