@@ -259,13 +259,18 @@ def close(one: Tally, other: Tally, relative: float = 1e-12) -> bool:
 
 
 def test_features_are_what_the_layout_says():
-    """Every feature but shares of triples (a law of the simulation) by its definition; moments as sums of them."""
+    """Every feature of every sample by its definition, in loops; the moments as sums of them."""
     rng = np.random.default_rng(4)
     tokens, samples, depth = 5, 7, 3
     scores = np.round(rng.standard_normal((depth, samples, tokens, tokens)), 1)  # with ties
     attention = rng.random((depth, samples, tokens, tokens))
     assert any(len(set(row)) < 4 for row in scores[:, :, 4, :4].reshape(-1, 4))
     below = [(i, j) for i in range(tokens) for j in range(i + 1)]
+    triples = [(i, j, k) for i in range(tokens) for j in range(i) for k in range(j)]
+    groups = [triples]
+    groups += [[t for t in triples if t[0] == query] for query in (2, 3, 4)]
+    groups += [[t for t in triples if t[1] - t[2] == gap] for gap in (1, 2, 3)]
+    groups += [[t for t in triples if t[0] - t[1] == distance] for distance in (1, 2, 3)]
     features = np.array(
         [
             [
@@ -273,6 +278,7 @@ def test_features_are_what_the_layout_says():
                 + [a[i, j] for i, j in below]
                 + [s[i, j + 1] - s[i, j] for i, j in below if j < i]
                 + [s[i, j] - s[i, 0] for i, j in below if 1 <= j < i]
+                + [sum(s[i, j] > s[i, k] for i, j, k in group) / len(group) for group in groups]
                 for s, a in zip(scores[t], attention[t], strict=True)
             ]
             for t in range(depth)
@@ -281,15 +287,13 @@ def test_features_are_what_the_layout_says():
     tally = Tally.of_scores(scores, attention)
     layout = Layout(tokens)
     assert tally.layout == layout
+    assert layout.triples.tolist() == [len(group) for group in groups]
     assert (layout.pairs, layout.steps, layout.rises, layout.shares, layout.size) == (15, 30, 40, 46, 56)
     centred = features - features.mean(axis=1, keepdims=True)
+    assert tally.mean == pytest.approx(features.mean(axis=1), rel=1e-12, abs=1e-14)
+    assert tally.squares == pytest.approx(np.einsum("tsf,tsf->tf", centred, centred), rel=1e-12, abs=1e-14)
     products = np.einsum("tsf,sf->tf", centred, centred[0])[:, layout.steps :]
-    for moment, expected in (
-        (tally.mean, features.mean(axis=1)),
-        (tally.squares, np.einsum("tsf,tsf->tf", centred, centred)),
-        (tally.products, products),
-    ):
-        assert moment[:, : expected.shape[1]] == pytest.approx(expected, rel=1e-12, abs=1e-14)
+    assert tally.products == pytest.approx(products, rel=1e-12, abs=1e-14)
 
 
 @given(

@@ -128,6 +128,19 @@ def test_rollouts_are_products_of_rows_made_by_hand(tokens, data, lam):
     assert profile.missing_mass == pytest.approx(1 - row.sum(), abs=1e-12)
 
 
+POSITIVE = st.floats(-5, 5, allow_subnormal=False).filter(lambda x: x == 0 or abs(x) > 1e-9)
+
+
+@given(st.lists(POSITIVE, min_size=1, max_size=12))
+def test_relu_keeps_positive_logits_alone_and_softmax_keeps_every_edge(logits):
+    row = np.array(logits)
+    kept = ReLU().weights_of(row)
+    assert ((kept > 0) == (row > 0)).all()
+    assert kept.sum() == pytest.approx(1.0 if (row > 0).any() else 0.0)
+    assert (Softmax().weights_of(row) > 0).all()
+    assert np.allclose(ReLU().weights_of(2.0**-40 * row), kept, rtol=1e-12, atol=1e-200)
+
+
 @st.composite
 def recurrences(draw):
     """What heads remember from token to token, what each lets in, λ, depth and a length of text."""
