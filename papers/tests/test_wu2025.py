@@ -58,7 +58,7 @@ def test_what_the_figures_vary_and_share():
 
 def test_an_effort_is_a_name_or_a_number_of_iterations():
     assert effort_of(100_000) == FULL
-    assert effort_of(25_000, 3).name == "25,000 iterations, 3 networks"
+    assert effort_of(25_000, 3).name == "25,000 iterations, 3 networks, embeddings as in the code"
     assert {effort_of(25_000, 3).steps(setting) for setting in STUDIES["fig14"].cells} == {25_000}
     for wrong in ((30, 0), (0,), ("some",), (30, 1, None, "code")):
         with pytest.raises(InvalidValueError, match=r"^(networks|effort|embedding): "):
@@ -194,7 +194,9 @@ def test_claims_of_a_fresh_folder_are_judged_on_recorded_results(made, own_recor
         (one.id, one.verdict, one.estimate) for one in here
     ]
     basis = "6 iterations × 2 networks × 40 test sequences"
-    assert {one.more["effort"] for one in fresh} == {f"6 iterations, 2 networks: {basis}"}
+    assert {one.more["effort"] for one in fresh} == {
+        f"6 iterations, 2 networks, embeddings as in the code: {basis}"
+    }
     record = STUDIES["fig10"].recorded(STUDIES["fig10"])
     assert (record.whole, record.serves) == (True, ())
     own_records.write_text(own_records.read_text().splitlines()[0] + "\n")
@@ -207,7 +209,7 @@ def test_the_greater_effort_counts(made, own_records):
     study, data = STUDIES["fig10"], json.loads((made[0] / "fig10.json").read_text())
     folder = own_records.parent / "results"
     (folder / "wu2025").mkdir(parents=True)
-    for iterations, source in ((7, "made here"), (5, "6 iterations, 2 networks")):
+    for iterations, source in ((7, "made here"), (5, "6 iterations, 2 networks, embeddings as in the code")):
         basis = data["rests_on"] | {"iterations": iterations}
         save_json(data | {"rests_on": basis, "effort": "made here"}, study.file(folder))
         assert state(study, folder).data["effort"] == source
@@ -236,8 +238,9 @@ def test_a_recorded_cell_of_two_layers_is_trained_again(tmp_path):
     from posbias.training.cells import run_cells
 
     setting = STUDIES["fig10"].cells[0]
-    known = records(effort_of(25_000, 3), [setting])[setting]
-    experiment = effort_of(25_000, 1).experiment(setting)
+    effort = effort_of(25_000, 3)
+    known = records(effort, [setting])[setting]
+    experiment = replace(effort, networks=1).experiment(setting)
     (cell,) = run_cells([experiment], tmp_path, sequences=known.sequences, workers=known.made["threads"])
     again = outcome_of(cell)
     for pair in PAIRS:

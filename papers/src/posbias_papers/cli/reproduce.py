@@ -62,11 +62,11 @@ class WuOptions:
     middle
         The item, from 0, that gaps call the middle: 3 is the text's fourth of eight. Default: 4, as the code.
     embedding
-        What 1/d is of an embedding's components: their variance (the paper's text, the default) or their standard
-        deviation (its code), of which a part of Figure 2's cells is on record, at 25,000 iterations of 3 networks.
+        What 1/d is of an embedding's components: their standard deviation (the paper's code, the default) or their
+        variance (its text).
     test_direction
-        The direction that a fixed vocabulary shares in tests: that of training (the paper's text, the default), or
-        one drawn for each test (its code).
+        The direction that a fixed vocabulary shares in tests: one drawn for each test (the paper's code, the
+        default), or that of training (its text).
     out
         The folder to write to.
     """
@@ -74,8 +74,8 @@ class WuOptions:
     effort: shared.Effort = "quick"
     networks: shared.Networks = None
     middle: shared.Whole | None = None
-    embedding: Literal["variance", "deviation"] = "variance"
-    test_direction: Literal["training", "drawn"] = "training"
+    embedding: Literal["deviation", "variance"] = "deviation"
+    test_direction: Literal["drawn", "training"] = "drawn"
     out: shared.Out = Path("results/wu2025")
     device: shared.Device = "cpu"
     threads: shared.TrainingThreads = None

@@ -38,8 +38,8 @@ def tables(
     on_event: OnEvent | None = None,
     networks: int | None = None,
     middle: int | None = None,
-    embedding: Embedding = "variance",
-    test_direction: TestDirection = "training",
+    embedding: Embedding = "deviation",
+    test_direction: TestDirection = "drawn",
     **settings: Any,
 ) -> Tables:
     """The tables of some studies; what FOLDER/cells has not and is not on record at this effort is trained first.
@@ -74,7 +74,7 @@ def tables(
 def record_cells(folder: str | Path, path: Path = outcomes.RECORDS) -> int:
     """Add the finished cells of a folder that are of a figure's setting to the records, and say how many.
 
-    Those of the same setting, iterations, number of networks and embedding are replaced. Raises as `load_cell`.
+    Those of the same setting and `outcomes.Amount` are replaced. Raises as `load_cell`.
     """
     from posbias.training.cells import KIND, SCHEMA, TrainingCell, load_cell
 
@@ -87,7 +87,7 @@ def record_cells(folder: str | Path, path: Path = outcomes.RECORDS) -> int:
     found = 0
     for file in sorted(Path(folder).rglob("*.nc")):
         cell = load_cell(file)
-        task = replace(cell.experiment.task, embedding="variance")
+        task = replace(cell.experiment.task, embedding="variance", test_direction="training")
         setting, one = settings.get((cell.experiment.network, task)), outcome_of(cell)
         if setting is not None:
             header, _ = TrainingCell.codec.read(file, KIND, SCHEMA)

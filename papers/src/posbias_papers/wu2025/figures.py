@@ -33,7 +33,18 @@ from posbias_papers.wu2025.drawing import (
     draw_sinks,
 )
 from posbias_papers.wu2025.outcomes import LEARNT, PAIRS, Outcome, Outcomes, basis_of, recorded
-from posbias_papers.wu2025.settings import ABSOLUTE, DEEP, DEPTHS, FULL, NORMALISERS, QUICK, RELATIVE, Setting
+from posbias_papers.wu2025.settings import (
+    ABSOLUTE,
+    DEEP,
+    DEPTHS,
+    EMBEDDINGS,
+    FULL,
+    NORMALISERS,
+    QUICK,
+    RELATIVE,
+    SAME_DIRECTION,
+    Setting,
+)
 from posbias_papers.wu2025.table import decided_by, judge, outcomes_of, table
 
 if TYPE_CHECKING:
@@ -290,7 +301,11 @@ def _note(results: Outcomes, basis: Basis) -> str:
     words += f", {basis.sequences:,} test sequences"
     first = next(iter(results.values()))
     words += f", middle item {first.middle} (from 0)" if first.middle is not None else ""
-    words += ", embeddings of the authors' code" if first.embedding == "deviation" else ""
+    words += f", {EMBEDDINGS[first.embedding]}"
+    same = any(
+        s.inputs == "fixed_vocabulary" and one.test_direction == "training" for s, one in results.items()
+    )
+    words += f", {SAME_DIRECTION}" if same else ""
     recorded = f"; {basis.recorded} of {basis.cells} cells are recorded results" if basis.recorded else ""
     return words + recorded
 

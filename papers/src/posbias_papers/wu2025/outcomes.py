@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float
 from posbias.core.formats import dump_json
 from posbias.core.spec import decode, encode
 from posbias_papers.study import EFFORTS, Basis, Recorded, Study
-from posbias_papers.wu2025.settings import EFFORT, Effort, Embedding, Setting, effort_of
+from posbias_papers.wu2025.settings import EFFORT, Effort, Embedding, Setting, TestDirection, effort_of
 
 if TYPE_CHECKING:
     from posbias.training.cells import Cell
@@ -62,6 +62,7 @@ class Outcome:
     curves: Mapping[str, Float[np.ndarray, "..."]]
     middle: int | None = None
     embedding: Embedding = "variance"
+    test_direction: TestDirection = "training"
     recorded: bool = False
     made: Mapping[str, Any] = field(default_factory=dict)
 
@@ -101,6 +102,7 @@ def outcome_of(cell: "Cell") -> Outcome:
         {name: np.asarray(trained.curves[name], dtype=np.float64) for name in (*CURVES, "iteration")},
         middle=trained.experiment.task.middle,
         embedding=trained.experiment.task.embedding,
+        test_direction=trained.experiment.task.test_direction,
         made=trained.cost,
     )
 
@@ -118,13 +120,19 @@ def record_line(setting: Setting, outcome: Outcome) -> str:
     return json.dumps(json.loads(dump_json(held | {"recorded": True})), ensure_ascii=False)
 
 
-Amount = tuple[int, int, Embedding]
-"""Iterations, number of networks, whose seeds are those from 0 on, and embeddings."""
+Amount = tuple[int, int, Embedding, TestDirection]
+"""Iterations, number of networks, whose seeds are those from 0 on, and how inputs are drawn."""
 
 
 def amount(outcome: Outcome) -> Amount:
     """What a record is found by, in addition to its setting."""
-    return outcome.iterations, len(outcome.loss), outcome.embedding
+    return outcome.iterations, len(outcome.loss), outcome.embedding, outcome.test_direction
+
+
+def _spent(effort: Effort, setting: Setting) -> Amount:
+    """The amount that an effort is for a setting."""
+    tests = effort.test_direction if setting.inputs == "fixed_vocabulary" else "training"
+    return effort.steps(setting), effort.networks, effort.embedding, tests
 
 
 def read_records(path: Path) -> dict[Amount, dict[Setting, Outcome]]:
@@ -158,12 +166,7 @@ def records(effort: Effort, settings: Iterable[Setting]) -> dict[Setting, Outcom
     """The outcomes of those of some settings that are on record, on as many test sequences at least."""
     if effort.middle is not None:
         return {}
-    if effort.test_direction != "training":
-        settings = [one for one in settings if one.inputs != "fixed_vocabulary"]
-    amounts: dict[Setting, Amount] = {
-        s: (effort.steps(s), effort.networks, effort.embedding) for s in settings
-    }
-    known = {s: read_records(RECORDS).get(spent, {}).get(s) for s, spent in amounts.items()}
+    known = {s: read_records(RECORDS).get(_spent(effort, s), {}).get(s) for s in settings}
     return {s: one for s, one in known.items() if one is not None and one.sequences >= effort.sequences}
 
 
@@ -174,21 +177,28 @@ def compared_with(effort: Effort, settings: Iterable[Setting]) -> dict[Setting, 
 
 
 def recorded(study: Study) -> Recorded | None:
-    """What is on record of a study's cells, with the text's embeddings, at the greatest effort that all have, else
-    at that which most have."""
-    kept = [
-        _at(study, known)
-        for (_, _, embedding), there in read_records(RECORDS).items()
-        if embedding == "variance" and (known := {s: there[s] for s in study.cells if s in there})
-    ]
-    return max(
-        kept, key=lambda one: (one.whole, not one.whole and one.basis.recorded, one.basis), default=None
-    )
+    """What is on record of a study's cells, at the greatest effort that all have, else at that which most have.
+
+    All of them with the embeddings of the authors' code come before all with the text's.
+    """
+    vocabulary = any(setting.inputs == "fixed_vocabulary" for setting in study.cells)
+    kept: list[tuple[bool, Recorded]] = []
+    for iterations, networks, embedding, tests in read_records(RECORDS):
+        how: dict[str, Any] = {"embedding": embedding} | ({"test_direction": tests} if vocabulary else {})
+        effort = replace(effort_of(iterations, networks, **how), sequences=0)
+        if known := records(effort, study.cells):
+            kept.append((embedding == "deviation", _at(study, effort, known)))
+
+    def better(one: tuple[bool, Recorded]) -> tuple[Any, ...]:
+        code, record = one
+        return record.whole, code if record.whole else record.basis.recorded, record.basis
+
+    return max(kept, key=better)[1] if kept else None
 
 
-def _at(study: Study, known: Outcomes) -> Recorded:
+def _at(study: Study, effort: Effort, known: Outcomes) -> Recorded:
     basis = basis_of(known, len(study.cells))
-    effort = replace(effort_of(basis.iterations, basis.networks), sequences=basis.sequences)
+    effort = replace(effort, sequences=basis.sequences)
     serves = [name for name in EFFORTS if basis >= Basis(*EFFORT[name].amount(study.cells))]
     mixtures = compared_with(effort, study.cells)
     when = max(str(one.made.get("finished", "")) for one in known.values())

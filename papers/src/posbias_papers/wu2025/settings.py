@@ -23,6 +23,12 @@ Embedding = Literal["variance", "deviation"]
 """Whether 1/d is the variance of an embedding's components (the paper's text) or their deviation (its code)."""
 TestDirection = Literal["training", "drawn"]
 """Whether tests of a fixed vocabulary share the direction of training (the text) or another (the code)."""
+EMBEDDINGS: dict[Embedding, str] = {
+    "variance": "embeddings as in the text",
+    "deviation": "embeddings as in the code",
+}
+"""What is said of them."""
+SAME_DIRECTION = "test directions as in the text"
 DEPTHS = (2, 4, 6)
 DEEP = (2, 4, 6, 8, 10)
 """Depths of Figures 5 and 14."""
@@ -104,12 +110,12 @@ class Effort:
     sequences: int
     vocabulary: Mapping[int, int] | None = None
     middle: int | None = None
-    embedding: Embedding = "variance"
-    test_direction: TestDirection = "training"
+    embedding: Embedding = "deviation"
+    test_direction: TestDirection = "drawn"
 
     @property
     def name(self) -> str:
-        """'quick', 'full', '25,000 iterations, 3 networks'."""
+        """'quick', 'full' or '25,000 iterations, 3 networks', and what is of the text instead of the code."""
         amount = self.iterations, self.networks
         words = [name for name, one in EFFORT.items() if (one.iterations, one.networks) == amount]
         if not words:
@@ -117,8 +123,8 @@ class Effort:
             steps = least if least == most else f"{least} to {most}"
             words = [f"{steps} iterations, {self.networks} networks"]
         words += [] if self.middle is None else [f"middle item {self.middle}"]
-        words += ["embeddings of the authors' code"] * (self.embedding == "deviation")
-        words += ["drawn test directions"] * (self.test_direction == "drawn")
+        words += [EMBEDDINGS[self.embedding]]
+        words += [SAME_DIRECTION] * (self.test_direction == "training")
         return ", ".join(words)
 
     def steps(self, setting: Setting) -> int:
@@ -164,13 +170,13 @@ def effort_of(
     effort: "str | int | Effort",
     networks: int | None = None,
     middle: int | None = None,
-    embedding: Embedding = "variance",
-    test_direction: TestDirection = "training",
+    embedding: Embedding = "deviation",
+    test_direction: TestDirection = "drawn",
 ) -> Effort:
     """An effort by name, or of this many iterations at every depth, with this many networks and this middle item.
 
-    The code's middle item is 4, the text's 3 (from 0); `embedding` is variance, as in the text, or deviation, as
-    in the code; `test_direction` is training, as in the text, or drawn, as in the code. Raises
+    Defaults are the authors' code; the text has middle item 3 (from 0, the code 4), `embedding` variance and
+    `test_direction` training. Raises
     `InvalidValueError` for another name, for iterations or networks < 1, and for an item outside, the first and
     the last.
     """
