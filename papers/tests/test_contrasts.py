@@ -1,6 +1,7 @@
 """Claims as rows: every contrast and test against what it says, on tables made by hand."""
 
 import csv
+import functools
 
 import numpy as np
 import pandas as pd
@@ -89,9 +90,14 @@ def wrongly(table_of, contrast: str, kind: str, runs: int = 300) -> float:
     return found.count(kind) / runs - 0.05 - 4 * np.sqrt(0.05 * 0.95 / runs)
 
 
+@functools.cache
+def settings(words: tuple[str, ...], depths: int) -> pd.DataFrame:
+    return by_network({(word, depth): 0.0 for word in words for depth in range(depths)})
+
+
 def noisy(run: int, words: tuple[str, ...], depths: int) -> pd.DataFrame:
     """Three networks of each setting whose gaps have one mean, and much noise."""
-    table = by_network({(word, depth): 0.0 for word in words for depth in range(depths)})
+    table = settings(words, depths)
     return table.assign(gap=np.random.default_rng(run).normal(0.1, 0.02, len(table)))
 
 

@@ -130,9 +130,7 @@ def agreement(
     )
     found = {}
     for name, score in {"Spearman": spearman, "Wasserstein": wasserstein}.items():
-        values = np.array([score(a, b) for a, b in zip(first, second, strict=True)])
-        if less is not None:
-            values -= [score(a, b) for a, b in zip(third, second, strict=True)]
+        values = score(first, second) - (0.0 if less is None else score(third, second))
         se = float(np.std(values[1:], ddof=1)) * np.sqrt(prompts / (prompts - 1))
         found[name] = Estimate(float(values[0]), se, prompts)
     return found
