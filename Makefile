@@ -56,7 +56,7 @@ dist: venv
 	$(BIN)/python -m build --no-isolation --outdir dist papers
 	cd dist && sha256sum posbias*
 
-## The pages that commands make, in docs/made: every figure and claim of the papers (an hour), what is known of families
+## The pages that commands make, in docs/made: every figure and claim of the papers (an hour and a half), what is known of families
 pages: venv
 	$(BIN)/posbias paper all --report --out docs/made
 	$(BIN)/python -m posbias_papers.theorems docs/made

@@ -147,8 +147,8 @@ class AllOptions:
     Parameters
     ----------
     effort
-        quick (minutes: all three papers take about an hour on two cores) or full (the papers': days on two cores,
-        most of them for the networks of wu2025).
+        quick (all three papers take about an hour and a half on two cores) or full (the papers': days on two
+        cores, most of them for the networks of wu2025).
     report
         Write all of it as one page, papers.html.
     models

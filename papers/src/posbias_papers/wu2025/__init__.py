@@ -39,7 +39,7 @@ def tables(
     networks: int | None = None,
     middle: int | None = None,
     embedding: Embedding = "deviation",
-    test_direction: TestDirection = "drawn",
+    test_direction: TestDirection = "training",
     **settings: Any,
 ) -> Tables:
     """The tables of some studies; what FOLDER/cells has not and is not on record at this effort is trained first.

@@ -37,12 +37,12 @@ from posbias_papers.wu2025.settings import (
     ABSOLUTE,
     DEEP,
     DEPTHS,
+    DRAWN_DIRECTIONS,
     EMBEDDINGS,
     FULL,
     NORMALISERS,
     QUICK,
     RELATIVE,
-    SAME_DIRECTION,
     Setting,
 )
 from posbias_papers.wu2025.table import decided_by, judge, outcomes_of, table
@@ -302,10 +302,8 @@ def _note(results: Outcomes, basis: Basis) -> str:
     first = next(iter(results.values()))
     words += f", middle item {first.middle} (from 0)" if first.middle is not None else ""
     words += f", {EMBEDDINGS[first.embedding]}"
-    same = any(
-        s.inputs == "fixed_vocabulary" and one.test_direction == "training" for s, one in results.items()
-    )
-    words += f", {SAME_DIRECTION}" if same else ""
+    drawn = any(one.test_direction == "drawn" for one in results.values())
+    words += f", {DRAWN_DIRECTIONS}" if drawn else ""
     recorded = f"; {basis.recorded} of {basis.cells} cells are recorded results" if basis.recorded else ""
     return words + recorded
 

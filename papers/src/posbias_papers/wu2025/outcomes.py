@@ -181,12 +181,11 @@ def recorded(study: Study) -> Recorded | None:
 
     All of them with the embeddings of the authors' code come before all with the text's.
     """
-    vocabulary = any(setting.inputs == "fixed_vocabulary" for setting in study.cells)
     kept: list[tuple[bool, Recorded]] = []
-    for iterations, networks, embedding, tests in read_records(RECORDS):
-        how: dict[str, Any] = {"embedding": embedding} | ({"test_direction": tests} if vocabulary else {})
-        effort = replace(effort_of(iterations, networks, **how), sequences=0)
-        if known := records(effort, study.cells):
+    for (iterations, networks, embedding, tests), there in read_records(RECORDS).items():
+        if not there.keys().isdisjoint(study.cells):
+            effort = effort_of(iterations, networks, embedding=embedding, test_direction=tests)
+            known = records(replace(effort, sequences=0), study.cells)
             kept.append((embedding == "deviation", _at(study, effort, known)))
 
     def better(one: tuple[bool, Recorded]) -> tuple[Any, ...]:
