@@ -104,9 +104,15 @@ class State:
         return ", ".join(word for word in (*words, self.recorded) if word)
 
 
-def on_record(study: Study, record: Recorded) -> dict[str, Any]:
-    """What the study's JSON would hold of what is on record."""
-    return content_of(study, page_of(study, record.table()), record.effort)
+def on_record(study: Study, record: Recorded) -> Mapping[str, Any]:
+    """What the study's JSON would hold of what is on record, made once."""
+    known = study, record.effort, record.basis, record.when
+    if known not in _contents:
+        _contents[known] = content_of(study, page_of(study, record.table()), record.effort)
+    return _contents[known]
+
+
+_contents: dict[tuple[Study, str, Basis, str], Mapping[str, Any]] = {}
 
 
 def state(study: Study, folder: str | Path) -> State:

@@ -159,8 +159,8 @@ QUICK = Effort(
     2000,
     vocabulary={2: 2000, 4: 2000, 6: 2000, 8: 1200, 10: 1000},
 )
-"""Twenty minutes for Figure 2 on two cores, an hour and a half for all: most networks have learnt to copy a label of their
-context, no more. With a fixed vocabulary they have after fewer iterations."""
+"""Twenty minutes for Figure 2 on two cores, an hour and a half for all: most networks have learnt to copy a label
+of their context, no more. With a fixed vocabulary they have after fewer iterations."""
 FULL = Effort(5, dict.fromkeys(DEEP, 100_000), 10_000)
 """The paper's."""
 EFFORT = {"quick": QUICK, "full": FULL}
