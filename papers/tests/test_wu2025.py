@@ -27,6 +27,7 @@ from posbias_papers.statements import STATEMENTS
 from posbias_papers.wu2025 import FULL, QUICK, STUDIES, Effort, Setting, effort_of, outcomes, record_cells
 from posbias_papers.wu2025.observed import MODELS, SMALL, even_sinks, observed, prompt_sinks, sinks_by_prompt
 from posbias_papers.wu2025.outcomes import PAIRS, outcome_of, read_records, record_line, records
+from posbias_papers.wu2025.settings import EMBEDDINGS
 from posbias_papers.wu2025.table import _above_even, table
 
 REPEATED = ((4, 13), (5, 14), (3, 15), (6, 16), (7, 17), (8, 18), (9, 20), (10, 21), (11, 22), (12, 23))
@@ -58,7 +59,7 @@ def test_what_the_figures_vary_and_share():
 
 def test_an_effort_is_a_name_or_a_number_of_iterations():
     assert effort_of(100_000) == FULL
-    assert effort_of(25_000, 3).name == "25,000 iterations, 3 networks, embeddings as in the code"
+    assert effort_of(25_000, 3).name == "25,000 iterations, 3 networks"
     assert {effort_of(25_000, 3).steps(setting) for setting in STUDIES["fig14"].cells} == {25_000}
     for wrong in ((30, 0), (0,), ("some",), (30, 1, None, "code")):
         with pytest.raises(InvalidValueError, match=r"^(networks|effort|embedding): "):
@@ -193,10 +194,9 @@ def test_claims_of_a_fresh_folder_are_judged_on_recorded_results(made, own_recor
     assert [(one.id, one.verdict, one.estimate) for one in fresh] == [
         (one.id, one.verdict, one.estimate) for one in here
     ]
-    basis = "6 iterations × 2 networks × 40 test sequences"
-    assert {one.more["effort"] for one in fresh} == {
-        f"6 iterations, 2 networks, embeddings as in the code: {basis}"
-    }
+    basis = "6 iterations × 2 networks × 40 test sequences, embeddings as in the code"
+    assert {one.more["effort"] for one in fresh} == {f"6 iterations, 2 networks: {basis}"}
+    assert all(f"recorded: {basis}" in one.why for one in fresh)
     record = STUDIES["fig10"].recorded(STUDIES["fig10"])
     assert (record.whole, record.serves) == (True, ())
     own_records.write_text(own_records.read_text().splitlines()[0] + "\n")
@@ -209,7 +209,7 @@ def test_the_greater_effort_counts(made, own_records):
     study, data = STUDIES["fig10"], json.loads((made[0] / "fig10.json").read_text())
     folder = own_records.parent / "results"
     (folder / "wu2025").mkdir(parents=True)
-    for iterations, source in ((7, "made here"), (5, "6 iterations, 2 networks, embeddings as in the code")):
+    for iterations, source in ((7, "made here"), (5, "6 iterations, 2 networks")):
         basis = data["rests_on"] | {"iterations": iterations}
         save_json(data | {"rests_on": basis, "effort": "made here"}, study.file(folder))
         assert state(study, folder).data["effort"] == source
@@ -227,7 +227,8 @@ def test_both_embeddings_are_on_record_and_found_by_theirs():
     cells = STUDIES["fig2"].cells
     text, code = (records(effort_of(25_000, 3, embedding=one), cells) for one in ("variance", "deviation"))
     assert len(text) == len(cells) == 18
-    assert {cell for cell in cells if cell.depth < 6} < code.keys()
+    assert code.keys() == {*cells}
+    assert STUDIES["fig2"].recorded(STUDIES["fig2"]).basis.inputs == EMBEDDINGS["deviation"]
     assert {one.embedding for one in code.values()} == {"deviation"}
     assert all(one.loss.tolist() != text[cell].loss.tolist() for cell, one in code.items())
 

@@ -106,13 +106,13 @@ class State:
 
 def on_record(study: Study, record: Recorded) -> Mapping[str, Any]:
     """What the study's JSON would hold of what is on record, made once."""
-    known = study, record.effort, record.basis, record.when
+    known = study, str(record), record.when
     if known not in _contents:
         _contents[known] = content_of(study, page_of(study, record.table()), record.effort)
     return _contents[known]
 
 
-_contents: dict[tuple[Study, str, Basis, str], Mapping[str, Any]] = {}
+_contents: dict[tuple[Study, str, str], Mapping[str, Any]] = {}
 
 
 def state(study: Study, folder: str | Path) -> State:

@@ -47,7 +47,8 @@ class Cost:
 class Basis:
     """What results rest on: iterations, networks and test sequences, or samples, that every cell has at least.
 
-    They are of `cells`, of which `recorded` are recorded results. That of more effort is the greater one.
+    They are of `cells`, of which `recorded` are recorded results; `inputs` says how these were drawn, where there
+    are several ways. That of more effort is the greater one.
     """
 
     iterations: int = 0
@@ -56,12 +57,14 @@ class Basis:
     cells: int = field(default=0, compare=False)
     recorded: int = field(default=0, compare=False)
     samples: int = 0
+    inputs: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        """'25,000 iterations × 3 networks × 10,000 test sequences'."""
+        """'25,000 iterations × 3 networks × 10,000 test sequences, embeddings as in the code'."""
         units = {"iterations": "iterations", "networks": "networks", "sequences": "test sequences"}
         counts = ((getattr(self, name), unit) for name, unit in (units | {"samples": "samples"}).items())
-        return " × ".join(f"{count:,} {unit}" for count, unit in counts if count)
+        amount = " × ".join(f"{count:,} {unit}" for count, unit in counts if count)
+        return f"{amount}, {self.inputs}" if self.inputs else amount
 
     @property
     def source(self) -> str:

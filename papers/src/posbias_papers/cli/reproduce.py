@@ -66,8 +66,7 @@ class WuOptions:
         variance (its text).
     test_direction
         The direction that a fixed vocabulary shares in tests: that of training (the paper's text, the default), or
-        one drawn for each test (its code), where two-layer networks retrieve hardly anything after 12,000
-        iterations.
+        one drawn for each test (its code).
     out
         The folder to write to.
     """

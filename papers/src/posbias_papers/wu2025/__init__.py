@@ -22,7 +22,7 @@ from posbias.core.progress import OnEvent
 from posbias_papers.study import Tables
 from posbias_papers.wu2025 import outcomes
 from posbias_papers.wu2025.figures import STUDIES, cells_of
-from posbias_papers.wu2025.outcomes import Outcome, compared_with, outcome_of, records
+from posbias_papers.wu2025.outcomes import Outcome, basis_of, compared_with, outcome_of, records
 from posbias_papers.wu2025.settings import FULL, QUICK, Effort, Embedding, Setting, TestDirection, effort_of
 
 log = logging.getLogger("posbias.papers")
@@ -60,7 +60,7 @@ def tables(
         known = {} if again else records(spent, missing)
         if known:
             words = "%d of %d cells are taken from recorded results (%s), not trained; --rerun trains them"
-            log.info(words, len(known), len(missing), spent.name)
+            log.info(words, len(known), len(missing), basis_of(known, len(known)))
         trained = [setting for setting in wanted if setting not in known]
         how = {"again": again, "sequences": spent.sequences, "on_event": on_event, **settings}
         cells = run_cells([experiments[setting] for setting in trained], place, **how)

@@ -37,8 +37,6 @@ from posbias_papers.wu2025.settings import (
     ABSOLUTE,
     DEEP,
     DEPTHS,
-    DRAWN_DIRECTIONS,
-    EMBEDDINGS,
     FULL,
     NORMALISERS,
     QUICK,
@@ -301,9 +299,7 @@ def _note(results: Outcomes, basis: Basis) -> str:
     words += f", {basis.sequences:,} test sequences"
     first = next(iter(results.values()))
     words += f", middle item {first.middle} (from 0)" if first.middle is not None else ""
-    words += f", {EMBEDDINGS[first.embedding]}"
-    drawn = any(one.test_direction == "drawn" for one in results.values())
-    words += f", {DRAWN_DIRECTIONS}" if drawn else ""
+    words += f", {basis.inputs}"
     recorded = f"; {basis.recorded} of {basis.cells} cells are recorded results" if basis.recorded else ""
     return words + recorded
 

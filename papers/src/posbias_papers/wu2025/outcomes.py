@@ -22,7 +22,15 @@ from jaxtyping import Bool, Float
 from posbias.core.formats import dump_json
 from posbias.core.spec import decode, encode
 from posbias_papers.study import EFFORTS, Basis, Recorded, Study
-from posbias_papers.wu2025.settings import EFFORT, Effort, Embedding, Setting, TestDirection, effort_of
+from posbias_papers.wu2025.settings import (
+    EFFORT,
+    EMBEDDINGS,
+    Effort,
+    Embedding,
+    Setting,
+    TestDirection,
+    effort_of,
+)
 
 if TYPE_CHECKING:
     from posbias.training.cells import Cell
@@ -208,6 +216,13 @@ def basis_of(results: Outcomes, cells: int) -> Basis:
     """What some outcomes of so many cells have at least."""
     some = results.values()
     networks, sequences = (min(len(one.loss) for one in some), min(one.sequences for one in some))
+    inputs = EMBEDDINGS[next(iter(some)).embedding]
+    inputs += ", test directions as in the code" * any(one.test_direction == "drawn" for one in some)
     return Basis(
-        min(one.iterations for one in some), networks, sequences, cells, sum(one.recorded for one in some)
+        min(one.iterations for one in some),
+        networks,
+        sequences,
+        cells,
+        sum(one.recorded for one in some),
+        inputs=inputs,
     )

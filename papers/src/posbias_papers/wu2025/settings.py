@@ -27,8 +27,7 @@ EMBEDDINGS: dict[Embedding, str] = {
     "variance": "embeddings as in the text",
     "deviation": "embeddings as in the code",
 }
-"""What is said of them."""
-DRAWN_DIRECTIONS = "test directions as in the code"
+"""What pages and verdicts call them."""
 DEPTHS = (2, 4, 6)
 DEEP = (2, 4, 6, 8, 10)
 """Depths of Figures 5 and 14."""
@@ -115,7 +114,7 @@ class Effort:
 
     @property
     def name(self) -> str:
-        """'quick', 'full' or '25,000 iterations, 3 networks', and how inputs are drawn."""
+        """'quick', 'full', '25,000 iterations, 3 networks'."""
         amount = self.iterations, self.networks
         words = [name for name, one in EFFORT.items() if (one.iterations, one.networks) == amount]
         if not words:
@@ -123,8 +122,6 @@ class Effort:
             steps = least if least == most else f"{least} to {most}"
             words = [f"{steps} iterations, {self.networks} networks"]
         words += [] if self.middle is None else [f"middle item {self.middle}"]
-        words += [EMBEDDINGS[self.embedding]]
-        words += [DRAWN_DIRECTIONS] * (self.test_direction == "drawn")
         return ", ".join(words)
 
     def steps(self, setting: Setting) -> int:
