@@ -4,7 +4,7 @@ printed; both readings come out as quoted, and agree with other ways to them.
 
 import math
 import re
-from typing import NamedTuple
+import unicodedata
 
 import numpy as np
 import pytest
@@ -21,55 +21,26 @@ from posbias.training.probes import largest_gap
 from posbias.training.task import make_world, novel_sequences
 from posbias_papers.cli.verify import findings_table
 from posbias_papers.errata import ERRATA, Erratum, errata_page, find_erratum
-from posbias_papers.readings import (
-    READINGS,
-    UnavailableError,
-    compare_readings,
-    find_readings,
-)
+from posbias_papers.readings import READINGS, UnavailableError, compare_readings, find_readings
 from posbias_papers.reproduction import reproduce
 from posbias_papers.statements import STATEMENTS, Statement, verify
 from posbias_papers.theorems import judge_statements, theorems_page
 
 # --- numbers as errata quote them (".738", "7e-66", "−.31", "22 %", "½") ---------------------------------
 
-_FRACTIONS = {"½": 0.5, "¼": 0.25}
+
+def quotes_of(erratum: Erratum) -> list[tuple[str, str, str]]:
+    """The numbers that an entry quotes, as texts, with a reading and which of its numbers each is."""
+    return [(text, *source.split(": ", 1)) for text, source in erratum.quotes.items()]
 
 
-class Quote(NamedTuple):
-    """A number in an entry's text, and where it comes from: a reading and which of its numbers."""
-
-    text: str
-    reading: str
-    of: str
-
-
-def quotes_of(erratum: Erratum) -> list[Quote]:
-    """The numbers that an entry quotes."""
-    return [Quote(text, *source.split(": ", 1)) for text, source in erratum.quotes.items()]
-
-
-def value(quote: Quote) -> float:
-    """The number that the text spells."""
-    if quote.text in _FRACTIONS:
-        return _FRACTIONS[quote.text]
-    return float(_digits(quote)) / _unit(quote)
-
-
-def rounding(quote: Quote) -> float:
-    """Half a unit of the last digit that is given; of a fraction what floating point may lose."""
-    if quote.text in _FRACTIONS:
-        return 1e-9
-    mantissa, _, exponent = _digits(quote).partition("e")
-    return 0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2])) / _unit(quote)
-
-
-def _digits(quote: Quote) -> str:
-    return quote.text.replace("−", "-").replace(",", "").removesuffix(" %")
-
-
-def _unit(quote: Quote) -> float:
-    return 100.0 if quote.text.endswith(" %") else 1.0
+def parsed(text: str) -> tuple[float, float]:
+    """The number of a quote, and half a unit of its last digit; of a fraction what floating point may lose."""
+    if len(text) == 1:
+        return unicodedata.numeric(text), 1e-9
+    digits, unit = text.replace("−", "-").replace(",", "").removesuffix(" %"), 100.0 if "%" in text else 1.0
+    mantissa, _, exponent = digits.partition("e")
+    return float(digits) / unit, 0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2])) / unit
 
 
 @pytest.fixture(scope="module")
@@ -89,10 +60,10 @@ def test_entries_are_whole_and_quote_numbers_of_their_readings_or_say_why_there_
         assert all((one.where, one.printed, one.holds, one.posbias)), one.key
         assert one.paper in BIBLIOGRAPHY
         assert (one.key in about.values()) != bool(one.no_number), one.key
-        for quote in quotes_of(one):
-            alone = rf"(?<![\d.,]){re.escape(quote.text)}(?!\d|[.,]\d| %)"
-            assert re.search(alone, f"{one.printed} {one.holds}"), (one.key, quote.text)
-            assert about[quote.reading] == one.key, quote
+        for text, reading, _ in quotes_of(one):
+            alone = rf"(?<![\d.,]){re.escape(text)}(?!\d|[.,]\d| %)"
+            assert re.search(alone, f"{one.printed} {one.holds}"), (one.key, text)
+            assert about[reading] == one.key, text
     for statement in STATEMENTS:
         assert not statement.erratum or statement.key in find_erratum(statement.erratum).posbias
 
@@ -116,10 +87,10 @@ def test_what_is_quoted_of_the_bundled_model_is_what_its_tables_say(tmp_path):
         "herasimchyk2026/table-6: corrected": diagonal["value"],
         "herasimchyk2026/table-6: corrected of normal numbers": diagonal["null"],
     }
-    quoted = {f"{one.reading}: {one.of}": one for entry in ERRATA for one in quotes_of(entry)}
+    quoted = {source: parsed(text) for entry in ERRATA for text, source in entry.quotes.items()}
     for name, number in found.items():
-        expected = pytest.approx(value(quoted[name]), abs=rounding(quoted[name]))
-        assert number == expected, name
+        value, rounding = quoted[name]
+        assert number == pytest.approx(value, abs=rounding), name
 
 
 # --- statements in print -----------------------------------------------------------------------------------
@@ -205,21 +176,16 @@ def quoted(one, of):
 # --- all readings ------------------------------------------------------------------------------------------
 
 
-def test_every_number_is_finite_and_the_difference_is_theirs(compared):
-    for one in compared.values():
-        for number in (one.published, one.corrected, one.difference, *one.others.values()):
-            assert math.isfinite(number.value), one.key
-            assert number.known, one.key
-        assert one.difference.value == pytest.approx(one.corrected.value - one.published.value, abs=1e-12)
-
-
-def test_readings_differ_beyond_their_error_but_where_they_are_said_not_to(compared):
+def test_numbers_are_finite_and_readings_differ_beyond_their_error_but_for_one(compared):
     """On a model without a sink, λ by norms and by tokens are the same."""
-    alike = {
-        key
-        for key, one in compared.items()
-        if abs(one.difference.value) <= 2 * one.difference.se or one.difference.value == 0
-    }
+    alike = set()
+    for key, one in compared.items():
+        for number in (one.published, one.corrected, one.difference, *one.others.values()):
+            assert math.isfinite(number.value), key
+            assert number.known, key
+        assert one.difference.value == pytest.approx(one.corrected.value - one.published.value, abs=1e-12)
+        if abs(one.difference.value) <= 2 * one.difference.se or one.difference.value == 0:
+            alike.add(key)
     assert alike == {"herasimchyk2026/mixing-per-token"}
 
 
@@ -227,17 +193,17 @@ def test_every_quoted_number_is_the_computed_one(compared):
     """But those of measurements larger than the ones made here."""
     seen = set()
     for entry in ERRATA:
-        for quote in quotes_of(entry):
-            if quote.reading not in compared:
-                assert quote.reading in FROM_FILES | SINK
+        for text, reading, of in quotes_of(entry):
+            if reading not in compared:
+                assert reading in FROM_FILES | SINK
                 continue
-            one = compared[quote.reading]
+            one, (value, rounding) = compared[reading], parsed(text)
             if entry.measured and "prompts of" in one.note:
                 continue
-            number = quoted(one, quote.of)
-            allowed = rounding(quote) * (1 + 1e-9) + 4 * number.se
-            assert abs(number.value - value(quote)) <= allowed, (entry.key, quote, str(number))
-            seen.add(quote.reading)
+            number = quoted(one, of)
+            allowed = rounding * (1 + 1e-9) + 4 * number.se
+            assert abs(number.value - value) <= allowed, (entry.key, text, str(number))
+            seen.add(reading)
     assert len(seen) > 40
 
 
@@ -347,15 +313,10 @@ def test_what_is_asked_for_by_name_and_cannot_be_had_is_an_error():
 
 def test_measurements_come_from_the_results_the_largest_first(tmp_path):
     cells = tmp_path / "herasimchyk2026" / "cells"
-    for prompts, digits in ((4, "0" * 12), (12, "1" * 12)):
-        save_measurement(
-            measurement("tiny-alibi", prompts=prompts),
-            cells / f"tiny-alibi-bundled-256x{prompts}-{digits}.nc",
-        )
+    for text, prompts in (("bundled", 4), ("bundled", 12), ("bundled-scrambled", 20)):
+        path = cells / f"tiny-alibi-{text}-256x{prompts}-{prompts:012}.nc"
+        save_measurement(measurement("tiny-alibi", prompts=prompts), path)
     (cells / f"tiny-alibi-bundled-256x99-{'2' * 12}.nc").write_bytes(b"damaged")
-    save_measurement(
-        measurement("tiny-alibi", prompts=20), cells / f"tiny-alibi-bundled-scrambled-256x20-{'3' * 12}.nc"
-    )
     with logged() as said:
         (one,) = compare_readings("herasimchyk2026/mixing-per-token", results=tmp_path)
     assert "12 prompts" in one.note
