@@ -92,8 +92,7 @@ def test_dominance_is_that_of_quantiles(pair):
 
 
 @pytest.mark.parametrize(
-    "kernel",
-    [np.ones((2, 3)) / 3, np.array([[0.5, 0.4], [0.5, 0.5]]), np.array([[np.nan, 1.0], [0.5, 0.5]])],
+    "kernel", [np.ones((2, 3)) / 3, np.array([[0.5, 0.4], [0.5, 0.5]]), np.array([[np.nan, 1.0], [0.5, 0.5]])]
 )
 def test_what_is_no_kernel_is_refused(kernel):
     with pytest.raises(InvalidValueError):
@@ -389,6 +388,7 @@ TOGETHER = [[1.0, 0.0, 0.0], [1.0, 2.0, 0.0], [-3.0, 1.0, 1.0]]
 """Logits under which it leaves every token an edge to an earlier one."""
 FIRST = [[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]
 SECOND = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.5, 0.5]]
+LESS = [[1, 0, 0], [0.6, 0.4, 0], [0.6, 0.2, 0.2]]
 ONE = [[[1.0]]]
 OPPOSITE = {"hidden": [[-1.0], [1.0]], "queries": ONE, "keys": ONE, "values": ONE, "mixing": [1.0]}
 
@@ -400,12 +400,7 @@ OPPOSITE = {"hidden": [[-1.0], [1.0]], "queries": ONE, "keys": ONE, "values": ON
         ("wu-4.1-masks", {"kernels": [EQUALS], "depth": 8}, 0.0, 1e-12),
         ("wu-4.1-masks", {"kernels": [np.eye(2).tolist()], "depth": 8}, 1.0, 1.0),
         # .4 is left of at most 1 − ε = .8
-        (
-            "wu-4.1-masks",
-            {"kernels": [[[1, 0, 0], [0.6, 0.4, 0], [0.6, 0.2, 0.2]]], "depth": 8},
-            0.4999,
-            0.5001,
-        ),
+        ("wu-4.1-masks", {"kernels": [LESS], "depth": 8}, 0.4999, 0.5001),
         # two masks that have a centre only together
         ("wu-3.2-masks", {"kernels": [FIRST, SECOND], "depth": 20}, -1e-12, 1e-12),
         ("wu-3.2-masks", {"kernels": [FIRST, np.eye(3).tolist()], "depth": 20}, 1.0, 1.0),

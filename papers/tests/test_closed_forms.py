@@ -402,7 +402,7 @@ def test_without_a_norm_the_second_layer_knows_no_order_of_three():
     """Token 2's output is symmetric in tokens 0 and 1, and the difference of theirs is along x_1 − x_0."""
     plain = RecencyModel(3, 8, 0.0, "none", depth=2)
     assert np.abs(recency_excess(plain, nodes=6).value).max() < 1e-13
-    anisotropic = recency_excess(RecencyModel(3, 8, 0.4, "none", residual=True, depth=3))
+    anisotropic = recency_excess(RecencyModel(3, 8, 0.4, "none", residual=True, depth=3), nodes=6)
     assert abs(anisotropic.value[1]) < 1e-5
     assert anisotropic.value[2] + anisotropic.error[2] < -0.01
 

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import scipy.stats
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tiny import llama
 
 from posbias import measure
 from posbias.comparison.predictors import PREDICTORS, half, predictions
@@ -94,13 +96,8 @@ def test_orders_found_on_some_trials_gain_on_others():
 
 @pytest.mark.parametrize("tokens", [17, 33])
 def test_effects_are_those_of_whole_prompts_without_a_token(tokens):
-    torch = pytest.importorskip("torch")
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    torch.manual_seed(0)
-    size = {"vocab_size": 99, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
-    model = LlamaForCausalLM(LlamaConfig(**size, num_attention_heads=4)).double().eval()
-    ids, others = torch.randint(99, (2, tokens))
+    model = llama().double()
+    ids, others = torch.randint(64, (2, tokens), generator=torch.manual_seed(0))
     found = effects(model, ids, others)
     with torch.no_grad():
         before = model(ids[None]).logits[0, -1].log_softmax(-1)

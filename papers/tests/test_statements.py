@@ -33,6 +33,10 @@ STRICTER = {"herasimchyk-4.5-layerwise", "herasimchyk-A.1.2", "kim-theorem-1-dra
 """Statements whose corrected reading has another hypothesis, which the witness does not satisfy."""
 
 
+def reverse(original):
+    return lambda first, second: original(second, first)
+
+
 def caught(key, instances):
     """Whether the reading that stands fails on instances drawn, the theory it rests on being wrong."""
     return check(BY_KEY[key], instances, 0, bool(BY_KEY[key].corrected)).verdict == "fails"
@@ -75,14 +79,10 @@ def plus(more):
 def rates(lower, upper):
     """An envelope whose rates are multiplied."""
 
-    def change(original):
-        def envelope(*given):
-            one = original(*given)
-            return replace(one, lower_rate=lower * one.lower_rate, upper_rate=upper * one.upper_rate)
+    def change(one):
+        return replace(one, lower_rate=lower * one.lower_rate, upper_rate=upper * one.upper_rate)
 
-        return envelope
-
-    return change
+    return lambda original: lambda *given: change(original(*given))
 
 
 @pytest.mark.parametrize(
@@ -121,12 +121,7 @@ def rates(lower, upper):
         ("wu-4.7-distance", critical_distances, "rope_modal_distance", plus(1)),
         # dominance the wrong way round
         *(
-            (
-                f"herasimchyk-{key}",
-                stochastic_order,
-                "dominance",
-                lambda f: lambda later, earlier: f(earlier, later),
-            )
+            (f"herasimchyk-{key}", stochastic_order, "dominance", reverse)
             for key in ("A.2", "A.4", "4.2", "4.3", "4.4", "4.5", "4.5-layerwise", "A.1.2")
         ),
     ],

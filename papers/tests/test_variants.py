@@ -290,15 +290,9 @@ def test_spread_is_free_of_the_inputs_noise(spread):
 
 
 def adjacent_shares(scores):
-    """Of every sample and layer, how often the key before the query scores higher than an earlier one."""
-    depth, samples, tokens, _ = scores.shape
-    shares = np.zeros((depth, samples))
-    for layer in range(depth):
-        for sample in range(samples):
-            one = scores[layer, sample]
-            pairs = [(i, k) for i in range(2, tokens) for k in range(i - 1)]
-            shares[layer, sample] = sum(one[i, i - 1] > one[i, k] for i, k in pairs) / len(pairs)
-    return shares
+    """Of every layer and sample, how often the key before the query scores higher than an earlier one."""
+    pairs = [(i, k) for i in range(2, scores.shape[-1]) for k in range(i - 1)]
+    return np.mean([scores[..., i, i - 1] > scores[..., i, k] for i, k in pairs], axis=0)
 
 
 @given(
