@@ -7,11 +7,11 @@ import runpy
 import shlex
 
 import pytest
+from command import called
 from project import ROOT, blocks
 
 import posbias
 from posbias.cli import app
-from posbias.theory.configs import load_architecture
 from posbias.theory.masks import MASKS
 from posbias.theory.positional import POSITIONALS
 
@@ -24,24 +24,15 @@ def test_the_example_prints_what_it_says():
     assert printed.getvalue() in blocks("")
 
 
-def test_the_architecture_file_is_one(tmp_path):
-    (text,) = blocks("toml", ROOT / "docs" / "predict.md")
-    path = tmp_path / "architecture.toml"
-    path.write_text(text, encoding="utf-8")
-    architecture = load_architecture(path)
-    assert (architecture.depth, architecture.layers[0].heads) == (24, 16)
-
-
-def test_a_file_that_names_a_mask_and_an_encoding_of_ones_own_predicts(tmp_path, monkeypatch):
-    (text,) = blocks("toml", ROOT / "docs" / "own.md")
+@pytest.mark.parametrize("page", ["predict", "own"])
+def test_the_architecture_file_of_a_page_predicts(page, tmp_path):
+    """Also one that names a mask and an encoding of one's own."""
+    (text,) = blocks("toml", ROOT / "docs" / f"{page}.md")
     (tmp_path / "own.toml").write_text(text, encoding="utf-8")
     (tmp_path / "mymodule.py").write_text(
         "def mymask(query, key): return key <= query\ndef mylogits(distance): return -0.1 * distance\n"
     )
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as ended:
-        app(["predict", "own.toml", "--tokens", "64", "--json"])
-    assert not ended.value.code
+    assert called("predict", "own.toml", "--tokens", 64, cwd=tmp_path).returncode == 0
 
 
 @pytest.mark.parametrize("cls", [*MASKS, *POSITIONALS], ids=lambda cls: cls.__name__)

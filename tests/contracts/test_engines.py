@@ -73,13 +73,8 @@ def test_processes_find_what_is_found_here(pairs, processes):
 
 @pytest.mark.parametrize("engine", [InProcess(), Processes(2)], ids=["here", "processes"])
 def test_a_task_that_fails_says_why_and_stops_no_other(engine):
-    tasks = [
-        task("refuse", what="file"),
-        task("refuse", what="bug"),
-        task("refuse", what="nothing", unknown=1),
-        task("add", one=1, two=2),
-    ]
-    events = lasts(engine, tasks)
+    tasks = [task("refuse", what="file"), task("refuse", what="bug"), task("refuse", what="", unknown=1)]
+    events = lasts(engine, [*tasks, task("add", one=1, two=2)])
     assert (events[0].message, events[0].kind) == ("x.toml: no such file", "InputFileError")
     assert (events[1].message, events[1].kind) == ("ValueError: two lines", "ValueError")
     assert "unexpected keyword argument 'unknown'" in events[2].message
@@ -98,21 +93,15 @@ def test_a_killed_worker_is_replaced_and_its_task_tried_again(tmp_path, capsys, 
         heard = heard_of(Processes(2), tasks)
     assert heard == [[Result(name)] for name in names]
     assert len(capsys.readouterr().err.splitlines()) == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
-        [*(f"{name}-0" for name in names), "cell1-1"]
-    )
+    assert {path.name for path in tmp_path.iterdir()} == {*(f"{name}-0" for name in names), "cell1-1"}
     assert not children() - others
 
 
 @pytest.mark.parametrize(("retries", "attempts"), [(0, 1), (2, 3)])
 def test_what_keeps_killing_its_worker_fails_in_the_end(tmp_path, retries, attempts):
-    tasks = [
-        task("die", "hungry", marks=str(tmp_path), name="hungry", times=99),
-        task("add", one=1, two=2),
-        task("add", one=3, two=4),
-    ]
-    events = lasts(Processes(1, retries=retries), tasks)
-    assert [one.value["sum"] for one in events[1:]] == [3, 7]
+    hungry = task("die", "hungry", marks=str(tmp_path), name="hungry", times=99)
+    events = lasts(Processes(1, retries=retries), [hungry, *[task("add", one=1, two=2)] * 2])
+    assert [one.value["sum"] for one in events[1:]] == [3, 3]
     assert len(list(tmp_path.iterdir())) == attempts
     with pytest.raises(WorkerError):
         raise events[0].error()
@@ -132,26 +121,21 @@ def test_a_worker_has_one_thread(monkeypatch):
     assert events.value.items() >= dict.fromkeys(THREADS, "1").items()
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
-def test_what_is_raised_here_stops_all_workers(error, others):
+@pytest.mark.parametrize(
+    ("engine", "error"),
+    [(InProcess(), KeyboardInterrupt), (Processes(2), KeyboardInterrupt), (Processes(2), OSError)],
+)
+def test_what_is_raised_here_stops_all_work(engine, error, others):
+    heard = []
+
     def hear(number, news):
+        heard.append(news)
         raise error("enough")
 
     with pytest.raises(error, match="enough"):
-        Processes(2).run([task("sleep", seconds=600)] * 4, hear)
+        engine.run([task("sleep", seconds=600)] * 4, hear)
+    assert len(heard) == 1
     assert not children() - others
-
-
-def test_an_interruption_stops_what_runs_here():
-    began = []
-
-    def hear(number, news):
-        began.append(news)
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        InProcess().run([task("add", one=1, two=2)] * 4, hear)
-    assert len(began) == 1
 
 
 CALLER = """
@@ -179,9 +163,8 @@ def test_no_worker_outlives_its_parent_even_in_a_quiet_task(tmp_path, with_what)
     assert len(started) == 2
     piecework.wait_for(lambda: not any(map(alive, started)))
     assert answer == ("interrupted\n" if with_what == signal.SIGINT else "")
-    assert (
-        not events or "resource_tracker" in events.splitlines()[0]
-    )  # Python's own, of a caller that was killed
+    # Python's own, of a caller that was killed
+    assert not events or "resource_tracker" in events.splitlines()[0]
 
 
 def test_threads_are_as_before_after_the_block():

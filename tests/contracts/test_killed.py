@@ -73,8 +73,7 @@ def folders(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "kills"),
-    [*(pytest.param(name, 8, marks=pytest.mark.slow) for name in LINES), ("study", 2)],
+    ("name", "kills"), [*(pytest.param(name, 8, marks=pytest.mark.slow) for name in LINES), ("study", 2)]
 )
 def test_a_command_killed_at_any_moment_goes_on_and_leaves_the_same(name, kills, folders):
     """SIGKILL at random moments and while it writes a file."""
