@@ -1,7 +1,6 @@
-"""Critical distances, designs, `posbias simulate` interrupted, hits of retrievers, results made elsewhere."""
+"""Designs, `posbias simulate` interrupted, hits of retrievers."""
 
 import json
-import math
 import signal
 import time
 from pathlib import Path
@@ -10,57 +9,10 @@ import numpy as np
 import pytest
 from answers import answered, folder  # noqa: F401
 from command import started
-from project import ROOT
 
 import posbias
 from posbias.core.formats import undamaged
 from posbias.ordering.hits import read_hits
-
-SPEC = 'depth = 5\nmixing = {kind = "attention_only"}\n[[layers]]\npositional = '
-CRITICAL = {
-    "decay": ('{kind = "decay", rate = 0.4}', (0.3, 0.7), lambda at, x: -at * x, lambda at, x: -at * x),
-    "rope_angle": (
-        '{kind = "rope", amplitudes = [20.0], frequencies = [0.05]}',
-        (0.03, 0.08),
-        lambda at, x: 20.0 * math.cos(at * x),
-        lambda at, x: -10.0 * at**2 * x**2,  # a/2 for c
-    ),
-}
-"""By quantity: the encoding, two values, its logits by distance, and what the envelope of walks takes for them."""
-TOKENS = 90
-
-
-def highest(values):
-    return max(range(len(values)), key=values.__getitem__)
-
-
-def peak_of_rollout(logits, depth):
-    """Distance at which the last token's rollout is highest, its first token left out; by dense kernels."""
-    kernel = np.array(
-        [[math.exp(logits[i - j]) if j <= i else 0.0 for j in range(TOKENS)] for i in range(TOKENS)]
-    )
-    row = np.linalg.matrix_power(kernel / kernel.sum(axis=1, keepdims=True), depth)[-1]
-    return highest(row[:0:-1].tolist())
-
-
-@pytest.mark.parametrize("quantity", CRITICAL)
-def test_the_critical_distance_is_that_of_walks_and_of_dense_kernels(quantity, answered):
-    """The predicted one of the paper's formulas: a quotient for a decay, the root of an equation for a pair."""
-    encoding, values, logit, envelope = CRITICAL[quantity]
-    Path("spec.toml").write_text(SPEC + encoding)
-    varied = f"{quantity}={values[0]},{values[1]}"
-    words = ("predict", "spec.toml", "--critical-distance", "--tokens", TOKENS, "--vary", varied)
-    for curve, value in zip(answered(*words)["curves"], values, strict=True):
-        assert curve["depth"] == [1, 2, 3, 4, 5]
-        for place, depth in enumerate(curve["depth"]):
-            x = curve["predicted"][place]
-            if quantity == "decay":
-                assert x == pytest.approx((depth - 1) / (math.exp(value) - 1))
-            elif depth > 1:
-                assert math.log(1 + (depth - 1) / x) == pytest.approx(20.0 * value**2 * x)
-            walks = [math.comb(depth - 1 + d, d) * math.exp(envelope(value, d)) for d in range(TOKENS)]
-            assert curve["modal"][place] == highest(walks)
-            assert curve["rollout"][place] == peak_of_rollout([logit(value, d) for d in range(TOKENS)], depth)
 
 
 def test_the_same_design_command_writes_the_same_bytes(answered, folder):
@@ -126,21 +78,3 @@ def test_documents_are_read_as_retrievers_write_them(name):
     assert bool(found.note) == (name in WEIGHTS)
     Path(f"again-{name}").write_text(found.text([1, 0]), encoding="utf-8")
     assert read_hits(f"again-{name}").scores == pytest.approx(found.scores[::-1])
-
-
-HERE = ROOT / "tests" / "elsewhere"
-
-
-@pytest.mark.parametrize("name", ["needle", "inseq_saliency.json"])
-def test_every_file_is_compared_ordered_by_and_reported(name, answered):
-    """Rates, of needles the mean over context lengths, and signed numbers of one length."""
-    Path("hits.jsonl").write_text('{"score": 0.2, "tokens": 9}\n{"score": 0.7, "tokens": 9}\n')
-    every = ("--tokens", "all")
-    answers = {
-        "p": answered("compare", HERE / name, HERE / "liu_kv", "--by-share", *every),
-        "profile": answered("order", "hits.jsonl", "--profile", HERE / name, *every),
-        "source": answered("report", HERE / name, "--out", "page", *every),
-    }
-    assert all(answer["read_as"][key] for key, answer in answers.items())
-    claims = answers["source"]["claims"]
-    assert [one["id"] for one in claims] == ["elsewhere/first-above-middle", "elsewhere/last-above-middle"]

@@ -5,16 +5,14 @@ import signal
 import threading
 from pathlib import Path
 
-import numpy as np
 import pytest
-from answers import answered, folder  # noqa: F401
+from answers import folder  # noqa: F401
 from command import called, started
 from http_servers import prompt_of, serving
 from piecework import wait_for
 from readers import reads_both_ends, says_the_last
 
 from posbias.core.errors import ModelError
-from posbias.profiles.measurements import load_retrieval
 from posbias.retrieval import endpoint as module
 from posbias.retrieval.answers import AnswerFile, Request, ask, read_answers
 from posbias.retrieval.endpoint import Endpoint
@@ -189,18 +187,3 @@ def test_what_was_answered_before_a_kill_is_not_asked_again(how):
         assert len(second.asked) == 180 - len(whole)
         plain = called(*words[:-2], "plain", "--json")
     assert json.loads(done.stdout)["curves"] == json.loads(plain.stdout)["curves"]
-
-
-TRIALS = ("--pairs", 4, "--positions", 3, "--prompts", 3, "--out", "o")
-
-
-def test_a_retrieval_is_stored_and_answers_from_its_file(answered):
-    """Given again nothing is computed, and the file alone answers."""
-    answer = answered("retrieve", "tiny-alibi", *TRIALS)
-    margin = load_retrieval("o/retrieval.nc").margin.values
-    gap = answer["differences"]["margin"]["first - middle"]
-    assert gap["value"] == pytest.approx(np.mean(margin[:, 0] - margin[:, 1]))
-    written = Path("o/retrieval.nc").stat().st_mtime_ns
-    assert answered("retrieve", "o/retrieval.nc") == answer
-    assert Path("o/retrieval.nc").stat().st_mtime_ns == written
-    assert called("retrieve", "o/retrieval.nc", "--seed", 1).returncode == 2

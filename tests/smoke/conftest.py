@@ -1,8 +1,10 @@
 """What the smoke tests share: one tiny measurement, one tiny retrieval."""
 
+import random
+
 import pytest
 from answers import answered, folder  # noqa: F401
-from command import called
+from tiny import WORDS, llama, word_tokenizer
 
 import posbias
 
@@ -17,20 +19,8 @@ def measured(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def retrieved(tmp_path_factory):
-    """The file of a retrieval of tiny-alibi: 8 trials at 3 places of 4 pairs."""
-    folder = tmp_path_factory.mktemp("smoke") / "keys"
-    done = called("retrieve", "tiny-alibi", "--pairs", 4, "--positions", 3, "--prompts", 8, "--out", folder)
-    assert done.returncode == 0, done.stderr
-    return folder / "retrieval.nc"
-
-
-@pytest.fixture(scope="session")
 def llama_folder(tmp_path_factory):
     """A random Llama of three layers with a tokenizer of words, in a folder, and a text in the same place."""
-    import random
-
-    from tiny import WORDS, llama, word_tokenizer
 
     folder = tmp_path_factory.mktemp("smoke") / "llama"
     llama().save_pretrained(folder)

@@ -96,15 +96,19 @@ def test_tables_in_every_form(form):
     np.testing.assert_allclose(posbias.read(path).mass, CURVE)
 
 
-@pytest.mark.parametrize(
-    ("file", "positions"),
-    [("samples_posbias_lists.jsonl", 4), ("ruler_niah_multikey.jsonl", 4), ("inseq_saliency.json", 12)],
-)
-def test_files_of_other_tools(file, positions):
-    """lm-eval, RULER, inseq; tests/elsewhere has the files, and the right numbers in cases.json."""
-    profile = posbias.read(ELSEWHERE / file)
-    assert profile.tokens == positions
-    assert np.isfinite(profile.mass).all()
+@pytest.mark.parametrize("name", ["needle", "samples_posbias_lists.jsonl", "inseq_saliency.json"])
+def test_files_of_other_tools_are_compared_ordered_by_and_reported(name, answered):
+    """Rates, of needles the mean over context lengths, of lm-eval, and inseq's signed numbers of one length."""
+    Path("hits.jsonl").write_text('{"score": 0.2, "tokens": 9}\n{"score": 0.7, "tokens": 9}\n')
+    every = ("--tokens", "all") if name == "needle" else ()
+    answers = {
+        "p": answered("compare", ELSEWHERE / name, ELSEWHERE / "liu_kv", "--by-share", *every),
+        "profile": answered("order", "hits.jsonl", "--profile", ELSEWHERE / name, *every),
+        "source": answered("report", ELSEWHERE / name, "--out", "page", *every),
+    }
+    assert all(answer["read_as"][key] for key, answer in answers.items())
+    claims = answers["source"]["claims"]
+    assert [one["id"] for one in claims] == ["elsewhere/first-above-middle", "elsewhere/last-above-middle"]
 
 
 def test_prior_normalised_attributions():

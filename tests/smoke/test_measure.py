@@ -1,6 +1,5 @@
 """Measure: what a real model does, position by position."""
 
-import json
 import os
 import subprocess
 import sys
@@ -64,19 +63,14 @@ def test_a_model_in_memory(llama_folder):
 
 def test_mixing_is_the_ratio_of_frobenius_norms(llama_folder):
     """Herasimchyk et al. 2026, Eq. 1, by hooks: λ = ‖Attn(X)‖ / (‖X‖ + ‖Attn(X)‖)."""
-    model, text = llama(), llama_folder / "words.txt"
-    job = {"tokens": 12, "prompts": 1, "text": text, "bos": False}
-    measurement = posbias.measure(model, tokenizer=word_tokenizer(), **job)
-    streams, updates = [], []
-    for layer in model.model.layers:
+    loaded, streams, updates = load_model(llama_folder), [], []
+    job = {"tokens": 12, "prompts": 1, "text": llama_folder / "words.txt"}
+    measurement = posbias.measure(loaded, **job)
+    for layer in loaded.model.model.layers:
         layer.register_forward_pre_hook(lambda _, given: streams.append(given[0].norm()))
         layer.self_attn.register_forward_hook(lambda *given: updates.append(given[2][0].norm()))
-    words = text.read_text().split()
-    start = json.loads(measurement.attrs["starts"])[0] if "starts" in measurement.attrs else 0
-    ids = word_tokenizer()(" ".join(words))["input_ids"]
-    start = int(np.ravel(start)[-1])
     with torch.no_grad():
-        model(torch.tensor(ids[start : start + 12])[None])
+        loaded.model(torch.from_numpy(Request(**job).draw(loaded).ids))
     expected = [float(update / (stream + update)) for stream, update in zip(streams, updates, strict=True)]
     np.testing.assert_allclose(measurement["mixing"].values[0], expected, rtol=1e-5)
 
@@ -140,15 +134,11 @@ def test_logits_rollouts_and_sinks(llama_folder):
 
 
 def test_with_and_without_bos(llama_folder):
-    tokenizer = word_tokenizer()
-    tokenizer.bos_token = "w49"
-    loaded = LoadedModel.of(llama(), tokenizer, "llama")
-    begins = [
-        Request(text=llama_folder / "words.txt", bos=bos, **SMALL).draw(loaded).ids[:, 0] == 50
-        for bos in (True, False)
-    ]
-    assert begins[0].all()
-    assert not begins[1].all()
+    loaded = load_model(llama_folder)
+    loaded.tokenizer.bos_token = "w49"
+    for bos in (True, False):
+        ids = Request(text=llama_folder / "words.txt", bos=bos, **SMALL).draw(loaded).ids
+        assert (ids[:, 0] == 50).all() == bos
 
 
 def test_time_and_memory_are_said_before(answered):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from dense import last_row
 from project import install
+from scipy.special import comb
 
 import posbias
 
@@ -93,18 +94,43 @@ def test_the_trajectory_over_depth():
         np.testing.assert_allclose(profile.mass, even(np.tri(16), depth, 0.5), rtol=1e-12)
 
 
-def test_the_critical_distance(answered, folder):
-    """Wu et al. 2025, Theorem 4.5: under a decay mask of rate m, x* = (t − 1) / (e^m − 1), in the rollout too."""
-    (folder / "decay.toml").write_text(
-        'depth = 10\nmixing = {kind = "attention_only"}\n[[layers]]\npositional = {kind = "decay", rate = 0.223}\n'
-    )
-    words = ("predict", "decay.toml", "--tokens", 64, "--critical-distance")
-    (curve,) = answered(*words)["curves"]
-    for found, rate in zip(
-        [curve, *answered(*words, "--vary", "decay=0.5")["curves"]], (0.223, 0.5), strict=True
-    ):
-        assert found["predicted"] == pytest.approx([t / math.expm1(rate) for t in range(10)])
-        assert found["rollout"] == [math.floor(distance) for distance in found["predicted"]]
+def line(value, distance):
+    return -value * distance
+
+
+CRITICAL = {
+    "decay": ('{kind = "decay", rate = 0.4}', (0.3, 0.7), line, line),
+    "rope_angle": (
+        '{kind = "rope", amplitudes = [20.0], frequencies = [0.05]}',
+        (0.03, 0.08),
+        lambda angle, distance: 20.0 * np.cos(angle * distance),
+        lambda angle, distance: -10.0 * (angle * distance) ** 2,  # a/2 for c
+    ),
+}
+"""By quantity: the encoding, two values, its logits by distance, and what the envelope of walks takes for them."""
+
+
+@pytest.mark.parametrize("quantity", CRITICAL)
+def test_the_critical_distance_is_that_of_walks_and_of_dense_kernels(quantity, answered, folder):
+    """Wu et al. 2025, Theorems 4.5 and 4.7: a quotient for a decay, the root of an equation for a pair."""
+    encoding, values, logits, envelope = CRITICAL[quantity]
+    spec = f'depth = 5\nmixing = {{kind = "attention_only"}}\n[[layers]]\npositional = {encoding}'
+    (folder / "spec.toml").write_text(spec)
+    varied, away = f"{quantity}={values[0]},{values[1]}", np.arange(90)
+    words = ("predict", "spec.toml", "--critical-distance", "--tokens", 90, "--vary", varied)
+    for curve, value in zip(answered(*words)["curves"], values, strict=True):
+        assert curve["depth"] == [1, 2, 3, 4, 5]
+        kernel = np.tril(np.exp(logits(value, np.abs(np.subtract.outer(away, away)))))
+        kernel /= kernel.sum(axis=1, keepdims=True)
+        for layers, x in enumerate(curve["predicted"]):  # below the last
+            if quantity == "decay":
+                assert x == pytest.approx(layers / math.expm1(value))
+            elif layers:
+                assert math.log(1 + layers / x) == pytest.approx(20.0 * value**2 * x)
+            walks = comb(layers + away, away) * np.exp(envelope(value, away))
+            assert curve["modal"][layers] == walks.argmax()
+            rows = last_row([kernel] * (layers + 1), [1.0] * (layers + 1))
+            assert curve["rollout"][layers] == rows[:0:-1].argmax()
 
 
 def test_a_measured_model_at_a_longer_length(answered):

@@ -5,12 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from command import called
 from http_servers import prompt_of, serving
 from readers import reads_both_ends
 
+from posbias.profiles.measurements import load_retrieval
+
 LISTS = ("--pairs", 6, "--positions", 3, "--wording", "json", "--prompts", 8)
-GAPS = {"first - middle", "last - middle", "first - last"}
 
 
 def answer(number, body):
@@ -21,10 +24,16 @@ def accuracies(curve):
     return [place["accuracy"]["value"] for place in curve["positions"]]
 
 
-def test_keys(answered):
-    found = answered("retrieve", "tiny-alibi", "--pairs", 4, "--positions", 3, "--prompts", 4, "--out", "k")
-    assert found["chance"] == 0.25
-    assert found["differences"]["margin"].keys() == GAPS
+def test_keys_and_their_file_which_answers_alone(answered):
+    """Given again nothing is computed."""
+    answer = answered("retrieve", "tiny-alibi", "--pairs", 4, "--positions", 3, "--prompts", 3, "--out", "o")
+    gaps, margin = answer["differences"]["margin"], load_retrieval("o/retrieval.nc").margin.values
+    assert (answer["chance"], gaps.keys()) == (0.25, {"first - middle", "last - middle", "first - last"})
+    assert gaps["first - middle"]["value"] == pytest.approx(np.mean(margin[:, 0] - margin[:, 1]))
+    written = Path("o/retrieval.nc").stat().st_mtime_ns
+    assert answered("retrieve", "o/retrieval.nc") == answer
+    assert Path("o/retrieval.nc").stat().st_mtime_ns == written
+    assert called("retrieve", "o/retrieval.nc", "--seed", 1).returncode == 2
 
 
 def test_a_needle(answered):
