@@ -10,10 +10,13 @@ from posbias_papers.readings import compare_readings
 PAPERS = {"wu2025", "herasimchyk2026", "kim2026"}
 
 
-def test_everything_the_papers_contain_is_listed(answered):
-    studies = answered("paper", "list")["studies"]
-    assert {row["study"].partition("/")[0] for row in studies} >= PAPERS
-    assert all(row["command"] for row in studies)
+def test_everything_the_papers_contain_is_listed_with_missing_cells_and_time(answered):
+    studies = {row["study"]: row for row in answered("paper", "list")["studies"]}
+    assert {study.partition("/")[0] for study in studies} >= PAPERS
+    assert all(row["command"] for row in studies.values())
+    state = studies["wu2025/fig2"]
+    assert state["full"]["cells"] == 18
+    assert state["full"]["minutes"] > state["quick"]["minutes"] > 0
 
 
 def test_a_figure_with_its_numbers_and_verdicts(answered):
@@ -61,12 +64,6 @@ def test_a_printed_number_and_the_right_one():
         pytest.approx(1.032, abs=1e-3),
         pytest.approx(1.060, abs=6e-3),
     )
-
-
-def test_missing_cells_and_time_before_a_long_run(answered):
-    (state,) = answered("paper", "list", "wu2025/fig2")["studies"]
-    assert state["full"]["cells"] == 18
-    assert state["full"]["minutes"] > state["quick"]["minutes"] > 0
 
 
 def test_what_to_cite(answered):
