@@ -93,8 +93,7 @@ def folder(tmp_path, monkeypatch):
 
 OTHERS = {
     "nowhere.toml": InputFileError, "nowhere.nc": InputFileError, "nowhere.json": InputFileError,
-    "nowhere.csv": InputFileError, "smollm": InputFileError, "cannot write small": OutputFileError,
-    "ray": ClusterError,
+    "nowhere.csv": InputFileError, "cannot write small": OutputFileError, "ray": ClusterError,
 }  # fmt: skip
 """The type of the error by what it names, where it is not of a wrong value."""
 
@@ -116,15 +115,11 @@ def test_every_public_function_is_tried():
 
 
 SMALL = "depth = 6\nmixing = {kind = 'constant', value = 0.3}\n[[layers]]\npositional = {kind = 'alibi'}\n"
-DECAY = (
-    "depth = 6\nmixing = {kind = 'attention_only'}\n[[layers]]\npositional = {kind = 'decay', rate = 0.4}\n"
-)
 STUDY = 'question = "q"\n[base]\nkind = "simulate"\nsamples = 50\n'
 CELL = "iterations = 30\n[sweep]\nnetwork.depth = [1, 2]\n"
 HITS = '{"score": 1, "tokens": 3}\n'
 FILES = {
     "small.toml": SMALL,
-    "decay.toml": DECAY,
     "key.toml": "dept = 3",
     "broken.yaml": "depth: [1",
     "list.json": "[1, 2, 3]",
