@@ -132,23 +132,20 @@ for line in json.load(sys.stdin):
 """
 
 
-def without(missing, folder, program, text=None):
-    """What a program prints in a Python that has not these modules."""
+def answers_without(missing, folder):
+    """Each line with what comes of it in a Python that has not these modules."""
     (folder / "site").mkdir()
     (folder / "site" / "sitecustomize.py").write_text(ABSENT)
     for name, content in FILES.items():
         (folder / name).write_text(content)
     paths = [folder / "site", ROOT / "tests" / "support", *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {
-        "ABSENT": ",".join(sorted(missing)),
-        "PYTHONPATH": os.pathsep.join(map(str, paths)),
-        "POSBIAS_CACHE": str(folder / "cache"),
-    }
+    environment = {"ABSENT": ",".join(missing), "PYTHONPATH": os.pathsep.join(map(str, paths))}
+    environment = os.environ | environment | {"POSBIAS_CACHE": str(folder / "cache")}
     done = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", PROGRAM],
         cwd=folder,
         env=environment,
-        input=text,
+        input=json.dumps([*LINES]),
         capture_output=True,
         text=True,
         check=False,
@@ -159,7 +156,7 @@ def without(missing, folder, program, text=None):
 
 def test_a_command_works_or_names_the_package_and_the_extra_in_one_line(tmp_path):
     missing = absent() | {name for needed in LINES.values() for name in needed}
-    answers = without(missing, tmp_path, PROGRAM, json.dumps([*LINES]))
+    answers = answers_without(missing, tmp_path)
     assert [line for line, *_ in answers] == [*LINES]
     for line, code, said, errors, new in answers:
         package = next(iter(LINES[line]), None)
