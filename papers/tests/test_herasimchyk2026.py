@@ -9,31 +9,23 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from heard import Heard
 from measured import DEPTH, TOKENS, measurement
 from project import ROLLOUT_FILES, needs_rollout_files
 from tiny import WORDS, specimen, word_tokenizer
 
+from posbias import measurement as measuring
 from posbias.cli import main
 from posbias.comparison.scores import compare
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.claims import ELSEWHERE, judge
 from posbias.profiles.measurements import load_measurement, save_measurement
 from posbias.profiles.profile import Profile
+from posbias.profiles.stochastic_order import monotonicity
+from posbias.theory.positional import alibi_slopes
 from posbias_papers.herasimchyk2026 import STUDIES
-from posbias_papers.herasimchyk2026.configs import (
-    BETWEEN,
-    CORPORA,
-    TABLE1,
-    TABLE4,
-    TABLE5,
-)
-from posbias_papers.herasimchyk2026.levels import (
-    SCORES,
-    Curves,
-    attention_only,
-    content_distances,
-    slopes_of,
-)
+from posbias_papers.herasimchyk2026.configs import BETWEEN, CORPORA, TABLE1, TABLE4, TABLE5
+from posbias_papers.herasimchyk2026.levels import SCORES, Curves, attention_only, content_distances, slopes_of
 from posbias_papers.herasimchyk2026.measure import CONTROL, Key
 from posbias_papers.herasimchyk2026.quantities import fit, homogeneity, order_of
 from posbias_papers.herasimchyk2026.table import Measured
@@ -54,13 +46,6 @@ def files(tmp_path_factory):
         "rot-noise": measurement("rot", additive=False, seed=3),
     }
     return [str(save_measurement(one, folder / f"{name}.nc")) for name, one in given.items()]
-
-
-@pytest.fixture(scope="module")
-def made(files, tmp_path_factory):
-    """Everything but the pictures that other tests look at."""
-    what = [name for name in STUDIES if not name.startswith("fig")]
-    return reproduce([*what, "fig2"], out=tmp_path_factory.mktemp("out"), models=files, **HERE)
 
 
 @pytest.fixture(scope="module")
@@ -91,10 +76,11 @@ def judged(name, results):
 def verdicts(name, results):
     """Of all claims about what is measured; of stand-ins where these extend the paper's."""
     claims = judged(name, results)
-    kept = {
-        number: claims.get(f"{number}{ELSEWHERE}", one) for number, one in claims.items() if number.isdigit()
+    return {
+        int(number): claims.get(f"{number}{ELSEWHERE}", one).verdict
+        for number, one in claims.items()
+        if number.isdigit()
     }
-    return {int(number): one.verdict for number, one in kept.items()}
 
 
 def shaped(weights, prompts=8, noise=0.01):
@@ -262,9 +248,16 @@ def test_what_is_on_record_decides_and_draws_as_when_it_was_measured():
     ).tolist() == [*TABLE1]
 
 
-def test_what_other_models_say_nothing_of_stays_as_it_is_on_record(files, tmp_path):
+def test_every_table_is_a_page_and_claims_on_other_models_stay_as_they_are_on_record(files, tmp_path):
     before = {one.id: one for one in collect(tmp_path, papers=["herasimchyk2026/fig2"])}
-    reproduce("fig2", out=tmp_path / "herasimchyk2026", models=files, **HERE)
+    what = [*(name for name in STUDIES if not name.startswith("fig")), "fig2"]
+    made = reproduce(what, out=tmp_path / "herasimchyk2026", models=files, **HERE)
+    assert {*made.made} == {*what}
+    assert {f"{name}.{kind}" for name in what for kind in ("md", "json", "csv")} <= {
+        path.name for path in made.written
+    }
+    assert all(study.page.claims for study in made.made.values())
+    assert len(made.more["cells"]) == 3
     after = {one.id: one for one in collect(tmp_path, papers=["herasimchyk2026/fig2"])}
     for name in ("1", "2", "3", "4", "5"):
         one, other = (judged[f"herasimchyk2026/fig2/{name}"] for judged in (before, after))
@@ -373,8 +366,6 @@ def test_content_claims():
 
 
 def test_the_published_check_of_monotonicity_counts_little_but_alibi():
-    from posbias.profiles.stochastic_order import monotonicity
-
     given, random = measurement(), np.random.default_rng(2)
     kernel = np.tril(random.dirichlet(np.ones(TOKENS), size=(DEPTH, TOKENS)))
     given["kernel"] = ("layer", "query", "key"), kernel / kernel.sum(axis=-1, keepdims=True)
@@ -408,15 +399,6 @@ def test_a_rate_within_its_noise_floor_is_undecided_and_its_gap_too(rate, floor,
 
 
 # --- pages, pictures, cells --------------------------------------------------------------------------------
-
-
-def test_every_table_is_a_page_with_its_claims_its_numbers_and_the_printed_ones(made):
-    names = [path.name for path in made.written]
-    assert [name for name in STUDIES if not name.startswith("fig") or name == "fig2"] == list(made.made)
-    for name, study in made.made.items():
-        assert {f"{name}.md", f"{name}.json", f"{name}.csv"} <= {*names}
-        assert study.page.claims
-    assert len(made.more["cells"]) == 3
 
 
 def test_what_has_nothing_to_show_is_left_out(files, tmp_path):
@@ -472,37 +454,24 @@ def folder(tmp_path_factory):
 
 
 def test_a_real_alibi_model_is_measured_once_with_its_slopes_read_off(folder, tmp_path, monkeypatch):
-    given = {
-        "models": [str(folder)],
-        "corpora": [str(folder.parent / "words.txt")],
-        "effort": 4,
-        "tokens": 16,
-    }
-    events = []
-    what = ["table2", "table6", "fig2"]
-    made = reproduce(what, out=tmp_path, scramble=True, on_event=events.append, **given)
-    done = [event.done for event in events]
-    assert (events[-1].share, sorted(done)) == (1.0, done)
+    texts = [str(folder.parent / "words.txt")]
+    given = {"models": [str(folder)], "corpora": texts, "effort": 4, "tokens": 16, "out": tmp_path}
+    heard = Heard()
+    made = reproduce(["table2", "table6", "fig2"], scramble=True, on_event=heard, **given)
+    assert (heard[-1], sorted(heard)) == (1.0, heard)
     (cell,) = (
         cell
         for cell in map(load_measurement, sorted((tmp_path / "cells").glob("*.nc")))
         if not json.loads(cell.attrs["asked"]).get("scramble")
     )
     assert (made.made["fig2"].table.query("source == 'measured'")["additive"].dropna() == 1).all()
-    heads = cell.sizes["head"]
-    expected = np.tile(2.0 ** (-8.0 * np.arange(1, heads + 1) / heads), (cell.sizes["layer"], 1))
+    expected = np.tile(alibi_slopes(cell.sizes["head"]), (cell.sizes["layer"], 1))
     np.testing.assert_allclose(slopes_of(cell), expected, rtol=1e-3)
     assert cell.attrs["parameters"] > 1000
-    four = reproduce("fig4", out=tmp_path, lengths=[16], **given)
+    four = reproduce("fig4", lengths=[16], **given)
     assert f"words.txt{CONTROL}" in [cell["corpus"] for cell in four.more["cells"]]
-
-    from posbias import measurement as measuring
-
-    def refuse(*_, **__):
-        raise AssertionError("measured again")
-
-    monkeypatch.setattr(measuring, "measure", refuse)
-    again = reproduce("table2", out=tmp_path, **given)
+    monkeypatch.setattr(measuring, "measure", None)  # nothing is measured again
+    again = reproduce("table2", **given)
     row = ("measured", "bloom-7b1", "words.txt", "b")
     first, second = (one.made["table2"].table.loc[row, "value"] for one in (made, again))
     assert first == second
@@ -514,13 +483,11 @@ def test_one_command_makes_all_of_it_of_documents_and_again_from_what_it_kept(fo
     for seed, text in enumerate(texts):
         rows = [" ".join(np.random.default_rng(seed).choice(WORDS, size)) for size in sizes]
         text.write_text("\n".join(json.dumps({"text": row}) for row in rows))
-    line = f"paper herasimchyk2026 all --models {folder} --corpora {texts[0]},{texts[1]} --documents"
-    line += (
-        " --dtype bfloat16 --device-map auto --effort 4 --tokens 16 --lengths 12,16 --threads 1 --json --out"
-    )
+    line = f"paper herasimchyk2026 all --models {folder} --corpora {texts[0]},{texts[1]} --documents --json "
+    line += f"--dtype bfloat16 --device-map auto --effort 4 --tokens 16 --lengths 12,16 --out {tmp_path}"
 
     def made():
-        main([*line.split(), str(tmp_path)])
+        main([*line.split(), "--threads", "1"])
         return json.loads(capsys.readouterr().out), sorted((tmp_path / "cells").iterdir())
 
     data, cells = made()
@@ -530,12 +497,8 @@ def test_one_command_makes_all_of_it_of_documents_and_again_from_what_it_kept(fo
         attrs = load_measurement(path).attrs
         assert (attrs["dtype"], json.loads(attrs["asked"])["packed"]) == ("bfloat16", False)
         assert "documents" in attrs
-    rows = [
-        row for row in data["tables"]["table4"]["rows"] if row["source"] == "measured" and "printed" in row
-    ]
-    assert {(row["called"], row["text"]) for row in rows} == {
-        ("bloom-7b", CORPORA[0]),
-        ("bloom-7b", CORPORA[2]),
-    }
+    rows = data["tables"]["table4"]["rows"]
+    named = {(row["called"], row["text"]) for row in rows if row["source"] == "measured" and "printed" in row}
+    assert named == {("bloom-7b", CORPORA[0]), ("bloom-7b", CORPORA[2])}
     again, kept = made()
     assert (kept, again["tables"]) == (cells, data["tables"])
