@@ -8,14 +8,14 @@ stays reached. Matrices are dense, tokens × tokens. All raise `InvalidValueErro
 none, a prefix longer than the text, or a matrix that memory cannot hold.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import count, cycle, islice
+from collections.abc import Sequence
+from itertools import cycle, islice
 
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
 from posbias.core import machine
-from posbias.core.errors import InvalidValueError, position, shortened, whole
+from posbias.core.errors import InvalidValueError, shortened, whole
 from posbias.theory.architecture import Architecture
 from posbias.theory.masks import MASKS, Mask
 
@@ -34,8 +34,13 @@ def reachable(pattern: Pattern, tokens: int, layers: int | None = None) -> Allow
         while not np.array_equal(grown := _through(reached, reached), reached):
             reached = grown
         return reached
-    reached = np.eye(whole("tokens", tokens, 1), dtype=bool)
-    for _, grown in islice(_by_layer(pattern, tokens, reached), whole("layers", layers, 0)):
+    reached, settled = np.eye(whole("tokens", tokens, 1), dtype=bool), 0
+    matrices = _matrices(pattern, tokens)
+    for layer in islice(cycle(matrices), whole("layers", layers, 0)):
+        grown = _through(layer, reached)
+        settled = settled + 1 if np.array_equal(grown, reached) else 0
+        if settled == len(matrices):  # a whole pattern adds nothing: none ever will
+            break
         reached = grown
     return reached
 
@@ -59,20 +64,6 @@ def walks(pattern: Pattern, tokens: int, depth: int) -> Shaped[np.ndarray, "quer
     for layer in islice(cycle(_matrices(pattern, tokens)), whole("depth", depth, 0)):
         counted = np.stack([counted[keys].sum(axis=0) for keys in layer])
     return counted
-
-
-def layers_to_reach(pattern: Pattern, tokens: int, query: int = -1, key: int = 0) -> int | None:
-    """The number of layers, from the bottom, after which `key` can influence `query`; None if it never can.
-
-    By default how deep a stack must be for the last token to hear of the first: for a window of w tokens
-    ⌈(n − 1)/(w − 1)⌉, the exponent of Wu et al. 2025, Theorem 4.2. Positions count from 0, negative ones from
-    the end. Raises `InvalidValueError` for a position outside the text as well.
-    """
-    source = np.arange(whole("tokens", tokens, 1))[:, None] == position("key", key, tokens)
-    target = position("query", query, tokens)
-    if source[target, 0]:
-        return 0
-    return next((layer for layer, reached in _by_layer(pattern, tokens, source) if reached[target, 0]), None)
 
 
 def masks_of(pattern: Pattern, tokens: int) -> tuple[Mask, ...]:
@@ -103,18 +94,3 @@ def _union(pattern: Pattern, tokens: int) -> Allowed:
 def _through(layer: Allowed, below: Bool[np.ndarray, "key column"]) -> Bool[np.ndarray, "query column"]:
     """Whether a query sees a key that is reached, for each column; sums of ones are exact in float32."""
     return layer.astype(np.float32) @ below.astype(np.float32) > 0
-
-
-def _by_layer(
-    pattern: Pattern, tokens: int, reached: Bool[np.ndarray, "key column"]
-) -> Iterator[tuple[int, Bool[np.ndarray, "query column"]]]:
-    """What is reached after 1, 2, … layers, until a whole pattern of them adds nothing."""
-    matrices = _matrices(pattern, tokens)
-    settled = 0
-    for depth, layer in zip(count(1), cycle(matrices), strict=False):
-        grown = _through(layer, reached)
-        settled = settled + 1 if np.array_equal(grown, reached) else 0
-        if settled > len(matrices):
-            return
-        reached = grown
-        yield depth, reached
