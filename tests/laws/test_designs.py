@@ -49,9 +49,8 @@ def test_the_front_is_what_nothing_dominates(rows):
     assert on_front(costs).tolist() == [not beaten(costs, row) for row in range(len(costs))]
 
 
-def everything(target: str, varied=VARIED):
-    """Every architecture of the space by nested loops: its distance, keys in the cache and reach."""
-    wanted = target_of(target, TOKENS)
+def everything(varied=VARIED):
+    """Every architecture of the space by nested loops: its profile and keys in the cache."""
     names = list(varied)
     for values in itertools.product(*varied.values()):
         point = dict(zip(names, values, strict=True))
@@ -62,27 +61,29 @@ def everything(target: str, varied=VARIED):
         ]
         profile = predict(Architecture(6, tuple(layers), ConstantMixing(point["mixing"])), TOKENS)
         keys = sum(2 * (TOKENS if layer.mask == Causal() else point["window"]) for layer in layers)
-        yield wanted.distance(profile), keys, profile.summary.effective_range
+        yield profile, keys
 
 
-@pytest.mark.parametrize("target", ["flat", "middle=0.7", "reach=90"])
-def test_a_small_space_is_searched_whole(target):
-    costs = np.array([(one, keys, -reach) for one, keys, reach in everything(target)])
-    found = design(BASE, VARIED, tokens=TOKENS, target=target)
-    front = {tuple(costs[row]) for row in range(len(costs)) if not beaten(costs, row)}
-    assert found.exhaustive
-    assert {(one.distance, one.cache, -one.reach) for one in found.front} == front
-    assert [one.distance for one in found.front] == sorted(one.distance for one in found.front)
+def test_a_small_space_is_searched_whole():
+    space = [(profile, keys, -profile.summary.effective_range) for profile, keys in everything()]
+    for target in ("flat", "middle=0.7", "reach=90"):
+        wanted = target_of(target, TOKENS)
+        costs = np.array([(wanted.distance(profile), *others) for profile, *others in space])
+        found = design(BASE, VARIED, tokens=TOKENS, target=target)
+        front = {tuple(costs[row]) for row in range(len(costs)) if not beaten(costs, row)}
+        assert found.exhaustive
+        assert {(one.distance, one.cache, -one.reach) for one in found.front} == front
+        assert [one.distance for one in found.front] == sorted(one.distance for one in found.front)
 
 
 def test_an_interrupted_search_goes_on_to_the_same_end(tmp_path):
-    job, kept = {"tokens": TOKENS, "evaluations": 60, "seed": 1}, tmp_path / "kept.json"
+    job, kept = {"tokens": 24, "evaluations": 40, "seed": 1}, tmp_path / "kept.json"
+    whole = design(BASE, VARIED, **job)
     with pytest.raises(KeyboardInterrupt):
         design(BASE, VARIED, kept=kept, on_event=Heard(stop=32), **job)
     assert kept.stat().st_size > 500
-    assert plain(design(BASE, VARIED, kept=kept, **job)) == plain(design(BASE, VARIED, **job))
+    assert plain(design(BASE, VARIED, kept=kept, **job)) == plain(whole)
     kept.write_text(kept.read_text()[:300])
-    whole = design(BASE, VARIED, **job)
     assert plain(design(BASE, VARIED, kept=kept, threads=3, **job)) == plain(whole)
     assert design(BASE, VARIED, **job | {"seed": 2}).fingerprint != whole.fingerprint
 
@@ -137,18 +138,19 @@ def test_a_written_architecture_reads_as_itself(tmp_path_factory, mask, mixing, 
 
 
 def test_a_part_of_a_space_leads_near_the_best_of_the_whole():
-    """Of 480 architectures none is nearer than the nearest found by more than .02 of the text."""
+    """Of 240 architectures none is nearer than the nearest found by more than .02 of the text."""
     varied = {
         "window": [2, 3, 4, 8, 12, 16, 32, 48],
-        "full_period": [1, 2, 3, 6],
+        "full_period": [1, 2, 3],
         "slopes": [0.01, 0.03, 0.1, 0.3, 1.0],
-        "mixing": [0.1, 0.3, 0.6],
+        "mixing": [0.1, 0.6],
     }
-    least = min(distance for distance, _, _ in everything("flat", varied))
-    for seed in range(2):
-        found = design(BASE, varied, tokens=TOKENS, evaluations=120, seed=seed)
-        assert (found.exhaustive, found.looked_at) == (False, 120)
-        assert least <= found.front[0].distance <= least + 0.02
+    wanted = target_of("flat", TOKENS)
+    distances = sorted(wanted.distance(profile) for profile, _ in everything(varied))
+    assert distances[12] > distances[0] + 0.02
+    found = design(BASE, varied, tokens=TOKENS, evaluations=60, seed=0)
+    assert (found.exhaustive, found.looked_at) == (False, 60)
+    assert distances[0] <= found.front[0].distance <= distances[0] + 0.02
 
 
 GENTLE = Architecture(6, (Layer(heads=2, positional=ALiBi(scale=0.1)),))
