@@ -15,7 +15,7 @@ from posbias.core.errors import InvalidValueError
 from posbias.core.spec import decode
 from posbias.simulation import InterruptedSimulation, RecencyModel, simulate_recency
 from posbias.simulation.gram import BLOCK, run_block, transform
-from posbias.simulation.tally import Layout, Tally
+from posbias.simulation.tally import Tally
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias_papers.simulation import Variant
 
@@ -118,33 +118,6 @@ def test_box_muller_is_the_formula(pairs):
 
 
 # --- masks -----------------------------------------------------------------------------------------------
-
-
-windows = st.builds(SlidingWindow, st.integers(1, 6), st.integers(0, 2))
-masks = st.one_of(windows, st.just(Causal()), st.builds(Prefix, st.integers(1, 4)), st.just(Full()))
-
-
-@given(st.integers(4, 7), masks, st.integers(0, 99))
-@settings(max_examples=40)
-def test_shares_are_of_triples_whose_query_sees_both_keys(tokens, mask, seed):
-    rng = np.random.default_rng(seed)
-    scores = rng.normal(size=(2, 3, tokens, tokens))
-    tally, allowed = Tally.of_scores(scores, np.abs(scores), mask), mask.allowed(tokens)
-    for layer in range(2):
-        groups: dict[str, list[float]] = {}
-        for i in range(tokens):
-            for j in range(1, i):
-                for k in range(j):
-                    if allowed[i, j] and allowed[i, k]:
-                        share = float(np.mean(scores[layer, :, i, j] > scores[layer, :, i, k]))
-                        for name in ("all", f"query {i}", f"gap {j - k}", f"distance {i - j}"):
-                            groups.setdefault(name, []).append(share)
-        names = ["all", *(f"query {i}" for i in range(2, tokens))]
-        names += [f"{kind} {size}" for kind in ("gap", "distance") for size in range(1, tokens - 1)]
-        expected = [np.mean(groups[name]) if name in groups else 0.0 for name in names]
-        layout = Layout(tokens, mask)
-        np.testing.assert_allclose(tally.mean[layer, layout.shares :], expected, rtol=1e-12)
-        assert layout.triples.tolist() == [len(groups.get(name, ())) for name in names]
 
 
 def test_what_no_triple_is_of_is_not_a_number():

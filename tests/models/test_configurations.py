@@ -52,19 +52,8 @@ from posbias.theory.huggingface_families import CONTAINERS, DEFAULTS, FAMILIES
 from posbias.theory.masks import bounds
 
 FEW = (
-    *(
-        "bert",
-        "cohere2",
-        "exaone4",
-        "falcon",
-        "gemma2",
-        "gemma4_text",
-        "gpt2",
-        "gpt_oss",
-        "llama",
-        "llama4_text",
-    ),
-    *("mpt", "qwen2", "qwen3_moe", "smollm3"),
+    *("bert", "cohere2", "exaone4", "falcon", "gemma2", "gemma4_text", "gpt2", "gpt_oss", "llama"),
+    *("llama4_text", "mpt", "qwen2", "qwen3_moe", "smollm3"),
 )
 HYBRIDS = ("falcon_h1", "jamba", "kimi_linear", "lfm2", "nemotron_h", "qwen3_next")
 CACHED = (

@@ -19,7 +19,7 @@ import torch
 import transformers
 from project import install
 from refused import refused
-from tiny import llama, specimen, word_tokenizer, write_gguf
+from tiny import edit_config, llama, save, specimen, word_tokenizer, write_gguf
 
 import posbias
 from posbias.core.errors import InvalidValueError, ModelError, PluginError
@@ -43,20 +43,9 @@ REGISTERED, NAME, COMMIT = "smollm2-135m", "someone/small", "a" * 40
 JOB: dict[str, Any] = {"tokens": 8, "prompts": 2, "threads": 1}
 
 
-def save(model, path, **saving):
-    model.save_pretrained(path, **saving)
-    word_tokenizer().save_pretrained(path)
-    return path
-
-
 def logits(model, ids):
     with torch.no_grad():
         return model(ids[None], use_cache=False).logits
-
-
-def edit_config(folder, **changes):
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
 # ── folders ──

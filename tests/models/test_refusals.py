@@ -1,6 +1,5 @@
 """What cannot be loaded or measured ends in one line of our own type that begins with the argument's name."""
 
-import json
 import shutil
 import zipfile
 from functools import partial
@@ -9,7 +8,7 @@ import pytest
 import torch
 import transformers
 from refused import refused
-from tiny import llama, specimen, word_tokenizer, write_gguf
+from tiny import edit_config, llama, save, specimen, word_tokenizer, write_gguf
 
 from posbias.core import machine
 from posbias.core.errors import InputFileError, InvalidValueError, ModelError, OutputFileError
@@ -24,16 +23,7 @@ from posbias.measurement.models.sources import Wheel
 def saved(model, folder):
     """Another model in the place of the one there."""
     shutil.rmtree(folder)
-    model.save_pretrained(folder)
-    word_tokenizer().save_pretrained(folder)
-
-
-def config(**changes):
-    def change(folder):
-        path = folder / "config.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-    return change
+    save(model, folder)
 
 
 def two_streams(folder):
@@ -56,7 +46,7 @@ DAMAGES = {
     "a cut configuration": lambda folder: (folder / "config.json").write_text("{"),
     "no weights": lambda folder: (folder / "model.safetensors").unlink(),
     "cut weights": lambda folder: (folder / "model.safetensors").write_bytes(b"short"),
-    "missing layers": config(num_hidden_layers=4),
+    "missing layers": lambda folder: edit_config(folder, num_hidden_layers=4),
     "a missing part": without_a_part,
     "two streams": two_streams,
     "a cut file": cut_gguf,

@@ -20,7 +20,7 @@ from posbias.core.errors import InvalidValueError
 from posbias.core.machine import sequence
 from posbias.simulation import RecencyModel, gram, simulate_recency, token_space
 from posbias.simulation.tally import Layout, Tally
-from posbias.theory.masks import Causal, SlidingWindow
+from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 
 MARGIN = 30
 """How many times the rounding seen between two references the engines may differ by."""
@@ -131,6 +131,9 @@ def agree(tally: Tally, one, other, blur: float, ties: float) -> None:
 # --- the two engines on one draw ---------------------------------------------------------------------------
 
 
+windows = st.builds(SlidingWindow, st.integers(1, 6), st.integers(0, 2))
+
+
 @st.composite
 def models(draw) -> RecencyModel:
     """Any norm, order and size, d from the least to above the tokens; scores of moderate size."""
@@ -149,7 +152,7 @@ def models(draw) -> RecencyModel:
         temperature=draw(st.one_of(st.just(1.0), st.floats(0.3, 20))),
         gain=1.0 if norm == "none" else draw(st.one_of(st.just(1.0), st.floats(0.2, 1.7))),
         bias=0.0 if norm != "layernorm" else draw(st.one_of(st.just(0.0), st.floats(-3, 3))),
-        mask=draw(st.just(Causal()) | st.builds(SlidingWindow, st.integers(1, 6), st.integers(0, 2))),
+        mask=draw(st.just(Causal()) | windows),
     )
 
 
@@ -258,39 +261,43 @@ def close(one: Tally, other: Tally, relative: float = 1e-12) -> bool:
     )
 
 
-def test_features_are_what_the_layout_says():
-    """Every feature of every sample by its definition, in loops; the moments as sums of them."""
-    rng = np.random.default_rng(4)
-    tokens, samples, depth = 5, 7, 3
-    scores = np.round(rng.standard_normal((depth, samples, tokens, tokens)), 1)  # with ties
-    attention = rng.random((depth, samples, tokens, tokens))
-    assert any(len(set(row)) < 4 for row in scores[:, :, 4, :4].reshape(-1, 4))
+masks = st.one_of(windows, st.just(Causal()), st.builds(Prefix, st.integers(1, 4)), st.just(Full()))
+
+
+@given(st.integers(4, 7), masks, st.integers(0, 99))
+@examples(40)
+def test_features_are_what_the_layout_says(tokens, mask, seed):
+    """Every feature of every sample by its definition, in loops; triples are those whose query sees both keys."""
+    rng, allowed = np.random.default_rng(seed), mask.allowed(tokens)
+    scores = np.round(rng.standard_normal((2, 3, tokens, tokens)), 1)  # with ties
+    attention = rng.random(scores.shape)
     below = [(i, j) for i in range(tokens) for j in range(i + 1)]
-    triples = [(i, j, k) for i in range(tokens) for j in range(i) for k in range(j)]
-    groups = [triples]
-    groups += [[t for t in triples if t[0] == query] for query in (2, 3, 4)]
-    groups += [[t for t in triples if t[1] - t[2] == gap] for gap in (1, 2, 3)]
-    groups += [[t for t in triples if t[0] - t[1] == distance] for distance in (1, 2, 3)]
-    features = np.array(
-        [
-            [
-                [s[i, j] for i, j in below]
-                + [a[i, j] for i, j in below]
-                + [s[i, j + 1] - s[i, j] for i, j in below if j < i]
-                + [s[i, j] - s[i, 0] for i, j in below if 1 <= j < i]
-                + [sum(s[i, j] > s[i, k] for i, j, k in group) / len(group) for group in groups]
-                for s, a in zip(scores[t], attention[t], strict=True)
-            ]
-            for t in range(depth)
-        ]
-    )
-    tally = Tally.of_scores(scores, attention)
-    layout = Layout(tokens)
+    triples = [(i, j, k) for i, j in below for k in range(j) if j < i and allowed[i, j] and allowed[i, k]]
+    groups = [triples, *([t for t in triples if t[0] == query] for query in range(2, tokens))]
+    groups += [[t for t in triples if t[1] - t[2] == gap] for gap in range(1, tokens - 1)]
+    groups += [[t for t in triples if t[0] - t[1] == distance] for distance in range(1, tokens - 1)]
+
+    def features(s, a):
+        return (
+            [s[i, j] for i, j in below],
+            [a[i, j] for i, j in below],
+            [s[i, j + 1] - s[i, j] for i, j in below if j < i],
+            [s[i, j] - s[i, 0] for i, j in below if 1 <= j < i],
+            [sum(s[i, j] > s[i, k] for i, j, k in group) / max(1, len(group)) for group in groups],
+        )
+
+    each = [
+        [features(*pair) for pair in zip(*layer, strict=True)]
+        for layer in zip(scores, attention, strict=True)
+    ]
+    expected = np.array([[np.concatenate(parts) for parts in layer] for layer in each])
+    tally, layout = Tally.of_scores(scores, attention, mask), Layout(tokens, mask)
     assert tally.layout == layout
     assert layout.triples.tolist() == [len(group) for group in groups]
-    assert (layout.pairs, layout.steps, layout.rises, layout.shares, layout.size) == (15, 30, 40, 46, 56)
-    centred = features - features.mean(axis=1, keepdims=True)
-    assert tally.mean == pytest.approx(features.mean(axis=1), rel=1e-12, abs=1e-14)
+    ends = np.cumsum([len(part) for part in each[0][0]]).tolist()
+    assert [layout.pairs, layout.steps, layout.rises, layout.shares, layout.size] == ends
+    centred = expected - expected.mean(axis=1, keepdims=True)
+    assert tally.mean == pytest.approx(expected.mean(axis=1), rel=1e-12, abs=1e-14)
     assert tally.squares == pytest.approx(np.einsum("tsf,tsf->tf", centred, centred), rel=1e-12, abs=1e-14)
     products = np.einsum("tsf,sf->tf", centred, centred[0])[:, layout.steps :]
     assert tally.products == pytest.approx(products, rel=1e-12, abs=1e-14)

@@ -6,6 +6,7 @@ multipliers too, for a weight that stands at 0 or 1 would hide where it is missi
 """
 
 import hashlib
+import json
 import random
 from typing import Any
 
@@ -35,6 +36,19 @@ def word_tokenizer():
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]")
+
+
+def save(model, path):
+    """The folder of a model with a tokenizer of words, in Hugging Face's layout."""
+    model.save_pretrained(path)
+    word_tokenizer().save_pretrained(path)
+    return path
+
+
+def edit_config(folder, **changes):
+    """Change some keys of the configuration in a model's folder."""
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
 def llama(**changes):
@@ -229,10 +243,7 @@ def text(tmp_path):
 @pytest.fixture
 def folder(tiny, tmp_path):
     """The tiny model as a folder in Hugging Face's layout."""
-    path = tmp_path / "tiny-llama"
-    tiny.model.save_pretrained(path)
-    tiny.tokenizer.save_pretrained(path)
-    return path
+    return save(tiny.model, tmp_path / "tiny-llama")
 
 
 @pytest.fixture
