@@ -160,7 +160,7 @@ def plain_intervals(samples, seed):
     return np.quantile(means, [tail, 1 - tail], axis=0)
 
 
-@settings(max_examples=10)
+@settings(max_examples=4)
 @given(st.integers(2, 40), st.integers(0, 10**6))
 def test_resamples_are_those_of_a_plain_loop(sets, seed):
     samples = np.random.default_rng(seed).integers(0, 2, size=(sets, 3)).astype(float)
@@ -407,7 +407,7 @@ def drawn(rates, trials, seed):
     return np.random.default_rng(seed).random((trials, 3)) < np.array(rates)
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(st.integers(4, 60), st.integers(0, 10**6))
 def test_differences_are_those_of_plain_loops_and_turn_round_with_the_ways(trials, seed):
     one, other = drawn([0.5] * 3, trials, seed), drawn([0.7] * 3, trials, seed + 1)
@@ -436,7 +436,7 @@ def test_accuracy_alone_is_no_bias_and_one_who_reads_the_end_alone_has_another()
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=5)
+@settings(max_examples=2)
 def test_a_way_held_against_itself_changes_nothing(seed):
     """No trial differs: only their number, and that of the four intervals, says how sure that is."""
     curves = [curve_of(drawn([0.9, 0.2, 0.6], trials, seed)) for trials in (40, 400)]
