@@ -157,8 +157,8 @@ def _contrasted(
         where, number = f"{where} {quantity}".lstrip() if named else where, _difference(numbers, settings)
         note = "".join(dict.fromkeys(few.get(one, "") for one in settings))
         pieces.append(_piece(where if isinstance(number, str) else f"{where}{note}", number, test))
-    if words.startswith("!="):
-        pieces = [_either_side(piece) for piece in pieces]
+    if words.startswith("!=") and isinstance(test, Above):
+        pieces = [_either_side(piece, test) for piece in pieces]
     if isinstance(test, Printed):
         errors = rows["printed_se"].dropna()
         pieces = [_printed(piece, test, error) for piece, error in zip(pieces, errors, strict=True)]
@@ -306,12 +306,11 @@ def _chosen(word: str, by_value: Mapping[Any, Setting]) -> list[Any]:
 # --- of several, one ---------------------------------------------------------------------------------------
 
 
-def _either_side(piece: Evidence) -> Evidence:
-    """The same, whichever its sign: the p-value is that of the sign found, twice."""
-    if piece.flaw:
-        return piece
-    size = piece.estimate if piece.estimate.value >= 0 else -piece.estimate
-    return replace(piece, estimate=size, picked=2)
+def _either_side(piece: Evidence, test: Above) -> Evidence:
+    """The same, tested on the side that was found: its p-value counts twice."""
+    if piece.flaw or piece.estimate.value >= 0:
+        return replace(piece, picked=2)
+    return replace(piece, test=Below(least=test.least), picked=2)
 
 
 def _surest(pieces: Sequence[Evidence], tests: int | None = None, whole: bool | None = None) -> Evidence:
