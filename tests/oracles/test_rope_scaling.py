@@ -12,10 +12,16 @@ from refused import refused
 
 from posbias.core.spec import decode, encode
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.critical_distances import distance_curve, rope_critical_distance
+from posbias.theory.critical_distances import (
+    critical_distance,
+    distance_curve,
+    drift_distance,
+    modal_distance,
+    rope_critical_distance,
+)
 from posbias.theory.encodings import rope_of
 from posbias.theory.mixing import ConstantMixing
-from posbias.theory.positional import RoPE
+from posbias.theory.positional import DecayBias, NoPE, RoPE
 from posbias.theory.rollout import influence
 from posbias.theory.rollout.kernel import dense_influence, layer_kernel
 from posbias.theory.rope_scaling import (
@@ -160,6 +166,18 @@ def test_a_scaling_moves_the_critical_distance():
     assert distance_curve(pair, [4], 60).predicted[0] == pytest.approx(rope_critical_distance(4, 0.5, 1.5))
     grown = replace(pair, scaling=YaRN(1.0, 64, attention_factor=2.0))
     assert distance_curve(grown, [4], 60).predicted[0] == pytest.approx(rope_critical_distance(4, 1.0, 6.0))
+
+
+def test_what_has_no_critical_distance_is_refused():
+    refused(
+        "depth", *(lambda depth=depth: critical_distance(depth, 0.1) for depth in (0, math.inf, math.nan))
+    )
+    refused("rate", lambda: critical_distance(4, -0.1), lambda: modal_distance(4, 0.0))
+    refused("logits", lambda: drift_distance(np.zeros(1), 4), lambda: drift_distance(np.full(3, np.inf), 4))
+    refused("depths", lambda: distance_curve(DecayBias(0.1), [], 8))
+    for other in (NoPE(), RoPE(((1.0,),), dimension=4), RoPE(((1.0,),), ((0.5,),), dimension=2)):
+        refused("positional", lambda other=other: distance_curve(other, [2], 8))
+    assert [critical_distance(depth, 0.0) for depth in (1, 2)] == [0, math.inf]
 
 
 def test_what_cannot_be_is_refused():

@@ -134,7 +134,7 @@ def distance_curve(positional: DecayBias | RoPE, depths: Sequence[int], tokens: 
         name = f"decay, m = {positional.rate:g}"
     elif (
         isinstance(positional, RoPE)
-        and np.shape(positional.amplitudes) == (1, 1)
+        and len(positional.amplitudes) == len(positional.angles) == 1
         and not np.any(positional.phases)
     ):
         angle, amplitude = float(positional.angles[0]), positional.gain * positional.amplitudes[0][0]
