@@ -8,12 +8,13 @@ import pytest
 import torch
 import yaml
 from project import install
+from refused import refused
 from transformers import AutoConfig
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 
 from posbias.core import packages
-from posbias.core.errors import InvalidValueError, PluginError
+from posbias.core.errors import InputFileError, InvalidValueError, PluginError
 from posbias.core.spec import encode
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import load_architecture, read_architecture
@@ -78,8 +79,26 @@ def test_published_rollout_file(write):
     np.testing.assert_array_equal(layer.head_logits().diagonal, [0.25, -0.25])
     np.testing.assert_array_equal(layer.head_logits().slopes, [0.5, 0.5])
     assert read.tokens == 64
-    with pytest.raises(InvalidValueError, match="diagonal_scores: expected one or 3 lists"):
-        read_architecture(write("flat.yaml", PUBLISHED.replace("[[0.5, -0.5]]", "[0.5, -0.5, 0]")))
+
+
+def test_a_preset_is_no_file(tmp_path):
+    refused("gpt2-xl", lambda: read_architecture(tmp_path / "gpt2-xl"), error=InputFileError)
+
+
+@pytest.mark.parametrize(
+    ("key", "changes"),
+    [
+        ("diagonal_scores", {"content_config": {"diagonal_scores": [0.5, -0.5, 0]}}),
+        ("content_config", {"content_config": 3}),
+        ("banana", {"content_config": {"banana": 3}}),
+        ("head_weights", {"attention_config": {"num_heads": 2, "head_weights": [[0, 0]]}}),
+        ("width", {"mask_config": {"mask_type": "sliding_window"}}),
+    ],
+)
+def test_a_published_rollout_file_is_refused_by_its_key(write, key, changes):
+    refused(
+        key, lambda: read_architecture(write("rollout.yaml", json.dumps(yaml.safe_load(PUBLISHED) | changes)))
+    )
 
 
 def test_alibi_slopes_are_those_of_the_models():
@@ -176,6 +195,15 @@ REFUSED = [
         {"model_type": "exaone4", "sliding_window": 8, "sliding_window_pattern": "LXG"},
     ),
     ("sliding_window", {"model_type": "mpt", "n_heads": 4, "attn_config": {"sliding_window_size": -3}}),
+    ("no_rope_layers", {"model_type": "smollm3", "no_rope_layers": [1]}),
+    ("attn_config", {"model_type": "mpt", "n_layers": 2, "n_heads": 4, "attn_config": 3}),
+    (
+        "alibi_bias_max",
+        {"model_type": "mpt", "n_layers": 2, "n_heads": 4, "attn_config": {"alibi_bias_max": 2e3}},
+    ),
+    ("hidden_size", {"model_type": "falcon", "alibi": True, "hidden_size": 10}),
+    ("layers_block_type", {"model_type": "nemotron_h", "layers_block_type": 3}),
+    ("encoding", {"model_type": "posbias_tiny", "encoding": "banana"}),
     # models that may look both ways
     ("architectures", {"architectures": ["LlamaBiModel"]}),
     ("architectures", {"architectures": ["LlamaForMaskedLM"]}),

@@ -19,10 +19,11 @@ from posbias import gated
 from posbias.core.spec import decode, encode, fingerprint
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal, ScalableSoftmax, StepScale
-from posbias.theory.masks import Causal, Chunked, CustomMask, Full, Prefix, SlidingWindow
+from posbias.theory.masks import Causal, Chunked, CustomMask, Full, Prefix, SlidingWindow, mask_of
 from posbias.theory.mixing import AttentionOnly, Connection, ConstantMixing, HyperConnections, MeasuredMixing
 from posbias.theory.normalisers import NORMALISERS, ReLU, Sigmoid, Softmax, Unnormalised
 from posbias.theory.positional import (
+    T5,
     ALiBi,
     DecayBias,
     DenseLogits,
@@ -36,7 +37,7 @@ from posbias.theory.positional import (
     selection_rates,
 )
 from posbias.theory.rollout import influence, rollout, trajectory
-from posbias.theory.rollout.kernel import dense_influence, layer_kernel
+from posbias.theory.rollout.kernel import dense_influence, layer_kernel, masked_softmax
 from posbias.training.network import Network
 
 
@@ -397,12 +398,33 @@ def test_what_cannot_be_is_refused():
     even, one = ((0.5, 0.5),) * 2, Connection(((1.0,),), (1.0,))
     refused("sinks", lambda: Layer(sinks=(0.0,), normaliser=ReLU()))
     refused("groups", lambda: Layer(heads=4, groups=3))
-    refused("head_weights", lambda: Layer(heads=2, head_weights=(1.0,)))
+    refused("head_weights", *(lambda w=w: Layer(heads=2, head_weights=w) for w in ((1.0,), (0.5, 0.4))))
     refused("layers", lambda: Architecture(1, (Layer(), Layer())))
     refused("scale", lambda: Layer(heads=2, query_scale=ScalableSoftmax((1.0, 2.0, 3.0))))
     refused("beta", lambda: StepScale(-0.1, 4))
     refused("dimension", lambda: Sandwich(dimension=7))
     refused("rates", lambda: Selected((0.5, 0.0)))
+    refused("dimension", lambda: RoPE((1.0,), dimension=3))
+    refused("frequencies", lambda: RoPE((1.0,), dimension=2, frequencies=(1.0,)))
+    refused("amplitudes", lambda: RoPE(((1.0, 2.0, 3.0),), dimension=4))
+    refused("biases", *(lambda rows=rows: T5(rows) for rows in (((0.0,),), ((0.0, 1.0), (0.0, 1.0, 2.0)))))
+    refused("biases", lambda: T5(((0.0,) * 5,), bidirectional=True))
+    refused("max_distance", lambda: T5(((0.0,) * 8,), max_distance=4))
+    refused("exponent", lambda: KerplePower((1.0,), (2.5,)))
+    refused(
+        "table",
+        lambda: Tabulated(((0.0,), (0.0, 1.0))),
+        lambda: Layer(positional=Tabulated(((0.0,),))).bias(np.arange(2)),
+    )
+    refused("after", lambda: Layer(positional=Tabulated(((0.0, 1.0),))).bias(np.arange(-1, 2)))
+    refused("positional", lambda: Layer(positional=DenseLogits(((0.0,),))).bias(np.arange(1)))
+    refused("positional", lambda: Layer(positional=DecayBias(1e308)).bias(np.arange(1_000)))
+    refused("temperature", lambda: Layer(positional=ALiBi((1.0,)), temperature=1e-320).head_logits())
+    refused("bias", lambda: Sigmoid().weights_of(np.zeros((1, 2))))
+    refused("logits", lambda: masked_softmax(np.array([[np.nan]]), np.ones((1, 1), dtype=bool)))
+    refused("allowed", lambda: masked_softmax(np.zeros((1, 1)), np.zeros((1, 1), dtype=bool)))
+    words = ("windw=4", "window", "window=x", "window=0", "window=4:1:1:1", "causal=3")
+    refused("mask", *(lambda word=word: mask_of(word) for word in words))
     refused(
         "table",
         lambda: influence(Architecture(1, (Layer(positional=Selected((0.5, 0.25))),), AttentionOnly()), 3),
