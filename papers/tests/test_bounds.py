@@ -104,7 +104,6 @@ coefficients = st.lists(st.floats(0, 1), min_size=1, max_size=8).map(np.array)
 
 def closed_product(exponent, a):
     """Π_{t≥1} (1 − a/t^β) for β = 2, 3, 4: products over t of linear factors give sines and gammas."""
-
     root = mpmath.mpf(a) ** (mpmath.mpf(1) / exponent)
     turns = [mpmath.expjpi(mpmath.mpf(2 * k) / exponent) for k in range(exponent)]
     return float(mpmath.re(1 / mpmath.fprod(mpmath.gamma(1 - root * turn) for turn in turns)))
@@ -330,7 +329,6 @@ def test_rope_distance_by_brute_force_and_mpmath(depth, angle, rate):
         theta, c, t = mpmath.mpf(angle), mpmath.mpf(rate), depth - 1
         root = mpmath.findroot(lambda x: mpmath.log(1 + t / x) - 2 * c * theta**2 * x, star)
         assert star == pytest.approx(float(root), rel=1e-13)
-
         heights = [mpmath.log(math.comb(t + x, x)) - c * (theta * x) ** 2 for x in range(int(star) + 20)]
         best = critical_distances.rope_modal_distance(depth, angle, rate)
         assert max(heights) - heights[best] < 1e-12

@@ -59,7 +59,6 @@ def test_what_the_figures_vary_and_share():
 
 def test_an_effort_is_a_name_or_a_number_of_iterations():
     assert effort_of(100_000) == FULL
-
     assert {effort_of(25_000, 3).steps(setting) for setting in STUDIES["fig14"].cells} == {25_000}
     for wrong in ((30, 0), (0,), ("some",), (30, 1, None, "code")):
         with pytest.raises(InvalidValueError, match=r"^(networks|effort|embedding): "):

@@ -103,7 +103,6 @@ def test_a_published_rollout_file_is_refused_by_its_key(write, key, changes):
 
 def test_alibi_slopes_are_those_of_the_models():
     """Against the models' own code, powers of two and others."""
-
     for heads in (1, 2, 3, 8, 12, 16, 112):
         bloom = build_alibi_tensor(torch.ones(1, 2), heads, torch.float32)[:, 0, 1]
         np.testing.assert_allclose(alibi_slopes(heads), bloom.numpy(), rtol=1e-5)
@@ -143,7 +142,6 @@ KIMI = {"full_attn_layers": [3, 13], "kda_layers": [1, 2, *range(4, 13)]}
 )
 def test_kinds_of_layers_are_those_of_the_models(write, family, given):
     """Against the list that transformers' own configuration makes of the same keys."""
-
     given = {"num_hidden_layers": 13, "num_attention_heads": 4} | given
     theirs = list(AutoConfig.for_model(family, **given).layer_types)
     read = load_architecture(write("config.json", given | {"model_type": family}))

@@ -138,7 +138,7 @@ def test_a_written_architecture_reads_as_itself(tmp_path_factory, mask, mixing, 
 
 
 def test_a_part_of_a_space_leads_near_the_best_of_the_whole():
-    """Of 240 architectures none is nearer than the nearest found by more than .02 of the text."""
+    """None of 240 architectures is nearer than the nearest found by more than .002 of the text."""
     varied = {
         "window": [2, 3, 4, 8, 12, 16, 32, 48],
         "full_period": [1, 2, 3],
@@ -147,10 +147,11 @@ def test_a_part_of_a_space_leads_near_the_best_of_the_whole():
     }
     wanted = target_of("flat", TOKENS)
     distances = sorted(wanted.distance(profile) for profile, _ in everything(varied))
-    assert distances[12] > distances[0] + 0.02
-    found = design(BASE, varied, tokens=TOKENS, evaluations=60, seed=0)
-    assert (found.exhaustive, found.looked_at) == (False, 60)
-    assert distances[0] <= found.front[0].distance <= distances[0] + 0.02
+    assert distances[3] > distances[0] + 0.002
+    for seed in range(2):
+        found = design(BASE, varied, tokens=TOKENS, evaluations=100, seed=seed)
+        assert (found.exhaustive, found.looked_at) == (False, 100)
+        assert distances[0] <= found.front[0].distance <= distances[0] + 0.002
 
 
 GENTLE = Architecture(6, (Layer(heads=2, positional=ALiBi(scale=0.1)),))
