@@ -8,7 +8,7 @@ INSTALL := -m pip install --disable-pip-version-check --progress-bar off -c cons
 # a file's tests stay in one process, in the order of collection: tests that wait come first
 TESTS := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: report test test-all test-tenth coverage test-adapters lint bench dist pages docs venv
+.PHONY: report test test-all test-tenth coverage test-adapters lint bench networks networks-left dist pages docs venv
 
 ## The main job: measure the bundled model on the bundled text, compare with the theory, write the report
 report: venv
@@ -49,6 +49,14 @@ lint: venv
 ## Speed, as ratios against the plain algorithm in the same run
 bench: venv
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest benchmarks --benchmark-disable-gc --benchmark-columns=median,iqr,rounds -q -s
+
+## Networks of Wu et al. that are not on record yet, at the paper's iterations, at low priority; resumes after anything
+networks: venv
+	OMP_NUM_THREADS=1 nice -n 10 $(BIN)/python -m posbias_papers.wu2025.networks
+
+## How many of them are left
+networks-left: venv
+	@$(BIN)/python -m posbias_papers.wu2025.networks left
 
 ## What a release consists of, with hashes
 dist: venv
