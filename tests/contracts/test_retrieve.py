@@ -12,11 +12,11 @@ from http_servers import prompt_of, serving
 from piecework import wait_for
 from readers import reads_both_ends, says_the_last
 
+from posbias.asking import AnswerFile, Endpoint, Place, Request, read_answers
+from posbias.asking import endpoint as module
 from posbias.core.errors import ModelError
-from posbias.retrieval import endpoint as module
-from posbias.retrieval.answers import AnswerFile, Request, ask, read_answers
-from posbias.retrieval.endpoint import Endpoint
-from posbias.retrieval.trials import CutOff, retrieval_job
+from posbias.core.matching import CutOff
+from posbias.retrieval import ask, retrieval_job
 
 JOB = retrieval_job("keys", pairs=5, positions=3, prompts=4)
 
@@ -43,7 +43,7 @@ def test_a_server_answers_as_a_function_does(api, path):
     with serving(beside_another) as server:
         curve = ask(Endpoint(server.url, "m", api=api), JOB, concurrency=3)
     alone = ask(says_the_last, JOB)
-    assert (curve.answers.found == alone.answers.found).all()
+    assert (curve.results["accuracy"] == alone.results["accuracy"]).all()
     assert curve.overall == alone.overall
     assert len(server.asked) == 4 * 6
     assert 2 <= server.most_together <= 3
@@ -152,7 +152,7 @@ def test_an_answer_that_was_cut_off_is_known_as_such_and_kept_so(tmp_path, api, 
     with serving(lambda number, body: ("reason", reason, text)) as server:
         found = Endpoint(server.url, "m", api=api)("?")
     assert (found, isinstance(found, CutOff)) == (text or "", cut)
-    request = Request(0, "placed", 0, "?")
+    request = Request(0, Place("position", 0), "?")
     AnswerFile(tmp_path / "a.jsonl", {}).add(request, found)
     assert isinstance(AnswerFile(tmp_path / "a.jsonl", {}).known[request.id], CutOff) is cut
     assert isinstance(read_answers(tmp_path / "a.jsonl")[request.id], CutOff) is cut

@@ -14,11 +14,11 @@ from measured import measurement
 
 import posbias
 from posbias import encodings, masks, mixing
+from posbias.asking import Endpoint
 from posbias.core.cluster import engine_of
 from posbias.core.errors import ClusterError, InputFileError, InvalidValueError, OutputFileError, PosbiasError
 from posbias.core.running import Processes
 from posbias.retrieval import retrieval_job
-from posbias.retrieval.endpoint import Endpoint
 from posbias.simulation import RecencyModel
 from posbias.study import read_study
 from posbias.training import Experiment

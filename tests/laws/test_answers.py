@@ -16,42 +16,20 @@ from readers import listed, reads, says_the_last
 from refused import refused
 from scipy.stats import norm, t
 
+from posbias.asking.kept import AnswersRead, read_answers
+from posbias.asking.requests import Place, Request, cost, each_answer
 from posbias.core.errors import InputFileError, ModelError, OutputFileError
+from posbias.core.matching import normalised
 from posbias.core.spec import encode
 from posbias.profiles.estimate import MOST_DRAWS, Estimate
+from posbias.profiles.gaps import EQUIVALENCE, GAPS, MEAN, RESAMPLES, resampled
+from posbias.profiles.place_differences import curve_differences, profile_difference, same_trials
+from posbias.profiles.places import ABSENT, ALONE, ARMS, SHUFFLED, Places
 from posbias.profiles.profile import Profile
-from posbias.retrieval import curve_differences
-from posbias.retrieval.answers import (
-    Request,
-    answers_made_elsewhere,
-    ask,
-    cost,
-    each_answer,
-    read_answers,
-    requests,
-)
-from posbias.retrieval.curve import (
-    GAPS,
-    MEAN,
-    RESAMPLES,
-    answer_curve,
-    profile_difference,
-    resampled,
-    same_trials,
-)
-from posbias.retrieval.trials import (
-    ABSENT,
-    ALONE,
-    ARMS,
-    SHUFFLED,
-    DocumentSet,
-    Trial,
-    is_right,
-    normalised,
-    read_document_sets,
-    retrieval_job,
-    trials_of,
-)
+from posbias.retrieval.documents import DocumentSet, read_document_sets
+from posbias.retrieval.jobs import retrieval_job
+from posbias.retrieval.session import ask, requests, trials_of
+from posbias.retrieval.trials import Trial
 
 KEYS = retrieval_job("keys", pairs=6, positions=3, prompts=20)
 
@@ -124,7 +102,7 @@ FACTS = trial("x", accepted=(("June", "the sixth month"), ("Rome",)))
 def test_normalising_twice_changes_nothing_and_what_contains_the_answer_is_right(around, word):
     assert normalised(normalised(around)) == normalised(around)
     if normalised(word):
-        assert is_right(f"{around} {word} {around}", trial(word), "contains") == (True,)
+        assert trial(word).right(f"{around} {word} {around}") == (True,)
 
 
 @pytest.mark.parametrize(
@@ -143,8 +121,8 @@ def test_normalising_twice_changes_nothing_and_what_contains_the_answer_is_right
     ],
 )
 def test_an_answer_is_scored_by_the_stated_rule(answer, asked, contains, first):
-    assert is_right(answer, asked, "contains") == contains
-    assert first is None or is_right(answer, asked, "first") == first
+    assert asked.right(answer, "contains") == contains
+    assert first is None or asked.right(answer, "first") == first
 
 
 # ── resampling ──
@@ -227,7 +205,7 @@ def test_threads_change_no_number_and_the_curve_is_a_profile_with_its_trials():
 
 def noisy(prompt):
     """Right in about four of five, by a rule of the prompt alone."""
-    return reads(prompt) if int(Request(0, "", None, prompt).id, 16) % 5 else "nobody knows"
+    return reads(prompt) if int(Request(0, Place("arm", ""), prompt).id, 16) % 5 else "nobody knows"
 
 
 def test_asking_goes_on_until_the_width_is_reached():
@@ -307,9 +285,9 @@ def test_a_file_of_another_model_or_of_something_else_is_left_alone(tmp_path):
 def test_answers_are_read_by_id_or_prompt_and_one_prompt_has_one(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"prompt": "p", "answer": "x\u2028y\u0085z"}\r\n', encoding="utf-8", newline="")
-    assert read_answers(path) == {Request(0, "", None, "p").id: "x\u2028y\u0085z"}
+    assert read_answers(path) == {Request(0, Place("arm", ""), "p").id: "x\u2028y\u0085z"}
     with pytest.raises(InputFileError, match="jsonl"):
-        ask(answers_made_elsewhere(read_answers(path), "a.jsonl"), KEYS)
+        ask(AnswersRead(path), KEYS)
     twice = '{"id": "a", "answer": "x"}\n{"id": "a", "answer": "y"}'
     for lines in ('{"id": "a"}', '{"answer": "b"}', '{"id": 3, "answer": "b"}', "", twice):
         path.write_text(lines)
@@ -400,7 +378,8 @@ def curve_of(found):
     arms = {name: np.full(len(found), name != ARMS[0]) for name in ARMS}
     depth = np.linspace(0, 1, found.shape[1])
     job = JOB | {"prompts": len(found)}
-    return answer_curve("m", job, "first", found, found, arms, depth, 50.0, chance=1 / 9)
+    about = {"rule": "first", "chance": 1 / 9, "length": 50.0, "unit": "words", "equivalence": EQUIVALENCE}
+    return Places({"accuracy": found, "all_found": found}, depth, {"model": "m"}, job, arms, **about)
 
 
 def drawn(rates, trials, seed):
@@ -450,14 +429,14 @@ def test_a_way_held_against_itself_changes_nothing(seed):
 
 
 @pytest.mark.parametrize(
-    "change", [{"job": JOB | {"seed": 1}}, {"words": 51.0}, {"rule": "contains"}, {"depth": [0]}]
+    "change", [{"job": JOB | {"seed": 1}}, {"length": 51.0}, {"rule": "contains"}, {"depth": np.arange(3)}]
 )
 def test_profiles_of_other_trials_are_compared_as_unpaired(change):
     """What makes a trial hard does not cancel: intervals are wider than within trials, values the same."""
     hard = np.random.default_rng(3).random((80, 1)) < 0.5
     rows = (hard & np.ones((80, 3), bool)).astype(float)
     curve = curve_of(rows.astype(bool)).profile()
-    other = replace(curve, attrs=dict(curve.attrs) | change)
+    other = replace(curve, places=replace(curve.places, **change))
     assert not same_trials(curve, other)
     within, apart = profile_difference(curve, curve), profile_difference(other, curve)
     assert (within.paired, apart.paired) == (True, False)
@@ -480,10 +459,10 @@ def test_curves_at_unlike_places_and_of_unlike_numbers_of_trials_are_compared_by
 def test_other_trials_are_refused():
     curve = curve_of(drawn([0.5] * 3, 20, 0))
     for other in (
-        replace(curve, answers=replace(curve.answers, rule="contains")),
-        replace(curve, answers=replace(curve.answers, words=51.0)),
+        replace(curve, rule="contains"),
+        replace(curve, length=51.0),
         replace(curve, job={**curve.job, "seed": 1}),
-        curve_of(curve.answers.found[:-1]),
+        curve_of(curve.results["accuracy"][:-1]),
     ):
         refused("curves", lambda other=other: curve_differences({"a": curve, "b": other}))
     refused("curves", lambda: curve_differences({"a": curve}))

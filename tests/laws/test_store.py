@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from posbias import __version__
+from posbias.asking import read_answers
 from posbias.core import store as keeping
 from posbias.core.errors import InputFileError, OtherKindError, OutputFileError, SchemaError
 from posbias.core.files import json_lines
@@ -22,8 +23,7 @@ from posbias.core.spec import fingerprint
 from posbias.core.store import Cell, Checkpoint, Store, Tensors, compute
 from posbias.measurement.texts.corpora import read_text
 from posbias.ordering.hits import read_hits
-from posbias.retrieval.answers import read_answers
-from posbias.retrieval.trials import read_document_sets
+from posbias.retrieval import read_document_sets
 
 KIND, SCHEMA = "trial", 3
 WORDS = st.text(max_size=8)

@@ -37,7 +37,7 @@ from posbias.measurement.models.families import FAMILIES, family_for
 from posbias.measurement.models.fetching import find
 from posbias.measurement.models.loading import name_of
 from posbias.measurement.models.sources import model_folder
-from posbias.retrieval.trials import retrieval_job
+from posbias.retrieval import retrieval_job
 
 REGISTERED, NAME, COMMIT = "smollm2-135m", "someone/small", "a" * 40
 JOB: dict[str, Any] = {"tokens": 8, "prompts": 2, "threads": 1}

@@ -13,15 +13,14 @@ from refused import refused
 from tiny import specimen
 
 from families import build
+from posbias.asking.local import Reader, reuse_is_exact
 from posbias.core.errors import InputFileError, InvalidValueError, ModelError
 from posbias.measurement import LoadedModel, load_model
 from posbias.measurement.texts.corpora import read_text
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.measurements import load_retrieval, save_retrieval
-from posbias.retrieval import wordings
-from posbias.retrieval.curve import retrieval_curve
-from posbias.retrieval.local import Reader, retrieval_fingerprint, retrieve, reuse_is_exact
-from posbias.retrieval.trials import CHOICES, Keys, Needle, retrieval_job
+from posbias.retrieval import retrieval_curve, retrieval_fingerprint, retrieval_job, retrieve, wordings
+from posbias.retrieval.trials import CHOICES, Keys, Needle
 
 TEXT = read_text(None).content[:60_000]
 CHAT = "{% for m in messages %}<{{ m.role }}> {{ m.content | trim }}\n{% endfor %}<assistant> "

@@ -63,7 +63,7 @@ def test_a_needle_run_has_a_curve_for_each_context_length():
     mean = posbias.read(HERE / "needle", tokens="all")
     assert mean.mass.tolist() == means((row["depth_percent"], (row["score"] - 1) / 9) for row in rows)
     assert mean.name == "claude-2.1"
-    assert mean.attrs["places"] == [0.0, 0.5, 1.0]
+    assert mean.at.tolist() == [0.0, 0.5, 1.0]
     with pytest.raises(InputFileError):
         posbias.read(HERE / "needle")
 
@@ -81,8 +81,8 @@ def test_key_value_answers_are_found_at_the_place_in_the_prompt():
     )
     profile = posbias.read(HERE / "liu_kv")
     assert profile.mass.tolist() == found
-    assert profile.attrs["places"] == [0.0, 3.0, 6.0, 9.0]
-    assert profile.attrs["rows"] == "trials"
+    assert profile.at.tolist() == [0.0, 3.0, 6.0, 9.0]
+    assert profile.places.rows == "trials"
 
 
 def test_answers_to_questions_are_scored_by_normalised_substrings_of_the_first_line(tmp_path):
@@ -154,7 +154,7 @@ def test_rates_are_means_of_trials_or_of_groups(trials, places, data):
         means((place, float(np.mean(held))) for (_, place), held in by_cell.items()), abs=1e-12
     )
     complete = len(by_cell) == len({trial for trial, _ in by_cell}) * len(shown)
-    assert profile.attrs["rows"] == ("trials" if complete else "groups of answers")
+    assert profile.places.rows == ("trials" if complete else "groups of answers")
     assert len(profile.samples) == min(sum(place == one for _, place in by_cell) for one in shown)
     if complete:
         order = dict.fromkeys(trial for trial, _ in by_cell)
@@ -195,8 +195,12 @@ def test_files_are_read_as_they_are_written_or_refused(tmp_path, name):
         assert profile.mass == pytest.approx(expected, abs=case.get("tolerance", 1e-8))
         assert not case.get("errors") or (profile.se is not None and len(profile.samples) > 3)
     profile = next(iter(curves.values()))
-    for key in ("counts", "places", "model", "documents"):
-        assert key not in case or profile.attrs[key] == case[key]
+    held = {"model": profile.attrs.get("model"), "places": profile.at.tolist()}
+    if profile.places is not None:
+        held["counts"] = list(map(list, profile.places.counts))
+        held["documents"] = profile.places.length if profile.places.unit == "documents" else None
+    for key in case.keys() & {"counts", "places", "model", "documents"}:
+        assert held[key] == case[key]
     assert "samples" not in case or profile.samples.tolist() == case["samples"]
 
 

@@ -5,18 +5,10 @@ import re
 import numpy as np
 import pytest
 
-from posbias.profiles.profile import Profile
-from posbias.retrieval.answers import ask
-from posbias.retrieval.curve import (
-    EQUIVALENCE,
-    GAPS,
-    at_ceiling,
-    decide,
-    gaps_of,
-    profile_difference,
-    resampled,
-)
-from posbias.retrieval.trials import retrieval_job
+from posbias.profiles.gaps import EQUIVALENCE, GAPS, at_ceiling, decide, gaps_of, resampled
+from posbias.profiles.place_differences import profile_difference
+from posbias.profiles.places import Places
+from posbias.retrieval import ask, retrieval_job
 
 DRAWS = 400
 
@@ -62,8 +54,8 @@ def test_intervals_of_what_changes_between_ways_to_ask_or_curves_hold_together(t
             (each + random.random((len(each), 3)) < cut).astype(float)
             for each, cut in zip(hard, cuts, strict=True)
         )
-        about = {"attrs": {"job": {"seed": draw}} if others is None else {}}
-        rows = (Profile.from_rows(each, kind="rate", measures="accuracy", **about) for each in (other, one))
+        job = {"seed": draw} if others is None else {}
+        rows = (Places({"accuracy": each}, np.arange(3), job=job).profile() for each in (other, one))
         found = profile_difference(*rows)
         assert found.paired == (others is None)
         numbers = found.numbers.values()

@@ -77,7 +77,6 @@ def _rates(
 ) -> tuple[dict[str, Any], list[str]]:
     """What two curves of rates with trials differ in: for JSON, and in sentences and a table by place."""
     from posbias.reports.answers.retrievals import CurveDifference
-    from posbias.reports.figures import places_of
 
     between = comparison.between
     assert between is not None
@@ -95,7 +94,7 @@ def _rates(
     ]
     if profile.tokens != reference.tokens or len(columns) < 2:
         return answer, sentences
-    places = [f"{place:g}" for place in places_of(profile)]
+    places = [f"{place:g}" for place in profile.at]
     rows = list(map(list, zip(places, *columns, strict=True)))
     return answer, [*sentences, "", *table(["place", *names], rows)]
 

@@ -5,9 +5,7 @@ The model is opened here; or it is a black box: a server answers the prompts, or
 
 import functools
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,7 +14,7 @@ from cyclopts import Parameter
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, computed_once, need_folder, resumable
 from posbias.cli.terminal import share_text
-from posbias.core.errors import ModelError, positive, shortened
+from posbias.core.errors import positive, shortened
 from posbias.core.files import need_writable
 from posbias.core.packages import need
 from posbias.core.progress import one_line
@@ -25,13 +23,14 @@ from posbias.core.tables import table
 if TYPE_CHECKING:
     import xarray as xr
 
+    from posbias.asking.requests import Writer
+    from posbias.profiles.place_differences import CurveDifference
+    from posbias.profiles.places import Key, Places
     from posbias.profiles.profile import Profile
-    from posbias.retrieval.curve import CurveDifference, RetrievalCurve
-    from posbias.retrieval.trials import DocumentSet, RetrievalJob
+    from posbias.retrieval import DocumentSet, RetrievalJob
 
 log = logging.getLogger(__name__)
 _SHORT = 256
-RESULT = "retrieval.json"
 PICTURES = ("retrieval.svg", "retrieval.png")
 SOURCES = ("endpoint", "answers", "write_prompts")
 """Options of which one makes a model a black box."""
@@ -99,6 +98,27 @@ class BlackBox:
             name = "api" if len(set(self.api)) < len(self.api) else "system"
             raise shared.wrong(name, "each value once", getattr(self, name))
         return ways
+
+    def writers(self, model: str | None) -> "dict[str, Writer]":
+        """Who answers, by the name of the way. Raises `InvalidValueError` for options that do not go together."""
+        from posbias.asking import AnswersRead, Endpoint
+
+        ways = self.ways
+        if self.answers is not None:
+            if len(ways) > 1:
+                raise shared.wrong("system", "--endpoint with several ways to ask", [*ways])
+            return {"answers": AnswersRead(self.answers, model or "")}
+        if model is None:
+            raise shared.wrong("model", "the name of a model of the server", None)
+        messages = [system for _, system in ways if system is not None]
+        assert self.endpoint is not None
+        how: dict[str, Any] = {"most_out": self.answer_tokens, "timeout": self.timeout}
+        return {
+            api if system is None else f"{api}, system message {messages.index(system) + 1}": Endpoint(
+                self.endpoint, model, api=api, system=system, **how
+            )
+            for api, system in ways
+        }
 
     @property
     def wanted(self) -> bool:
@@ -189,16 +209,16 @@ def retrieve(model: str | None = None, *, options: Options = Options()) -> None:
         need("torch", "xarray", work="asking a model", extra="measure")
     need("matplotlib", work="the curve", extra="report")
     from posbias.profiles.measurements import load_measurement
+    from posbias.profiles.places import retrieval_curve
     from posbias.reports.answers.retrievals import Retrieve
     from posbias.reports.plots.retrieval import retrieval_figure
-    from posbias.retrieval.curve import retrieval_curve
 
     measured = None if options.measurement is None else load_measurement(options.measurement)
     retrieval, file, folder = (_finished if finished else _asked)(model, options, measured)
     curve = retrieval_curve(retrieval, options.equivalence)
     pictures = _draw(retrieval_figure(curve, _influence(measured)), folder)
     answer = Retrieve.of(curve, file=file, pictures=pictures)
-    answer_with(answer, lambda: [*_lines(curve), "", f"retrieval: {file}"], options.json)
+    answer_with(answer, lambda: [*_curve_lines(curve), "", f"retrieval: {file}"], options.json)
 
 
 def _finished(
@@ -220,9 +240,9 @@ def _asked(model: str, options: Options, measured: "xr.Dataset | None") -> "tupl
     """What a model answers, the file that it is written to or was by an earlier run, and its folder."""
     from posbias.measurement import read_text
     from posbias.measurement.streaming import Group
+    from posbias.retrieval.jobs import check_text, retrieval_job
     from posbias.retrieval.local import retrieval_fingerprint
     from posbias.retrieval.local import retrieve as ask
-    from posbias.retrieval.trials import check_text, retrieval_job
 
     names = ("pairs", "length", "wording", "positions", "prompts", "seed")
     job = retrieval_job(options.task, **{name: getattr(options, name) for name in names})
@@ -269,20 +289,6 @@ def _draw(figure: Any, folder: Path) -> list[Path]:
     return [save_figure(figure, folder / name) for name in PICTURES]
 
 
-def _lines(curve: "RetrievalCurve") -> list[str]:
-    """The curve as a table and in words."""
-    token = curve.depth if curve.token is None else curve.token
-    names = {"accuracy": "written", "choice": "preferred", "margin": "margin"}
-    names |= {"control_margin": "asked for another", "lift": "lift"}
-    rows = []
-    for k, depth in enumerate(curve.depth):
-        numbers = [(name, curve.curves[name][k]) for name in names]
-        shown = [share_text(one) if name in ("accuracy", "choice") else str(one) for name, one in numbers]
-        rows.append([str(k), f"{depth:.2f}", f"{token[k]:.0f}", *shown])
-    what = f"{curve.prompts} prompts of about {curve.tokens:.0f} tokens; chance {curve.chance:.2f}; others in nats"
-    return [*table(["position", "place", "token", *names.values()], rows), "", what, *curve.sentences()]
-
-
 def _results(model: str, job: "RetrievalJob", text: str | None) -> Path:
     """results/NAME, where NAME says model, task and size, and what is not the default."""
     size = f"{job.pairs}pairs" if job.pairs is not None else f"{job.length}tokens"
@@ -295,177 +301,102 @@ def _results(model: str, job: "RetrievalJob", text: str | None) -> Path:
 
 
 def ask_black_box(model: str | None, options: Options) -> None:
-    """Write the prompts, or ask, draw and answer. Raises as `posbias.retrieval.answers.ask`."""
+    """Write the prompts, or ask, draw and answer. Raises as `posbias.retrieval.ask_each`."""
+    from posbias.profiles.gaps import EQUIVALENCE
+    from posbias.reports.answers.retrievals import RetrieveAnswers
+    from posbias.retrieval.session import ANSWERS, ask_each, folder_of
+
     opened = ("threads", "measurement", "rerun", "loading")
     shared.refuse(options, "none with a model that is not opened (another --out asks anew)", opened)
     asking = options.asking
     text, documents = _source(options)
-    session = _Session(
-        model or f"answers of {asking.answers}", _jobs(options, documents), text, documents, options
-    )
+    jobs = _jobs(options, documents)
+    about: dict[str, Any] = {"text": text, "documents": documents}
     if asking.write_prompts is not None:
-        session.write(asking.write_prompts)
+        _write_prompts(asking.write_prompts, jobs, about, options)
         return
-    if model is None and asking.endpoint is not None:
-        raise shared.wrong("model", "the name of a model of the server", None)
-    ways = asking.ways
-    if len(ways) > 1 and (asking.until is not None or asking.endpoint is None):
-        name = "until" if asking.until is not None else "system"
-        raise shared.wrong(name, "--endpoint and no --until with several ways to ask", [*ways])
+    writers = asking.writers(model)
     need("matplotlib", work="the curve", extra="report")
-    place = options.out or shared.RESULTS / _folder(session.name, session.jobs[0].task, asking)
+    named = model or f"answers of {asking.answers}"
+    place = options.out or shared.RESULTS / _folder(named, jobs[0].task, asking)
     need_writable(place)
-    if len(ways) > 1:
-        answer, lines = session.compared(place, ways)
+    about |= {"rule": asking.rule, "until": asking.until}
+    about["equivalence"] = EQUIVALENCE if options.equivalence is None else options.equivalence
+    about["concurrency"] = asking.concurrency if asking.endpoint is not None else 1
+    with resumable(sum(job.prompts * (job.positions + 3) for job in jobs) * len(writers)) as on_event:
+        curves = ask_each(writers, jobs, folder=place, on_event=on_event, **about)
+    kept = {name: asking.answers or folder_of(place, name, writers) / ANSWERS for name in writers}
+    if len(writers) > 1:
+        _answer_ways(place, curves, kept, options.json)
     else:
-        from posbias.reports.answers.retrievals import RetrieveAnswers
-
-        parts, curves = session.asked_in(place, ways[0])
-        answer = RetrieveAnswers.of(**parts)
-        lines = [line for curve in curves for line in (*_curve_lines(curve), "")]
-        lines.append(f"answers: {answer.file}")
-    answer_with(answer, lambda: lines, options.json, place / RESULT)
+        own, (file,) = list(curves.values()), kept.values()
+        lines = [line for curve in own for line in (*_curve_lines(curve), "")]
+        answer = RetrieveAnswers.of(**_answered(own, file, place))
+        answer_with(answer, lambda: [*lines, f"answers: {file}"], options.json)
 
 
-@dataclass(frozen=True)
-class _Session:
-    """Whom to ask what: a job for each size, the text that a needle lies in, documents of one's own."""
+def _answered(curves: "list[Places]", file: Path, place: Path) -> dict[str, Any]:
+    """The parts of an answer on one way to ask, whose curves are drawn into the folder `place`."""
+    from posbias.reports.answers.retrievals import AnswerCurve
+    from posbias.reports.plots.retrieval import answers_figure
 
-    name: str
-    jobs: "list[RetrievalJob]"
-    text: str | None
-    documents: "tuple[DocumentSet, ...] | None"
-    options: Options
-
-    @property
-    def requests(self) -> list[Any]:
-        """Every prompt of every job."""
-        from posbias.retrieval.answers import requests
-        from posbias.retrieval.trials import trials_of
-
-        trials = [trials_of(job, text=self.text, documents=self.documents) for job in self.jobs]
-        return [one for job, of in zip(self.jobs, trials, strict=True) for one in requests(of, job.prompts)]
-
-    def write(self, path: Path) -> None:
-        """Write the prompts for somebody to answer."""
-        from posbias.reports.answers.retrievals import RetrievePrompts
-        from posbias.retrieval.answers import cost, write_requests
-
-        shared.check_targets(path, None, self.options.asking.trials, self.options.text)
-        requests = self.requests
-        write_requests(requests, path)
-        total = cost(requests, {})
-        answer = RetrievePrompts.of(file=path, prompts=total.requests, words=total.words_in)
-        lines = [
-            f"{total.requests:,} prompts with {total.words_in:,} words: {path}",
-            "answer each line under its id",
-        ]
-        answer_with(answer, lambda: lines, self.options.json)
-
-    def compared(self, place: Path, ways: list[Way]) -> tuple[Any, list[str]]:
-        """Ask the same in each way, in a folder each: the answer, and what they change against the first."""
-        from posbias.core import spec
-        from posbias.core.formats import save_json
-        from posbias.reports.answers import retrievals
-        from posbias.reports.plots.retrieval import ways_figure
-        from posbias.retrieval.curve import curve_differences
-
-        log.info("%d ways to ask, each with the same prompts", len(ways))
-        messages = [system for _, system in ways if system is not None]
-        asked, curves, lines = [], {}, []
-        for api, system in ways:
-            name, folder = api, place / api
-            if system is not None:
-                name = f"{api}, system message {messages.index(system) + 1}"
-                folder = place / f"{api}-{spec.fingerprint(system)[:8]}"
-                lines.append(f"{name}: {shortened(system)}")
-            log.info("%s", name if system is None else lines[-1])
-            parts, curves[name] = self.asked_in(folder, (api, system))
-            save_json(retrievals.RetrieveAnswers.of(**parts).as_json(), folder / RESULT)
-            asked.append(retrievals.Way.of(name=name, folder=folder, **parts))
-        by_size = [dict(zip(curves, column, strict=True)) for column in zip(*curves.values(), strict=True)]
-        found = [curve_differences(each, together=len(by_size)) for each in by_size]
-        tables = [line for each, ones in zip(by_size, found, strict=True) for line in _ways_lines(each, ones)]
-        of = retrievals.CurveDifference.of
-        answer = retrievals.RetrieveWays.of(
-            pictures=_draw(ways_figure(by_size), place),
-            ways=asked,
-            differences=[[of(one, answer=one.sentences()) for one in ones] for ones in found],
-        )
-        return answer, [*tables, *lines, f"answers: {place}"]
-
-    def asked_in(self, place: Path, way: Way) -> "tuple[dict[str, Any], list[RetrievalCurve]]":
-        """Ask in one way and draw, into the folder `place`: the parts of an answer, and its curves."""
-        from posbias.reports.answers.retrievals import AnswerCurve
-        from posbias.reports.plots.retrieval import answers_figure
-        from posbias.retrieval.answers import answers_made_elsewhere, read_answers
-        from posbias.retrieval.endpoint import Endpoint
-
-        asking = self.options.asking
-        if asking.endpoint is None:
-            assert asking.answers is not None
-            kept, asked_of = None, {"model": self.name}
-            generator = answers_made_elsewhere(read_answers(asking.answers), str(asking.answers))
-        else:
-            how = {
-                "api": way[0],
-                "system": way[1],
-                "most_out": asking.answer_tokens,
-                "timeout": asking.timeout,
-            }
-            generator, kept = Endpoint(asking.endpoint, self.name, **how), place / "answers.jsonl"
-            asked_of = generator.asked_of
-        curves = self.curves(generator, asked_of, kept)
-        parts = {"file": kept or asking.answers, "pictures": _draw(answers_figure(curves), place)}
-        return parts | {"asked": asked_of, "curves": list(map(AnswerCurve.of, curves))}, curves
-
-    def curves(
-        self, generator: Callable[[str], str], asked_of: dict[str, Any], kept: Path | None
-    ) -> "list[RetrievalCurve]":
-        """A curve for each job; first says what it takes."""
-        from posbias.retrieval.answers import AnswerFile, ask, check_effort, cost
-        from posbias.retrieval.curve import EQUIVALENCE
-
-        asking = self.options.asking
-        equivalence = EQUIVALENCE if self.options.equivalence is None else self.options.equivalence
-        check_effort(asking.until, asking.concurrency, equivalence)
-        if kept is not None:
-            known = AnswerFile(kept, asked_of).known
-            left = cost(self.requests, known, asking.answer_tokens)
-            most = " at most" if asking.until is not None else ""
-            nothing = f"nothing, all answers are in {kept}; another --out asks anew"
-            log.info("to ask%s: %s", most, left if left.requests else nothing)
-        how = {
-            "text": self.text,
-            "documents": self.documents,
-            "rule": asking.rule,
-            "equivalence": equivalence,
-        }
-        how |= {"concurrency": asking.concurrency if kept is not None else 1, "until": asking.until}
-        curves = []
-        for job in self.jobs:
-            with resumable(job.prompts * (job.positions + 3)) as on_event, _kept_at_errors(kept):
-                curves.append(ask(generator, job, answers=kept, asked_of=asked_of, on_event=on_event, **how))
-        return curves
+    asked = {name: held for name, held in curves[0].asked.items() if name != "way"}
+    pictures = _draw(answers_figure(curves), place)
+    return {"file": file, "pictures": pictures, "asked": asked, "curves": list(map(AnswerCurve.of, curves))}
 
 
-@contextmanager
-def _kept_at_errors(kept: Path | None) -> Iterator[None]:
-    """A server's refusal says what was kept before it."""
-    try:
-        yield
-    except ModelError as error:
-        if kept is None or not kept.exists():
-            raise
-        raise ModelError(f"{error}; answers so far are kept in {kept}: the same command goes on") from None
+def _answer_ways(place: Path, curves: "dict[Key, Places]", kept: dict[str, Path], json: bool) -> None:
+    """Answer with every way to ask, and what each changes against the first."""
+    from posbias.profiles.place_differences import ways_differences
+    from posbias.reports.answers import retrievals
+    from posbias.reports.plots.retrieval import ways_figure
+
+    found = ways_differences(curves)
+    sizes = {
+        key.length: {k.way: one for k, one in curves.items() if k.length == key.length} for key in curves
+    }
+    ways = []
+    for name, file in kept.items():
+        own = [curve for key, curve in curves.items() if key.way == name]
+        ways.append(retrievals.Way.of(name=name, folder=file.parent, **_answered(own, file, file.parent)))
+    of = retrievals.CurveDifference.of
+    answer = retrievals.RetrieveWays.of(
+        pictures=_draw(ways_figure([*sizes.values()]), place),
+        ways=ways,
+        differences=[[of(one, answer=one.sentences()) for one in ones] for ones in found],
+    )
+    tables = [
+        line for by_way, ones in zip(sizes.values(), found, strict=True) for line in _ways_lines(by_way, ones)
+    ]
+    messages = [f"{way.name}: {shortened(way.asked.system)}" for way in ways if way.asked.system is not None]
+    answer_with(answer, lambda: [*tables, *messages, f"answers: {place}"], json)
+
+
+def _write_prompts(path: Path, jobs: "list[RetrievalJob]", about: dict[str, Any], options: Options) -> None:
+    """Write the prompts for somebody to answer."""
+    from posbias.asking.kept import write_requests
+    from posbias.asking.requests import cost
+    from posbias.reports.answers.retrievals import RetrievePrompts
+    from posbias.retrieval.session import requests, trials_of
+
+    shared.check_targets(path, None, options.asking.trials, options.text)
+    asked = [one for job in jobs for one in requests(trials_of(job, **about), job.prompts)]
+    write_requests(asked, path)
+    total = cost(asked, {})
+    answer = RetrievePrompts.of(file=path, prompts=total.requests, words=total.words_in)
+    lines = [
+        f"{total.requests:,} prompts with {total.words_in:,} words: {path}",
+        "answer each line under its id",
+    ]
+    answer_with(answer, lambda: lines, options.json)
 
 
 def _source(options: Options) -> "tuple[str | None, tuple[DocumentSet, ...] | None]":
     """The text that a needle lies in, and the documents."""
-    from posbias.retrieval.trials import check_text
+    from posbias.retrieval.jobs import check_text
 
     if options.asking.trials is not None:
-        from posbias.retrieval.trials import read_document_sets
+        from posbias.retrieval.documents import read_document_sets
 
         for name, usual in (("task", "keys"), ("text", None)):
             if (given := getattr(options, name)) != usual:
@@ -481,7 +412,8 @@ def _source(options: Options) -> "tuple[str | None, tuple[DocumentSet, ...] | No
 
 def _jobs(options: Options, documents: "tuple[DocumentSet, ...] | None") -> "list[RetrievalJob]":
     """A job for each size. Where nothing is said, prompts are worded as a message for a chat."""
-    from posbias.retrieval.trials import POSITIONS, places_of, retrieval_job
+    from posbias.retrieval.documents import places_of
+    from posbias.retrieval.jobs import POSITIONS, retrieval_job
 
     task, positions, prompts = options.task, options.positions, options.prompts
     if documents is not None:
@@ -510,9 +442,33 @@ def _folder(name: str, task: str, asking: BlackBox) -> str:
     return f"{plain[:80]}-{how}-{task}{most}"
 
 
-def _ways_lines(curves: "dict[str, RetrievalCurve]", found: "list[CurveDifference]") -> list[str]:
+# ── lines ──
+
+OPENED = {"accuracy": "written", "choice": "preferred", "margin": "margin"}
+OPENED |= {"control_margin": "asked for another", "lift": "lift"}
+"""Columns of a model that is opened."""
+
+
+def _curve_lines(curve: "Places") -> list[str]:
+    """A curve as a table and in words."""
+    opened = "margin" in curve.results
+    names = (
+        OPENED if opened else {"accuracy": "found"} | ({"all_found": "all found"} if curve.several else {})
+    )
+    shares, rows = ("accuracy", "choice", "all_found"), []
+    for k, depth in enumerate(curve.depth):
+        numbers = [(name, curve.curves[name][k]) for name in names]
+        token = [f"{curve.results['token'][:, k].mean():.0f}"] if opened else []
+        shown = [share_text(one) if name in shares else str(one) for name, one in numbers]
+        rows.append([str(k), f"{depth:.2f}", *token, *shown])
+    head = ["position", "place", *["token"] * opened, *names.values()]
+    said = [one_line(sentence, None) for sentence in curve.sentences()]
+    return [*table(head, rows), "", _size_of(curve), *said]
+
+
+def _ways_lines(curves: "dict[str, Places]", found: "list[CurveDifference]") -> list[str]:
     """A table with a row for each way, and what they change in words."""
-    from posbias.retrieval.trials import ABSENT, ALONE
+    from posbias.profiles.places import ABSENT, ALONE
 
     first = next(iter(curves.values()))
     head = ["asked as", *(f"{depth:.2f}" for depth in first.depth), "found without, alone", "verdict"]
@@ -526,20 +482,10 @@ def _ways_lines(curves: "dict[str, RetrievalCurve]", found: "list[CurveDifferenc
     return [*table(head, rows), "", _size_of(first), *said, ""]
 
 
-def _curve_lines(curve: "RetrievalCurve") -> list[str]:
-    """A curve as a table and in words."""
-    several = curve.answers is not None and curve.answers.several
-    names = {"found": "accuracy"} | ({"all found": "all_found"} if several else {})
-    rows = [
-        [str(k), f"{depth:.2f}", *(share_text(curve.curves[name][k]) for name in names.values())]
-        for k, depth in enumerate(curve.depth)
-    ]
-    said = [one_line(sentence, None) for sentence in curve.sentences()]
-    return [*table(["position", "place", *names], rows), "", _size_of(curve), *said]
-
-
-def _size_of(curve: "RetrievalCurve") -> str:
+def _size_of(curve: "Places") -> str:
+    if curve.unit == "tokens":
+        about = f"{curve.prompts} prompts of about {curve.tokens:.0f} tokens"
+        return f"{about}; chance {curve.chance:.2f}; others in nats"
     size = curve.job["pairs"] or curve.job["length"]
-    assert curve.answers is not None
     what = f"{curve.job['task']}{f' {size}' if size else ''}"
-    return f"{what}: {curve.prompts} trials of about {curve.answers.words:.0f} words"
+    return f"{what}: {curve.prompts} trials of about {curve.length:.0f} words"

@@ -33,9 +33,9 @@ from posbias.comparison.predictors import Fold
 from posbias.core.errors import InvalidValueError, whole
 from posbias.core.machine import stream
 from posbias.profiles.estimate import Estimate
+from posbias.profiles.place_differences import CurveDifference, profile_difference
 from posbias.profiles.profile import Profile, harmonic, uniform
 from posbias.profiles.summary import LEAST_PROMPTS
-from posbias.retrieval.curve import CurveDifference, profile_difference
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,15 +10,11 @@ import json
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
-import numpy as np
-
 from posbias.core.errors import InputFileError, OtherKindError
 from posbias.core.files import read_text
-from posbias.core.formats import undamaged
 from posbias.core.progress import one_line
 from posbias.core.tables import Names, Table, bare_name, is_table, plain_name, read_table, unexpected
 from posbias.imports import arrays, positions, prompts
@@ -35,8 +31,8 @@ from posbias.imports.columns import (
     undecided,
 )
 from posbias.profiles.measurements import RETRIEVAL, influence_in, load_profile, load_retrieval
+from posbias.profiles.places import KIND, Places, places_in, retrieval_curve
 from posbias.profiles.profile import Profile
-from posbias.retrieval.curve import profile_of_trials
 
 __all__ = ["FORMATS", "file_in", "is_asked", "read", "read_curves", "read_one", "recognised"]
 
@@ -235,22 +231,17 @@ def _of_netcdf(path: Path) -> Profile:
     except OtherKindError as error:
         if error.held != RETRIEVAL:
             raise
-    retrieval = load_retrieval(path)
-    attrs = {key: retrieval.attrs[key] for key in ("model", "checksum")}
-    attrs |= {"job": json.loads(retrieval.attrs["job"]), "tokens": float(retrieval["tokens"].mean())}
-    attrs["depth"] = retrieval["depth"].values.mean(axis=0).tolist()
-    if "text_sha256" in retrieval.attrs:
-        attrs["text_sha256"] = str(retrieval.attrs["text_sha256"])
-    samples = np.asarray(retrieval[QUANTITY].values, dtype=np.float64)
-    return Profile.from_rows(samples, kind="rate", measures=QUANTITY, attrs=attrs)
+    return retrieval_curve(load_retrieval(path)).profile(QUANTITY)
 
 
 # --- retrievals of posbias itself ------------------------------------------------------------------------------
 
 
 def is_asked(data: Any) -> TypeGuard[dict[str, Any]]:
-    """Whether what a JSON file holds is an answer of `posbias retrieve`, or a curve of `ask` as a dictionary."""
-    return isinstance(data, dict) and (data.get("schema") in (SCHEMA, OPENED, WAYS) or data.keys() >= CURVE)
+    """Whether what a JSON file holds is `Places`, or what `posbias retrieve` or `ask` gave up to 0.3."""
+    if not isinstance(data, dict):
+        return False
+    return data.get(KEPT) == KIND or data.get("schema") in (SCHEMA, OPENED, WAYS) or data.keys() >= CURVE
 
 
 def file_in(folder: Path) -> Path | None:
@@ -264,34 +255,23 @@ def file_in(folder: Path) -> Path | None:
 def read_asked(data: Mapping[str, Any], path: Path) -> Profile:
     """The curve of a file as a profile of rates with its trials.
 
-    Raises `InputFileError` for several curves and for one without its trials, `DamagedError` where the digest is
-    another's.
+    Raises `InputFileError` for several curves and for one without its trials, `DamagedError` where the file is.
     """
-    data = data if "schema" in data else {"schema": SCHEMA, "curves": [data]}
-    if data["schema"] != SCHEMA:
+    if data.get("schema") in (OPENED, WAYS):
         opened = data["schema"] == OPENED
         what = "the retrieval.nc in the same folder" if opened else "the folder of one way to ask"
         raise unexpected(path, what, "a curve without its trials" if opened else "several ways")
-    curves: Any = undamaged(data, path).get("curves")
-    try:
-        if len(curves) > 1:
-            what = "one curve (ask again with one size, which asks nothing anew)"
-            raise unexpected(path, what, ", ".join(map(_size, curves)))
-        curve = curves[0]
-        about = {key: curve[key] for key in ("model", "job", "rule", "able", "words")}
-        if "positions" in curve:
-            about["depth"] = [place["depth"] for place in curve["positions"]]
-        found = np.array(curve["found"], dtype=np.float64)
-        if len(found) < 2 or found.shape[1] < 3 or not np.isin(found, (0, 1)).all():
-            raise unexpected(f"{path}: found", "0 or 1 of two trials or more at three places or more", found)
-        profile = profile_of_trials(found, about)
-    except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
-        raise InputFileError(f"{path}: expected a curve of posbias retrieve, got {error!r:.80}") from None
-    said = f"{FORMAT}: {_size(curve)}, {len(found)} trials of {curve['model']}"
-    return replace(profile, attrs=dict(profile.attrs) | {"read_as": one_line(said, None), "format": FORMAT})
+    curves = places_in(data, path)
+    if len(curves) > 1:
+        what = "one curve (the folder of one way to ask; ask again with one size, which asks nothing anew)"
+        named = [f"{curve.key.way} {_size(curve)}".strip() for curve in curves]
+        raise unexpected(path, what, ", ".join(named))
+    (curve,) = curves
+    said = f"{FORMAT}: {_size(curve)}, {curve.prompts} trials of {curve.model}"
+    return curve.profile(QUANTITY, read_as=one_line(said, None), format=FORMAT)
 
 
-def _size(curve: Mapping[str, Any]) -> str:
-    job = curve["job"]
+def _size(curve: Places) -> str:
+    job = curve.job
     size = next((f" {job[key]} {key}" for key in ("pairs", "length") if job.get(key) is not None), "")
     return f"{job.get('task')}{size}"

@@ -23,6 +23,8 @@ from jaxtyping import Float
 from posbias.core.errors import InputFileError, InvalidValueError, shortened
 from posbias.core.tables import Column, Table, bare_name, number, plain_name, unexpected
 from posbias.profiles.curves import at_shares
+from posbias.profiles.gaps import EQUIVALENCE
+from posbias.profiles.places import Places
 from posbias.profiles.profile import Profile
 
 NAMES: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -240,12 +242,15 @@ def rates(
     attrs: Mapping[str, Any],
     measures: str = "accuracy",
     trials: bool = True,
+    *,
+    length: float = math.nan,
+    unit: Literal["tokens", "documents"] = "tokens",
 ) -> Profile:
     """The mean score by place, places in their order, with trials or groups of answers as samples.
 
     `answers` has columns trial, place and score (0 to 1); with `trials` one trial's answers belong together.
-    `attrs` go into the profile's with "places", "rows" (what a sample is) and, for unpaired answers that are right
-    or wrong, "counts": right answers and all, by place. Raises `InputFileError` for a single place.
+    `attrs` go into the profile's; its `places` say what a sample is and, for unpaired answers that are right or
+    wrong, count right answers and all. Raises `InputFileError` for a single place.
     """
     trial = answers["trial"].map(str).factorize()[0]
     cells = answers.assign(trial=trial).groupby(["trial", "place"])["score"].mean().unstack()
@@ -254,13 +259,15 @@ def rates(
         raise InputFileError(f"{path}: expected answers at two places or more, got {places[0]:g} alone")
     complete = not cells.isna().to_numpy().any()
     rows = ("trials" if trials else "answers") if complete else "groups of answers"
-    about = dict(attrs) | {"places": places, "rows": rows}
-    columns = [cells[place].dropna().to_numpy() for place in cells.columns]
+    columns, counts = [cells[place].dropna().to_numpy() for place in cells.columns], ()
     if rows != "trials" and all(np.isin(column, (0, 1)).all() for column in columns):
-        about["counts"] = [[int(column.sum()), column.size] for column in columns]
+        counts = tuple((int(column.sum()), column.size) for column in columns)
     groups = min(MOST_GROUPS, *(column.size for column in columns))
     samples = np.stack([at_shares(column, groups, total=False) for column in columns], axis=1)
-    return Profile.from_rows(samples, kind="rate", measures=measures, attrs=about)
+    asked = {"model": attrs["model"]} if "model" in attrs else {}
+    about: dict[str, Any] = {"rows": rows, "counts": counts, "length": length, "unit": unit}
+    held = Places({measures: samples}, np.array(places), asked, **about, equivalence=EQUIVALENCE)
+    return held.profile(measures, **attrs)
 
 
 def curves(
@@ -306,13 +313,12 @@ def curves(
         placed, places = stretched(part, where, path)
         if not trials:
             placed = placed.assign(trial=placed.groupby("place").cumcount())
-        about, key = dict(attrs), None
         if math.isfinite(length):
-            key = about[unit] = float(length)
             of_several = f", {length:,.0f} {unit} of {listed(lengths)}" if len(lengths) > 1 else ""
         count = f"{len(placed)} {said.replace('WHERE', places)}"
-        about["read_as"] = f"{attrs['format']}: {count}{of_several}"
-        found[key] = rates(placed, path, about, measures, trials)
+        about = {**attrs, "read_as": f"{attrs['format']}: {count}{of_several}"}
+        key = float(length) if math.isfinite(length) else None
+        found[key] = rates(placed, path, about, measures, trials, length=float(length), unit=unit)
     return found
 
 

@@ -30,6 +30,7 @@ from posbias.imports.columns import (
     scores_of,
     undecided,
 )
+from posbias.profiles.places import Places
 from posbias.profiles.profile import Profile
 
 GRADED = ("model_response", "needle", "version")
@@ -203,18 +204,16 @@ def _numbers(table: Table, path: Path, choice: Choice, attrs: dict[str, Any]) ->
     if not whole or not (abs(samples) <= MOST).all():
         what = f"one number of at most {MOST:g} for each trial at each of {FEWEST_PLACES} positions or more"
         raise unexpected(f"{path}: {value}", what, f"{len(held)} for {len(cells)} at {len(places)}")
-    attrs |= {
-        "places": places,
-        "read_as": f"{PLAIN.name}: {value} at {len(places)} positions, {len(cells)} trials",
-    }
+    attrs["read_as"] = f"{PLAIN.name}: {value} at {len(places)} positions, {len(cells)} trials"
+    about: dict[str, Any] = {"attrs": attrs, "places": Places({value: samples}, np.array(places))}
     if value in having(table, NAMES["signed"]):
-        return {None: Profile.from_rows(samples, kind="signed", measures=MEASURES, attrs=attrs)}
+        return {None: Profile.from_rows(samples, kind="signed", measures=MEASURES, **about)}
     if places != list(np.arange(len(places)) + places[0]) or (samples < 0).any():
         raise InputFileError(f"{path}: {value}: expected numbers >= 0 at every position from first to last")
     try:
         if len(samples) > 1:
-            return {None: Profile.from_samples(samples, measures=value, attrs=attrs)}
-        return {None: Profile.from_weights(samples[0], measures=value, attrs=attrs)}
+            return {None: Profile.from_samples(samples, measures=value, **about)}
+        return {None: Profile.from_weights(samples[0], measures=value, **about)}
     except InvalidValueError as error:
         raise InputFileError(f"{path}: {error}") from None
 

@@ -12,6 +12,7 @@ read off other prompts of the profile than those that chose it.
 """
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,8 +26,8 @@ from posbias.imports import QUANTITY, read
 from posbias.imports.columns import FEWEST_PLACES
 from posbias.ordering.search import Judge, Slots, at_all_places, best_order, places_of_job
 from posbias.profiles.estimate import Estimate, about
+from posbias.profiles.places import NATS, Places
 from posbias.profiles.profile import Profile
-from posbias.retrieval.curve import QUANTITIES
 
 __all__ = ["STRATEGIES", "Ordering", "order", "profile_of"]
 
@@ -272,7 +273,7 @@ def unit(profile: Profile) -> str:
     """What worth is counted in."""
     if profile.kind == "mass":
         return "relative to uniform"
-    return "nats" if profile.kind == "signed" and profile.measures in QUANTITIES else f"in {profile.measures}"
+    return "nats" if profile.kind == "signed" and profile.measures in NATS else f"in {profile.measures}"
 
 
 def warnings(profile: Profile, lengths: Float[np.ndarray, "document"]) -> tuple[str, ...]:
@@ -286,13 +287,13 @@ def warnings(profile: Profile, lengths: Float[np.ndarray, "document"]) -> tuple[
         said.append(
             "lengths differ: a document is taken to cover its share of the places, which was not measured"
         )
-    job = profile.attrs.get("job")
-    if isinstance(job, Mapping) and job.get("task") == "documents" and not places_of_job(profile):
+    job = {} if profile.places is None else profile.places.job
+    if job.get("task") == "documents" and not places_of_job(profile):
         had = "its prompts had {} to {} documents".format(
             *job.get("documents") or ("an unknown number", "more")
         )
         said.append(f"{had}: taken for {profile.tokens}, the places asked at")
-    if profile.attrs.get("able") is False:
+    if profile.places is not None and not profile.places.able:
         said.append("the profile is not above chance: it may show where the model copies from")
     return tuple(said)
 
@@ -308,8 +309,7 @@ def extrapolated(
     said = []
     if profile.measures == BASELINE:
         return said
-    job = profile.attrs.get("job")
-    job = job if isinstance(job, Mapping) else {}
+    job = {} if profile.places is None else profile.places.job
     places = places_of_job(profile) or profile.tokens
     if profile.kind != "mass" and documents != places:
         many = f"--pairs {documents} --positions {documents}"
@@ -318,9 +318,9 @@ def extrapolated(
         said.append(f"measured with {places} documents, these are {documents}{how}")
     if asked < profile.tokens:
         said.append(f"measured at {asked} of {profile.tokens} places, those between are taken on a line")
-    measured = profile.tokens if profile.kind == "mass" else profile.attrs.get("tokens")
+    measured = profile.tokens if profile.places is None else profile.places.tokens
     whole = slots.before + slots.total + slots.after
-    if measured is None or in_tokens is None:
+    if not math.isfinite(measured) or in_tokens is None:
         return said
     if in_tokens and not 1 / ALIKE <= whole / measured <= ALIKE:
         said.append(f"measured at {measured:,.0f} tokens, these are {whole:,.0f}")
@@ -346,9 +346,9 @@ def profile_of(source: str, **chosen: Any) -> Profile:
                 f"{source}: expected a file of results for tokens or columns, got a known model"
             )
         held = json.loads(known[source].read_text(encoding="utf-8"))
-        attrs = {key: held[key] for key in ("model", "checksum", "job", "tokens")}
-        samples = np.array(held["samples"], dtype=np.float64)
-        return Profile.from_rows(samples, kind="rate", measures=QUANTITY, attrs=attrs)
+        asked, samples = {key: held[key] for key in ("model", "checksum")}, np.array(held["samples"])
+        depth = np.linspace(0.0, 1.0, samples.shape[1])
+        return Places({QUANTITY: samples}, depth, asked, held["job"], length=held["tokens"]).profile()
     path = Path(source)
     if not path.suffix and not path.exists():
         close = nearest(source, known) or (

@@ -16,7 +16,7 @@ stretches would give the first and the last number to documents that do not stan
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -79,9 +79,9 @@ class Slots:
 
 def places_of_job(profile: Profile) -> int | None:
     """How many places the lists behind a profile had: pairs, or documents if all had as many; None: not known."""
-    job = profile.attrs.get("job")
-    if not isinstance(job, Mapping):
+    if profile.places is None:
         return None
+    job = profile.places.job
     fewest, most = job.get("documents") or (None, None)
     return job.get("pairs") or (fewest if fewest == most else None)
 
@@ -89,7 +89,7 @@ def places_of_job(profile: Profile) -> int | None:
 def at_all_places(profile: Profile) -> Profile:
     """A profile by place that was asked at some of the places of its lists, at all of them; another as it is.
 
-    `attrs["job"]` says how many places there are (`places_of_job`); it was asked at some, evenly from first to
+    `places.job` says how many places there are (`places_of_job`); it was asked at some, evenly from first to
     last. What lies between is taken on a line, trial by trial.
     """
     asked, places = profile.tokens, places_of_job(profile)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
+    from posbias.profiles.places import Places
+
 __all__ = [
     "Profile",
     "Summary",
@@ -51,8 +53,8 @@ class Profile:
     and are compared by rank alone. `query` is the 0-based position influenced; `measures` what the numbers are
     ("rollout", "gradient", …); `samples` the unnormalised influences of the single prompts behind a measured
     mean, if any; `se` the standard error of `mass`; `attrs` where it came from; `left_out` the parts of an
-    architecture that a prediction does not cover, so that it has no verdict. Raises `InvalidValueError` where
-    any of that does not hold; `Profile.from_weights` normalises.
+    architecture that a prediction does not cover, so that it has no verdict; `places` the results by place that it
+    was made from. Raises `InvalidValueError` where any of that does not hold; `Profile.from_weights` normalises.
     """
 
     mass: Float[np.ndarray, "position"]
@@ -64,6 +66,7 @@ class Profile:
     missing_mass: float = 0.0
     left_out: tuple[str, ...] = ()
     kind: Kind = "mass"
+    places: "Places | None" = None
 
     def __post_init__(self):
         mass = np.array(self.mass, dtype=np.float64)
@@ -181,13 +184,21 @@ class Profile:
         return self.mass.size
 
     @property
+    def at(self) -> Float[np.ndarray, "position"]:
+        """Where its numbers stand: the places that they were asked at, else positions from 0."""
+        depth = None if self.places is None else self.places.depth
+        return (
+            np.arange(self.tokens, dtype=np.float64) if depth is None or depth.size != self.tokens else depth
+        )
+
+    @property
     def limits(self) -> tuple[Float[np.ndarray, "position"], Float[np.ndarray, "position"]] | None:
         """The 95 % interval of each number, low ends and high ends; None where it has no error.
 
-        Of `attrs["counts"]` (right answers and all, by place) Wilson's, else `intervals`.
+        Of counts (right answers and all, by place) Wilson's, else `intervals`.
         """
-        if "counts" in self.attrs:
-            return shares_of(self.attrs["counts"])
+        if self.places is not None and len(self.places.counts) == self.tokens:
+            return shares_of(self.places.counts)
         if self.se is None or self.samples is None or len(self.samples) < 2:
             return None
         return intervals(self.mass, np.asarray(self.se), len(self.samples), self.kind)
@@ -322,7 +333,6 @@ class Profile:
         samples = None if self.samples is None else at_shares(np.asarray(self.samples), shares, total=total)
         about = dict(self.attrs) | {"positions": self.tokens}
         about.pop("band", None)
-        about.pop("counts", None)
         mass = at_shares(self.mass, shares, total=total)
         return replace(self, mass=mass, query=shares - 1, samples=samples, se=None, attrs=about)
 

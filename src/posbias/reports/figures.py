@@ -163,18 +163,13 @@ def illustrations(found: Findings) -> list[Illustration]:
 def curve(profile: Profile, scale: float = 1.0, name: str = "") -> pd.DataFrame:
     """A number for each place, times `scale`, and where it has an error its 95 % interval (`Profile.limits`).
 
-    Places are those of `attrs["places"]`, else positions.
+    Places are those of `Profile.at`.
     """
     name = name or ("share of the influence" if profile.kind == "mass" else profile.measures)
-    place = "place" if "places" in profile.attrs or profile.kind == "rate" else "position"
+    place = "place" if profile.places is not None or profile.kind == "rate" else "position"
     ends = dict(zip((LOW, HIGH), profile.limits or (), strict=False))
     numbers = {name: profile.mass, **ends}
-    return pd.DataFrame({place: places_of(profile)} | {key: scale * one for key, one in numbers.items()})
-
-
-def places_of(profile: Profile) -> Sequence[float]:
-    """Where its numbers stand: `attrs["places"]`, else positions from 0."""
-    return profile.attrs.get("places", range(profile.tokens))
+    return pd.DataFrame({place: profile.at} | {key: scale * one for key, one in numbers.items()})
 
 
 def _predictors(measured: Profile, predictions: Mapping[str, Profile]) -> "tuple[Figure, pd.DataFrame]":

@@ -10,9 +10,10 @@ from posbias.core.errors import InvalidValueError
 from posbias.core.files import write_bytes, write_text
 from posbias.core.packages import need
 from posbias.profiles.claims import LEAST, Above, Claim, Evidence, Judged, judged, mean
+from posbias.profiles.gaps import EQUIVALENCE, gaps_of
+from posbias.profiles.places import Places
 from posbias.profiles.profile import Profile
 from posbias.reports.sentences import EXPECTED, FAVOURS, PROMPT, SHOWS, SURE, alone
-from posbias.retrieval.curve import gaps_of, verdict_of_trials
 
 if TYPE_CHECKING:
     from posbias.reports.answers.measurements import ProfilePage
@@ -37,7 +38,8 @@ def write_profile_report(profile: Profile, folder: str | os.PathLike[str], *, ti
     caption = f"{numbers.columns[1]} by {numbers.columns[0]}"
     if profile.limits is not None:
         rows = 0 if profile.samples is None else len(profile.samples)
-        how = "of the counts" if "counts" in profile.attrs else f"by Student's t over {rows} samples"
+        counts = profile.places is not None and profile.places.counts
+        how = "of the counts" if counts else f"by Student's t over {rows} samples"
         caption += f" with 95 % intervals {how}"
     shown = Illustration("profile", "The curve", f"{_capital(caption)}.", figure, numbers)
     for name, content in shown.files.items():
@@ -110,13 +112,11 @@ def answers(profile: Profile, claims: tuple[Judged, ...]) -> dict[str, str]:
 
 
 def _shows(profile: Profile) -> str:
-    from posbias.reports.figures import places_of
-
     mass, s = profile.mass, profile.summary if profile.kind == "mass" else None
     name = "the share of the influence" if s else profile.measures
 
     def where(value: float) -> str:
-        first, *more = (f"{places_of(profile)[k]:g}" for k in np.flatnonzero(mass == value).tolist())
+        first, *more = (f"{profile.at[k]:g}" for k in np.flatnonzero(mass == value).tolist())
         return f"place {first}{f' and {len(more)} more' * bool(more)} ({value:.4g})"
 
     said = f"{_capital(name)} is highest at {where(mass.max())} and lowest at {where(mass.min())}."
@@ -139,19 +139,21 @@ def _sure(profile: Profile, claims: tuple[Judged, ...]) -> str:
             "How sure that is, is not known: the file has one number for each place, not one of each trial."
         )
     rate, measures = profile.kind == "rate", profile.measures
-    rows = str(profile.attrs.get("rows", "trials" if rate else "prompts"))
+    places = profile.places
+    rows = places.rows if places is not None else "trials" if rate else "prompts"
     said = [f"every number is a mean over {samples} {rows}"]
-    if counts := sorted({of for _, of in profile.attrs.get("counts", ())}):
+    if counts := sorted({of for _, of in places.counts} if places is not None else ()):
         said = [
             f"every number is a share of {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} answers"
         ]
     said += profile.doubts
-    if profile.attrs.get("able") is False:
+    if places is not None and not places.able:
         said.append(
             "answers are not shown to be better than guesses: the curve may show where the model copies from"
         )
     elif rate:
-        said += verdict_of_trials(np.asarray(profile.samples, np.float64), f"{samples} {rows}", measures)
+        scores = {measures: np.asarray(profile.samples)}
+        said += Places(scores, profile.at, rows=rows, equivalence=EQUIVALENCE).sentences()
     else:
         said += [f"{claim.sentence}: {claim.verdict} ({claim.why})" for claim in claims]
     return " ".join(f"{_capital(one)}." for one in said)

@@ -5,17 +5,13 @@ tokenizers have one token for each; no word begins with another. `Words` counts 
 not known.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from posbias.core.errors import InvalidValueError, ModelError
-
-TOKENS_A_WORD = 1.3
-"""Tokens of a word, about: in English text and most models' tokenizers."""
-_PIECE = re.compile(r"\w+|[^\w\s]")
+from posbias.core.matching import PIECE
 
 _VARIETY = 32
 _Encode = Callable[[Sequence[str]], list[list[int]]]
@@ -176,15 +172,10 @@ class Words:
     def __call__(self, texts: Sequence[str], **_: Any) -> dict[str, list[list[int]]]:
         """A number for each piece of each text; equal pieces have equal numbers."""
         ids = [
-            [self._ids.setdefault(piece, len(self._ids)) for piece in _PIECE.findall(text)] for text in texts
+            [self._ids.setdefault(piece, len(self._ids)) for piece in PIECE.findall(text)] for text in texts
         ]
         return {"input_ids": ids}
 
     def apply_chat_template(self, turns: Sequence[dict[str, str]], **_: Any) -> str:
         """The last message and an empty line."""
         return turns[-1]["content"] + "\n\n"
-
-
-def words_in(text: str) -> int:
-    """How many words and marks of punctuation a text has."""
-    return len(_PIECE.findall(text))

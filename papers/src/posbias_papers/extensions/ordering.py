@@ -45,9 +45,9 @@ class OrderCell(Cell):
         """Ask 200 trials: hits by trial and place; influence of running text as long as the prompts."""
         from posbias.comparison.predictors import predictions
         from posbias.measurement import load_model, measure
+        from posbias.profiles.places import retrieval_curve
         from posbias.profiles.profile import measured_influence
         from posbias.retrieval import retrieval_job, retrieve
-        from posbias.retrieval.curve import retrieval_curve
 
         loaded = load_model(self.model)
         job = retrieval_job("keys", pairs=PLACES, positions=PLACES, prompts=TRIALS, seed=self.seed)

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from posbias.core.answers import Answer, Number, Part, Table, Texts, entry
+from posbias.profiles.gaps import WIDTHS
+from posbias.profiles.places import ARMS, EFFECTS
 from posbias.profiles.summary import Verdict
 from posbias.reports.answers.numbers import OverPrompts, ToTell
-from posbias.retrieval.curve import EFFECTS, WIDTHS
-from posbias.retrieval.trials import ARMS
 
 Against = Literal["favoured", "at a disadvantage", "no difference", "inconclusive"]
 
@@ -57,7 +57,7 @@ class Retrieve(Curve, Answer):
     @classmethod
     def of(cls, result: Any = None, **more: Any) -> Self:
         """A curve with its places one by one."""
-        depth, token, curves = result.depth, result.token, result.curves
+        depth, token, curves = result.depth, result.results["token"].mean(axis=0), result.curves
         places = [
             {"position": k, "depth": depth[k], "token": token[k]}
             | {name: held[k] for name, held in curves.items()}
@@ -65,6 +65,8 @@ class Retrieve(Curve, Answer):
         ]
         return super().of(
             result,
+            candidates=round(1 / result.chance),
+            overall={name: result.overall[name] for name in ("choice", "lift")},
             positions=places,
             differences=result.gaps,
             answer=result.sentences(),
@@ -84,11 +86,11 @@ class AskedPlace(Part):
 class AnswerCurve(Curve):
     """Accuracy of answers by place of what is asked for, and in the control arms."""
 
-    rule: Literal["contains", "first"] = entry("how answers are scored", of="answers.rule")
-    words: float = entry("mean length of the prompts, in words and marks of punctuation", of="answers.words")
+    rule: Literal["contains", "first"] = entry("how answers are scored")
+    words: float = entry("mean length of the prompts, in words and marks of punctuation", of="length")
     found: Table = entry("0 or 1: whether the moved fact was in the answer, by trial and position")
-    cut_off: list[float] = entry("by position, the share of answers that were cut off", of="answers.cut_off")
-    until: Number = entry("half-width of the gaps' intervals that was wanted", of="answers.until")
+    cut_off: list[float] = entry("by position, the share of answers that were cut off")
+    until: Number = entry("half-width of the gaps' intervals that was wanted")
     reached: bool | None = entry("whether it was reached before the trials ran out")
     positions: list[AskedPlace]
     controls: dict[str, OverPrompts] = entry("accuracy by control arm: no gold, gold alone, shuffled")
@@ -101,12 +103,12 @@ class AnswerCurve(Curve):
         """A curve with its places one by one."""
         places = [
             {"position": k, "depth": result.depth[k], "accuracy": result.curves["accuracy"][k]}
-            | {"all_found": result.curves["all_found"][k] if result.answers.several else None}
+            | {"all_found": result.curves["all_found"][k] if result.several else None}
             for k in range(len(result.depth))
         ]
         return super().of(
             result,
-            found=result.answers.found.astype(int),
+            found=result.results["accuracy"].astype(int),
             positions=places,
             controls={arm: result.overall[arm] for arm in ARMS},
             differences=result.deciding | {name: result.overall[name] for name in EFFECTS},

@@ -58,7 +58,7 @@ def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
     """Draw one profile by position, relative to uniform, on a logarithmic scale.
 
     The title says what it is of and how long. Rates and signed numbers are drawn as they are, by the
-    places in `attrs` where they are few.
+    places where they are few.
     """
     calibration, few = profile.attrs.get("calibration"), profile.tokens <= FEW
     notes = [] if calibration is None else [calibration.lines()[0]]
@@ -68,8 +68,7 @@ def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
         draw_band(ax, profile, style.ACCENT, 0.15)
         ax.plot(profile.mass, "o-" if few else "-", color=style.ACCENT, linewidth=style.LINE, markersize=3.5)
         if few:
-            places = profile.attrs.get("places", range(profile.tokens))
-            ax.set_xticks(range(profile.tokens), [f"{place:.3g}" for place in places])
+            ax.set_xticks(range(profile.tokens), [f"{place:.3g}" for place in profile.at])
         return ax
     style.dress(ax, POSITION, INFLUENCE)
     height = density(profile)
@@ -197,7 +196,7 @@ def draw_band(ax: "Axes", profile: Profile, colour: str, alpha: float, label: st
         draws = None if profile.samples is None else len(profile.samples)
         se = np.asarray(profile.se)[: height.size] * (height.size if mass else 1)
         low, high = intervals(height, se, draws, profile.kind)
-        if "counts" in profile.attrs and profile.limits is not None:
+        if profile.places is not None and profile.places.counts and profile.limits is not None:
             low, high = profile.limits
         low = np.maximum(low, FAINTEST) if mass else low
         ax.fill_between(

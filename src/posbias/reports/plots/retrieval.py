@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from posbias.core.errors import InvalidValueError
+from posbias.profiles.places import Places
 from posbias.profiles.profile import Profile
 from posbias.reports.plots import style
 from posbias.reports.plots.influence import draw_profiles
-from posbias.retrieval.curve import RetrievalCurve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,9 +27,7 @@ _ARMS = {"no gold": ":", "gold alone": "--", "shuffled": "-."}
 """A line style for each control arm."""
 
 
-def draw_retrieval(
-    ax: "Axes", curve: RetrievalCurve, quantity: Literal["share", "margin"] = "share"
-) -> "Axes":
+def draw_retrieval(ax: "Axes", curve: Places, quantity: Literal["share", "margin"] = "share") -> "Axes":
     """Draw retrieval by place of the answer, with 95 % intervals over prompts.
 
     `share`: how often the answer is preferred and written, with chance dashed. `margin`: its log-probability
@@ -44,7 +42,7 @@ def draw_retrieval(
     return ax
 
 
-def draw_answers(ax: "Axes", curve: RetrievalCurve) -> "Axes":
+def draw_answers(ax: "Axes", curve: Places) -> "Axes":
     """Draw the share of trials that find the fact by its place, with 95 % intervals, and the control arms."""
     _dress(ax, curve.chance)
     for name, dashes in _ARMS.items():
@@ -56,7 +54,7 @@ def draw_answers(ax: "Axes", curve: RetrievalCurve) -> "Axes":
     return ax
 
 
-def draw_ways(ax: "Axes", curves: Mapping[str, RetrievalCurve]) -> "Axes":
+def draw_ways(ax: "Axes", curves: Mapping[str, Places]) -> "Axes":
     """Draw the share found by place for each way to ask, by its name, with 95 % intervals side by side."""
     _dress(ax)
     for place, (name, curve) in enumerate(curves.items()):
@@ -69,7 +67,7 @@ def draw_ways(ax: "Axes", curves: Mapping[str, RetrievalCurve]) -> "Axes":
     return ax
 
 
-def draw_answer_map(ax: "Axes", curves: Sequence[RetrievalCurve]) -> "Axes":
+def draw_answer_map(ax: "Axes", curves: Sequence[Places]) -> "Axes":
     """Draw a map: a row for each size, a column for each place, the share found as colour and with its interval.
 
     Raises `InvalidValueError` for curves of different numbers of places, or none.
@@ -92,7 +90,7 @@ def draw_answer_map(ax: "Axes", curves: Sequence[RetrievalCurve]) -> "Axes":
     return ax
 
 
-def retrieval_figure(curve: RetrievalCurve, influence: Mapping[str, Profile] | None = None) -> "Figure":
+def retrieval_figure(curve: Places, influence: Mapping[str, Profile] | None = None) -> "Figure":
     """Shares and margins by place, and next to them the influence by place of the same model, if given."""
     panels = 2 if influence is None else 3
     figure = style.new_figure(3.2 * panels, 2.9)
@@ -107,7 +105,7 @@ def retrieval_figure(curve: RetrievalCurve, influence: Mapping[str, Profile] | N
     return _entitled(figure, about)
 
 
-def answers_figure(curves: Sequence[RetrievalCurve]) -> "Figure":
+def answers_figure(curves: Sequence[Places]) -> "Figure":
     """One curve with its control arms, or several as a map."""
     several = len(curves) > 1
     figure = style.new_figure(4.6, 1.5 + 0.5 * len(curves) if several else 2.9)
@@ -117,7 +115,7 @@ def answers_figure(curves: Sequence[RetrievalCurve]) -> "Figure":
         draw_answers(figure.subplots(), curves[0])
     about = [_trials(curves)]
     if dull := [_size(curve)[1] for curve in curves if not curve.able]:
-        cut = any(curve.answers and curve.answers.too_often_cut_off for curve in curves)
+        cut = any(curve.too_often_cut_off for curve in curves)
         which = f" at {', '.join(dull)}" if several else ""
         about.append(
             f"{'answers cut off, or ' * cut}not shown to be found more often than guessed or copied{which}"
@@ -125,7 +123,7 @@ def answers_figure(curves: Sequence[RetrievalCurve]) -> "Figure":
     return _entitled(figure, about)
 
 
-def ways_figure(sizes: Sequence[Mapping[str, RetrievalCurve]]) -> "Figure":
+def ways_figure(sizes: Sequence[Mapping[str, Places]]) -> "Figure":
     """Every way to ask in one picture: a panel for each size, a curve for each way."""
     figure = style.new_figure(4.6, 2.9 * len(sizes))
     for ax, curves in zip(figure.subplots(len(sizes), squeeze=False)[:, 0], sizes, strict=True):
@@ -153,14 +151,14 @@ def _entitled(figure: "Figure", lines: Sequence[str]) -> "Figure":
     return figure
 
 
-def _trials(curves: Sequence[RetrievalCurve]) -> str:
+def _trials(curves: Sequence[Places]) -> str:
     """Model and number of trials of curves that are drawn together."""
     counts = [curve.prompts for curve in curves]
     span = " to ".join(map(str, dict.fromkeys((min(counts), max(counts)))))
     return f"{curves[0].model}, {span} trials, 95 % intervals"
 
 
-def _size(curve: RetrievalCurve) -> tuple[str, str]:
+def _size(curve: Places) -> tuple[str, str]:
     """What the size of a task is counted in, and the size."""
     name = "pairs" if curve.job["pairs"] else "length" if curve.job["length"] else "task"
     return {"length": "words"}.get(name, name), str(curve.job[name])

@@ -1,4 +1,4 @@
-"""A model behind an OpenAI-compatible server, as a function from prompt to text.
+"""A model behind an OpenAI-compatible server, which writes an answer to a prompt.
 
     ask(Endpoint("http://localhost:8000/v1", "smollm2"), retrieval_job("keys"), concurrency=4)
 
@@ -18,8 +18,9 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
 from posbias.core.errors import InvalidValueError, ModelError, one_of, positive, shortened, whole
+from posbias.core.matching import CutOff
+from posbias.core.spec import fingerprint
 from posbias.core.tables import number
-from posbias.retrieval.trials import CutOff
 
 log = logging.getLogger(__name__)
 KEY = "OPENAI_API_KEY"
@@ -106,7 +107,16 @@ class Endpoint:
         about = {"model": self.model, "api": self.api, "system": self.system, "most_out": self.most_out}
         return {**about, "temperature": 0}
 
+    @property
+    def way(self) -> str:
+        """The way to ask as a name of a folder: api, and digits of the system message if there is one."""
+        return self.api if self.system is None else f"{self.api}-{fingerprint(self.system)[:8]}"
+
     def __call__(self, prompt: str) -> str:
+        """As `write`."""
+        return self.write(prompt)
+
+    def write(self, prompt: str) -> str:
         """The answer to a prompt. Raises `ModelError` for a refusal, or after the last try."""
         for tried in range(self.retries + 1):
             try:

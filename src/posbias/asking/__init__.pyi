@@ -1,0 +1,10 @@
+from .endpoint import Endpoint as Endpoint
+from .kept import AnswerFile as AnswerFile
+from .kept import AnswersRead as AnswersRead
+from .kept import read_answers as read_answers
+from .local import LocalModel as LocalModel
+from .requests import Place as Place
+from .requests import Request as Request
+from .requests import Scorer as Scorer
+from .requests import Writer as Writer
+from .requests import cost as cost

@@ -1,0 +1,130 @@
+"""Answers that are kept: a file of JSON lines to which each is written as it comes; answers made elsewhere.
+
+A line has the prompt, its `id` (the beginning of the SHA-256 of the prompt) and, once there is one, the `answer`.
+An answer that was cut off (`CutOff`) has `cut_off` too, or the `finish_reason` length of a server. The first line
+of a file that posbias writes says who was asked, and how; nobody else's answers go there. A last line that a kill
+has cut short is dropped.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from posbias.asking.requests import Request, id_of, json_line
+from posbias.core import spec
+from posbias.core.errors import DamagedError, InputFileError, OutputFileError, shortened
+from posbias.core.files import json_lines, need_writable, write_text
+from posbias.core.matching import CutOff
+from posbias.core.tables import table_lines
+
+KIND, SCHEMA = "retrieval-answers", 1
+
+
+def write_requests(requests: Sequence[Request], path: str | os.PathLike[str]) -> Path:
+    """Write prompts for somebody to answer, one a line. Raises `OutputFileError`."""
+    return write_text(path, "".join(request.line() for request in requests))
+
+
+def read_answers(path: str | os.PathLike[str]) -> dict[str, str]:
+    """Answers by the id of their prompt, from a file of JSON lines (or CSV) with `answer` and `id` or `prompt`.
+
+    Raises `InputFileError` naming line and key, also where one prompt has two answers that differ.
+    """
+    answers: dict[str, str] = {}
+    for line in table_lines(Path(path)):
+        row = line.columns
+        if row.get("posbias_kind") == KIND:
+            continue
+        prompt = row.get("prompt")
+        identity = row.get("id", id_of(prompt) if isinstance(prompt, str) else None)
+        for key, held in (("id", identity), ("answer", row.get("answer"))):
+            if not isinstance(held, str):
+                raise InputFileError(f"{line.where}: {key}: expected a text, got {shortened(held)}")
+        if answers.setdefault(identity, _answer_of(row)) != row["answer"]:
+            raise InputFileError(
+                f"{line.where}: id: expected one answer to {identity}, got another one before"
+            )
+    if not answers:
+        raise InputFileError(f"{path}: expected lines with id and answer, got none")
+    return answers
+
+
+class AnswersRead:
+    """Answers made elsewhere, which are looked up; `asked_of` has a name for who gave them.
+
+    `write` raises `InputFileError` for a prompt that has none in the file. Raises as `read_answers`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], name: str = ""):
+        self.path, self._known = Path(path), read_answers(path)
+        self.asked_of = {"model": name or f"answers of {path}"}
+
+    def write(self, prompt: str) -> str:
+        """The answer to a prompt."""
+        if id_of(prompt) not in self._known:
+            raise InputFileError(
+                f"{self.path}: expected answers to all prompts of the same options, got none to {id_of(prompt)} "
+                f"({shortened(prompt)})"
+            )
+        return self._known[id_of(prompt)]
+
+
+class AnswerFile:
+    """Answers in a file of JSON lines, each written as it comes; `known` has all of them by id.
+
+    Without a path they are kept in memory; without an answer there is no file. Raises `InputFileError` for a file
+    of another specification or of something else, `DamagedError` for a line that is none of ours, and
+    `OutputFileError` where it cannot be written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None, specification: Mapping[str, Any]):
+        self.path, self.known = None if path is None else Path(path), dict[str, str]()
+        about = {"posbias_kind": KIND, "schema": SCHEMA, "fingerprint": spec.fingerprint(dict(specification))}
+        self._header = about | {"specification": dict(specification)}
+        if self.path is not None:
+            need_writable(self.path)
+            if self.path.exists():
+                self._read(self.path)
+
+    def add(self, request: Request, answer: str) -> None:
+        """Keep an answer: it is on its way to the disk when this returns. Raises `OutputFileError`."""
+        self.known[request.id] = answer
+        if self.path is None:
+            return
+        cut = {"cut_off": True} if isinstance(answer, CutOff) else {}
+        line = request.line(answer=answer, **cut)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("ab") as file:
+                file.write((line if file.tell() else json_line(self._header) + line).encode())
+        except OSError as error:
+            raise OutputFileError(f"cannot write {self.path}: {error.strerror or error}") from None
+
+    def _read(self, path: Path) -> None:
+        content = path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        lines = json_lines(content[:whole].decode(errors="replace"), path)
+        first = next(lines, None)
+        if first is not None:
+            held = {"posbias_kind": "kind", "schema": "schema", "fingerprint": "model and options"}
+            for key, what in held.items():
+                if first.columns.get(key) != self._header[key]:
+                    raise InputFileError(
+                        f"{path}: expected answers of this {what}, got others; give another name"
+                    )
+        elif not content.startswith(b'{"posbias_kind"'[: len(content)]):
+            raise DamagedError(f"{path}: damaged, not a file of answers")
+        for line in lines:
+            row = line.columns
+            prompt, answer = row.get("prompt"), row.get("answer")
+            if not (isinstance(prompt, str) and isinstance(answer, str) and row.get("id") == id_of(prompt)):
+                raise DamagedError(f"{line.where}: damaged, not an answer of posbias")
+            self.known[row["id"]] = _answer_of(row)
+        if whole < len(content):
+            os.truncate(path, whole)
+
+
+def _answer_of(row: Mapping[str, Any]) -> str:
+    cut = row.get("cut_off") is True or row.get("finish_reason") == "length"
+    return CutOff(row["answer"]) if cut else row["answer"]

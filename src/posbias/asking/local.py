@@ -1,0 +1,239 @@
+"""A model that is opened here: how likely endings are behind a prompt, and what it writes.
+
+One forward pass reads a prompt and gives the first token of every ending; a second one, over all endings together,
+gives the rest. Keys and values of the tokens that a prompt shares with the one before it are kept: under a causal
+mask they cannot depend on what follows, so nothing is approximated. That this holds for the model at hand, cache
+and all, is tried on the first prompts (`LocalModel.try_reuse`), and plain passes are used where it does not.
+"""
+
+import copy
+import inspect
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posbias.asking.requests import Scores
+from posbias.core.errors import InvalidValueError, ModelError
+from posbias.core.matching import CutOff
+from posbias.measurement.models.loading import LoadedModel
+
+
+class LocalModel:
+    """A loaded model that scores endings and writes answers; one thread at a time may ask it.
+
+    `api`: chat puts a prompt into the tokenizer's chat template before the model writes; completion leaves it as
+    it is. `special`: whether a prompt gets the special tokens that the tokenizer adds by itself. `most_out`:
+    tokens of an answer at most. Decoding is greedy.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        *,
+        api: Literal["chat", "completion"] = "completion",
+        special: bool = True,
+        most_out: int = 32,
+    ):
+        self.loaded, self.api, self.special, self.most_out = loaded, api, special, most_out
+        self.reader = Reader(loaded.model, reuse=True)
+
+    @property
+    def asked_of(self) -> dict[str, Any]:
+        """What decides an answer apart from the prompt."""
+        about = {"model": self.loaded.name, "checksum": self.loaded.checksum, "api": self.api}
+        return {**about, "most_out": self.most_out, "temperature": 0}
+
+    def score(self, prompt: str, endings: Sequence[str]) -> Scores:
+        """The scores of some endings behind a prompt. Raises as `split` and `Reader.endings`."""
+        return self.reader.endings(*self.split(prompt, endings))
+
+    def write(self, prompt: str) -> str:
+        """What the model writes behind a prompt; in a chat a `CutOff` where its tokens ran out.
+
+        Raises `InvalidValueError` where the context does not hold prompt and answer.
+        """
+        tokenizer, special = self.loaded.tokenizer, self.special
+        if self.api == "chat":
+            turn = [{"role": "user", "content": prompt}]
+            prompt = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
+            special = False
+        ids = tokenizer(prompt, add_special_tokens=special, verbose=False)["input_ids"]
+        self._check(len(ids) + self.most_out)
+        ends, written = {tokenizer.eos_token_id, *_listed(self.loaded.model.config.eos_token_id)}, []
+        for _ in range(self.most_out):
+            token = int(self.reader.following([*ids, *written]).argmax())
+            if token in ends:
+                break
+            written.append(token)
+        text = tokenizer.decode(written, skip_special_tokens=True)
+        ran_out = len(written) == self.most_out or not text.strip()
+        return CutOff(text) if self.api == "chat" and ran_out else text
+
+    def try_reuse(self, asked: Sequence[tuple[list[int], list[list[int]]]]) -> None:
+        """Read what prompts share once if that is exact on some prompts with their endings, as token ids."""
+        self.loaded.check_ids(max(max(*prompt, *map(max, endings)) for prompt, endings in asked))
+        # two endings tell: a plain pass for each of many would take longer than a trial
+        reuse = reuse_is_exact(self.loaded.model, [(prompt, endings[:2]) for prompt, endings in asked])
+        self.reader = Reader(self.loaded.model, reuse=reuse)
+
+    def split(self, prompt: str, endings: Sequence[str]) -> tuple[list[int], list[list[int]]]:
+        """Token ids of a prompt, and by ending the ids that follow it.
+
+        Text and ending are tokenised together: where tokens straddle the joint, they belong to the ending. Raises
+        `InvalidValueError` where the context does not hold them.
+        """
+        texts = [prompt, *(prompt + ending for ending in endings)]
+        alone, *whole = self.loaded.tokenizer(texts, add_special_tokens=self.special, verbose=False)[
+            "input_ids"
+        ]
+        shared = min(common(alone, ids) for ids in whole)
+        # one token at least is read, and one at least is scored
+        shared = max(1, min(shared, *(len(ids) - 1 for ids in whole)))
+        self._check(max(map(len, whole)))
+        return whole[0][:shared], [ids[shared:] for ids in whole]
+
+    def _check(self, tokens: int) -> None:
+        context = self.loaded.context
+        if context is not None and tokens > context:
+            raise InvalidValueError(
+                f"length: expected at most the {context} tokens of context of {self.loaded.name}, got prompts "
+                f"of {tokens} with their answers"
+            )
+
+
+def _listed(held: Any) -> list[Any]:
+    return held if isinstance(held, list) else [held]
+
+
+# --- endings of prompts that begin alike ---------------------------------------------------------------------
+
+_COPIES = 256 << 20
+"""Bytes of keys and values that the endings of one pass may take together."""
+
+
+class Reader:
+    """Reads prompts with a causal language model (`transformers`, evaluation mode) and scores their endings.
+
+    With `reuse`, what consecutive prompts share is read once.
+    """
+
+    def __init__(self, model: Any, *, reuse: bool = True):
+        self._model, self.reuse = model, reuse
+        known = inspect.signature(model.forward).parameters
+        self._last_only = {"logits_to_keep": 1} if "logits_to_keep" in known else {}
+        self.forget()
+
+    def forget(self) -> None:
+        """Start anew: the next prompt is read whole."""
+        self._read: list[int] = []
+        self._cache: Any = None
+
+    @torch.no_grad()
+    def endings(self, prompt: Sequence[int], endings: Sequence[Sequence[int]]) -> Scores:
+        """Score `endings` (token ids, one or more each) behind `prompt` (token ids, one or more).
+
+        Raises `ModelError` when the model's outputs are not finite.
+        """
+        if not self.reuse:
+            return _scored([[self._plain(prompt, ending)] for ending in endings])
+        first = self._first(list(prompt))
+        scores = [[_own(first, ending[:1])] for ending in endings]
+        if max(map(len, endings)) > 1:
+            for parts, rest in zip(scores, self._rest(endings), strict=True):
+                parts.append(rest)
+        return _scored(scores)
+
+    @torch.no_grad()
+    def following(self, prompt: Sequence[int]) -> Float[Tensor, "word"]:
+        """The logits of the token behind `prompt`."""
+        if not self.reuse:
+            return self._model(self._tensor([[*prompt]]), use_cache=False).logits[0, -1]
+        return self._first(list(prompt))[0]
+
+    def _plain(self, prompt: Sequence[int], ending: Sequence[int]) -> tuple[float, bool]:
+        """The score of one ending by one pass over all tokens."""
+        ids = self._tensor([[*prompt, *ending]])
+        return _own(self._model(ids, use_cache=False).logits[0, -len(ending) - 1 : -1], ending)
+
+    def _first(self, prompt: list[int]) -> Float[Tensor, "one word"]:
+        """Logits of what follows `prompt`, whose keys and values are then in the cache."""
+        # the last token is read in any case: its output is what is wanted
+        shared = min(common(self._read, prompt), len(prompt) - 1)
+        if shared == 0:
+            from transformers import DynamicCache
+
+            # without a configuration every layer keeps all keys: windows are then the mask's matter
+            self._cache = DynamicCache()
+        elif shared < len(self._read):
+            self._cache.crop(shared - len(self._read))
+        # an interruption inside the pass must not leave half a cache believed in
+        self._read = []
+        logits = self._model(
+            self._tensor([prompt[shared:]]), past_key_values=self._cache, use_cache=True, **self._last_only
+        ).logits
+        self._read = prompt
+        return logits[0, -1:]
+
+    def _rest(self, endings: Sequence[Sequence[int]]) -> Iterator[tuple[float, bool]]:
+        """By ending, the score of its second and later tokens."""
+        longest = max(map(len, endings))
+        # shorter endings are filled up behind their last token, which nothing before it can see
+        filled = [[*ending, *[ending[-1]] * (longest - len(ending))][:-1] for ending in endings]
+        size = sum(layer.keys.nbytes + layer.values.nbytes for layer in self._cache.layers)
+        step = max(1, _COPIES // max(1, size))
+        for start in range(0, len(filled), step):
+            some = self._tensor(filled[start : start + step])
+            cache = copy.deepcopy(self._cache)
+            cache.batch_repeat_interleave(len(some))
+            logits = self._model(some, past_key_values=cache, use_cache=True).logits
+            for row, ending in zip(logits, endings[start : start + step], strict=True):
+                yield _own(row[: len(ending) - 1], ending[1:])
+
+    def _tensor(self, ids: list[list[int]]) -> Tensor:
+        return torch.tensor(ids, device=self._model.get_input_embeddings().weight.device)
+
+
+def common(one: Sequence[int], other: Sequence[int]) -> int:
+    """Length of what two sequences begin with in common."""
+    return next(
+        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
+        min(len(one), len(other)),
+    )
+
+
+def reuse_is_exact(model: Any, asked: Sequence[tuple[Sequence[int], Sequence[Sequence[int]]]]) -> bool:
+    """Whether reading with a cache gives what plain passes give, tried on prompts with their endings.
+
+    Equal to 1e-3 nats in float32, .1 in half precision. A model that has no cache of this kind is answered
+    with False, not with an error.
+    """
+    tolerance = 1e-3 if model.dtype in (torch.float32, torch.float64) else 0.1
+    plain, cached = Reader(model, reuse=False), Reader(model)
+    for prompt, endings in asked:
+        expected, _ = plain.endings(prompt, endings)
+        try:
+            found, _ = cached.endings(prompt, endings)
+        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError):
+            return False
+        if not np.allclose(found, expected, rtol=0, atol=tolerance):
+            return False
+    return True
+
+
+def _own(logits: Float[Tensor, "token word"], ids: Sequence[int]) -> tuple[float, bool]:
+    """Log-probability of `ids` at their places, summed in float64, and whether each is the most likely one."""
+    own = torch.tensor(list(ids), device=logits.device)
+    chosen = logits.double().log_softmax(dim=-1).gather(1, own[:, None])
+    return float(chosen.sum()), bool((logits.argmax(dim=-1) == own).all())
+
+
+def _scored(parts: Sequence[Sequence[tuple[float, bool]]]) -> Scores:
+    """Endings from the scores of their parts."""
+    total = np.array([sum(score for score, _ in ending) for ending in parts])
+    if not np.isfinite(total).all():
+        raise ModelError("model: its outputs are not finite")
+    return total, np.array([all(hit for _, hit in ending) for ending in parts])

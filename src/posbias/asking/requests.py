@@ -1,0 +1,140 @@
+"""Requests: a prompt and the place that it is about, who can be asked, and what asking takes.
+
+A `Writer` answers a prompt in words: a server, a function, a file of answers, a model here. A `Scorer` says how
+likely given endings are: a model here. A `Request` carries every task: its place says whether a fact stands at a
+position, an option in a slot or under a label, or whether it is a control arm.
+"""
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from multiprocessing.pool import ThreadPool
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from posbias.core.errors import ModelError, shortened
+from posbias.core.matching import TOKENS_A_WORD, words_in
+
+Scores = tuple[Float[np.ndarray, "ending"], Bool[np.ndarray, "ending"]]
+"""Of each ending: the log-probability of all its tokens, in nats, and whether greedy decoding writes it."""
+
+
+class Writer(Protocol):
+    """Who answers a prompt in words."""
+
+    def write(self, prompt: str) -> str:
+        """The answer to a prompt; a `CutOff` where its tokens ran out."""
+        ...
+
+
+class Scorer(Protocol):
+    """Who says how likely endings are."""
+
+    def score(self, prompt: str, endings: Sequence[str]) -> Scores:
+        """The scores of some endings behind a prompt."""
+        ...
+
+
+Generator = Writer | Callable[[str], str]
+"""What answers a prompt: a `Writer`, or a function from prompt to text."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where what a request is about stands: a position or slot by number, a label, or a control arm by name."""
+
+    kind: Literal["position", "slot", "label", "arm"]
+    at: int | str
+
+
+@dataclass(frozen=True)
+class Request:
+    """A prompt to be answered: of which trial, and at which place."""
+
+    trial: int
+    place: Place
+    prompt: str
+
+    @property
+    def id(self) -> str:
+        """Sixteen hexadecimal digits of the prompt: equal prompts are asked once."""
+        return id_of(self.prompt)
+
+    def line(self, **answer: Any) -> str:
+        """The line of a file, without an answer or with one."""
+        return json_line({"id": self.id, **asdict(self), **answer})
+
+
+def id_of(prompt: str) -> str:
+    """The id of a prompt."""
+    return hashlib.sha256(prompt.encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+def json_line(row: Mapping[str, Any]) -> str:
+    """A line of a file of requests or answers."""
+    return json.dumps(row, ensure_ascii=True) + "\n"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What is to be asked: requests, words and marks of punctuation in them, tokens that come back at most."""
+
+    requests: int
+    words_in: int
+    most_out: int | None
+
+    def __str__(self) -> str:
+        out = "" if self.most_out is None else f", at most {self.most_out:,} tokens out"
+        tokens = f"{self.words_in * TOKENS_A_WORD:,.0f} tokens in ({TOKENS_A_WORD} a word)"
+        return f"{self.requests:,} requests, about {tokens}{out}"
+
+
+def cost(asked: Iterable[Request], known: Mapping[str, str], most_out: int | None = None) -> Cost:
+    """What asking takes, less what is `known`; `most_out`: tokens of an answer at most."""
+    left = {one.id: one.prompt for one in asked if one.id not in known}
+    words = sum(words_in(prompt) for prompt in left.values())
+    return Cost(len(left), words, None if most_out is None else most_out * len(left))
+
+
+def each_answer(
+    generator: Generator, asked: Sequence[Request], concurrency: int
+) -> Iterator[tuple[Request, str]]:
+    """Requests with their answers, as they come; `concurrency` threads call the generator (1: this one does).
+
+    After an error no further request begins; those under way are waited for and yielded, then it is raised. After
+    an interruption nothing is waited for. Raises `ModelError` where the generator returns no text.
+    """
+    stopped, errors = threading.Event(), list[BaseException]()
+    write: Any = getattr(generator, "write", generator)
+
+    def answer(request: Request) -> str | None:
+        if stopped.is_set():
+            return None
+        try:
+            text = write(request.prompt)
+            if not isinstance(text, str):
+                raise ModelError(f"generator: expected a text, got {shortened(text)}")
+            return text
+        except BaseException as error:
+            stopped.set()
+            errors.append(error)
+            return None
+
+    if concurrency == 1 or len(asked) < 2:
+        for request in asked:
+            if (text := answer(request)) is not None:
+                yield request, text
+    else:
+        # its threads are daemons: what waits for a server does not keep an interrupted process
+        with ThreadPool(min(concurrency, len(asked))) as pool:
+            try:
+                pairs = pool.imap_unordered(lambda request: (request, answer(request)), asked)
+                yield from ((request, text) for request, text in pairs if text is not None)
+            finally:
+                stopped.set()
+    if errors:
+        raise errors[0]

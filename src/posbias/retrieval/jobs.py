@@ -1,0 +1,90 @@
+"""What is asked of a model: the job, with what is not given filled in."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from posbias.core import machine
+from posbias.core.errors import InvalidValueError, one_of, shortened
+from posbias.core.spec import Count, NaturalNumber, value
+from posbias.retrieval.wordings import WORDINGS
+
+PAIRS, LENGTH, POSITIONS = 5, 256, 5
+"""The defaults of a job."""
+
+
+@value
+class RetrievalJob:
+    """What is asked of a model: all that decides the numbers, but for the model and the text.
+
+    `task` is `keys` (a list of `pairs`, or as many as `length` tokens hold) or `needle` (running text of
+    `length` tokens), where one of `pairs` and `length` is given, or `documents` (one's own, which decide both).
+    Raises `InvalidValueError` for what cannot be right.
+    """
+
+    task: Literal["keys", "needle", "documents"]
+    pairs: Count | None
+    length: Count | None
+    wording: str
+    positions: int = Field(ge=3)
+    prompts: int = Field(ge=2)
+    seed: NaturalNumber = 0
+
+    def __post_init__(self):
+        sizes = {name: held for name in ("pairs", "length") if (held := getattr(self, name)) is not None}
+        wanted, right = {
+            "keys": ("pairs or length", len(sizes) == 1),
+            "needle": ("length alone", [*sizes] == ["length"]),
+            "documents": ("neither, as files decide", not sizes),
+        }[self.task]
+        if not right:
+            raise InvalidValueError(
+                f"{next(iter(sizes), 'length')}: expected {wanted} with the task {self.task}, "
+                f"got {sizes or 'none'}"
+            )
+        if self.pairs is not None:
+            check_fit(self.positions, self.pairs)
+        one_of("wording", self.wording, WORDINGS[self.task])
+
+
+def check_fit(positions: int, pairs: int) -> None:
+    """Raise `InvalidValueError` for more positions than pairs."""
+    if positions > pairs:
+        raise InvalidValueError(f"positions: expected at most the {pairs} pairs of the list, got {positions}")
+
+
+def check_text(task: str, text: object) -> None:
+    """Raise `InvalidValueError` for a `text`, not None, that no task but needle has."""
+    if task != "needle" and text is not None:
+        raise InvalidValueError(f"text: expected none with the task {task}, got {shortened(text)}")
+
+
+def retrieval_job(
+    task: str = "keys",
+    *,
+    pairs: int | None = None,
+    length: int | None = None,
+    wording: str | None = None,
+    positions: int | None = None,
+    prompts: int = 64,
+    seed: int = 0,
+) -> RetrievalJob:
+    """A job with what is not given filled in: 5 pairs, or 256 tokens around a needle, and 5 positions at most.
+
+    Of `documents` nothing of the kind is filled in.
+
+    Raises `InvalidValueError` for values that cannot be right.
+    """
+    one_of("task", task, WORDINGS)
+    if pairs is None and length is None and task != "documents":
+        pairs, length = (PAIRS, None) if task == "keys" else (None, LENGTH)
+    if positions is None:
+        positions = POSITIONS if pairs is None else max(3, min(POSITIONS, pairs))
+    machine.stream(seed, "retrieval")
+    first = next(iter(WORDINGS[task]))
+    parts: Any = (task, pairs, length, first if wording is None else wording, positions, prompts, seed)
+    try:
+        return RetrievalJob(*parts)
+    except InvalidValueError as error:
+        # the arguments are this function's own: who calls it need not know the class
+        raise InvalidValueError(str(error).removeprefix(f"{RetrievalJob.__name__}: ")) from None
