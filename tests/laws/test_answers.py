@@ -28,7 +28,7 @@ from posbias.profiles.places import ABSENT, ALONE, ARMS, SHUFFLED, Places
 from posbias.profiles.profile import Profile
 from posbias.retrieval.documents import DocumentSet, read_document_sets
 from posbias.retrieval.jobs import retrieval_job
-from posbias.retrieval.session import ask, requests, trials_of
+from posbias.retrieval.session import Session, ask, trials_of
 from posbias.retrieval.trials import Trial
 
 KEYS = retrieval_job("keys", pairs=6, positions=3, prompts=20)
@@ -199,7 +199,7 @@ def test_threads_change_no_number_and_the_curve_is_a_profile_with_its_trials():
     assert plain(ask(says_the_last, KEYS, concurrency=4)) == plain(curve)
     profile = curve.profile()
     assert (profile.kind, profile.measures, profile.samples.shape) == ("rate", "accuracy", (20, 3))
-    asked = requests(trials_of(KEYS), 4)
+    asked = Session((replace(KEYS, prompts=4),)).requests()
     assert dict(each_answer(str.upper, asked, 3)) == {one: one.prompt.upper() for one in asked}
 
 
@@ -296,7 +296,7 @@ def test_answers_are_read_by_id_or_prompt_and_one_prompt_has_one(tmp_path):
 
 
 def test_the_cost_leaves_out_what_is_known_and_counts_equal_prompts_once():
-    asked = requests(trials_of(KEYS), 1)
+    asked = Session((replace(KEYS, prompts=2),)).requests()[:6]
     whole = cost([*asked, *asked], {}, 10)
     assert (whole.requests, whole.most_out) == (6, 60)
     assert whole.words_in == sum(len(re.findall(r"\w+|[^\w\s]", one.prompt)) for one in asked)

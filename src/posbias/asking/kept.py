@@ -71,7 +71,7 @@ class AnswersRead:
 
 
 class AnswerFile:
-    """Answers in a file of JSON lines, each written as it comes; `known` has all of them by id.
+    """Answers in a file of JSON lines, each written as it comes; `known` has all by id, `asked_of` who was asked.
 
     Without a path they are kept in memory; without an answer there is no file. Raises `InputFileError` for a file
     of another specification or of something else, `DamagedError` for a line that is none of ours, and
@@ -80,8 +80,9 @@ class AnswerFile:
 
     def __init__(self, path: str | os.PathLike[str] | None, specification: Mapping[str, Any]):
         self.path, self.known = None if path is None else Path(path), dict[str, str]()
+        self.asked_of = dict(specification)
         about = {"posbias_kind": KIND, "schema": SCHEMA, "fingerprint": spec.fingerprint(dict(specification))}
-        self._header = about | {"specification": dict(specification)}
+        self._header = about | {"specification": self.asked_of}
         if self.path is not None:
             need_writable(self.path)
             if self.path.exists():

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from posbias.profiles.place_differences import CurveDifference
     from posbias.profiles.places import Key, Places
     from posbias.profiles.profile import Profile
-    from posbias.retrieval import DocumentSet, RetrievalJob
+    from posbias.retrieval import RetrievalJob, Session
 
 log = logging.getLogger(__name__)
 _SHORT = 256
@@ -301,31 +301,24 @@ def _results(model: str, job: "RetrievalJob", text: str | None) -> Path:
 
 
 def ask_black_box(model: str | None, options: Options) -> None:
-    """Write the prompts, or ask, draw and answer. Raises as `posbias.retrieval.ask_each`."""
-    from posbias.profiles.gaps import EQUIVALENCE
+    """Write the prompts, or ask, draw and answer. Raises as `posbias.retrieval.Session.ask_each`."""
     from posbias.reports.answers.retrievals import RetrieveAnswers
-    from posbias.retrieval.session import ANSWERS, ask_each, folder_of
+    from posbias.retrieval.session import ANSWERS, folder_of
 
     opened = ("threads", "measurement", "rerun", "loading")
     shared.refuse(options, "none with a model that is not opened (another --out asks anew)", opened)
-    asking = options.asking
-    text, documents = _source(options)
-    jobs = _jobs(options, documents)
-    about: dict[str, Any] = {"text": text, "documents": documents}
+    asking, session = options.asking, _session(options)
     if asking.write_prompts is not None:
-        _write_prompts(asking.write_prompts, jobs, about, options)
+        _write_prompts(asking.write_prompts, session, options)
         return
-    writers = asking.writers(model)
     need("matplotlib", work="the curve", extra="report")
+    writers = asking.writers(model)
     named = model or f"answers of {asking.answers}"
-    place = options.out or shared.RESULTS / _folder(named, jobs[0].task, asking)
+    place = options.out or shared.RESULTS / _folder(named, session.jobs[0].task, asking)
     need_writable(place)
-    about |= {"rule": asking.rule, "until": asking.until}
-    about["equivalence"] = EQUIVALENCE if options.equivalence is None else options.equivalence
-    about["concurrency"] = asking.concurrency if asking.endpoint is not None else 1
-    with resumable(sum(job.prompts * (job.positions + 3) for job in jobs) * len(writers)) as on_event:
-        curves = ask_each(writers, jobs, folder=place, on_event=on_event, **about)
-    kept = {name: asking.answers or folder_of(place, name, writers) / ANSWERS for name in writers}
+    with resumable(len(session.requests()) * len(writers)) as on_event:
+        curves = session.ask_each(writers, place, on_event)
+    kept = {name: asking.answers or (folder_of(place, name, writers) or place) / ANSWERS for name in writers}
     if len(writers) > 1:
         _answer_ways(place, curves, kept, options.json)
     else:
@@ -372,64 +365,52 @@ def _answer_ways(place: Path, curves: "dict[Key, Places]", kept: dict[str, Path]
     answer_with(answer, lambda: [*tables, *messages, f"answers: {place}"], json)
 
 
-def _write_prompts(path: Path, jobs: "list[RetrievalJob]", about: dict[str, Any], options: Options) -> None:
+def _write_prompts(path: Path, session: "Session", options: Options) -> None:
     """Write the prompts for somebody to answer."""
     from posbias.asking.kept import write_requests
     from posbias.asking.requests import cost
     from posbias.reports.answers.retrievals import RetrievePrompts
-    from posbias.retrieval.session import requests, trials_of
 
     shared.check_targets(path, None, options.asking.trials, options.text)
-    asked = [one for job in jobs for one in requests(trials_of(job, **about), job.prompts)]
+    total = cost(asked := session.requests(), {})
     write_requests(asked, path)
-    total = cost(asked, {})
     answer = RetrievePrompts.of(file=path, prompts=total.requests, words=total.words_in)
-    lines = [
-        f"{total.requests:,} prompts with {total.words_in:,} words: {path}",
-        "answer each line under its id",
-    ]
-    answer_with(answer, lambda: lines, options.json)
+    lines = [f"{total.requests:,} prompts with {total.words_in:,} words: {path}"]
+    answer_with(answer, lambda: [*lines, "answer each line under its id"], options.json)
 
 
-def _source(options: Options) -> "tuple[str | None, tuple[DocumentSet, ...] | None]":
-    """The text that a needle lies in, and the documents."""
+def _session(options: Options) -> "Session":
+    """What is asked: a job for each size, worded as a message for a chat where nothing is said."""
+    from posbias.measurement import read_text
+    from posbias.retrieval import Session, read_document_sets, retrieval_job
+    from posbias.retrieval.documents import job_of
     from posbias.retrieval.jobs import check_text
 
-    if options.asking.trials is not None:
-        from posbias.retrieval.documents import read_document_sets
-
+    asking, sizes = options.asking, options.asking.sizes
+    wording = options.wording or ("chat" if "chat" in asking.api else None)
+    about: dict[str, Any] = {"positions": options.positions, "wording": wording, "seed": options.seed}
+    text, documents = None, None
+    if asking.trials is not None:
         for name, usual in (("task", "keys"), ("text", None)):
             if (given := getattr(options, name)) != usual:
                 raise shared.wrong(name, "none with --trials, which decide it", given)
-        return None, read_document_sets(options.asking.trials)
-    if options.task == "needle":
-        from posbias.measurement import read_text
-
-        return read_text(options.text).content, None
-    check_text(options.task, options.text)
-    return None, None
-
-
-def _jobs(options: Options, documents: "tuple[DocumentSet, ...] | None") -> "list[RetrievalJob]":
-    """A job for each size. Where nothing is said, prompts are worded as a message for a chat."""
-    from posbias.retrieval.documents import places_of
-    from posbias.retrieval.jobs import POSITIONS, retrieval_job
-
-    task, positions, prompts = options.task, options.positions, options.prompts
-    if documents is not None:
-        task, prompts = "documents", min(options.prompts, len(documents))
-        positions = places_of(documents, POSITIONS) if positions is None else positions
-        if prompts < (n := len(documents)):
+        documents = read_document_sets(asking.trials)
+        if (prompts := min(options.prompts, len(documents))) < (n := len(documents)):
             log.info("%d of the %d questions are asked: --prompts %d asks all", prompts, n, n)
-    wording = options.wording or ("chat" if "chat" in options.asking.api else None)
-    how = {"pairs": options.pairs, "length": options.length, "wording": wording, "positions": positions}
-    job = retrieval_job(task, **how, prompts=prompts, seed=options.seed)
-    if not options.asking.sizes:
-        return [job]
-    if options.pairs is not None or options.length is not None or documents is not None:
-        raise shared.wrong("sizes", "none of --pairs, --length and --trials with it", options.asking.sizes)
-    key = "pairs" if task == "keys" else "length"
-    return [replace(job, **{key: size}) for size in options.asking.sizes]
+        job = job_of(documents, pairs=options.pairs, length=options.length, prompts=prompts, **about)
+    else:
+        check_text(options.task, options.text)
+        text = read_text(options.text).content if options.task == "needle" else None
+        size = {"pairs": options.pairs, "length": options.length}
+        job = retrieval_job(options.task, **size, prompts=options.prompts, **about)
+    if sizes and (options.pairs is not None or options.length is not None or documents is not None):
+        raise shared.wrong("sizes", "none of --pairs, --length and --trials with it", sizes)
+    key = "pairs" if options.task == "keys" else "length"
+    jobs = tuple(replace(job, **{key: size}) for size in sizes) or (job,)
+    equivalence = {} if options.equivalence is None else {"equivalence": options.equivalence}
+    concurrency = asking.concurrency if asking.endpoint is not None else 1
+    how: dict[str, Any] = {"rule": asking.rule, "until": asking.until, "concurrency": concurrency}
+    return Session(jobs, text, documents, **how, **equivalence)
 
 
 def _folder(name: str, task: str, asking: BlackBox) -> str:

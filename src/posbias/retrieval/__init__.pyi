@@ -6,8 +6,8 @@ from .local import retrieval_fingerprint as retrieval_fingerprint
 from .local import retrieve as retrieve
 from .session import Endpoint as Endpoint
 from .session import Places as Places
+from .session import Session as Session
 from .session import ask as ask
-from .session import ask_each as ask_each
 from .session import curve_differences as curve_differences
 from .session import retrieval_curve as retrieval_curve
 from .session import ways_differences as ways_differences
