@@ -1,6 +1,7 @@
 """Retrieval by position: the prompts are what they claim, scores equal plain passes, verdicts follow the data."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,14 +13,17 @@ from heard import Heard
 from refused import refused
 from tiny import specimen
 
+import posbias
 from families import build
-from posbias.asking.local import Reader, reuse_is_exact
+from posbias.asking.local import LocalModel, Reader, reuse_is_exact
 from posbias.core.errors import InputFileError, InvalidValueError, ModelError
+from posbias.core.matching import CutOff
 from posbias.measurement import LoadedModel, load_model
 from posbias.measurement.texts.corpora import read_text
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.measurements import load_retrieval, save_retrieval
-from posbias.retrieval import retrieval_curve, retrieval_fingerprint, retrieval_job, retrieve, wordings
+from posbias.profiles.place_differences import profile_difference
+from posbias.retrieval import ask, retrieval_curve, retrieval_fingerprint, retrieval_job, retrieve, wordings
 from posbias.retrieval.trials import CHOICES, Keys, Needle
 
 TEXT = read_text(None).content[:60_000]
@@ -207,6 +211,39 @@ def test_the_dataset_has_every_candidate_and_what_follows_from_them(loaded, job,
     read = load_retrieval(save_retrieval(found, tmp_path / "r.nc"))
     assert read.equals(found)
     assert plain(retrieval_curve(read)) == plain(retrieval_curve(found))
+
+
+def test_a_retrieval_in_memory_saved_and_read_is_the_same_curve_and_profile(loaded, job, found, tmp_path):
+    """Margins keep their trials, so two curves in memory are compared as their files are."""
+    made = retrieval_curve(found)
+    save_retrieval(found, tmp_path / "retrieval.nc")
+    profile, read = made.profile(), posbias.read(tmp_path / "retrieval.nc")
+    assert read.places == made == retrieval_curve(load_retrieval(tmp_path / "retrieval.nc"))
+    np.testing.assert_array_equal(read.samples, profile.samples)
+    np.testing.assert_array_equal(read.se, profile.se)
+    other = retrieval_curve(retrieve(loaded, replace(job, seed=1)))
+    assert posbias.compare(profile, other.profile()).between is not None
+    assert profile_difference(profile, read).paired
+    assert not profile_difference(profile, other.profile()).paired
+
+
+def test_a_model_here_writes_what_transformers_writes_and_can_be_asked(loaded):
+    model, prompt = LocalModel(loaded, most_out=6), "Anna owns the"
+    ids = torch.tensor([loaded.tokenizer(prompt)["input_ids"]])
+    written = loaded.model.generate(ids, max_new_tokens=6, do_sample=False, pad_token_id=0)
+    assert model.write(prompt) == loaded.tokenizer.decode(
+        written[0, ids.shape[1] :], skip_special_tokens=True
+    )
+    assert isinstance(LocalModel(loaded, api="chat", most_out=2).write("Hi"), CutOff)
+    scores, _ = model.score(prompt, [" lamp", " chair"])
+    alone = torch.tensor([loaded.tokenizer(prompt + " lamp")["input_ids"]])
+    with torch.no_grad():
+        logits = loaded.model(alone).logits[0].double().log_softmax(-1)
+    rest = range(ids.shape[1], alone.shape[1])
+    expected = sum(float(logits[place - 1, alone[0, place]]) for place in rest)
+    assert scores[0] == pytest.approx(expected, abs=1e-3)
+    curve = ask(model, retrieval_job("keys", pairs=3, positions=3, prompts=2), asked_of=model.asked_of)
+    assert (curve.model, curve.results["accuracy"].shape) == ("tiny", (2, 3))
 
 
 def test_an_interrupted_run_goes_on_with_the_same_bits(loaded, job, found, tmp_path):

@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 from command import called
 from http_servers import prompt_of, serving
-from readers import reads_both_ends
+from readers import reads_both_ends, says_the_last
 
+import posbias
+from posbias.core.errors import InputFileError
 from posbias.profiles.measurements import load_retrieval
+from posbias.profiles.places import places_in
+from posbias.retrieval import Session, retrieval_job, ways_differences
 
 LISTS = ("--pairs", 6, "--positions", 3, "--wording", "json", "--prompts", 8)
 
@@ -110,6 +114,26 @@ def test_several_ways_and_sizes(answered):
         )
     assert len(found["ways"]) == 2
     assert len(sizes["curves"]) == 2
+
+
+def test_ways_and_sizes_in_python_and_what_a_folder_keeps(folder):
+    jobs = tuple(retrieval_job("keys", pairs=pairs, positions=3, prompts=8) for pairs in (6, 8))
+    calls = []
+    ways = {
+        "both ends": lambda prompt: calls.append(prompt) or reads_both_ends(prompt),
+        "last": says_the_last,
+    }
+    curves = Session(jobs).ask_each(ways, "kept")
+    assert [*curves] == [(model, model, size) for model in ways for size in (6, 8)]
+    assert curves["both ends", "both ends", 6].verdict == "U"
+    assert Session(jobs).ask_each(ways, "kept") == curves
+    assert len(calls) == 2 * 8 * 6
+    data = json.loads(Path("kept/both-ends/retrieval.json").read_text())
+    assert places_in(data, "kept") == [curve for key, curve in curves.items() if key.way == "both ends"]
+    first, second = ways_differences(curves)
+    assert first[0].numbers["first - middle"].value == pytest.approx(-1)
+    with pytest.raises(InputFileError, match="one curve"):
+        posbias.read("kept/both-ends")
 
 
 def test_until_a_width(answered):

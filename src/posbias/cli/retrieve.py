@@ -13,25 +13,19 @@ from cyclopts import Parameter
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, computed_once, need_folder, resumable
-from posbias.cli.terminal import share_text
-from posbias.core.errors import positive, shortened
+from posbias.core.errors import positive
 from posbias.core.files import need_writable
 from posbias.core.packages import need
-from posbias.core.progress import one_line
-from posbias.core.tables import table
 
 if TYPE_CHECKING:
     import xarray as xr
 
     from posbias.asking.requests import Writer
-    from posbias.profiles.place_differences import CurveDifference
-    from posbias.profiles.places import Key, Places
-    from posbias.profiles.profile import Profile
+    from posbias.core.answers import Answer
     from posbias.retrieval import RetrievalJob, Session
 
 log = logging.getLogger(__name__)
 _SHORT = 256
-PICTURES = ("retrieval.svg", "retrieval.png")
 SOURCES = ("endpoint", "answers", "write_prompts")
 """Options of which one makes a model a black box."""
 Way = tuple[Literal["chat", "completion"], str | None]
@@ -201,24 +195,25 @@ def retrieve(model: str | None = None, *, options: Options = Options()) -> None:
     if options.equivalence is not None:
         positive("equivalence", options.equivalence)
     if options.asking.wanted:
-        ask_black_box(model, options)
-        return
+        answer, lines = _answers(model, options)
+    else:
+        answer, lines = _margins(model, options)
+    answer_with(answer, lambda: lines, options.json)
+
+
+def _margins(model: str | None, options: Options) -> "tuple[Answer, list[str]]":
+    """The answer on a model that is opened, or on a finished retrieval."""
     model = shared.DEFAULT_MODEL if model is None else model
     finished = model.endswith(".nc")
     if not finished:
         need("torch", "xarray", work="asking a model", extra="measure")
     need("matplotlib", work="the curve", extra="report")
     from posbias.profiles.measurements import load_measurement
-    from posbias.profiles.places import retrieval_curve
-    from posbias.reports.answers.retrievals import Retrieve
-    from posbias.reports.plots.retrieval import retrieval_figure
+    from posbias.reports.retrieval import of_opened
 
     measured = None if options.measurement is None else load_measurement(options.measurement)
-    retrieval, file, folder = (_finished if finished else _asked)(model, options, measured)
-    curve = retrieval_curve(retrieval, options.equivalence)
-    pictures = _draw(retrieval_figure(curve, _influence(measured)), folder)
-    answer = Retrieve.of(curve, file=file, pictures=pictures)
-    answer_with(answer, lambda: [*_curve_lines(curve), "", f"retrieval: {file}"], options.json)
+    found = _finished(model, options, measured) if finished else _asked(model, options, measured)
+    return of_opened(*found, options.equivalence, measured)
 
 
 def _finished(
@@ -270,25 +265,6 @@ def _check_same_model(measurement: "xr.Dataset | None", file: Path | None, check
         raise shared.wrong("measurement", f"one of {model!r}", f"{file} of {other!r}, or of other weights")
 
 
-def _influence(measurement: "xr.Dataset | None") -> "dict[str, Profile] | None":
-    """The influence by position that is drawn next to the curve."""
-    if measurement is None:
-        return None
-    from posbias.profiles.profile import Profile, measured_influence
-
-    found = {"measured": measured_influence(measurement)}
-    if "rollout_energy" in measurement:
-        rollout = measurement["rollout_energy"].values
-        found["energy rollout"] = Profile.from_samples(rollout, measures="rollout")
-    return found
-
-
-def _draw(figure: Any, folder: Path) -> list[Path]:
-    from posbias.reports.plots import save_figure
-
-    return [save_figure(figure, folder / name) for name in PICTURES]
-
-
 def _results(model: str, job: "RetrievalJob", text: str | None) -> Path:
     """results/NAME, where NAME says model, task and size, and what is not the default."""
     size = f"{job.pairs}pairs" if job.pairs is not None else f"{job.length}tokens"
@@ -300,18 +276,17 @@ def _results(model: str, job: "RetrievalJob", text: str | None) -> Path:
 # ── a black box ──
 
 
-def ask_black_box(model: str | None, options: Options) -> None:
-    """Write the prompts, or ask, draw and answer. Raises as `posbias.retrieval.Session.ask_each`."""
-    from posbias.reports.answers.retrievals import RetrieveAnswers
-    from posbias.retrieval.session import ANSWERS, folder_of
-
+def _answers(model: str | None, options: Options) -> "tuple[Answer, list[str]]":
+    """Write the prompts, or ask: the answer. Raises as `posbias.retrieval.Session.ask_each`."""
     opened = ("threads", "measurement", "rerun", "loading")
     shared.refuse(options, "none with a model that is not opened (another --out asks anew)", opened)
     asking, session = options.asking, _session(options)
     if asking.write_prompts is not None:
-        _write_prompts(asking.write_prompts, session, options)
-        return
+        return _write_prompts(asking.write_prompts, session, options)
     need("matplotlib", work="the curve", extra="report")
+    from posbias.reports.retrieval import of_asked
+    from posbias.retrieval.session import ANSWERS, folder_of
+
     writers = asking.writers(model)
     named = model or f"answers of {asking.answers}"
     place = options.out or shared.RESULTS / _folder(named, session.jobs[0].task, asking)
@@ -319,53 +294,10 @@ def ask_black_box(model: str | None, options: Options) -> None:
     with resumable(len(session.requests()) * len(writers)) as on_event:
         curves = session.ask_each(writers, place, on_event)
     kept = {name: asking.answers or (folder_of(place, name, writers) or place) / ANSWERS for name in writers}
-    if len(writers) > 1:
-        _answer_ways(place, curves, kept, options.json)
-    else:
-        own, (file,) = list(curves.values()), kept.values()
-        lines = [line for curve in own for line in (*_curve_lines(curve), "")]
-        answer = RetrieveAnswers.of(**_answered(own, file, place))
-        answer_with(answer, lambda: [*lines, f"answers: {file}"], options.json)
+    return of_asked(curves, kept, place)
 
 
-def _answered(curves: "list[Places]", file: Path, place: Path) -> dict[str, Any]:
-    """The parts of an answer on one way to ask, whose curves are drawn into the folder `place`."""
-    from posbias.reports.answers.retrievals import AnswerCurve
-    from posbias.reports.plots.retrieval import answers_figure
-
-    asked = {name: held for name, held in curves[0].asked.items() if name != "way"}
-    pictures = _draw(answers_figure(curves), place)
-    return {"file": file, "pictures": pictures, "asked": asked, "curves": list(map(AnswerCurve.of, curves))}
-
-
-def _answer_ways(place: Path, curves: "dict[Key, Places]", kept: dict[str, Path], json: bool) -> None:
-    """Answer with every way to ask, and what each changes against the first."""
-    from posbias.profiles.place_differences import ways_differences
-    from posbias.reports.answers import retrievals
-    from posbias.reports.plots.retrieval import ways_figure
-
-    found = ways_differences(curves)
-    sizes = {
-        key.length: {k.way: one for k, one in curves.items() if k.length == key.length} for key in curves
-    }
-    ways = []
-    for name, file in kept.items():
-        own = [curve for key, curve in curves.items() if key.way == name]
-        ways.append(retrievals.Way.of(name=name, folder=file.parent, **_answered(own, file, file.parent)))
-    of = retrievals.CurveDifference.of
-    answer = retrievals.RetrieveWays.of(
-        pictures=_draw(ways_figure([*sizes.values()]), place),
-        ways=ways,
-        differences=[[of(one, answer=one.sentences()) for one in ones] for ones in found],
-    )
-    tables = [
-        line for by_way, ones in zip(sizes.values(), found, strict=True) for line in _ways_lines(by_way, ones)
-    ]
-    messages = [f"{way.name}: {shortened(way.asked.system)}" for way in ways if way.asked.system is not None]
-    answer_with(answer, lambda: [*tables, *messages, f"answers: {place}"], json)
-
-
-def _write_prompts(path: Path, session: "Session", options: Options) -> None:
+def _write_prompts(path: Path, session: "Session", options: Options) -> "tuple[Answer, list[str]]":
     """Write the prompts for somebody to answer."""
     from posbias.asking.kept import write_requests
     from posbias.asking.requests import cost
@@ -375,8 +307,8 @@ def _write_prompts(path: Path, session: "Session", options: Options) -> None:
     total = cost(asked := session.requests(), {})
     write_requests(asked, path)
     answer = RetrievePrompts.of(file=path, prompts=total.requests, words=total.words_in)
-    lines = [f"{total.requests:,} prompts with {total.words_in:,} words: {path}"]
-    answer_with(answer, lambda: [*lines, "answer each line under its id"], options.json)
+    said = f"{total.requests:,} prompts with {total.words_in:,} words: {path}"
+    return answer, [said, "answer each line under its id"]
 
 
 def _session(options: Options) -> "Session":
@@ -407,10 +339,9 @@ def _session(options: Options) -> "Session":
         raise shared.wrong("sizes", "none of --pairs, --length and --trials with it", sizes)
     key = "pairs" if options.task == "keys" else "length"
     jobs = tuple(replace(job, **{key: size}) for size in sizes) or (job,)
-    equivalence = {} if options.equivalence is None else {"equivalence": options.equivalence}
+    equivalence: dict[str, Any] = {} if options.equivalence is None else {"equivalence": options.equivalence}
     concurrency = asking.concurrency if asking.endpoint is not None else 1
-    how: dict[str, Any] = {"rule": asking.rule, "until": asking.until, "concurrency": concurrency}
-    return Session(jobs, text, documents, **how, **equivalence)
+    return Session(jobs, text, documents, asking.rule, asking.until, concurrency=concurrency, **equivalence)
 
 
 def _folder(name: str, task: str, asking: BlackBox) -> str:
@@ -421,52 +352,3 @@ def _folder(name: str, task: str, asking: BlackBox) -> str:
     # answers of another length are other answers
     most = f"-{asking.answer_tokens}tokens" if asking.answer_tokens != BlackBox.answer_tokens else ""
     return f"{plain[:80]}-{how}-{task}{most}"
-
-
-# ── lines ──
-
-OPENED = {"accuracy": "written", "choice": "preferred", "margin": "margin"}
-OPENED |= {"control_margin": "asked for another", "lift": "lift"}
-"""Columns of a model that is opened."""
-
-
-def _curve_lines(curve: "Places") -> list[str]:
-    """A curve as a table and in words."""
-    opened = "margin" in curve.results
-    names = (
-        OPENED if opened else {"accuracy": "found"} | ({"all_found": "all found"} if curve.several else {})
-    )
-    shares, rows = ("accuracy", "choice", "all_found"), []
-    for k, depth in enumerate(curve.depth):
-        numbers = [(name, curve.curves[name][k]) for name in names]
-        token = [f"{curve.results['token'][:, k].mean():.0f}"] if opened else []
-        shown = [share_text(one) if name in shares else str(one) for name, one in numbers]
-        rows.append([str(k), f"{depth:.2f}", *token, *shown])
-    head = ["position", "place", *["token"] * opened, *names.values()]
-    said = [one_line(sentence, None) for sentence in curve.sentences()]
-    return [*table(head, rows), "", _size_of(curve), *said]
-
-
-def _ways_lines(curves: "dict[str, Places]", found: "list[CurveDifference]") -> list[str]:
-    """A table with a row for each way, and what they change in words."""
-    from posbias.profiles.places import ABSENT, ALONE
-
-    first = next(iter(curves.values()))
-    head = ["asked as", *(f"{depth:.2f}" for depth in first.depth), "found without, alone", "verdict"]
-    rows = []
-    for way, curve in curves.items():
-        arms = ", ".join(f"{curve.overall[arm].value:.2f}" for arm in (ABSENT, ALONE))
-        open_ = [end for end, said in curve.ends.items() if said == "inconclusive"]
-        doubt = f"; {open_[0]} inconclusive" if curve.verdict in ("primacy", "recency") and open_ else ""
-        rows.append([way, *map(share_text, curve.curves["accuracy"]), arms, f"{curve.verdict}{doubt}"])
-    said = [one_line(sentence, None) for one in found for sentence in one.sentences()]
-    return [*table(head, rows), "", _size_of(first), *said, ""]
-
-
-def _size_of(curve: "Places") -> str:
-    if curve.unit == "tokens":
-        about = f"{curve.prompts} prompts of about {curve.tokens:.0f} tokens"
-        return f"{about}; chance {curve.chance:.2f}; others in nats"
-    size = curve.job["pairs"] or curve.job["length"]
-    what = f"{curve.job['task']}{f' {size}' if size else ''}"
-    return f"{what}: {curve.prompts} trials of about {curve.length:.0f} words"

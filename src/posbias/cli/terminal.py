@@ -8,7 +8,6 @@ from posbias.core.tables import plain, table
 
 if TYPE_CHECKING:
     from posbias.comparison.scores import Comparison
-    from posbias.profiles.estimate import Estimate
     from posbias.profiles.profile import Profile
 
 COLUMNS = 8
@@ -228,8 +227,3 @@ def comparison_table(comparison: "Comparison", names: dict[str, str]) -> list[st
             f"no intervals: {prompts} prompt{'s' * (prompts > 1)}, at least {LEAST_PROMPTS} needed",
         ]
     return [*lines, f"in brackets: 95 % intervals over {prompts} prompts"]
-
-
-def share_text(one: "Estimate") -> str:
-    """A share with its interval: '0.50 [0.31, 0.69]'."""
-    return f"{one.value:.2f} [{one.interval[0]:.2f}, {one.interval[1]:.2f}]"

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from posbias.core.errors import InvalidValueError
-from posbias.measurement.result import EVEN
+from posbias.profiles.measurements import EVEN
 from posbias.profiles.profile import Profile, measured_influence, uniform
 from posbias.profiles.summary import at_ends
 from posbias.theory.rollout.kernel import masked_softmax, push, through

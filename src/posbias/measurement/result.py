@@ -20,13 +20,12 @@ from jaxtyping import Float
 
 from posbias.core.progress import Deferred
 from posbias.core.store import Tensors
+from posbias.profiles.measurements import EVEN, HALVES, ODD
 
 if TYPE_CHECKING:
     import xarray as xr
 
 Arrays = dict[str, np.ndarray]
-HALVES = EVEN, ODD = "_even", "_odd"
-"""What the names of means over prompts with even and with odd numbers end with."""
 
 INFLUENCES = {
     "probability": "influence",

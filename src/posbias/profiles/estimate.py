@@ -293,6 +293,11 @@ def about(draws: int) -> str:
     return f"about {round(draws, min(0, 2 - len(str(draws)))):,}"
 
 
+def share_text(one: Estimate) -> str:
+    """A share with its interval: '0.50 [0.31, 0.69]'."""
+    return f"{one.value:.2f} [{one.interval[0]:.2f}, {one.interval[1]:.2f}]"
+
+
 def intervals(
     values: Float[np.ndarray, "position"], se: Float[np.ndarray, "position"], draws: int | None, kind: str
 ) -> tuple[Float[np.ndarray, "position"], Float[np.ndarray, "position"]]:

@@ -20,6 +20,8 @@ from posbias.profiles.profile import Profile, measured_influence
 if TYPE_CHECKING:
     import xarray as xr
 
+HALVES = EVEN, ODD = "_even", "_odd"
+"""What the names of means over prompts with even and with odd numbers end with."""
 MEASUREMENT, RETRIEVAL, SCHEMA = "measurement", "retrieval", 2
 _CODECS = {
     MEASUREMENT: NetCDFCodec(

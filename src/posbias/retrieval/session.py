@@ -93,8 +93,9 @@ class Session:
     `jobs`: one for each size; without one, text and documents decide its task, and all documents are asked about.
     `text`, `documents`: as of `trials_of`. `rule`: how answers are scored (`core.matching`), by default
     `contains` for documents and `first` for else. `until`: trials are asked until every gap's 95 % interval is at
-    most ± this, `job.prompts` of them at most (`Places.reached`). `equivalence`: the difference in accuracy that counts as none.
-    `concurrency`: threads that call who is asked. Raises `InvalidValueError` for what cannot be right.
+    most ± this, `job.prompts` of them at most (`Places.reached`). `equivalence`: the difference in accuracy that
+    counts as none. `concurrency`: threads that call who is asked. Raises `InvalidValueError` for what cannot be
+    right.
     """
 
     jobs: tuple[RetrievalJob, ...] = ()

@@ -1,0 +1,135 @@
+"""A retrieval as an answer: its pictures in a folder, its JSON, and its curves as lines of text."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posbias.core.errors import shortened
+from posbias.core.progress import one_line
+from posbias.core.tables import table
+from posbias.profiles.estimate import share_text
+from posbias.profiles.place_differences import CurveDifference, ways_differences
+from posbias.profiles.places import ABSENT, ALONE, Key, Places, retrieval_curve
+from posbias.profiles.profile import Profile, measured_influence
+from posbias.reports.answers import retrievals
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from posbias.core.answers import Answer
+
+PICTURES = ("retrieval.svg", "retrieval.png")
+OPENED = {"accuracy": "written", "choice": "preferred", "margin": "margin"}
+OPENED |= {"control_margin": "asked for another", "lift": "lift"}
+"""Columns of a model that is opened."""
+
+
+def of_opened(
+    retrieval: "xr.Dataset",
+    file: Path,
+    folder: Path,
+    equivalence: float | None = None,
+    measured: "xr.Dataset | None" = None,
+) -> "tuple[Answer, list[str]]":
+    """The answer on a model that was opened and its lines; `measured` is drawn next to the curve. Raises as
+    `retrieval_curve`, and `OutputFileError` if a picture cannot be written."""
+    from posbias.reports.plots.retrieval import retrieval_figure
+
+    curve = retrieval_curve(retrieval, equivalence)
+    pictures = _draw(retrieval_figure(curve, _influence(measured)), folder)
+    answer = retrievals.Retrieve.of(curve, file=file, pictures=pictures)
+    return answer, [*curve_lines(curve), "", f"retrieval: {file}"]
+
+
+def of_asked(
+    curves: Mapping[Key, Places], kept: Mapping[str, Path], place: Path
+) -> "tuple[Answer, list[str]]":
+    """The answer on who was only asked and its lines, pictures in `place`; `kept`: the answers of each way.
+
+    Of several ways it says what each changes against the first. Raises `OutputFileError` if a picture cannot be
+    written.
+    """
+    if len(kept) == 1:
+        (file,), own = kept.values(), [*curves.values()]
+        lines = [line for curve in own for line in (*curve_lines(curve), "")]
+        return retrievals.RetrieveAnswers.of(**_asked(own, file, place)), [*lines, f"answers: {file}"]
+    from posbias.reports.plots.retrieval import ways_figure
+
+    found, ways = ways_differences(curves), []
+    lengths = dict.fromkeys(key.length for key in curves)
+    sizes = [{key.way: one for key, one in curves.items() if key.length == length} for length in lengths]
+    for name, file in kept.items():
+        own = [curve for key, curve in curves.items() if key.way == name]
+        ways.append(retrievals.Way.of(name=name, folder=file.parent, **_asked(own, file, file.parent)))
+    of = retrievals.CurveDifference.of
+    differences = [[of(one, answer=one.sentences()) for one in ones] for ones in found]
+    pictures = _draw(ways_figure(sizes), place)
+    answer = retrievals.RetrieveWays.of(pictures=pictures, ways=ways, differences=differences)
+    tables = [line for size, ones in zip(sizes, found, strict=True) for line in _ways_lines(size, ones)]
+    messages = [f"{way.name}: {shortened(way.asked.system)}" for way in ways if way.asked.system is not None]
+    return answer, [*tables, *messages, f"answers: {place}"]
+
+
+def _asked(curves: list[Places], file: Path, place: Path) -> dict[str, Any]:
+    """The parts of an answer on one way to ask."""
+    from posbias.reports.plots.retrieval import answers_figure
+
+    asked = {name: held for name, held in curves[0].asked.items() if name != "way"}
+    pictures, parts = _draw(answers_figure(curves), place), list(map(retrievals.AnswerCurve.of, curves))
+    return {"file": file, "pictures": pictures, "asked": asked, "curves": parts}
+
+
+def _draw(figure: Any, folder: Path) -> list[Path]:
+    from posbias.reports.plots import save_figure
+
+    return [save_figure(figure, folder / name) for name in PICTURES]
+
+
+def _influence(measurement: "xr.Dataset | None") -> dict[str, Profile] | None:
+    """The influence by position that is drawn next to the curve."""
+    if measurement is None:
+        return None
+    found = {"measured": measured_influence(measurement)}
+    if "rollout_energy" in measurement:
+        rollout = measurement["rollout_energy"].values
+        found["energy rollout"] = Profile.from_samples(rollout, measures="rollout")
+    return found
+
+
+def curve_lines(curve: Places) -> list[str]:
+    """A curve as a table and in words."""
+    opened, rows = "margin" in curve.results, []
+    names = {"accuracy": "found"} | ({"all_found": "all found"} if curve.several else {})
+    names = OPENED if opened else names
+    for k, depth in enumerate(curve.depth):
+        numbers = {name: curve.curves[name][k] for name in names}
+        token = [f"{curve.results['token'][:, k].mean():.0f}"] if opened else []
+        shares = ("accuracy", "choice", "all_found")
+        shown = [share_text(one) if name in shares else str(one) for name, one in numbers.items()]
+        rows.append([str(k), f"{depth:.2f}", *token, *shown])
+    head = ["position", "place", *["token"] * opened, *names.values()]
+    said = [one_line(sentence, None) for sentence in curve.sentences()]
+    return [*table(head, rows), "", _size_of(curve), *said]
+
+
+def _ways_lines(curves: Mapping[str, Places], found: list[CurveDifference]) -> list[str]:
+    """A table with a row for each way, and what they change in words."""
+    first = next(iter(curves.values()))
+    head = ["asked as", *(f"{depth:.2f}" for depth in first.depth), "found without, alone", "verdict"]
+    rows = []
+    for way, curve in curves.items():
+        arms = ", ".join(f"{curve.overall[arm].value:.2f}" for arm in (ABSENT, ALONE))
+        open_ = [end for end, said in curve.ends.items() if said == "inconclusive"]
+        doubt = f"; {open_[0]} inconclusive" if curve.verdict in ("primacy", "recency") and open_ else ""
+        rows.append([way, *map(share_text, curve.curves["accuracy"]), arms, f"{curve.verdict}{doubt}"])
+    said = [one_line(sentence, None) for one in found for sentence in one.sentences()]
+    return [*table(head, rows), "", _size_of(first), *said, ""]
+
+
+def _size_of(curve: Places) -> str:
+    if curve.unit == "tokens":
+        about = f"{curve.prompts} prompts of about {curve.tokens:.0f} tokens"
+        return f"{about}; chance {curve.chance:.2f}; others in nats"
+    size = curve.job["pairs"] or curve.job["length"]
+    what = f"{curve.job['task']}{f' {size}' if size else ''}"
+    return f"{what}: {curve.prompts} trials of about {curve.length:.0f} words"
