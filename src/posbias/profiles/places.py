@@ -26,29 +26,9 @@ from jaxtyping import Float
 from posbias.core.errors import DamagedError, InvalidValueError, one_of, positive
 from posbias.core.formats import Header, JsonCodec, dump_json, undamaged, versions_here
 from posbias.core.matching import TOKENS_A_WORD
+from posbias.profiles import gaps
 from posbias.profiles.estimate import Estimate, about
-from posbias.profiles.gaps import (
-    CLEAR,
-    END_WORDS,
-    ENDS,
-    EQUIVALENCE,
-    GAPS,
-    MAY_COPY,
-    MEAN,
-    WIDTHS,
-    Against,
-    Columns,
-    above_chance,
-    at_ceiling,
-    compared,
-    decide,
-    gap_line,
-    gaps_of,
-    in_words,
-    percent,
-    resampled,
-    would,
-)
+from posbias.profiles.gaps import ENDS, EQUIVALENCE, GAPS, MEAN, Against, Columns
 from posbias.profiles.profile import Profile
 from posbias.profiles.summary import Verdict, inconclusive
 
@@ -179,7 +159,7 @@ class Places:
             rows, nats = self.results[name], name in NATS
             own = {(name, k): column for k, column in enumerate(rows.T)} | {(name, MEAN): rows.mean(axis=1)}
             columns.setdefault(ANY if nats else SHARE, {}).update(own)
-            apart = {(name, gap): column for gap, column in gaps_of(rows).items()}
+            apart = {(name, gap): column for gap, column in gaps.gaps_of(rows).items()}
             columns.setdefault(ANY if nats else DIFFERENCE, {}).update(apart)
         if self.arms:
             rows, arms = self.results["accuracy"], self.arms
@@ -191,7 +171,7 @@ class Places:
             }
         if "margin" in self.results:
             return by_t(columns)
-        return resampled(columns, int(self.job.get("seed", 0)))
+        return gaps.resampled(columns, int(self.job.get("seed", 0)))
 
     @property
     def curves(self) -> dict[str, list[Estimate]]:
@@ -226,7 +206,9 @@ class Places:
         needle there is nothing else to copy: there a lift of 0 is no failure). Of answers: the fact is found more
         often than without it and, in a drawn order, than by copying; not where too many were cut off.
         """
-        return self.better_than_chance and not self.too_often_cut_off and above_chance(self._against_chance)
+        return (
+            self.better_than_chance and not self.too_often_cut_off and gaps.above_chance(self._against_chance)
+        )
 
     @property
     def verdict(self) -> Verdict:
@@ -238,15 +220,16 @@ class Places:
         if self.too_often_cut_off or not self.better_than_chance:
             return "inconclusive"
         share = self.measures not in NATS
-        ceiling = share and at_ceiling(self.results[self.measures], self.overall[self.measures])
-        return decide(self.deciding, self.equivalence, self._against_chance, ceiling=ceiling)
+        ceiling = share and gaps.at_ceiling(self.results[self.measures], self.overall[self.measures])
+        return gaps.decide(self.deciding, self.equivalence, self._against_chance, ceiling=ceiling)
 
     @property
     def ends(self) -> dict[str, str]:
         """First and last place against the middle, each one of `END_WORDS`; inconclusive unless above chance."""
         known = {name.split()[0]: gap for name, gap in self.deciding.items() if name != ENDS}
-        able = self.able
-        return {end: compared(gap, self.equivalence) if able else END_WORDS[0] for end, gap in known.items()}
+        if not self.able:
+            return dict.fromkeys(known, gaps.END_WORDS[0])
+        return {end: gaps.compared(gap, self.equivalence) for end, gap in known.items()}
 
     @property
     def detectable(self) -> dict[str, float | None]:
@@ -265,8 +248,8 @@ class Places:
         if not self.able:
             whether = f"it does better than chance{self._chance_needs}"
             return inconclusive(self.prompts, [whether]) if self.verdict == "inconclusive" else []
-        left = [end for end, words in self.ends.items() if words == END_WORDS[0]]
-        needed = {end: would(self.prompts_to_tell[f"{end} - middle"], "the difference") for end in left}
+        left = [end for end, words in self.ends.items() if words == gaps.END_WORDS[0]]
+        needed = {end: gaps.would(self.prompts_to_tell[f"{end} - middle"], "the difference") for end in left}
         return inconclusive(self.prompts, [f"the {end} is favoured{more}" for end, more in needed.items()])
 
     @property
@@ -286,7 +269,7 @@ class Places:
         if self.arms:
             numbers.append((overall[EFFECTS[0]], 0.0))
             numbers += [(overall[SHUFFLED], self.chance)] if self.chance else []
-        against = [(one, level, level + CLEAR * (1.0 - level)) for one, level in numbers]
+        against = [(one, level, level + gaps.CLEAR * (1.0 - level)) for one, level in numbers]
         copies = "lift" in overall and self.job.get("task") != "needle"
         return [*against, *([(overall["lift"], 0.0, math.log(2))] if copies else [])]
 
@@ -294,7 +277,7 @@ class Places:
     def _chance_needs(self) -> str:
         """About how many trials would tell it from chance, in brackets."""
         needed = [one.draws_to_tell(level) for one, level, _ in self._against_chance]
-        return would(max(filter(None, needed), default=None), "its shares")
+        return gaps.would(max(filter(None, needed), default=None), "its shares")
 
     # --- widths -----------------------------------------------------------------------------------------------
 
@@ -327,8 +310,8 @@ class Places:
     def sentences(self) -> list[str]:
         """The answer in words: what the model can do, then what position does to it."""
         lines = [*self._abilities(), *self._control_arms()]
-        gaps = [gap_line(name, gap, self.equivalence, self._unit) for name, gap in self.deciding.items()]
-        lines[1:1] = gaps if self.able else []
+        named = self.deciding.items() if self.able else ()
+        lines[1:1] = [gaps.gap_line(name, gap, self.equivalence, self._unit) for name, gap in named]
         return [*lines, f"verdict: {self._verdict_in_words()}"]
 
     @property
@@ -341,19 +324,19 @@ class Places:
             return "inconclusive: too many answers were cut off"
         if self.verdict == "inconclusive" and not self.able:
             needs = self._chance_needs
-            return f"inconclusive: {effort} do not distinguish it from chance{needs}, so {MAY_COPY}"
+            return f"inconclusive: {effort} do not distinguish it from chance{needs}, so {gaps.MAY_COPY}"
         nats = self.measures in NATS
-        found = None if nats else self.results[self.measures]
-        return in_words(self.verdict, self.deciding, self.equivalence, effort, " nats" if nats else "", found)
+        about = (" nats", None) if nats else ("", self.results[self.measures])
+        return gaps.in_words(self.verdict, self.deciding, self.equivalence, effort, *about)
 
     def _abilities(self) -> list[str]:
         """What a model that was opened can do."""
         if "choice" not in self.results:
             return []
         written, overall = self.results["accuracy"].mean(), self.overall
+        preferred, candidates = gaps.percent(overall["choice"]), round(1 / self.chance)
         return [
-            f"{self.model} prefers the right thing among {1 / self.chance:.0f} in {percent(overall['choice'])}, "
-            f"chance {self.chance:.0%}, and writes it in {written:.0%}; asking for it rather than for somebody "
+            f"{self.model} prefers the right thing among {candidates} in {preferred}, chance {self.chance:.0%}, and writes it in {written:.0%}; asking for it rather than for somebody "
             f"else adds {overall['lift']} nats"
         ]
 
@@ -361,7 +344,7 @@ class Places:
         """How often a model that was only asked finds the fact, and how sure its curve is."""
         if not self.arms:
             return []
-        found, arms = self.results["accuracy"], {name: percent(self.overall[name]) for name in ARMS}
+        found, arms = self.results["accuracy"], {name: gaps.percent(self.overall[name]) for name in ARMS}
         lines = [
             f"{self.model} finds the fact in {found.mean():.0%} of the placed prompts, guesses it without the "
             f"fact in {arms[ABSENT]}, finds it alone in {arms[ALONE]}, and with everything in a drawn order in "
@@ -377,7 +360,7 @@ class Places:
                 "first, or switch that off)"
             )
         if self.able:
-            needs = [f"± {width:g} takes {about(self.trials_for(width))} trials" for width in WIDTHS]
+            needs = [f"± {width:g} takes {about(self.trials_for(width))} trials" for width in gaps.WIDTHS]
             lines.append(f"intervals of the gaps are ± {self.half_width:.3f} at most; {', '.join(needs)}")
         if self.until is not None and not self.reached:
             needed = about(self.trials_for(self.until))
