@@ -84,7 +84,7 @@ def _work(what: str, tokens: int):
     """The model in the attention that the case needs, and what to run."""
     import torch
 
-    from posbias.measurement import Request, for_length, load_model, measure, prompts_from, read_text
+    from posbias.measurement import MeasurementJob, for_length, load_model, measure, prompts_from, read_text
     from posbias.measurement.prompt_meter import PromptMeter
     from posbias.measurement.quantities.influence import gradients, predict
 
@@ -106,8 +106,8 @@ def _work(what: str, tokens: int):
             return loaded.model(ids[None], use_cache=False, **more)
 
     if what == "measure":
-        PromptMeter(loaded, Request(tokens=64), ids[:64]).measure(drawn.ids[0][:64], "a short prompt")
-        meter = PromptMeter(loaded, Request(tokens=tokens), ids[:64])
+        PromptMeter(loaded, MeasurementJob(tokens=64), ids[:64]).measure(drawn.ids[0][:64], "a short prompt")
+        meter = PromptMeter(loaded, MeasurementJob(tokens=tokens), ids[:64])
         return loaded, lambda: meter.measure(drawn.ids[0], "the prompt")
     works = {
         "forward": forward,
@@ -118,7 +118,7 @@ def _work(what: str, tokens: int):
 
 
 def _main(what: str, tokens: int) -> None:
-    from posbias.measurement import Request
+    from posbias.measurement import MeasurementJob
     from posbias.measurement.memory import announced
 
     loaded, work = _work(what, tokens)
@@ -130,7 +130,7 @@ def _main(what: str, tokens: int) -> None:
         work()
         seconds.append(time.process_time() - begin)
     peak = _status("VmHWM")
-    request = Request(tokens=tokens, prompts=PROMPTS.get(tokens, 1))
+    request = MeasurementJob(tokens=tokens, prompts=PROMPTS.get(tokens, 1))
     estimated = sum(announced(loaded, request).values())
     result = {"seconds": min(seconds), "bytes": peak, "before": before, "estimated": estimated}
     print(json.dumps(result))

@@ -17,7 +17,7 @@ from trained_networks import PAIRED, depth_outcomes, gaps_of, outcome, pairs
 from posbias.core.errors import InvalidValueError
 from posbias.core.formats import dump_json, save_json
 from posbias.measurement import load_model
-from posbias.measurement.job import Request
+from posbias.measurement.job import MeasurementJob
 from posbias.measurement.run import prepared
 from posbias.training.cells import load_cell, run_cells
 from posbias_papers.cli.answers import PaperWu2025
@@ -257,7 +257,7 @@ def test_the_metric_is_that_of_the_model_s_own_attention_and_of_even_attention(n
     even = naive_metric((allowed / allowed.sum(axis=1, keepdims=True))[None], allowed)
     np.testing.assert_allclose(even_sinks(loaded), even, atol=1e-12)
     allowed = allowed[:TOKENS, :TOKENS]
-    drawn = prepared(loaded, Request(text=None, tokens=TOKENS, prompts=2, seed=1)).ids
+    drawn = prepared(loaded, MeasurementJob(text=None, tokens=TOKENS, prompts=2, seed=1)).ids
     for prompt, ids in enumerate(drawn):
         with torch.no_grad():
             layers = loaded.model(torch.from_numpy(ids)[None], output_attentions=True).attentions
@@ -273,7 +273,7 @@ def test_recorded_sinks_are_those_of_the_models_that_come_along(name):
     """The first prompt again: shares of queries may differ by a few whose weight is next to the threshold."""
     recorded, loaded = observed()[name], load_model(name)
     assert recorded["checksum"] == loaded.checksum
-    request = Request(
+    request = MeasurementJob(
         text=None, tokens=recorded["tokens"], prompts=recorded["prompts"], seed=recorded["seed"]
     )
     assert request.source.sha256 == recorded["text_sha256"]

@@ -319,11 +319,12 @@ def in_training():
 def test_a_model_in_training_is_measured_and_given_back_as_it_was(text):
     model, tokenizer = in_training(), word_tokenizer()
     before = state(model)
-    found = measure(model, tokenizer=tokenizer, text=text, **JOB)
+    watched = {"tokenizer": tokenizer, "treatment": {"name": "a hook that watches"}, "text": text}
+    found = measure(model, **watched, **JOB)
     assert state(model) == before
     assert (found.attrs["model"], found.attrs["windows"]) == ("LlamaForCausalLM", "{}")
     with pytest.raises(InvalidValueError, match="tokens: "):
-        measure(model, tokenizer=tokenizer, text=text, tokens=65)
+        measure(model, **watched, tokens=65)
     assert state(model) == before
     # the marks that go with hooks are put back too: the model still gives its attention
     model.set_attn_implementation("eager")

@@ -24,7 +24,7 @@ from posbias.measurement import (
     selfchecks,
 )
 from posbias.measurement.capture.forward import Capture
-from posbias.measurement.job import Request
+from posbias.measurement.job import MeasurementJob
 from posbias.measurement.memory import check_memory, memory_parts
 from posbias.measurement.models.families import decoder_layers
 from posbias.measurement.models.formats import Placement, let_go
@@ -91,7 +91,7 @@ def test_a_capture_that_is_off_by_more_than_bfloat16_rounds_is_refused(ids, monk
 def test_memory_in_half_precision_is_less_than_in_float32_and_more_than_half():
     config = tiny_model("llama", 0, "sdpa").model.config
     for tokens in (64, 512, 2048):
-        request = Request(tokens=tokens)
+        request = MeasurementJob(tokens=tokens)
         half, whole = (memory_parts(config, request, dtype=one) for one in (torch.bfloat16, torch.float32))
         assert half["means"] == whole["means"], "kept in float64"
         assert half["one layer"] == whole["one layer"], "reduced in float32 and float64"
@@ -116,7 +116,7 @@ def placed(monkeypatch, free):
 
 
 def test_a_gpu_holds_the_passes_and_this_machine_the_means(monkeypatch, text):
-    request = Request(text=text, tokens=24, prompts=1)
+    request = MeasurementJob(text=text, tokens=24, prompts=1)
     loaded = placed(monkeypatch, 0)
     parts = memory_parts(loaded.model.config, request, dtype=torch.float32, device=GPU)
     there = sum(parts[name] for name in ("graph", "outputs", "one layer"))
@@ -168,7 +168,7 @@ def test_announced_memory_of_a_gpu_is_enough(dtype, tokens):
     assert torch.cuda.max_memory_allocated() - before < 1.2 * weights, (
         "loading takes no more than the weights"
     )
-    cost = estimate_cost(loaded, Request(tokens=tokens, prompts=2))
+    cost = estimate_cost(loaded, MeasurementJob(tokens=tokens, prompts=2))
     assert cost.device == "cuda:0"
     let_go()
     torch.cuda.reset_peak_memory_stats()

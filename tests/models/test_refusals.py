@@ -12,7 +12,7 @@ from tiny import edit_config, llama, save, specimen, word_tokenizer, write_gguf
 
 from posbias.core import machine
 from posbias.core.errors import InputFileError, InvalidValueError, ModelError, OutputFileError
-from posbias.measurement import LoadedModel, Request, fetch, load_model, measure
+from posbias.measurement import LoadedModel, MeasurementJob, fetch, load_model, measure
 from posbias.measurement.memory import memory_parts
 from posbias.measurement.models.fetching import download
 from posbias.measurement.models.sources import Wheel
@@ -155,7 +155,11 @@ def test_a_text_that_is_none_or_too_short_is_refused(tiny, tmp_path, content):
 def test_more_tokens_than_memory_holds_are_refused_before_anything_is_allocated(build, text):
     vast = build(max_position_embeddings=10**9)
     refused("tokens", lambda: measure(vast, text=text, tokens=10**6, prompts=1))
-    requests = Request(tokens=512, dense_logits=True), Request(tokens=512), Request(tokens=256)
+    requests = (
+        MeasurementJob(tokens=512, dense_logits=True),
+        MeasurementJob(tokens=512),
+        MeasurementJob(tokens=256),
+    )
     dense, plain, short = (sum(memory_parts(vast.model.config, request).values()) for request in requests)
     assert dense > plain > short
 

@@ -2,6 +2,7 @@
 
 import threading
 from copy import deepcopy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from setting import logged
 from posbias.core import machine
 from posbias.core.errors import InputFileError, InvalidValueError, ModelError, NonFiniteError, OutputFileError
 from posbias.measurement import discard_checkpoint, job_fingerprint, measure, prompt_meter
-from posbias.measurement.job import Request
+from posbias.measurement.job import MeasurementJob
 from posbias.measurement.memory import AMPLE, announced, recomputes
 from posbias.measurement.quantities.influence import economy
 from posbias.measurement.result import Quantity, State
@@ -31,6 +32,12 @@ def checkpoint(tmp_path):
     return tmp_path / "job.safetensors"
 
 
+@pytest.fixture
+def treated(tiny):
+    """The tiny model, for tests whose hooks make it fail."""
+    return replace(tiny, treatment={"name": "a hook that fails"})
+
+
 def close(one, other, tolerance=1e-7):
     """Equal to rounding: means come from other sums, and may be stored as float32."""
     assert set(one.variables) == set(other.variables)
@@ -44,24 +51,24 @@ def close(one, other, tolerance=1e-7):
 # ── one process ──
 
 
-def test_an_interruption_inside_a_prompt_loses_that_prompt_only(tiny, job, checkpoint):
-    whole, calls, armed = measure(tiny, **job), iter(range(10**6)), []
+def test_an_interruption_inside_a_prompt_loses_that_prompt_only(treated, job, checkpoint):
+    whole, calls, armed = measure(treated, **job), iter(range(10**6)), []
 
     def interrupt(module, given):
         # five prompts, then the sixth
         if armed and next(calls) == 5:
             raise KeyboardInterrupt
 
-    hook = tiny.model.model.layers[2].mlp.register_forward_pre_hook(interrupt)
+    hook = treated.model.model.layers[2].mlp.register_forward_pre_hook(interrupt)
     with pytest.raises(KeyboardInterrupt):
-        measure(tiny, **job, checkpoint=checkpoint, on_event=armed.append)
+        measure(treated, **job, checkpoint=checkpoint, on_event=armed.append)
     hook.remove()
     for done in (5, PROMPTS):
         heard = Heard(PROMPTS)
         with pytest.raises(KeyboardInterrupt):
-            measure(tiny, **job, checkpoint=checkpoint, on_event=heard)
+            measure(treated, **job, checkpoint=checkpoint, on_event=heard)
         assert heard == list(range(done, PROMPTS + 1))
-    assert measure(tiny, **job, checkpoint=checkpoint).equals(whole)
+    assert measure(treated, **job, checkpoint=checkpoint).equals(whole)
     assert checkpoint.exists(), "only the caller knows when the result is safe"
     discard_checkpoint(checkpoint)
     discard_checkpoint(checkpoint)
@@ -98,15 +105,15 @@ def test_the_fingerprint_follows_everything_that_decides_the_numbers(tiny, build
 
 
 @pytest.fixture
-def poisoned(tiny):
+def poisoned(treated):
     """The tiny model with a list of the passes after the first event whose layer 1 gives no number."""
     poisoned, armed, calls = [], [], iter(range(10**6))
 
     def poison(module, given, output):
         return output * float("nan") if armed and next(calls) in poisoned else output
 
-    tiny.model.model.layers[1].mlp.register_forward_hook(poison)
-    return tiny, poisoned, armed
+    treated.model.model.layers[1].mlp.register_forward_hook(poison)
+    return treated, poisoned, armed
 
 
 def test_a_prompt_that_is_not_finite_is_skipped_and_counted(poisoned, job):
@@ -130,10 +137,10 @@ def test_a_model_that_is_never_finite_is_an_error(poisoned, job):
 
 
 @pytest.mark.parametrize("enough", [True, False])
-def test_when_memory_runs_out_layers_are_computed_again(tiny, job, enough, monkeypatch):
+def test_when_memory_runs_out_layers_are_computed_again(treated, job, enough, monkeypatch):
     """The first try of the third prompt fails, or every one."""
     job |= {"prompts": 5}
-    whole = measure(tiny, **job)
+    whole = measure(treated, **job)
     finished, failures, proving = [0], iter([MemoryError()] * (1 if enough else 99)), []
 
     def scarce(module, given):
@@ -151,12 +158,12 @@ def test_when_memory_runs_out_layers_are_computed_again(tiny, job, enough, monke
         finished[0] = event.done
 
     monkeypatch.setattr(prompt_meter, "economy", proof)
-    tiny.model.model.layers[1].mlp.register_forward_pre_hook(scarce)
+    treated.model.model.layers[1].mlp.register_forward_pre_hook(scarce)
     if enough:  # recomputed layers: float32 sums in another order
-        close(measure(tiny, **job, on_event=on_event), whole, 1e-4)
+        close(measure(treated, **job, on_event=on_event), whole, 1e-4)
     else:
         with pytest.raises(InvalidValueError):
-            measure(tiny, **job, on_event=on_event)
+            measure(treated, **job, on_event=on_event)
 
 
 def test_layers_of_long_prompts_are_remembered_where_memory_is_ample(monkeypatch, tiny, text):
@@ -164,7 +171,7 @@ def test_layers_of_long_prompts_are_remembered_where_memory_is_ample(monkeypatch
         monkeypatch.setattr(f"posbias.measurement.{module}.KERNEL_TOKENS", 8)
     monkeypatch.setattr(prompt_meter, "FUSED", 8)
     job = {"text": text, "tokens": 12, "prompts": 2}
-    request = Request(tokens=12)
+    request = MeasurementJob(tokens=12)
     kept, again = (sum(announced(tiny, request, recompute).values()) for recompute in (False, True))
     assert kept > again
     found = []

@@ -21,7 +21,7 @@ from posbias.comparison.predictors import PREDICTORS, folds, half, predictions
 from posbias.measurement import load_model, measure
 from posbias.measurement.capture.forward import SeenLayer
 from posbias.measurement.capture.scores import Factored, Given
-from posbias.measurement.job import Request
+from posbias.measurement.job import MeasurementJob
 from posbias.measurement.memory import MARGIN, memory_parts
 from posbias.measurement.models.families import decoder_layers
 from posbias.measurement.prompt_meter import PromptMeter
@@ -335,7 +335,7 @@ def test_head_gain_is_the_norm_of_the_explicit_product(tiny, measured):
 def measurement(loaded, prompts=3, **asked):
     """What a meter makes of drawn prompts."""
     rng = np.random.default_rng(7)
-    meter, state = PromptMeter(loaded, Request(tokens=TOKENS, **asked), torch.arange(1, 12)), State()
+    meter, state = PromptMeter(loaded, MeasurementJob(tokens=TOKENS, **asked), torch.arange(1, 12)), State()
     for number in range(prompts):
         state.add(number, meter.measure(rng.integers(1, 50, TOKENS), f"prompt {number}"), 0.0)
     config = loaded.model.config.get_text_config()
@@ -399,7 +399,7 @@ def test_a_layer_that_norms_what_it_added_has_no_share():
 
 def test_the_kept_means_are_as_large_as_estimated():
     loaded, tokens = tiny_model("llama"), 48
-    request = replace(Request(tokens=512, **ALL), tokens=tokens)
+    request = replace(MeasurementJob(tokens=512, **ALL), tokens=tokens)
     meter, state = PromptMeter(loaded, request, torch.arange(1, 20)), State()
     for number in range(3):
         found = meter.measure(np.arange(tokens) % 49 + 1, "a prompt")

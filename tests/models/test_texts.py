@@ -16,7 +16,7 @@ from tokenizers import models, pre_tokenizers, processors, trainers
 
 import posbias
 from posbias.core.errors import InputFileError, InvalidValueError
-from posbias.measurement import LoadedModel, Request, fetch, prompts_from, read_text
+from posbias.measurement import LoadedModel, MeasurementJob, fetch, prompts_from, read_text
 from posbias.measurement.models.sources import model_folder
 from posbias.measurement.texts.corpora import Text, sha256_of_documents
 
@@ -317,28 +317,28 @@ def test_prompts_begin_as_the_tokenizer_begins_a_text(kind, packed, text, tmp_pa
     model, sizes = loaded(kind), {"text": tmp_path, "prompts": 2, "packed": packed}
     specials, _, begins, wanted = KINDS[kind]
     begins = model.tokenizer.convert_tokens_to_ids(begins)
-    ids = Request(tokens=12, **sizes).draw(model).ids
+    ids = MeasurementJob(tokens=12, **sizes).draw(model).ids
     assert ids.shape == (2, 12)
     assert (ids[:, : len(begins)] == begins).all()
-    plain = Request(tokens=12 - len(begins), bos=False, **sizes).draw(model).ids
+    plain = MeasurementJob(tokens=12 - len(begins), bos=False, **sizes).draw(model).ids
     np.testing.assert_array_equal(ids[:, len(begins) :], plain)
     assert not np.isin(plain, model.tokenizer.convert_tokens_to_ids(specials[1:])).any()
-    mixed = Request(tokens=12, scramble=True, **sizes).draw(model).ids
+    mixed = MeasurementJob(tokens=12, scramble=True, **sizes).draw(model).ids
     assert (mixed[:, : len(begins)] == begins).all()
     np.testing.assert_array_equal(np.sort(mixed), np.sort(ids))
     if wanted is not None:
-        ids = Request(tokens=12, bos=True, **sizes).draw(model).ids
+        ids = MeasurementJob(tokens=12, bos=True, **sizes).draw(model).ids
         assert (ids[:, : len(wanted)] == model.tokenizer.convert_tokens_to_ids(wanted)).all()
         return
     with pytest.raises(InvalidValueError, match=r"^bos: "):
-        Request(tokens=12, bos=True, **sizes).draw(model)
+        MeasurementJob(tokens=12, bos=True, **sizes).draw(model)
 
 
 def test_a_measurement_with_bos_says_so_and_is_another_job(text):
     """Without, what was recorded before there was a choice is found by its fingerprint."""
     job = {"text": text, "tokens": 12, "prompts": 3}
     kinds = (("llama", None), ("llama", False), ("gpt2", None))
-    with_it, plain, gpt2 = (Request(**job, bos=bos).of(loaded(kind))["asked"] for kind, bos in kinds)
+    with_it, plain, gpt2 = (MeasurementJob(**job, bos=bos).of(loaded(kind))["asked"] for kind, bos in kinds)
     assert plain == gpt2
     assert with_it == plain | {"bos": (1,)}
     found, without = (posbias.measure(loaded("llama"), **job, bos=bos, threads=1) for bos in (None, False))

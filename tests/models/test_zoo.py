@@ -20,7 +20,7 @@ from posbias.comparison.extrapolation import extrapolate
 from posbias.comparison.predictors import predictions
 from posbias.core.errors import InvalidValueError, ModelError
 from posbias.core.progress import muted
-from posbias.measurement import LoadedModel, Request, measure
+from posbias.measurement import LoadedModel, MeasurementJob, measure
 from posbias.measurement.prompt_meter import OF_EARLIER_KEYS
 from posbias.measurement.quantities.influence import predict
 from posbias.theory.masks import Full
@@ -97,7 +97,7 @@ def test_a_measured_encoder_is_what_it_computes(family, text):
     rollouts = ("kernel", "value", "energy")
     found = measure(loaded, text=text, influences=("outputs",), rollouts=rollouts, head_kernels=True, **JOB)
     exact, kernels = copy.deepcopy(loaded.model).double(), []
-    for number, ids in enumerate(Request(text=text, tokens=TOKENS, prompts=2).draw(loaded).ids):
+    for number, ids in enumerate(MeasurementJob(text=text, tokens=TOKENS, prompts=2).draw(loaded).ids):
         ids = torch.from_numpy(ids)
         kernels.append(np.stack([one.numpy() for one in by_hand.own_attention(loaded.model, ids)]))
         mixing = np.array([one.mixing for one in by_hand.mixings(loaded.model, ids)])

@@ -12,7 +12,7 @@ from heard import Heard
 from tiny import llama, word_tokenizer, write_gguf
 
 import posbias
-from posbias.measurement import LoadedModel, Request, load_model
+from posbias.measurement import LoadedModel, MeasurementJob, load_model
 
 SMALL = {"tokens": 12, "prompts": 3}
 
@@ -70,7 +70,7 @@ def test_mixing_is_the_ratio_of_frobenius_norms(llama_folder):
         layer.register_forward_pre_hook(lambda _, given: streams.append(given[0].norm()))
         layer.self_attn.register_forward_hook(lambda *given: updates.append(given[2][0].norm()))
     with torch.no_grad():
-        loaded.model(torch.from_numpy(Request(**job).draw(loaded).ids))
+        loaded.model(torch.from_numpy(MeasurementJob(**job).draw(loaded).ids))
     expected = [float(update / (stream + update)) for stream, update in zip(streams, updates, strict=True)]
     np.testing.assert_allclose(measurement["mixing"].values[0], expected, rtol=1e-5)
 
@@ -137,7 +137,7 @@ def test_with_and_without_bos(llama_folder):
     loaded = load_model(llama_folder)
     loaded.tokenizer.bos_token = "w49"
     for bos in (True, False):
-        ids = Request(text=llama_folder / "words.txt", bos=bos, **SMALL).draw(loaded).ids
+        ids = MeasurementJob(text=llama_folder / "words.txt", bos=bos, **SMALL).draw(loaded).ids
         assert (ids[:, 0] == 50).all() == bos
 
 

@@ -130,7 +130,7 @@ def test_ways_and_sizes_in_python_and_what_a_folder_keeps(folder):
     assert len(calls) == 2 * 8 * 6
     data = json.loads(Path("kept/both-ends/retrieval.json").read_text())
     assert places_in(data, "kept") == [curve for key, curve in curves.items() if key.way == "both ends"]
-    first, second = ways_differences(curves)
+    first, _ = ways_differences(curves)
     assert first[0].numbers["first - middle"].value == pytest.approx(-1)
     with pytest.raises(InputFileError, match="one curve"):
         posbias.read("kept/both-ends")

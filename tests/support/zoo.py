@@ -30,7 +30,7 @@ from families import build, families
 from posbias.core.errors import PosbiasError
 from posbias.measurement import LoadedModel, measure, selfcheck
 from posbias.measurement.capture.forward import Capture, SeenLayer
-from posbias.measurement.job import Request
+from posbias.measurement.job import MeasurementJob
 from posbias.measurement.models.families import FAMILIES, MISREAD, decoder_config, generic
 from posbias.measurement.quantities.influence import gradients, predict
 from posbias.measurement.quantities.mixing import mixing, token_norms
@@ -110,7 +110,7 @@ def row(family: str, head: Any) -> Row:
         try:
             found = measure(model, tokenizer=word_tokenizer(), threads=1, **asked)
             loaded = LoadedModel(model, word_tokenizer(), generic(family), family, "")
-            ids = torch.from_numpy(Request(**asked).draw(loaded).ids[0])
+            ids = torch.from_numpy(MeasurementJob(**asked).draw(loaded).ids[0])
         except PosbiasError as error:
             reason = _line(error)
         except Exception as error:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from posbias.cli import options as shared
 from posbias.cli.architectures import architecture_from, with_mixing
-from posbias.cli.output import COMPILING, answer_with, file_of, need_folder, resumable
+from posbias.cli.output import COMPILING, answer_with, need_folder, resumable
 from posbias.core.tables import plain, table
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def design(architecture: str, *, options: Options = Options()) -> None:
     architecture
         The baseline, as for `posbias predict`: what does not change is as it has it.
     """
+    from posbias.core.store import file_of_job
     from posbias.designs import DesignJob
     from posbias.designs.space import Space, target_of
     from posbias.reports.answers.predictions import Design
@@ -86,7 +87,7 @@ def design(architecture: str, *, options: Options = Options()) -> None:
     place = options.out or shared.RESULTS / "designs" / f"{Path(architecture).stem}-{named}"
     shared.check_targets(place / ANSWER, options.plot, architecture, options.target, options.mixing)
     job = DesignJob(Space(base, varied), target, tokens, options.evaluations, options.seed)
-    file, finished = file_of(place, ANSWER, lambda file: _held(file).get("fingerprint"), job.fingerprint)
+    file, finished = file_of_job(place, ANSWER, lambda file: _held(file).get("fingerprint"), job.fingerprint)
     folder = file.parent
     if finished:
         answer = Design.read(_held(file), str(file))

@@ -1,22 +1,18 @@
-"""`posbias measure`: a measurement found where it was stored, or measured, resumed, shared and stored."""
+"""`posbias measure`: what is measured, and what the measurement says."""
 
-import functools
 import json
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from posbias.cli import options as shared
-from posbias.cli.output import answer_with, computed_once
+from posbias.cli.output import answer_with, resumable
 from posbias.cli.terminal import describe
-from posbias.core.files import need_writable
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from posbias.measurement import LoadedModel
-
-Job = dict[str, Any]
-"""Arguments of `posbias.measure`."""
+    from posbias.measurement import MeasurementJob
 
 
 @shared.options
@@ -67,12 +63,13 @@ class Options:
     json: shared.Json = False
 
     @property
-    def job(self) -> Job:
-        """The same as arguments of `measure`, without the target. Raises `InvalidValueError`."""
-        if (self.target is None) == ("target" in self.influences):
-            raise shared.wrong("target", "--target TEXT with --influences target alone", self.target)
-        own = ("tokens", "prompts", "seed", "influences", "rollouts", "dense_logits", "head_kernels")
-        return {name: getattr(self, name) for name in own} | self.prompting.as_job()
+    def job(self) -> "MeasurementJob":
+        """What is measured. Raises `InvalidValueError`."""
+        from posbias.measurement import MeasurementJob
+
+        names = {one.name for one in fields(MeasurementJob)} & vars(self).keys()
+        own = {name: getattr(self, name) for name in names}
+        return MeasurementJob(**own, **self.prompting.as_job())
 
 
 def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Options()) -> None:
@@ -81,18 +78,21 @@ def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Op
     An interrupted measurement goes on from its finished prompts when the same command is given again. Started by
     `torchrun --nproc-per-node N -m posbias measure …`, N processes share the prompts.
     """
+    from posbias.measurement import estimate_cost, load_model, prepared
     from posbias.reports.answers.measurements import Measure, MeasureCost
 
     if options.out is not None and options.out.suffix != ".nc":
         raise shared.wrong("out", "a name ending in .nc", str(options.out))
     job = options.job
     if options.dry_run:
-        cost = _cost(model, options.loading, job, options.target)
+        _ = job.source  # what is wrong with the text is said before the model is loaded
+        loaded = load_model(model, tokens=job.tokens, **vars(options.loading))
+        prepared(loaded, job)
+        cost = estimate_cost(loaded, job)
         answer_with(MeasureCost.of(cost), cost.lines, options.json)
         return
     place = options.out or results_of(model, options.prompting, job)
-    how = (options.loading, options.threads, options.rerun)
-    finished = measured(model, place, job, *how, options.target)
+    finished = measured(model, place, job, options.loading, options.threads, options.rerun)
     if finished is None:
         return
     measurement, written = finished
@@ -122,69 +122,18 @@ def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Op
     answer_with(answer, lambda: lines, options.json)
 
 
-def results_of(model: str, prompting: shared.Prompting, job: Job) -> Path:
+def results_of(model: str, prompting: shared.Prompting, job: "MeasurementJob") -> Path:
     """results/NAME: model, tokens × prompts, and text and seed unless they are the default."""
-    words = [Path(model).name, f"{job['tokens']}x{job['prompts']}", *prompting.words]
-    return shared.RESULTS / "-".join([*words, *([f"seed{job['seed']}"] if job["seed"] else [])])
+    words = [Path(model).name, f"{job.tokens}x{job.prompts}", *prompting.words]
+    return shared.RESULTS / "-".join([*words, *([f"seed{job.seed}"] if job.seed else [])])
 
 
 def measured(
-    model: str,
-    place: Path,
-    job: Job,
-    loading: shared.Loading,
-    threads: int | None,
-    rerun: bool,
-    target: str | None = None,
+    model: str, place: Path, job: "MeasurementJob", loading: shared.Loading, threads: int | None, rerun: bool
 ) -> "tuple[xr.Dataset, Path] | None":
-    """Measure, or take an existing measurement, and return it with its file.
+    """The measurement and its file, as of `find_or_measure`, with a bar while it is made."""
+    from posbias.measurement import find_or_measure
 
-    `place` is the .nc file to write, or the folder to write it in. A finished measurement of the same job is
-    used as it is; one of another job stays, and the new one is written next to it (as with `rerun`). What an
-    interruption leaves is resumed. Of several processes, all measure and the first one writes; the others get
-    None.
-    """
-    # what can be known to be wrong is said before the model is loaded
-    need_writable(place)
-    shared.check_threads(threads)
-    _check(model, job)
-    from posbias import measurement as measuring
-    from posbias.measurement.streaming import group
-
-    with group() as processes:
-        loaded = loading.load(model, job["tokens"], processes.local_rank, processes.first)
-        job = _with_target(job, loaded, target)
-        fingerprint = measuring.job_fingerprint(loaded, **job)
-        compute = functools.partial(measuring.measure, loaded, **job, threads=threads)
-        return computed_once("measurement", place, fingerprint, job["prompts"], compute, rerun, processes)
-
-
-def _cost(model: str, loading: shared.Loading, job: Job, target: str | None) -> Any:
-    """What a measurement would cost: memory, and time as one short prompt tells it."""
-    _check(model, job)
-    from posbias import measurement as measuring
-
-    loaded = loading.load(model, job["tokens"])
-    request = measuring.Request(**_with_target(job, loaded, target))
-    measuring.prepared(loaded, request)
-    return measuring.estimate_cost(loaded, request)
-
-
-def _check(model: str, job: Job) -> None:
-    """Raise for what is wrong whatever the model, the text among it."""
-    from posbias.measurement import Request
-
-    if not model:
-        raise shared.wrong("model", "a name, a model folder, a .gguf file or a hub id", model)
-    unknown_yet = 0 if "target" in job.get("influences", ()) else None
-    _ = Request(**job, target=unknown_yet).source
-
-
-def _with_target(job: Job, loaded: "LoadedModel", target: str | None) -> Job:
-    """The job, with the target's number in the model's vocabulary."""
-    if target is None:
-        return job
-    ids = loaded.tokenizer(target, add_special_tokens=False)["input_ids"]
-    if len(ids) != 1:
-        raise shared.wrong("target", f"text that is one token of this model, not {len(ids)}", target)
-    return job | {"target": int(ids[0])}
+    how = {"loading": vars(loading), "threads": threads, "rerun": rerun}
+    with resumable(job.prompts) as on_event:
+        return find_or_measure(model, place, job, **how, on_event=on_event)

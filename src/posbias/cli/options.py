@@ -14,7 +14,6 @@ from posbias.core.packages import need
 
 if TYPE_CHECKING:
     from posbias.core.running import Engine
-    from posbias.measurement import LoadedModel
 
 T = TypeVar("T")
 DEFAULT_MODEL = "smollm2-135m"
@@ -217,16 +216,6 @@ class Loading:
     attention: Literal["eager", "sdpa"] | None = None
     trust_remote_code: Flag = False
     tokenizer: Path | None = None
-
-    def load(self, model: str, tokens: int, local_rank: int = 0, speak: bool = True) -> "LoadedModel":
-        """Load a model for prompts of this length, on the device of this process. Raises as `load_model`."""
-        from posbias.core.progress import muted
-        from posbias.measurement import for_length, load_model
-
-        device = f"cuda:{local_rank}" if self.device == "cuda" and local_rank else self.device
-        with muted(not speak):
-            loaded = load_model(model, **{**vars(self), "device": device})
-        return loaded if self.attention else for_length(loaded, tokens)
 
 
 @options

@@ -1,6 +1,5 @@
-"""What commands print (the answer on stdout, progress on stderr), and jobs whose finished work is kept."""
+"""What commands print: the answer on stdout, progress on stderr."""
 
-import itertools
 import logging
 import sys
 import threading
@@ -8,18 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from posbias.core.errors import InvalidValueError
-from posbias.core.files import clear_leftovers
 from posbias.core.progress import Event, OnEvent, Pace, one_line
 from posbias.core.tables import fitted
 
 if TYPE_CHECKING:
-    import xarray as xr
-
     from posbias.core.answers import Answer
-    from posbias.measurement.streaming import Group
     from posbias.profiles.profile import Profile
 
 log = logging.getLogger(__name__)
@@ -121,7 +116,7 @@ def notice(line: str, after: float = 2.0) -> Iterator[None]:
 
 @contextmanager
 def resumable(total: int, what: str = "prompts", waiting: str | None = None) -> Iterator[OnEvent]:
-    """Progress on `total` pieces of work; KeyboardInterrupt says how many of them are kept."""
+    """Progress on `total` pieces of work; KeyboardInterrupt says how many of them are kept, once that is known."""
     done, first, pace = 0.0, None, Pace()
     with progress(waiting) as show:
 
@@ -134,69 +129,13 @@ def resumable(total: int, what: str = "prompts", waiting: str | None = None) -> 
         try:
             yield on_event
         except KeyboardInterrupt:
+            if first is None:
+                raise
             kept = f"{done:,.0f} of {total:,} {what} are kept"
-            raise KeyboardInterrupt(pace.goes_on(kept, done - (first or 0), total - done)) from None
+            raise KeyboardInterrupt(pace.goes_on(kept, done - first, total - done)) from None
 
 
 def need_folder(out: Path | None) -> None:
     """Raise `InvalidValueError` for the name of a file where an answer of several files goes."""
     if out is not None and out.suffix:
         raise InvalidValueError(f"out: expected a folder (the answer is several files), got {str(out)!r}")
-
-
-def file_of(
-    place: Path, name: str, held: Callable[[Path], object], fingerprint: str, rerun: bool = False
-) -> tuple[Path, bool]:
-    """The file of a job, and whether it is finished: else, or with `rerun`, the first name that is free.
-
-    `place` is a .nc file or the folder of a file `name`; `held` is the fingerprint in a file. Those of other jobs
-    stay.
-    """
-    stem, suffix = (place.stem, ".nc") if place.suffix == ".nc" else (place.name, "")
-    for number in itertools.count(1):
-        # a.nc, a-2.nc, …, or folder, folder-2, …
-        spot = place.with_name(f"{stem}{f'-{number}' if number > 1 else ''}{suffix}")
-        file = spot if suffix else spot / name
-        if not file.exists():
-            return file, False
-        if held(file) == fingerprint and not rerun:
-            return file, True
-    raise AssertionError
-
-
-def computed_once(
-    kind: Literal["measurement", "retrieval"],
-    place: Path,
-    fingerprint: str,
-    prompts: int,
-    compute: "Callable[..., xr.Dataset]",
-    rerun: bool,
-    processes: "Group",
-) -> "tuple[xr.Dataset, Path] | None":
-    """A job's dataset and its file: read where it is finished, else computed with a bar and a checkpoint.
-
-    `compute` takes `checkpoint` and `on_event`. Of several processes, all compute and the first one writes; the
-    others get None. KeyboardInterrupt says how many prompts are kept.
-    """
-    from posbias.measurement import discard_checkpoint
-    from posbias.profiles import measurements
-
-    load, save = (getattr(measurements, f"{verb}_{kind}") for verb in ("load", "save"))
-    held = lambda file: load(file).attrs.get("fingerprint")  # noqa: E731
-    found = file_of(place, f"{kind}.nc", held, fingerprint, rerun)
-    file, finished = processes.exchange(found)[0]
-    checkpoint = file.with_name(f".{file.stem}-{fingerprint[:12]}.partial.npz")
-    clear_leftovers(file.parent)  # of a run that was killed, perhaps while it drew
-    if finished:
-        if not processes.first:
-            return None
-        discard_checkpoint(checkpoint)  # of a run that was killed when it had written the file
-        log.info("already there: %s (--rerun computes it anew)", file)
-        return load(file), file
-    with resumable(prompts) as on_event:
-        dataset = compute(checkpoint=checkpoint, on_event=on_event)
-    if processes.first:
-        save(dataset, file)
-        discard_checkpoint(checkpoint)
-    processes.exchange(None)
-    return (dataset, file) if processes.first else None

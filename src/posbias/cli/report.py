@@ -136,12 +136,11 @@ def _measurement(source: str, options: Options) -> "tuple[xr.Dataset, Path, Path
         return load_measurement(file), file, options.out or folder
     if options.tokens == "all" or options.columns:
         raise shared.wrong("tokens", "a file of results with 'all' and columns, and no model", source)
-    job = {
-        "tokens": 256 if options.tokens is None else options.tokens,
-        "prompts": 32 if options.prompts is None else options.prompts,
-        "seed": options.seed,
-        **options.prompting.as_job(),
-    }
+    from posbias.measurement import MeasurementJob
+
+    tokens = 256 if options.tokens is None else options.tokens
+    prompts = 32 if options.prompts is None else options.prompts
+    job = MeasurementJob(tokens=tokens, prompts=prompts, seed=options.seed, **options.prompting.as_job())
     place = options.out or results_of(source, options.prompting, job)
     finished = measured(source, place, job, options.loading, options.threads, options.rerun)
     return None if finished is None else (*finished, finished[1].parent)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from posbias.cli import options as shared
-from posbias.cli.output import answer_with, computed_once, need_folder, resumable
+from posbias.cli.output import answer_with, need_folder, resumable
 from posbias.core.errors import positive
 from posbias.core.files import need_writable
 from posbias.core.packages import need
@@ -233,8 +233,8 @@ def _finished(
 
 def _asked(model: str, options: Options, measured: "xr.Dataset | None") -> "tuple[xr.Dataset, Path, Path]":
     """What a model answers, the file that it is written to or was by an earlier run, and its folder."""
-    from posbias.measurement import read_text
-    from posbias.measurement.streaming import Group
+    from posbias.measurement import find_or_compute, load_model, read_text
+    from posbias.profiles.measurements import load_retrieval, save_retrieval
     from posbias.retrieval.jobs import check_text, retrieval_job
     from posbias.retrieval.local import retrieval_fingerprint
     from posbias.retrieval.local import retrieve as ask
@@ -249,11 +249,13 @@ def _asked(model: str, options: Options, measured: "xr.Dataset | None") -> "tupl
     need_writable(place)
     if job.task == "needle":
         read_text(options.text)
-    loaded = options.loading.load(model, job.length or _SHORT)
+    loaded = load_model(model, tokens=job.length or _SHORT, **vars(options.loading))
     _check_same_model(measured, options.measurement, loaded.checksum, loaded.name)
-    fingerprint = retrieval_fingerprint(loaded, job, options.text)
-    compute = functools.partial(ask, loaded, job, text=options.text, threads=options.threads)
-    asked = computed_once("retrieval", place, fingerprint, job.prompts, compute, options.rerun, Group())
+    kept = ("retrieval", retrieval_fingerprint(loaded, job, options.text), load_retrieval, save_retrieval)
+    how = {"text": options.text, "threads": options.threads}
+    with resumable(job.prompts) as on_event:
+        compute = functools.partial(ask, loaded, job, on_event=on_event, **how)
+        asked = find_or_compute(place, *kept, compute, rerun=options.rerun)
     assert asked is not None  # this process is the only one
     return *asked, asked[1].parent
 

@@ -13,6 +13,7 @@ so if two compute the same one the last writer wins, and what they wrote differs
 """
 
 import datetime
+import itertools
 import json
 import logging
 import os
@@ -275,6 +276,25 @@ def perform_cell(cell: Cell, on_event: OnEvent | None = None) -> tuple[Any, dict
         "peak_memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit,
     }
     return result, cost, versions_here(cell.packages)
+
+
+def file_of_job(
+    place: Path, name: str, held: Callable[[Path], object], fingerprint: str, rerun: bool = False
+) -> tuple[Path, bool]:
+    """The file of a job whose place a person chose, and whether it is finished: else the first name that is free.
+
+    `place` is a .nc file or the folder of a file `name`; `held` is the fingerprint in a file. Those of other jobs
+    stay, and with `rerun` all do: a.nc, a-2.nc, …, or folder, folder-2, ….
+    """
+    stem, suffix = (place.stem, ".nc") if place.suffix == ".nc" else (place.name, "")
+    for number in itertools.count(1):
+        spot = place.with_name(f"{stem}{f'-{number}' if number > 1 else ''}{suffix}")
+        file = spot if suffix else spot / name
+        if not file.exists():
+            return file, False
+        if held(file) == fingerprint and not rerun:
+            return file, True
+    raise AssertionError
 
 
 def _main(version: str) -> list[str]:

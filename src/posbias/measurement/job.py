@@ -24,14 +24,10 @@ TextSource = str | Path | Sequence[str | Path] | None
 
 
 @dataclass(frozen=True)
-class Request:
-    """What to measure, of any model. Raises `InvalidValueError` for a value that cannot be right.
+class MeasurementJob:
+    """What to measure, of any model: the fields are what `posbias.measure` says of its arguments.
 
-    `text` as in `read_text`, None for the bundled one; `packed`, `minimum_tokens` and `scramble` as in
-    `prompts_from`; `influences` and `rollouts` are kinds in addition to the gradient influence of the predicted
-    token's probability; `target` is the token that the influence "target" is about; `dense_logits` and
-    `head_kernels` keep whole matrices per head. `bos`: whether prompts begin with the tokenizer's BOS (`bos_of`;
-    None: as it writes a text).
+    Raises `InvalidValueError` for a value that cannot be right.
     """
 
     text: TextSource = None
@@ -45,7 +41,7 @@ class Request:
     head_kernels: bool = False
     influences: tuple[str, ...] = ()
     rollouts: tuple[str, ...] = ()
-    target: int | None = None
+    target: int | str | None = None
     bos: bool | None = None
 
     def __post_init__(self):
@@ -57,7 +53,7 @@ class Request:
             object.__setattr__(self, name, tuple(kind for kind in known if kind in kinds))
         if ("target" in self.influences) != (self.target is not None):
             raise InvalidValueError(
-                "target: expected a token's number with the influence 'target', and only with it, got "
+                "target: expected a token with the influence 'target', and only with it, got "
                 f"{shortened(self.target)} with {', '.join(self.influences) or 'none'}"
             )
 
@@ -76,35 +72,44 @@ class Request:
         """Ids of the special tokens that each prompt begins with. Raises as `bos_of`."""
         return bos_of(loaded.tokenizer, self.source, self.bos)
 
+    def target_of(self, loaded: "LoadedModel") -> int | None:
+        """The number of the target token for this model. Raises `InvalidValueError` for a text of several."""
+        if not isinstance(self.target, str):
+            return self.target
+        ids = loaded.tokenizer(self.target, add_special_tokens=False)["input_ids"]
+        if len(ids) != 1:
+            what = f"text that is one token of this model, not {len(ids)}"
+            raise InvalidValueError(f"target: expected {what}, got {shortened(self.target)}")
+        return int(ids[0])
+
     def described(self, loaded: "LoadedModel") -> dict[str, Any]:
         """What was measured of which model, for the attributes of a result."""
         begins = list(self.begins(loaded))
-        return {
-            "model": loaded.name,
-            "family": loaded.family.model_type,
+        return loaded.described | {
             "positional": loaded.family.positional_kind(loaded.model.config),
-            "checksum": loaded.checksum,
             "text": self.source.name,
             "text_sha256": self.source.sha256,
             "tokens": self.tokens,
             "prompts": self.prompts,
             "seed": self.seed,
-            "dtype": loaded.dtype,
-            "device": loaded.device.type,
-            "attention": loaded.attention,
-        } | ({"bos": " ".join(loaded.tokenizer.convert_ids_to_tokens(begins))} if begins else {})
+            **({"bos": " ".join(loaded.tokenizer.convert_ids_to_tokens(begins))} if begins else {}),
+        }
 
     def of(self, loaded: "LoadedModel") -> dict[str, Any]:
-        """All that decides the numbers of this request for a model; checksums stand for model and text."""
+        """All that decides the numbers of this job for a model; checksums stand for model and text."""
         names = [each.name for each in fields(self) if each.name not in ("text", "bos")]
-        asked = {name: getattr(self, name) for name in names}
+        asked = {name: getattr(self, name) for name in names} | {"target": self.target_of(loaded)}
         if begins := self.begins(loaded):  # without any, the fingerprint is that of before there was a choice
             asked["bos"] = begins
         return job_of(loaded, text=self.source.sha256, asked=asked)
 
 
 def job_of(loaded: "LoadedModel", **asked: Any) -> dict[str, Any]:
-    """What is asked of a model, with the model and the versions that compute it, in JSON's terms."""
+    """What is asked of a model, with the model, its treatment and the versions that compute it, in JSON's terms.
+
+    Raises `ModelError` for hooks on the model that no treatment names.
+    """
+    loaded.check_hooks()
     versions = versions_here(("torch", "transformers"))
     del versions["python"]
     return {
@@ -114,6 +119,7 @@ def job_of(loaded: "LoadedModel", **asked: Any) -> dict[str, Any]:
         "versions": versions,
         # other kernels round otherwise: what a GPU began, a CPU may not finish
         **({} if loaded.device.type == "cpu" else {"device": loaded.device.type}),
+        **loaded.treated,
     } | asked
 
 

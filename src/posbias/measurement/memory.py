@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from posbias.core import machine
-from posbias.measurement.job import Request
+from posbias.measurement.job import MeasurementJob
 from posbias.measurement.models.families import decoder_config
 from posbias.measurement.models.formats import free_on, require_on
 from posbias.measurement.prompt_meter import FUSED, PromptMeter
@@ -74,15 +74,15 @@ class Cost:
         return [_listed(f" on {self.device}", there), *lines] if there else lines
 
 
-def estimate_cost(loaded: "LoadedModel", request: Request) -> Cost:
-    """Return what measuring `request` on a loaded model will take; measures one short prompt.
+def estimate_cost(loaded: "LoadedModel", job: MeasurementJob) -> Cost:
+    """Return what measuring `job` on a loaded model will take; measures one short prompt.
 
     `seconds` are of one process and of the speed that the machine has at this moment.
     """
-    config, parts = decoder_config(loaded.model.config), announced(loaded, request)
-    short = min(request.tokens, _SHORT)
+    config, parts = decoder_config(loaded.model.config), announced(loaded, job)
+    short = min(job.tokens, _SHORT)
     ids = torch.arange(short) % config.vocab_size
-    meter = PromptMeter(loaded, replace(request, tokens=short), ids)
+    meter = PromptMeter(loaded, replace(job, tokens=short), ids)
     seconds = []
     for _ in range(2):
         begin = time.perf_counter()
@@ -90,28 +90,28 @@ def estimate_cost(loaded: "LoadedModel", request: Request) -> Cost:
         seconds.append(time.perf_counter() - begin)
     weights = sum(weight.numel() for weight in loaded.model.parameters())
     pairs = 2 * config.num_hidden_layers * config.hidden_size
-    longer = request.tokens / short
-    scale = request.prompts * longer * (weights + pairs * request.tokens) / (weights + pairs * short)
-    scale *= longer if "outputs" in request.influences else 1.0  # a pass for each
+    longer = job.tokens / short
+    scale = job.prompts * longer * (weights + pairs * job.tokens) / (weights + pairs * short)
+    scale *= longer if "outputs" in job.influences else 1.0  # a pass for each
     return Cost(sum(parts.values()), min(seconds) * scale, parts, ", ".join(map(str, loaded.accelerators)))
 
 
-def recomputes(loaded: "LoadedModel", request: Request) -> bool:
+def recomputes(loaded: "LoadedModel", job: MeasurementJob) -> bool:
     """Whether layers are to be computed again in the backward pass.
 
     So it is above `KERNEL_TOKENS` tokens, but where remembering every layer fits what `AMPLE` says.
     """
-    if request.tokens <= KERNEL_TOKENS or "outputs" in request.influences:
+    if job.tokens <= KERNEL_TOKENS or "outputs" in job.influences:
         return False
     device, *_ = loaded.accelerators or [_CPU]
     share = min(1.0, torch.get_num_threads() / machine.cores()) if device == _CPU else 1.0
     free = free_on(device)
-    return free is None or sum(announced(loaded, request, recompute=False).values()) > AMPLE * share * free
+    return free is None or sum(announced(loaded, job, recompute=False).values()) > AMPLE * share * free
 
 
 def memory_parts(
     config: Any,
-    request: Request,
+    job: MeasurementJob,
     recompute: bool | None = None,
     dtype: torch.dtype | None = None,
     device: torch.device = _CPU,
@@ -122,14 +122,14 @@ def memory_parts(
     pass, by default above `KERNEL_TOKENS` tokens. `dtype` is that of weights and activations, by default the
     configuration's; `device` is the one that computes.
     """
-    tokens, square = request.tokens, request.tokens**2
+    tokens, square = job.tokens, job.tokens**2
     depth, heads, hidden = config.num_hidden_layers, config.num_attention_heads, config.hidden_size
     inner = getattr(config, "intermediate_size", None) or 4 * hidden
     each = (dtype or getattr(config, "dtype", None) or torch.float32).itemsize
     single = max(each, 4)
     if recompute is None:
-        recompute = tokens > KERNEL_TOKENS and "outputs" not in request.influences
-    by_head = heads * square * (2 * request.dense_logits + request.head_kernels)
+        recompute = tokens > KERNEL_TOKENS and "outputs" not in job.influences
+    by_head = heads * square * (2 * job.dense_logits + job.head_kernels)
     halved = 10 * heads * tokens + (2 * square if tokens <= KERNEL_TOKENS else 0)
     graph = tokens * (single * _NORMS * hidden + each * (_OTHERS * hidden + 3 * inner))
     layer = max(
@@ -144,7 +144,7 @@ def memory_parts(
     parts = {
         "program": _PROGRAM,
         # sums and the prompt at hand; even and odd prompts are summed apart
-        "means": 8 * depth * (min(request.prompts, 3) * halved + min(request.prompts, 2) * by_head),
+        "means": 8 * depth * (min(job.prompts, 3) * halved + min(job.prompts, 2) * by_head),
         "graph": graph + _INPUTS * depth * each * tokens * hidden if recompute else depth * graph,
         "outputs": config.vocab_size * outputs,
         "one layer": layer,
@@ -152,25 +152,25 @@ def memory_parts(
     return {name: int(MARGIN * size) for name, size in parts.items()}
 
 
-def check_memory(loaded: "LoadedModel", request: Request) -> None:
+def check_memory(loaded: "LoadedModel", job: MeasurementJob) -> None:
     """Raise `InvalidValueError` when a measurement would need more memory than is free, here or on the GPU.
 
     Of a model on several GPUs only this machine's part is checked.
     """
-    by_head = [name for name in ("dense_logits", "head_kernels") if getattr(request, name)]
-    given = f"{request.tokens} with {' and '.join(by_head)}" if by_head else str(request.tokens)
-    parts, places = announced(loaded, request), loaded.accelerators
+    by_head = [name for name in ("dense_logits", "head_kernels") if getattr(job, name)]
+    given = f"{job.tokens} with {' and '.join(by_head)}" if by_head else str(job.tokens)
+    parts, places = announced(loaded, job), loaded.accelerators
     total, here = sum(parts.values()), sum(parts[name] for name in _HERE)
     machine.require(here if places else total, "tokens", given)
     if len(places) == 1:
         require_on(places[0], total - here, "tokens", given)
 
 
-def announced(loaded: "LoadedModel", request: Request, recompute: bool | None = None) -> dict[str, int]:
+def announced(loaded: "LoadedModel", job: MeasurementJob, recompute: bool | None = None) -> dict[str, int]:
     """The `memory_parts` of measuring a loaded model, where it is; by default as `recomputes` says."""
     config, (device, *_) = decoder_config(loaded.model.config), loaded.accelerators or [_CPU]
-    again = recomputes(loaded, request) if recompute is None else recompute
-    return memory_parts(config, request, again, loaded.model.dtype, device)
+    again = recomputes(loaded, job) if recompute is None else recompute
+    return memory_parts(config, job, again, loaded.model.dtype, device)
 
 
 def _listed(where: str, parts: dict[str, int]) -> str:

@@ -2,7 +2,7 @@
 
 While the pass runs, each layer's attention is gone through in blocks of queries, reduced to what is kept and
 then let go: no n × n matrix of all heads is held, unless the model makes it (eager attention) or it was asked
-for (`Request.dense_logits`). What cannot be determined of a layer is NaN.
+for (`MeasurementJob.dense_logits`). What cannot be determined of a layer is NaN.
 """
 
 import logging
@@ -16,9 +16,9 @@ from torch import Tensor
 from posbias.core.errors import InvalidValueError, ModelError, NonFiniteError
 from posbias.measurement.capture.forward import Capture, SeenLayer
 from posbias.measurement.capture.rerun import Call, recording
-from posbias.measurement.job import Request
+from posbias.measurement.job import MeasurementJob
 from posbias.measurement.models.families import adds_to_stream, decoder_layers
-from posbias.measurement.models.loading import LoadedModel
+from posbias.measurement.models.loading import FUSED, LoadedModel
 from posbias.measurement.quantities.attention import KERNEL_TOKENS, layer_means
 from posbias.measurement.quantities.influence import Economy, economy, gradients, predict
 from posbias.measurement.quantities.jacobian import HeadGains, gains_of, stretch_of
@@ -27,8 +27,6 @@ from posbias.measurement.quantities.rollouts import Rollouts
 from posbias.measurement.result import Arrays
 
 log = logging.getLogger(__name__)
-FUSED = 256
-"""Above so many tokens fused attention is taken where the family has it, and outputs are made in blocks."""
 OF_EARLIER_KEYS = (
     *("logits_distance", "positional_distance", "content_distance", "content_distance_variance"),
     *("content_mean", "content_variance", "constant_diagonal_r2"),
@@ -38,7 +36,7 @@ _NO_MEMORY = re.compile(r"out of memory|not enough memory|can(no|')t allocate me
 
 
 class PromptMeter:
-    """Measures the prompts of one request on one model; what depends on the model alone is found once, on `short`.
+    """Measures the prompts of one job on one model; what depends on the model alone is found once, on `short`.
 
     That are the head `gains` for energy kernels and rollouts, None where the model does not show them, and what
     the passes of long prompts need not remember (`influence.economy`), layers among it with `recompute`. Raises
@@ -48,22 +46,23 @@ class PromptMeter:
     def __init__(
         self,
         loaded: LoadedModel,
-        request: Request,
+        job: MeasurementJob,
         short: Int[Tensor, "position"],
         recompute: bool = False,
     ):
-        self._loaded, self._request, self._short = loaded, request, short
+        self._loaded, self._job, self._short = loaded, job, short
+        self._target = job.target_of(loaded)
         self._layers = decoder_layers(loaded.model, loaded.family)
         self._additive = adds_to_stream(loaded.family, loaded.model.config)
         self.gains: HeadGains | None = None
         try:
             self.gains = gains_of(loaded.model, loaded.family, short)
         except ModelError as error:
-            if "energy" in request.rollouts:
+            if "energy" in job.rollouts:
                 raise
             log.warning("no energy kernels: %s", error)
         self._economy = Economy()
-        if request.tokens > FUSED:
+        if job.tokens > FUSED:
             self._spare(recompute)
 
     def measure(self, ids: Int[np.ndarray, "position"], prompt: str) -> Arrays:
@@ -96,10 +95,10 @@ class PromptMeter:
             log.warning("more memory than announced: %s", note)
 
     def _measured(self, ids: Int[np.ndarray, "position"], prompt: str) -> Arrays:
-        model, family, request = self._loaded.model, self._loaded.family, self._request
+        model, family, job = self._loaded.model, self._loaded.family, self._job
         found: Arrays = {}
         calls: list[Call] = []
-        rollouts = Rollouts(request.tokens, request.rollouts, self.gains, calls) if request.rollouts else None
+        rollouts = Rollouts(job.tokens, job.rollouts, self.gains, calls) if job.rollouts else None
 
         def see(seen: SeenLayer) -> None:
             seen.check_finite(prompt)
@@ -109,14 +108,14 @@ class PromptMeter:
 
         given = torch.from_numpy(ids)
         # with "outputs" each output is differentiated
-        saving = Economy() if "outputs" in request.influences else self._economy
+        saving = Economy() if "outputs" in job.influences else self._economy
         with (
             recording(self._layers if rollouts else (), calls),
             Capture(model, family, see),
         ):
             prediction = predict(model, given, saving)
         found |= rollouts.rows() if rollouts is not None else {}
-        found |= gradients(prediction, given, ("probability", *request.influences), request.target)
+        found |= gradients(prediction, given, ("probability", *job.influences), self._target)
         if self._loaded.encoder:  # no output says what comes next, and a query sees more than earlier keys
             for name in ("loss", *OF_EARLIER_KEYS):
                 found.pop(name, None)
@@ -130,9 +129,9 @@ class PromptMeter:
         gains, energy = self.gains, None
         plain = gains is not None and not gains.stretched[seen.layer]
         scale = torch.ones(seen.scores.tokens) if plain else stretch_of(seen)
-        if gains is not None and self._request.tokens <= KERNEL_TOKENS:
+        if gains is not None and self._job.tokens <= KERNEL_TOKENS:
             energy = gains.weights(seen.layer, seen.stream)
-        wide = {name: getattr(self._request, name) for name in ("dense_logits", "head_kernels")}
+        wide = {name: getattr(self._job, name) for name in ("dense_logits", "head_kernels")}
         found = mixings(seen, scale) | layer_means(seen, energy, None if plain else scale, **wide)
         if self._additive and seen.output is not None:
             share = feed_forward_share(seen.stream, seen.update, seen.output)

@@ -7,8 +7,9 @@ runs a function of one's own in its place.
 
 import logging
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,19 @@ import xarray as xr
 from jaxtyping import Int
 
 from posbias.core.errors import InvalidValueError, ModelError
+from posbias.core.files import need_writable
 from posbias.core.machine import leaving_a_core, torch_threads
 from posbias.core.progress import OnEvent, muted
-from posbias.measurement.job import Request, TextSource, fingerprint_of
+from posbias.measurement.job import MeasurementJob, fingerprint_of
 from posbias.measurement.memory import check_memory, estimate_cost, recomputes
 from posbias.measurement.models.families import MISREAD, decoder_config, decoder_layers
-from posbias.measurement.models.loading import LoadedModel, ready
-from posbias.measurement.prompt_meter import FUSED, PromptMeter
+from posbias.measurement.models.loading import LoadedModel, Treatment, ready
+from posbias.measurement.prompt_meter import PromptMeter
 from posbias.measurement.result import QUANTITIES, Arrays, Quantities, attributes, dataset, variables
 from posbias.measurement.selfchecks import selfcheck
-from posbias.measurement.streaming import Group, group, over_prompts
+from posbias.measurement.streaming import Group, find_or_compute, group, over_prompts
 from posbias.measurement.texts.prompts import Prompts
+from posbias.profiles.measurements import load_measurement, save_measurement
 
 log = logging.getLogger(__name__)
 _SELFCHECK_TOKENS = 64
@@ -38,135 +41,173 @@ WINDOWS = ("sliding_window", "attention_chunk_size")
 """Keys of a configuration that say how many earlier tokens a layer sees."""
 
 
-def job_fingerprint(model: Any = "smollm2-135m", *, tokenizer: Any = None, **asked: Any) -> str:
+def job_fingerprint(
+    model: Any = "smollm2-135m",
+    job: MeasurementJob | None = None,
+    *,
+    tokenizer: Any = None,
+    treatment: Treatment | None = None,
+    **asked: Any,
+) -> str:
     """Return the SHA-256 of everything that decides a measurement's numbers: name its checkpoint after it.
 
-    `model` and `tokenizer` as of `measure`; `asked` are those of its arguments that are fields of
-    `posbias.measurement.job.Request`. Pass the `LoadedModel` that goes to `measure`; a name is loaded only for its
-    checksum. Raises what `measure` raises for the same arguments.
+    The arguments are those of `measure`. Pass the `LoadedModel` that goes to `measure`; a name is loaded only for
+    its checksum. Raises what `measure` raises for the same arguments.
     """
-    request = Request(**asked)
-    _ = request.source
-    with _ready(model, tokenizer, request) as loaded:
-        return fingerprint_of(request.of(loaded))
+    job = job if job and not asked else replace(job or MeasurementJob(), **asked)
+    _ = job.source
+    with ready(model, tokenizer, treatment, job.tokens) as loaded:
+        return fingerprint_of(job.of(loaded))
 
 
 def measure(
     model: Any = "smollm2-135m",
+    job: MeasurementJob | None = None,
     *,
     tokenizer: Any = None,
-    text: TextSource = None,
-    tokens: int = 256,
-    prompts: int = 32,
-    seed: int = 0,
-    packed: bool = True,
-    minimum_tokens: int | None = None,
-    scramble: bool = False,
-    dense_logits: bool = False,
-    head_kernels: bool = False,
-    influences: tuple[str, ...] = (),
-    rollouts: tuple[str, ...] = (),
-    target: int | None = None,
-    bos: bool | None = None,
+    treatment: Treatment | None = None,
     checkpoint: str | Path | None = None,
     threads: int | None = None,
     on_event: OnEvent | None = None,
+    **asked: Any,
 ) -> xr.Dataset:
     """Measure attention, mixing, logits and influence of a language model on prompts cut from a text.
 
-    `model`: what `load_model` takes, a `LoadedModel`, or a model of transformers that is in memory, with its
-    `tokenizer` (or the folder of one); it is left as it was, and called what its configuration was loaded
-    from, else its class. What is measured of it and on what: see the fields of
-    `posbias.measurement.job.Request`. `checkpoint`: a file from which an interrupted measurement resumes with
-    bit-identical results (of long prompts to rounding, if memory was ample before and is not now, or the other
-    way round); it stays, so that nothing is lost before the result is stored, then call `discard_checkpoint`.
-    `threads` are those of torch (default: the cores but one). `on_event` hears of finished prompts before the
-    first and after each. Started by `torchrun`, each process measures a share of the prompts, and all return the
-    same.
+    What is measured of which model:
+
+    - `model`: what `load_model` takes, a `LoadedModel`, or a model of transformers that is in memory; it is left
+      as it was, and called what its configuration was loaded from, else its class
+    - `tokenizer`: that of a model in memory, or the folder of one
+    - `treatment`: what changes the model beyond its weights, `{"name": "no heads", "heads": [[3, 1]]}`; part of
+      the fingerprint and of the attributes. A model with hooks, or with a module's `forward` replaced, is refused
+      without one
+    - `job`: a `MeasurementJob`, all of the following in one value; keywords replace what it says
+
+    On which prompts:
+
+    - `text`: as of `read_text`; None: the bundled State of the Union addresses
+    - `tokens`: length of every prompt
+    - `prompts`: their number, drawn without replacement
+    - `seed`: of the draw
+    - `packed`: windows of the running text; False: the beginning of each document
+    - `minimum_tokens`: shorter documents are left out; None: with `packed` none, else those shorter than a prompt
+    - `scramble`: shuffle the tokens of every prompt
+    - `bos`: whether prompts begin with the tokenizer's BOS; None: as it writes a text
+
+    Which quantities, in addition to those that are always measured:
+
+    - `influences`: further gradients: logit, log_probability, target, input, outputs
+    - `target`: the token of the influence "target": its number, or a text that is one token
+    - `rollouts`: rollouts of each prompt's own attention: kernel, value, energy
+    - `dense_logits`, `head_kernels`: matrices query × key of every layer and head: mean logits; attention
+
+    How it runs:
+
+    - `checkpoint`: a file from which an interrupted measurement resumes with bit-identical results (of long
+      prompts to rounding, if memory was ample before and is not now, or the other way round); it stays, so that
+      nothing is lost before the result is stored, then call `discard_checkpoint` (`find_or_measure` does it all)
+    - `threads`: those of torch; None: the cores but one
+    - `on_event`: hears of finished prompts before the first and after each
+
+    Started by `torchrun`, each process measures a share of the prompts, and all return the same.
 
     Returns the dataset of `docs/measure.md`. Quantities: Herasimchyk et al. 2026 (arXiv 2602.16837),
     Eq. 1 and 5 (mixing), 4 (kernel), 6 (influence). Raises `InvalidValueError` for bad or too large numbers,
     `InputFileError` for a bad text or another job's checkpoint, `OutputFileError` when the checkpoint cannot
-    be written, `ModelError` for a model that cannot be found, loaded, captured, sees later tokens without being an
-    encoder (of which docs/measure.md says what is measured), or is not finite in any prompt, `WorkerError`
-    when another process is gone.
+    be written, `ModelError` for a model that cannot be found, loaded, captured, has hooks without a treatment,
+    sees later tokens without being an encoder (of which docs/measure.md says what is measured), or is finite in no
+    prompt, `WorkerError` when another process is gone.
     """
-    request = Request(
-        text=text,
-        tokens=tokens,
-        prompts=prompts,
-        seed=seed,
-        packed=packed,
-        minimum_tokens=minimum_tokens,
-        scramble=scramble,
-        dense_logits=dense_logits,
-        head_kernels=head_kernels,
-        influences=influences,
-        rollouts=rollouts,
-        target=target,
-        bos=bos,
-    )
-    _ = request.source  # what is wrong with the text is said before a model is loaded
-    running = torch_threads(leaving_a_core() if threads is None else threads)
-    keeping = None if checkpoint is None else Path(checkpoint)
-    preparing = _ready(model, tokenizer, request)
-    with running, group() as processes, muted(not processes.first), preparing as loaded:
-        return _measured(loaded, request, keeping, processes, on_event if processes.first else None)
+    job = job if job and not asked else replace(job or MeasurementJob(), **asked)
+    with _running(model, job, tokenizer, treatment, threads) as (loaded, processes):
+        return _measured(loaded, job, None if checkpoint is None else Path(checkpoint), processes, on_event)
+
+
+def find_or_measure(
+    model: Any,
+    place: str | Path,
+    job: MeasurementJob,
+    *,
+    tokenizer: Any = None,
+    treatment: Treatment | None = None,
+    loading: Mapping[str, Any] = {},
+    threads: int | None = None,
+    rerun: bool = False,
+    on_event: OnEvent | None = None,
+) -> tuple[xr.Dataset, Path] | None:
+    """Read a measurement from its file where it is finished; else measure, and write the file.
+
+    `place`: the .nc file, or the folder of its measurement.nc, as of `find_or_compute`; an interrupted measurement
+    is resumed. `loading`: arguments of `load_model` for a model by name. Other arguments as of `measure`.
+
+    Returns the measurement and its file; of several processes, the others get None. Raises what `measure`,
+    `load_measurement` and `save_measurement` raise.
+    """
+    need_writable(place)
+    with _running(model, job, tokenizer, treatment, threads, loading) as (loaded, processes):
+
+        def compute(checkpoint: Path) -> xr.Dataset:
+            return _measured(loaded, job, checkpoint, processes, on_event)
+
+        kept = ("measurement", fingerprint_of(job.of(loaded)), load_measurement, save_measurement)
+        return find_or_compute(Path(place), *kept, compute, rerun=rerun, processes=processes)
 
 
 def per_prompt(
     kind: str,
     quantities: Quantities,
     measure: Callable[[LoadedModel, Int[np.ndarray, "position"], str], Arrays],
-    request: Request,
+    job: MeasurementJob,
     *,
     model: Any,
     tokenizer: Any = None,
+    treatment: Treatment | None = None,
     threads: int | None = None,
     on_event: OnEvent | None = None,
 ) -> xr.Dataset:
-    """Run `measure(loaded, ids, prompt)` on each prompt of `request` and return what it gives, by `quantities`.
+    """Run `measure(loaded, ids, prompt)` on each prompt of `job` and return what it gives, by `quantities`.
 
     `measure` takes the tokens of one prompt and what an error is to call it, and returns arrays by name: the
     dimensions of their `quantities` begin with the prompt. `kind` says in the dataset what it holds; other
     arguments as of `measure`. Raises what loading, the self-check and `measure` raise, `ModelError` for an
     encoder.
     """
-    with torch_threads(leaving_a_core() if threads is None else threads), ready(model, tokenizer) as loaded:
+    running = torch_threads(leaving_a_core() if threads is None else threads)
+    with running, ready(model, tokenizer, treatment) as loaded:
         loaded.need_causal("what is taken by query or head")
-        ids = prepared(loaded, request).ids
+        decided = job.of(loaded) | {"kind": kind}
+        ids = prepared(loaded, job).ids
         selfcheck(loaded, torch.from_numpy(ids[0][:_SELFCHECK_TOKENS]))
 
         def row(index: int) -> Arrays:
             return measure(loaded, ids[index], f"prompt {index}")
 
-        state, _ = over_prompts(row, request.prompts, quantities, on_event=on_event)
-        job = request.of(loaded) | {"kind": kind}
-        about = request.described(loaded) | {"fingerprint": fingerprint_of(job), "versions": job["versions"]}
+        state, _ = over_prompts(row, job.prompts, quantities, on_event=on_event)
+        about = {"fingerprint": fingerprint_of(decided), "versions": decided["versions"]}
+        about = job.described(loaded) | about
         found = {name: state.column(name) for name in quantities if name in next(iter(state.rows.values()))}
         return xr.Dataset(variables(found, quantities), {"prompt": [*state.rows]}, attributes(kind, about))
 
 
 @contextmanager
-def _ready(model: Any, tokenizer: Any, request: Request) -> Iterator[LoadedModel]:
-    """The model for these prompts; the attention of a `LoadedModel` was chosen by who made it."""
-    with ready(model, tokenizer) as loaded:
-        yield loaded if isinstance(model, LoadedModel) else for_length(loaded, request.tokens)
+def _running(
+    model: Any,
+    job: MeasurementJob,
+    tokenizer: Any,
+    treatment: Treatment | None,
+    threads: int | None,
+    loading: Mapping[str, Any] = {},
+) -> Iterator[tuple[LoadedModel, Group]]:
+    """The model, ready for a job, and the processes that share it."""
+    _ = job.source  # what is wrong with the text is said before a model is loaded
+    with torch_threads(leaving_a_core() if threads is None else threads), group() as processes:
+        if processes.local_rank and loading.get("device") == "cuda":
+            loading = {**loading, "device": f"cuda:{processes.local_rank}"}
+        with muted(not processes.first), ready(model, tokenizer, treatment, job.tokens, loading) as loaded:
+            yield loaded, processes
 
 
-def for_length(loaded: LoadedModel, tokens: int) -> LoadedModel:
-    """Return the model with the attention to take at this length: fused above `FUSED`, where that is right."""
-    if tokens > FUSED and "sdpa" in loaded.family.attention and loaded.attention != "sdpa":
-        try:
-            loaded.model.set_attn_implementation("sdpa")
-        except ValueError as error:
-            if loaded.verified:
-                raise
-            log.info("no fused attention: %s", error)
-    return loaded
-
-
-def prepared(loaded: LoadedModel, request: Request) -> Prompts:
+def prepared(loaded: LoadedModel, job: MeasurementJob) -> Prompts:
     """Check what can be known before any prompt is run, and cut the prompts.
 
     Raises `ModelError` for a model without attention, `InvalidValueError` for more tokens than the context or the
@@ -179,26 +220,27 @@ def prepared(loaded: LoadedModel, request: Request) -> Prompts:
         )
     decoder_layers(loaded.model, loaded.family)
     context = getattr(config, "max_position_embeddings", None)
-    if context is not None and 0 < context < request.tokens:
+    if context is not None and 0 < context < job.tokens:
         raise InvalidValueError(
-            f"tokens: expected at most {context}, the context of {loaded.name}, got {request.tokens}"
+            f"tokens: expected at most {context}, the context of {loaded.name}, got {job.tokens}"
         )
-    check_memory(loaded, request)
-    drawn = request.draw(loaded)
+    check_memory(loaded, job)
+    drawn = job.draw(loaded)
     loaded.check_ids(int(drawn.ids.max()))
     return drawn
 
 
 def _measured(
     loaded: LoadedModel,
-    request: Request,
+    job: MeasurementJob,
     checkpoint: Path | None,
     processes: Group,
     on_event: OnEvent | None,
 ) -> xr.Dataset:
-    drawn = prepared(loaded, request)
+    decided = job.of(loaded)
+    drawn = prepared(loaded, job)
     if log.isEnabledFor(logging.INFO):
-        for line in estimate_cost(loaded, request).lines():
+        for line in estimate_cost(loaded, job).lines():
             log.info(line)
     short = torch.from_numpy(drawn.ids[0][:_SELFCHECK_TOKENS])
     check = selfcheck(loaded, short)
@@ -209,30 +251,29 @@ def _measured(
         )
     if remark := MISREAD.get(loaded.family.model_type):
         log.warning("%s: %s", loaded.family.model_type, remark)
-    meter = PromptMeter(loaded, request, short, recomputes(loaded, request))
+    meter = PromptMeter(loaded, job, short, recomputes(loaded, job))
     log.info(
         "measuring %s on %d prompts of %d tokens from %s",
-        *(loaded.name, request.prompts, request.tokens, request.source.name),
+        *(loaded.name, job.prompts, job.tokens, job.source.name),
     )
-    job = request.of(loaded)
     state, skipped = over_prompts(
         lambda index: meter.measure(drawn.ids[index], f"prompt {index} ({drawn.place(index)})"),
-        request.prompts,
+        job.prompts,
         QUANTITIES,
         checkpoint=checkpoint,
-        fingerprint=fingerprint_of(job),
+        fingerprint=fingerprint_of(decided),
         processes=processes,
-        on_event=on_event,
+        on_event=on_event if processes.first else None,
     )
     about = _of_model(loaded) | {
-        **request.described(loaded),
-        "fingerprint": fingerprint_of(job),
-        "asked": job["asked"],
+        **job.described(loaded),
+        "fingerprint": fingerprint_of(decided),
+        "asked": decided["asked"],
         "skipped": {str(index): why for index, why in skipped.items()},
         "left_out": drawn.left_out,
         "heads": state.sums["sink_share"].shape[1],
         "starts": drawn.starts.tolist(),
-        "versions": job["versions"] | {"python": platform.python_version()},
+        "versions": decided["versions"] | {"python": platform.python_version()},
         "seconds": {"load": loaded.seconds, "measure": state.seconds},
         "processes": processes.size,
         "selfcheck": check,
@@ -243,7 +284,7 @@ def _measured(
 
 
 def _of_model(loaded: LoadedModel) -> dict[str, Any]:
-    """What a measurement says of its model in addition to `Request.described`."""
+    """What a measurement says of its model in addition to `MeasurementJob.described`."""
     config = decoder_config(loaded.model.config)
     rope, windows = (
         {key: value for key in keys if (value := getattr(config, key, None)) is not None}
@@ -259,5 +300,4 @@ def _of_model(loaded: LoadedModel) -> dict[str, Any]:
         "windows": windows,
     }
     about |= {"encoder": 1} if loaded.encoder else {}
-    about |= {"rope": rope} if rope else {}
-    return about | ({} if loaded.revision is None else {"revision": loaded.revision})
+    return about | ({"rope": rope} if rope else {})

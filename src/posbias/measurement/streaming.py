@@ -17,14 +17,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch.distributed as dist
 
 from posbias.core.errors import InputFileError, ModelError, NonFiniteError, WorkerError
+from posbias.core.files import clear_leftovers
 from posbias.core.progress import Event, OnEvent
-from posbias.core.store import Checkpoint
+from posbias.core.store import Checkpoint, file_of_job
 from posbias.measurement.result import Arrays, Quantities, State
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 log = logging.getLogger(__name__)
 PATIENCE = datetime.timedelta(hours=24)
@@ -173,6 +177,43 @@ def _missing_the_others() -> Iterator[None]:
             f"torchrun: another process of this measurement is gone ({first}); finished prompts are kept, the "
             "same command goes on from there"
         ) from error
+
+
+def find_or_compute(
+    place: Path,
+    kind: str,
+    fingerprint: str,
+    load: Callable[[Path], "xr.Dataset"],
+    save: Callable[["xr.Dataset", Path], object],
+    compute: Callable[..., "xr.Dataset"],
+    *,
+    rerun: bool = False,
+    processes: Group = ALONE,
+) -> "tuple[xr.Dataset, Path] | None":
+    """A job's dataset and its file: read where it is finished, else computed and written.
+
+    `place` is the .nc file, or the folder of a file KIND.nc; one of another job stays, and the new one is written
+    next to it (`file_of_job`), as with `rerun`. `compute` takes the `checkpoint` to resume from. Of several
+    processes, all compute and the first one writes; the others get None.
+    """
+    held = file_of_job(
+        place, f"{kind}.nc", lambda file: load(file).attrs.get("fingerprint"), fingerprint, rerun
+    )
+    file, finished = processes.exchange(held)[0]
+    checkpoint = file.with_name(f".{file.stem}-{fingerprint[:12]}.partial.npz")
+    clear_leftovers(file.parent)  # of a run that was killed, perhaps while it drew
+    if finished:
+        if not processes.first:
+            return None
+        discard_checkpoint(checkpoint)  # of a run that was killed when it had written the file
+        log.info("already there: %s (--rerun computes it anew)", file)
+        return load(file), file
+    dataset = compute(checkpoint=checkpoint)
+    if processes.first:
+        save(dataset, file)
+        discard_checkpoint(checkpoint)
+    processes.exchange(None)
+    return (dataset, file) if processes.first else None
 
 
 Skipped = dict[int, str]

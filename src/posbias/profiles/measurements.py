@@ -59,9 +59,9 @@ _DIMENSIONS = {
 _NEEDED = {MEASUREMENT: ("influence",), RETRIEVAL: tuple(_DIMENSIONS[RETRIEVAL])}
 _ALIKE = {MEASUREMENT: ("position", "query", "key", "distance"), RETRIEVAL: ("position",)}
 """Dimensions that are as long as the text."""
-_JSON = ("asked", "job", "rope", "selfcheck", "skipped", "versions")
+_JSON = ("asked", "job", "rope", "selfcheck", "skipped", "treatment", "versions")
 """Attributes that are JSON, where a file has them."""
-_DECIDES = ("checksum", "text_sha256", "attention", "dtype", "asked", "job")
+_DECIDES = ("checksum", "text_sha256", "attention", "dtype", "asked", "job", "treatment")
 """The attributes that, where a file has them, say what it was computed from."""
 
 
@@ -95,7 +95,7 @@ def load_retrieval(path: str | os.PathLike[str]) -> "xr.Dataset":
 def _save(dataset: "xr.Dataset", path: str | os.PathLike[str], kind: str) -> Path:
     attributes = dataset.attrs
     specification: dict[str, Any] = {name: attributes[name] for name in _DECIDES if name in attributes}
-    for name in {"asked", "job"} & specification.keys():
+    for name in {"asked", "job", "treatment"} & specification.keys():
         specification[name] = json.loads(specification[name])
     versions = json.loads(attributes.get("versions", "{}"))
     _CODECS[kind].write(Path(path), Header(kind, SCHEMA, specification, versions=versions), dataset)
@@ -149,14 +149,9 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
         machine.require(64 * (text.count(",") + text.count("[")), f"{path}: bytes", len(text))
         data = json.loads(text)
         data = undamaged(data, path) if isinstance(data, dict) else data
-    except RecursionError:
-        raise InputFileError(
-            f"{path}: expected a prediction, a list or a .nc, got JSON nested too deeply"
-        ) from None
-    except ValueError as error:
-        raise InputFileError(
-            f"{path}: expected a prediction, a list or a .nc, got invalid JSON ({error})"
-        ) from None
+    except (RecursionError, ValueError) as error:
+        why = "JSON nested too deeply" if isinstance(error, RecursionError) else f"invalid JSON ({error})"
+        raise InputFileError(f"{path}: expected a prediction, a list or a .nc, got {why}") from None
     listed = data.get("profile") if isinstance(data, dict) else data
     if not isinstance(listed, list) or not all(_is_number(entry) for entry in listed) or not listed:
         raise InputFileError(f"{path}: holds no list of numbers and no key 'profile' with one")
@@ -170,11 +165,15 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
             left_out = data.get("left_out", [])
             if not isinstance(left_out, list):
                 raise InvalidValueError(f"left_out: expected a list of texts, got {shortened(left_out)}")
-            left_out = tuple(map(str, left_out))
-            kind, missing = data.get("kind", "mass"), data.get("lost", 0.0)
-            about = {"query": query, "measures": measures, "left_out": left_out, "kind": kind}
-            about["attrs"] = _named(data)
-            return Profile(weights, missing_mass=missing, **about)
+            return Profile(
+                weights,
+                missing_mass=data.get("lost", 0.0),
+                query=query,
+                measures=measures,
+                left_out=tuple(map(str, left_out)),
+                kind=data.get("kind", "mass"),
+                attrs=_named(data),
+            )
         return Profile.from_weights(weights, measures=measures)
     except (InvalidValueError, OverflowError) as error:
         raise InputFileError(f"{path}: {error}") from None

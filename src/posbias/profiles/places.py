@@ -336,8 +336,9 @@ class Places:
         written, overall = self.results["accuracy"].mean(), self.overall
         preferred, candidates = gaps.percent(overall["choice"]), round(1 / self.chance)
         return [
-            f"{self.model} prefers the right thing among {candidates} in {preferred}, chance {self.chance:.0%}, and writes it in {written:.0%}; asking for it rather than for somebody "
-            f"else adds {overall['lift']} nats"
+            f"{self.model} prefers the right thing among {candidates} in {preferred}, chance {self.chance:.0%}, "
+            f"and writes it in {written:.0%}; asking for it rather than for somebody else adds {overall['lift']} "
+            "nats"
         ]
 
     def _control_arms(self) -> list[str]:

@@ -20,7 +20,7 @@ from posbias.core.machine import leaving_a_core, torch_threads
 from posbias.core.progress import OnEvent
 from posbias.core.spec import encode
 from posbias.measurement.job import fingerprint_of, job_of
-from posbias.measurement.models.loading import LoadedModel, ready
+from posbias.measurement.models.loading import LoadedModel, Treatment, ready
 from posbias.measurement.result import Quantity, State, attributes, variables
 from posbias.measurement.streaming import over_prompts
 from posbias.measurement.texts.corpora import read_text
@@ -52,7 +52,10 @@ _ROWS = {
 
 
 def retrieval_fingerprint(model: LoadedModel, job: RetrievalJob, text: str | Path | None = None) -> str:
-    """SHA-256 of all that decides the numbers of a job: name its checkpoint after it. Raises as `retrieve`."""
+    """SHA-256 of all that decides the numbers of a job: name its checkpoint after it. Raises as `retrieve`.
+
+    Of a treated model: `dataclasses.replace(model, treatment={"name": …})`.
+    """
     lies_in = {"text": read_text(text).sha256} if job.task == "needle" else {}
     return fingerprint_of(job_of(model, job=encode(job), **lies_in))
 
@@ -62,6 +65,7 @@ def retrieve(
     job: RetrievalJob | None = None,
     *,
     tokenizer: Any = None,
+    treatment: Treatment | None = None,
     text: str | Path | None = None,
     checkpoint: str | Path | None = None,
     threads: int | None = None,
@@ -69,15 +73,15 @@ def retrieve(
 ) -> xr.Dataset:
     """Ask a causal language model for a fact at every position, in `job.prompts` trials.
 
-    `model` and `tokenizer`: as of `posbias.measure`, a model in memory among them. `text`: what a needle lies in,
-    None for the bundled addresses. `checkpoint`: a file that lets an interrupted run go on with the same bits; it
-    stays until `discard_checkpoint`. `threads` are those of torch (default: the cores but one). `on_event` hears
-    of finished prompts.
+    `model`, `tokenizer`, `treatment`: as of `posbias.measure`, a model in memory among them. `text`: what a needle
+    lies in, None for the bundled addresses. `checkpoint`: a file that lets an interrupted run go on with the same
+    bits; it stays until `discard_checkpoint`. `threads` are those of torch (default: the cores but one).
+    `on_event` hears of finished prompts.
 
     Returns the dataset of `docs/retrieve.md` (dims prompt, position, candidate; log-probabilities in nats).
     Raises `InvalidValueError` for a job that the tokenizer or the model's context cannot hold, `InputFileError`
     for a bad text or another job's checkpoint, `OutputFileError` when the checkpoint cannot be written,
-    `ModelError` for a model that cannot be loaded or whose outputs are not finite.
+    `ModelError` for a model that cannot be loaded, has hooks without a treatment, or whose outputs are not finite.
     """
     job = job or retrieval_job()
     if job.task == "documents":
@@ -87,7 +91,8 @@ def retrieve(
         )
     check_text(job.task, text)
     source = read_text(text) if job.task == "needle" else None
-    with ready(model, tokenizer) as loaded:
+    with ready(model, tokenizer, treatment) as loaded:
+        fingerprint = retrieval_fingerprint(loaded, job, text)
         if job.length is not None and loaded.context is not None and job.length > loaded.context:
             raise InvalidValueError(
                 f"length: expected at most the {loaded.context} tokens of context of {loaded.name}, got "
@@ -95,7 +100,6 @@ def retrieve(
             )
         lies_in: dict[str, Any] = {} if source is None else {"text": source.content, "name": source.name}
         asker = _Asker(loaded, trials_of(job, loaded.tokenizer, **lies_in))
-        fingerprint = retrieval_fingerprint(loaded, job, text)
         log.info("asking %s in %d prompts at %d positions", loaded.name, job.prompts, job.positions)
         with torch_threads(leaving_a_core() if threads is None else threads):
             kept = {
@@ -150,12 +154,7 @@ def _dataset(state: State, loaded: LoadedModel, job: RetrievalJob, about: dict[s
     columns = {name: state.column(name) for name in _ROWS}
     sizes = zip(_ROWS["log_probability"].dimensions, columns["log_probability"].shape, strict=True)
     attrs = {
-        "model": loaded.name,
-        "family": loaded.model.config.model_type,
-        "checksum": loaded.checksum,
-        "dtype": loaded.dtype,
-        "device": loaded.device.type,
-        "attention": loaded.attention,
+        **loaded.described,
         "job": encode(job),
         **about,
         "versions": versions_here(("torch", "transformers")),

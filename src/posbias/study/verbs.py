@@ -321,11 +321,11 @@ class Measure:
         """Measured influence, mixing and sinks, and how well every predictor fits."""
         from posbias.comparison.predictors import predictions
         from posbias.comparison.scores import compare_all
-        from posbias.measurement import for_length, load_model, measure
+        from posbias.measurement import load_model, measure
         from posbias.profiles.profile import measured_influence
 
         with torch_threads(cores):
-            loaded = for_length(load_model(self.model, dtype=self.dtype, device=self.device), self.tokens)
+            loaded = load_model(self.model, dtype=self.dtype, device=self.device, tokens=self.tokens)
             options = {name: getattr(self, name) for name in ("text", "tokens", "prompts", "scramble")}
             data = measure(loaded, **options, seed=seed, threads=cores, on_event=on_event)
         profile, prompts = measured_influence(data), data.sizes["prompt"]

@@ -18,7 +18,7 @@ from typing import Any
 
 from posbias.core.errors import one_of, whole
 from posbias.core.progress import OnEvent
-from posbias.measurement.job import Request
+from posbias.measurement.job import MeasurementJob
 from posbias_papers.herasimchyk2026.configs import LENGTHS, PROMPTS, TOKENS, Reading, stand_in
 from posbias_papers.herasimchyk2026.figures import STUDIES, missing
 from posbias_papers.herasimchyk2026.levels import config_curves, config_mixing
@@ -82,15 +82,15 @@ def tables(
     files: dict[str, Any] = {}
     if configs is not None:
         files = {"files": config_curves(configs, reading, tokens), "mixings": config_mixing(configs)}
-    texts = [Request(text, prompts=prompts, seed=seed, packed=not documents) for text in corpora]
+    texts = [MeasurementJob(text, prompts=prompts, seed=seed, packed=not documents) for text in corpora]
     texts += [replace(text, scramble=True) for text in texts[:1] if shuffled]
-    requests = [
+    jobs = [
         replace(text, tokens=length, dense_logits=dense)
         for text in texts
         for length, dense in _lengths(wanted, text is texts[0], tokens, lengths).items()
     ]
     options = {"again": again, "threads": threads, "on_event": on_event, "loading": loading}
-    cells = gather(models, requests, folder / "cells", **options)
+    cells = gather(models, jobs, folder / "cells", **options)
     measured = Measured(cells, tokens=tokens, reading=reading, **files, seed=seed)
     return _shown(wanted, measured, effort if isinstance(effort, str) else f"{effort} prompts")
 

@@ -1,23 +1,23 @@
 """The measurements behind tables and figures: made once, kept in a folder, found again by everything they decide.
 
-A cell is one model on the prompts of one `Request`: a text, perhaps with the tokens of each prompt shuffled, at
-one length. Its file's name says so, with the fingerprint of the job; the same command finds it there and measures
-only what is missing. A model may also be a finished measurement (`.nc`), for what took another machine. An
-interrupted cell resumes from its finished prompts.
+A cell is one model on the prompts of one `MeasurementJob`: a text, perhaps with the tokens of each prompt
+shuffled, at one length. Its file's name says so, with the fingerprint of the job; the same command finds it there
+and measures only what is missing. A model may also be a finished measurement (`.nc`), for what took another
+machine. An interrupted cell resumes from its finished prompts.
 """
 
 import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posbias.core.errors import InputFileError, InvalidValueError, whole
 from posbias.core.progress import Event, OnEvent
 from posbias.core.running import Task, run
-from posbias.measurement.job import Request
+from posbias.measurement.job import MeasurementJob
 from posbias.measurement.models.sources import kind_of
 from posbias.profiles.measurements import load_measurement, save_measurement
 
@@ -45,7 +45,7 @@ Cells = Mapping[Key, "xr.Dataset"]
 
 def gather(
     models: Sequence[str],
-    requests: Sequence[Request],
+    jobs: Sequence[MeasurementJob],
     folder: Path,
     *,
     again: bool = False,
@@ -53,7 +53,7 @@ def gather(
     on_event: OnEvent | None = None,
     loading: Mapping[str, Any] | None = None,
 ) -> "dict[Key, xr.Dataset]":
-    """The measurement of every model for every request, from `folder` where it has them.
+    """The measurement of every model for every job, from `folder` where it has them.
 
     Lengths beyond a model's context, and those of which the text has no prompt, are left out, and logged; of a
     shorter text all prompts are taken. `on_event` gets the events of all measurements together; `loading` are
@@ -61,7 +61,7 @@ def gather(
     `save_measurement`; KeyboardInterrupt on Ctrl-C, naming the folder of finished measurements.
     """
     cells: dict[Key, Any] = {}
-    options = {"requests": requests, "folder": folder, "again": again, "threads": threads}
+    options = {"jobs": jobs, "folder": folder, "again": again, "threads": threads}
     options |= {"loading": loading or {}}
     failed = run(
         {name: Task(_measure, {"name": name, **options}, name) for name in models},
@@ -79,7 +79,7 @@ def _measure(
     name: str,
     on_event: OnEvent,
     *,
-    requests: Sequence[Request],
+    jobs: Sequence[MeasurementJob],
     folder: Path,
     again: bool,
     threads: int | None,
@@ -93,8 +93,8 @@ def _measure(
 
     loaded = load_model(name, **loading)
     loaded.need_causal("the paper's theory")
-    attention, fitting, cells = loaded.attention, [*_fitting(loaded, requests)], []
-    for place, request in enumerate(fitting):
+    attention, fitting, cells = loaded.attention, [*_fitting(loaded, jobs)], []
+    for place, job in enumerate(fitting):
 
         def part(event: Event, place: int = place) -> None:
             on_event(Event(place + event.share, len(fitting), "measurement"))
@@ -102,42 +102,42 @@ def _measure(
         if loaded.attention != attention:
             loaded.model.set_attn_implementation(attention)
         if not loading.get("attention"):
-            loaded = for_length(loaded, request.tokens)
-        cells.append(_cell(loaded, request, folder, again, threads=threads, on_event=part))
+            loaded = for_length(loaded, job.tokens)
+        cells.append(_cell(loaded, job, folder, again, threads=threads, on_event=part))
     del loaded
     let_go()
     return cells
 
 
-def _fitting(loaded: "LoadedModel", requests: Sequence[Request]) -> Iterator[Request]:
-    """The requests that a model can be measured for, each with as many prompts as its text has at most."""
+def _fitting(loaded: "LoadedModel", jobs: Sequence[MeasurementJob]) -> Iterator[MeasurementJob]:
+    """The jobs that a model can be measured for, each with as many prompts as its text has at most."""
     context = getattr(loaded.model.config, "max_position_embeddings", None) or 10**9
     sizes: dict[Any, list[int]] = {}
-    for request in requests:
-        text, source = (request.text, request.packed), request.source
+    for job in jobs:
+        text, source = (job.text, job.packed), job.source
         if text not in sizes:
-            parts = [source.content] if request.packed else source.documents
+            parts = [source.content] if job.packed else source.documents
             ids = (loaded.tokenizer(one, add_special_tokens=False, verbose=False) for one in parts)
             sizes[text] = [len(one["input_ids"]) for one in ids]
-        windows = [size // request.tokens for size in sizes[text]]
-        available = sum(windows if request.packed else (min(count, 1) for count in windows))
-        prompts = min(available, request.prompts) if request.tokens <= context else 0
-        if prompts < request.prompts:
-            of = f"{loaded.name} on {source.name} at {request.tokens} tokens"
+        windows = [size // job.tokens for size in sizes[text]]
+        available = sum(windows if job.packed else (min(count, 1) for count in windows))
+        prompts = min(available, job.prompts) if job.tokens <= context else 0
+        if prompts < job.prompts:
+            of = f"{loaded.name} on {source.name} at {job.tokens} tokens"
             log.info("%s: %s", of, f"all of its {prompts} prompts" if prompts else "left out, too long")
         if prompts:
-            yield replace(request, prompts=prompts)
+            yield replace(job, prompts=prompts)
 
 
-def _cell(loaded: "LoadedModel", request: Request, folder: Path, again: bool, **how: Any) -> "xr.Dataset":
+def _cell(loaded: "LoadedModel", job: MeasurementJob, folder: Path, again: bool, **how: Any) -> "xr.Dataset":
     """A cell, measured unless the folder has it; one with mean content matrices serves where none are wanted."""
     from posbias import measurement as measuring
 
-    job = {field.name: getattr(request, field.name) for field in fields(request)}
-    text = "bundled" if request.text is None else Path(str(request.text)).name
-    parts = [loaded.name, text, *["documents"] * (not request.packed), *["scrambled"] * request.scramble]
-    stem = re.sub(r"[^\w.+-]+", "_", "-".join([*parts, f"{request.tokens}x{request.prompts}"]))
-    digits = [measuring.job_fingerprint(loaded, **one)[:12] for one in (job, job | {"dense_logits": True})]
+    text = "bundled" if job.text is None else Path(str(job.text)).name
+    parts = [loaded.name, text, *["documents"] * (not job.packed), *["scrambled"] * job.scramble]
+    stem = re.sub(r"[^\w.+-]+", "_", "-".join([*parts, f"{job.tokens}x{job.prompts}"]))
+    denser = replace(job, dense_logits=True)
+    digits = [measuring.job_fingerprint(loaded, one)[:12] for one in (job, denser)]
     places = [[folder / f"{stem}-{one}.nc", *sorted(folder.glob(f"{stem}-{one}-*.nc"))] for one in digits]
     existing = [files[-1] for files in places if files[0].exists()]
     if existing and not again:
@@ -146,7 +146,7 @@ def _cell(loaded: "LoadedModel", request: Request, folder: Path, again: bool, **
     path, *later = places[0]
     path = path.with_name(f"{path.stem}-{len(later) + 2}.nc") if path.exists() else path
     checkpoint = path.with_suffix(".partial.npz")
-    measured = measuring.measure(loaded, **job, checkpoint=checkpoint, **how)
+    measured = measuring.measure(loaded, job, checkpoint=checkpoint, **how)
     measured.attrs["parameters"] = sum(weights.numel() for weights in loaded.model.parameters())
     save_measurement(measured, path)
     measuring.discard_checkpoint(checkpoint)

@@ -110,11 +110,13 @@ def sinks_by_prompt(loaded: "LoadedModel", *, threads: int | None = None, **size
     [prompt, layer, position], indices from 0, layer 0 at the bottom; NaN for a key that no query sees. Raises as
     `posbias.measure`. Source: Wu et al. 2025, Appendix K.4; means over heads are ours, as its networks have one.
     """
-    from posbias.measurement import Quantity, Request, per_prompt
+    from posbias.measurement import MeasurementJob, Quantity, per_prompt
 
     what = "share of the queries seeing a key that give it more than .2, mean over heads"
     quantities = {"sink_metric": Quantity(("prompt", "layer", "position"), what)}
-    return per_prompt("sinks", quantities, prompt_sinks, Request(**size), model=loaded, threads=threads)
+    return per_prompt(
+        "sinks", quantities, prompt_sinks, MeasurementJob(**size), model=loaded, threads=threads
+    )
 
 
 def prompt_sinks(loaded: "LoadedModel", ids: np.ndarray, prompt: str) -> dict[str, np.ndarray]:

@@ -8,12 +8,13 @@ modules that shares its weights.
 """
 
 import copy
+import functools
 import hashlib
 import itertools
 import json
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from posbias.core.errors import InvalidValueError, ModelError
+from posbias.core.errors import InvalidValueError, ModelError, shortened
 from posbias.measurement.models.families import Family, decoder_layers, embedding_table, family_for
 from posbias.measurement.models.fetching import find
 from posbias.measurement.models.formats import (
@@ -36,14 +37,22 @@ from posbias.measurement.models.formats import (
 )
 
 log = logging.getLogger(__name__)
+FUSED = 256
+"""Above so many tokens fused attention is taken where the family has it, and outputs are made in blocks."""
+Treatment = dict[str, Any]
+"""What changes a model beyond its weights: its `name`, and parameters in JSON's terms."""
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+_OF_LIBRARIES = ("accelerate", "transformers", "transformers_modules")
+"""Packages whose own hooks move weights or record outputs, or are the model's own code."""
 
 
 @dataclass(frozen=True)
 class LoadedModel:
     """A model ready to be measured, its tokenizer, its family's row, and the checksum of its files.
 
-    `seconds` is how long loading took, `revision` the commit of a model from a hub. Make one with `load_model`,
-    or from a model in memory with `of`.
+    `seconds` is how long loading took, `revision` the commit of a model from a hub; `treatment` names what changes
+    the model beyond its weights, such as hooks, and is part of every fingerprint. Make one with `load_model`, or
+    from a model in memory with `of`. Raises `InvalidValueError` for a treatment without a name.
     """
 
     model: Any
@@ -53,6 +62,41 @@ class LoadedModel:
     checksum: str
     seconds: float = 0.0
     revision: str | None = None
+    treatment: Treatment | None = None
+
+    def __post_init__(self):
+        if self.treatment is not None and not (
+            isinstance(self.treatment, dict) and self.treatment.get("name")
+        ):
+            what = "a mapping with a name, and parameters in JSON's terms"
+            raise InvalidValueError(f"treatment: expected {what}, got {shortened(self.treatment)}")
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What a result says of its model, for its attributes."""
+        return {
+            "model": self.name,
+            "family": self.family.model_type,
+            "checksum": self.checksum,
+            "dtype": self.dtype,
+            "device": self.device.type,
+            "attention": self.attention,
+            **({} if self.revision is None else {"revision": self.revision}),
+            **self.treated,
+        }
+
+    @property
+    def treated(self) -> dict[str, Treatment]:
+        """The treatment as an entry of a fingerprint or of attributes; none without one."""
+        return {} if self.treatment is None else {"treatment": self.treatment}
+
+    def check_hooks(self) -> None:
+        """Raise `ModelError` for hooks on the model that no treatment names."""
+        if self.treatment is None and (names := hooked(self.model)):
+            some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+            raise ModelError(
+                f"model: expected one without hooks, or a treatment that names them, got hooks on {some}"
+            )
 
     @property
     def verified(self) -> bool:
@@ -134,14 +178,15 @@ def load_model(
     attention: str | None = None,
     trust_remote_code: bool = False,
     tokenizer: str | Path | None = None,
+    tokens: int = 0,
 ) -> LoadedModel:
     """Load a model by name, folder, `.gguf` file or hub id; what is not here yet is fetched first.
 
     `revision`: branch, tag or commit of a hub id. `dtype`: "float32", "bfloat16", "float16", or "auto" for the
     one stored. `device`: "cpu", "cuda", "cuda:1", "mps". `device_map`: "auto" or another strategy of accelerate,
     a map from modules to devices ("disk" is one), or a JSON file of one. `attention`: "eager" or "sdpa", None
-    for the family's default. `trust_remote_code`: run Python files that come with the model. `tokenizer`: a folder
-    with another tokenizer than the model's files have.
+    for that to take for prompts of `tokens` (`for_length`). `trust_remote_code`: run Python files that come with
+    the model. `tokenizer`: a folder with another tokenizer than the model's files have.
 
     A family outside the table loads with `verified` False. Raises `ModelError` when the model is unknown,
     missing, damaged, cannot be downloaded, needs code that is not trusted, has no decoder layers or a tokenizer
@@ -159,27 +204,49 @@ def load_model(
     if tokenizer is not None:
         checksum = hashlib.sha256(checksum.encode() + _rules(own)).hexdigest()
     loaded = _prepared(model, own, found.name, checksum, attention)
-    return replace(loaded, seconds=time.perf_counter() - begin, revision=found.revision)
+    loaded = replace(loaded, seconds=time.perf_counter() - begin, revision=found.revision)
+    return loaded if attention else for_length(loaded, tokens)
+
+
+def for_length(loaded: LoadedModel, tokens: int) -> LoadedModel:
+    """Return the model with the attention to take at this length: fused above `FUSED`, where that is right."""
+    if tokens > FUSED and "sdpa" in loaded.family.attention and loaded.attention != "sdpa":
+        try:
+            loaded.model.set_attn_implementation("sdpa")
+        except ValueError as error:
+            if loaded.verified:
+                raise
+            log.info("no fused attention: %s", error)
+    return loaded
 
 
 @contextmanager
-def ready(model: Any, tokenizer: Any = None) -> Iterator[LoadedModel]:
-    """A model ready to be measured, whatever stands for it.
+def ready(
+    model: Any,
+    tokenizer: Any = None,
+    treatment: Treatment | None = None,
+    tokens: int = 0,
+    loading: Mapping[str, Any] = {},
+) -> Iterator[LoadedModel]:
+    """A model ready to be measured on prompts of `tokens`, whatever stands for it.
 
-    `model`: a `LoadedModel`, which brings its tokenizer; a name or folder that `load_model` takes, with the folder
-    of another tokenizer if wanted; or a model of transformers, with its tokenizer (or the folder of one), of which
-    a copy is switched that shares its weights. Raises as `load_model`, and `InvalidValueError` for anything else.
+    `model`: a `LoadedModel`, which brings its tokenizer and attention; a name or folder that `load_model` takes,
+    with the folder of another tokenizer and further arguments in `loading` if wanted; or a model of transformers,
+    with its tokenizer (or the folder of one), of which a copy is switched that shares its weights. Raises as
+    `load_model` and `LoadedModel`, and `InvalidValueError` for anything else.
     """
+    treated = {} if treatment is None else {"treatment": treatment}
     if isinstance(model, LoadedModel):
         if tokenizer is not None:
             raise InvalidValueError("tokenizer: expected None with a LoadedModel, which brings its own")
-        yield model
+        yield replace(model, **treated)
     elif isinstance(model, str | Path):
         if tokenizer is not None and not isinstance(tokenizer, str | Path):
             raise InvalidValueError(
                 f"tokenizer: expected a folder with a model by name, got a {type(tokenizer).__name__}"
             )
-        yield load_model(model, tokenizer=tokenizer)
+        loaded = load_model(model, **{"tokenizer": tokenizer, "tokens": tokens, **loading})
+        yield replace(loaded, **treated)
     else:
         _check(model, tokenizer)
         if isinstance(tokenizer, str | Path):
@@ -187,10 +254,36 @@ def ready(model: Any, tokenizer: Any = None) -> Iterator[LoadedModel]:
         check_vocabulary(model, tokenizer)
         trained = [weight for weight in model.parameters() if weight.requires_grad]
         try:
-            yield LoadedModel.of(_twin(model), tokenizer, name_of(model))
+            loaded = for_length(LoadedModel.of(_twin(model), tokenizer, name_of(model)), tokens)
+            yield replace(loaded, **treated)
         finally:
             for weight in trained:
                 weight.requires_grad_(True)
+
+
+def hooked(model: nn.Module) -> list[str]:
+    """The names of the modules with hooks, or with a `forward` of their own, that neither library has put there.
+
+    Replaced classes, submodules and attention functions are not seen.
+    """
+    names = ["all modules"] if nn.modules.module._has_any_global_hook() else []
+    for name, module in model.named_modules():
+        held = vars(module)
+        added = [hook for kind in _HOOKS for hook in held[kind].values()]
+        added += [held[key] for key in ("forward", "_hf_hook") if key in held]
+        own = type(module).forward
+        if any(
+            getattr(one, "__func__", None) is not own and _origin(one) not in _OF_LIBRARIES for one in added
+        ):
+            names.append(name or "the model itself")
+    return names
+
+
+def _origin(hook: Any) -> str:
+    """The package whose code a hook runs, whatever name it bears."""
+    while isinstance(hook, functools.partial):
+        hook = hook.func
+    return getattr(hook, "__globals__", {}).get("__name__", type(hook).__module__).partition(".")[0]
 
 
 def _twin(model: nn.Module) -> nn.Module:
