@@ -140,6 +140,24 @@ def test_verdicts_are_decided_by_intervals():
         assert decide(gaps, EQUIVALENCE, ceiling=at_ceiling(found, gaps.pop("mean"))) == verdict
 
 
+@pytest.mark.parametrize(
+    ("places", "trials"), [(3, 60), (5, 50), pytest.param(10, 400, marks=pytest.mark.slow)]
+)
+def test_a_flat_curve_is_accused_in_5_percent_and_a_true_gap_is_seen(places, trials):
+    """Of 400 draws, with four standard errors: both ends are looked at together."""
+    random, accused, seen, draws = np.random.default_rng(3), 0, 0, 400
+    gap = np.r_[0.45, np.zeros(places - 1)]
+    for draw in range(draws):
+        hard = random.random((trials, 1)) + random.random((trials, places))
+        flat, primacy = (
+            decide(resampled({(-1.0, 1.0): gaps_of((hard < 1.0 + shift).astype(float))}, draw), None)
+            for shift in (0.0, gap)
+        )
+        accused, seen = accused + (flat != "inconclusive"), seen + (primacy in ("primacy", "U"))
+    assert accused / draws <= 0.05 + 4 * np.sqrt(0.05 * 0.95 / draws), accused
+    assert seen / draws > 0.9
+
+
 def _mean_and_gaps(places):
     first, middle, last = places.T
     return np.stack([places.mean(axis=1), first - middle, last - middle, first - last], axis=1)

@@ -226,15 +226,20 @@ class Places:
     @property
     def ends(self) -> dict[str, str]:
         """First and last place against the middle, each one of `END_WORDS`; inconclusive unless above chance."""
-        known = {name.split()[0]: gap for name, gap in self.deciding.items() if name != ENDS}
-        if not self.able:
-            return dict.fromkeys(known, gaps.END_WORDS[0])
-        return {end: gaps.compared(gap, self.equivalence) for end, gap in known.items()}
+        known, signs = self.deciding, gaps.signs_of(self.deciding)
+        words = {name: gaps.compared(gap, self.equivalence, signs[name]) for name, gap in known.items()}
+        able = self.able
+        return {
+            name.split()[0]: said if able else gaps.END_WORDS[0]
+            for name, said in words.items()
+            if name != ENDS
+        }
 
     @property
     def detectable(self) -> dict[str, float | None]:
         """By deciding gap, the least one that this many trials would show; None where no two trials differ."""
-        least = {name: gap.detectable for name, gap in self.deciding.items()}
+        looks = min(2, len(self.deciding))
+        least = {name: gap.jointly(looks).detectable for name, gap in self.deciding.items()}
         return {name: one if math.isfinite(one) else None for name, one in least.items()}
 
     @property
@@ -310,8 +315,7 @@ class Places:
     def sentences(self) -> list[str]:
         """The answer in words: what the model can do, then what position does to it."""
         lines = [*self._abilities(), *self._control_arms()]
-        named = self.deciding.items() if self.able else ()
-        lines[1:1] = [gaps.gap_line(name, gap, self.equivalence, self._unit) for name, gap in named]
+        lines[1:1] = gaps.gap_lines(self.deciding, self.equivalence, self._unit) if self.able else []
         return [*lines, f"verdict: {self._verdict_in_words()}"]
 
     @property
