@@ -30,8 +30,9 @@ from posbias.measurement.models.families import FAMILIES as MEASURED
 from posbias.measurement.models.families import decoder_layers, generic
 from posbias.measurement.quantities.influence import predict
 from posbias.theory.architecture import Architecture
+from posbias.theory.config_keys import DEFAULTS_FILE
 from posbias.theory.huggingface import from_huggingface
-from posbias.theory.huggingface_families import CONTAINERS, DEFAULTS_FILE, FAMILIES
+from posbias.theory.huggingface_families import CONTAINERS, FAMILIES
 from posbias.theory.masks import Chunked, Full, SlidingWindow
 from posbias.theory.positional import ALiBi, NoPE
 

@@ -46,9 +46,10 @@ from posbias.measurement.capture.forward import Capture
 from posbias.measurement.models.families import FAMILIES as MEASURED
 from posbias.measurement.models.families import generic
 from posbias.measurement.quantities.influence import predict
+from posbias.theory.config_keys import DEFAULTS, Config
 from posbias.theory.content import StepScale
 from posbias.theory.huggingface import PREFIXED, check_classes, from_huggingface, is_attention
-from posbias.theory.huggingface_families import CONTAINERS, DEFAULTS, FAMILIES
+from posbias.theory.huggingface_families import CONTAINERS, FAMILIES
 from posbias.theory.masks import bounds
 
 FEW = (
@@ -158,7 +159,7 @@ def test_classes_of_transformers_are_their_familys_own():
         if CONTAINERS.get(family, family) in FAMILIES and not re.search("ForDecision|VisionModel", name)
     ]
     for family, text, name in known:
-        check_classes({"architectures": [name]}, (family, text), FAMILIES[text])
+        check_classes(Config({"architectures": [name]}), (family, text), FAMILIES[text])
     assert len(known) > 250
 
 

@@ -9,6 +9,7 @@ is data (`huggingface_families`); what a file leaves out is the default of its f
 import math
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,32 +17,27 @@ from posbias.core import packages
 from posbias.core.errors import InvalidValueError, PosbiasError, nearest, shortened
 from posbias.core.spec import MOST_LAYERS
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
-from posbias.theory.huggingface_families import (
-    CHUNKED,
-    CONTAINERS,
+from posbias.theory.config_keys import (
     DEFAULTS,
     DEPTH,
-    FAMILIES,
-    FULL,
     HEAD_SIZE,
     HEADS,
     KEY_HEADS,
     LENGTH,
+    TRAINED,
+    WIDTH,
+    Config,
+)
+from posbias.theory.huggingface_families import (
+    CHUNKED,
+    CONTAINERS,
+    FAMILIES,
+    FULL,
     OLDER_KINDS,
     PARTS,
     SLIDING,
-    TRAINED,
     UNMEASURED,
-    WIDTH,
-    Config,
     Family,
-    by_layer,
-    filled,
-    flag,
-    in_todays_words,
-    inner,
-    integer,
-    number,
     rope_settings,
 )
 from posbias.theory.masks import Causal, Full, Mask, SlidingWindow
@@ -78,29 +74,13 @@ PREFIXED = "paligemma"
 _SWITCH = "use_sliding_window"
 
 
-class _Looked(dict[str, Any]):
-    """The keys of a configuration, and which of them were looked up."""
-
-    def __init__(self, keys: Config, looked: set[str] | None = None) -> None:
-        super().__init__(keys)
-        self.looked: set[str] = set() if looked is None else looked
-
-    def __getitem__(self, key: str) -> Any:
-        self.looked.add(key)
-        return super().__getitem__(key)
-
-    def get(self, key: str, default: Any = None) -> Any:
-        self.looked.add(key)
-        return super().get(key, default)
-
-
 @dataclass(frozen=True)
 class Reading:
     """A configuration in today's keys with its family, and by layer its kind and whether it has no encoding."""
 
     family: str
     row: Family
-    config: _Looked
+    config: Config
     kinds: list[str]
     bare: list[bool]
     causal: bool
@@ -116,22 +96,22 @@ def from_huggingface(config: dict[str, Any], name: str = "") -> Architecture:
     is not predicted; `PluginError` where the package fails that brings the family.
     """
     container = config.get("model_type")
-    family, config, remarks = _text(config)
+    family, keys, remarks = _text(Config(config))
     brought = None if family in FAMILIES else packages.family(family)
     if brought is not None:
         remark = f"{family}: read by the package {brought.package}, not by posbias"
         if not isinstance(brought.read, Family):
-            made = _brought(brought, family, config)
+            made = _brought(brought, family, keys)
             return replace(made, name=made.name or name or family, remarks=(*made.remarks, remark))
         row = replace(brought.read, remarks=(*brought.read.remarks, remark))
     else:
         row = FAMILIES[family]
-    read = _reading(config, family, row, remarks, container)
+    read = _reading(keys, family, row, remarks, container)
     made = {pair: _layer(read, *pair) for pair in set(zip(read.kinds, read.bare, strict=True))}
     stack = [made[pair] for pair in zip(read.kinds, read.bare, strict=True)]
     counts = Counter(kind for kind in read.kinds if kind in PARTS)
     taken = [
-        f"{kind} ({count} of {len(stack)} layers): {filled(PARTS[kind].taken, read.config)}"
+        f"{kind} ({count} of {len(stack)} layers): {read.config.filled(PARTS[kind].taken)}"
         for kind, count in counts.items()
     ]
     remarks = (*read.remarks, *taken, *row.remarks, *_not_used(read))
@@ -146,10 +126,10 @@ def rotation_of_family(config: dict[str, Any], layer_type: str | None) -> Rotati
     Raises `InvalidValueError` as `from_huggingface`, and for a type of layers that does not rotate.
     """
     container = config.get("model_type")
-    family, config, remarks = _text(config)
+    family, keys, remarks = _text(Config(config))
     if family not in FAMILIES:
         raise InvalidValueError(f"model_type: expected a family of posbias's own, got {family!r}")
-    read = _reading(config, family, FAMILIES[family], remarks, container)
+    read = _reading(keys, family, FAMILIES[family], remarks, container)
     kind = None if layer_type is None else OLDER_KINDS.get(layer_type, layer_type)
     if kind is not None and kind not in read.kinds:
         known = ", ".join(sorted(set(read.kinds)))
@@ -172,19 +152,16 @@ def is_attention(layer: Layer) -> bool:
 # --- which family, and which keys -----------------------------------------------------------------------------
 
 
-def _text(config: dict[str, Any]) -> tuple[str, dict[str, Any], list[str]]:
+def _text(config: Config) -> tuple[str, Config, list[str]]:
     """The family of a configuration's text, the keys that are about it, and what is to be said of that."""
     container = config.get("model_type")
     if not isinstance(container, str):
         raise InvalidValueError(f"model_type: expected the name of a family, got {shortened(container)}")
-    text, family, remarks, whole = inner(config, "text_config"), container, [], config
+    text, family, remarks, whole = config.inner("text_config"), container, [], config
     if text or container in CONTAINERS:
         family = text.get("model_type", CONTAINERS.get(container, container))
-        config = {
-            **{key: config[key] for key in config if key != "text_config"},
-            **text,
-            "model_type": family,
-        }
+        outer = Config({key: config[key] for key in config if key != "text_config"})
+        config = outer | text | {"model_type": family}
         if family != container:
             remarks.append(f"{container}: text alone is meant, its part of family {family}")
     if container == PREFIXED:
@@ -224,7 +201,7 @@ def _brought(brought: packages.ModelFamily, family: str, config: dict[str, Any])
 
 def _reading(config: Config, family: str, row: Family, remarks: list[str], container: str | None) -> Reading:
     """What each layer is, from keys in today's spelling with what the family's class fills in."""
-    keys = in_todays_words(config)
+    keys = config.in_todays_words()
     # null says something of a window or of heads, and nothing of a size or of `rope_parameters`
     needed = (DEPTH, HEADS, "hidden_size", "rope_parameters")
     defaults = {
@@ -232,14 +209,14 @@ def _reading(config: Config, family: str, row: Family, remarks: list[str], conta
         for key, default in {**DEFAULTS.get(family, {}), **row.defaults}.items()
         if key not in (KEY_HEADS, LENGTH) and (key not in keys or (key in needed and keys[key] is None))
     }
-    looked = _Looked({**keys, **defaults})
-    looked = _Looked(row.rewrite(looked), looked.looked)
-    kinds = _kinds(looked, row)
+    keys |= defaults
+    keys = Config(row.rewrite(keys), keys.used)
+    kinds = _kinds(keys, row)
     if not isinstance(row.layers, str):
-        looked["layer_types"] = kinds
-    bare = [row.bare is not None and row.bare(kind, t, looked) for t, kind in enumerate(kinds)]
-    causal = not row.encoder or flag(looked, "is_decoder", False)
-    if not row.encoder and (container == PREFIXED or not_causal(looked)):
+        keys["layer_types"] = kinds
+    bare = [row.bare is not None and row.bare(kind, t, keys) for t, kind in enumerate(kinds)]
+    causal = not row.encoder or keys.flag("is_decoder", False)
+    if not row.encoder and (container == PREFIXED or not_causal(keys)):
         if {*kinds} != {FULL} or not row.switchable:
             key, given = ("model_type", container) if container == PREFIXED else ("is_causal", "false")
             raise InvalidValueError(
@@ -248,20 +225,20 @@ def _reading(config: Config, family: str, row: Family, remarks: list[str], conta
         causal = False
     said = (DEPTH, HEADS, *(["sliding_window"] if SLIDING in kinds else []))
     words = [f"{key}: {defaults[key]}, the default of {family}" for key in said if key in defaults]
-    return Reading(family, row, looked, kinds, bare, causal, (*remarks, *words))
+    return Reading(family, row, keys, kinds, bare, causal, (*remarks, *words))
 
 
 def _window(config: Config) -> int | None:
     """The width of sliding layers; None without, or where a switch that the family's models read is off."""
     switched = _SWITCH in DEFAULTS.get(config["model_type"], config) and not config.get(_SWITCH)
-    return integer(config, "sliding_window") if config.get("sliding_window") and not switched else None
+    return config.integer("sliding_window") if config.get("sliding_window") and not switched else None
 
 
 def _kinds(config: Config, row: Family) -> list[str]:
     """What each layer is: what the configuration lists (`layer_types`), else its family's rule."""
-    depth, rule = integer(config, DEPTH, most=MOST_LAYERS), row.layers
+    depth, rule = config.integer(DEPTH, most=MOST_LAYERS), row.layers
     listed = config.get("layer_types") is not None
-    kinds: list[str] = [OLDER_KINDS.get(kind) or kind for kind in by_layer(config, "layer_types", str)]
+    kinds: list[str] = [OLDER_KINDS.get(kind) or kind for kind in config.by_layer("layer_types", str)]
     if listed and len(kinds) != depth:
         raise InvalidValueError(f"layer_types: expected {depth} (one per layer), got {len(kinds)}")
     known = (FULL, SLIDING, *row.kinds)
@@ -278,7 +255,7 @@ def _kinds(config: Config, row: Family) -> list[str]:
 def _layer(read: Reading, kind: str, bare: bool) -> Layer:
     """A layer of one kind, without an encoding where it is `bare`."""
     config, row, part = read.config, read.row, PARTS.get(kind)
-    heads = integer(config, HEADS, most=MOST_LAYERS)
+    heads = config.integer(HEADS, most=MOST_LAYERS)
     groups = 1 if config.get("kv_lora_rank") is not None else row.key_heads(config, kind)
     if groups is not None and heads % groups:
         raise InvalidValueError(
@@ -286,10 +263,10 @@ def _layer(read: Reading, kind: str, bare: bool) -> Layer:
         )
     width = _window(config) if kind == SLIDING else None
     mask: Mask = Causal() if read.causal else Full()
-    also = [filled(words, config) for key, words in row.unknown.items() if config.get(key)]
+    also = [config.filled(words) for key, words in row.unknown.items() if config.get(key)]
     if part is not None:
         mask = part.mask(config)
-        also = [*([filled(part.unknown, config)] if part.unknown else []), *also]
+        also = [*([config.filled(part.unknown)] if part.unknown else []), *also]
     positional = NoPE() if bare or (part and not part.encoded) else row.positional(config)
     if also and isinstance(positional, NeedsMeasurement):
         positional = replace(positional, also=tuple(also))
@@ -316,7 +293,7 @@ def _not_used(read: Reading) -> list[str]:
         key
         for key, given in config.items()
         if given and not (isinstance(given, float) and given == 1.0)  # a factor that does nothing
-        if _CONCERNS.search(key) and key not in config.looked | _INERT
+        if _CONCERNS.search(key) and key not in config.used | _INERT
     ]
     types = [OLDER_KINDS.get(kind, kind) for kind in config.get("layer_types") or []]
     keys += ["layer_types"] if isinstance(row.layers, str) and types and types != read.kinds else []
@@ -343,8 +320,8 @@ def check_classes(config: Config, names: tuple[str, ...], row: Family) -> None:
     """Raises `InvalidValueError` for a class that is not a family's; `names` are its container's and its own."""
     known = [re.sub("[_-]", "", name).lower().removesuffix("text") for name in names] + [*row.classes]
     own = re.compile(f"(tf|flax)?({'|'.join(known)})+{_ENCODER_HEAD if row.encoder else _HEAD}")
-    code = [given for key, given in inner(config, "auto_map").items() if key.startswith("AutoModel")]
-    named = [("architectures", name) for name in by_layer(config, "architectures", str)]
+    code = [given for key, given in config.inner("auto_map").items() if key.startswith("AutoModel")]
+    named = [("architectures", name) for name in config.by_layer("architectures", str)]
     for key, given in [*named, *(("auto_map", name) for name in code)]:
         module, _, name = str(given).rpartition(".")
         file = re.sub(r".*\.|.*--|modell?ing_|_", "", module).lower()
@@ -372,7 +349,7 @@ def not_causal(config: Config) -> bool:
         if both or one_way or words:
             raise InvalidValueError(f"{key}: expected a causal model, got {shortened(given)}")
     given = config.get("is_causal")
-    return given is not None and not flag(config, "is_causal", True)
+    return given is not None and not config.flag("is_causal", True)
 
 
 # --- rotary positions: base, rotated dimensions, scaling --------------------------------------------------------
@@ -380,12 +357,12 @@ def not_causal(config: Config) -> bool:
 _SHARE = "partial_rotary_factor"
 
 
-def rotation(config: Config, layer_type: str | None) -> Rotation:
+def rotation(config: Mapping[str, Any], layer_type: str | None) -> Rotation:
     """What a configuration says of the rotary positions of a type of layers; no family fills in what is left out.
 
     Raises `InvalidValueError` for keys that are missing or wrong and for a scaling that has no class here.
     """
-    return _rotation(in_todays_words(config), layer_type)
+    return _rotation(Config(config).in_todays_words(), layer_type)
 
 
 def _rotation(config: Config, layer_type: str | None) -> Rotation:
@@ -399,9 +376,9 @@ def _rotation(config: Config, layer_type: str | None) -> Rotation:
             f"layer_type: expected one of {', '.join(sorted(settings))}, got {layer_type!r}"
         )
     size = given.get(HEAD_SIZE) or _head_size(config, layer_type)
-    share = number(given, _SHARE, default=1.0)
+    share = given.number(_SHARE, default=1.0)
     family, kind = DEFAULTS.get(str(config.get("model_type")), {_SHARE: 1.0}), given["rope_type"]
-    base = number(given, "rope_theta", above=True)
+    base = given.number("rope_theta", above=True)
     # a proportional scaling has angles for all dimensions, and turns a share of them; many models read a share
     # of scaled positions alone
     if kind != "proportional" and (kind != "default" or family.keys() & {_SHARE, "rotary_pct"}):
@@ -414,32 +391,32 @@ def _scaling(given: Config, config: Config) -> RopeScaling | None:
     if kind == "default":
         return None
     if kind == "linear":
-        return LinearScaling(number(given, "factor", above=True))
+        return LinearScaling(given.number("factor", above=True))
     if kind == "dynamic":
-        return DynamicNTK(number(given, "factor", above=True), _length(config))
+        return DynamicNTK(given.number("factor", above=True), _length(config))
     if kind == "proportional":
-        share = number(given, _SHARE, default=1.0)
-        return ProportionalRoPE(share, number(given, "factor", above=True, default=1.0))
+        share = given.number(_SHARE, default=1.0)
+        return ProportionalRoPE(share, given.number("factor", above=True, default=1.0))
     if kind not in ("llama3", "yarn", "longrope", "su"):
         raise InvalidValueError(
             f"rope_type: expected default, linear, dynamic, yarn, llama3, longrope or proportional, got {kind!r}"
         )
     # transformers puts the configured length where the trained one is missing
-    trained = _length(config) if given.get(TRAINED) is None else integer(given, TRAINED)
+    trained = _length(config) if given.get(TRAINED) is None else given.integer(TRAINED)
     if kind == "llama3":
-        low, high = (number(given, f"{word}_freq_factor", above=True) for word in ("low", "high"))
-        return Llama3Scaling(number(given, "factor", above=True), trained, low, high)
+        low, high = (given.number(f"{word}_freq_factor", above=True) for word in ("low", "high"))
+        return Llama3Scaling(given.number("factor", above=True), trained, low, high)
     # the factor, where it is not given, is how much longer the configured length is than the trained one
-    long = None if given.get("factor") is None else number(given, "factor", above=True)
+    long = None if given.get("factor") is None else given.number("factor", above=True)
     factor = _length(config) / trained if long is None else long
     key = "attention_factor"
-    gain = None if given.get(key) is None else number(given, key, above=True)
+    gain = None if given.get(key) is None else given.number(key, above=True)
     if kind != "yarn":
         return LongRoPE(
             _numbers(given, "short_factor"), _numbers(given, "long_factor"), factor, trained, gain
         )
     if gain is None and given.get("mscale") and given.get("mscale_all_dim"):
-        logs = (0.1 * number(given, key) * math.log(max(factor, 1.0)) for key in ("mscale", "mscale_all_dim"))
+        logs = (0.1 * given.number(key) * math.log(max(factor, 1.0)) for key in ("mscale", "mscale_all_dim"))
         above, below = (1.0 + log for log in logs)
         gain = above / below
     fast, slow = (float(given.get(key) or usual) for key, usual in (("beta_fast", 32.0), ("beta_slow", 1.0)))
@@ -450,7 +427,7 @@ def _length(config: Config) -> int:
     """The length that is configured, or that of the family's class."""
     family = DEFAULTS.get(str(config.get("model_type")), {})
     given = config.get(LENGTH)
-    return integer({LENGTH: family.get(LENGTH) if given is None else given}, LENGTH)
+    return Config({LENGTH: family.get(LENGTH) if given is None else given}).integer(LENGTH)
 
 
 def _head_size(config: Config, layer_type: str | None) -> int:
@@ -460,18 +437,18 @@ def _head_size(config: Config, layer_type: str | None) -> int:
     """
     types = config.get("layer_types") or []
     first = types.index(layer_type) if layer_type in types else 0
-    own = {int(layer): one for layer, one in inner(config, "per_layer_config").items()}
+    own = {int(layer): one for layer, one in config.inner("per_layer_config").items()}
     if config.get("model_type") == "gemma4_text" and layer_type == FULL and not own:
         own = {first: {HEAD_SIZE: config.get("global_head_dim", 512)}}
-    config = {**config, **own.get(first, {})}
+    config = config | own.get(first, {})
     for key in ("qk_rope_head_dim", HEAD_SIZE):
         if config.get(key) is not None:
-            return integer(config, key)
-    return integer(config, WIDTH) // integer(config, HEADS)
+            return config.integer(key)
+    return config.integer(WIDTH) // config.integer(HEADS)
 
 
 def _numbers(given: Config, key: str) -> tuple[float, ...]:
     listed = given.get(key)
     if not isinstance(listed, list) or not listed:
         raise InvalidValueError(f"{key}: expected a list of numbers > 0, got {shortened(listed)}")
-    return tuple(number({key: one}, key, above=True) for one in listed)
+    return tuple(Config({key: value}).number(key, above=True) for value in listed)

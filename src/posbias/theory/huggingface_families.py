@@ -6,38 +6,28 @@ over all earlier tokens. That the rows are right is tested on models that transf
 and on configurations as their makers published them.
 """
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from string import Formatter
 from typing import Any
 
 from posbias.core.errors import InvalidValueError, shortened
 from posbias.core.spec import MOST_LAYERS
+from posbias.theory.config_keys import (
+    DEFAULTS,
+    DEPTH,
+    HEAD_SIZE,
+    HEADS,
+    KEY_HEADS,
+    LENGTH,
+    TRAINED,
+    WIDTH,
+    Config,
+)
 from posbias.theory.content import QueryScale, StepScale
 from posbias.theory.masks import Causal, Chunked, Mask, SlidingWindow
 from posbias.theory.positional import ALiBi, NeedsMeasurement, NoPE, Positional, alibi_slopes
 
-Config = Mapping[str, Any]
-DEFAULTS_FILE = Path(__file__).parent / "huggingface_defaults.json"
-DEFAULTS: Mapping[str, Config] = json.loads(DEFAULTS_FILE.read_text(encoding="utf-8"))
-"""Family → what its configuration class of transformers fills in, of the keys that are read here.
-
-`python tools/families.py defaults` writes the file."""
-DEPTH, HEADS, KEY_HEADS, WIDTH, HEAD_SIZE, LENGTH, TRAINED = (
-    *("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "hidden_size", "head_dim"),
-    *("max_position_embeddings", "original_max_position_embeddings"),
-)
-OLDER_KEYS = {
-    DEPTH: ("n_layer", "n_layers"),
-    HEADS: ("n_head", "n_heads"),
-    KEY_HEADS: ("num_kv_heads", "n_head_kv"),
-    WIDTH: ("n_embd", "d_model", "n_embed"),
-    LENGTH: ("n_positions", "max_seq_len"),
-}
-"""Today's keys → their older spellings."""
 FULL, SLIDING, CHUNKED, LINEAR = (
     f"{kind}_attention" for kind in ("full", "sliding", "chunked", "linear")
 )  # kinds of layers, as `layer_types` has them
@@ -51,63 +41,6 @@ OLDER_KINDS = {
     "qwen_sparse_attention": INDEXED,
 }
 """Older words of `layer_types` → those of today."""
-
-
-# --- keys, checked as they are read ---------------------------------------------------------------------------
-
-
-def in_todays_words(config: Config) -> dict[str, Any]:
-    """A configuration with today's keys where it has older ones."""
-    keys = {**config}
-    for today, older in OLDER_KEYS.items():
-        given = next((config[key] for key in (today, *older) if config.get(key) is not None), None)
-        keys |= {} if given is None else {today: given}
-    return keys
-
-
-def inner(config: Config, key: str) -> Config:
-    """The keys below a key; none where it is not given."""
-    given = config.get(key) or {}
-    if not isinstance(given, dict):
-        raise InvalidValueError(f"{key}: expected keys with values, got {shortened(given)}")
-    return given
-
-
-def flag(config: Config, key: str, default: bool) -> bool:
-    """What a key says, true or false."""
-    given = config.get(key, default)
-    if not isinstance(given, bool):
-        raise InvalidValueError(f"{key}: expected true or false, got {shortened(given)}")
-    return given
-
-
-def integer(config: Config, key: str, least: int = 1, most: float = math.inf) -> int:
-    """What a key holds, as an integer from `least` to `most`."""
-    given = config.get(key)
-    if isinstance(given, bool) or not isinstance(given, int) or not least <= given <= most:
-        wanted = f">= {least}" if most == math.inf else f"from {least} to {most:,}"
-        older = f" (or {', '.join(OLDER_KEYS[key])})" if key in OLDER_KEYS else ""
-        raise InvalidValueError(f"{key}: expected an integer {wanted}{older}, got {shortened(given)}")
-    return given
-
-
-def number(config: Config, key: str, above: bool = False, default: float | None = None) -> float:
-    """What a key holds, or the default, as a finite number ≥ 0, or `above` it."""
-    given: Any = default if config.get(key) is None else config[key]
-    real = isinstance(given, int | float) and not isinstance(given, bool) and 0 <= given < math.inf
-    if not real or (above and not given):
-        raise InvalidValueError(
-            f"{key}: expected a number {'>' if above else '>='} 0, got {shortened(given)}"
-        )
-    return float(given)
-
-
-def by_layer(config: Config, key: str, kind: type | tuple[type, ...] = int) -> list[Any]:
-    """What a key lists; [] where it is not given."""
-    given = config.get(key) or []
-    if not isinstance(given, list) or not all(isinstance(one, kind) for one in given):
-        raise InvalidValueError(f"{key}: expected a list with a value of each layer, got {shortened(given)}")
-    return given
 
 
 # --- kinds of layers ------------------------------------------------------------------------------------------
@@ -128,12 +61,6 @@ class Part:
     measured: bool = True
 
 
-def filled(text: str, config: Config) -> str:
-    """A text with the integers of the configuration in place of keys in braces."""
-    keys = {key for _, key, _, _ in Formatter().parse(text) if key}
-    return text.format(**{key: f"{integer(config, key):,}" for key in keys})
-
-
 _ENTRIES = "the last {sliding_window} tokens one by one and earlier ones in entries of "
 _ALONE = Part("feed-forward alone, each token by itself", mask=lambda config: SlidingWindow(1), encoded=False)
 PARTS = {
@@ -147,13 +74,13 @@ PARTS = {
     "conv": Part(
         "a short convolution, taken as a window of {conv_L_cache} tokens that weigh the same",
         "what short convolutions weigh",
-        lambda config: SlidingWindow(integer(config, "conv_L_cache")),
+        lambda config: SlidingWindow(config.integer("conv_L_cache")),
         encoded=False,
         measured=False,
     ),
     CHUNKED: Part(
         "chunks of {attention_chunk_size} tokens that do not see each other",
-        mask=lambda config: Chunked(integer(config, "attention_chunk_size")),
+        mask=lambda config: Chunked(config.integer("attention_chunk_size")),
     ),
     INDEXED: Part(
         "sparse selection, {index_topk} earlier tokens for each query (up to that length all), taken as all of "
@@ -194,13 +121,12 @@ def every(period: int, key: str = "", rest: str = SLIDING) -> Callable[[int, Con
 
     def kind(t: int, config: Config) -> str:
         if key:
-            return rest if (t + 1) % integer({key: period, **config}, key) else FULL
+            return rest if (t + 1) % config.integer(key, default=period) else FULL
         pattern = config.get("sliding_window_pattern") or config.get("_sliding_window_pattern") or period
         if isinstance(pattern, str) and set(pattern) <= {"L", "G"}:
             return SLIDING if pattern[t % len(pattern)] == "L" else FULL
-        return (
-            rest if (t + 1) % integer({"sliding_window_pattern": pattern}, "sliding_window_pattern") else FULL
-        )
+        own = Config({"sliding_window_pattern": pattern})
+        return rest if (t + 1) % own.integer("sliding_window_pattern") else FULL
 
     return kind
 
@@ -211,29 +137,29 @@ def where(slides: Callable[[int, Config], bool], rest: str = SLIDING) -> Callabl
 
 
 def _jamba(t: int, config: Config) -> bool:
-    period = integer(config, "attn_layer_period")
-    return t % period != integer(config, "attn_layer_offset", least=0)
+    period = config.integer("attn_layer_period")
+    return t % period != config.integer("attn_layer_offset", least=0)
 
 
 def _kimi(t: int, config: Config) -> bool:
     """`linear_attn_config` counts layers from 1."""
-    given = by_layer(inner(config, "linear_attn_config"), "full_attn_layers")
+    given = config.inner("linear_attn_config").by_layer("full_attn_layers")
     return t + 1 not in given if given else not t or bool(t % 4)
 
 
 def _olmo_hybrid(t: int, config: Config) -> bool:
-    depth = integer(config, DEPTH)
+    depth = config.integer(DEPTH)
     return t % 4 != 3 and not (depth < 4 and t == depth - 1)
 
 
 def without_rope(kind: str, t: int, config: Config) -> bool:
     """Llama 4, SmolLM 3: layers that `no_rope_layers` lists with 0, else every `no_rope_layer_interval`-th."""
-    given, depth = by_layer(config, "no_rope_layers"), integer(config, DEPTH)
+    given, depth = config.by_layer("no_rope_layers"), config.integer(DEPTH)
     if given and len(given) != depth:
         raise InvalidValueError(f"no_rope_layers: expected {depth} (one per layer), got {len(given)}")
     if given:
         return not given[t]
-    every = integer(config, "no_rope_layer_interval") if config.get("no_rope_layer_interval") else 4
+    every = config.integer("no_rope_layer_interval") if config.get("no_rope_layer_interval") else 4
     return (t + 1) % every == 0
 
 
@@ -242,7 +168,7 @@ def without_base(kind: str, t: int, config: Config) -> bool:
     bases = config.get("layer_rope_theta")
     if bases is None:
         return rope_settings(config).get("", config).get("rope_theta") is None
-    depth = integer(config, DEPTH)
+    depth = config.integer(DEPTH)
     if not isinstance(bases, list) or len(bases) != depth:
         raise InvalidValueError(f"layer_rope_theta: expected {depth} numbers, got {shortened(bases)}")
     return not bases[t]
@@ -258,16 +184,16 @@ def not_sliding(kind: str, t: int, config: Config) -> bool:
 
 def _mpt(config: Config) -> Config:
     """The window stands in `attn_config`, where −1 is none."""
-    size = inner(config, "attn_config").get("sliding_window_size")
-    return {**config, "sliding_window": None if size == -1 else size}
+    size = config.inner("attn_config").get("sliding_window_size")
+    return config | {"sliding_window": None if size == -1 else size}
 
 
 def _gemma4(config: Config) -> Config:
     """The last layer is full, whatever `layer_types` says of it."""
     kinds = config.get("layer_types")
     if kinds is None:
-        kinds = [every(6, "-")(t, config) for t in range(integer(config, DEPTH, most=MOST_LAYERS))]
-    return {**config, "layer_types": [*kinds[:-1], FULL] if isinstance(kinds, list) else kinds}
+        kinds = [every(6, "-")(t, config) for t in range(config.integer(DEPTH, most=MOST_LAYERS))]
+    return config | {"layer_types": [*kinds[:-1], FULL] if isinstance(kinds, list) else kinds}
 
 
 def _mimo_layers(t: int, config: Config) -> str:
@@ -280,23 +206,23 @@ def _mimo(config: Config) -> Config:
 
     Raises `InvalidValueError` for released keys that say otherwise: models of transformers do not read them.
     """
-    depth = integer(config, DEPTH, most=MOST_LAYERS)
+    depth = config.integer(DEPTH, most=MOST_LAYERS)
     kinds = config.get("layer_types") or [_mimo_layers(t, config) for t in range(depth)]
-    own = {**DEFAULTS["mimo_v2_flash"], **config}
+    own = Config({**DEFAULTS["mimo_v2_flash"], **config})
     right = {
         "hybrid_layer_pattern": [int(kind == SLIDING) for kind in kinds],
         "swa_head_dim": own[HEAD_SIZE],
-        "swa_num_attention_heads": integer(config, HEADS),
-        "swa_num_key_value_heads": 2 * integer(own, KEY_HEADS),
+        "swa_num_attention_heads": config.integer(HEADS),
+        "swa_num_key_value_heads": 2 * own.integer(KEY_HEADS),
         "add_swa_attention_sink_bias": True,
         "add_full_attention_sink_bias": False,
     }
     for key, value in right.items():
         if config.get(key) not in (None, value):
             raise InvalidValueError(f"{key}: expected {value}, got {shortened(config[key])}")
-    made = {**config, "layer_types": kinds, "attention_chunk_size": None}
+    made = config | {"layer_types": kinds, "attention_chunk_size": None}
     if config.get("sliding_window_size") is not None:
-        made["sliding_window"] = integer(config, "sliding_window_size") + 1
+        made["sliding_window"] = config.integer("sliding_window_size") + 1
     return made
 
 
@@ -314,21 +240,21 @@ def _nemotron_h(config: Config) -> Config:
         kinds = [letters[letter] for letter in pattern]
     if not isinstance(kinds, list):
         raise InvalidValueError(f"layers_block_type: expected a list, got {shortened(kinds)}")
-    return {**config, "layer_types": kinds, DEPTH: len(kinds)}
+    return config | {"layer_types": kinds, DEPTH: len(kinds)}
 
 
 def _deepseek_v4(config: Config) -> Config:
     """`layer_types`, or `compress_ratios` of each layer; what is beyond the depth predicts further tokens."""
-    kinds, ratios = config.get("layer_types"), by_layer(config, "compress_ratios")
+    kinds, ratios = config.get("layer_types"), config.by_layer("compress_ratios")
     if kinds is None and ratios:
         known = {0: SLIDING, 4: SPARSE, 128: COMPRESSED}
         if not set(ratios) <= set(known):
             raise InvalidValueError(f"compress_ratios: expected 0, 4 and 128, got {shortened(ratios)}")
         kinds = [known[ratio] for ratio in ratios]
-    rates = {SPARSE: 4, COMPRESSED: 128, **inner(config, "compress_rates")}
+    rates = {SPARSE: 4, COMPRESSED: 128, **config.inner("compress_rates")}
     older = {"compress_rate_csa": rates[SPARSE], "compress_rate_hca": rates[COMPRESSED]}
-    kinds = kinds[: integer(config, DEPTH, most=MOST_LAYERS)] if isinstance(kinds, list) else kinds
-    return {**older, **config, "layer_types": kinds}
+    kinds = kinds[: config.integer(DEPTH, most=MOST_LAYERS)] if isinstance(kinds, list) else kinds
+    return Config(older) | config | {"layer_types": kinds}
 
 
 # --- positional encodings -------------------------------------------------------------------------------------
@@ -346,7 +272,7 @@ def learned(config: Config) -> Positional:
 
 def positions(config: Config) -> int | None:
     """How many positions a model has or is configured for; None where its configuration does not say."""
-    return None if config.get(LENGTH) is None else integer(config, LENGTH)
+    return None if config.get(LENGTH) is None else config.integer(LENGTH)
 
 
 def unencoded(config: Config) -> Positional:
@@ -362,24 +288,24 @@ def absolute(config: Config) -> Positional:
 
 def mpt_positions(config: Config) -> Positional:
     """MPT: ALiBi unless a flag takes it away, then rotary or learned positions."""
-    attention = inner(config, "attn_config")
+    attention = config.inner("attn_config")
     if attention.get("prefix_lm"):
         raise InvalidValueError("attn_config.prefix_lm: expected a causal model, got true")
-    if not flag(attention, "alibi", True):
-        return rotary(config) if flag(attention, "rope", False) else learned(config)
-    bias_max = number(attention, "alibi_bias_max", above=True, default=8)
+    if not attention.flag("alibi", True):
+        return rotary(config) if attention.flag("rope", False) else learned(config)
+    bias_max = attention.number("alibi_bias_max", above=True, default=8)
     if bias_max == 8:
         return ALiBi()
     if bias_max > 1000:
         raise InvalidValueError(f"attn_config.alibi_bias_max: expected at most 1000, got {bias_max:g}")
-    return ALiBi(tuple(alibi_slopes(integer(config, HEADS), bias_max).tolist()))
+    return ALiBi(tuple(alibi_slopes(config.integer(HEADS), bias_max).tolist()))
 
 
 def falcon_positions(config: Config) -> Positional:
     """Falcon: rotary, or by a flag ALiBi, added before logits are scaled."""
-    if not flag(config, "alibi", False):
+    if not config.flag("alibi", False):
         return rotary(config)
-    heads, width = integer(config, HEADS), integer(config, WIDTH)
+    heads, width = config.integer(HEADS), config.integer(WIDTH)
     if width % heads:
         raise InvalidValueError(f"{WIDTH}: expected a multiple of the {heads} heads, got {width}")
     return ALiBi(scale=1.0 / math.sqrt(width // heads))
@@ -402,9 +328,9 @@ def tiny_positions(config: Config) -> Positional:
 def key_heads(config: Config, kind: str) -> int | None:
     """As most say it. A default that does not divide the heads is not this model's."""
     if KEY_HEADS in config:
-        return None if config[KEY_HEADS] is None else integer(config, KEY_HEADS)
+        return None if config[KEY_HEADS] is None else config.integer(KEY_HEADS)
     default = DEFAULTS.get(config["model_type"], {}).get(KEY_HEADS)
-    return default if default and integer(config, HEADS) % default == 0 else None
+    return default if default and config.integer(HEADS) % default == 0 else None
 
 
 def one_key_head(config: Config, kind: str) -> int | None:
@@ -414,19 +340,19 @@ def one_key_head(config: Config, kind: str) -> int | None:
 
 def _falcon_key_heads(config: Config, kind: str) -> int | None:
     """One for all heads, unless `new_decoder_architecture` or `multi_query` says otherwise."""
-    newer = flag(config, "new_decoder_architecture", False) or config["model_type"] == "RefinedWeb"
-    return 1 if not newer and flag(config, "multi_query", True) else key_heads(config, kind)
+    newer = config.flag("new_decoder_architecture", False) or config["model_type"] == "RefinedWeb"
+    return 1 if not newer and config.flag("multi_query", True) else key_heads(config, kind)
 
 
 def _big_code_key_heads(config: Config, kind: str) -> int | None:
-    return 1 if flag(config, "multi_query", True) else None
+    return 1 if config.flag("multi_query", True) else None
 
 
 def _gemma4_key_heads(config: Config, kind: str) -> int | None:
     """Full layers may have a number of their own."""
     key = "num_global_key_value_heads"
-    own = kind == FULL and flag(config, "attention_k_eq_v", False) and config.get(key) is not None
-    return integer(config, key) if own else key_heads(config, kind)
+    own = kind == FULL and config.flag("attention_k_eq_v", False) and config.get(key) is not None
+    return config.integer(key) if own else key_heads(config, kind)
 
 
 def _mimo_key_heads(config: Config, kind: str) -> int | None:
@@ -447,7 +373,7 @@ def _tuned(config: Config, bare: bool) -> QueryScale | None:
     """Llama 4: in layers without an encoding, unless `attn_temperature_tuning` says no."""
     if not bare or not config.get("attn_temperature_tuning"):
         return None
-    return StepScale(number(config, "attn_scale"), integer(config, "floor_scale"))
+    return StepScale(config.number("attn_scale"), config.integer("floor_scale"))
 
 
 def _beyond_training(config: Config, bare: bool) -> QueryScale | None:
@@ -455,7 +381,7 @@ def _beyond_training(config: Config, bare: bool) -> QueryScale | None:
     given = _single(rope_settings(config))
     if given.get("llama_4_scaling_beta") is None:
         return None
-    return StepScale(number(given, "llama_4_scaling_beta"), integer(given, TRAINED), first=0)
+    return StepScale(given.number("llama_4_scaling_beta"), given.integer(TRAINED), first=0)
 
 
 # --- rotary positions: base, scaling and share of a head, by type of layer or under "" for all ----------------
@@ -466,15 +392,15 @@ ROPE_TYPES = (
     *("axial", "xdrope", "mrope"),
 )
 """Scalings of rotary positions by the name that transformers has for them, or that files of its models have."""
-Settings = Mapping[str, Config]
+Settings = Mapping[str, Mapping[str, Any]]
 
 
-def rope_settings(config: Config) -> Settings:
+def rope_settings(config: Config) -> dict[str, Config]:
     """Settings of rotary positions, completed as the family's models do: by type of layer, or under "" for all.
 
     Raises `InvalidValueError` for a scaling whose name is not known, and for keys that models do not use.
     """
-    given = inner(config, "rope_scaling") or inner(config, "rope_parameters")
+    given = config.inner("rope_scaling") or config.inner("rope_parameters")
     row = FAMILIES.get(str(config.get("model_type")), _PLAIN)
     made = row.rope(config, given)
     for one in (given, *made.values()):
@@ -483,26 +409,28 @@ def rope_settings(config: Config) -> Settings:
                 f"rope_type: expected one of {', '.join(ROPE_TYPES)}, got {rope_type(one)!r}"
             )
     return {
-        layers: {
-            "rope_type": rope_type(one),
-            **{key: one[key] for key in one if key not in ("rope_type", "type")},
-        }
+        layers: Config(
+            {
+                "rope_type": rope_type(one),
+                **{key: one[key] for key in one if key not in ("rope_type", "type")},
+            }
+        )
         for layers, one in made.items()
     }
 
 
-def rope_type(given: Config) -> str:
+def rope_type(given: Mapping[str, Any]) -> str:
     """The name of a scaling; positions of text alone turn all parts of a multimodal rotation alike."""
     kind = given.get("rope_type") or given.get("type") or "default"
     return "default" if kind == "mrope" else kind
 
 
-def rope_words(config: Config) -> str:
+def rope_words(config: Mapping[str, Any]) -> str:
     """Base and scaling of rotary positions in words, for instance "base 10,000, yarn × 4".
 
     "" where nothing is given, and where types of layers differ.
     """
-    given, *others = rope_settings(config).values()
+    given, *others = rope_settings(Config(config)).values()
     if any(other != given for other in others):
         return ""
     base, kind, factor = given.get(_BASE), given["rope_type"], given.get("factor")
@@ -529,29 +457,30 @@ def _single(made: Settings) -> Config:
     """Of a family whose types of layers have none of their own."""
     if _ALL not in made:
         raise InvalidValueError(f"rope_parameters: expected one for all layers, got {', '.join(made)}")
-    return made[_ALL]
+    return Config(made[_ALL])
 
 
 def _two_bases(config: Config, given: Config) -> Settings:
     """Gemma 3, OLMo 3: the older keys scale full layers alone."""
-    held, scaled = inner(config, "rope_parameters"), inner(config, "rope_scaling")
+    held, scaled = config.inner("rope_parameters"), config.inner("rope_scaling")
     if rope_type(scaled) != (scaled.get("rope_type") or "default"):
         raise InvalidValueError(f"type: expected rope_type, got {shortened(scaled['type'])}")
     local = DEFAULTS["olmo3"] if config["model_type"] == "olmo3" else config
     return {
-        FULL: {_BASE: config.get(_BASE), **inner(held, FULL), **scaled},
-        SLIDING: {_BASE: local.get("rope_local_base_freq"), **inner(held, SLIDING)},
+        FULL: {_BASE: config.get(_BASE), **held.inner(FULL), **scaled},
+        SLIDING: {_BASE: local.get("rope_local_base_freq"), **held.inner(SLIDING)},
     }
 
 
 def _by_type(config: Config, given: Config) -> Settings:
     """Gemma 4, MiMo: `rope_parameters` of each type alone; older keys have to agree."""
     share = DEFAULTS[str(config["model_type"])].get(_SHARE, 1.0)
-    held = inner(config, "rope_parameters")
-    made = {kind: {_SHARE: share, **inner(held, kind)} for kind in (FULL, SLIDING)}
-    made = {kind: one if rope_type(one) == "default" else inner(held, kind) for kind, one in made.items()}
-    if rope_type(scaled := inner(config, "rope_scaling")) != "default":
-        raise InvalidValueError(f"rope_scaling: expected it within rope_parameters, got {shortened(scaled)}")
+    held = config.inner("rope_parameters")
+    made = {kind: {_SHARE: share, **held.inner(kind)} for kind in (FULL, SLIDING)}
+    made = {kind: one if rope_type(one) == "default" else held.inner(kind) for kind, one in made.items()}
+    if rope_type(config.inner("rope_scaling")) != "default":
+        scaling = shortened(config["rope_scaling"])
+        raise InvalidValueError(f"rope_scaling: expected it within rope_parameters, got {scaling}")
     older = {_BASE: made[FULL].get(_BASE), "swa_rope_theta": made[SLIDING].get(_BASE)}
     for key, right in (older | {_SHARE: made[FULL].get(_SHARE)}).items():
         if right is not None and (config.get(key) or right) != right:
@@ -561,16 +490,17 @@ def _by_type(config: Config, given: Config) -> Settings:
 
 def _compressing(config: Config, given: Config) -> Settings:
     """DeepSeek V4: compressed layers have a base and a scaling of their own, without YaRN's gain."""
-    size = integer(config, HEAD_SIZE)
+    size = config.integer(HEAD_SIZE)
     rotating = config.get("qk_rope_head_dim")
-    share = 0.125 if rotating is None else integer(config, "qk_rope_head_dim") / size
-    share = number(config, _SHARE, above=True, default=share)
-    main, packed = inner(given, "main"), inner(given, "compress")
+    share = 0.125 if rotating is None else config.integer("qk_rope_head_dim") / size
+    share = config.number(_SHARE, above=True, default=share)
+    main, packed = given.inner("main"), given.inner("compress")
     if not (main and packed):
-        main, packed = {_BASE: config.get(_BASE)}, {**given, _BASE: config.get("compress_rope_theta")}
+        main = Config({_BASE: config.get(_BASE)})
+        packed = given | {_BASE: config.get("compress_rope_theta")}
         packed |= {"attention_factor": 1.0} if rope_type(packed) == "yarn" else {}
     main, packed = (
-        {**one, HEAD_SIZE: int(size * number(one, _SHARE, above=True, default=share)), _SHARE: None}
+        {**one, HEAD_SIZE: int(size * one.number(_SHARE, above=True, default=share)), _SHARE: None}
         for one in (main, packed)
     )
     return {SPARSE: packed, COMPRESSED: packed, SLIDING: main}
@@ -578,26 +508,26 @@ def _compressing(config: Config, given: Config) -> Settings:
 
 def _neox(config: Config, given: Config) -> Settings:
     return usual_rope(
-        {**config, _BASE: config.get("rotary_emb_base"), _SHARE: config.get("rotary_pct")}, given
+        config | {_BASE: config.get("rotary_emb_base"), _SHARE: config.get("rotary_pct")}, given
     )
 
 
 def _fixed(config: Config, given: Config) -> Settings:
     """GPT-J, CodeGen: base 10,000, and a fixed number of dimensions."""
-    return {_ALL: {_BASE: 10_000.0, HEAD_SIZE: integer(config, "rotary_dim")}}
+    return {_ALL: {_BASE: 10_000.0, HEAD_SIZE: config.integer("rotary_dim")}}
 
 
 def _dimensions(config: Config, given: Config) -> Settings:
     """MiniMax M2: how many dimensions rotate, where the file has no share."""
     if config.get("rotary_dim") is None or _SHARE in given:
         return usual_rope(config, given)
-    return usual_rope({**config, _SHARE: integer(config, "rotary_dim") / integer(config, HEAD_SIZE)}, given)
+    return usual_rope(config | {_SHARE: config.integer("rotary_dim") / config.integer(HEAD_SIZE)}, given)
 
 
 def _long(config: Config, given: Config) -> Settings:
     """Phi 3: older names of LongRoPE."""
     long = {"rope_type": "longrope"} if rope_type(given) in ("su", "yarn") else {}
-    return usual_rope(config, {**given, **long})
+    return usual_rope(config, given | long)
 
 
 def _amplified(config: Config, given: Config) -> Settings:
@@ -615,11 +545,11 @@ def _amplified(config: Config, given: Config) -> Settings:
 
 def _latent(config: Config, given: Config) -> Settings:
     """Mistral 4: a share of both parts of a head."""
-    if inner(config, "rope_scaling"):
+    if config.inner("rope_scaling"):
         raise InvalidValueError("rope_scaling: expected it within rope_parameters, got it by itself")
-    both = integer(config, "qk_nope_head_dim") + integer(config, "qk_rope_head_dim")
-    share = given.get(_SHARE, integer(config, "qk_rope_head_dim") / both)
-    return usual_rope(config, {**given, HEAD_SIZE: config.get(HEAD_SIZE) or both, _SHARE: share})
+    both = config.integer("qk_nope_head_dim") + config.integer("qk_rope_head_dim")
+    share = given.get(_SHARE, config.integer("qk_rope_head_dim") / both)
+    return usual_rope(config, given | {HEAD_SIZE: config.get(HEAD_SIZE) or both, _SHARE: share})
 
 
 def _bases(config: Config, given: Config) -> Settings:
@@ -664,8 +594,8 @@ class Family:
     rope: Callable[[Config, Config], Settings] = usual_rope
     key_heads: Callable[[Config, str], int | None] = key_heads
     scale: Callable[[Config, bool], QueryScale | None] = no_scale
-    rewrite: Callable[[Config], Config] = lambda config: config
-    defaults: Config = field(default_factory=dict)
+    rewrite: Callable[[Config], Mapping[str, Any]] = lambda config: config
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     unknown: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
 
@@ -795,7 +725,7 @@ FAMILIES: dict[str, Family] = {
     "lfm2": Family(
         layers=where(
             lambda t, config: (
-                config.get("full_attn_idxs") is not None and t not in by_layer(config, "full_attn_idxs")
+                config.get("full_attn_idxs") is not None and t not in config.by_layer("full_attn_idxs")
             ),
             "conv",
         ),
