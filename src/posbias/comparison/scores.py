@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import combinations, product
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
@@ -32,6 +32,7 @@ from posbias.comparison.agreement import (
 from posbias.comparison.predictors import Fold
 from posbias.core.errors import InvalidValueError, whole
 from posbias.core.machine import stream
+from posbias.core.plotting import Plottable
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.place_differences import CurveDifference, profile_difference
 from posbias.profiles.profile import Profile, harmonic, uniform
@@ -39,7 +40,6 @@ from posbias.profiles.summary import LEAST_PROMPTS
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
 
 RESAMPLES = 1000
 """Bootstrap resamples of the prompts."""
@@ -96,7 +96,7 @@ class HeldOut:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison:
+class Comparison(Plottable):
     """Agreement of one or more profiles with a reference, with its baselines and what its noise allows.
 
     `baselines` holds "uniform" (its Spearman is undefined: every rank is tied) and "recency_only" (mass as
@@ -107,6 +107,8 @@ class Comparison:
     parts of the context. `between`: what two curves of rates with trials (retrieval by place) differ in, of which
     ranks say little. `same_prompts`: the noise ceiling of two measurements of the same prompts (`paired_ceiling`).
     """
+
+    _drawn_by: ClassVar[str] = "draw_comparison"
 
     agreements: dict[str, Agreement]
     baselines: dict[str, Agreement]
@@ -162,22 +164,9 @@ class Comparison:
             rows.append(row)
         return pd.DataFrame(rows).set_index("name")
 
-    def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw the curves and their scores (a new figure without `ax`) and return the axes.
-
-        Raises `MissingPackageError` without matplotlib.
-        """
-        from posbias.reports.plots import draw_comparison, new_axes
-
-        return draw_comparison(new_axes() if ax is None else ax, self)
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows: a line of words and the picture of `plot`; without matplotlib the words."""
-        from posbias.reports.plots import notebook_html
-
+    def _words(self) -> str:
         head, *_ = repr(self).splitlines()
-        words = [f"{name}: {said}" for name, said in self.sentences().items()]
-        return notebook_html("; ".join([head, *words]), self.plot)
+        return "; ".join([head, *(f"{name}: {said}" for name, said in self.sentences().items())])
 
     def __repr__(self) -> str:
         """A line for what was compared, one for each profile and baseline, and in words what one profile is."""

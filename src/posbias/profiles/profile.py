@@ -10,13 +10,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from posbias.core import machine
 from posbias.core.errors import InvalidValueError, shortened
+from posbias.core.plotting import Plottable
 from posbias.profiles.curves import at_shares, blocks, least_stretch, ranks, spearman, wasserstein
 from posbias.profiles.estimate import Estimate, intervals, ratio_of_means, shares_of
 from posbias.profiles.summary import LEAST_PROMPTS, Summary, at_ends, doubts, summarise, verdict_of
@@ -24,7 +25,6 @@ from posbias.profiles.summary import LEAST_PROMPTS, Summary, at_ends, doubts, su
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
-    from matplotlib.axes import Axes
 
     from posbias.profiles.places import Places
 
@@ -44,7 +44,7 @@ Kind = Literal["mass", "rate", "signed"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Profile:
+class Profile(Plottable):
     """Influence of every position on one token, or what else a position has.
 
     `kind` says what `mass` holds, in float64 and finite. A "mass" is ≥ 0 and sums to 1 − `missing_mass` (to
@@ -56,6 +56,8 @@ class Profile:
     architecture that a prediction does not cover, so that it has no verdict; `places` the results by place that it
     was made from. Raises `InvalidValueError` where any of that does not hold; `Profile.from_weights` normalises.
     """
+
+    _drawn_by: ClassVar[str] = "draw_profile"
 
     mass: Float[np.ndarray, "position"]
     query: int = -1
@@ -342,22 +344,9 @@ class Profile:
 
         return pd.Series(self.mass, pd.RangeIndex(self.tokens, name="position"), name=self.measures)
 
-    def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw the profile (a new figure without `ax`) and return the axes.
-
-        Raises `MissingPackageError` without matplotlib.
-        """
-        from posbias.reports.plots import draw_profile, new_axes
-
-        return draw_profile(new_axes() if ax is None else ax, self)
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows: a line of words and the picture of `plot`; without matplotlib the words."""
-        from posbias.reports.plots import notebook_html
-
+    def _words(self) -> str:
         head, *_, last = repr(self).splitlines()
-        words = f"{self._verdict}; {last}" if self.kind == "mass" else last
-        return notebook_html(f"{head}; {words}", self.plot)
+        return "; ".join([head, *([self._verdict] if self.kind == "mass" else []), last])
 
     @property
     def _verdict(self) -> str:

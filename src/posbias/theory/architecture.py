@@ -9,12 +9,13 @@ an argument of the computation, not of the architecture.
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from posbias.core.errors import InvalidValueError, whole
+from posbias.core.plotting import Plottable
 from posbias.core.spec import Count, Fractions, Numbers, Positive, Size, later, value
 from posbias.theory.content import Content, NoContent, QueryScale
 from posbias.theory.masks import Causal, Mask, SlidingWindow, lookahead
@@ -29,9 +30,6 @@ from posbias.theory.positional import (
     Tabulated,
     spread,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 LAMBDA = "λ"
 """What is left out where no mixing was given."""
@@ -209,7 +207,7 @@ class Layer:
 
 
 @value
-class Architecture:
+class Architecture(Plottable):
     """`depth` layers, bottom first: the pattern `layers` repeated up to there, with each one's mixing coefficient.
 
     Without `mixing` the median over pretrained models is assumed and said (`TrainedMedian`). `remarks` are what a
@@ -217,6 +215,8 @@ class Architecture:
     residual. Raises `InvalidValueError` for a pattern of no layer or of more than the depth, and a mixing or
     connections that do not fit the depth.
     """
+
+    _drawn_by: ClassVar[str] = "draw_architecture"
 
     depth: Size
     layers: tuple[Layer, ...] = (Layer(),)
@@ -253,21 +253,6 @@ class Architecture:
             lines.append(f"streams: {len(self.streams.collapse)} ({type(self.streams).__name__})")
         unknown = self.left_out(0)
         return "\n".join([*lines, f"not known: {', '.join(unknown)}"] if unknown else lines)
-
-    def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw λ by layer, and what each layer's attention is (a new figure without `ax`); return the axes.
-
-        Raises `MissingPackageError` without matplotlib.
-        """
-        from posbias.reports.plots import draw_architecture, new_axes
-
-        return draw_architecture(new_axes() if ax is None else ax, self)
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows: a line of words and the picture of `plot`; without matplotlib the words."""
-        from posbias.reports.plots import notebook_html
-
-        return notebook_html(str(self), self.plot)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """What a notebook shows."""
