@@ -308,7 +308,7 @@ DRAWN: "dict[str, Callable[..., Figure]]" = {
 OPTIONS: dict[str, dict[str, Any]] = {
     "table1": {"minutes": (0.1, 0.1)},
     "fig1": {"minutes": (7.5, 160), "count": 5},
-    "fig4": {"minutes": (0.5, 10), "count": 4, "recorded": lambda study: None},  # one text is on record
+    "fig4": {"minutes": (0.5, 10), "count": 4, "recorded": lambda study: None, "apart": True},  # one text
 }
 U_QUESTION = (
     "Does attention-only rollout collapse on the first token, and do residual connections make it a U?"
