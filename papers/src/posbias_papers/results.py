@@ -225,8 +225,8 @@ def _read(study: Study, data: Mapping[str, Any]) -> Iterator[Judged]:
         others = one.claim.provenance == "paper" and data.get("stand_in")
         if one.verdict == "undecided" and effort == "quick" and not (str(basis) or own or others):
             why = f"{why}; quick effort; `{study.command} --effort full` gives it more"
-        # of a claim that is extended to other models, what is explained is what these show, unless it fails itself
-        extended = f"{row['id']}{ELSEWHERE}" in ids and one.verdict != "fails"
+        # of a claim that is extended to other models, what is explained is what these show, unless it has evidence
+        extended = f"{row['id']}{ELSEWHERE}" in ids and math.isnan(one.estimate.value)
         explained = claim.explanation if claim and not extended and one.verdict != "holds" else ""
         if explained:
             why = f"{why}. {explained}"

@@ -22,7 +22,7 @@ from posbias.core.progress import OnEvent
 from posbias.measurement.job import Request
 from posbias_papers.herasimchyk2026.configs import LENGTHS, PROMPTS, TOKENS, Reading, stand_in
 from posbias_papers.herasimchyk2026.figures import STUDIES, missing
-from posbias_papers.herasimchyk2026.levels import config_curves, config_mixing
+from posbias_papers.herasimchyk2026.levels import config_curves
 from posbias_papers.herasimchyk2026.measure import check, gather, names
 from posbias_papers.herasimchyk2026.table import Measured
 from posbias_papers.study import Paper, Tables
@@ -85,7 +85,7 @@ def tables(
         check(asked, corpora, [*dict.fromkeys((tokens, *lengths))], prompts)
     files: dict[str, Any] = {}
     if configs is not None:
-        files = {"files": config_curves(configs, reading, tokens), "mixings": config_mixing(configs)}
+        files = {"files": config_curves(configs, reading, tokens)}
     texts = [Request(text, prompts=prompts, seed=seed, packed=not documents) for text in corpora]
     texts += [replace(text, scramble=True) for text in texts[:1] if shuffled]
     requests = [
