@@ -19,12 +19,13 @@ from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.masks import SlidingWindow
 from posbias.theory.mixing import AttentionOnly
 from posbias.theory.positional import DecayBias
-from posbias_papers.extensions import EXTENSIONS
+from posbias_papers.extensions import EXTENSIONS, make, on_record
+from posbias_papers.extensions.cells import Cell
 from posbias_papers.extensions.designed import CAUSAL, DECAY, FLAT, NARROW, TOKENS, DesignedCell
-from posbias_papers.extensions.extension import Cell, Extension
 from posbias_papers.extensions.influence import agreement, effects
 from posbias_papers.extensions.ordering import gains
 from posbias_papers.extensions.predictors import PAIRS, PredictorCell, holm, outcomes, predicted, trial
+from posbias_papers.study import Study
 
 
 @dataclass(frozen=True)
@@ -40,17 +41,17 @@ class Square(Cell):
 
 
 def test_cells_are_kept_and_computed_again_when_asked_to(tmp_path):
-    small = Extension("small", "Why?", "docs/none.md", (Square(2), Square(3)), lambda results: ())
+    small = Study("extensions/small", "Squares", "Why?", (), (Square(2), Square(3)), (0, 0), "cells")
     for rerun, number in ((False, 2), (False, 2), (True, 4)):
-        assert [path.name for path in small.make(tmp_path, rerun=rerun)] == ["small.md"]
+        assert [path.name for path in make(small, tmp_path, rerun=rerun)] == ["small.md", "small.json"]
         assert len([*(tmp_path / "cells").iterdir()]) == number
 
 
 @pytest.mark.parametrize("name", ["designed", "ordering", "predictors", "influence"])
 def test_what_takes_long_is_on_record(name, tmp_path):
     extension = EXTENSIONS[name]
-    assert [*extension.recorded()] == [*extension.cells]
-    files = extension.make(tmp_path)
+    assert [*on_record(extension.cells)] == [*extension.cells]
+    files = make(extension, tmp_path)
     assert [file.name for file in files][:1] == [f"{name}.md"]
 
 
@@ -77,7 +78,7 @@ def test_distances_of_designs_and_controls(cell, distance):
 @pytest.mark.slow
 def test_what_is_on_record_is_trained_again():
     """Two networks of ten: float32 on another machine may have other last bits, which 2,500 steps make larger."""
-    stored = EXTENSIONS["designed"].recorded()[NARROW]
+    stored = on_record(EXTENSIONS["designed"].cells)[NARROW]
     again = DesignedCell(NARROW.window, NARROW.decay).compute(networks=2)
     assert again["predicted"] == pytest.approx(stored["predicted"], abs=1e-12)
     assert again["gaps"] == pytest.approx(stored["gaps"][:2], abs=0.03)
@@ -87,7 +88,7 @@ def test_what_is_on_record_is_trained_again():
 
 
 def test_orders_found_on_some_trials_gain_on_others():
-    rows = [row for row in gains(EXTENSIONS["ordering"].recorded()) if row["model"] == "smollm2-135m"]
+    rows = [row for row in gains(on_record(EXTENSIONS["ordering"].cells)) if row["model"] == "smollm2-135m"]
     assert len(rows) == 12
     assert all(row["retrieval"].value > 0 for row in rows if row["over"] == "best first")
     given_order = [row["retrieval"].value for row in rows if row["over"] == "as given"]
@@ -191,7 +192,7 @@ def test_a_win_is_sure_after_the_correction_and_three_quarters_of_them_predict_a
 
 
 def test_no_predictor_predicts_every_model_on_record():
-    found = EXTENSIONS["predictors"].recorded()
+    found = on_record(EXTENSIONS["predictors"].cells)
     predicts = {one.key: predicted(one.key, found) for one in PREDICTORS}
     assert [model for model, does in predicts["energy"].items() if does] == ["tiny-rope"]
     assert [model for model, does in predicts["fitted"].items() if does] == ["tiny-window"]

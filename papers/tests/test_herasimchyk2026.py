@@ -22,10 +22,27 @@ from posbias.profiles.claims import ELSEWHERE, judge
 from posbias.profiles.measurements import load_measurement, save_measurement
 from posbias.profiles.profile import Profile
 from posbias.profiles.stochastic_order import monotonicity
-from posbias.theory.positional import alibi_slopes
+from posbias.theory.configs import PRESETS
+from posbias.theory.positional import ALiBi, alibi_slopes
+from posbias.theory.rollout.dispatch import influence
 from posbias_papers.herasimchyk2026 import STUDIES
-from posbias_papers.herasimchyk2026.configs import BETWEEN, CORPORA, TABLE1, TABLE4, TABLE5
-from posbias_papers.herasimchyk2026.levels import SCORES, Curves, attention_only, content_distances, slopes_of
+from posbias_papers.herasimchyk2026.configs import (
+    CORPORA,
+    TABLE1,
+    TABLE4,
+    TABLE5,
+    published_curves,
+    rollout_files,
+)
+from posbias_papers.herasimchyk2026.levels import (
+    SCORES,
+    Curves,
+    attention_only,
+    published_levels,
+    published_slopes,
+    slopes_of,
+    summaries,
+)
 from posbias_papers.herasimchyk2026.measure import CONTROL, Key
 from posbias_papers.herasimchyk2026.quantities import fit, homogeneity, order_of
 from posbias_papers.herasimchyk2026.table import Measured
@@ -205,23 +222,18 @@ def of_mixings(schedules, **options):
 
 def test_mixing_claims():
     falling = np.array([0.5, 0.4, 0.3, 0.2]) + np.random.default_rng(0).normal(0, 0.01, (9, 4))
-    assert verdicts("fig1", of_mixings({"t": falling})) == {1: "holds"}
-    assert judged("fig1", of_mixings({"t": falling}))["1"].verdict == "undecided"
-    assert verdicts("fig1", of_mixings({"t": falling[:, ::-1]})) == {1: "fails"}
+    assert verdicts("fig1", of_mixings({"t": falling})) == {1: "holds", 2: "fails"}
+    # of the paper's five models the authors' files say it
+    assert judged("fig1", of_mixings({"t": falling[:, ::-1]}))["1"].verdict == "holds"
+    assert verdicts("fig1", of_mixings({"t": falling[:, ::-1]})) == {1: "fails", 2: "fails"}
     one_layer = falling + np.array([0, 0, 0.2, 0])
     for other, verdict in ((falling + 0.001, "holds"), (falling + 0.2, "fails"), (one_layer, "fails")):
         assert verdicts("fig4", of_mixings({"t": falling, "u": other})) == {1: "holds", 2: verdict}
-    # most models are more than half of the paper's, known or not
-    first, *others = TABLE1
-    layers = np.linspace(0.5, 0.2, 6)
-    for up, down, verdict in (
-        ([first], others, "holds"),
-        (others, [first], "fails"),
-        ([], [first], "undecided"),
-    ):
-        mixings = dict.fromkeys(down, layers) | dict.fromkeys(up, layers[::-1])
-        found = judged("fig1", of_mixings({"t": falling[:, ::-1]}, mixings=mixings))
-        assert [one.verdict for one in found.values()] == [verdict, "fails"]
+    # what was measured here takes the place of the files
+    cell = xr.Dataset({"mixing": (("prompt", "layer"), falling[:, ::-1])})
+    rows = STUDIES["fig1"].table(of({("bloom-176b", "dclm"): cell})).query("called == 'bloom-176b'")
+    shown = rows.query("fall == fall").reset_index()[["source", "text"]].to_numpy().tolist()
+    assert shown == [["measured", CORPORA[1]], ["files", CORPORA[0]], ["files", CORPORA[2]]]
 
 
 def test_what_is_on_record_decides_and_draws_as_when_it_was_measured():
@@ -281,7 +293,8 @@ def printed_row(*off, se):
 
 def test_a_printed_row_is_confirmed_by_numbers_known_well_enough_and_near_enough():
     assert printed_row(1.4, se=0.9).verdict == "undecided"
-    assert printed_row(0.01, se=0.01).verdict == "holds"
+    assert printed_row(*[0.01] * 9, se=0.01).verdict == "holds"
+    assert printed_row(*[0.01] * 8, se=0.01).verdict == "undecided"
     assert printed_row(0.2, se=0.01).verdict == "fails"
     # one of nine numbers may be two standard errors off
     assert printed_row(*[0.0] * 8, 0.005 + 0.0205, se=0.01).verdict == "holds"
@@ -354,8 +367,8 @@ def test_content_claims():
     content = np.where(np.tri(12, dtype=bool), 2.0 * np.eye(12), np.nan) + np.zeros((2, 3, 1, 1))
     assert fit(content).r2 == pytest.approx(1.0)
     assert fit(content).offset == pytest.approx(2.0)
-    assert verdicts("fig5", of_contents(content)) == {1: "holds", 2: "holds"}
-    assert verdicts("fig5", of_contents(contents())) == {1: "fails", 2: "fails"}
+    assert verdicts("fig5", of_contents(content)) == {1: "holds", 2: "holds", 3: "fails"}
+    assert verdicts("fig5", of_contents(contents())) == {1: "fails", 2: "fails", 3: "fails"}
     # a diagonal that noise of known variance hides
     hidden = contents()[:, 2:] + np.where(np.eye(40, dtype=bool), 0.5, 0.0)
     found = fit(hidden, np.ones((2, 1)))
@@ -411,9 +424,46 @@ def test_what_has_nothing_to_show_is_left_out(files, tmp_path):
 
 
 @needs_rollout_files
-def test_content_as_published_lies_farther_from_none_than_scaled():
-    found = content_distances(ROLLOUT_FILES)["mpt-7b"]["FineWeb-Edu"]
-    assert found == pytest.approx(BETWEEN["mpt-7b"]["FineWeb-Edu"], abs=6e-4)
+def test_what_the_authors_files_say_is_on_record():
+    (found,) = summaries(ROLLOUT_FILES)
+    recorded = {(row["model"], row["corpus"]): row for row in rollout_files()}
+    assert len(recorded) == 15
+    expected = recorded[found.pop("model"), found.pop("corpus")]
+    assert found == pytest.approx({name: expected[name] for name in found}, rel=1e-4)
+    # with one λ scaled content moves mass later everywhere, as published farther
+    assert all(row["shift"] > 0 and row["published"] > row["scaled"] for row in recorded.values())
+
+
+def test_the_published_influence_of_bloom_is_scored_as_printed_but_for_one_number():
+    """Its levels are rollouts of λ in the preset with the authors' slopes; (c) needs content of their files."""
+    curves = {name: np.array(values) for name, values in published_curves().items()}
+    known = PRESETS["bloom-176b"].architecture
+    (layer,) = known.layers
+    files = replace(layer, positional=ALiBi(published_slopes(layer.heads)))
+    for name, layers in (("b", files), ("b_own", layer)):
+        own = influence(replace(known, layers=(layers,)), 256).mass
+        np.testing.assert_allclose(curves[name], own, atol=1e-7)
+    levels = published_levels()
+    scores = {
+        letter: [float(of(one.mass, levels.influence.mass)) for of in SCORES.values()]
+        for letter, one in levels.levels.items()
+    }
+    assert scores["a"] == pytest.approx([-0.575, 0.651], abs=5e-4)
+    assert scores["b"] == pytest.approx([0.907, 0.0790], abs=[5e-4, 5e-5])
+    assert scores["c"] == pytest.approx([0.831, 0.0159], abs=[6e-4, 5e-5])
+    for name, expected in {
+        "c_scaled": [0.905, 0.068],
+        "b_own": [0.771, 0.0353],
+        "c_own": [0.761, 0.0380],
+    }.items():
+        found = [float(of(curves[name], levels.influence.mass)) for of in SCORES.values()]
+        assert found == pytest.approx(expected, abs=5e-4)
+    assert (levels.influence.summary.trough, levels.levels["b"].summary.trough) == (90, 61)
+    by_hand = {name: judged(name, Measured({}))["bloom-176b"] for name in ("table2", "table3", "table4")}
+    assert [one.verdict for one in by_hand.values()] == ["holds", "fails", "undecided"]
+    assert [one.where for one in by_hand["table3"].evidence if one.verdict(3) == "fails"] == [
+        "c on FineWeb-Edu"
+    ]
 
 
 @needs_rollout_files
@@ -422,6 +472,7 @@ def test_levels_of_the_authors_files_decide_without_a_measurement(tmp_path):
     assert (list(found.made), [*found.left_out]) == (["fig2"], ["fig1"])
     decided = [claim.verdict for claim in found.claims["fig2"]]
     assert decided == ["holds"] * 6 + ["undecided"] * 2
+    assert "bloom-176b" in (tmp_path / "fig2.svg").read_text("utf-8")
 
 
 @pytest.mark.parametrize(

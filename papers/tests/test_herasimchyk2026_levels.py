@@ -25,7 +25,6 @@ from posbias_papers.herasimchyk2026.configs import BINS, HUB, TABLE1
 from posbias_papers.herasimchyk2026.levels import (
     FITTED,
     config_curves,
-    config_mixing,
     curves_of,
     mean_content,
     slopes_of,
@@ -154,13 +153,6 @@ def published(tmp_path):
     rollout_file(tmp_path / "all_content" / "wikipedia" / "bloom.yaml", diagonal=-4.0, lam=0.4)
     rollout_file(tmp_path / "no_content_2048" / "bloom.yaml", tokens=64)
     return tmp_path
-
-
-def test_mixing_of_files_is_that_of_their_length(published):
-    rollout_file(published / "no_content_2048" / "mpt-7b.yaml", tokens=2048, heads=32, lam=0.2)
-    found = config_mixing(published)
-    assert {*found} == {"mpt-7b"}
-    np.testing.assert_allclose(found["mpt-7b"], [0.2] * 3)
 
 
 def file_dense(slopes, diagonal, lam, tokens=32, depth=3):

@@ -25,7 +25,7 @@ from posbias.core.formats import save_json
 from posbias.core.running import InProcess, Processes
 from posbias.profiles.claims import Claim, Evidence, count, judged
 from posbias.profiles.estimate import Estimate
-from posbias_papers import kim2026, theorems
+from posbias_papers import theorems
 from posbias_papers.errata import find_erratum
 from posbias_papers.readings import compare_readings
 from posbias_papers.registry import PAPERS, STUDIES
@@ -229,12 +229,12 @@ def test_a_part_that_fails_stops_no_other(tmp_path, monkeypatch):
     def broken(*_, **__):
         raise InvalidValueError("broken")
 
-    monkeypatch.setattr(kim2026, "tables", broken)
+    monkeypatch.setitem(PAPERS, "kim2026", replace(PAPERS["kim2026"], tables=broken))
     wanted = ["kim2026/fig1", "wu2025/table1", "herasimchyk2026/fig4"]
-    with monkeypatch.context() as patch:
-        left = Tables({}, "quick", {"fig4": "one corpus only"})
-        patch.setattr("posbias_papers.herasimchyk2026.tables", lambda *_, **__: left)
-        ran = make_all(tmp_path, wanted, again=True)
+    left = Tables({}, "quick", {"fig4": "one corpus only"})
+    silent = replace(PAPERS["herasimchyk2026"], tables=lambda *_, **__: left)
+    monkeypatch.setitem(PAPERS, "herasimchyk2026", silent)
+    ran = make_all(tmp_path, wanted, again=True)
     assert ran.failed == {"kim2026/fig1": "broken"}
     assert ran.left_out == {"herasimchyk2026/fig4": "one corpus only"}
     assert ran.made == ("wu2025/table1",)

@@ -4,7 +4,7 @@
 
     reproduce("kim2026", "fig1", out="results/kim2026")
 
-A paper's package has `STUDIES` (`study`), by name, and `tables`, which computes what they show.
+A paper's package has its `PAPER` (`study`): what it says, its studies by name, and what computes their tables.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,14 +13,11 @@ from typing import TypeVar
 
 from posbias.core.errors import InvalidValueError, nearest, shortened
 
-__all__ = ["MODELS", "PAPERS"]
+__all__ = ["MODELS"]
 __version__ = "0.3.0"
 
 MODELS = Path(__file__).with_name("models")
 """Small decoders of our own, a folder each: `tiny-alibi` and its like, where this package is installed."""
-
-PAPERS = ("wu2025", "herasimchyk2026", "kim2026")
-"""The papers, by citation key, in the order of all lists."""
 
 
 Thing = TypeVar("Thing")

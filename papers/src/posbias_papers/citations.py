@@ -22,7 +22,6 @@ from posbias.theory.positional import POSITIONALS, RoPE
 from posbias.theory.rope_scaling import ROPE_SCALINGS
 from posbias_papers.registry import PAPERS, STUDIES, find_studies
 from posbias_papers.study import STATEMENTS, Study
-from posbias_papers.wu2025.settings import QUICK
 
 Use = tuple[str, str]
 """A citation key, and why it is cited."""
@@ -64,19 +63,6 @@ MODELS: dict[str, Use] = {
 """Models by how their names begin."""
 
 
-OF_CELLS: dict[str, tuple[Use, ...]] = {
-    "wu2025": (
-        ("wu2025", "the retrieval experiments and their accuracy gaps"),
-        ("reddy2024", "the in-context task and its network"),
-        ("loshchilov2019", "AdamW"),
-        ("abnar2020", "rollout of the trained kernels"),
-        ("gu2025", "the metric of attention sinks"),
-    ),
-    "kim2026": (("kim2026", "the recency bias that a norm induces, and the recency probability"),),
-}
-"""What the cells of a paper's studies rest on."""
-
-
 def of_parts(part: Any) -> Uses:
     """Every encoding, mask, content, normaliser, λ and norm in a specification, as deep as they lie."""
     if isinstance(part, Mapping):
@@ -113,9 +99,10 @@ def of_model(name: str) -> Uses:
 def of_study(study: Study) -> Uses:
     """A figure, a table or the statements of a paper."""
     yield study.paper, study.title if study.name == STATEMENTS else f"{study.title} ({study.key})"
-    yield from OF_CELLS.get(study.paper, ()) if study.cells else ()
+    paper = PAPERS[study.paper]
+    yield from paper.uses if study.cells else ()
     for cell in study.cells:
-        specification = encode(QUICK.experiment(cell) if study.paper == "wu2025" else cell)
+        specification = encode(paper.specification(cell))
         yield from of_parts(specification)
         if (specification.get("network") or {}).get("residual"):
             yield "herasimchyk2026", "measured residual mixing"

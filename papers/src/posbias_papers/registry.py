@@ -1,26 +1,24 @@
-"""All figures, tables and numbered statements of the three papers as studies, by name.
+"""The three papers, and all their figures, tables and numbered statements as studies, by name.
 
     from posbias_papers.registry import STUDIES
 
     study = STUDIES["wu2025/fig2"]
     print(study.question, study.quick.minutes)
 
-What a study shows, asks, needs and costs stands in its paper's package (statements: in `theorems`). Nothing
-heavy is imported here.
+What a paper says and a study shows, asks, needs and costs stands in the paper's package. Nothing heavy is imported
+here.
 """
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
 
-from posbias_papers import PAPERS, choose, herasimchyk2026, kim2026, wu2025
-from posbias_papers.study import Study
-from posbias_papers.theorems import STATED
+from posbias_papers import choose, herasimchyk2026, kim2026, wu2025
+from posbias_papers.study import Paper, Study
 
-PACKAGES: Mapping[str, Any] = dict(zip(PAPERS, (wu2025, herasimchyk2026, kim2026), strict=True))
-"""By paper the package with its `STUDIES` and `tables`."""
+PAPERS: dict[str, Paper] = {one.PAPER.key: one.PAPER for one in (wu2025, herasimchyk2026, kim2026)}
+"""By citation key, in the order of all lists."""
 STUDIES: Mapping[str, Study] = MappingProxyType(
-    {study.key: study for paper, one in PACKAGES.items() for study in (*one.STUDIES.values(), STATED[paper])}
+    {study.key: study for paper in PAPERS.values() for study in (*paper.studies.values(), paper.statements)}
 )
 """Every study, by "PAPER/NAME", paper by paper in the order of the text."""
 

@@ -19,8 +19,6 @@ from typing import Any
 
 from posbias.core.errors import (
     InvalidValueError,
-    MissingPackageError,
-    ModelError,
     PosbiasError,
     one_of,
     shortened,
@@ -31,19 +29,13 @@ from posbias.core.packages import missing as missing_package
 from posbias.core.packages import need
 from posbias.core.progress import OnEvent
 from posbias.profiles.claims import Judged
-from posbias_papers import PAPERS, herasimchyk2026
 from posbias_papers.pages import Page
-from posbias_papers.registry import PACKAGES, find_studies
+from posbias_papers.registry import PAPERS, find_studies
 from posbias_papers.study import EFFORTS, STATEMENTS, Recorded, Study, Tables
 from posbias_papers.theorems import INSTANCES, try_statements
 
 log = logging.getLogger("posbias.papers")
 PICTURES = ("svg", "png")
-SHUFFLED = "herasimchyk2026/fig4"
-"""The figure that needs a second text, here the first with its tokens shuffled: of the small model alone where
-all is made, as it doubles what has to be measured."""
-SMALL_MODEL = ("tiny-alibi",)
-FASTEST = ("kim2026", "herasimchyk2026", "wu2025")
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +95,8 @@ def reproduce(
     or wrong settings, `OutputFileError`, before any work, if `out` cannot be written, `MissingPackageError`
     without matplotlib, KeyboardInterrupt on Ctrl-C, saying what is kept, and as `tables`.
     """
-    package = PACKAGES[one_of("paper", paper, PAPERS)]
-    began, folder, studies = time.monotonic(), Path(out), package.STUDIES
+    package = PAPERS[one_of("paper", paper, PAPERS)]
+    began, folder, studies = time.monotonic(), Path(out), package.studies
     names = studies.find(what)
     need("matplotlib", work="drawing", extra="report")
     need_writable(folder / "cells" / "cell.nc")
@@ -203,14 +195,14 @@ def make_all(
     if any(study.name != STATEMENTS for study in studies):
         need("matplotlib", work="drawing", extra="report")
     need_writable(folder / "papers.html")
-    measured = {"models": tuple(models), "configs": configs}
+    options = {"engine": engine, "models": tuple(models), "configs": configs}
     shared = {"effort": effort, "again": again, "on_event": on_event}
     made: list[str] = []
     left_out: dict[str, str] = {}
     failed: dict[str, str] = {}
     for part in _parts(studies, None if again else effort):
         try:
-            reasons = _make(folder, part, engine, measured, **shared)
+            reasons = _make(folder, part, options, **shared)
         except KeyboardInterrupt as stopped:
             detail = f" ({stopped})" if str(stopped) else ""
             raise KeyboardInterrupt(f"what is finished is kept in {folder}{detail}") from None
@@ -232,35 +224,21 @@ def _parts(studies: Sequence[Study], effort: str | None) -> list[list[Study]]:
     effort (None: nothing is used), and the rest."""
     parts: dict[Any, list[Study]] = {}
     for study in studies:
-        order = 0 if study.name == STATEMENTS else 1 + FASTEST.index(study.paper)
+        order = -1.0 if study.name == STATEMENTS else PAPERS[study.paper].minutes
         computed = effort is None or serving(study, effort) is None
-        parts.setdefault((order, computed, study.key == SHUFFLED), []).append(study)
+        parts.setdefault((order, computed, study.apart), []).append(study)
     return [parts[place] for place in sorted(parts)]
 
 
 def _make(
-    folder: Path, part: Sequence[Study], engine: Any, measured: Mapping[str, Any], **shared: Any
+    folder: Path, part: Sequence[Study], options: Mapping[str, Any], **shared: Any
 ) -> Mapping[str, str]:
     """Make the studies of a part, and say why some were left out."""
     paper, names = part[0].paper, [study.name for study in part]
     if names[0] == STATEMENTS:
-        how = {"instances": INSTANCES[shared["effort"]], "engine": engine, "on_event": shared["on_event"]}
-        try_statements(folder, [study.paper for study in part], **how)
+        how = {"instances": INSTANCES[shared["effort"]], "on_event": shared["on_event"]}
+        try_statements(folder, [study.paper for study in part], engine=options["engine"], **how)
         return {}
-    settings: dict[str, Any] = {"out": folder / paper, "recorded": not shared["again"], **shared}
-    if paper == "wu2025":
-        settings["engine"] = engine
-    elif paper == "herasimchyk2026":
-        further = part[0].key == SHUFFLED
-        models = measured["models"] or (SMALL_MODEL if further else herasimchyk2026.MODELS)
-        settings |= {"configs": measured["configs"], "scramble": further}
-        settings |= {"models": () if models == ("none",) else models}
-    try:
-        made = reproduce(paper, names, **settings)
-    except (ModelError, MissingPackageError) as error:
-        if paper != "herasimchyk2026" or measured["models"]:
-            raise
-        # one that was not asked for by name and cannot be had is done without
-        log.warning("%s; going on with %s alone", error, ", ".join(SMALL_MODEL))
-        made = reproduce(paper, names, **{**settings, "models": SMALL_MODEL})
+    settings = PAPERS[paper].settings(names, **options)
+    made = reproduce(paper, names, out=folder / paper, recorded=not shared["again"], **settings, **shared)
     return {f"{paper}/{name}": reason for name, reason in made.left_out.items()}

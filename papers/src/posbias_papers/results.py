@@ -40,30 +40,14 @@ from posbias.profiles.claims import (
     undecided,
 )
 from posbias.profiles.estimate import Estimate
-from posbias_papers import PAPERS
-from posbias_papers.registry import STUDIES, find_studies
+from posbias_papers.registry import PAPERS, STUDIES, find_studies
 from posbias_papers.reproduction import content_of, page_of
-from posbias_papers.study import STATEMENTS, Basis, Recorded, Study
+from posbias_papers.study import EVIDENCE, INSTANCED, OTHERS, STATEMENTS, UNTESTED, Basis, Recorded, Study
 from posbias_papers.theorems import INSTANCES, judge_statements, tried_already, try_statements
 
 log = logging.getLogger("posbias.papers")
 NOTHING = "nothing made"
 """The effort of claims that nothing was computed for."""
-INSTANCED = "instances"
-EVIDENCE = (
-    INSTANCED,
-    "simulated at the paper's effort",
-    "the paper's models",
-    "trained at the paper's effort",
-    "trained below it",
-    "other models or fewer samples",
-    "nothing",
-)
-"""Kinds of evidence. "instances" are random, adversarial or all of them; of the paper's models, configurations and
-the authors' files count too."""
-SAMPLES, ITERATIONS = 10_000_000, 100_000
-"""Efforts of Kim et al. 2026 and of Wu et al. 2025."""
-
 
 # --- results of studies ------------------------------------------------------------------------------------
 
@@ -217,14 +201,14 @@ def _claims_of(known: State) -> Iterator[Judged]:
     if data is None:
         trouble = known.damaged or f"not made here{f'; {known.recorded}' if known.recorded else ''}"
         why = "; ".join(part for part in (trouble, study.made_by, study.decided_by) if part)
-        about = {"effort": NOTHING, "tested_on": EVIDENCE[-1]}
+        about = {"effort": NOTHING, "tested_on": UNTESTED}
         yield from (undecided(claim, why, study.key, about) for claim in study.claims)
         return
     claims, earlier = [*_read(study, data)], {}
-    if record and record.whole and any(one.more["tested_on"] == EVIDENCE[-1] for one in claims):
+    if record and record.whole and any(one.more["tested_on"] == UNTESTED for one in claims):
         earlier = {one.claim.id: one for one in _read(study, on_record(study, record))}
     for one in claims:
-        yield earlier.get(one.claim.id, one) if one.more["tested_on"] == EVIDENCE[-1] else one
+        yield earlier.get(one.claim.id, one) if one.more["tested_on"] == UNTESTED else one
 
 
 def _read(study: Study, data: Mapping[str, Any]) -> Iterator[Judged]:
@@ -241,43 +225,32 @@ def _read(study: Study, data: Mapping[str, Any]) -> Iterator[Judged]:
         others = one.claim.provenance == "paper" and data.get("stand_in")
         if one.verdict == "undecided" and effort == "quick" and not (str(basis) or own or others):
             why = f"{why}; quick effort; `{study.command} --effort full` gives it more"
-        # of a claim that is extended to other models, what is explained is what these show, unless it fails itself
-        extended = f"{row['id']}{ELSEWHERE}" in ids and one.verdict != "fails"
+        # of a claim that is extended to other models, what is explained is what these show, unless it has evidence
+        extended = f"{row['id']}{ELSEWHERE}" in ids and math.isnan(one.estimate.value)
         explained = claim.explanation if claim and not extended and one.verdict != "holds" else ""
         if explained:
             why = f"{why}. {explained}"
         more = {"explanation": explained or one.more.get("explanation", ""), "effort": spent}
-        yield _with(replace(one, why=why), **more, tested_on=_tested_on(one, basis))
+        yield _with(replace(one, why=why), **more, tested_on=_tested_on(one, study, basis))
 
 
-def _tested_on(claim: Judged, basis: Basis) -> str:
+def _tested_on(claim: Judged, study: Study, basis: Basis) -> str:
     """The kind of evidence that a claim of a figure or table was judged on, one of `EVIDENCE`."""
-    _, simulated, papers, trained, stage, others, nothing = EVIDENCE
-    if basis.samples:
-        return simulated if basis.samples >= SAMPLES else others
-    if basis.iterations:
-        return trained if basis.iterations >= ITERATIONS else stage
-    if claim.study == "wu2025/fig1":
-        return INSTANCED
+    paper = PAPERS[study.paper]
+    if study.tested_on:
+        return study.tested_on
+    if basis.samples or basis.iterations:
+        return paper.kinds[basis < paper.effort]
     if claim.seen is None and math.isnan(claim.estimate.value):
-        return nothing
+        return UNTESTED
     own = claim.claim.provenance == "paper" or claim.claim.scope.startswith("the paper's models")
-    return papers if claim.paper == "herasimchyk2026" and own else others
+    return paper.measured if own else OTHERS
 
 
 # --- the page of three papers ------------------------------------------------------------------------------
 
 RAISED = re.compile(r"\^(?:\(([^()]*(?:\([^()]*\)[^()]*)*)\)|([−+-]?√?[A-Za-zα-ω0-9½¼]+))")
 LOWERED = re.compile(r"(?<![A-Za-z_])([A-Za-zα-ωΑ-Ω][\u0300-\u036f′]*|[)\]‖])_(\([^()]*\)|[A-Za-z0-9]+)")
-SAYS = {
-    "wu2025": "A stack of attention layers as a graph: the causal mask moves influence to the first token as "
-    "depth grows, windows and decay act against it, and small trained networks show the same preferences.",
-    "herasimchyk2026": "The residual connection in the product: with weights λ_t of attention, recent tokens "
-    "keep a share, influence becomes a U, and three levels of prediction are compared with gradients of models.",
-    "kim2026": "Why random layers prefer recent keys without any encoding of position: LayerNorm makes scores "
-    "grow towards the query, simulated over widths, depths and angles between embeddings.",
-}
-"""What each paper is about."""
 
 
 def write_page(
@@ -307,7 +280,7 @@ def write_page(
     parts = [
         {
             "source": cite(paper),
-            "says": SAYS[paper],
+            "says": PAPERS[paper].says,
             "claims": (own := [claim for claim in claims if claim.paper == paper]),
             "evidence": by_evidence(own),
             "figures": [one for one in shown if one[0].paper == paper],

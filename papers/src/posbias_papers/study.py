@@ -13,11 +13,12 @@ All that is shown is a function of the table: the page, the figure, and the verd
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from posbias.core.errors import InvalidValueError
-from posbias.core.sources import cite
+from posbias.core.sources import BIBLIOGRAPHY, cite
 from posbias.profiles.claims import Claim, Judged, judged
 from posbias_papers import choose
 from posbias_papers.pages import Page
@@ -26,9 +27,23 @@ EFFORTS = ("quick", "full")
 """Efforts by name: minutes of a laptop, and the paper's own."""
 STATEMENTS = "statements"
 """The study of a paper that is its numbered statements, and the folder of their results."""
+QUESTION = "Which of the printed statements survive random and adversarial instances, and what holds where "
+QUESTION += "one does not?"
 KINDS = {"fig": "Figure", "table": "Table", "section": "Section"}
 MACHINE = "2 cores, x86-64"
 """What costs are of."""
+EVIDENCE = (
+    "instances",
+    "simulated at the paper's effort",
+    "the paper's models",
+    "trained at the paper's effort",
+    "trained below it",
+    "other models or fewer samples",
+    "nothing",
+)
+"""Kinds of evidence. "instances" are random, adversarial or all of them; of the paper's models, configurations and
+the authors' files count too."""
+INSTANCED, *_, OTHERS, UNTESTED = EVIDENCE
 
 
 @dataclass(frozen=True)
@@ -130,7 +145,8 @@ class Study:
     posbias[report]), "torch" or "models" (a language model); `uses` are sources beyond the paper, each with
     what is used of it. `recorded` says what is on record of the cells, `decided_by` what would decide claims
     that are left open. Where cells are chosen at each run `cells` are none, and `count` is how many there are
-    by default.
+    by default. `tested_on` is the kind of evidence its claims always have, `apart` says that a run over all
+    papers makes it by itself, `document` which page of the documents is about it.
     """
 
     key: str
@@ -149,6 +165,9 @@ class Study:
     uses: tuple[tuple[str, str], ...] = ()
     decided_by: str = ""
     count: int = 0
+    tested_on: str = ""
+    apart: bool = False
+    document: str = ""
 
     @property
     def paper(self) -> str:
@@ -162,8 +181,8 @@ class Study:
 
     @property
     def source(self) -> str:
-        """The paper as a page names it."""
-        return cite(self.paper).short
+        """The paper as a page names it; "Ours" where it is of none."""
+        return cite(self.paper).short if self.paper in BIBLIOGRAPHY else "Ours"
 
     @property
     def label(self) -> str:
@@ -232,3 +251,39 @@ class Studies(dict[str, Study]):
 
         found = choose(f"figure: expected one of {choices}", self.values(), wanted, called)
         return [study.name for study in found]
+
+
+@dataclass(frozen=True, eq=False)
+class Paper:
+    """A paper: its studies, what computes their tables, and all else that differs between papers.
+
+    `says` is what it is about. `tables` makes the tables of some of its `studies`; `settings` are its arguments
+    in a run over all papers, of the names of studies and of that run's options. `stated` has the title of the
+    study of numbered statements, their number, and minutes (quick, full). What reaches `effort` was tested on
+    the first of `kinds`, what was simulated or trained with less on the second; `measured` is the kind of evidence
+    where neither was done. `uses` is what every cell rests on, `specification` what of a cell is searched for
+    further sources.
+    """
+
+    key: str
+    says: str
+    studies: Studies
+    tables: Callable[..., Tables]
+    stated: tuple[str, int, tuple[float, float]]
+    effort: Basis = Basis()
+    kinds: tuple[str, str] = (OTHERS, OTHERS)
+    measured: str = OTHERS
+    settings: Callable[..., Mapping[str, Any]] = lambda names, **options: {}
+    uses: tuple[tuple[str, str], ...] = ()
+    specification: Callable[[Any], Any] = lambda cell: cell
+
+    @cached_property
+    def statements(self) -> Study:
+        """Its numbered statements as a study."""
+        title, count, minutes = self.stated
+        return Study(f"{self.key}/{STATEMENTS}", title, QUESTION, (), (), minutes, "instances", count=count)
+
+    @property
+    def minutes(self) -> float:
+        """Those of all studies at the effort quick, cells that several share counted for each."""
+        return sum(study.quick.minutes for study in self.studies.values())

@@ -24,13 +24,11 @@ from posbias.core.running import Engine, Processes
 from posbias.core.store import Store, Stored, compute
 from posbias.profiles.claims import AMENDED, Claim, Evidence, Judged, judged, undecided
 from posbias.profiles.estimate import Estimate
-from posbias_papers.study import STATEMENTS, Study
+from posbias_papers.study import STATEMENTS
 
 if TYPE_CHECKING:
     from posbias_papers.statements.trials import Finding, StatementCell
 
-QUESTION = "Which of the printed statements survive random and adversarial instances, and what holds where "
-QUESTION += "one does not?"
 INSTANCES = {"quick": 200, "full": 1000}
 """Instances of a reading: quick, the default, takes about 20 seconds on two cores."""
 ON_PAGE = 20
@@ -43,17 +41,6 @@ weight; positions count as in the paper unless a claim says otherwise.
 """
 FEW = 8
 """This many statements or fewer are tried sooner than worker processes have started."""
-
-
-STATED = {
-    paper: Study(f"{paper}/{STATEMENTS}", title, QUESTION, (), (), minutes, "instances", count=count)
-    for paper, title, count, minutes in (
-        ("wu2025", "Theorems 4.1 to 4.7 with their lemmas and proofs", 29, (0.1, 0.5)),
-        ("herasimchyk2026", "Propositions 4.2 to 4.5, Lemma 5.3, Theorem 5.4 and proofs", 25, (0.1, 0.5)),
-        ("kim2026", "Theorem 1, Propositions 1 to 3, Equations 5, 19 and 42", 20, (1.2, 6)),
-    )
-}
-"""The studies of numbered statements, by paper."""
 
 
 def try_statements(

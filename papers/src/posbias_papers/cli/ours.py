@@ -1,7 +1,7 @@
 """`posbias paper extensions|variants`: our own studies, which belong to no paper."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -34,22 +34,27 @@ def extensions(
         designed, ordering, predictors or influence. Default: list them.
     """
     from posbias_papers.cli.answers import OwnStudy, PaperExtension, PaperExtensions
-    from posbias_papers.extensions import EXTENSIONS
+    from posbias_papers.extensions import EXTENSIONS, make, on_record
 
     if name is None:
         head = ["name", "question", "page", "minutes", "cells on record"]
         rows = [
-            [key, one.question, one.page, f"{one.minutes:g}", f"{len(one.recorded())} of {len(one.cells)}"]
-            for key, one in EXTENSIONS.items()
+            [
+                *(one.name, one.question, one.document, f"{one.minutes[0]:g}"),
+                f"{len(on_record(one.cells))} of {len(one.cells)}",
+            ]
+            for one in EXTENSIONS.values()
         ]
-        answer = PaperExtensions.of(extensions=[OwnStudy.of(one) for one in EXTENSIONS.values()])
+        own = [OwnStudy.of(one, page=one.document, minutes=one.minutes[0]) for one in EXTENSIONS.values()]
+        answer = PaperExtensions.of(extensions=own)
         answer_with(answer, lambda: table(head, rows), json)
         return
     one_of("name", name, EXTENSIONS)
     need("matplotlib", work="drawing", extra="report")
     with progress() as on_event:
         engine = shared.engine(workers)
-        files = EXTENSIONS[name].make(out / "extensions", rerun=rerun, engine=engine, on_event=on_event)
+        how: dict[str, Any] = {"rerun": rerun, "engine": engine, "on_event": on_event}
+        files = make(EXTENSIONS[name], out / "extensions", **how)
     answer = PaperExtension.of(name=name, files=files)
     answer_with(answer, lambda: [*files[0].read_text().splitlines(), *map(str, files)], json)
 

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from posbias.profiles.estimate import Estimate
-from posbias_papers.extensions.extension import Cell, Extension, Result, Results, rounded
-from posbias_papers.pages import Table
+from posbias_papers.extensions.cells import Cell, Result, Results, rounded
+from posbias_papers.pages import Page, Table
+from posbias_papers.study import Study
 
 DEPTH, ITERATIONS, SEQUENCES, TOKENS, NETWORKS = 2, 2500, 2000, 17, 10
 
@@ -85,12 +86,15 @@ def _draw(results: Results) -> Any:
     return figure
 
 
-EXTENSION = Extension(
-    "designed",
+STUDY = Study(
+    "extensions/designed",
+    "Networks of architectures designed to be flat",
     "Are networks of architectures designed to be flat less biased, and are gaps ordered as predicted?",
-    "docs/design.md",
+    (),
     tuple(NAMES),
-    _tables,
-    _draw,
-    minutes=9.0,
+    (9.0, 9.0),
+    "cells",
+    page=lambda results: Page(note="See docs/design.md", tables=tuple(_tables(results))),
+    draw=lambda results, caption: _draw(results),
+    document="docs/design.md",
 )

@@ -17,8 +17,9 @@ from jaxtyping import Float
 from posbias.core.machine import stream
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile, harmonic, spearman, wasserstein
-from posbias_papers.extensions.extension import Cell, Extension, Result, Results, rounded
-from posbias_papers.pages import Table
+from posbias_papers.extensions.cells import Cell, Result, Results, rounded
+from posbias_papers.pages import Page, Table
+from posbias_papers.study import Study
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -197,12 +198,15 @@ def _draw(results: Results) -> Any:
     return figure
 
 
-EXTENSION = Extension(
-    "influence",
+STUDY = Study(
+    "extensions/influence",
+    "Gradients, and what becomes of the answer without a token",
     "What does influence mean: does the gradient say how much the answer changes without a token?",
-    "docs/evidence.md",
+    (),
     CELLS,
-    _tables,
-    _draw,
-    minutes=40.0,
+    (40.0, 40.0),
+    "cells",
+    page=lambda results: Page(note="See docs/evidence.md", tables=tuple(_tables(results))),
+    draw=lambda results, caption: _draw(results),
+    document="docs/evidence.md",
 )

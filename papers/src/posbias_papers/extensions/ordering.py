@@ -18,8 +18,9 @@ from posbias.core.machine import stream
 from posbias.ordering import STRATEGIES, Ordering, order
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
-from posbias_papers.extensions.extension import SMALL, Cell, Extension, Result, Results, rounded
-from posbias_papers.pages import Table
+from posbias_papers.extensions.cells import SMALL, Cell, Result, Results, rounded
+from posbias_papers.pages import Page, Table
+from posbias_papers.study import Study
 
 MODELS = ("smollm2-135m", *SMALL)
 PLACES = 10
@@ -118,11 +119,14 @@ def _tables(results: Results) -> Iterator[Table]:
     yield Table.of("Accuracy by place, over the trials of both seeds", rows)
 
 
-EXTENSION = Extension(
-    "ordering",
+STUDY = Study(
+    "extensions/ordering",
+    "Orders found on some trials, tried on others",
     "Does the order that a profile calls best gain what is predicted, on trials it was not found on?",
-    "docs/order.md",
+    (),
     CELLS,
-    _tables,
-    minutes=25.0,
+    (25.0, 25.0),
+    "cells",
+    page=lambda results: Page(note="See docs/order.md", tables=tuple(_tables(results))),
+    document="docs/order.md",
 )

@@ -28,8 +28,9 @@ from posbias.profiles.claims import LEVEL
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile, harmonic, measured_influence, uniform
 from posbias.profiles.summary import SHARE
-from posbias_papers.extensions.extension import SMALL, Cell, Extension, Result, Results, rounded
-from posbias_papers.pages import Table
+from posbias_papers.extensions.cells import SMALL, Cell, Result, Results, rounded
+from posbias_papers.pages import Page, Table
+from posbias_papers.study import Study
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -259,12 +260,15 @@ def _draw(results: Results) -> Any:
     return figure
 
 
-EXTENSION = Extension(
-    "predictors",
+STUDY = Study(
+    "extensions/predictors",
+    "Predictors on other models, texts and lengths",
     "Does a predictor of position bias predict it on models, texts and lengths that had no part in its choice?",
-    "docs/evidence.md",
+    (),
     CELLS,
-    _tables,
-    _draw,
-    minutes=150.0,
+    (150.0, 150.0),
+    "cells",
+    page=lambda results: Page(note="See docs/evidence.md", tables=tuple(_tables(results))),
+    draw=lambda results, caption: _draw(results),
+    document="docs/evidence.md",
 )

@@ -10,26 +10,28 @@ Measurements are kept in OUT/cells (`measure`) and read as levels (`levels`) and
 numbers.
 """
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from posbias.core.errors import one_of, whole
+from posbias.core.errors import MissingPackageError, ModelError, one_of, whole
 from posbias.core.progress import OnEvent
 from posbias.measurement.job import MeasurementJob
 from posbias_papers.herasimchyk2026.configs import LENGTHS, PROMPTS, TOKENS, Reading, stand_in
 from posbias_papers.herasimchyk2026.figures import STUDIES, missing
-from posbias_papers.herasimchyk2026.levels import config_curves, config_mixing
+from posbias_papers.herasimchyk2026.levels import config_curves
 from posbias_papers.herasimchyk2026.measure import check, gather, names
 from posbias_papers.herasimchyk2026.table import Measured
-from posbias_papers.study import Tables
+from posbias_papers.study import Paper, Tables
 
-__all__ = ["MODELS", "STUDIES", "tables"]
+log = logging.getLogger("posbias.papers")
+__all__ = ["MODELS", "PAPER", "STUDIES", "tables"]
 
 MODELS = ("tiny-alibi", "smollm2-135m")
-"""The models that are at hand without a hub: an ALiBi model and one with rotary encoding."""
+"""The models that are at hand without a hub: an ALiBi model, which comes along, and one with rotary encoding."""
 EFFORTS = {"quick": 32, "full": PROMPTS}
 """The most prompts of each cell."""
 LONGEST = 512
@@ -43,7 +45,7 @@ def tables(
     effort: str | int = "quick",
     again: bool = False,
     on_event: OnEvent | None = None,
-    models: Sequence[str] = MODELS,
+    models: Sequence[str] | None = None,
     corpora: Sequence[str | None] = (None,),
     scramble: bool | None = None,
     documents: bool = False,
@@ -57,7 +59,8 @@ def tables(
 ) -> Tables:
     """The tables of some studies; what they need and FOLDER/cells has not is measured first.
 
-    `models`: names, folders, hub ids or `.nc` of finished measurements; none where `configs`, a folder of the
+    `models`: names, folders, hub ids or `.nc` of finished measurements (default: `MODELS`, or the first where the
+    other cannot be had); none where `configs`, a folder of the
     authors' rollout files, is enough. `corpora`: texts as `measure` reads them (`None`: the bundled one);
     `scramble` adds the first text with the tokens of each prompt shuffled (default: where fig4 is one of some
     studies, with one text); `documents` are prompts of the beginnings of documents, not windows of the text.
@@ -77,11 +80,12 @@ def tables(
         lengths = [*(length for length in LENGTHS if length < longest), longest]
     named = "fig4" in wanted and len(wanted) < len(STUDIES)
     shuffled = named and len(corpora) == 1 if scramble is None else scramble
-    if models or configs is None:
-        check(models, corpora, [*dict.fromkeys((tokens, *lengths))], prompts)
+    asked = MODELS if models is None else models
+    if asked or configs is None:
+        check(asked, corpora, [*dict.fromkeys((tokens, *lengths))], prompts)
     files: dict[str, Any] = {}
     if configs is not None:
-        files = {"files": config_curves(configs, reading, tokens), "mixings": config_mixing(configs)}
+        files = {"files": config_curves(configs, reading, tokens)}
     texts = [MeasurementJob(text, prompts=prompts, seed=seed, packed=not documents) for text in corpora]
     texts += [replace(text, scramble=True) for text in texts[:1] if shuffled]
     jobs = [
@@ -90,7 +94,13 @@ def tables(
         for length, dense in _lengths(wanted, text is texts[0], tokens, lengths).items()
     ]
     options = {"again": again, "threads": threads, "on_event": on_event, "loading": loading}
-    cells = gather(models, jobs, folder / "cells", **options)
+    try:
+        cells = gather(asked, jobs, folder / "cells", **options)
+    except (ModelError, MissingPackageError) as error:
+        if models is not None:
+            raise
+        log.warning("%s; going on with %s alone", error, MODELS[0])
+        cells = gather(MODELS[:1], jobs, folder / "cells", **options)
     measured = Measured(cells, tokens=tokens, reading=reading, **files, seed=seed)
     return _shown(wanted, measured, effort if isinstance(effort, str) else f"{effort} prompts")
 
@@ -115,3 +125,24 @@ def _lengths(wanted: Sequence[str], first: bool, tokens: int, lengths: Sequence[
         found |= {*lengths}
     dense = first and bool({"table6", "fig5"} & {*wanted})
     return {length: dense and length == tokens for length in sorted(found)}
+
+
+def _settings(
+    names: Sequence[str], *, models: Sequence[str] = (), configs: Any = None, **options: Any
+) -> dict[str, Any]:
+    """Arguments of `tables` in a run over all papers; Figure 4 wants a second text, of the small model alone."""
+    alone = all(STUDIES[name].apart for name in names)
+    asked = () if [*models] == ["none"] else models or (MODELS[:1] if alone else None)
+    return {"models": asked, "configs": configs, "scramble": alone}
+
+
+PAPER = Paper(
+    "herasimchyk2026",
+    "The residual connection in the product: with weights λ_t of attention, recent tokens keep a share, influence "
+    "becomes a U, and three levels of prediction are compared with gradients of models.",
+    STUDIES,
+    tables,
+    stated=("Propositions 4.2 to 4.5, Lemma 5.3, Theorem 5.4 and proofs", 25, (0.1, 0.5)),
+    measured="the paper's models",
+    settings=_settings,
+)

@@ -23,14 +23,42 @@ LENGTHS = (64, 256, 1024, PLOTTED)
 """Lengths at which λ is measured here."""
 
 
+def _rows(name: str) -> list[dict[str, Any]]:
+    """The rows of a file of this package; lines that begin with # are about it."""
+    with Path(__file__).with_name(name).open(encoding="utf-8", newline="") as file:
+        return [*csv.DictReader(line for line in file if line[0] != "#")]
+
+
 def printed(table: str) -> list[dict[str, Any]]:
     """Every number of Table 1, 4, 5 or 6: whose it is (`corpus` "" if of no text), of what, and its digits.
 
     What is said of scores is the level, such as "a"; `claimed` is 1 where the claim about its row is about it.
     """
-    with Path(__file__).with_name("printed.csv").open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["table"] == table]
+    rows = (row for row in _rows("printed.csv") if row["table"] == table)
     return [row | {name: float(row[name]) for name in ("printed", "digits", "claimed")} for row in rows]
+
+
+def published_curves() -> dict[str, list[float]]:
+    """Influence of BLOOM-176B by position: measured, (b) and (c) as in the authors' figures, and other readings.
+
+    `c_scaled` has content over √d_head, `b_own` the slopes of the model instead of the files', `c_own` both.
+    """
+    rows = _rows("bloom-176b.csv")
+    return {name: [float(row[name]) for row in rows] for name in rows[0] if name != "position"}
+
+
+def rollout_files() -> list[dict[str, Any]]:
+    """What the authors' rollout files say of each model and corpus (`levels.summaries`).
+
+    λ of the lower and the upper half of the layers; δ: the share of heads above zero, and the mean; how far (c)
+    lies from (b) (Wasserstein), content as published and scaled (over √d_head), (b) with FineWeb's λ as in the
+    authors' code; how much later scaled content moves the mean position, with one λ and the models' own slopes.
+    """
+    rows = _rows("rollouts.csv")
+    return [
+        {key: value if key in ("model", "corpus") else float(value) for key, value in row.items()}
+        for row in rows
+    ]
 
 
 def _by_model(table: str) -> dict[str, dict[str, tuple[float, ...]]]:
@@ -54,20 +82,8 @@ FIGURES = {
     "fig5": ("falcon-rw-7b", "bloom-7b", "bloom-176b", "mpt-7b"),
 }
 """The models that figures show, from top to bottom; Tables 2 and 3 have those of Figure 2."""
-BETWEEN: dict[str, dict[str, tuple[float, float]]] = {
-    model: dict(zip(CORPORA, pairs, strict=True))
-    for model, pairs in {
-        "falcon-rw-7b": ((0.344, 0.052), (0.342, 0.003), (0.346, 0.016)),
-        "mpt-7b": ((0.201, 0.019), (0.193, 0.003), (0.196, 0.005)),
-        "mpt-30b": ((0.112, 0.015), (0.102, 0.002), (0.107, 0.015)),
-        "bloom-7b": ((0.219, 0.011), (0.215, 0.006), (0.216, 0.008)),
-        "bloom-176b": ((0.077, 0.011), (0.044, 0.029), (0.058, 0.016)),
-    }.items()
-}
-"""Wasserstein distance of (c) from (b), by model and corpus: content as published, and scaled (over √d_head).
-
-From config/rollout/alibi of github.com/ml-uhh/position-bias (commit a514e09), by `levels.content_distances`.
-"""
+PUBLISHED = ("bloom-176b", "FineWeb-Edu")
+"""The model and corpus whose measured influence is in figures of the authors' repository (`published_curves`)."""
 REGIONS = ("diagonal", "below it")
 """Those of Table 6."""
 VIOLATIONS, GAP = 1e-6, 2e-6

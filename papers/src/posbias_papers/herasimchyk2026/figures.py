@@ -15,10 +15,10 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
-from posbias.profiles.claims import ELSEWHERE, Evidence, Judged, Near, Printed, undecided
+from posbias.profiles.claims import ELSEWHERE, Evidence, Judged, Printed, undecided
 from posbias.profiles.estimate import Estimate
 from posbias_papers.contrasts import Quantity, contrasted, read_claims
-from posbias_papers.herasimchyk2026.configs import BINS, HUB, PROMPTS, stand_in
+from posbias_papers.herasimchyk2026.configs import BINS, HUB, PROMPTS, PUBLISHED, stand_in
 from posbias_papers.herasimchyk2026.drawing import draw_content, draw_curves, draw_schedules, of_figure
 from posbias_papers.herasimchyk2026.table import NOISE, OBJECTS, recorded, table
 from posbias_papers.pages import Page, Table
@@ -34,9 +34,14 @@ KNOWN = 0.05
 """A number whose standard error is larger does not confirm a printed one."""
 LEVEL = 0.05
 """How often a row of true numbers may be found wrong."""
-FILES = "the authors' rollout files"
+FILES, FIGURES = "the authors' rollout files", "the authors' figures"
 """What is known of the paper's models where none was measured."""
-AT_HAND = {"source == 'configuration'": "the configurations on the hub", "own == 1": FILES}
+AT_HAND = {
+    "source == 'configuration'": "the configurations on the hub",
+    "own == 1": FILES,
+    "source == 'files'": FILES,
+    f"called == '{PUBLISHED[0]}'": FIGURES,
+}
 """What claims rest on for which nothing has to be measured, by words of their `where`."""
 WHEN, ON_RECORD = "2026-11-27", "32 prompts"
 """When what is on record was measured, and on how much."""
@@ -59,30 +64,29 @@ INFLUENCE = (
 # --- what contrasts cannot say -----------------------------------------------------------------------------
 
 
-def near_printed(rows: "pd.DataFrame") -> Iterator[Evidence]:
-    """That parameters are the printed ones to within a billion; a name such as 7b is no rounded number."""
-    for row in _rows(rows):
-        where = f"{row['model']}, {row['value']:.2f} for {row['printed']:g}"
-        yield Evidence(where, Estimate(row["value"]), test=Near(row["printed"], 1.0))
-
-
 def printed_row(rows: "pd.DataFrame") -> Iterator[Evidence]:
-    """Every number of a printed row that was measured here, against the printed one; if none was, what would.
+    """Every number of a printed row that is known, against the printed one; of the others, what would decide.
 
-    Ours may lie half of the last digit away, and as many standard errors as the furthest of all numbers of its
-    model is off by chance in 5 % (Bonferroni): over prompts, in Table 6 over heads.
+    Known are numbers of models measured here, and of curves in the authors' figures, which are exact. Ours may lie
+    half of the last digit away, and as many standard errors as the furthest of all numbers of its model is off by
+    chance in 5 % (Bonferroni): over prompts, in Table 6 over heads.
     """
-    known = "source == 'measured' and printed == printed and value == value and value_se == value_se"
+    known = (
+        "source in ['measured', 'figures'] and printed == printed and value == value and value_se == value_se"
+    )
     ours = _rows(rows.query(known))
+    claimed = _rows(rows.query("source == 'printed'"))
     counts = Counter(row["model"] for row in ours if row["claimed"])
     for row in ours:
         errors = NormalDist().inv_cdf(1.0 - LEVEL / 2 / max(1, counts[row["model"]]))
         test = Printed(Estimate(row["printed"]), int(row["digits"]), errors=errors, known=KNOWN)
         where = f"{row['what']} on {row['text']}" if row["text"] else row["what"]
         yield Evidence(where, Estimate(row["value"], row["value_se"]), test=test)
-    if not ours:
-        model, name = rows.reset_index()[["model", "table"]].dropna().iloc[0]
-        yield Evidence(model, flaw=f"{model} was not measured here, {decided_by(name, [model])}")
+    compared = {(row["text"], row["what"]) for row in ours}
+    if missing := [row for row in claimed if (row["text"], row["what"]) not in compared]:
+        model, texts = missing[0]["model"], ", ".join(dict.fromkeys(row["text"] for row in missing))
+        what = f"{model} was not measured here{f' on {texts}' if ours else ''}"
+        yield Evidence(model, flaw=f"{what}, {decided_by(missing[0]['table'], [model])}")
 
 
 def in_all(rows: "pd.DataFrame") -> Iterator[Evidence]:
@@ -93,7 +97,7 @@ def in_all(rows: "pd.DataFrame") -> Iterator[Evidence]:
         yield Evidence(f"{models[0]} alone", flaw="one model, two needed")
 
 
-FUNCTIONS = {one.__name__: one for one in (near_printed, printed_row, in_all)}
+FUNCTIONS = {one.__name__: one for one in (printed_row, in_all)}
 CLAIMS = read_claims(Path(__file__).with_name("claims.csv"), FUNCTIONS)
 
 
@@ -195,10 +199,15 @@ def judge_extended(study: Study, frame: "pd.DataFrame") -> Iterator[Judged]:
     one says where it rests on the authors' files alone.
     """
     own, others = frame.query("own == 1"), frame.query("own == 0")
-    by_files = {"files", "measured"}.intersection(own.index.unique("source")) == {"files"}
+    sources = {*own.index.unique("source")}
+    by_files = "measured" not in sources and "files" in sources
     for claim in study.claims:
         assert isinstance(claim.quantity, Quantity)
-        at_hand = [effort for words, effort in AT_HAND.items() if words in claim.quantity.where]
+        at_hand = [
+            effort
+            for words, effort in AT_HAND.items()
+            if words in claim.quantity.where and (effort != FIGURES or "figures" in sources)
+        ]
         if claim.provenance == "ours" or claim.strength == "printed" or at_hand:
             for verdict in judge_each([claim], frame):
                 yield replace(verdict, more={"effort": at_hand[0]}) if at_hand else verdict
@@ -308,7 +317,7 @@ DRAWN: "dict[str, Callable[..., Figure]]" = {
 OPTIONS: dict[str, dict[str, Any]] = {
     "table1": {"minutes": (0.1, 0.1)},
     "fig1": {"minutes": (7.5, 160), "count": 5},
-    "fig4": {"minutes": (0.5, 10), "count": 4, "recorded": lambda study: None},  # one text is on record
+    "fig4": {"minutes": (0.5, 10), "count": 4, "recorded": lambda study: None, "apart": True},  # one text
 }
 U_QUESTION = (
     "Does attention-only rollout collapse on the first token, and do residual connections make it a U?"

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -37,7 +37,15 @@ from posbias.theory.content import ConstantDiagonal, Content, NoContent
 from posbias.theory.masks import Causal, Mask, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, PerLayer
 from posbias.theory.positional import ALiBi, Positional, Tabulated
-from posbias_papers.herasimchyk2026.configs import CORPORA, HUB, PLOTTED, TOKENS, Reading, model_of
+from posbias_papers.herasimchyk2026.configs import (
+    CORPORA,
+    HUB,
+    PUBLISHED,
+    TOKENS,
+    Reading,
+    model_of,
+    published_curves,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -146,8 +154,14 @@ class Curves:
         return self.estimate(behind)
 
     def estimate(self, statistic: Callable[[np.ndarray], np.ndarray]) -> Estimate:
-        """A statistic of the measured curve ([…, position] → […]) with its error over prompts, NaN of one."""
-        prompts, value = len(self.samples), float(statistic(self.influence.mass))
+        """A statistic of the measured curve ([…, position] → […]) with its error over prompts, NaN of one.
+
+        Of a published curve, which has no prompts, it is that curve's own.
+        """
+        value = float(statistic(self.influence.mass))
+        if self.influence.samples is None:
+            return Estimate(value)
+        prompts = len(self.samples)
         se = float(np.std(statistic(self.resampled), ddof=1)) if prompts > 1 else math.nan
         return Estimate(value, se, prompts)
 
@@ -392,30 +406,50 @@ def config_curves(
     return curves
 
 
-def config_mixing(
-    folder: str | os.PathLike[str], tokens: int = PLOTTED
-) -> dict[str, Float[np.ndarray, "layer"]]:
-    """λ by layer of every printed model of which `folder` holds a file without content at `tokens` tokens.
+def summaries(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """A row for each model and corpus of which `folder` holds a rollout file with content (`rollout_files`).
 
-    It is the λ of Figure 1, averaged over its prompts. Raises as `config_curves` for what cannot be read.
+    Raises as `config_curves`.
     """
-    bare = {model: file for (model, corpus), file in _files(folder, tokens).items() if not corpus}
-    return {model: np.asarray(file.mixing.values(file.depth)) for model, file in bare.items()}
+    from posbias.theory.rollout.dispatch import influence
 
-
-def content_distances(folder: str | os.PathLike[str]) -> dict[str, dict[str, tuple[float, float]]]:
-    """The Wasserstein distance of (c) from (b) by model and corpus: content as published, and over √d_head.
-
-    All else is as published. Of the authors' files they are `configs.BETWEEN`. Raises as `config_curves`.
-    """
-    files, found = _files(folder, TOKENS), {}
+    files, rows = _files(folder, TOKENS), []
     for model, corpus in ((model, corpus) for model in HUB for corpus in CORPORA if (model, corpus) in files):
+        file = files[model, corpus]
+        mixing, half = np.asarray(file.mixing.values(file.depth)), file.depth // 2
+        diagonal = [
+            layer.content.diagonal_of(layer.heads)
+            for layer in file.stack
+            if isinstance(layer.content, ConstantDiagonal)
+        ]
         bare = _as_read(files[model, ""], model, "published")
-        full = (_as_read(files[model, corpus], model, "published", scaled) for scaled in (False, True))
-        levels = [profiles_of({"b": bare, "c": one}, TOKENS) for one in full]
-        pair = tuple(float(wasserstein(one["b"].mass, one["c"].mass)) for one in levels)
-        found.setdefault(model, {})[corpus] = pair
-    return found
+        same = _as_read(file, model, "corrected")
+        levels = {
+            "first": bare,
+            "published": _as_read(file, model, "published"),
+            "scaled": _as_read(file, model, "published", True),
+            "c": same,
+            "b": replace(same, layers=tuple(replace(layer, content=NoContent()) for layer in same.layers)),
+        }
+        mass = {name: influence(one, TOKENS, threads=1).mass for name, one in levels.items()}
+        row = {
+            "model": model,
+            "corpus": corpus,
+            "lower": mixing[:half].mean(),
+            "upper": mixing[-half:].mean(),
+        }
+        row |= {"positive": np.mean(np.concatenate(diagonal) > 0), "offset": np.concatenate(diagonal).mean()}
+        row |= {name: float(wasserstein(mass["first"], mass[name])) for name in ("published", "scaled")}
+        rows.append(row | {"shift": (mass["c"] - mass["b"]) @ np.linspace(0.0, 1.0, TOKENS)})
+    return rows
+
+
+def published_levels() -> Curves:
+    """The influence of BLOOM-176B that the authors measured, with the levels as published, from their figures."""
+    curves = {name: np.array(values) for name, values in published_curves().items()}
+    levels = {letter: _named(letter, curves[letter]) for letter in "bc"}
+    levels = {"a": dict(attention_only())[f"{PUBLISHED[0]} with the files' slopes"]} | levels
+    return Curves(*PUBLISHED, levels, Profile.from_weights(curves["measured"], measures="gradient"))
 
 
 def _files(folder: str | os.PathLike[str], tokens: int) -> dict[tuple[str, str], Architecture]:

@@ -1,7 +1,7 @@
 """The tidy tables that figures are drawn from and claims are put to, one of each kind (`KINDS`).
 
-A row's index says where its numbers are from (`source`: measured, files for the authors' rollout files, printed,
-configuration, unknown), of which `model` and `corpus`, and what they are of; `own` is 1
+A row's index says where its numbers are from (`source`: measured, files for the authors' rollout files,
+figures for their figures, printed, configuration), of which `model` and `corpus`, and what they are of; `own` is 1
 of the paper's models on its texts, which `called` and `text` name. COLUMN_se is a standard error over `n` prompts
 (of similarity and R², over heads), COLUMN_flaw why there is no number.
 
@@ -18,7 +18,7 @@ Objects (a `profile`, a `matrix`) are for drawing alone and stay out of files.
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -33,9 +33,10 @@ from posbias.profiles.profile import Profile, uniform
 from posbias.profiles.summary import RISE
 from posbias.theory.configs import PRESETS
 from posbias_papers.herasimchyk2026.configs import (
+    CORPORA,
     GAP,
     HUB,
-    PLOTTED,
+    PUBLISHED,
     TABLE1,
     TOKENS,
     VIOLATIONS,
@@ -43,8 +44,16 @@ from posbias_papers.herasimchyk2026.configs import (
     corpus_of,
     model_of,
     printed,
+    rollout_files,
 )
-from posbias_papers.herasimchyk2026.levels import MIXING, SCORES, Curves, attention_only, curves_of
+from posbias_papers.herasimchyk2026.levels import (
+    MIXING,
+    SCORES,
+    Curves,
+    attention_only,
+    curves_of,
+    published_levels,
+)
 from posbias_papers.herasimchyk2026.measure import Cells, Key, names
 from posbias_papers.herasimchyk2026.quantities import fit, homogeneity, order_of
 
@@ -70,13 +79,12 @@ Row = dict[str, Any]
 class Measured:
     """Measured models and how they are read.
 
-    `files` are levels of models that were not measured, and `mixings` their λ by layer as in Figure 1; `tokens` is
-    the length of all but Figures 1 and 4, `tables` what was made of them already, by kind.
+    `files` are levels of models that were not measured; `tokens` is the length of all but Figures 1 and 4,
+    `tables` what was made of them already, by kind.
     """
 
     cells: Cells
     files: Sequence[Curves] = ()
-    mixings: Mapping[str, Float[np.ndarray, "layer"]] = field(default_factory=dict)
     tokens: int = TOKENS
     reading: Reading = "corrected"
     seed: int = 0
@@ -90,6 +98,16 @@ class Measured:
     def place(self, key: Key) -> int:
         """Which of its model's texts a cell is of, 0 for the first."""
         return names([other for other in self.cells if other.model == key.model], "corpus").index(key.corpus)
+
+    @cached_property
+    def known(self) -> set[tuple[str, str]]:
+        """The paper's models and texts that were measured here."""
+        return {(model_of(key.model), corpus_of(key.corpus)) for key in self.cells}
+
+    @property
+    def published(self) -> Curves | None:
+        """What the authors' figures have of a model at the tables' length, unless it was measured here."""
+        return published_levels() if self.tokens == TOKENS and PUBLISHED not in self.known else None
 
     @property
     def leading(self) -> "dict[Key, xr.Dataset]":
@@ -146,7 +164,7 @@ def record(measured: Measured) -> str:
     kept = []
     for kind in KINDS:
         rows = table(kind, measured).drop(columns=[*OBJECTS, "called", "text", "own"], errors="ignore")
-        rows = rows.query("source in ['measured', 'files', 'unknown']").reset_index()
+        rows = rows.query("source in ['measured', 'files']").reset_index()
         for level in {"position", "head"} & {*rows.columns}:
             rows = rows.query(f"{level} != {level}")
         kept.append(rows.assign(kind=kind).dropna(axis=1, how="all"))
@@ -208,9 +226,17 @@ def _sizes(measured: Measured) -> Iterator[Row]:
 
 
 def _scores(score: str, measured: Measured) -> Iterator[Row]:
-    """The printed scores, and those measured here."""
+    """The printed scores, those measured here, and of the curve in the authors' figures that of each level."""
     name = "table4" if score == "spearman" else "table5"
     yield from _printed(name)
+    if (curves := measured.published) is not None:
+        about: Row = {"source": "figures", "model": curves.model, "corpus": curves.corpus, "place": 0}
+        scored = ((letter, level.mass, curves.influence.mass) for letter, level in curves.levels.items())
+        rows = (
+            about | {"what": of} | _number("value", Estimate(float(SCORES[score](*both))))
+            for of, *both in scored
+        )
+        yield from _with_printed(name, rows)
     yield from _with_printed(name, (row for key in measured.keys for row in _scored(score, key, measured)))
 
 
@@ -290,9 +316,8 @@ def _order(measured: Measured) -> Iterator[Row]:
 
 
 def _schedules(measured: Measured) -> Iterator[Row]:
-    """λ of every cell; of the paper's models, where any is known, that the others are not."""
+    """λ of every cell, and of the paper's models that were not measured by half of the layers."""
     longest = {key.model: key.tokens for key in sorted(measured.cells, key=lambda key: key.tokens)}
-    known = {model_of(key.model) for key in measured.cells if corpus_of(key.corpus)} - {""}
     for key, cell in measured.cells.items():
         mixing = cell[MIXING[measured.reading]].values
         about: Row = {"source": "measured", **vars(key), "place": measured.place(key), "n": len(mixing)}
@@ -307,20 +332,22 @@ def _schedules(measured: Measured) -> Iterator[Row]:
             yield row | {"fall_flaw": "one layer, two needed"}
         for layer, column in enumerate(mixing.T):
             yield about | {"layer": float(layer)} | _number("mixing", Estimate.of_mean(column))
-    about = {"place": 0, "longest": 1.0}
-    for model, mixing in measured.mixings.items():
-        if model not in known:
-            half = len(mixing) // 2
-            fall = Estimate(float(mixing[:half].mean() - mixing[-half:].mean()))
-            yield {"source": "files", "model": model, "tokens": PLOTTED, **about, **_number("fall", fall)}
-    known |= {*measured.mixings}
-    for model in TABLE1:
-        if known and model not in known:
-            yield {"source": "unknown", "model": model, **about, "fall_flaw": "λ not known"}
+    for row in rollout_files():
+        if (row["model"], row["corpus"]) not in measured.known:
+            about = {"source": "files", "model": row["model"], "corpus": row["corpus"], "tokens": TOKENS}
+            about |= {"place": CORPORA.index(row["corpus"]), "longest": 1.0}
+            yield about | _number("fall", Estimate(row["lower"] - row["upper"]))
 
 
 def _content(measured: Measured) -> Iterator[Row]:
-    """R² and δ of every head and, over all heads, R² less one half and the share of the rarer sign of δ."""
+    """R² and δ of every head and, over all heads, R² less one half and the share of the rarer sign of δ.
+
+    Of the paper's models that were not measured δ alone.
+    """
+    for row in rollout_files():
+        if (row["model"], row["corpus"]) not in measured.known:
+            about: Row = {"source": "files", "model": row["model"], "corpus": row["corpus"]}
+            yield about | {"positive": row["positive"], "offset": row["offset"]}
     for key, cell in measured.leading.items():
         if "content" not in cell:
             continue
@@ -332,8 +359,8 @@ def _content(measured: Measured) -> Iterator[Row]:
         # noise may be what is not explained
         if Evidence("", explained, test=Above()).verdict() == "fails" and most.mean() > 0.5:
             flaw = f"R² {r2.mean():.2f} as it is, up to {most.mean():.2f} without noise"
-        about: Row = {"source": "measured", "model": key.model, "corpus": key.corpus}
-        row = about | {"n": r2.size, "rarer_sign": min(positive, 1.0 - positive)}
+        about = {"source": "measured", "model": key.model, "corpus": key.corpus}
+        row = about | {"n": r2.size, "rarer_sign": min(positive, 1.0 - positive), "positive": positive}
         yield row | _number("explained", explained, flaw)
         drawn = chosen_heads(found.r2)
         for layer, head in np.ndindex(*found.r2.shape):
@@ -353,21 +380,27 @@ def chosen_heads(r2: Float[np.ndarray, "layer head"]) -> list[tuple[int, int]]:
 
 
 def _curves(measured: Measured) -> Iterator[Row]:
-    """Influence of each model on its first corpus, by level and as measured; of the authors' files by level."""
+    """Influence of each model on its first corpus, by level and as measured; of the authors' files by level, of
+    their figures as measured and by the levels there."""
     for model, level in attention_only():
         about: Row = {"source": "configuration", "model": model, "curve": "a"}
         yield about | {"collapse": float(level.mass[0]) - 0.5}
     first_text = {curves.model: curves for curves in reversed(measured.files)}
     shown = [("measured", measured.curves[key]) for key in measured.leading]
-    for source, curves in [*shown, *(("files", curves) for curves in reversed(first_text.values()))]:
+    shown += [("files", curves) for curves in reversed(first_text.values())]
+    shown += [("figures", measured.published)] if measured.published is not None else []
+    for source, curves in shown:
         about = {"source": source, "model": curves.model, "corpus": curves.corpus}
         about |= {"additive": float(curves.additive)}
-        about |= {"n": len(curves.samples)} if curves.measured is not None else {}
+        about |= {"n": len(curves.samples)} if source == "measured" else {}
         for letter, profile in curves.levels.items():
-            row = about | {"curve": letter} | _level(curves, letter, exact=source == "files")
-            yield row | _shape(profile)
+            effects = _agreement(curves, letter)
+            if source != "figures":
+                effects |= _level(curves, letter, exact=source == "files")
+            yield about | {"curve": letter} | effects | _shape(profile)
             yield from _positions(about | {"curve": letter}, profile)
-        yield about | {"curve": "measured"} | _measured_ends(curves.measured)
+        if curves.measured is not None or curves.model != PUBLISHED[0]:
+            yield about | {"curve": "measured"} | _measured_ends(curves.measured)
         if curves.measured is not None:
             yield from _positions(about | {"curve": "measured"}, curves.measured)
 
@@ -391,7 +424,7 @@ def _positions(about: Row, profile: Profile) -> Iterator[Row]:
 
 
 def _level(curves: Curves, letter: str, exact: bool) -> Row:
-    """The effects of one level: it collapses, has two ends, shifts mass, has its minimum where it was measured.
+    """The effects of one level: it collapses, has two ends, shifts mass.
 
     Levels of measured λ and content have no error over prompts: an effect smaller than the least that counts says
     nothing of them. Those of the authors' files are `exact`.
@@ -410,12 +443,18 @@ def _level(curves: Curves, letter: str, exact: bool) -> Row:
     for name, value in effects.items():
         vague = f"{signed_text(value)}, too near the bound without an error over prompts"
         row |= _number(name, Estimate(value), "" if exact or abs(value) >= LEAST else vague)
-    if letter == "b" and curves.measured is None:
-        row |= {"minimum_off_flaw": UNMEASURED}
-    elif letter == "b" and curves.measured is not None:
-        row |= _number("minimum_off", curves.minimum("b"))
-        row |= {name: float(of(profile.mass, curves.measured.mass)) for name, of in SCORES.items()}
     return row
+
+
+def _agreement(curves: Curves, letter: str) -> Row:
+    """Of level (b), whether its minimum lies where it was measured, and its scores."""
+    if letter != "b" or (curves.measured is None and curves.model == PUBLISHED[0]):
+        return {}
+    if curves.measured is None:
+        return {"minimum_off_flaw": UNMEASURED}
+    both = curves.levels["b"].mass, curves.measured.mass
+    scores = {name: float(of(*both)) for name, of in SCORES.items()}
+    return _number("minimum_off", curves.minimum("b")) | scores
 
 
 def _measured_ends(measured: Profile | None) -> Row:
@@ -427,7 +466,7 @@ def _measured_ends(measured: Profile | None) -> Row:
     row = _shape(measured)
     shares = {"first_rise": measured.share(0, width), "last_rise": measured.share(tokens - width, tokens)}
     for name, end in shares.items():
-        se = math.hypot(end.se, RISE * least.se) / even
+        se = 0.0 if measured.se is None else math.hypot(end.se, RISE * least.se) / even
         row |= _number(name, Estimate((end.value - RISE * least.value) / even, se))
     return row
 

@@ -7,14 +7,13 @@ seconds), unless the results hold a larger measurement of it; SmolLM2-135M, whos
 they do. The note says which. Positions and layers count from 0.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
 
 from posbias.comparison.predictors import predictions
-from posbias.core.errors import InputFileError
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile, measured_influence, spearman, wasserstein
 from posbias.theory.architecture import Architecture, Layer
@@ -33,7 +32,17 @@ from posbias_papers.errata import (
     answer,
     discrepancy,
 )
-from posbias_papers.herasimchyk2026.configs import BETWEEN, HUB, LARGE, TABLE1, TABLE4, TABLE5, TOKENS
+from posbias_papers.herasimchyk2026.configs import (
+    HUB,
+    LARGE,
+    PUBLISHED,
+    TABLE1,
+    TABLE4,
+    TABLE5,
+    TOKENS,
+    published_curves,
+    rollout_files,
+)
 from posbias_papers.herasimchyk2026.levels import (
     Curves,
     architectures,
@@ -99,12 +108,6 @@ def _last_tenth(mass: Any) -> float:
     return float(np.asarray(mass)[-round(0.1 * len(mass)) :].sum())
 
 
-def _one_sign(offsets: Float[np.ndarray, "*head"], note: str = "") -> Comparison:
-    """The share of heads whose δ is above zero, compared with that of one sign alone (Proposition 4.5)."""
-    positive = float((np.asarray(offsets) > 0).mean())
-    return answer(1.0 if positive >= 0.5 else 0.0, positive, note)
-
-
 def _levels_of_files(material: Material) -> dict[str, dict[str, np.ndarray]]:
     """The levels of mpt-7b on the first corpus, by reading and letter, from the authors' files."""
     levels = {}
@@ -134,47 +137,57 @@ def _content_of_files(material: Material) -> Comparison:
 @discrepancy("herasimchyk2026/printed-fit")
 def _triangle(material: Material) -> Comparison:
     """rows of Table 5 that the triangle inequality allows, to rounding: (c) with content as published, scaled"""
-    cases = [(model, corpus) for model in TABLE5 for corpus in TABLE5[model]]
-    misses = {which: sorted(_miss(*case, which) for case in cases) for which in (0, 1)}
-    published, scaled = (sum(miss <= 0 for miss in misses[which]) for which in (0, 1))
-    measured, moved = TABLE5["bloom-176b"]["FineWeb-Edu"][1], BETWEEN["bloom-176b"]["FineWeb-Edu"][1]
+    misses = {
+        which: sorted(_miss(row, which) for row in rollout_files()) for which in ("published", "scaled")
+    }
+    published, scaled = (sum(miss <= 0 for miss in some) for some in misses.values())
     return answer(
         published,
         scaled,
-        cases=len(cases),
-        published_miss_at_most=misses[0][-1],
-        scaled_miss_at_least=misses[1][3],
-        scaled_would_score_at_least=measured - moved,
-        scaled_would_score_at_most=measured + moved,
+        cases=len(misses["scaled"]),
+        published_miss_at_most=misses["published"][-1],
+        scaled_miss_at_least=misses["scaled"][3],
     )
 
 
-def _miss(model: str, corpus: str, which: int) -> float:
+def _miss(row: Mapping[str, Any], which: str) -> float:
     """By how much (b) and (c) lie farther apart, or nearer, than their printed distances allow; ≤ 0: possible.
 
     The printed distances are of each from the measured curve, to two digits.
     """
-    _, b, c = TABLE5[model][corpus]
-    apart = BETWEEN[model][corpus][which]
-    return max(abs(b - c) - apart, apart - (b + c)) - 0.01
+    _, b, c = TABLE5[row["model"]][row["corpus"]]
+    return max(abs(b - c) - row[which], row[which] - (b + c)) - 0.01
+
+
+@discrepancy("herasimchyk2026/table-3")
+def _distance_of_content(material: Material) -> Comparison:
+    """Wasserstein distance of (c) from the published influence of bloom-176b: printed, with scaled content"""
+    curves = {name: np.array(values) for name, values in published_curves().items()}
+    scores = {
+        name: [float(score(curve, curves["measured"])) for score in (wasserstein, spearman)]
+        for name, curve in curves.items()
+    }
+    return answer(
+        0.01,
+        scores["c_scaled"][0],
+        as_coded=scores["c"][0],
+        with_the_model_s_slopes=scores["c_own"][0],
+        without_content=scores["b"][0],
+        without_content_with_the_model_s_slopes=scores["b_own"][0],
+        rank_as_coded=scores["c"][1],
+        rank_scaled=scores["c_scaled"][1],
+        rank_with_the_model_s_slopes=scores["c_own"][1],
+        rank_without_content=scores["b"][1],
+        rank_without_content_with_the_model_s_slopes=scores["b_own"][1],
+    )
 
 
 @discrepancy("herasimchyk2026/signs")
 def _signs_of_files(material: Material) -> Comparison:
-    """share of heads with δ > 0, mpt-7b of the authors' files: one sign, found"""
-    from posbias.theory.configs import read_architecture
-
-    for path in sorted(material.configs.rglob("mpt-7b*.yaml")):
-        try:
-            layers = read_architecture(path).architecture.stack
-        except InputFileError:
-            continue
-        offsets = [
-            one.content.diagonal_of(one.heads) for one in layers if isinstance(one.content, ConstantDiagonal)
-        ]
-        if offsets:
-            return _one_sign(np.stack(offsets))
-    raise UnavailableError(f"{material.configs}: no rollout file of mpt-7b with content")
+    """models of five whose mean δ has the sign of the first's: all, found"""
+    rows = [row for row in rollout_files() if row["corpus"] == PUBLISHED[1]]
+    alike = sum(row["offset"] * rows[0]["offset"] > 0 for row in rows)
+    return answer(len(rows), alike, **{row["model"].replace("-", "_"): row["positive"] for row in rows})
 
 
 def _profile(
@@ -316,7 +329,8 @@ def _sink_mixing(material: Material) -> Comparison:
 def _signs(material: Material) -> Comparison:
     """share of heads with δ > 0, tiny-alibi: one sign, measured"""
     measurement = material.measured()
-    return _one_sign(mean_content(measurement).offset, _source(measurement))
+    positive = float((mean_content(measurement).offset > 0).mean())
+    return answer(1.0 if positive >= 0.5 else 0.0, positive, _source(measurement))
 
 
 def _energy_and_rollout(material: Material, model: str) -> Comparison:

@@ -19,14 +19,14 @@ from typing import Any
 from posbias.core.files import write_text
 from posbias.core.formats import digest_of_arrays
 from posbias.core.progress import OnEvent
-from posbias_papers.study import Tables
+from posbias_papers.study import Basis, Paper, Tables
 from posbias_papers.wu2025 import outcomes
 from posbias_papers.wu2025.figures import STUDIES, cells_of
 from posbias_papers.wu2025.outcomes import Outcome, basis_of, compared_with, outcome_of, records
 from posbias_papers.wu2025.settings import FULL, QUICK, Effort, Embedding, Setting, TestDirection, effort_of
 
 log = logging.getLogger("posbias.papers")
-__all__ = ["FULL", "QUICK", "STUDIES", "Effort", "Setting", "effort_of", "record_cells", "tables"]
+__all__ = ["FULL", "PAPER", "QUICK", "STUDIES", "Effort", "Setting", "effort_of", "record_cells", "tables"]
 
 
 def tables(
@@ -98,3 +98,24 @@ def record_cells(folder: str | Path, path: Path = outcomes.RECORDS) -> int:
             found += 1
     write_text(path, "".join(f"{lines[one]}\n" for one in sorted(lines, key=str)))
     return found
+
+
+PAPER = Paper(
+    "wu2025",
+    "A stack of attention layers as a graph: the causal mask moves influence to the first token as depth grows, "
+    "windows and decay act against it, and small trained networks show the same preferences.",
+    STUDIES,
+    tables,
+    stated=("Theorems 4.1 to 4.7 with their lemmas and proofs", 29, (0.1, 0.5)),
+    effort=Basis(iterations=100_000),
+    kinds=("trained at the paper's effort", "trained below it"),
+    settings=lambda names, *, engine=None, **options: {"engine": engine},
+    uses=(
+        ("wu2025", "the retrieval experiments and their accuracy gaps"),
+        ("reddy2024", "the in-context task and its network"),
+        ("loshchilov2019", "AdamW"),
+        ("abnar2020", "rollout of the trained kernels"),
+        ("gu2025", "the metric of attention sinks"),
+    ),
+    specification=QUICK.experiment,
+)

@@ -22,7 +22,7 @@ from posbias.profiles.estimate import Estimate
 from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
 from posbias_papers.contrasts import difference, read_claims
 from posbias_papers.pages import Page, Table
-from posbias_papers.study import EFFORTS, Basis, Recorded, Studies, Study, minutes_text
+from posbias_papers.study import EFFORTS, INSTANCED, Basis, Recorded, Studies, Study, minutes_text
 from posbias_papers.wu2025 import observed
 from posbias_papers.wu2025.drawing import (
     draw_biased_training,
@@ -540,6 +540,7 @@ def _all() -> Iterator[Study]:
         "Three masks as graphs, and walks through layers",
         "Which tokens are centre nodes, and how do they reach the last one through layers?",
         "every mask of a kind",
+        tested_on=INSTANCED,
         draw=draw_masks,
         table=centres_table,
     )
