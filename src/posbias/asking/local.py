@@ -27,7 +27,7 @@ class LocalModel:
 
     `api`: chat puts a prompt into the tokenizer's chat template before the model writes; completion leaves it as
     it is. `special`: whether a prompt gets the special tokens that the tokenizer adds by itself. `most_out`:
-    tokens of an answer at most. Decoding is greedy.
+    tokens of an answer at most. Decoding is greedy. Raises `ModelError` for hooks that no treatment names.
     """
 
     def __init__(
@@ -38,14 +38,15 @@ class LocalModel:
         special: bool = True,
         most_out: int = 32,
     ):
+        loaded.check_hooks()
         self.loaded, self.api, self.special, self.most_out = loaded, api, special, most_out
         self.reader = Reader(loaded.model, reuse=True)
 
     @property
     def asked_of(self) -> dict[str, Any]:
         """What decides an answer apart from the prompt."""
-        about = {"model": self.loaded.name, "checksum": self.loaded.checksum, "api": self.api}
-        return {**about, "most_out": self.most_out, "temperature": 0}
+        about = {"model": self.loaded.name, "checksum": self.loaded.checksum, **self.loaded.treated}
+        return {**about, "api": self.api, "most_out": self.most_out, "temperature": 0}
 
     def score(self, prompt: str, endings: Sequence[str]) -> Scores:
         """The scores of some endings behind a prompt. Raises as `split` and `Reader.endings`."""
