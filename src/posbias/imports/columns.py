@@ -244,8 +244,8 @@ def rates(
     """The mean score by place, places in their order, with trials or groups of answers as samples.
 
     `answers` has columns trial, place and score (0 to 1); with `trials` one trial's answers belong together.
-    `attrs` go into the profile's with "places", "rows" (what a sample is) and, for unpaired answers that are right
-    or wrong, "counts": right answers and all, by place. Raises `InputFileError` for a single place.
+    `attrs` go into the profile's with "places" and "rows" (what a sample is); unpaired answers that are right or
+    wrong are its `counts`. Raises `InputFileError` for a single place.
     """
     trial = answers["trial"].map(str).factorize()[0]
     cells = answers.assign(trial=trial).groupby(["trial", "place"])["score"].mean().unstack()
@@ -256,11 +256,12 @@ def rates(
     rows = ("trials" if trials else "answers") if complete else "groups of answers"
     about = dict(attrs) | {"places": places, "rows": rows}
     columns = [cells[place].dropna().to_numpy() for place in cells.columns]
+    counts = None
     if rows != "trials" and all(np.isin(column, (0, 1)).all() for column in columns):
-        about["counts"] = [[int(column.sum()), column.size] for column in columns]
+        counts = [(int(column.sum()), column.size) for column in columns]
     groups = min(MOST_GROUPS, *(column.size for column in columns))
     samples = np.stack([at_shares(column, groups, total=False) for column in columns], axis=1)
-    return Profile.from_rows(samples, kind="rate", measures=measures, attrs=about)
+    return Profile.from_rows(samples, kind="rate", measures=measures, attrs=about, counts=counts)
 
 
 def curves(
