@@ -72,7 +72,7 @@ def test_by_distance(benchmark, encoding, method):
 def test_convolution(benchmark, encoding, tokens):
     profile = benchmark.pedantic(pushed, (architecture(encoding, tokens), tokens), rounds=1)
     assert abs(profile.mass.sum() - 1) < 1e-9
-    assert set(profile.attrs["method"]) == {"fft"}
+    assert set(profile.method) == {"fft"}
 
 
 @pytest.mark.parametrize("encoding", ["rope", "kerple"])

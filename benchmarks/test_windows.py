@@ -56,7 +56,7 @@ def test_window_dense(benchmark, tokens):
 @pytest.mark.parametrize("tokens", [256, 1024, 4096, 16_384, 65_536, 262_144, MILLION])
 def test_window(benchmark, tokens):
     profile = benchmark.pedantic(pushed, (of_length(tokens), tokens), rounds=5, warmup_rounds=1)
-    assert profile.attrs["method"] == {"sweep": DEPTH}
+    assert profile.method == {"sweep": DEPTH}
     assert abs(profile.mass.sum() - 1) < 1e-12
 
 

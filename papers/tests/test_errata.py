@@ -101,9 +101,9 @@ def test_a_statement_has_one_verdict_wherever_it_is_printed(findings):
     page, lines = theorems_page(findings), findings_table(findings)
     tried = {finding.statement.key: finding for finding in findings}
     judged = list(judge_statements(["wu2025", "herasimchyk2026", "kim2026"], tried))
-    assert len({claim.more["statement"] for claim in judged}) == len({*tried}) == 74
+    assert len({claim.statement for claim in judged}) == len({*tried}) == 74
     for claim in judged:
-        key, name = claim.more["statement"], claim.claim.place
+        key, name = claim.statement, claim.claim.place
         statement = tried[key].statement
         expected = (
             AMENDED[claim.claim.provenance]

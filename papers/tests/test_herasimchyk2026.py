@@ -274,7 +274,7 @@ def test_every_table_is_a_page_and_claims_on_other_models_stay_as_they_are_on_re
     for name in ("1", "2", "3", "4", "5"):
         one, other = (judged[f"herasimchyk2026/fig2/{name}"] for judged in (before, after))
         assert (other.verdict, other.estimate.value) == (one.verdict, one.estimate.value)
-        assert other.more["tested_on"] == "the paper's models"
+        assert other.tested_on == "the paper's models"
     seen = after["herasimchyk2026/fig2/1/elsewhere"]
     assert before[seen.id].estimate.value != seen.estimate.value
 

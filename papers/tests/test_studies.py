@@ -130,7 +130,7 @@ def test_every_claim_is_judged_with_place_strength_scope_and_effort(folder):
         assert one["id"].startswith(f"{one['paper']}/")
     explained = {claim.id: claim.explanation for study in STUDIES.values() for claim in study.claims}
     failed = [one for one in claims if one.verdict == "fails" and one.id in explained]
-    assert all(one.more["explanation"] == explained[one.id] for one in failed)
+    assert all(one.explanation == explained[one.id] for one in failed)
     assert any(explained[one.id] for one in failed)
     assert sum(count(claims).values()) == len(claims)
     # the text says of Figures 15 to 18 together what Figure 13 is judged on
@@ -172,7 +172,7 @@ def test_a_statement_that_has_changed_or_was_tried_elsewhere(folder, monkeypatch
     try_statements(folder, [first.source], instances=2, engine=InProcess(), on_event=events.append)
     assert [(event.done, event.total) for event in events] == [(1, 1)]
     claims = collect(folder, papers=[f"{first.source}/statements"], **FEW)
-    (one,) = (one for one in claims if one.more.get("statement") == first.key)
+    (one,) = (one for one in claims if one.statement == first.key)
     assert (one.verdict, one.seen) == ("undecided", None)
 
 

@@ -231,7 +231,7 @@ def test_presets_are_themselves_on_a_page_that_begins_from_another():
 def test_the_band_is_that_of_posbias_predict_where_lambda_is_assumed(opened):
     opened.turn("#tokens=64&depth=6")
     architecture = Architecture(6, (Layer(16, positional=ALiBi()),), TrainedMedian())
-    band, found = predict(architecture, 64).attrs["band"], opened.ask("band")
+    band, found = predict(architecture, 64).band, opened.ask("band")
     for end in ("low", "high"):
         np.testing.assert_allclose(found[end], getattr(band, end), rtol=TOLERANCE)
     verdicts = {one["name"]: one["verdict"] for one in found["shapes"]}

@@ -69,7 +69,7 @@ def test_any_profile_can_be_drawn_and_drawing_touches_no_global_state(mass):
 def test_a_notebook_shows_escaped_words_over_the_picture_of_plot(place):
     architecture = Architecture(6, (Layer(heads=4, positional=ALiBi()),), name=HOSTILE)
     samples = np.random.default_rng(0).uniform(0.5, 1.5, (4, 32))
-    measured = Profile.from_samples(samples, attrs={"model": HOSTILE})
+    measured = Profile.from_samples(samples, model=HOSTILE)
     shown = (architecture, predict(architecture, 32), measured, compare(harmonic(32), measured))[place]
     markup, reader = shown._repr_html_(), Reader()
     reader.feed(markup)

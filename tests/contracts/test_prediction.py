@@ -40,7 +40,7 @@ def test_measured_mixing_reaches_twice_its_length(tokens, known):
     profile = influence(architecture, tokens)
     assert (profile.summary.verdict is not None) == known
     assert known or profile.left_out == ("λ at 513 tokens (measured at 256)",)
-    said = [line for line in profile.attrs["assumptions"] if "extrapolated" in line]
+    said = [line for line in profile.assumptions if "extrapolated" in line]
     assert len(said) == (tokens != 256)
     assert all((one.summary.verdict is not None) == known for one in trajectory(architecture, tokens)[::10])
     assert {one.summary.verdict for one in trajectory(preset("gpt2"), 16)} == {None}
@@ -93,7 +93,7 @@ def test_a_band_is_what_each_known_mixing_would_give(tokens, heads, depth):
     """Profile by profile the rollout with that λ; a verdict only where all of them and the profile share it."""
     architecture = Architecture(depth, (Layer(heads=heads, positional=ALiBi()),))
     profile = predict(architecture, tokens)
-    band = profile.attrs["band"]
+    band = profile.band
     each = [
         influence(Architecture(depth, architecture.layers, mixing), tokens)
         for mixing in plausible_mixing(depth).values()
@@ -159,6 +159,6 @@ def test_what_needs_measurement_gets_no_verdict(name: str):
     } | ({"λ"} - {"λ" for known in known_mixing() if known == name})
     profile = influence(architecture, 64)
     assert profile.mass.sum() + profile.missing_mass == pytest.approx(1.0, abs=1e-12)
-    assert profile.attrs["exact"] == all(isinstance(layer.positional, ALiBi) for layer in architecture.layers)
+    assert profile.exact == all(isinstance(layer.positional, ALiBi) for layer in architecture.layers)
     assert set(profile.left_out) == left_out
     assert (profile.summary.verdict is None) == bool(left_out)

@@ -204,7 +204,7 @@ def test_a_judged_claim_is_read_as_it_was_written():
     again = Judged.read(written, "a/b/1", "a/b")
     assert (again.id, again.paper, again.study, again.evidence) == ("a/b/1", "a", "a/b", ())
     assert again.as_dict() == written | {"paper": "a", "study": "a/b"}
-    assert [one["verdict"] for one in again.more["effects"]] == ["holds", "fails"]
+    assert [one["verdict"] for one in again.effects] == ["holds", "fails"]
     with pytest.raises(KeyError, match="verdict"):
         Judged.read({name: written[name] for name in written if name != "verdict"}, "a/b/1", "a/b")
 

@@ -326,7 +326,7 @@ def test_layers_that_are_cut_alike_are_swept_together(masks):
     architecture = Architecture(len(stack), stack, PerLayer(tuple(np.linspace(0.3, 0.8, len(stack)))))
     profile, dense = influence(architecture, 700), dense_influence(architecture, 700)
     np.testing.assert_allclose(profile.mass, dense, rtol=1e-12, atol=1e-250)
-    assert profile.attrs["method"] == {"sweep": len(stack)}
+    assert profile.method == {"sweep": len(stack)}
     for threads in (1, 3):
         np.testing.assert_array_equal(influence(architecture, 700, threads=threads).mass, profile.mass)
 
@@ -498,7 +498,7 @@ def test_transforms_of_many_layers_kept_or_not(mask, lam, monkeypatch):
     stack = tuple(Layer(2, mask, one, ConstantDiagonal([1.0])) for one in rotary)
     architecture = Architecture(4, stack, ConstantMixing(lam))
     profile = influence(architecture, 900, method="fft")
-    assert profile.attrs["method"] == {"fft": 4}
+    assert profile.method == {"fft": 4}
     np.testing.assert_allclose(profile.mass, dense_influence(architecture, 900), rtol=1e-12)
     monkeypatch.setattr(convolution, "KEPT", 0)
     np.testing.assert_array_equal(influence(architecture, 900, method="fft").mass, profile.mass)

@@ -11,7 +11,10 @@ from refused import refused
 
 import posbias
 from posbias.comparison.extrapolation import BUNDLED, continued, extrapolate, stretched, won_up_to
+from posbias.core.errors import InputFileError
+from posbias.core.formats import dump_json
 from posbias.profiles.curves import at_shares
+from posbias.reports.answers.predictions import Profile
 from posbias.theory.huggingface import from_huggingface
 
 CURVES = st.lists(st.floats(0.01, 10.0), min_size=32, max_size=48).map(np.array)
@@ -51,6 +54,17 @@ def test_both_goes_from_one_to_the_other_and_the_measured_length_is_as_measured(
     np.testing.assert_allclose(
         extrapolate(measurement(curve), curve.size).mass, curve / curve.sum(), rtol=1e-12
     )
+
+
+def test_a_saved_prediction_says_what_it_was_calibrated_by(tmp_path):
+    predicted = extrapolate(posbias.load_measurement(BUNDLED), 1024)
+    path = tmp_path / "predicted.json"
+    path.write_text(dump_json(Profile.of(predicted).model_dump(mode="json")))
+    assert posbias.load_profile(path).calibration == predicted.calibration
+    path.write_text(
+        path.read_text().replace('"rule":"both"', '"rule":3').replace('"rule": "both"', '"rule": 3')
+    )
+    refused("calibration.rule", lambda: posbias.load_profile(path), error=InputFileError)
 
 
 def test_a_verdict_needs_trials_that_were_won():

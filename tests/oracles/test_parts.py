@@ -287,7 +287,7 @@ def test_every_engine_takes_its_layers_of_streams_and_sinks_lose_as_much():
     given = HyperConnections((THREE,), (0.5, 0.25, 0.25))
     architecture = Architecture(6, stack, ConstantMixing(0.5), streams=given)
     found, slow = influence(architecture, 2100), influence(architecture, 2100, method="stream")
-    assert found.attrs["method"] == {"sweep": 4, "fft": 2}
+    assert found.method == {"sweep": 4, "fft": 2}
     np.testing.assert_allclose(found.mass, slow.mass, rtol=1e-8, atol=1e-14)
     assert found.mass.sum() + found.missing_mass == pytest.approx(1.0, abs=1e-12)
     assert 0.01 < found.missing_mass == pytest.approx(slow.missing_mass, rel=1e-10)
@@ -332,7 +332,7 @@ def test_selection_is_a_softmax_with_the_logarithm_of_rates(chances, tokens, lam
     close(layer_kernel(layer, tokens), kernel)
     found = influence(Architecture(2, (layer,), ConstantMixing(lam)), tokens)
     np.testing.assert_allclose(found.mass, last_row([kernel] * 2, [lam] * 2), rtol=1e-9, atol=1e-15)
-    assert not found.attrs["exact"]
+    assert found.exact is False
 
 
 @given(st.integers(1, 9), st.integers(0, 9), st.integers(0, 3))

@@ -223,7 +223,7 @@ def test_the_ceiling_of_two_measurements_of_the_same_prompts_leaves_out_what_the
         random = np.random.default_rng(draw)
         shared = random.gamma(1.0, 1.0, (24, 40)) * np.linspace(1, 2, 40)
         one, other = (
-            Profile.from_samples(shared * random.gamma(50.0, 0.02, (24, 40)), attrs={"prompts": "same"})
+            Profile.from_samples(shared * random.gamma(50.0, 0.02, (24, 40)), prompts="same")
             for _ in range(2)
         )
         found, ceiling = scores(one.mass, other.mass, True), paired_ceiling(one, other, draw)
@@ -235,7 +235,7 @@ def test_the_ceiling_of_two_measurements_of_the_same_prompts_leaves_out_what_the
     assert pair.agreements["p"].spearman.value > pair.reliability.noiseless.spearman.value, "no bound here"
     assert [same.same_prompts.spearman.value, same.same_prompts.wasserstein.value] == [1, 0]
     assert same.agreements["p"].spearman.interval == (1, 1), "resampled together"
-    assert compare(replace(one, attrs={}), one).same_prompts is None
+    assert compare(replace(one, prompts=""), one).same_prompts is None
 
 
 # --- few prompts -----------------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ def drawn(random, prompts, tilt=0.0, shared=None):
 
 
 def profile(samples, of=None):
-    return Profile.from_samples(samples, attrs={} if of is None else {"prompts": of})
+    return Profile.from_samples(samples, prompts=of or "")
 
 
 def test_a_difference_is_that_of_the_shares_and_its_error_that_of_a_t_test():

@@ -167,7 +167,7 @@ def collect(
     claims: list[Judged] = []
     for study in studies:
         if study.name == STATEMENTS:
-            claims += [_with(one, tested_on=INSTANCED) for one in judge_statements([study.paper], tried)]
+            claims += [replace(one, tested_on=INSTANCED) for one in judge_statements([study.paper], tried)]
         else:
             claims += _claims_of(state(study, folder))
     return claims
@@ -176,7 +176,7 @@ def collect(
 def by_evidence(claims: Iterable[Judged]) -> dict[str, dict[Verdict, int]]:
     """The papers' own claims by kind of evidence and verdict, what is said twice counted once."""
     own = [one for one in claims if one.claim.provenance == "paper" and not one.claim.alias_of]
-    kinds = {kind: [one for one in own if one.more["tested_on"] == kind] for kind in EVIDENCE}
+    kinds = {kind: [one for one in own if one.tested_on == kind] for kind in EVIDENCE}
     return {kind: count(some) for kind, some in kinds.items() if some}
 
 
@@ -188,10 +188,6 @@ def by_paper(claims: Iterable[Judged]) -> dict[str, list[Judged]]:
     return papers
 
 
-def _with(claim: Judged, **more: Any) -> Judged:
-    return replace(claim, more={**claim.more, **more})
-
-
 def _claims_of(known: State) -> Iterator[Judged]:
     """The claims of a figure or table; those that what was made says nothing of, as what is on record decides."""
     study, data = known.study, known.data
@@ -201,14 +197,14 @@ def _claims_of(known: State) -> Iterator[Judged]:
     if data is None:
         trouble = known.damaged or f"not made here{f'; {known.recorded}' if known.recorded else ''}"
         why = "; ".join(part for part in (trouble, study.made_by, study.decided_by) if part)
-        about = {"effort": NOTHING, "tested_on": UNTESTED}
-        yield from (undecided(claim, why, study.key, about) for claim in study.claims)
+        for claim in study.claims:
+            yield replace(undecided(claim, why, study.key), effort=NOTHING, tested_on=UNTESTED)
         return
     claims, earlier = [*_read(study, data)], {}
-    if record and record.whole and any(one.more["tested_on"] == UNTESTED for one in claims):
+    if record and record.whole and any(one.tested_on == UNTESTED for one in claims):
         earlier = {one.claim.id: one for one in _read(study, on_record(study, record))}
     for one in claims:
-        yield earlier.get(one.claim.id, one) if one.more["tested_on"] == UNTESTED else one
+        yield earlier.get(one.claim.id, one) if one.tested_on == UNTESTED else one
 
 
 def _read(study: Study, data: Mapping[str, Any]) -> Iterator[Judged]:
@@ -218,7 +214,7 @@ def _read(study: Study, data: Mapping[str, Any]) -> Iterator[Judged]:
     for row in data["claims"]:
         claim = claims.get(row["id"]) or claims.get(row["id"].removesuffix(ELSEWHERE))
         one = Judged.read(row, row["id"], study.key)
-        own, why = one.more.get("effort", ""), one.why
+        own, why = one.effort, one.why
         spent = own or (f"{effort}: {basis}" if str(basis) else effort) or NOTHING
         if str(basis):
             why = f"{why}; {basis.source}: {basis}"
@@ -230,8 +226,13 @@ def _read(study: Study, data: Mapping[str, Any]) -> Iterator[Judged]:
         explained = claim.explanation if claim and not extended and one.verdict != "holds" else ""
         if explained:
             why = f"{why}. {explained}"
-        more = {"explanation": explained or one.more.get("explanation", ""), "effort": spent}
-        yield _with(replace(one, why=why), **more, tested_on=_tested_on(one, study, basis))
+        yield replace(
+            one,
+            why=why,
+            explanation=explained or one.explanation,
+            effort=spent,
+            tested_on=_tested_on(one, study, basis),
+        )
 
 
 def _tested_on(claim: Judged, study: Study, basis: Basis) -> str:

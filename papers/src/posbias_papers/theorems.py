@@ -84,7 +84,7 @@ def judge_statements(papers: Sequence[str], tried: "Mapping[str, Finding]") -> I
         for claim in statement.claims:
             if finding is None:
                 why = f"could not be tried; `posbias verify {statement.key}` says why"
-                yield undecided(claim, why, study, {"statement": statement.key})
+                yield replace(undecided(claim, why, study), statement=statement.key)
             else:
                 yield replace(_judge(claim, finding), study=study)
 
@@ -94,25 +94,32 @@ def _judge(claim: Claim, finding: "Finding") -> Judged:
     statement, numbers = finding.statement, finding.compared
     exists = bool(statement.asserts) and claim.strength == "theorem"
     trial = finding.standing if exists else finding.as_printed
-    margin, stands = margin_text(trial.slack), statement.corrected or statement.claim
+    margin, reading = margin_text(trial.slack), statement.corrected or statement.claim
     verdict = judged(claim, [Evidence("least margin", Estimate(max(trial.slack, -sys.float_info.max)))])
-    more = {"statement": statement.key, "instances": trial.instances, "effort": "a counterexample"}
+    effort, stands = "a counterexample", ""
     if trial.verdict == "holds":
-        more["effort"] = f"{trial.instances:,} instances"
-        note = f" ({stands})" if exists else f". {statement.note.removeprefix('Holds.').strip()}"
+        effort = f"{trial.instances:,} instances"
+        note = f" ({reading})" if exists else f". {statement.note.removeprefix('Holds.').strip()}"
         why = f"no counterexample in {trial.instances:,} random and adversarial instances, {margin}{note}"
     elif exists:
         why = f"the constants tried do not bear it out ({margin}); others may"
         verdict = replace(verdict, verdict="undecided", seen=None)
     else:
-        more["stands"] = stands if finding.mark in AMENDED.values() else ""
+        stands = reading if finding.mark in AMENDED.values() else ""
         why = f"counterexample found, {margin}"
         why += f": {numbers.words}. {statement.note}" if numbers else f". {statement.note}"
-        if more["stands"]:
+        if stands:
             why += f" What holds: {stands} ({finding.standing.instances:,} instances)."
     # exact for the instances drawn; what no instance came near has an error that nobody knows
     return replace(
-        verdict, evidence=(), estimate=Estimate(trial.slack, math.nan), why=why.rstrip(), more=more
+        verdict,
+        evidence=(),
+        estimate=Estimate(trial.slack, math.nan),
+        why=why.rstrip(),
+        statement=statement.key,
+        instances=trial.instances,
+        effort=effort,
+        stands=stands,
     )
 
 

@@ -137,8 +137,8 @@ def _notes(comparison: "Comparison", named: "dict[str, Profile]") -> list[str]:
             )
         if rank := [name for name, one in named.items() if one.kind != "mass"]:
             notes.append(f"{' and '.join(rank)}: no shares of a whole, so compared by rank alone")
-    models = {name: one.attrs.get("model") for name, one in named.items()}
-    if None not in models.values() and len({*models.values()}) == 2:
+    models = {name: one.name for name, one in named.items()}
+    if all(models.values()) and len({*models.values()}) == 2:
         notes.append(
             "names of models differ: " + ", ".join(f"{name} of {one}" for name, one in models.items())
         )
@@ -147,7 +147,7 @@ def _notes(comparison: "Comparison", named: "dict[str, Profile]") -> list[str]:
         notes.append(
             f"{what} may not be the same: compared by rank; under one name their difference is given"
         )
-    elif "calibrated_by" in profile.attrs and profile.attrs["calibrated_by"] == models[q]:
+    elif (made := profile.calibration) and (made.model, made.tokens) == (models[q], profile.tokens):
         notes.append(
             f"{p}: calibrated by a measurement of {models[q]}; if that is {q}, they agree by construction"
         )

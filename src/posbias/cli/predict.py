@@ -140,7 +140,7 @@ class _Case:
 
     def answer(self, kind: Any, profile: Any, **more: Any) -> Any:
         """The prediction as an answer of this kind."""
-        return kind.of(profile, **self.about(assumes="calibration" not in profile.attrs), **more)
+        return kind.of(profile, **self.about(assumes=profile.calibration is None), **more)
 
     def profile(self, options: Options, measurement: Any = None) -> Any:
         """Predicted, with a bar for long work, or continued from a measurement."""

@@ -84,7 +84,7 @@ def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) 
     explored = write_measured(measurement, written, folder / "explore.html")
     links = {} if explored is None else {explored.name: EXPLORE}
     page = write_report(measurement, folder, seed=options.seed, links=links)
-    labels = {key: profile.attrs["predictor"] for key, profile in page.predictions.items()}
+    labels = {key: profile.predictor for key, profile in page.predictions.items()}
     about = {name: getattr(page, name) for name in ("page", "answer", "verdicts")}
     answer = Report.of(page.comparison, measurement=written, explore=explored, **about)
     scores = comparison_table(page.comparison, labels)

@@ -22,7 +22,7 @@ def describe(profile: "Profile") -> list[str]:
     """A profile for a person: the shape in blocks and the statistics in words."""
     from posbias.profiles.curves import blocks
 
-    s, band = profile.summary, profile.attrs.get("band")
+    s = profile.summary
     first, middle, last = s.ratio
     shape, verdict = blocks(profile.mass[: profile.query + 1]), verdict_line(profile)
     within = "" if s.reaches_all else f"90 % of the mass within {s.effective_range} tokens of the query; "
@@ -46,13 +46,13 @@ def describe(profile: "Profile") -> list[str]:
     if s.out_of_reach:
         lines.append(f"out of reach: {s.out_of_reach:,} of {s.tokens:,} positions")
     lines.append(f"{within}entropy {s.entropy:.2f} nats")
-    lines += _band(profile) if band else []
+    lines += _band(profile)
     if profile.missing_mass:
         lines.append(f"learned sinks took {profile.missing_mass:.2%}")
-    if used := profile.attrs.get("method"):
-        layers = (f"{name} ({count} layer{'s' * (count > 1)})" for name, count in used.items())
+    if profile.method:
+        layers = (f"{name} ({count} layer{'s' * (count > 1)})" for name, count in profile.method.items())
         lines.append(f"computed by {', '.join(layers)}")
-    return [*lines, *(profile.attrs["calibration"].lines() if "calibration" in profile.attrs else ())]
+    return [*lines, *(profile.calibration.lines() if profile.calibration else ())]
 
 
 def _error(profile: "Profile", start: int) -> str:
@@ -66,7 +66,7 @@ def verdict_line(profile: "Profile") -> str:
     from posbias.theory.huggingface_families import UNMEASURED
     from posbias.theory.prediction import said_under
 
-    most, under = profile.attrs["band"].verdict if "band" in profile.attrs else (None, {})
+    most, under = profile.band.verdict if profile.band else (None, {})
     counted = f" under {said_under(under)}" if under else ""
     if not profile.left_out:
         return f"verdict: {profile.summary.verdict}{counted}"
@@ -76,10 +76,9 @@ def verdict_line(profile: "Profile") -> str:
         return f"no verdict: {computed}{most}{counted}; --mixing gives λ"
     if not UNMEASURED.isdisjoint(others) or any("(the model has" in part for part in others):
         return f"no verdict: {profile.caveat}"
-    calibrated = "calibration" in profile.attrs
     settles = (
         "`posbias measure` at this length decides"
-        if calibrated
+        if profile.calibration
         else "--calibrate FILE.nc takes it from a measurement"
     )
     return f"no verdict: {profile.caveat}; {settles if others else '--mixing gives it'}"
@@ -87,7 +86,9 @@ def verdict_line(profile: "Profile") -> str:
 
 def _band(profile: "Profile") -> list[str]:
     """What would be predicted with the λ of each model whose λ is known, if λ was not given."""
-    band, ends = profile.attrs["band"], profile.summary.ends
+    band, ends = profile.band, profile.summary.ends
+    if band is None:
+        return []
 
     def held(models: Sequence[str], end: str) -> str:
         shares = sorted(getattr(band.shapes[name], f"{end}_mass") for name in models)
@@ -182,11 +183,7 @@ def describe_several(named: "Sequence[tuple[str, Profile]]") -> list[str]:
         if profile.left_out:
             without.setdefault(verdict_line(profile), []).append(name)
     lines = [f"{'; '.join(names)}: {line}" for line, names in without.items()]
-    lines += [
-        f"{name}: {line}"
-        for name, one in named
-        for line in (*one.summary.ends_alone, *(_band(one) if "band" in one.attrs else ()))
-    ]
+    lines += [f"{name}: {line}" for name, one in named for line in (*one.summary.ends_alone, *_band(one))]
     lines += [
         f"{one['flatter']} is flatter than {one['than']} under {said_under(one['under'])}"
         for one in orders(named)

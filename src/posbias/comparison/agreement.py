@@ -125,10 +125,10 @@ def counted(drawn: Int[np.ndarray, "resample draw"], prompts: int) -> Float[np.n
 
 
 def same_prompts(p: Profile, q: Profile) -> bool:
-    """Whether two profiles are measurements of the same prompts, by what names these (`attrs["prompts"]`)."""
-    if p.samples is None or q.samples is None or p.attrs.get("prompts") is None:
+    """Whether two profiles are measurements of the same prompts, by what names these (`Profile.prompts`)."""
+    if p.samples is None or q.samples is None or not p.prompts:
         return False
-    return p.attrs.get("prompts") == q.attrs.get("prompts") and len(p.samples) == len(q.samples)
+    return p.prompts == q.prompts and len(p.samples) == len(q.samples)
 
 
 def _whole(mass: Float[np.ndarray, "*batch position"]) -> Float[np.ndarray, "*batch position"]:

@@ -77,7 +77,7 @@ def influence_differences(
     """Where two measured profiles of one length differ; None unless both are masses over four prompts or more.
 
     With `shares`, profiles of unlike length are held at so many equal shares of their contexts (`by_share`).
-    Prompts are the same where both profiles name the same in `attrs["prompts"]`, as measurements do. Errors are of
+    Prompts are the same where both profiles name the same (`Profile.prompts`), as measurements do. Errors are of
     ratios of means over prompts, to first order; intervals by Student's t. Raises `InvalidValueError` for profiles
     of unlike length or with influence of later positions than the query.
     """
@@ -162,10 +162,17 @@ def prior_normalised(attributions: Profile, prior: Profile) -> Profile:
         se = ratios.std(axis=0, ddof=1) / math.sqrt(count)
         if prior.se is not None:
             se = np.hypot(se, mean * np.asarray(prior.se) / prior.mass)
-    attrs = {key: attributions.attrs[key] for key in ("model", "read_as") if key in attributions.attrs}
-    attrs |= {"prior": prior.name or prior.measures}
-    samples = ratios if count > 1 else None
-    return Profile(mean, attributions.query, MEASURES, samples, se, attrs, kind="signed")
+    return Profile(
+        mean,
+        attributions.query,
+        MEASURES,
+        samples=ratios if count > 1 else None,
+        se=se,
+        attrs=attributions.attrs,
+        kind="signed",
+        model=attributions.model,
+        assumptions=(f"relative to {prior.name or prior.measures}",),
+    )
 
 
 @dataclass(frozen=True)

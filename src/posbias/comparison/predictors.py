@@ -65,8 +65,8 @@ def prediction(measurement: "xr.Dataset", predictor: Predictor) -> Profile:
         raise InvalidValueError(
             f"measurement: expected the variable {missing[0]!r} for the predictor {predictor.label!r}, got none"
         )
-    attrs = {"predictor": predictor.label, "source": predictor.source}
-    return Profile.from_weights(predictor.predict(measurement), measures="rollout", attrs=attrs)
+    weights = predictor.predict(measurement)
+    return Profile.from_weights(weights, measures="rollout", predictor=predictor.label)
 
 
 def measured_mixing(measurement: "xr.Dataset") -> Float[np.ndarray, "layer"]:

@@ -268,7 +268,7 @@ def read_asked(data: Mapping[str, Any], path: Path) -> Profile:
         raise unexpected(path, what, ", ".join(named))
     (curve,) = curves
     said = f"{FORMAT}: {_size(curve)}, {curve.prompts} trials of {curve.model}"
-    return curve.profile(QUANTITY, read_as=one_line(said, None), format=FORMAT)
+    return curve.profile(QUANTITY, attrs={"read_as": one_line(said, None), "format": FORMAT})
 
 
 def _size(curve: Places) -> str:

@@ -249,8 +249,8 @@ def rates(
     """The mean score by place, places in their order, with trials or groups of answers as samples.
 
     `answers` has columns trial, place and score (0 to 1); with `trials` one trial's answers belong together.
-    `attrs` go into the profile's; its `places` say what a sample is and, for unpaired answers that are right or
-    wrong, count right answers and all. Raises `InputFileError` for a single place.
+    `attrs` go into the profile's, whose `places` say what a sample is; unpaired answers that are right or wrong
+    are its `counts`. Raises `InputFileError` for a single place.
     """
     trial = answers["trial"].map(str).factorize()[0]
     cells = answers.assign(trial=trial).groupby(["trial", "place"])["score"].mean().unstack()
@@ -259,15 +259,14 @@ def rates(
         raise InputFileError(f"{path}: expected answers at two places or more, got {places[0]:g} alone")
     complete = not cells.isna().to_numpy().any()
     rows = ("trials" if trials else "answers") if complete else "groups of answers"
-    columns, counts = [cells[place].dropna().to_numpy() for place in cells.columns], ()
+    columns, counts = [cells[place].dropna().to_numpy() for place in cells.columns], None
     if rows != "trials" and all(np.isin(column, (0, 1)).all() for column in columns):
-        counts = tuple((int(column.sum()), column.size) for column in columns)
+        counts = [(int(column.sum()), column.size) for column in columns]
     groups = min(MOST_GROUPS, *(column.size for column in columns))
     samples = np.stack([at_shares(column, groups, total=False) for column in columns], axis=1)
-    asked = {"model": attrs["model"]} if "model" in attrs else {}
-    about: dict[str, Any] = {"rows": rows, "counts": counts, "length": length, "unit": unit}
-    held = Places({measures: samples}, np.array(places), asked, **about, equivalence=EQUIVALENCE)
-    return held.profile(measures, **attrs)
+    asked = {"model": attrs.get("model", "")}
+    about: dict[str, Any] = {"rows": rows, "length": length, "unit": unit, "equivalence": EQUIVALENCE}
+    return Places({measures: samples}, np.array(places), asked, **about).profile(counts=counts, attrs=attrs)
 
 
 def curves(

@@ -264,9 +264,8 @@ def basis(profile: Profile) -> str:
     what = kinds.get(
         profile.measures, f"{profile.measures} by place" if profile.kind != "mass" else profile.measures
     )
-    model = profile.attrs.get("model") or profile.attrs.get("architecture") or ""
     prompts = "" if profile.samples is None else f", {len(profile.samples)} prompts"
-    return f"{what}{f' of {model}' if model else ''}{prompts}"
+    return f"{what}{f' of {profile.name}' if profile.name else ''}{prompts}"
 
 
 def unit(profile: Profile) -> str:

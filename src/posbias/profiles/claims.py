@@ -14,7 +14,7 @@ models.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -275,6 +275,18 @@ ALWAYS = ("claim", "number", "se", "verdict", "why")
 """The keys of `Judged.as_dict` that every judged claim has."""
 ABOUT = ("provenance", "place", "strength", "scope", "evidence", "bar", "alias_of")
 """The keys that one with an id has, too: attributes of its claim."""
+SOME = (
+    "effects",
+    "quantity",
+    "bound",
+    "statement",
+    "instances",
+    "effort",
+    "explanation",
+    "stands",
+    "tested_on",
+)
+"""The keys that only some have, of `Judged`'s fields."""
 _SEEN: Mapping[str, bool] = {"holds": True, "fails": False}
 Provenance = Literal["paper", "ours"]
 Strength = Literal["theorem", "constant", "printed", "observation", "hedged"]
@@ -326,9 +338,8 @@ class Judged:
     """A claim with the evidence it was judged on, the verdict, the number behind that (NaN: none), and why.
 
     `seen` says whether the evidence shows what is claimed (None: it does not tell), also where the verdict is
-    withheld. `study` says whose claim it is among those of all papers (PAPER/NAME), `more` what only some have:
-    what was spent, explanation, what stands instead. What was read from a file has no evidence but what is in
-    `more`.
+    withheld. `study` says whose claim it is among those of all papers (PAPER/NAME). What was read from a file
+    has no evidence but `effects`.
     """
 
     claim: Claim
@@ -337,8 +348,26 @@ class Judged:
     estimate: Estimate
     why: str
     study: str = ""
-    more: Mapping[str, Any] = field(default_factory=dict)
     seen: bool | None = None
+    _: KW_ONLY
+    effects: Sequence[Mapping[str, Any]] = ()
+    """The pieces of evidence as they were written, of a claim that was read."""
+    quantity: str = ""
+    """Of a claim of a study's file, the quantity that it is about,"""
+    bound: tuple[str, float] | None = None
+    """and its bound: above, below or equals, and the number."""
+    statement: str = ""
+    """Of a numbered statement, its key,"""
+    instances: int | None = None
+    """the number of instances that it was tried on,"""
+    stands: str = ""
+    """and the reading that holds where the printed one fails."""
+    effort: str = ""
+    """What was spent, or what the verdict rests on."""
+    explanation: str = ""
+    """Why it does not hold, as far as somebody found out."""
+    tested_on: str = ""
+    """The kind of evidence that a claim of a paper was judged on."""
 
     @property
     def id(self) -> str:
@@ -375,7 +404,7 @@ class Judged:
     @property
     def mark(self) -> str:
         """The verdict in words: what stands instead of what fails, and what is seen where nothing is decided."""
-        if self.verdict == "fails" and self.more.get("stands"):
+        if self.verdict == "fails" and self.stands:
             return AMENDED[self.claim.provenance]
         if self.verdict == "undecided" and self.seen is not None:
             return f"undecided, {'seen' if self.seen else 'not seen'} at this effort"
@@ -403,26 +432,26 @@ class Judged:
         keys |= {"study": self.study} if self.study else {}
         if not self.study:
             keys["effects"] = [_effect(piece, len(self.evidence)) for piece in self.shown]
-        return keys | dict(self.more)
+        return keys | {name: held for name in SOME if (held := getattr(self, name))}
 
     @classmethod
     def read(cls, written: Mapping[str, Any], id: str, study: str) -> Self:
         """What `as_dict` made of a claim, as that of `id` and `study`. Raises KeyError for what is not whole."""
         about = {name: written[name] for name in ABOUT if name in written}
-        more = {name: written[name] for name in written if name not in ("id", "seen", *ALWAYS, *ABOUT)}
+        some = {name: written[name] for name in SOME if name in written}
         number, se = (
             math.nan if written[name] is None else float(written[name]) for name in ("number", "se")
         )
         claim = Claim(id, sentence=str(written["claim"]), **{"place": "", **about})
         seen = written.get("seen", _SEEN.get(written["verdict"]))
         return cls(
-            claim, (), written["verdict"], Estimate(number, se), str(written["why"]), study, more, seen
+            claim, (), written["verdict"], Estimate(number, se), str(written["why"]), study, seen, **some
         )
 
 
-def undecided(claim: Claim, why: str, study: str, more: Mapping[str, Any] | None = None) -> Judged:
+def undecided(claim: Claim, why: str, study: str) -> Judged:
     """A claim of which nothing is known."""
-    return Judged(claim, (), "undecided", Estimate(math.nan), why, study, more or {})
+    return Judged(claim, (), "undecided", Estimate(math.nan), why, study)
 
 
 def judge(claim: Claim, results: Any) -> Judged:

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from posbias.core import machine
 from posbias.core.errors import DamagedError, InputFileError, InvalidValueError, shortened
 from posbias.core.files import read_text
 from posbias.core.formats import Header, NetCDFCodec, undamaged
+from posbias.profiles.calibration import Calibration
 from posbias.profiles.profile import Profile, measured_influence
 
 if TYPE_CHECKING:
@@ -165,14 +167,16 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
             left_out = data.get("left_out", [])
             if not isinstance(left_out, list):
                 raise InvalidValueError(f"left_out: expected a list of texts, got {shortened(left_out)}")
+            left_out = tuple(map(str, left_out))
             return Profile(
                 weights,
+                query,
+                measures,
                 missing_mass=data.get("lost", 0.0),
-                query=query,
-                measures=measures,
-                left_out=tuple(map(str, left_out)),
+                left_out=left_out,
                 kind=data.get("kind", "mass"),
-                attrs=_named(data),
+                model=_architecture_in(data),
+                calibration=_calibration_in(data, path),
             )
         return Profile.from_weights(weights, measures=measures)
     except (InvalidValueError, OverflowError) as error:
@@ -188,13 +192,22 @@ def influence_in(path: str | os.PathLike[str]) -> Profile:
         raise InputFileError(f"{path}: {error}") from None
 
 
-def _named(prediction: Mapping[str, Any]) -> dict[str, str]:
-    """The model that a prediction's JSON is about, and that whose measurement of its length calibrated it."""
-    architecture, calibration = (prediction.get(name) for name in ("architecture", "calibration"))
-    names = {"model": isinstance(architecture, dict) and architecture.get("name")}
-    if isinstance(calibration, dict) and calibration.get("tokens") == prediction.get("tokens"):
-        names["calibrated_by"] = calibration.get("model")
-    return {key: name for key, name in names.items() if name and isinstance(name, str)}
+def _architecture_in(prediction: Mapping[str, Any]) -> str:
+    """The name of the architecture that a prediction's JSON is about; empty where it does not say."""
+    architecture = prediction.get("architecture")
+    name = architecture.get("name") if isinstance(architecture, dict) else ""
+    return name if isinstance(name, str) else ""
+
+
+def _calibration_in(prediction: Mapping[str, Any], path: Path) -> Calibration | None:
+    """What a prediction's JSON says that it was calibrated by."""
+    try:
+        return TypeAdapter(Calibration | None).validate_python(prediction.get("calibration"))
+    except ValidationError as error:
+        place = ".".join(["calibration", *map(str, error.errors()[0]["loc"])])
+        raise InputFileError(
+            f"{path}: {place}: expected a calibration, got {error.errors()[0]['msg']}"
+        ) from None
 
 
 def _is_number(entry: Any) -> bool:

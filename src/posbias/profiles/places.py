@@ -69,8 +69,7 @@ class Places:
     whom, and how ("model" its name, "way" the way). `job`: what was asked, empty where nobody knows. `arms`:
     accuracy by trial in each control arm. `rule`: how answers are scored. `chance`: the share that guessing or
     copying gets right (0: there is nothing to copy, or nobody knows). `length`: of the prompts, in the mean, in
-    `unit`. `rows`: what a trial is called. `counts`: right
-    answers and all by place, where trials are groups of answers. `equivalence`: the difference, in the unit of
+    `unit`. `rows`: what a trial is called. `equivalence`: the difference, in the unit of
     what decides, that counts as none; without one no two places are said to be alike. `until`: the half-width of
     the gaps' intervals that was wanted, if one was. `better_than_chance`: False where a file without its arms says
     that it is not.
@@ -86,7 +85,6 @@ class Places:
     length: float = math.nan
     unit: Literal["tokens", "words", "documents"] = "tokens"
     rows: str = "trials"
-    counts: tuple[tuple[int, int], ...] = ()
     equivalence: float | None = None
     until: float | None = None
     better_than_chance: bool = True
@@ -302,15 +300,15 @@ class Places:
 
     # --- as a profile, in words -------------------------------------------------------------------------------
 
-    def profile(self, quantity: str = "", **attrs: Any) -> Profile:
+    def profile(self, quantity: str = "", **fields: Any) -> Profile:
         """A quantity, by default accuracy, as a profile over places with its trials, for `posbias.compare`.
 
-        `attrs` go into the profile's. Raises `InvalidValueError` for a quantity that there is not.
+        `fields` as of `Profile`. Raises `InvalidValueError` for a quantity that there is not.
         """
         name = one_of("quantity", quantity, self.quantities) if quantity else self.quantities[0]
-        attrs = ({"model": self.model} if self.model else {}) | attrs
         kind = "signed" if name in NATS else "rate"
-        return Profile.from_rows(self.results[name], kind=kind, measures=name, places=self, attrs=attrs)
+        about = {"model": self.model, "places": self} | fields
+        return Profile.from_rows(self.results[name], kind=kind, measures=name, **about)
 
     def sentences(self) -> list[str]:
         """The answer in words: what the model can do, then what position does to it."""

@@ -7,8 +7,8 @@ only profiles. A profile's mass is a probability distribution over positions; th
 import hashlib
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
@@ -18,9 +18,10 @@ from jaxtyping import Bool, Float
 from posbias.core import machine
 from posbias.core.errors import InvalidValueError, shortened
 from posbias.core.plotting import Plottable
+from posbias.profiles.calibration import Calibration
 from posbias.profiles.curves import at_shares, blocks, least_stretch, ranks, spearman, wasserstein
 from posbias.profiles.estimate import Estimate, intervals, ratio_of_means, shares_of
-from posbias.profiles.summary import LEAST_PROMPTS, Summary, at_ends, doubts, summarise, verdict_of
+from posbias.profiles.summary import LEAST_PROMPTS, Band, Summary, at_ends, doubts, summarise, verdict_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,9 +53,9 @@ class Profile(Plottable):
     accuracy) lies in [0, 1] at each position, "signed" numbers are any: these two have no statistics of shape,
     and are compared by rank alone. `query` is the 0-based position influenced; `measures` what the numbers are
     ("rollout", "gradient", …); `samples` the unnormalised influences of the single prompts behind a measured
-    mean, if any; `se` the standard error of `mass`; `attrs` where it came from; `left_out` the parts of an
-    architecture that a prediction does not cover, so that it has no verdict; `places` the results by place that it
-    was made from. Raises `InvalidValueError` where any of that does not hold; `Profile.from_weights` normalises.
+    mean, if any; `se` the standard error of `mass`; `attrs` what a user puts there, and of a file made elsewhere
+    what it was taken for; `left_out` the parts of an architecture that a prediction does not cover, so that it has
+    no verdict. Raises `InvalidValueError` where any of that does not hold; `Profile.from_weights` normalises.
     """
 
     _drawn_by: ClassVar[str] = "draw_profile"
@@ -68,7 +69,31 @@ class Profile(Plottable):
     missing_mass: float = 0.0
     left_out: tuple[str, ...] = ()
     kind: Kind = "mass"
+    _: KW_ONLY
+    model: str = ""
+    """The architecture or model that it is of, by name."""
+    text: str = ""
+    """The text that a model was measured on, by name."""
+    prompts: str = ""
+    """What names the prompts: equal for measurements of the same prompts, empty where that is not known."""
+    counts: Sequence[Sequence[int]] | None = None
+    """Right answers and all, by place, of rates whose samples are groups of single answers."""
+    positions: int | None = None
+    """Of a profile by share of the context, the number of positions before."""
+    predictor: str = ""
+    """What predicted it, in words, where something other than an architecture did."""
+    assumptions: tuple[str, ...] = ()
+    """What a prediction takes for granted, in words."""
+    exact: bool | None = None
+    """Of a prediction, whether no layer was approximated."""
+    method: Mapping[str, int] = field(default_factory=dict)
+    """Of a prediction, the number of layers by the engine that computed them."""
     places: "Places | None" = None
+    """The results by place that it was made from."""
+    band: Band | None = None
+    """Of a prediction from an architecture without λ, what it is under every known λ."""
+    calibration: Calibration | None = None
+    """Of a prediction from a measurement of fewer tokens, what it rests on."""
 
     def __post_init__(self):
         mass = np.array(self.mass, dtype=np.float64)
@@ -176,9 +201,11 @@ class Profile(Plottable):
 
     @property
     def name(self) -> str:
-        """The architecture, model or predictor that it is of, by name; empty where `attrs` do not say."""
-        named = (self.attrs[key] for key in ("architecture", "model", "predictor") if self.attrs.get(key))
-        return str(next(named, ""))
+        """The architecture, model or predictor that it is of, by name; empty where it is not known.
+
+        Of a curve by place, `attrs` name the model.
+        """
+        return self.model or str(self.attrs.get("model", "")) or self.predictor
 
     @property
     def tokens(self) -> int:
@@ -197,10 +224,10 @@ class Profile(Plottable):
     def limits(self) -> tuple[Float[np.ndarray, "position"], Float[np.ndarray, "position"]] | None:
         """The 95 % interval of each number, low ends and high ends; None where it has no error.
 
-        Of counts (right answers and all, by place) Wilson's, else `intervals`.
+        Of `counts` Wilson's, else `intervals`.
         """
-        if self.places is not None and len(self.places.counts) == self.tokens:
-            return shares_of(self.places.counts)
+        if self.counts is not None:
+            return shares_of(self.counts)
         if self.se is None or self.samples is None or len(self.samples) < 2:
             return None
         return intervals(self.mass, np.asarray(self.se), len(self.samples), self.kind)
@@ -220,12 +247,13 @@ class Profile(Plottable):
         self._need_mass("summary")
         if self.left_out:
             return self._shape
-        band, found = self.attrs.get("band"), {}
+        found = {}
         for name, place in (("verdict_without_first", 0), ("verdict_without_last", self.query)):
             rest = np.delete(self.mass[: self._reached.size], place)
             if self.query > 0 and rest.any():
                 verdict = verdict_of(rest) if self.samples is None else self._without(place)._shape.verdict
-                shared = band is None or {getattr(one, name) for one in band.shapes.values()} == {verdict}
+                shapes = () if self.band is None else self.band.shapes.values()
+                shared = all(getattr(shape, name) == verdict for shape in shapes)
                 found[name] = verdict if shared else None
         return replace(self._shape, **found)
 
@@ -314,7 +342,6 @@ class Profile(Plottable):
             query=self.query - 1,
             measures=self.measures,
             samples=samples,
-            attrs={name: value for name, value in self.attrs.items() if name != "band"},
             left_out=self.left_out,
         )
 
@@ -322,8 +349,8 @@ class Profile(Plottable):
         """The same profile over `shares` stretches of equal length, so that contexts of unlike length compare.
 
         Stretch k holds what the positions between k/shares and (k + 1)/shares of the context do: a position that
-        lies in two is parted in proportion. Rates and signed numbers are means instead of sums. `attrs` say the
-        number of positions before as "positions"; `se` is left out. Raises `InvalidValueError` for shares < 1 and
+        lies in two is parted in proportion. Rates and signed numbers are means instead of sums. `positions`
+        is the number before; `se`, `counts` and `band` are left out. Raises `InvalidValueError` for shares < 1 and
         for a query that is not the last position.
         """
         machine.length("shares", shares, each=64)
@@ -333,10 +360,16 @@ class Profile(Plottable):
             )
         total = self.kind == "mass"
         samples = None if self.samples is None else at_shares(np.asarray(self.samples), shares, total=total)
-        about = dict(self.attrs) | {"positions": self.tokens}
-        about.pop("band", None)
-        mass = at_shares(self.mass, shares, total=total)
-        return replace(self, mass=mass, query=shares - 1, samples=samples, se=None, attrs=about)
+        return replace(
+            self,
+            mass=at_shares(self.mass, shares, total=total),
+            query=shares - 1,
+            samples=samples,
+            se=None,
+            counts=None,
+            band=None,
+            positions=self.tokens,
+        )
 
     def to_series(self) -> "pd.Series":
         """The numbers as a pandas Series over positions."""
@@ -369,22 +402,25 @@ class Profile(Plottable):
 def measured_influence(measurement: "xr.Dataset") -> Profile:
     """The gradient influence of the last token, averaged over prompts (its samples) and normalised.
 
-    `attrs` have the names of model and text and, as "prompts", what is equal for measurements of the same prompts.
-    Source: Herasimchyk et al. 2026, Eq. (6).
+    It has the names of model and text, and `prompts`. Source: Herasimchyk et al. 2026, Eq. (6).
     """
     if "influence" not in measurement:
         raise InvalidValueError("measurement: expected the variable 'influence', got none")
-    attrs = {"model": measurement.attrs.get("model", ""), "text": measurement.attrs.get("text", "")}
-    if (of := _prompts(measurement)) is not None:
-        attrs["prompts"] = of
-    return Profile.from_samples(measurement["influence"].values, measures="gradient", attrs=attrs)
+    model, text = (str(measurement.attrs.get(name, "")) for name in ("model", "text"))
+    return Profile.from_samples(
+        measurement["influence"].values,
+        measures="gradient",
+        model=model,
+        text=text,
+        prompts=_prompts(measurement),
+    )
 
 
-def _prompts(measurement: "xr.Dataset") -> str | None:
-    """What names the prompts: their text, length and places in it; None where a file does not say."""
+def _prompts(measurement: "xr.Dataset") -> str:
+    """What names the prompts: their text, length and places in it; empty where a file does not say."""
     held = measurement.attrs
     if not all(str(held.get(name, "")) for name in ("text_sha256", "starts", "tokens")):
-        return None
+        return ""
     asked = json.loads(held.get("asked", "{}"))
     named = [str(held.get(name, "")) for name in ("text_sha256", "starts", "tokens", "documents", "skipped")]
     return hashlib.sha256("|".join([*named, str(asked.get("scramble", False))]).encode()).hexdigest()[:16]

@@ -10,6 +10,7 @@ verdict compares it with, lie above 0; surely not where one lies below; and inco
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -99,6 +100,36 @@ class Summary:
     def reaches_all(self) -> bool:
         """Whether it takes all positions to hold 90 % of the mass, so that `effective_range` tells nothing."""
         return self.effective_range >= self.tokens
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """A prediction under every known λ: `shapes` by the model whose λ it has, that of the assumed λ first.
+
+    `low` and `high` are the least and the most of each position over the pretrained models of one definition of λ.
+    The others, `checks`, count for verdicts, which are of the curves as computed, at any length.
+    """
+
+    shapes: dict[str, Summary]
+    checks: tuple[str, ...]
+    low: Float[np.ndarray, "position"]
+    high: Float[np.ndarray, "position"]
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The pretrained models of `low` and `high`."""
+        return tuple(name for name in list(self.shapes)[1:] if name not in self.checks)
+
+    @property
+    def verdicts(self) -> dict[str, str | None]:
+        """The verdict under each λ."""
+        return {name: shape.verdict for name, shape in self.shapes.items()}
+
+    @property
+    def verdict(self) -> tuple[str | None, dict[str, bool]]:
+        """The verdict under most λ, and whether it is that under each; None where something else decides it."""
+        (most, _), *_ = Counter(self.verdicts.values()).most_common()
+        return most, {name: one == most for name, one in self.verdicts.items()}
 
 
 def summarise(

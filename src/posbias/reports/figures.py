@@ -188,7 +188,7 @@ def _predictors(measured: Profile, predictions: Mapping[str, Profile]) -> "tuple
     plots.draw_cumulative(panels[len(drawn)], measured, predictions).set(xlabel="position", ylabel="")
     for ax in panels[len(drawn) + 1 :]:
         ax.set_axis_off()
-    named = {"measured": measured} | {str(one.attrs["predictor"]): one for one in predictions.values()}
+    named = {"measured": measured} | {one.predictor: one for one in predictions.values()}
     densities = {f"{name} {UNIFORM}": one.mass * one.tokens for name, one in named.items()}
     return figure, pd.DataFrame({"position": range(measured.tokens), **densities})
 

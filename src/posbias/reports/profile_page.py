@@ -38,8 +38,7 @@ def write_profile_report(profile: Profile, folder: str | os.PathLike[str], *, ti
     caption = f"{numbers.columns[1]} by {numbers.columns[0]}"
     if profile.limits is not None:
         rows = 0 if profile.samples is None else len(profile.samples)
-        counts = profile.places is not None and profile.places.counts
-        how = "of the counts" if counts else f"by Student's t over {rows} samples"
+        how = "of the counts" if profile.counts is not None else f"by Student's t over {rows} samples"
         caption += f" with 95 % intervals {how}"
     shown = Illustration("profile", "The curve", f"{_capital(caption)}.", figure, numbers)
     for name, content in shown.files.items():
@@ -142,7 +141,7 @@ def _sure(profile: Profile, claims: tuple[Judged, ...]) -> str:
     places = profile.places
     rows = places.rows if places is not None else "trials" if rate else "prompts"
     said = [f"every number is a mean over {samples} {rows}"]
-    if counts := sorted({of for _, of in places.counts} if places is not None else ()):
+    if counts := sorted({of for _, of in profile.counts or ()}):
         said = [
             f"every number is a share of {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} answers"
         ]

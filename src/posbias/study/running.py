@@ -128,7 +128,7 @@ def status(study: Study, folder: str | os.PathLike[str]) -> Outcome:
 def judge(outcome: Outcome) -> list[Judged]:
     """The study's claims on the cells that are finished; a claim about one that is not is undecided.
 
-    What a claim is about and its bound are in `Judged.more`.
+    It says what it is about (`Judged.quantity`) and its bound.
     """
     return [_judged(claim, outcome) for claim in outcome.study.claims]
 
@@ -141,8 +141,7 @@ def _judged(stated: StatedClaim, outcome: Outcome) -> Judged:
     ]
     claim = Claim("", outcome.study.name, stated.claim, test=stated.test, provenance="ours")
     verdict = judged(claim, evidence)
-    more = {"quantity": stated.quantity, "bound": list(stated.bound)}
-    return replace(verdict, why=_why(stated, verdict), more=more)
+    return replace(verdict, why=_why(stated, verdict), quantity=stated.quantity, bound=stated.bound)
 
 
 def _why(stated: StatedClaim, claim: Judged) -> str:

@@ -158,8 +158,8 @@ class Predict:
             architecture = replace(architecture, mixing=self.mixing)
         profile = influence(architecture, self.tokens, self.query, threads=cores)
         found = shape(profile) | {"lost": quantity(profile.missing_mass), "profile": quantity(profile.mass)}
-        about = {name: profile.attrs[name] for name in ("assumptions", "exact", "method")}
-        return found, {"verdict": profile.summary.verdict} | about
+        about = {"assumptions": list(profile.assumptions), "exact": profile.exact, "method": profile.method}
+        return found, {"verdict": profile.summary.verdict, **about}
 
 
 @value

@@ -130,14 +130,14 @@ class Attention:
             push(alone, (self._kernel(layer, text) for layer in reversed(self.layers)), coefficients)
             for text in range(self.texts)
         ]
-        assumed = [schedule.assumed] if schedule.assumed else []
+        assumed = (schedule.assumed,) if schedule.assumed else ()
         if self.row_error > REPORTED:
-            assumed.append(
-                f"attention: rows sum to one up to {self.row_error:.1e} and were divided by their sums"
-            )
+            divided = f"rows sum to one up to {self.row_error:.1e} and were divided by their sums"
+            assumed += (f"attention: {divided}",)
         about: dict[str, Any] = {
             "query": place,
-            "attrs": {"predictor": "attention arrays", "assumptions": assumed, "row_error": self.row_error},
+            "predictor": "attention arrays",
+            "assumptions": assumed,
             "left_out": (LAMBDA,) if schedule.assumed else (),
         }
         samples = np.stack(rows)

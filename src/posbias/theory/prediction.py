@@ -6,50 +6,18 @@ definition, whose least and most at each position are the band, and of those of 
 verdict is given only if it is the same under all of them; of an order it is said under how many it holds.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from posbias.core.progress import OnEvent
 from posbias.profiles.profile import Profile
-from posbias.profiles.summary import Summary
+from posbias.profiles.summary import Band
 from posbias.theory.architecture import LAMBDA, Architecture
 from posbias.theory.mixing import DEFINITION, plausible_mixing
 from posbias.theory.rollout.dispatch import influence
-
-
-@dataclass(frozen=True, eq=False)
-class Band:
-    """A prediction under every known λ: `shapes` by the model whose λ it has, that of the assumed λ first.
-
-    `low` and `high` are the least and the most of each position over the pretrained models of one definition of λ.
-    The others, `checks`, count for verdicts, which are of the curves as computed, at any length.
-    """
-
-    shapes: dict[str, Summary]
-    checks: tuple[str, ...]
-    low: Float[np.ndarray, "position"]
-    high: Float[np.ndarray, "position"]
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The pretrained models of `low` and `high`."""
-        return tuple(name for name in list(self.shapes)[1:] if name not in self.checks)
-
-    @property
-    def verdicts(self) -> dict[str, str | None]:
-        """The verdict under each λ."""
-        return {name: shape.verdict for name, shape in self.shapes.items()}
-
-    @property
-    def verdict(self) -> tuple[str | None, dict[str, bool]]:
-        """The verdict under most λ, and whether it is that under each; None where something else decides it."""
-        (most, _), *_ = Counter(self.verdicts.values()).most_common()
-        return most, {name: one == most for name, one in self.verdicts.items()}
 
 
 def predict(
@@ -61,7 +29,7 @@ def predict(
     threads: int | None = None,
     on_event: OnEvent | None = None,
 ) -> Profile:
-    """`influence`, and where λ was not given a `Band` in `.attrs["band"]` and the verdict that all of it shares.
+    """`influence`, and where λ was not given its `band` and the verdict that all of it shares.
 
     Arguments and errors as in `influence`. Without λ this takes as many times longer as models were measured.
     """
@@ -83,7 +51,7 @@ def predict(
     most, under = band.verdict
     if (most is None or not all(under.values())) and not any(part[0] == LAMBDA for part in left_out):
         left_out = profile.left_out
-    return replace(profile, left_out=left_out, attrs=dict(profile.attrs) | {"band": band})
+    return replace(profile, left_out=left_out, band=band)
 
 
 def under_each(architecture: Architecture, tokens: int, query: int = -1, **how: Any) -> dict[str, Profile]:
@@ -101,10 +69,9 @@ def flattest_under(one: Profile, others: Sequence[Profile]) -> dict[str, bool]:
 
     A prediction whose λ was given is the same under all.
     """
-    bands = [profile.attrs["band"].shapes if "band" in profile.attrs else {} for profile in (one, *others)]
-    shapes = [(band, profile.summary) for band, profile in zip(bands, (one, *others), strict=True)]
-    names = next(filter(None, bands), {})
-    flatness = {name: [band.get(name, own).flatness for band, own in shapes] for name in names}
+    shapes = [(profile.band.shapes if profile.band else {}, profile.summary) for profile in (one, *others)]
+    names = next((under for under, _ in shapes if under), {})
+    flatness = {name: [under.get(name, own).flatness for under, own in shapes] for name in names}
     return {name: own > max(rest) for name, (own, *rest) in flatness.items()}
 
 

@@ -79,8 +79,8 @@ class Rollout:
         if not len(kept):
             raise InvalidValueError("profiles: expected a trained member, got only stopped ones")
         se = kept.std(axis=0, ddof=1) / math.sqrt(len(kept)) if len(kept) > 1 else None
-        attrs = {"predictor": LABELS[name], "assumptions": list(self.assumptions)}
-        return Profile.from_weights(kept.mean(axis=0), measures="rollout", se=se, attrs=attrs)
+        about = {"predictor": LABELS[name], "assumptions": self.assumptions}
+        return Profile.from_weights(kept.mean(axis=0), measures="rollout", se=se, **about)
 
     def gap(self, name: str, first: int, second: int) -> Float[np.ndarray, "member"]:
         """The predicted gap (m_a − m_b)/(m_a + m_b) by the masses of the labels of items a and b.

@@ -128,7 +128,7 @@ def _claim_lines(judged: "Sequence[Judged]", shown: "Sequence[Judged]") -> list[
     for key in by_paper(judged):
         lines += [cite(key).short, ""]
         for claim in (claim for claim in shown if claim.paper == key):
-            about, kind = claim.claim, claim.more["tested_on"]
+            about, kind = claim.claim, claim.tested_on
             whose = about.place if about.provenance == "paper" else f"ours, on {about.place}"
             whose += f"; counted as {about.alias_of}" if about.alias_of else ""
             number = "" if claim.study.endswith("/statements") else str(claim.estimate).replace("-", "−")

@@ -210,7 +210,7 @@ def judge_extended(study: Study, frame: "pd.DataFrame") -> Iterator[Judged]:
         ]
         if claim.provenance == "ours" or claim.strength == "printed" or at_hand:
             for verdict in judge_each([claim], frame):
-                yield replace(verdict, more={"effort": at_hand[0]}) if at_hand else verdict
+                yield replace(verdict, effort=at_hand[0]) if at_hand else verdict
             continue
         ours = replace(claim, id=f"{claim.id}{ELSEWHERE}", provenance="ours", scope=HERE, alias_of="")
         extended, decided = [*judge_each([ours], others)], [*judge_each([claim], own)]
@@ -222,7 +222,7 @@ def judge_extended(study: Study, frame: "pd.DataFrame") -> Iterator[Judged]:
             if verdict.verdict == "undecided":
                 yield replace(verdict, why=f"{verdict.why}; {reason}") if verdict.evidence else verdict
             elif by_files:
-                yield replace(verdict, more={"effort": FILES})
+                yield replace(verdict, effort=FILES)
             else:
                 yield verdict
         yield from extended

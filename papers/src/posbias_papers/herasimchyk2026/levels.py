@@ -315,8 +315,7 @@ def profiles_of(levels: Mapping[str, Architecture], tokens: int) -> dict[str, Pr
 
 
 def _named(letter: str, weights: Float[np.ndarray, "position"]) -> Profile:
-    attrs = {"predictor": f"({letter}) {LABELS[letter]}"}
-    return Profile.from_weights(weights, measures="rollout", attrs=attrs)
+    return Profile.from_weights(weights, measures="rollout", predictor=f"({letter}) {LABELS[letter]}")
 
 
 def _mixing(measurement: "xr.Dataset", reading: Reading) -> PerLayer:

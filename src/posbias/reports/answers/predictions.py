@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from posbias.comparison.extrapolation import Calibration
 from posbias.core.answers import Answer, Interval, Number, Numbers, Part, Texts, entry
+from posbias.profiles.calibration import Calibration
 from posbias.profiles.profile import harmonic
 from posbias.profiles.summary import Summary
 from posbias.reports.answers.numbers import ToTell, Under
@@ -41,10 +41,9 @@ class Profile(Part):
 
     @classmethod
     def of(cls, result: Any = None, **more: Any) -> Self:
-        """The profile with what is known of it in `attrs`."""
-        known = {name: held for name, held in result.attrs.items() if name in cls.model_fields}
+        """The profile; what is no mass has no summary."""
         shape = {} if result.kind == "mass" else {"summary": None, "profile_is": ""}
-        return super().of(result, **known | shape | more)
+        return super().of(result, **shape | more)
 
 
 class WithArchitecture(Part):

@@ -60,8 +60,8 @@ def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
     The title says what it is of and how long. Rates and signed numbers are drawn as they are, by the
     places where they are few.
     """
-    calibration, few = profile.attrs.get("calibration"), profile.tokens <= FEW
-    notes = [] if calibration is None else [calibration.lines()[0]]
+    few = profile.tokens <= FEW
+    notes = [profile.calibration.lines()[0]] if profile.calibration else []
     ax.set_title(headline([profile], *notes), fontsize=style.SMALL, color=style.INK, pad=14, parse_math=False)
     if profile.kind != "mass":
         style.dress(ax, "place" if profile.kind == "rate" else POSITION, profile.measures)
@@ -73,7 +73,7 @@ def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
     style.dress(ax, POSITION, INFLUENCE)
     height = density(profile)
     _mark_ends(ax, profile)
-    if (band := profile.attrs.get("band")) is not None:
+    if (band := profile.band) is not None:
         label = f"with λ of {len(band.models)} pretrained models"
         _draw_known(ax, profile, np.arange(height.size), color=style.ACCENT, label=label)
     draw_band(ax, profile, style.ACCENT, 0.15, "95 % interval over prompts")
@@ -196,7 +196,7 @@ def draw_band(ax: "Axes", profile: Profile, colour: str, alpha: float, label: st
         draws = None if profile.samples is None else len(profile.samples)
         se = np.asarray(profile.se)[: height.size] * (height.size if mass else 1)
         low, high = intervals(height, se, draws, profile.kind)
-        if profile.places is not None and profile.places.counts and profile.limits is not None:
+        if profile.counts is not None and profile.limits is not None:
             low, high = profile.limits
         low = np.maximum(low, FAINTEST) if mass else low
         ax.fill_between(
@@ -207,7 +207,7 @@ def draw_band(ax: "Axes", profile: Profile, colour: str, alpha: float, label: st
 
 def subject(profiles: Sequence[Profile]) -> str:
     """What profiles of one architecture are of, and their length where it is one: 'bloom-176b, 256 positions'."""
-    lengths = {profile.attrs.get("positions", profile.tokens) for profile in profiles}
+    lengths = {profile.positions or profile.tokens for profile in profiles}
     length = f"{lengths.pop():,} positions" if len(lengths) == 1 else ""
     return ", ".join(filter(None, [profiles[0].name, length]))
 
@@ -222,7 +222,7 @@ def headline(profiles: Sequence[Profile], *notes: str) -> str:
 
 def predictor_label(name: str, prediction: Profile) -> str:
     """What a legend calls a prediction: its predictor, else `name`."""
-    return str(prediction.attrs.get("predictor", name))
+    return prediction.predictor or name
 
 
 def density(profile: Profile) -> Float[np.ndarray, "position"]:
@@ -250,7 +250,7 @@ def share_scale(axes: Sequence["Axes"]) -> None:
 
 def _draw_known(ax: "Axes", profile: Profile, places: Float[np.ndarray, "position"], **look: Any) -> None:
     """Draw the least and the most that known λ give, where λ was not given."""
-    if (band := profile.attrs.get("band")) is not None:
+    if (band := profile.band) is not None:
         low, high = (edge[: places.size] * places.size for edge in (band.low, band.high))
         ax.fill_between(places, np.maximum(low, FAINTEST), high, alpha=0.15, linewidth=0, **look)
 

@@ -60,7 +60,7 @@ def influence(
 
     `tokens` is the length of the text, `query` a 0-based position (negative counts from the end), `threads`
     the number of cores to use (default: all; the result does not depend on it). `method` forces an engine
-    (see the module) for all layers; what was used stands in `.attrs["method"]`. `on_event` hears of each
+    (see the module) for all layers; what was used is the profile's `method`. `on_event` hears of each
     layer beyond 2,048 tokens, unless all are swept in one go. The profile's mass is float64; with what learned
     sinks took, or rows lack of one (`.missing_mass`), it sums to 1. Entries are within 1e-12 relative of the dense
     product (below 1e-250 they may be 0), within `convolution.TOLERANCE` per layer that `fft` took. Raises
@@ -70,19 +70,16 @@ def influence(
     machine.require(plan_bytes(architecture.stack, whole("tokens", tokens, 1)), "tokens", tokens)
     place = position("query", query, tokens)
     mass, lost, used = _row(architecture, tokens, place, method, machine.cores(threads), on_event)
-    attrs = {
-        "architecture": architecture.name,
-        "assumptions": list(architecture.assumptions_at(tokens)),
-        "exact": all(layer.positional.exact for layer in architecture.layers),
-        "method": used,
-    }
     return Profile(
         mass,
         query=place,
         measures="rollout",
-        attrs=attrs,
         missing_mass=lost,
         left_out=architecture.left_out(tokens),
+        model=architecture.name,
+        assumptions=architecture.assumptions_at(tokens),
+        exact=all(layer.positional.exact for layer in architecture.layers),
+        method=used,
     )
 
 
@@ -130,7 +127,6 @@ def trajectory(
     place = position("query", query, tokens)
     alone = np.zeros(tokens)
     alone[place] = 1.0
-    attrs = {"architecture": architecture.name, "method": {}}
     assumed = architecture.mixing.assumed
     remarks = (*architecture.remarks, assumed) if assumed else architecture.remarks
     left_out = architecture.left_out(tokens)
@@ -145,7 +141,7 @@ def trajectory(
 
     with ThreadPoolExecutor(machine.cores(threads)) as pool:
         return [
-            Profile(alone, query=place, attrs=attrs, left_out=left_out),
+            Profile(alone, query=place, left_out=left_out, model=architecture.name),
             *pool.map(after, range(1, architecture.depth + 1)),
         ]
 
