@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from posbias.cli import options as shared
 from posbias.cli.architectures import architecture_from, with_mixing
 from posbias.cli.output import COMPILING, answer_with, file_of, need_folder, resumable
-from posbias.core.tables import plain, table
+from posbias.core.terminal import plain, table
 
 if TYPE_CHECKING:
     from posbias.reports.answers.predictions import Design

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from posbias.core.errors import InvalidValueError
 from posbias.core.files import clear_leftovers
 from posbias.core.progress import Event, OnEvent, Pace, one_line
-from posbias.core.tables import fitted
+from posbias.core.terminal import fitted
 
 if TYPE_CHECKING:
     import xarray as xr

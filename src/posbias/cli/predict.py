@@ -10,7 +10,7 @@ from posbias.cli import options as shared
 from posbias.cli.architectures import architecture_from, with_mixing
 from posbias.cli.output import COMPILING, answer_with, notice, progress
 from posbias.cli.terminal import describe, describe_map, describe_several, describe_variation, orders
-from posbias.core.tables import plain, table
+from posbias.core.terminal import plain, table
 
 if TYPE_CHECKING:
     from posbias.theory.critical_distances import DistanceCurve

@@ -20,7 +20,7 @@ from posbias.core.errors import ModelError, positive, shortened
 from posbias.core.files import need_writable
 from posbias.core.packages import need
 from posbias.core.progress import one_line
-from posbias.core.tables import table
+from posbias.core.terminal import table
 
 if TYPE_CHECKING:
     import xarray as xr
