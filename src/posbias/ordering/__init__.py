@@ -334,14 +334,16 @@ def known_profiles() -> dict[str, Path]:
     return {path.stem: path for path in sorted(FOLDER.glob("*.json"))}
 
 
-def profile_of(source: str, **chosen: Any) -> Profile:
-    """The profile of a model that comes along, or of whatever `posbias.read` reads, `chosen` as it takes it.
+def profile_of(
+    source: str, tokens: int | Literal["all"] | None = None, columns: Mapping[str, str] | None = None
+) -> Profile:
+    """The profile of a model that comes along, or of whatever `posbias.read` reads, which takes the same.
 
     Raises `InputFileError` for what is none of these, `MissingPackageError` for an .nc without xarray.
     """
     known = known_profiles()
     if source in known:
-        if any(chosen.values()):
+        if tokens or columns:
             raise InputFileError(
                 f"{source}: expected a file of results for tokens or columns, got a known model"
             )
@@ -356,4 +358,4 @@ def profile_of(source: str, **chosen: Any) -> Profile:
             "--positions N` measures another, into a folder to give here"
         )
         raise InputFileError(f"{source}: no such file and no profile of a known model{close}")
-    return read(path, **chosen)
+    return read(path, tokens=tokens, columns=columns)

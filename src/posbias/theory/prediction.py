@@ -9,7 +9,6 @@ verdict is given only if it is the same under all of them; of an order it is sai
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -65,8 +64,7 @@ def predict(
 
     Arguments and errors as in `influence`. Without λ this takes as many times longer as models were measured.
     """
-    how: dict[str, Any] = {"method": method, "threads": threads, "on_event": on_event}
-    every = under_each(architecture, tokens, query, **how)
+    every = under_each(architecture, tokens, query, method=method, threads=threads, on_event=on_event)
     assumed, profile = next(iter(every.items()))
     if len(every) == 1:
         return profile
@@ -86,13 +84,25 @@ def predict(
     return replace(profile, left_out=left_out, attrs=dict(profile.attrs) | {"band": band})
 
 
-def under_each(architecture: Architecture, tokens: int, query: int = -1, **how: Any) -> dict[str, Profile]:
+def under_each(
+    architecture: Architecture,
+    tokens: int,
+    query: int = -1,
+    *,
+    method: str = "auto",
+    threads: int | None = None,
+    on_event: OnEvent | None = None,
+) -> dict[str, Profile]:
     """`influence` by the schedule of λ, and where λ was not given under every known one, by the model's name."""
     mixing = architecture.mixing
     known = plausible_mixing(architecture.depth) if mixing.assumed else {}
+    variants = {
+        name: replace(architecture, mixing=schedule)
+        for name, schedule in {getattr(mixing, "kind", "own"): mixing, **known}.items()
+    }
     return {
-        name: influence(replace(architecture, mixing=one), tokens, query, **how)
-        for name, one in {getattr(mixing, "kind", "own"): mixing, **known}.items()
+        name: influence(variant, tokens, query, method=method, threads=threads, on_event=on_event)
+        for name, variant in variants.items()
     }
 
 
