@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posbias.cli import options as shared
-from posbias.cli.architectures import architecture_from, with_mixing
+from posbias.cli.mixing import with_mixing
 from posbias.cli.output import COMPILING, answer_with, file_of, need_folder, resumable
 from posbias.core.terminal import plain, table
 
@@ -69,10 +69,11 @@ def design(architecture: str, *, options: Options = Options()) -> None:
     from posbias.designs import DesignJob
     from posbias.designs.space import Space, target_of
     from posbias.reports.answers.predictions import Design
+    from posbias.theory.configs import named_architecture
     from posbias.theory.variation import values_of
 
     need_folder(options.out)
-    base, written_for = architecture_from(architecture)
+    base, written_for = named_architecture(architecture)
     if options.mixing is not None:
         base = with_mixing(options.mixing, base)
     varied: dict[str, Any] = {}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posbias.cli import options as shared
-from posbias.cli.architectures import architecture_from, with_mixing
+from posbias.cli.mixing import with_mixing
 from posbias.cli.output import COMPILING, answer_with, notice, progress
 from posbias.cli.terminal import describe, describe_map, describe_several, describe_variation, orders
 from posbias.core.terminal import plain, table
@@ -158,7 +158,9 @@ class _Case:
 
 def _cases(given: str, options: Options, measurement: Any) -> list[_Case]:
     """What was named, at every length that was asked for."""
-    chosen, written_for = architecture_from(given)
+    from posbias.theory.configs import named_architecture
+
+    chosen, written_for = named_architecture(given)
     if options.mixing is not None:
         chosen = with_mixing(options.mixing, chosen)
     usual = written_for or 256 if measurement is None else measurement.sizes["position"]

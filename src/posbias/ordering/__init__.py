@@ -180,11 +180,14 @@ def order(
 ) -> Ordering:
     """The order of documents in a prompt that a profile calls best, and its gains over the usual ones.
 
-    `documents`: they themselves, or how many. `profile`: one, or what `profile_of` takes (a known model, a file).
-    `scores` ≥ 0, one each, in proportion to the chance that a document holds what is asked for. `lengths` of
-    documents, `prefix` before and `suffix` behind them are in one unit, tokens or, where `in_tokens` says no,
-    characters (None: all documents as long). Raises `InvalidValueError` for numbers that cannot be right, and as
-    `profile_of`.
+    - `documents`: they themselves, or how many.
+    - `scores`: [document], ≥ 0, in proportion to the chance that a document holds what is asked for.
+    - `lengths`: [document], ≥ 0, in tokens or characters (`in_tokens`); None: all are as long.
+    - `profile`: what a place is worth: a `Profile`, or a known model or a file, as for `profile_of`.
+    - `prefix`, `suffix`: the length of what stands before and behind the documents, in the unit of `lengths`.
+    - `in_tokens`: whether lengths are in tokens; else in characters.
+
+    Raises `InvalidValueError` for numbers that cannot be right, and as `profile_of`.
     """
     if not isinstance(profile, Profile):
         profile = profile_of(str(profile))

@@ -13,7 +13,6 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -265,11 +264,9 @@ def decode_verb(data: Mapping[str, Any]) -> Any:
     """A verb from what a file holds. Raises `InvalidValueError` naming key, value and what fits."""
     cls = class_of(data)
     if cls is Predict and isinstance(data.get("architecture"), str):
-        from posbias.theory.configs import load_architecture, preset
+        from posbias.theory.configs import named_architecture
 
-        named = data["architecture"]
-        read = load_architecture if Path(named).exists() else preset
-        data = {**data, "architecture": encode(read(named))}
+        data = {**data, "architecture": encode(named_architecture(data["architecture"]).architecture)}
     return decode(cls, dict(data))
 
 
