@@ -11,8 +11,9 @@ import numpy as np
 import xarray as xr
 
 from posbias.comparison.agreement import reliability
-from posbias.comparison.extrapolation import RULES, Interval, Trial, extrapolate, trials
+from posbias.comparison.extrapolation import RULES, Trial, extrapolate, trials
 from posbias.comparison.scores import Comparison, compare_all
+from posbias.profiles.calibration import Interval
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.measurements import load_measurement
 from posbias.profiles.profile import Profile, harmonic, measured_influence, spearman, uniform, wasserstein

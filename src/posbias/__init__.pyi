@@ -1,5 +1,8 @@
 """What `import posbias` offers: every name, once, with the module that has it. Loaded when first used."""
 
+from . import encodings as encodings
+from . import masks as masks
+from . import mixing as mixing
 from .comparison.differences import prior_normalised as prior_normalised
 from .comparison.extrapolation import extrapolate as extrapolate
 from .comparison.predictors import PREDICTORS as PREDICTORS
@@ -25,9 +28,6 @@ from .reports import report as report
 from .reports import write_report as write_report
 from .retrieval import retrieve as retrieve
 from .simulation import simulate as simulate
-from .theory import encodings as encodings
-from .theory import masks as masks
-from .theory import mixing as mixing
 from .theory.architecture import Architecture as Architecture
 from .theory.architecture import Layer as Layer
 from .theory.architecture import gated as gated

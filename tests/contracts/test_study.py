@@ -16,13 +16,15 @@ from scipy import stats
 import posbias
 from posbias.core.errors import InvalidValueError
 from posbias.core.formats import dump_json
-from posbias.core.spec import encode, expand
+from posbias.core.spec import encode
 from posbias.core.store import perform_cell
+from posbias.core.sweeps import expand
 from posbias.simulation.model import RecencyModel
 from posbias.study import StatedClaim, judge
+from posbias.study.quantities import estimates_of, quantity
 from posbias.study.running import Outcome
 from posbias.study.value import Cell, study_of
-from posbias.study.verbs import Simulate, class_of, decode_verb, estimates_of, quantity
+from posbias.study.verbs import Simulate, class_of, decode_verb
 
 QUESTION = "Does the recency bias vanish with the dimension?"
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from refused import refused
 
 from posbias.core.spec import decode, encode
+from posbias.encodings import rope_of
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.critical_distances import (
     critical_distance,
@@ -19,7 +20,6 @@ from posbias.theory.critical_distances import (
     modal_distance,
     rope_critical_distance,
 )
-from posbias.theory.encodings import rope_of
 from posbias.theory.mixing import ConstantMixing
 from posbias.theory.positional import DecayBias, NoPE, RoPE
 from posbias.theory.rollout import influence

@@ -53,6 +53,27 @@ def test_a_preset_and_a_name_of_the_hub(answered):
     assert sum(by_preset["profile"]) == pytest.approx(1.0, abs=1e-12)
 
 
+def test_in_python_a_name_and_a_path_work_as_in_the_shell(answered, folder):
+    by_name = posbias.predict("bloom-176b", 256)
+    assert by_name.mass.tolist() == answered("predict", "bloom-176b")["profile"]
+    assert by_name.mass.tolist() == posbias.predict("BigScience/BLOOM", 256).mass.tolist()
+    (folder / "own.toml").write_text(CAUSAL)
+    expected = answered("predict", "own.toml", "--tokens", 40)["profile"]
+    assert posbias.predict(folder / "own.toml", 40).mass.tolist() == expected
+    assert posbias.predict(str(folder / "own.toml"), 40).mass.tolist() == expected
+    with pytest.raises(posbias.PosbiasError, match=r"bloom-17b: expected a file.*did you mean 'bloom-176b'"):
+        posbias.predict("bloom-17b", 256)
+
+
+def test_unions_are_modules_to_import_from():
+    from posbias.encodings import ALiBi, rotary_of
+    from posbias.masks import SlidingWindow
+    from posbias.mixing import ConstantMixing
+
+    assert (ALiBi, SlidingWindow) == (posbias.ALiBi, posbias.SlidingWindow)
+    assert (ConstantMixing, rotary_of) == (posbias.ConstantMixing, posbias.encodings.rotary_of)
+
+
 def test_several_lengths_and_a_query_in_between(answered):
     profile = posbias.predict(posbias.preset("bloom-560m"), tokens=50, query=19)
     np.testing.assert_allclose(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, read_as
 from posbias.cli.terminal import comparison_table
-from posbias.core.tables import table
+from posbias.core.terminal import table
 
 if TYPE_CHECKING:
     from posbias.comparison.scores import Comparison

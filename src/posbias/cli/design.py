@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posbias.cli import options as shared
-from posbias.cli.architectures import architecture_from, with_mixing
+from posbias.cli.mixing import with_mixing
 from posbias.cli.output import COMPILING, answer_with, need_folder, resumable
-from posbias.core.tables import plain, table
+from posbias.core.terminal import plain, table
 
 if TYPE_CHECKING:
     from posbias.reports.answers.predictions import Design
@@ -70,10 +70,11 @@ def design(architecture: str, *, options: Options = Options()) -> None:
     from posbias.designs import DesignJob
     from posbias.designs.space import Space, target_of
     from posbias.reports.answers.predictions import Design
+    from posbias.theory.configs import named_architecture
     from posbias.theory.variation import values_of
 
     need_folder(options.out)
-    base, written_for = architecture_from(architecture)
+    base, written_for = named_architecture(architecture)
     if options.mixing is not None:
         base = with_mixing(options.mixing, base)
     varied: dict[str, Any] = {}

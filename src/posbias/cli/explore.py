@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from posbias.cli import options as shared
-from posbias.cli.architectures import architecture_from
 from posbias.cli.output import answer_with
 from posbias.core.errors import InputFileError, InvalidValueError, OtherKindError, PosbiasError
 
@@ -119,12 +118,16 @@ def _begin(source: str | None) -> Begin:
 
         measured = Measure.read(answer, str(path))
         return _of_curve(path, measured.influence, measured.mixing, {"model": measured.model})
-    return *architecture_from(source), None
+    from posbias.theory.configs import named_architecture
+
+    named = named_architecture(source)
+    return named.architecture, named.tokens, None
 
 
 def _of_retrieval(path: Path) -> Begin:
     """The architecture of a model that was asked, where its name is known, and accuracy by place as shares."""
     from posbias.imports import read
+    from posbias.theory.configs import named_architecture
 
     profile = read(path)
     if not profile.mass.any():
@@ -133,7 +136,7 @@ def _of_retrieval(path: Path) -> Begin:
     title = f"{profile.name}: {profile.measures} by place, as shares"
     curve = {"key": "yours", "title": title, "mass": shares, "about": path.name, "unit": "place"}
     try:
-        return architecture_from(profile.name)[0], None, curve
+        return named_architecture(profile.name).architecture, None, curve
     except PosbiasError:
         return None, None, curve
 
@@ -154,6 +157,7 @@ def _of_curve(file: Path, mass: list[Any], mixing: list[Any], about: dict[str, A
     from dataclasses import replace
 
     from posbias.theory.architecture import Architecture, Layer
+    from posbias.theory.configs import named_architecture
     from posbias.theory.mixing import MeasuredMixing
     from posbias.theory.positional import NeedsMeasurement, NoPE
 
@@ -161,7 +165,7 @@ def _of_curve(file: Path, mass: list[Any], mixing: list[Any], about: dict[str, A
     curve = {"key": "yours", "title": f"{model}: {file.name}", "mass": mass, "about": file.name}
     measured = MeasuredMixing(tuple(mixing), tokens=len(mass), source=model)
     try:
-        architecture = replace(architecture_from(model)[0], mixing=measured)
+        architecture = replace(named_architecture(model).architecture, mixing=measured)
     except PosbiasError:
         positional = str(about.get("positional", "")) or "its encoding"
         encoding = NoPE() if positional == "none" else NeedsMeasurement(positional)

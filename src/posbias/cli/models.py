@@ -6,7 +6,7 @@ from cyclopts import App
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with
-from posbias.core.tables import table
+from posbias.core.terminal import table
 
 models = App(
     name="models",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from posbias.core.errors import InvalidValueError
 from posbias.core.progress import Event, OnEvent, Pace, one_line
-from posbias.core.tables import fitted
+from posbias.core.terminal import fitted
 
 if TYPE_CHECKING:
     from posbias.core.answers import Answer

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posbias.cli import options as shared
-from posbias.cli.architectures import architecture_from, with_mixing
+from posbias.cli.mixing import with_mixing
 from posbias.cli.output import COMPILING, answer_with, notice, progress
 from posbias.cli.terminal import describe, describe_map, describe_several, describe_variation, orders
-from posbias.core.tables import plain, table
+from posbias.core.terminal import plain, table
 
 if TYPE_CHECKING:
     from posbias.theory.critical_distances import DistanceCurve
@@ -82,11 +82,6 @@ class Options:
     threads: shared.Threads = None
     json: shared.Json = False
 
-    @property
-    def how(self) -> dict[str, Any]:
-        """How layers are computed."""
-        return {"method": self.method, "threads": self.threads}
-
 
 def predict(architecture: str, *more: str, options: Options = Options()) -> None:
     """Predict the influence of every position from an architecture, or from several.
@@ -151,12 +146,21 @@ class _Case:
         from posbias.theory.prediction import predict
 
         with progress() as on_event:
-            return predict(self.architecture, self.tokens, options.query, **options.how, on_event=on_event)
+            return predict(
+                self.architecture,
+                self.tokens,
+                options.query,
+                method=options.method,
+                threads=options.threads,
+                on_event=on_event,
+            )
 
 
 def _cases(given: str, options: Options, measurement: Any) -> list[_Case]:
     """What was named, at every length that was asked for."""
-    chosen, written_for = architecture_from(given)
+    from posbias.theory.configs import named_architecture
+
+    chosen, written_for = named_architecture(given)
     if options.mixing is not None:
         chosen = with_mixing(options.mixing, chosen)
     usual = written_for or 256 if measurement is None else measurement.sizes["position"]
@@ -246,13 +250,15 @@ def _varied(case: _Case, options: Options) -> None:
     from posbias.theory import variation
     from posbias.theory.rollout.dispatch import trajectory
 
-    at, how = (case.tokens, options.query), options.how
+    architecture, at = case.architecture, (case.tokens, options.query)
+    method, threads = options.method, options.threads
     with notice(COMPILING):
         if options.depth_trajectory:
-            quantity, found = "layers passed", list(enumerate(trajectory(case.architecture, *at, **how)))
+            profiles = trajectory(architecture, *at, method=method, threads=threads)
+            quantity, found = "layers passed", list(enumerate(profiles))
         else:
             quantity, values = variation.values_of(options.vary[0])
-            found = variation.vary(case.architecture, quantity, values, *at, **how)
+            found = variation.vary(architecture, quantity, values, *at, method=method, threads=threads)
     answer = PredictVaried.of(
         varied=quantity,
         values=[value for value, _ in found],
@@ -270,7 +276,14 @@ def _map(case: _Case, options: Options) -> None:
 
     axes = [variation.values_of(spelling) for spelling in options.vary]
     with notice(COMPILING):
-        profiles = variation.vary_two(case.architecture, axes, case.tokens, options.query, **options.how)
+        profiles = variation.vary_two(
+            case.architecture,
+            axes,
+            case.tokens,
+            options.query,
+            method=options.method,
+            threads=options.threads,
+        )
     answer = PredictMap.of(
         varied=[name for name, _ in axes],
         values=[values for _, values in axes],

@@ -2,7 +2,7 @@
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with
-from posbias.core.tables import table
+from posbias.core.terminal import table
 
 
 def presets(*, json: shared.Json = False) -> None:

@@ -6,7 +6,7 @@ from cyclopts import App, Parameter
 
 from posbias.cli import options as shared
 from posbias.cli.output import COMPILING, answer_with, progress
-from posbias.core.tables import table
+from posbias.core.terminal import table
 
 if TYPE_CHECKING:
     from posbias.simulation import InterruptedSimulation, RecencyModel, RecencyResult

@@ -7,7 +7,7 @@ from cyclopts import App, Parameter
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, progress
-from posbias.core.tables import table
+from posbias.core.terminal import table
 
 if TYPE_CHECKING:
     from posbias.study import Outcome, Study

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from posbias.core.tables import plain, table
+from posbias.core.terminal import plain, table
 
 if TYPE_CHECKING:
     from posbias.comparison.scores import Comparison

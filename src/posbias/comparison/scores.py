@@ -206,14 +206,18 @@ def _said(score: Estimate, digits: int) -> str:
 def compare(p: Profile, q: Profile, *, by_share: bool = False, seed: int = 0) -> Comparison:
     """Compare `p` with the reference `q`; the result's only agreement is called "p".
 
+    - `p`: the profile that is judged, one number a position.
+    - `q`: the reference, of the same length and query. Where it has prompts, they are resampled with `p` held
+      fixed, and parted in groups to see how noisy they are; where `p` measured the same prompts, both are
+      resampled together, and the noise ceiling is that of their differences (`Comparison.same_prompts`).
+    - `by_share`: compare profiles of unlike length by share of the context: each is brought to as many equal
+      shares as the shortest has positions (`Profile.by_share`), and the result says so (`shares`).
+    - `seed`: of the 1,000 resamples, an integer ≥ 0.
+
     Profiles that are no mass (`Profile.kind`) are compared by rank; Wasserstein is NaN then. Two rates with trials
-    (retrieval by place) have the differences between their curves too (`Comparison.between`). Where `q` has
-    prompts, they are resampled (1,000 times, from `seed`) with `p` held fixed, and parted in groups to see how
-    noisy they are; where `p` measured the same prompts, both are resampled together, and the noise ceiling is that
-    of their differences (`Comparison.same_prompts`). Positions after the query are left out. With `by_share`,
-    profiles of unlike length are compared by share of the context: each is brought to as many equal shares as the
-    shortest has positions (`Profile.by_share`), and the result says so (`shares`). Raises `InvalidValueError` if
-    the profiles differ in length or query without it, or have fewer than three positions (masses; others two).
+    (retrieval by place) have the differences between their curves too (`Comparison.between`). Positions after the
+    query are left out. Raises `InvalidValueError` if the profiles differ in length or query without `by_share`, or
+    have fewer than three positions (masses; others two).
     """
     found = compare_all({"p": p}, q, by_share=by_share, seed=seed)
     pair = found.profiles["p"], found.reference

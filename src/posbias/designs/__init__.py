@@ -23,7 +23,7 @@ from posbias.core.errors import InvalidValueError, whole
 from posbias.core.machine import cores
 from posbias.core.progress import Deferred, Event, OnEvent
 from posbias.core.spec import encode
-from posbias.core.tables import plain
+from posbias.core.terminal import plain
 from posbias.designs.space import (
     Costs,
     KeptCosts,

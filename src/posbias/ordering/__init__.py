@@ -181,11 +181,14 @@ def order(
 ) -> Ordering:
     """The order of documents in a prompt that a profile calls best, and its gains over the usual ones.
 
-    `documents`: they themselves, or how many. `profile`: one, or what `profile_of` takes (a known model, a file).
-    `scores` ≥ 0, one each, in proportion to the chance that a document holds what is asked for. `lengths` of
-    documents, `prefix` before and `suffix` behind them are in one unit, tokens or, where `in_tokens` says no,
-    characters (None: all documents as long). Raises `InvalidValueError` for numbers that cannot be right, and as
-    `profile_of`.
+    - `documents`: they themselves, or how many.
+    - `scores`: [document], ≥ 0, in proportion to the chance that a document holds what is asked for.
+    - `lengths`: [document], ≥ 0, in tokens or characters (`in_tokens`); None: all are as long.
+    - `profile`: what a place is worth: a `Profile`, or a known model or a file, as for `profile_of`.
+    - `prefix`, `suffix`: the length of what stands before and behind the documents, in the unit of `lengths`.
+    - `in_tokens`: whether lengths are in tokens; else in characters.
+
+    Raises `InvalidValueError` for numbers that cannot be right, and as `profile_of`.
     """
     if not isinstance(profile, Profile):
         profile = profile_of(str(profile))
@@ -333,14 +336,16 @@ def known_profiles() -> dict[str, Path]:
     return {path.stem: path for path in sorted(FOLDER.glob("*.json"))}
 
 
-def profile_of(source: str, **chosen: Any) -> Profile:
-    """The profile of a model that comes along, or of whatever `posbias.read` reads, `chosen` as it takes it.
+def profile_of(
+    source: str, tokens: int | Literal["all"] | None = None, columns: Mapping[str, str] | None = None
+) -> Profile:
+    """The profile of a model that comes along, or of whatever `posbias.read` reads, which takes the same.
 
     Raises `InputFileError` for what is none of these, `MissingPackageError` for an .nc without xarray.
     """
     known = known_profiles()
     if source in known:
-        if any(chosen.values()):
+        if tokens or columns:
             raise InputFileError(
                 f"{source}: expected a file of results for tokens or columns, got a known model"
             )
@@ -355,4 +360,4 @@ def profile_of(source: str, **chosen: Any) -> Profile:
             "--positions N` measures another, into a folder to give here"
         )
         raise InputFileError(f"{source}: no such file and no profile of a known model{close}")
-    return read(path, **chosen)
+    return read(path, tokens=tokens, columns=columns)

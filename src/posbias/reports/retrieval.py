@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from posbias.core.errors import shortened
 from posbias.core.progress import one_line
-from posbias.core.tables import table
+from posbias.core.terminal import table
 from posbias.profiles.estimate import share_text
 from posbias.profiles.place_differences import CurveDifference, ways_differences
 from posbias.profiles.places import ABSENT, ALONE, Key, Places, retrieval_curve

@@ -28,12 +28,12 @@ from posbias.core.files import clear_leftovers, need_writable
 from posbias.core.formats import save_json
 from posbias.core.progress import OnEvent
 from posbias.core.running import Engine
-from posbias.core.spec import words_of
 from posbias.core.store import Store, Stored, compute
+from posbias.core.sweeps import words_of
 from posbias.profiles.claims import Claim, Evidence, Judged, judged
 from posbias.profiles.estimate import Estimate
+from posbias.study.quantities import estimate_at
 from posbias.study.value import Cell, StatedClaim, Study, as_dict
-from posbias.study.verbs import estimate_at
 
 MANIFEST, CELLS = "study.json", "cells"
 _NAMED = 3

@@ -7,10 +7,10 @@ from typing import Any
 
 from posbias.core.errors import InvalidValueError, is_number
 from posbias.core.formats import dump_json
-from posbias.core.spec import words_of
+from posbias.core.sweeps import words_of
 from posbias.profiles.estimate import Estimate
+from posbias.study.quantities import check_place, estimate_at, estimates_of
 from posbias.study.running import Outcome, combined
-from posbias.study.verbs import check_place, estimate_at, estimates_of
 
 WIDEST = 8
 """The most quantities that a table of cells shows, apart from those that claims are about."""

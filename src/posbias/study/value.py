@@ -29,14 +29,15 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, FiniteFloat
 
-from posbias.core import spec, store
+from posbias.core import store, sweeps
 from posbias.core.errors import InvalidValueError, PosbiasError, nearest
 from posbias.core.files import read_mapping
 from posbias.core.formats import Header
 from posbias.core.progress import OnEvent
 from posbias.core.spec import Count, NaturalNumber, NonNegative, decode, encode, value
 from posbias.profiles.claims import Above, Below, Near, Test
-from posbias.study.verbs import check_place, class_of, decode_verb, known_paths
+from posbias.study.quantities import check_place
+from posbias.study.verbs import class_of, decode_verb, known_paths
 
 BOUNDS = ("above", "below", "equals")
 Combinations = Sequence[tuple[Mapping[str, Any], Any]]
@@ -104,7 +105,7 @@ class StatedClaim:
         if self.than is None:
             return [(one, None) for one in ones]
         others = _selected(combinations, self.than, "than")
-        named = {path for path, _ in (*spec.leaves(self.of), *spec.leaves(self.than))}
+        named = {path for path, _ in (*sweeps.leaves(self.of), *sweeps.leaves(self.than))}
         rest = [
             {path: json.dumps(held, default=str) for path, held in chosen.items() if path not in named}
             for chosen, _ in combinations
@@ -123,7 +124,7 @@ class StatedClaim:
 def _selected(combinations: Combinations, wanted: Mapping[str, Any], key: str) -> list[int]:
     """The numbers of the combinations that have some values. Raises `InvalidValueError` for none."""
     found = list(range(len(combinations)))
-    for path, given in spec.leaves(wanted):
+    for path, given in sweeps.leaves(wanted):
         held = {number: _values(combinations[number], path) for number in range(len(combinations))}
         # as JSON has it: 16 is 16.0, but true is not 1
         found = [
@@ -145,7 +146,7 @@ def _selected(combinations: Combinations, wanted: Mapping[str, Any], key: str) -
 def _values(combination: tuple[Mapping[str, Any], Any], path: str) -> list[Any]:
     """What a combination chose at a path, and what its verb has there."""
     chosen, verb = combination
-    return ([chosen[path]] if path in chosen else []) + spec.values_at(encode(verb), path)
+    return ([chosen[path]] if path in chosen else []) + sweeps.values_at(encode(verb), path)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +183,7 @@ class Cell(store.Cell):
     @property
     def label(self) -> str:
         """'model.dimension = 16, seed 0', for people."""
-        return ", ".join([*([spec.words_of(self.chosen)] if self.chosen else []), f"seed {self.seed}"])
+        return ", ".join([*([sweeps.words_of(self.chosen)] if self.chosen else []), f"seed {self.seed}"])
 
     @property
     def name(self) -> str:
@@ -239,7 +240,7 @@ class Study:
             raise InvalidValueError("cells: expected either cells or a sweep, got both")
         for chosen, verb in self.combinations:
             if not verb.draws and len(self.seeds) > 1:
-                where = f" (where {spec.words_of(chosen)})" if chosen and self.cells else ""
+                where = f" (where {sweeps.words_of(chosen)})" if chosen and self.cells else ""
                 count = len(self.seeds)
                 raise InvalidValueError(
                     f"seeds: expected one, as {verb.kind} draws nothing, got {count}{where}"
@@ -251,12 +252,12 @@ class Study:
     def combinations(self) -> tuple[tuple[Mapping[str, Any], Any], ...]:
         """What each combination chooses, and the verb that it makes. Raises as the study does."""
         if self.cells:
-            chosen = [dict(spec.leaves(table)) for table in self.cells]
-            listed, where = [(one, spec.with_values(self.base, one)) for one in chosen], "cells"
+            chosen = [dict(sweeps.leaves(table)) for table in self.cells]
+            listed, where = [(one, sweeps.with_values(self.base, one)) for one in chosen], "cells"
         else:
             known = known_paths(class_of(self.base))
-            listed, where = spec.expand(self.base, self.sweep, known), "sweep"
-        return tuple(spec.build(listed, decode_verb, "cell", _key, where))
+            listed, where = sweeps.expand(self.base, self.sweep, known), "sweep"
+        return tuple(sweeps.build(listed, decode_verb, "cell", _key, where))
 
     @cached_property
     def all_cells(self) -> tuple[Cell, ...]:

@@ -1,15 +1,7 @@
-"""What a cell of a study does: one value class per verb, by its `kind`; and what it finds, as quantities.
+"""What a cell of a study does: one value class per verb, by its `kind`.
 
     Simulate(RecencyModel(dimension=16), samples=200_000)
     decode_verb({"kind": "simulate", "model": {"dimension": 16}})        # as a file has it
-
-A quantity is a number or a list of numbers with standard errors, in JSON's terms:
-
-    {"lost": {"value": 0.0, "se": null, "n": null},                              a number, exact
-     "recency_probability": {"value": [0.5, 0.63], "se": [1e-4, 2e-4], "n": 1000000}}    a list, by layer
-
-`se` is null where nothing is drawn, or where one draw says nothing about its error; `n` is the number of
-independent draws, null where the numbers are exact. A value that is not defined is null.
 
 A verb says which quantities it finds before it is performed (`quantities`); `perform` finds them from a seed, on
 as many threads as its study gives every cell, so that results do not depend on where they are computed, beyond
@@ -19,11 +11,9 @@ own side. Another package brings a class like these by an entry point `posbias.v
 
 import dataclasses
 import math
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BeforeValidator, Field
@@ -32,97 +22,16 @@ from posbias.core import packages
 from posbias.core.errors import InvalidValueError, nearest, position, shortened
 from posbias.core.machine import torch_threads
 from posbias.core.progress import OnEvent
-from posbias.core.spec import Count, decode, encode, paths, tag, value
-from posbias.profiles.estimate import Estimate
+from posbias.core.spec import Count, decode, encode, tag, value
+from posbias.core.sweeps import paths
 from posbias.simulation.model import RecencyModel
+from posbias.study.quantities import SHAPE, Quantities, ends, estimated, quantity, shape
 from posbias.theory.architecture import Architecture
 from posbias.theory.mixing import Mixing
 
-if TYPE_CHECKING:
-    from posbias.profiles.profile import Profile
-
-Quantity = dict[str, Any]
-Quantities = dict[str, Quantity]
 Found = tuple[Quantities, dict[str, Any]]
 """Quantities, and what else is worth keeping: words, checksums, a counterexample."""
-_PLACE = re.compile(r"(?P<name>\w+)(\.(?P<index>-?\d+))?")
-_SUMMARY = ("first_mass", "last_mass", "trough", "trough_depth", "effective_range", "entropy")
 _PAIRS = ("first_middle", "first_last", "middle_last")
-_RATIOS = ("ratio_first", "ratio_middle", "ratio_last")
-SHAPE = (*_SUMMARY, *_RATIOS, "favours_first", "favours_last")
-"""The statistics of a profile (`Summary`) that are quantities, and whether an end is favoured."""
-
-
-def quantity(value: Any, se: Any = None, n: int | None = None) -> Quantity:
-    """A quantity from a number or an array of them; what is not finite becomes null."""
-    return {"value": _plain(value), "se": None if se is None else _plain(se), "n": n}
-
-
-def estimated(estimates: Estimate | Sequence[Estimate]) -> Quantity:
-    """A quantity from an estimate, or a list from several of equally many draws."""
-    if isinstance(estimates, Estimate):
-        return quantity(estimates.value, estimates.se, estimates.n)
-    return quantity([one.value for one in estimates], [one.se for one in estimates], estimates[0].n)
-
-
-def estimates_of(held: Quantity) -> list[Estimate]:
-    """A quantity's numbers, one for a quantity that is no list; a value that is not defined is NaN."""
-    values, errors, draws = held["value"], held["se"], held["n"] or None
-    values = values if isinstance(values, list) else [values]
-    errors = errors if isinstance(errors, list) else [errors] * len(values)
-    return [
-        Estimate(_number(value), 0.0 if draws is None else _number(se), draws)
-        for value, se in zip(values, errors, strict=True)
-    ]
-
-
-def estimate_at(quantities: Quantities, place: str) -> Estimate:
-    """The number called `name`, or `name.index` of a list (from 0; negative from the end).
-
-    Raises `InvalidValueError` as `check_place`, and for an index that is missing, too many, or out of range.
-    """
-    name, index = check_place(quantities, place)
-    held, expected = quantities[name]["value"], ""
-    if not isinstance(held, list):
-        expected = "" if index is None else f"{name} without an index, as it is one number"
-    elif index is None or not -len(held) <= index < len(held):
-        expected = f"an index from {-len(held)} to {len(held) - 1}, such as {name}.0"
-    if expected:
-        raise InvalidValueError(f"quantity: expected {expected}, got {shortened(place)}")
-    return estimates_of(quantities[name])[index or 0]
-
-
-def check_place(names: Collection[str], place: str) -> tuple[str, int | None]:
-    """A quantity's name, one of `names`, and index from 'name' or 'name.index'. Raises `InvalidValueError`."""
-    found = _PLACE.fullmatch(place)
-    name = found["name"] if found else place
-    if found is None or name not in names:
-        raise InvalidValueError(
-            f"quantity: expected one of {', '.join(names)}, got {shortened(place)}{nearest(name, names)}"
-        )
-    return name, None if found["index"] is None else int(found["index"])
-
-
-def _number(given: float | None) -> float:
-    return math.nan if given is None else float(given)
-
-
-def _plain(given: Any) -> Any:
-    if hasattr(given, "tolist"):
-        given = given.tolist()
-    if isinstance(given, list | tuple):
-        return [_plain(one) for one in given]
-    return float(given) if math.isfinite(given) else None
-
-
-def shape(profile: "Profile") -> Quantities:
-    """The statistics of a profile, as exact numbers."""
-    summary = profile.summary
-    numbers = {name: getattr(summary, name) for name in _SUMMARY}
-    numbers |= dict(zip(_RATIOS, summary.ratio, strict=True))
-    for end, alone in (("first", "primacy"), ("last", "recency")):
-        numbers[f"favours_{end}"] = math.nan if summary.verdict is None else summary.verdict in ("U", alone)
-    return {name: quantity(number) for name, number in numbers.items()}
 
 
 @value
@@ -329,7 +238,7 @@ class Measure:
             options = {name: getattr(self, name) for name in ("text", "tokens", "prompts", "scramble")}
             data = measure(loaded, **options, seed=seed, threads=cores, on_event=on_event)
         profile, prompts = measured_influence(data), data.sizes["prompt"]
-        found = shape(profile) | _ends(profile, prompts)
+        found = shape(profile) | ends(profile, prompts)
         found["profile"] = quantity(profile.mass, profile.se, prompts)
         for name in ("mixing", "loss"):
             values = data[name].values
@@ -346,20 +255,6 @@ class Measure:
         return found, about | {"verdict": profile.summary.verdict}
 
 
-def _ends(profile: "Profile", prompts: int) -> Quantities:
-    """What a measured profile's ends and trough hold, with their errors over prompts."""
-    ends, tokens = profile.summary.ends, profile.tokens
-    first, last, trough = profile.share(0, ends), profile.share(tokens - ends, tokens), profile.trough_share
-    scale = tokens / ends
-    return {
-        "first_mass": estimated(first),
-        "last_mass": estimated(last),
-        "ratio_first": quantity(first.value * scale, first.se * scale, prompts),
-        "ratio_last": quantity(last.value * scale, last.se * scale, prompts),
-        "trough_depth": quantity(1 - trough.value * scale, trough.se * scale, prompts),
-    }
-
-
 VERBS: dict[str, type] = {cls.kind: cls for cls in (Predict, Simulate, Train, Measure)}
 """The verbs by their `kind`; other packages bring further ones (entry points `posbias.verbs`)."""
 GROUP = "posbias.verbs"
@@ -369,11 +264,9 @@ def decode_verb(data: Mapping[str, Any]) -> Any:
     """A verb from what a file holds. Raises `InvalidValueError` naming key, value and what fits."""
     cls = class_of(data)
     if cls is Predict and isinstance(data.get("architecture"), str):
-        from posbias.theory.configs import load_architecture, preset
+        from posbias.theory.configs import named_architecture
 
-        named = data["architecture"]
-        read = load_architecture if Path(named).exists() else preset
-        data = {**data, "architecture": encode(read(named))}
+        data = {**data, "architecture": encode(named_architecture(data["architecture"]).architecture)}
     return decode(cls, dict(data))
 
 

@@ -2,7 +2,3 @@
 
 Only NumPy, SciPy and Numba are needed here; nothing here knows a model or a measurement.
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, {"encodings", "masks", "mixing"})

@@ -28,6 +28,7 @@ from posbias.core.errors import (
     whole,
 )
 from posbias.core.files import read_mapping
+from posbias.core.packages import bundled
 from posbias.core.spec import decode
 from posbias.theory.architecture import Architecture, shortest_pattern
 from posbias.theory.custom import code_of
@@ -85,6 +86,37 @@ def read_architecture(path: str | os.PathLike[str]) -> ArchitectureFile:
         raise
     except PosbiasError as error:
         raise InvalidValueError(f"{path}: {error}") from None
+
+
+def named_architecture(name: str | os.PathLike[str]) -> ArchitectureFile:
+    """The architecture of a file or folder, as `read_architecture` reads it, else of a model known by its name.
+
+    Names are those of `PRESETS`, in any case, or theirs on the Hugging Face Hub, and those of small models that
+    come along (`tiny-alibi`). A file may also be the answer of `posbias predict` in JSON. Raises `InputFileError`
+    for what is none of these, naming the nearest, else as `read_architecture`.
+    """
+    path, word = Path(name), os.fspath(name)
+    if not path.exists():
+        by_hub = {row.source.lower(): key for key, row in PRESETS.items()}
+        known = by_hub.get(word.lower(), word.lower())
+        if known in PRESETS:
+            return ArchitectureFile(PRESETS[known].architecture, None)
+        if word in bundled():
+            read = read_architecture(bundled()[word] / "config.json").architecture
+            return ArchitectureFile(replace(read, mixing=known_mixing().get(read.name, read.mixing)), None)
+        if not path.suffix[1:].isalpha():  # a name, not a file that is not there
+            close = nearest(known.rpartition("/")[2], [*PRESETS, *bundled()])
+            raise InputFileError(
+                f"{word}: expected a file, a folder with config.json or a preset, got none of them{close}"
+            )
+    if path.suffix == ".nc":
+        what = "a file or a name (--calibrate and --mixing take a measurement)"
+        raise InvalidValueError(f"architecture: expected {what}, got {word!r}")
+    if path.suffix == ".json" and path.is_file() and "schema" in (answer := read_mapping(path)):
+        if "architecture" not in answer:
+            raise InputFileError(f"{word}: expected an architecture, got an answer {answer['schema']!r}")
+        return ArchitectureFile(decode(Architecture, answer["architecture"]), answer.get("tokens"))
+    return read_architecture(path)
 
 
 # --- rollout files of Herasimchyk et al. ----------------------------------------------------------------------

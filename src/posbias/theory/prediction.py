@@ -6,9 +6,9 @@ definition, whose least and most at each position are the band, and of those of 
 verdict is given only if it is the same under all of them; of an order it is said under how many it holds.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -16,12 +16,13 @@ from posbias.core.progress import OnEvent
 from posbias.profiles.profile import Profile
 from posbias.profiles.summary import Band
 from posbias.theory.architecture import LAMBDA, Architecture
+from posbias.theory.configs import named_architecture
 from posbias.theory.mixing import DEFINITION, plausible_mixing
 from posbias.theory.rollout.dispatch import influence
 
 
 def predict(
-    architecture: Architecture,
+    architecture: Architecture | str | os.PathLike[str],
     tokens: int,
     query: int = -1,
     *,
@@ -29,12 +30,28 @@ def predict(
     threads: int | None = None,
     on_event: OnEvent | None = None,
 ) -> Profile:
-    """`influence`, and where λ was not given its `band` and the verdict that all of it shares.
+    """The influence of every position on the state of `query`, in a text of `tokens` tokens.
 
-    Arguments and errors as in `influence`. Without λ this takes as many times longer as models were measured.
+        predict("bloom-176b", 256).summary.verdict    # 'U'
+
+    - `architecture`: a value, or as in the shell the name of a model (`posbias presets` lists them) or a path: a
+      `config.json` or its folder, a file of ours.
+    - `tokens`: the length of the text, ≥ 1.
+    - `query`: the position that is influenced, counted from 0; negative counts from the end (−1, the last).
+    - `method`: how layers are computed: "auto", "sweep", "fft" or "stream".
+    - `threads`: of the processor; None: all. They change no bit.
+    - `on_event`: called with how far long work is (`posbias.core.progress.Event`).
+
+    Returns a `Profile`: `mass[position]` is a share ≥ 0, in all 1 − `missing_mass`. Where λ was not given,
+    `.band` is a `Band`, with the prediction under every known λ; the verdict is what all of it shares,
+    and this takes as many times longer as models were measured.
+
+    Raises `InvalidValueError` naming a wrong argument, `InputFileError` for a name that is not known, with the
+    nearest, and what `influence` raises.
     """
-    how: dict[str, Any] = {"method": method, "threads": threads, "on_event": on_event}
-    every = under_each(architecture, tokens, query, **how)
+    if not isinstance(architecture, Architecture):
+        architecture = named_architecture(architecture).architecture
+    every = under_each(architecture, tokens, query, method=method, threads=threads, on_event=on_event)
     assumed, profile = next(iter(every.items()))
     if len(every) == 1:
         return profile
@@ -54,13 +71,25 @@ def predict(
     return replace(profile, left_out=left_out, band=band)
 
 
-def under_each(architecture: Architecture, tokens: int, query: int = -1, **how: Any) -> dict[str, Profile]:
+def under_each(
+    architecture: Architecture,
+    tokens: int,
+    query: int = -1,
+    *,
+    method: str = "auto",
+    threads: int | None = None,
+    on_event: OnEvent | None = None,
+) -> dict[str, Profile]:
     """`influence` by the schedule of λ, and where λ was not given under every known one, by the model's name."""
     mixing = architecture.mixing
     known = plausible_mixing(architecture.depth) if mixing.assumed else {}
+    variants = {
+        name: replace(architecture, mixing=schedule)
+        for name, schedule in {getattr(mixing, "kind", "own"): mixing, **known}.items()
+    }
     return {
-        name: influence(replace(architecture, mixing=one), tokens, query, **how)
-        for name, one in {getattr(mixing, "kind", "own"): mixing, **known}.items()
+        name: influence(variant, tokens, query, method=method, threads=threads, on_event=on_event)
+        for name, variant in variants.items()
     }
 
 

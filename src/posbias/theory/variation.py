@@ -266,15 +266,17 @@ def vary(
     values: Sequence[float],
     tokens: int,
     query: int = -1,
-    **how: Any,
+    *,
+    method: str = "auto",
+    threads: int | None = None,
 ) -> list[tuple[float, Profile]]:
     """The profile at each value of a quantity of `QUANTITIES`, everything else as it is.
 
-    `tokens`, `query`, and in `how` `method` and `threads`, as in `predict`; values are independent and share the
+    `tokens`, `query`, `method` and `threads` as in `predict`; values are independent and share the
     cores. Raises `InvalidValueError` for an unknown quantity or a value that the architecture cannot take.
     """
     points = [{quantity: value} for value in values]
-    profiles = _at_points(architecture, points, tokens, query, **how)
+    profiles = _at_points(architecture, points, tokens, query, method, threads)
     return [(_as_typed(quantity, value), profile) for value, profile in zip(values, profiles, strict=True)]
 
 
@@ -283,7 +285,9 @@ def vary_two(
     axes: Sequence[tuple[str, Sequence[float]]],
     tokens: int,
     query: int = -1,
-    **how: Any,
+    *,
+    method: str = "auto",
+    threads: int | None = None,
 ) -> list[list[Profile]]:
     """The profile at each value of a quantity (rows) and each of another (columns), everything else as it is.
 
@@ -303,7 +307,7 @@ def vary_two(
     bands = 3 if architecture.mixing.assumed else 1
     machine.require(8 * bands * longest * len(rows) * len(columns), "tokens", longest)
     points = [{one: row, other: column} for row in rows for column in columns]
-    varied = _at_points(architecture, points, tokens, query, **how)
+    varied = _at_points(architecture, points, tokens, query, method, threads)
     return [varied[k : k + len(columns)] for k in range(0, len(varied), len(columns))]
 
 
@@ -312,9 +316,8 @@ def _at_points(
     points: Sequence[Mapping[str, float]],
     tokens: int,
     query: int,
-    *,
-    method: str = "auto",
-    threads: int | None = None,
+    method: str,
+    threads: int | None,
 ) -> list[Profile]:
     """The profile where each quantity has its value, for each point; points share the cores."""
     for name in points[0] if points else ():

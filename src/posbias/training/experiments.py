@@ -31,10 +31,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from posbias.core import machine, spec
+from posbias.core import machine, sweeps
 from posbias.core.errors import InvalidValueError, PosbiasError, nearest, one_of, shortened
 from posbias.core.files import read_mapping
-from posbias.core.spec import Count, NonNegative, Positive, decode, encode, fingerprint, leaves, value
+from posbias.core.spec import Count, NonNegative, Positive, decode, encode, fingerprint, value
+from posbias.core.sweeps import leaves
 from posbias.theory.masks import file_word, mask_of
 from posbias.training.attention import NORMALISERS, Normaliser
 from posbias.training.network import ENCODINGS, Encoding, Network, Rotary, Sinusoidal
@@ -258,6 +259,6 @@ def expand(data: Mapping[str, Any]) -> list[Experiment]:
     Raises `InvalidValueError` as `expand`, for two equal experiments, or values that are wrong.
     """
     base = without_words({key: held for key, held in data.items() if key != "sweep"})
-    combinations = spec.expand(base, data.get("sweep", {}), spec.paths(Experiment))
-    experiments = spec.build(combinations, experiment_of, "experiment", lambda experiment: experiment)
+    combinations = sweeps.expand(base, data.get("sweep", {}), sweeps.paths(Experiment))
+    experiments = sweeps.build(combinations, experiment_of, "experiment", lambda experiment: experiment)
     return [experiment for _, experiment in experiments]

@@ -10,7 +10,7 @@ from posbias.cli import options as shared
 from posbias.cli.output import answer_with, log, progress
 from posbias.core.errors import PosbiasError
 from posbias.core.packages import need
-from posbias.core.tables import table
+from posbias.core.terminal import table
 
 if TYPE_CHECKING:
     from posbias.profiles.claims import Judged

@@ -10,7 +10,7 @@ from posbias.cli.output import answer_with, progress
 from posbias.core.errors import one_of
 from posbias.core.packages import need
 from posbias.core.progress import Event
-from posbias.core.tables import table
+from posbias.core.terminal import table
 
 if TYPE_CHECKING:
     from posbias_papers.simulation import VariantResult

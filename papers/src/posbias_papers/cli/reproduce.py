@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from posbias.cli import options as shared
 from posbias.cli.output import COMPILING, answer_with, log, progress
 from posbias.core.errors import whole
-from posbias.core.tables import table
+from posbias.core.terminal import table
 
 if TYPE_CHECKING:
     from posbias_papers.pages import Page

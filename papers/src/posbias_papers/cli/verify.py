@@ -9,7 +9,7 @@ from posbias.cli import options as shared
 from posbias.cli.output import answer_with, progress
 from posbias.cli.terminal import COLUMNS
 from posbias.core.files import need_writable
-from posbias.core.tables import table
+from posbias.core.terminal import table
 
 if TYPE_CHECKING:
     from posbias_papers.statements.trials import Finding

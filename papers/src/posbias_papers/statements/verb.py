@@ -5,7 +5,8 @@ from typing import Literal
 
 from posbias.core.progress import OnEvent
 from posbias.core.spec import Count, tag, value
-from posbias.study.verbs import Found, quantity
+from posbias.study.quantities import quantity
+from posbias.study.verbs import Found
 from posbias_papers.statements import find_statement, verify
 
 

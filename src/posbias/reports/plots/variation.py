@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.tables import plain
+from posbias.core.terminal import plain
 from posbias.profiles.profile import Profile
 from posbias.reports.plots import style
 from posbias.reports.plots.influence import INFLUENCE, SHARE, density, headline, scale_influence

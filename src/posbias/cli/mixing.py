@@ -1,53 +1,11 @@
-"""What `posbias predict` is given: an architecture by its file or name, and λ by a word, a number or a file."""
+"""λ of an architecture as commands take it: by a word, a number, a model's name or a file."""
 
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from posbias.cli.options import wrong
-from posbias.core.errors import InputFileError, InvalidValueError, nearest
-from posbias.core.packages import bundled
-
-
-def architecture_from(given: str) -> tuple[Any, int | None]:
-    """An architecture from a file or folder, else from a name, and the length its file names.
-
-    A file may be the answer of `posbias predict` in JSON.
-    """
-    from posbias.core.files import read_mapping
-    from posbias.theory.configs import PRESETS, preset, read_architecture
-    from posbias.theory.mixing import known_mixing
-
-    path, by_name = Path(given), _presets()
-    if not path.exists():
-        if given.lower() in by_name:
-            return preset(by_name[given.lower()]), None
-        if given in bundled():
-            one = read_architecture(bundled()[given] / "config.json").architecture
-            return replace(one, mixing=known_mixing().get(one.name, one.mixing)), None
-        if not path.suffix[1:].isalpha():  # a name, not a file that is not there
-            close = nearest(given.rpartition("/")[2].lower(), [*PRESETS, *bundled()])
-            raise InputFileError(
-                f"{given}: expected a file, a folder with config.json or a preset, got none of them{close}"
-            )
-    if path.suffix == ".nc":
-        raise wrong("architecture", "a file or a name (--calibrate and --mixing take a measurement)", given)
-    if path.suffix == ".json" and path.is_file() and "schema" in (answer := read_mapping(path)):
-        from posbias.core.spec import decode
-        from posbias.theory.architecture import Architecture
-
-        if "architecture" not in answer:
-            raise InputFileError(f"{given}: expected an architecture, got an answer {answer['schema']!r}")
-        return decode(Architecture, answer["architecture"]), answer.get("tokens")
-    read = read_architecture(given)
-    return read.architecture, read.tokens
-
-
-def _presets() -> dict[str, str]:
-    """The name of a preset by what it may be called: itself, or its name on the Hugging Face Hub."""
-    from posbias.theory.configs import PRESETS
-
-    return {one.source.lower(): name for name, one in PRESETS.items()} | {name: name for name in PRESETS}
+from posbias.core.errors import InvalidValueError, nearest
 
 
 def with_mixing(given: str, architecture: Any) -> Any:
