@@ -200,6 +200,11 @@ def test_a_registered_model_loads_from_the_cache_and_asks_nobody(tiny, tmp_path,
     assert load_model(REGISTERED).checksum == load_model(cached).checksum
 
 
+def test_no_name_is_no_model_in_a_models_folder_either(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    refused("model", lambda: load_model(""), error=ModelError)
+
+
 def test_a_hub_id_loads_from_the_cache_unless_a_folder_has_the_name(folder, tmp_path, monkeypatch, ids):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)

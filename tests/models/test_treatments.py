@@ -78,8 +78,9 @@ def test_a_treatment_has_no_part_in_the_plain_ones_checkpoint(tiny, job, tmp_pat
 def test_each_name_and_parameter_has_a_fingerprint_of_its_own(tiny, job):
     treatments = [None, HALVED, HALVED | {"factor": 0.25}, HALVED | {"name": "quartered"}]
     assert len({job_fingerprint(tiny, job, treatment=one) for one in treatments}) == 4
-    carried = replace(tiny, treatment=HALVED)
-    assert job_fingerprint(carried, job) == job_fingerprint(tiny, job, treatment=HALVED)
+    assert job_fingerprint(replace(tiny, treatment=HALVED), job) == job_fingerprint(
+        tiny, job, treatment=HALVED
+    )
 
 
 def test_a_hooked_model_in_memory_is_refused_and_given_back(text):
@@ -113,24 +114,21 @@ def test_a_retrieval_of_a_hooked_model_is_not_that_of_the_plain_one(tmp_path):
     """Nothing that a plain retrieval read or kept is in the treated one that comes after it."""
 
     def kept(loaded):
-        fingerprint = retrieval_fingerprint(loaded, KEYS)
         compute = functools.partial(retrieve, loaded, KEYS, threads=1)
-        how = (fingerprint, load_retrieval, save_retrieval, compute)
+        how = (retrieval_fingerprint(loaded, KEYS), load_retrieval, save_retrieval, compute)
         return find_or_compute(tmp_path / "results", "retrieval", *how)
 
-    loaded = load_model("tiny-nope")
+    loaded, anew = load_model("tiny-nope"), load_model("tiny-nope")
     plain, file = kept(loaded)
-    halve(loaded.model)
-    with pytest.raises(ModelError, match=REFUSED):
-        kept(loaded)
-    with pytest.raises(ModelError, match=REFUSED):
-        retrieve(loaded, KEYS)
+    for one in (loaded, anew):
+        halve(one.model)
+        for refuse in (kept, lambda model: retrieve(model, KEYS)):
+            with pytest.raises(ModelError, match=REFUSED):
+                refuse(one)
     treated, other = kept(replace(loaded, treatment=HALVED))
     assert file != other
     assert json.loads(treated.attrs["treatment"]) == HALVED
     assert not np.allclose(treated["log_probability"], plain["log_probability"])
-    anew = load_model("tiny-nope")
-    halve(anew.model)
     expected = retrieve(anew, KEYS, treatment=HALVED, threads=1)
     assert expected.attrs["fingerprint"] == treated.attrs["fingerprint"]
     np.testing.assert_array_equal(treated["log_probability"], expected["log_probability"])
@@ -164,9 +162,8 @@ def test_hooks_of_all_kinds_are_seen_and_named(tiny, job, change):
 
 
 def test_many_hooks_are_counted_and_those_on_everything_are_seen(tiny, job):
-    for layer in tiny.model.model.layers:
-        layer.mlp.register_forward_hook(lambda *given: None)
-    tiny.model.register_forward_hook(lambda *given: None)
+    for part in (tiny.model, *(layer.mlp for layer in tiny.model.model.layers)):
+        part.register_forward_hook(lambda *given: None)
     with pytest.raises(ModelError, match=r"the model itself, .*0\.mlp, .*1\.mlp and 1 more$"):
         job_fingerprint(tiny, job)
     with torch.nn.modules.module.register_module_forward_hook(lambda *given: None):

@@ -138,9 +138,8 @@ def _measurement(source: str, options: Options) -> "tuple[xr.Dataset, Path, Path
         raise shared.wrong("tokens", "a file of results with 'all' and columns, and no model", source)
     from posbias.measurement import MeasurementJob
 
-    tokens = 256 if options.tokens is None else options.tokens
-    prompts = 32 if options.prompts is None else options.prompts
-    job = MeasurementJob(tokens=tokens, prompts=prompts, seed=options.seed, **options.prompting.as_job())
+    sizes = {name: size for name in ("tokens", "prompts") if (size := getattr(options, name)) is not None}
+    job = MeasurementJob(seed=options.seed, **sizes, **options.prompting.as_job())
     place = options.out or results_of(source, options.prompting, job)
     finished = measured(source, place, job, options.loading, options.threads, options.rerun)
     return None if finished is None else (*finished, finished[1].parent)

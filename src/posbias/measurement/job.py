@@ -109,7 +109,6 @@ def job_of(loaded: "LoadedModel", **asked: Any) -> dict[str, Any]:
 
     Raises `ModelError` for hooks on the model that no treatment names.
     """
-    loaded.check_hooks()
     versions = versions_here(("torch", "transformers"))
     del versions["python"]
     return {

@@ -202,16 +202,13 @@ def find_or_compute(
     file, finished = processes.exchange(held)[0]
     checkpoint = file.with_name(f".{file.stem}-{fingerprint[:12]}.partial.npz")
     clear_leftovers(file.parent)  # of a run that was killed, perhaps while it drew
+    dataset = load(file) if finished else compute(checkpoint=checkpoint)
     if finished:
-        if not processes.first:
-            return None
-        discard_checkpoint(checkpoint)  # of a run that was killed when it had written the file
         log.info("already there: %s (--rerun computes it anew)", file)
-        return load(file), file
-    dataset = compute(checkpoint=checkpoint)
-    if processes.first:
+    elif processes.first:
         save(dataset, file)
-        discard_checkpoint(checkpoint)
+    if processes.first:
+        discard_checkpoint(checkpoint)  # that of a run too which was killed when it had written the file
     processes.exchange(None)
     return (dataset, file) if processes.first else None
 

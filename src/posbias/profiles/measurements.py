@@ -157,28 +157,25 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
     listed = data.get("profile") if isinstance(data, dict) else data
     if not isinstance(listed, list) or not all(_is_number(entry) for entry in listed) or not listed:
         raise InputFileError(f"{path}: holds no list of numbers and no key 'profile' with one")
-    query = data.get("query", -1) if isinstance(data, dict) else -1
-    measures = str(data.get("measures", "rollout")) if isinstance(data, dict) else "weights"
-    if isinstance(query, bool) or not isinstance(query, int):
-        raise InputFileError(f"{path}: query: expected an integer, got {shortened(query)}")
     try:
         weights = np.array([float(entry) for entry in listed])
-        if isinstance(data, dict):
-            left_out = data.get("left_out", [])
-            if not isinstance(left_out, list):
-                raise InvalidValueError(f"left_out: expected a list of texts, got {shortened(left_out)}")
-            left_out = tuple(map(str, left_out))
-            return Profile(
-                weights,
-                query,
-                measures,
-                missing_mass=data.get("lost", 0.0),
-                left_out=left_out,
-                kind=data.get("kind", "mass"),
-                model=_architecture_in(data),
-                calibration=_calibration_in(data, path),
-            )
-        return Profile.from_weights(weights, measures=measures)
+        if not isinstance(data, dict):
+            return Profile.from_weights(weights, measures="weights")
+        query, left_out = data.get("query", -1), data.get("left_out", [])
+        if isinstance(query, bool) or not isinstance(query, int):
+            raise InvalidValueError(f"query: expected an integer, got {shortened(query)}")
+        if not isinstance(left_out, list):
+            raise InvalidValueError(f"left_out: expected a list of texts, got {shortened(left_out)}")
+        return Profile(
+            weights,
+            missing_mass=data.get("lost", 0.0),
+            query=query,
+            measures=str(data.get("measures", "rollout")),
+            left_out=tuple(map(str, left_out)),
+            kind=data.get("kind", "mass"),
+            model=_architecture_in(data),
+            calibration=_calibration_in(data, path),
+        )
     except (InvalidValueError, OverflowError) as error:
         raise InputFileError(f"{path}: {error}") from None
 

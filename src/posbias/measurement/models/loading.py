@@ -87,16 +87,18 @@ class LoadedModel:
 
     @property
     def treated(self) -> dict[str, Treatment]:
-        """The treatment as an entry of a fingerprint or of attributes; none without one."""
-        return {} if self.treatment is None else {"treatment": self.treatment}
+        """The treatment as an entry of fingerprints and attributes; none for a plain model.
 
-    def check_hooks(self) -> None:
-        """Raise `ModelError` for hooks on the model that no treatment names."""
-        if self.treatment is None and (names := hooked(self.model)):
+        Raises `ModelError` for hooks on the model that no treatment names.
+        """
+        if self.treatment is not None:
+            return {"treatment": self.treatment}
+        if names := hooked(self.model):
             some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
             raise ModelError(
                 f"model: expected one without hooks, or a treatment that names them, got hooks on {some}"
             )
+        return {}
 
     @property
     def verified(self) -> bool:

@@ -136,7 +136,7 @@ def kind_of(name: str | Path) -> str:
         return "gguf"
     if isinstance(name, str) and not path.exists() and path.suffix != ".gguf" and _HUB_ID.fullmatch(name):
         return "hub"
-    if not (path / "config.json").is_file():
+    if not str(name) or not (path / "config.json").is_file():
         raise ModelError(
             f"model: expected {', '.join(map(repr, known))}, a folder with a config.json, a .gguf file, or the id "
             f"of a model on a hub (organisation/model), got {shortened(str(name))}{nearest(str(name), known)}"
