@@ -3,10 +3,14 @@
 `contains`: an accepted spelling stands in the answer, as whole words, once both are in lower case and without
 punctuation and articles (Liu et al. 2023 look for it anywhere, in the middle of words too). `first`: of all that
 could be the answer, the right one stands first; an answer that lists everything is so not right by listing.
+
+What a reasoning model thinks is no answer: whatever stands before the last mark of its thoughts is left out. Whole
+words are asked for where a script has words: next to a letter of one without spaces any place may be an edge.
 """
 
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 Rule = Literal["contains", "first"]
@@ -17,10 +21,73 @@ PIECE = re.compile(r"\w+|[^\w\s]")
 _ARTICLES = {"a", "an", "the"}
 
 
+_WITHOUT_SPACES = re.compile(
+    # Thai, Lao, Tibetan, Myanmar; Hangul, whose endings are glued to words; Khmer, Tai; kana and bopomofo
+    r"[\u0e00-\u109f\u1100-\u11ff\u1780-\u17ff\u1950-\u19ff\u1a20-\u1aaf\u3040-\u318f\u31f0-\u31ff"
+    # Han, with its marks of repetition; Yi; more Myanmar and Hangul
+    r"\u3005-\u3007\u3400-\u4dbf\u4e00-\ua4cf\ua9e0-\ua9ff\uaa60-\uaa7f\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+_UNIT = re.compile(r"[^\W\d_]+(?!\w)")
+"""Letters that end a word: behind a number they are its unit, "500km"."""
+
+
 class CutOff(str):
     """An answer that ended because its tokens ran out, or that is empty where one was due."""
 
     __slots__ = ()
+
+
+class Refused(str):
+    """What a model or a filter says where it declines to answer."""
+
+    __slots__ = ()
+
+
+class ToolCall(str):
+    """What stands where a tool was called in place of an answer."""
+
+    __slots__ = ()
+
+
+ENDINGS: dict[str, type[str]] = {"cut_off": CutOff, "refused": Refused, "tool_call": ToolCall}
+"""Answers that may be none, by the name under which they are counted and kept."""
+
+# --- thoughts -------------------------------------------------------------------------------------------------
+
+_THOUGHT = r"(?:think(?:ing)?|thoughts?|reason(?:ing)?|analysis|reflection|rationale|scratchpad|cot)"
+_OPENS = re.compile(
+    # <think>, <seed:think>, <|begin_of_thought|>, <|START_THINKING|>; Magistral; Kimi-VL; Apertus; MedGemma
+    rf"<\|?(?!end_)(?:\w+[:_])?{_THOUGHT}(?:[:_]\w+)?(?:\s[^<>]*)?\|?>|\[think\]|◁think▷|<\|inner_prefix\|>|<unused94>"
+    # channels of gpt-oss and Gemma 4, with marks or bare; s1; ollama run; Granite; Apriel
+    r"|<\|channel\|?>\s*(?:analysis|commentary|thought)|\A\s*(?:assistant)?(?-i:analysis|commentary)(?-i:(?=[^\Wa-z\d_]))"
+    r"|<\|im_start\|>think|\A\s*thinking\.\.\.\s|here(?:'s| is) my thought process:|here are my reasoning steps:",
+    re.IGNORECASE,
+)
+_CLOSES = re.compile(
+    rf"<\|?(?:/(?:\w+[:_])?|end_(?:\w+_)?){_THOUGHT}(?:[:_]\w+)?\|?>|\[/think\]|◁/think▷|<\|inner_suffix\|>|<unused95>"
+    r"|<\|channel\|>\s*final(?:\s*<\|constrain\|>\w*)?(?:<\|message\|>)?|<channel\|>|(?-i:assistant\n*final|\A\s*final(?=[A-Z]))"
+    r"|<\|im_start\|>answer|\.\.\.done thinking\.|here(?:'s| is) my response:|\[begin final response\]"
+    # how Sky-T1, Cohere and Solar begin their answers
+    r"|<\|begin_of_solution\|>|<\|start_response\|>|<\|content\|>",
+    re.IGNORECASE,
+)
+_THOUGHTS = re.compile(rf"(?:{_OPENS.pattern}).*?(?:{_CLOSES.pattern}|\Z)", re.IGNORECASE | re.DOTALL)
+_OVER = re.compile(r"<\|(?:return|end|call|im_end|end_\w+)\|>|\[end final response\]", re.IGNORECASE)
+"""How an answer behind thoughts ends."""
+
+
+def final_answer(text: str) -> str:
+    """An answer without what was thought before it, or around it; empty where thoughts are all there is."""
+    if not _OPENS.search(text) and not _CLOSES.search(text):
+        return text
+    for part in (text, _THOUGHTS.sub("\n", text)):
+        said = _OVER.split(_CLOSES.split(part)[-1])[0].strip()
+        if said and not _OPENS.search(said):
+            return said
+    return ""
+
+
+# --- words ----------------------------------------------------------------------------------------------------
 
 
 def words_in(text: str) -> int:
@@ -29,16 +96,65 @@ def words_in(text: str) -> int:
 
 
 def normalised(text: str) -> str:
-    """Lower case, words with single spaces between them, no punctuation, no English articles."""
-    words = re.sub(r"[\W_]+", " ", text.casefold()).split()
-    return " ".join(word for word in words if word not in _ARTICLES)
+    """Lower case, words with single spaces between them, no punctuation, no English articles.
+
+    Signs are composed, of one width, and digits those of ASCII (NFKC); scripts without spaces have none.
+    """
+    plain = text.isascii()
+    text = re.sub(r"[\W_]+", " ", text.casefold()) if plain else _letters(text)
+    words = " ".join(word for word in text.split() if word not in _ARTICLES)
+    if plain:
+        return words
+    near = _WITHOUT_SPACES.pattern
+    return re.sub(rf" (?=\w)(?:(?={near})|(?<={near} ))", "", words)
+
+
+def _letters(text: str) -> str:
+    """A text in lower case with spaces in place of what is neither letter nor digit nor a mark of one (NFKC)."""
+    # signs that are not seen (soft hyphens, joiners) part no words; NFKC would make letters of trade marks
+    text = "".join(" " if sign in "™℠" else sign for sign in text if unicodedata.category(sign) != "Cf")
+    text = unicodedata.normalize("NFD", text)
+    for _ in range(2):  # a folded letter may have to be composed, and a composed one to be folded
+        text = unicodedata.normalize("NFKC", text.casefold())
+    return "".join(
+        str(int(sign)) if sign.isdecimal() else sign if _in_word(sign) and sign != "_" else " "
+        for sign in text
+    )
+
+
+def _in_word(sign: str) -> bool:
+    return sign.isalnum() or sign == "_" or unicodedata.category(sign)[0] == "M"
+
+
+def word_places(text: str, words: str) -> Iterator[int]:
+    """The characters of a text at which these words begin, not inside others where the script has words.
+
+    A number may have a unit glued to it.
+    """
+    place = text.find(words) if words else -1
+    while place >= 0:
+        end = place + len(words)
+        unit = words[-1].isdecimal() and _UNIT.match(text, end)
+        if _is_edge(text, place) and (unit or _is_edge(text, end)):
+            yield place
+        place = text.find(words, place + 1)
+
+
+def _is_edge(text: str, place: int) -> bool:
+    """Whether a word may begin or end before this character of a text."""
+    if place in (0, len(text)):
+        return True
+    sides = text[place - 1 : place + 1]
+    if unicodedata.category(sides[1])[0] == "M":
+        return False
+    return not all(map(_in_word, sides)) or _WITHOUT_SPACES.search(sides) is not None
 
 
 def place_in(answer: str, spellings: Sequence[str]) -> int | None:
     """The character of the normalised answer at which one of these begins first; None where none occurs."""
-    within = f" {normalised(answer)} "
-    places = [within.find(f" {normalised(spelling)} ") for spelling in spellings]
-    return min((place for place in places if place >= 0), default=None)
+    within = normalised(answer)
+    places = [next(word_places(within, normalised(spelling)), None) for spelling in spellings]
+    return min((place for place in places if place is not None), default=None)
 
 
 def is_right(
@@ -47,8 +163,9 @@ def is_right(
     """By asked fact, whether the answer has one of its `accepted` spellings by this rule.
 
     `first` holds the earliest of the accepted spellings against `others`; where two begin together the longer one
-    counts ("red lamp" before "red").
+    counts ("red lamp" before "red"). Thoughts do not count.
     """
+    answer = final_answer(answer)
     if rule == "contains":
         return tuple(place_in(answer, spellings) is not None for spellings in accepted)
     wrong = [_rank(answer, other) for other in others]
@@ -56,16 +173,22 @@ def is_right(
     return tuple(one[0] < float("inf") and all(one < other for other in wrong) for one in best)
 
 
-def was_cut_off(
+def missing(
     answer: str, accepted: Sequence[Sequence[str]], others: Sequence[str] = (), rule: Rule = "contains"
-) -> bool:
-    """Whether an answer was cut off before the first fact was right, and more of it might have been.
+) -> str:
+    """Why an answer without the first fact is none, a name of `ENDINGS`; empty for one that is right or wrong.
 
-    By the rule `first` an answer that has named another thing is wrong however it goes on.
+    Thoughts alone are cut off. By the rule `first` an answer that has named another thing is wrong however it
+    goes on.
     """
-    if not isinstance(answer, CutOff) or is_right(answer, accepted[:1], others, rule)[0]:
-        return False
-    return rule == "contains" or place_in(answer, others) is None
+    said = final_answer(answer)
+    thoughts_alone = "cut_off" if answer.strip() and not said.strip() else ""
+    ending = next((name for name, kind in ENDINGS.items() if isinstance(answer, kind)), thoughts_alone)
+    if is_right(said, accepted[:1], others, rule)[0] or (
+        rule == "first" and place_in(said, others) is not None
+    ):
+        return ""
+    return ending
 
 
 def _rank(answer: str, spelling: str) -> tuple[float, int]:
