@@ -9,8 +9,10 @@ words are asked for where a script has words: next to a letter of one without sp
 """
 
 import re
+import tomllib
 import unicodedata
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Literal
 
 Rule = Literal["contains", "first"]
@@ -21,12 +23,12 @@ PIECE = re.compile(r"\w+|[^\w\s]")
 _ARTICLES = {"a", "an", "the"}
 
 
-_WITHOUT_SPACES = re.compile(
-    # Thai, Lao, Tibetan, Myanmar; Hangul, whose endings are glued to words; Khmer, Tai; kana and bopomofo
-    r"[\u0e00-\u109f\u1100-\u11ff\u1780-\u17ff\u1950-\u19ff\u1a20-\u1aaf\u3040-\u318f\u31f0-\u31ff"
-    # Han, with its marks of repetition; Yi; more Myanmar and Hangul
-    r"\u3005-\u3007\u3400-\u4dbf\u4e00-\ua4cf\ua9e0-\ua9ff\uaa60-\uaa7f\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]"
+_MARKS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_OPENS, _CLOSES, _OVER = (
+    re.compile("|".join(_MARKS[name]), re.IGNORECASE) for name in ("opens", "closes", "over")
 )
+_THOUGHTS = re.compile(rf"(?is)(?:{_OPENS.pattern}).*?(?:{_CLOSES.pattern}|\Z)")
+_WITHOUT_SPACES = re.compile(f"[{''.join(_MARKS['without_spaces'])}]")
 _UNIT = re.compile(r"[^\W\d_]+(?!\w)")
 """Letters that end a word: behind a number they are its unit, "500km"."""
 
@@ -53,27 +55,6 @@ ENDINGS: dict[str, type[str]] = {"cut_off": CutOff, "refused": Refused, "tool_ca
 """Answers that may be none, by the name under which they are counted and kept."""
 
 # --- thoughts -------------------------------------------------------------------------------------------------
-
-_THOUGHT = r"(?:think(?:ing)?|thoughts?|reason(?:ing)?|analysis|reflection|rationale|scratchpad|cot)"
-_OPENS = re.compile(
-    # <think>, <seed:think>, <|begin_of_thought|>, <|START_THINKING|>; Magistral; Kimi-VL; Apertus; MedGemma
-    rf"<\|?(?!end_)(?:\w+[:_])?{_THOUGHT}(?:[:_]\w+)?(?:\s[^<>]*)?\|?>|\[think\]|◁think▷|<\|inner_prefix\|>|<unused94>"
-    # channels of gpt-oss and Gemma 4, with marks or bare; s1; ollama run; Granite; Apriel
-    r"|<\|channel\|?>\s*(?:analysis|commentary|thought)|\A\s*(?:assistant)?(?-i:analysis|commentary)(?-i:(?=[^\Wa-z\d_]))"
-    r"|<\|im_start\|>think|\A\s*thinking\.\.\.\s|here(?:'s| is) my thought process:|here are my reasoning steps:",
-    re.IGNORECASE,
-)
-_CLOSES = re.compile(
-    rf"<\|?(?:/(?:\w+[:_])?|end_(?:\w+_)?){_THOUGHT}(?:[:_]\w+)?\|?>|\[/think\]|◁/think▷|<\|inner_suffix\|>|<unused95>"
-    r"|<\|channel\|>\s*final(?:\s*<\|constrain\|>\w*)?(?:<\|message\|>)?|<channel\|>|(?-i:assistant\n*final|\A\s*final(?=[A-Z]))"
-    r"|<\|im_start\|>answer|\.\.\.done thinking\.|here(?:'s| is) my response:|\[begin final response\]"
-    # how Sky-T1, Cohere and Solar begin their answers
-    r"|<\|begin_of_solution\|>|<\|start_response\|>|<\|content\|>",
-    re.IGNORECASE,
-)
-_THOUGHTS = re.compile(rf"(?:{_OPENS.pattern}).*?(?:{_CLOSES.pattern}|\Z)", re.IGNORECASE | re.DOTALL)
-_OVER = re.compile(r"<\|(?:return|end|call|im_end|end_\w+)\|>|\[end final response\]", re.IGNORECASE)
-"""How an answer behind thoughts ends."""
 
 
 def final_answer(text: str) -> str:
