@@ -158,6 +158,11 @@ class Endpoint:
         return f"{path if path.endswith(ending) else path + ending}{sign}{query}"
 
     @property
+    def _parameters(self) -> dict[str, Any]:
+        """What a request has besides model and prompt, unless a server wants it otherwise."""
+        return {"temperature": 0, "max_tokens": self.most_out, "stream": False}
+
+    @property
     def _proxy(self) -> str:
         """The proxy of the environment between here and the server, without its password, in brackets."""
         parts = urllib.parse.urlsplit(self.url)
@@ -168,8 +173,7 @@ class Endpoint:
 
     def _answer(self, prompt: str) -> str:
         """One try, and further ones where the server wants other parameters, each of which changes once."""
-        body: dict[str, Any] = {"model": self.model, "temperature": 0, "max_tokens": self.most_out}
-        body["stream"] = False
+        body = {"model": self.model} | self._parameters
         for name, replacement in [*self._changes.items()]:
             del body[name]
             body |= replacement
@@ -182,13 +186,13 @@ class Endpoint:
             return self._text(self._sent(body))
         except urllib.error.HTTPError as error:
             said = self._said(error)
-            if error.code == 400 and re.search(
-                "content_?filter|content management policy", said, re.IGNORECASE
-            ):
+            if error.code == 400 and "content_filter" in said:
                 return Refused("")
             if error.code in (400, 422) and self._adapts(body, said):
                 return self._answer(prompt)
-            raise self._refusal(error, said) from None
+            if error.code in _AGAIN:
+                raise _RefusedError(said, number(error.headers.get("Retry-After")) or 0.0) from None
+            raise ModelError(f"endpoint: {self._named} refused: {said}") from None
 
     def _sent(self, body: dict[str, Any]) -> bytes:
         """What comes back. Raises `HTTPError` for a status that is no success, `_RefusedError` for no answer."""
@@ -219,14 +223,18 @@ class Endpoint:
             other = re.search("max_(?:output|new)_tokens", said)
             changes["max_tokens"] = {other[0] if other else "max_completion_tokens": self.most_out}
         if "temperature" in said:
-            changes["temperature"] = {}
-        if "stream" in said:
+            usual = re.search(r"default \((\d+(?:\.\d+)?)\)", said)
+            changes["temperature"] = {"temperature": json.loads(usual[1])} if usual else {}
+        if re.search(r"\bstream", said):
             changes["stream"] = {"stream": True}
-        changes = {name: change for name, change in changes.items() if body.get(name, True) is not True}
+        changes = {
+            name: change for name, change in changes.items() if body.get(name) == self._parameters[name]
+        }
         for name, change in changes.items():
             if self._changes.setdefault(name, change) is change:
-                instead = json.dumps(change) if change else f"no {name}, so its answers may vary"
-                log.warning("%s does not take %s: asked with %s", self._named, name, instead)
+                drawn = "; its answers may be drawn, not greedy" * (name == "temperature")
+                what = "%s does not take %s as %r: asked with %s%s"
+                log.warning(what, self._named, name, self._parameters[name], json.dumps(change), drawn)
         return bool(changes)
 
     def _said(self, error: urllib.error.HTTPError) -> str:
@@ -236,21 +244,14 @@ class Endpoint:
                 body = " ".join(error.read(2000).decode(errors="replace").split())[:LONGEST_MESSAGE]
         except (OSError, http.client.HTTPException):
             body = ""
-        proxy = self._proxy if error.code in (407, 502, 503, 504) else ""
-        return self._hidden(f"HTTP {error.code} {error.reason}{proxy}" + (f" ({body})" if body else ""))
+        more = self._proxy if error.code in (407, 502, 503, 504) else ""
+        if 300 <= error.code < 400:
+            more = "; redirections are not followed: give the address itself"
+        return self._hidden(f"HTTP {error.code} {error.reason}" + (f" ({body})" if body else "") + more)
 
     def _hidden(self, said: str) -> str:
         """What a server says, without the key."""
         return said.replace(self.key, "***") if self.key else said
-
-    def _refusal(self, error: urllib.error.HTTPError, said: str) -> Exception:
-        """What to raise for a status that is no success."""
-        if error.code in _AGAIN:
-            wait = number(error.headers.get("Retry-After"))
-            return _RefusedError(said, wait or 0.0)
-        if 300 <= error.code < 400:
-            said += "; redirections are not followed: give the address itself"
-        return ModelError(f"endpoint: {self._named} refused: {said}")
 
     def _text(self, content: bytes) -> str:
         """The answer in a server's reply. Raises `_RefusedError` where there is none."""
