@@ -234,7 +234,14 @@ class Endpoint:
             if self._changes.setdefault(name, change) is change:
                 drawn = "; its answers may be drawn, not greedy" * (name == "temperature")
                 what = "%s does not take %s as %r: asked with %s%s"
-                log.warning(what, self._named, name, self._parameters[name], json.dumps(change), drawn)
+                log.warning(
+                    what,
+                    self._named,
+                    name,
+                    self._parameters[name],
+                    json.dumps(change) if change else "none",
+                    drawn,
+                )
         return bool(changes)
 
     def _said(self, error: urllib.error.HTTPError) -> str:
@@ -276,7 +283,7 @@ class Endpoint:
                 self._hidden(f"an error in HTTP 200: {str(failed or reason)[:LONGEST_MESSAGE]}")
             )
         if not found:
-            said = shortened(content.decode(errors="replace"))
+            said = repr(" ".join(content.decode(errors="replace").split())[:LONGEST_MESSAGE])
             raise _RefusedError(self._hidden(f"not an answer of this api: {said}"))
         if refusal or (calls and not final_answer(text).strip()):
             return Refused(text or refusal) if refusal else ToolCall(text)

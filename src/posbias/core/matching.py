@@ -116,19 +116,19 @@ def word_places(text: str, words: str) -> Iterator[int]:
     while place >= 0:
         end = place + len(words)
         unit = words[-1].isdecimal() and _UNIT.match(text, end)
-        if _is_edge(text, place) and (unit or _is_edge(text, end)):
+        if _is_edge(text, place, place - 1) and (unit or _is_edge(text, end - 1, end)):
             yield place
         place = text.find(words, place + 1)
 
 
-def _is_edge(text: str, place: int) -> bool:
-    """Whether a word may begin or end before this character of a text."""
-    if place in (0, len(text)):
+def _is_edge(text: str, inside: int, outside: int) -> bool:
+    """Whether a word may begin or end with the character `inside`, next to the one `outside`."""
+    if not 0 <= outside < len(text):
         return True
-    sides = text[place - 1 : place + 1]
-    if unicodedata.category(sides[1])[0] == "M":
+    sign = text[outside]
+    if outside > inside and unicodedata.category(sign)[0] == "M":
         return False
-    return not all(map(_in_word, sides)) or _WITHOUT_SPACES.search(sides) is not None
+    return not _in_word(sign) or _WITHOUT_SPACES.search(sign + text[inside]) is not None
 
 
 def place_in(answer: str, spellings: Sequence[str]) -> int | None:
