@@ -92,7 +92,7 @@ class Endpoint:
         found = _ADDRESS.fullmatch(self.url)
         if found is None or not 0 < int(found["port"] or 80) < 65536:
             raise InvalidValueError(
-                f"endpoint: expected an address such as http://localhost:8000/v1, got {shortened(self.url)}"
+                f"endpoint: expected an address such as http://localhost:8000/v1, got {shortened(self._named)}"
             )
         one_of("api", self.api, ("chat", "completion"))
         if not self.model:
@@ -147,8 +147,8 @@ class Endpoint:
 
     @property
     def _named(self) -> str:
-        """The address in messages: a query may hold a key."""
-        return self.url.partition("?")[0]
+        """The address in messages, without what may be secret: a query, a password."""
+        return re.sub("[^/@]*@", "***@", self.url.partition("?")[0])
 
     @property
     def _address(self) -> str:
@@ -233,14 +233,9 @@ class Endpoint:
         for name, change in changes.items():
             if self._changes.setdefault(name, change) is change:
                 drawn = "; its answers may be drawn, not greedy" * (name == "temperature")
-                what = "%s does not take %s as %r: asked with %s%s"
+                sent, instead = self._parameters[name], json.dumps(change) if change else "none"
                 log.warning(
-                    what,
-                    self._named,
-                    name,
-                    self._parameters[name],
-                    json.dumps(change) if change else "none",
-                    drawn,
+                    "%s does not take %s as %r: asked with %s%s", self._named, name, sent, instead, drawn
                 )
         return bool(changes)
 
@@ -248,17 +243,18 @@ class Endpoint:
         """A status and the words with it."""
         try:
             with error:
-                body = " ".join(error.read(2000).decode(errors="replace").split())[:LONGEST_MESSAGE]
+                body = self._words(error.read(2000).decode(errors="replace"))
         except (OSError, http.client.HTTPException):
             body = ""
         more = self._proxy if error.code in (407, 502, 503, 504) else ""
         if 300 <= error.code < 400:
             more = "; redirections are not followed: give the address itself"
-        return self._hidden(f"HTTP {error.code} {error.reason}" + (f" ({body})" if body else "") + more)
+        return f"HTTP {error.code} {error.reason}" + (f" ({body})" if body else "") + more
 
-    def _hidden(self, said: str) -> str:
-        """What a server says, without the key."""
-        return said.replace(self.key, "***") if self.key else said
+    def _words(self, said: str) -> str:
+        """What a server says, on one line and without the key."""
+        said = said.replace(self.key, "***") if self.key else said
+        return " ".join(said.split())[:LONGEST_MESSAGE]
 
     def _text(self, content: bytes) -> str:
         """The answer in a server's reply. Raises `_RefusedError` where there is none."""
@@ -279,12 +275,10 @@ class Endpoint:
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             found = False
         if failed or FAILED.search(str(reason)):
-            raise _RefusedError(
-                self._hidden(f"an error in HTTP 200: {str(failed or reason)[:LONGEST_MESSAGE]}")
-            )
+            raise _RefusedError(f"an error in HTTP 200: {self._words(str(failed or reason))}")
         if not found:
-            said = repr(" ".join(content.decode(errors="replace").split())[:LONGEST_MESSAGE])
-            raise _RefusedError(self._hidden(f"not an answer of this api: {said}"))
+            said = self._words(content.decode(errors="replace"))
+            raise _RefusedError(f"not an answer of this api: {said!r}")
         if refusal or (calls and not final_answer(text).strip()):
             return Refused(text or refusal) if refusal else ToolCall(text)
         answer = answer_of(text, reason)

@@ -21,12 +21,8 @@ TOKENS_A_WORD = 1.3
 PIECE = re.compile(r"\w+|[^\w\s]")
 """A word, or a mark of punctuation."""
 _ARTICLES = {"a", "an", "the"}
-
-
 _MARKS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-_OPENS, _CLOSES, _OVER = (
-    re.compile("|".join(_MARKS[name]), re.IGNORECASE) for name in ("opens", "closes", "over")
-)
+_OPENS, _CLOSES, _OVER = (re.compile("|".join(_MARKS[name]), re.I) for name in ("opens", "closes", "over"))
 _THOUGHTS = re.compile(rf"(?is)(?:{_OPENS.pattern}).*?(?:{_CLOSES.pattern}|\Z)")
 _WITHOUT_SPACES = re.compile(f"[{''.join(_MARKS['without_spaces'])}]")
 _UNIT = re.compile(r"[^\W\d_]+(?!\w)")
@@ -97,10 +93,8 @@ def _letters(text: str) -> str:
     text = unicodedata.normalize("NFD", text)
     for _ in range(2):  # a folded letter may have to be composed, and a composed one to be folded
         text = unicodedata.normalize("NFKC", text.casefold())
-    return "".join(
-        str(int(sign)) if sign.isdecimal() else sign if _in_word(sign) and sign != "_" else " "
-        for sign in text
-    )
+    signs = (sign if _in_word(sign) and sign != "_" else " " for sign in text)
+    return "".join(str(int(sign)) if sign.isdecimal() else sign for sign in signs)
 
 
 def _in_word(sign: str) -> bool:
@@ -165,11 +159,8 @@ def missing(
     said = final_answer(answer)
     thoughts_alone = "cut_off" if answer.strip() and not said.strip() else ""
     ending = next((name for name, kind in ENDINGS.items() if isinstance(answer, kind)), thoughts_alone)
-    if is_right(said, accepted[:1], others, rule)[0] or (
-        rule == "first" and place_in(said, others) is not None
-    ):
-        return ""
-    return ending
+    named = rule == "first" and place_in(said, others) is not None
+    return "" if named or is_right(said, accepted[:1], others, rule)[0] else ending
 
 
 def _rank(answer: str, spelling: str) -> tuple[float, int]:

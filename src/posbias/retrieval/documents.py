@@ -90,14 +90,11 @@ class Documents(Trials):
 
 def doubts_of(sets: Sequence[DocumentSet]) -> list[str]:
     """What of sets makes answers to them doubtful, with the number of sets that have it."""
-    sizes, total = sorted(map(len, sets)), len(sets)
-    texts = [[normalised(text) for text in (*one.gold, *one.others)] for one in sets]
-    twice = sum(
-        any(held.count(gold) > 1 for gold in held[: len(one.gold)])
-        for one, held in zip(sets, texts, strict=True)
-    )
-    pairs = [zip(one.gold, one.answers, strict=True) for one in sets]
-    without = sum(any(place_in(*pair) is None for pair in held) for held in pairs)
+    sizes, total, without, twice = sorted(map(len, sets)), len(sets), 0, 0
+    for one in sets:
+        texts = [*map(normalised, (*one.gold, *one.others))]
+        twice += any(texts.count(text) > 1 for text in texts[: len(one.gold)])
+        without += any(place_in(*pair) is None for pair in zip(one.gold, one.answers, strict=True))
     doubts = {
         f"in {without} of {total} sets no accepted answer stands in the gold document": without,
         f"in {twice} of {total} sets the gold document stands twice, so that it is never left out": twice,
@@ -133,9 +130,8 @@ def read_document_sets(
         what = "in %d of %d sets the answer stands in the document before the gold one: gold counts from 0"
         log.warning(f"%s: {what}", path, shifted, len(sets))
     if sought:
-        log.warning(
-            "%s: %d of %d sets name no gold document: the one with an answer is", path, sought, len(sets)
-        )
+        what = "%d of %d sets name no gold document: it is the one with an answer"
+        log.warning(f"%s: {what}", path, sought, len(sets))
     return tuple(sets)
 
 
@@ -161,10 +157,7 @@ def _plain(row: dict[str, Any], columns: Mapping[str, str], where: str) -> dict[
     """A row with the keys of ours, whatever its shape; `sought`: whether gold is where an answer stands."""
     held = {role: parsed(_first(row, NAMES[role])) for role in ROLES}
     for role, column in columns.items():
-        keys = [column] if column in row else column.split(".")
-        held[role] = functools.reduce(
-            lambda one, key: one.get(key) if isinstance(one, dict) else None, keys, row
-        )
+        held[role] = functools.reduce(_within, [column] if column in row else column.split("."), row)
         if held[role] is None:
             raise unexpected(f"{where}: {role}", f"a column {column}", ", ".join(map(str, row)))
     answers, documents = held["answers"], _documents(held["documents"], row)
@@ -174,6 +167,10 @@ def _plain(row: dict[str, Any], columns: Mapping[str, str], where: str) -> dict[
     sought = held["gold"] is None and not any(one.gold for one in documents)
     about = {"documents": [one.text for one in documents], "answers": answers, "sought": sought}
     return held | about | {"gold": _gold(held["gold"], documents, answers)}
+
+
+def _within(cell: Any, key: str) -> Any:
+    return cell.get(key) if isinstance(cell, dict) else None
 
 
 def _first(row: Mapping[str, Any], names: Sequence[str]) -> Any:
@@ -213,20 +210,16 @@ def _gold(cell: Any, documents: Sequence[_Document], answers: Any) -> Any:
     Where none is, the one document in which an answer stands. What is neither is left as it is.
     """
     cell = cell.get("title") if isinstance(cell, dict) else cell
-    listed = [
-        one[0] if isinstance(one, list) and one else one
-        for one in (cell if isinstance(cell, list) else [cell])
-    ]
+    listed = cell if isinstance(cell, list) else [cell]
+    listed = [one[0] if isinstance(one, list) and one else one for one in listed]
     if cell is not None and all(re.fullmatch(r"\s*\d+\s*", str(one)) for one in listed):
         listed = [int(str(one)) for one in listed]
     if cell is not None and not _are_texts(listed):
         return listed
-    texts = [one.text if isinstance(one.text, str) else "" for one in documents]
-    right = [k for k, text in enumerate(texts) if _are_texts(answers) and place_in(text, answers) is not None]
+    known, numbered = _are_texts(answers), list(enumerate(documents))
+    right = [k for k, one in numbered if known and place_in(str(one.text), answers) is not None]
     marked = [
-        k
-        for k, one in enumerate(documents)
-        if (one.gold if cell is None else any(name in listed for name in one.names))
+        k for k, one in numbered if (one.gold if cell is None else any(name in listed for name in one.names))
     ]
     if cell is None and not marked:
         return right if len(right) == 1 else None

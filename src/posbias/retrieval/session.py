@@ -135,9 +135,7 @@ class Session:
         for doubt in doubts_of(sets) if sets else ():
             log.warning("documents: %s", doubt)
         if sets and job.positions < (most := max(map(len, sets))):
-            what = (
-                "positions: %d of up to %d places are asked at: both ends, and a middle of the %d in between"
-            )
+            what = "positions: %d of up to %d places are asked at: both ends, the middle from %d between"
             log.info(what, job.positions, most, job.positions - 2)
         if self.until is not None:
             reach = Estimate(0.0, SPREAD / job.prompts**0.5, job.prompts)
