@@ -13,12 +13,14 @@ import os
 import re
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
+from posbias.asking.replies import FAILED, answer_of, events, text_of
 from posbias.core.errors import InvalidValueError, ModelError, one_of, positive, shortened, whole
-from posbias.core.matching import CutOff
+from posbias.core.matching import CutOff, Refused, ToolCall, final_answer
 from posbias.core.spec import fingerprint
 from posbias.core.tables import number
 
@@ -33,8 +35,11 @@ LONGEST_WAIT = 60.0
 """Seconds between two tries, also where the server asks for more."""
 _AGAIN = {408, 409, 425, 429, 500, 502, 503, 504, 529}
 _ADDRESS = re.compile(
-    r"(?P<scheme>https?)://(?P<host>\[[0-9a-fA-F:.]+\]|[\w.-]+)(:(?P<port>\d{1,5}))?(/[^\s?#@]*)?", re.ASCII
+    r"(?P<scheme>https?)://(?P<host>\[[0-9a-fA-F:.]+\]|[\w.-]+)(:(?P<port>\d{1,5}))?(/[^\s?#@]*)?(\?[^\s#]*)?",
+    re.ASCII,
 )
+_UNWANTED = re.compile("support|recogni|unknown|unexpected|permitted|allowed|forbidden|compatible|instead")
+"""How a server says that it does not take a parameter, in small letters."""
 _PATHS = {"chat": "chat/completions", "completion": "completions"}
 
 
@@ -60,10 +65,14 @@ class _NoRedirection(urllib.request.HTTPRedirectHandler):
 class Endpoint:
     """A server's address, to which `/chat/completions` or `/completions` is added, and a model of it.
 
+    An address may have a query (`?api-version=…`), which messages leave out.
+
     `system`: a system message (chat alone). `most_out`: tokens of an answer at most. `timeout`: seconds without
     a byte; `retries`: further tries after 408, 409, 425, 429, 5xx, a timeout, a broken connection or an answer
     that is none, with pauses of 1, 2, 4, … s or the seconds of `Retry-After`, `LONGEST_WAIT` at most. Decoding is
-    greedy (temperature 0). A chat's answer that is empty, or ends because its tokens ran out, is a `CutOff`. Where
+    greedy (temperature 0). Thoughts are left out. A chat's answer that is empty, or ends because its tokens ran
+    out, is a `CutOff`; one that a model or filter declined is `Refused`, a tool called in its place a `ToolCall`.
+    Parameters that a server does not take are sent as its refusal says from then on, which is logged. Where
     no connection is made, the second try is the last. Raises `InvalidValueError` for no address, and for a system
     message without a place.
     """
@@ -77,12 +86,13 @@ class Endpoint:
     timeout: float = 120.0
     retries: int = 5
     key: str | None = field(default=None, repr=False)
+    _changes: dict[str, dict[str, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self):
         found = _ADDRESS.fullmatch(self.url)
         if found is None or not 0 < int(found["port"] or 80) < 65536:
             raise InvalidValueError(
-                f"endpoint: expected an address such as http://localhost:8000/v1, got {shortened(self.url)}"
+                f"endpoint: expected an address such as http://localhost:8000/v1, got {shortened(self._named)}"
             )
         one_of("api", self.api, ("chat", "completion"))
         if not self.model:
@@ -92,8 +102,12 @@ class Endpoint:
         whole("most_out", self.most_out, 1)
         whole("retries", self.retries, 0)
         positive("timeout", self.timeout)
-        if self.key is None:
-            object.__setattr__(self, "key", os.environ.get(KEY) or None)
+        key = (os.environ.get(KEY, "") if self.key is None else self.key).strip()
+        if key and not (key.isascii() and key.isprintable()):
+            raise InvalidValueError(
+                f"key: expected printable ASCII (key or {KEY}), got {len(key)} characters with others"
+            )
+        object.__setattr__(self, "key", key or None)
         if (
             self.key
             and found["scheme"] == "http"
@@ -124,74 +138,151 @@ class Endpoint:
             except _RefusedError as error:
                 if tried >= (min(1, self.retries) if error.unreachable else self.retries):
                     raise ModelError(
-                        f"endpoint: expected an answer of {self.url}, got {error} (tried {tried + 1} times)"
+                        f"endpoint: expected an answer of {self._named}, got {error} (tried {tried + 1} times)"
                     ) from None
                 pause = 0.5 if error.unreachable else min(LONGEST_WAIT, max(error.wait, 2.0**tried))
-                log.info("%s: %s; asked again in %.0f s", self.url, error, pause)
+                log.info("%s: %s; asked again in %.0f s", self._named, error, pause)
                 time.sleep(pause)
         raise AssertionError
 
+    @property
+    def _named(self) -> str:
+        """The address in messages, without what may be secret: a query, a password."""
+        return re.sub("[^/@]*@", "***@", self.url.partition("?")[0])
+
+    @property
+    def _address(self) -> str:
+        """The address that is asked."""
+        path, sign, query = self.url.partition("?")
+        path, ending = path.rstrip("/"), f"/{_PATHS[self.api]}"
+        return f"{path if path.endswith(ending) else path + ending}{sign}{query}"
+
+    @property
+    def _parameters(self) -> dict[str, Any]:
+        """What a request has besides model and prompt, unless a server wants it otherwise."""
+        return {"temperature": 0, "max_tokens": self.most_out, "stream": False}
+
+    @property
+    def _proxy(self) -> str:
+        """The proxy of the environment between here and the server, without its password, in brackets."""
+        parts = urllib.parse.urlsplit(self.url)
+        proxy = urllib.request.getproxies().get(parts.scheme)
+        if not proxy or urllib.request.proxy_bypass(parts.netloc):
+            return ""
+        return f" (through the proxy {re.sub('[^/@]*@', '', proxy)} of the environment)"
+
     def _answer(self, prompt: str) -> str:
-        """One try."""
-        body: dict[str, Any] = {"model": self.model, "temperature": 0, "max_tokens": self.most_out}
-        body["stream"] = False
+        """One try, and further ones where the server wants other parameters, each of which changes once."""
+        body = {"model": self.model} | self._parameters
+        for name, replacement in [*self._changes.items()]:
+            del body[name]
+            body |= replacement
         if self.api == "chat":
             system = [] if self.system is None else [{"role": "system", "content": self.system}]
             body["messages"] = [*system, {"role": "user", "content": prompt}]
         else:
             body["prompt"] = prompt
+        try:
+            return self._text(self._sent(body))
+        except urllib.error.HTTPError as error:
+            said = self._said(error)
+            if error.code == 400 and "content_filter" in said:
+                return Refused("")
+            if error.code in (400, 422) and self._adapts(body, said):
+                return self._answer(prompt)
+            if error.code in _AGAIN:
+                raise _RefusedError(said, number(error.headers.get("Retry-After")) or 0.0) from None
+            raise ModelError(f"endpoint: {self._named} refused: {said}") from None
+
+    def _sent(self, body: dict[str, Any]) -> bytes:
+        """What comes back. Raises `HTTPError` for a status that is no success, `_RefusedError` for no answer."""
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if self.key:
-            headers["Authorization"] = f"Bearer {self.key}"
-        address = f"{self.url.rstrip('/')}/{_PATHS[self.api]}"
-        request = urllib.request.Request(address, json.dumps(body).encode(), headers, method="POST")
+            azure = (urllib.parse.urlsplit(self.url).hostname or "").endswith(".azure.com")
+            headers |= {"api-key": self.key} if azure else {"Authorization": f"Bearer {self.key}"}
         opener = urllib.request.build_opener(_NoRedirection())
         try:
+            request = urllib.request.Request(self._address, json.dumps(body).encode(), headers, method="POST")
             with opener.open(request, timeout=self.timeout) as response:
-                content = response.read(LARGEST + 1)
-        except urllib.error.HTTPError as error:
-            with error:
-                raise self._refusal(error) from None
-        except (OSError, http.client.HTTPException) as error:
+                return response.read(LARGEST + 1)
+        except urllib.error.HTTPError:
+            raise
+        except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             said = str(reason) or type(reason).__name__
             late = isinstance(reason, TimeoutError)
             broken = late or isinstance(reason, (ConnectionResetError, BrokenPipeError))
-            unreachable = isinstance(error, urllib.error.URLError) and not broken
-            raise _RefusedError("no answer in time" if late else said, unreachable=unreachable) from None
-        return self._text(content)
+            unreachable = isinstance(error, (urllib.error.URLError, ValueError)) and not broken
+            said = ("no answer in time" if late else said) + self._proxy
+            raise _RefusedError(said, unreachable=unreachable) from None
 
-    def _refusal(self, error: urllib.error.HTTPError) -> Exception:
-        """What to raise for a status that is no success."""
+    def _adapts(self, body: dict[str, Any], said: str) -> bool:
+        """Whether a refusal names parameters that were sent; from now on they are sent as its words say."""
+        said, changes = said.lower(), dict[str, dict[str, Any]]()
+        if "max_tokens" in said and _UNWANTED.search(said):
+            other = re.search("max_(?:output|new)_tokens", said)
+            changes["max_tokens"] = {other[0] if other else "max_completion_tokens": self.most_out}
+        if "temperature" in said:
+            usual = re.search(r"default \((\d+(?:\.\d+)?)\)", said)
+            changes["temperature"] = {"temperature": json.loads(usual[1])} if usual else {}
+        if re.search(r"\bstream", said):
+            changes["stream"] = {"stream": True}
+        changes = {
+            name: change for name, change in changes.items() if body.get(name) == self._parameters[name]
+        }
+        for name, change in changes.items():
+            if self._changes.setdefault(name, change) is change:
+                drawn = "; its answers may be drawn, not greedy" * (name == "temperature")
+                sent, instead = self._parameters[name], json.dumps(change) if change else "none"
+                log.warning(
+                    "%s does not take %s as %r: asked with %s%s", self._named, name, sent, instead, drawn
+                )
+        return bool(changes)
+
+    def _said(self, error: urllib.error.HTTPError) -> str:
+        """A status and the words with it."""
         try:
-            body = " ".join(error.read(2000).decode(errors="replace").split())[:LONGEST_MESSAGE]
+            with error:
+                body = self._words(error.read(2000).decode(errors="replace"))
         except (OSError, http.client.HTTPException):
             body = ""
-        said = f"HTTP {error.code} {error.reason}" + (f" ({body})" if body else "")
-        if error.code in _AGAIN:
-            wait = number(error.headers.get("Retry-After"))
-            return _RefusedError(said, wait or 0.0)
+        more = self._proxy if error.code in (407, 502, 503, 504) else ""
         if 300 <= error.code < 400:
-            said += "; redirections are not followed: give the address itself"
-        return ModelError(f"endpoint: {self.url} refused: {said}")
+            more = "; redirections are not followed: give the address itself"
+        return f"HTTP {error.code} {error.reason}" + (f" ({body})" if body else "") + more
+
+    def _words(self, said: str) -> str:
+        """What a server says, on one line and without the key."""
+        said = said.replace(self.key, "***") if self.key else said
+        return " ".join(said.split())[:LONGEST_MESSAGE]
 
     def _text(self, content: bytes) -> str:
-        """The text of a server's answer. Raises `_RefusedError` where there is none."""
+        """The answer in a server's reply. Raises `_RefusedError` where there is none."""
         if len(content) > LARGEST:
             raise _RefusedError(f"an answer of more than {LARGEST:,} bytes")
+        text, refusal, reason, found, calls, failed = "", "", "", False, None, None
         try:
-            choice = json.loads(content)["choices"][0]
-            text = choice["message"].get("content") if self.api == "chat" else choice["text"]
-            ran_out = choice.get("finish_reason") == "length"
+            for event in events(content):
+                # Ollama's own replies have no choices; nor has the last event of some streams
+                choice = (event.get("choices") or [event])[0]
+                message = choice.get("message") or choice.get("delta") or {}
+                found = found or not choice.keys().isdisjoint(("message", "delta", "text"))
+                reason = choice.get("finish_reason") or choice.get("done_reason") or reason
+                failed = failed or event.get("error") or choice.get("error")
+                text += text_of(message.get("content") if message else choice.get("text"))
+                refusal += message.get("refusal") or ""
+                calls = calls or message.get("tool_calls") or message.get("function_call")
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            raise _RefusedError(
-                f"not an answer of this api: {shortened(content.decode(errors='replace'))}"
-            ) from None
-        if text is None:
-            # a model that said nothing, or nothing but its reasoning
-            text = ""
-        if not isinstance(text, str):
-            raise _RefusedError(f"not an answer of this api: {shortened(text)} in the place of a text")
-        # a text that is continued ends when its tokens run out; a reply in a chat ends by itself
-        cut = self.api == "chat" and (ran_out or not text.strip())
-        return CutOff(text) if cut else text
+            found = False
+        if failed or FAILED.search(str(reason)):
+            raise _RefusedError(f"an error in HTTP 200: {self._words(str(failed or reason))}")
+        if not found:
+            said = self._words(content.decode(errors="replace"))
+            raise _RefusedError(f"not an answer of this api: {said!r}")
+        if refusal or (calls and not final_answer(text).strip()):
+            return Refused(text or refusal) if refusal else ToolCall(text)
+        answer = answer_of(text, reason)
+        if self.api != "chat":
+            # a text that is continued ends when its tokens run out; a reply in a chat ends by itself
+            return text if isinstance(answer, CutOff) else answer
+        return answer if answer.strip() or type(answer) is not str else CutOff(answer)

@@ -1,9 +1,9 @@
 """Answers that are kept: a file of JSON lines to which each is written as it comes; answers made elsewhere.
 
 A line has the prompt, its `id` (the beginning of the SHA-256 of the prompt) and, once there is one, the `answer`.
-An answer that was cut off (`CutOff`) has `cut_off` too, or the `finish_reason` length of a server. The first line
-of a file that posbias writes says who was asked, and how; nobody else's answers go there. A last line that a kill
-has cut short is dropped.
+An answer that may be none has the name of why (`ENDINGS`, `cut_off` for instance), or a server's `finish_reason`;
+thoughts that were kept with it are left out. The first line of a file that posbias writes says who was asked, and
+how; nobody else's answers go there. A last line that a kill has cut short is dropped.
 """
 
 import os
@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from posbias.asking.replies import answer_of, text_of
 from posbias.asking.requests import Request, id_of, json_line
 from posbias.core import spec
 from posbias.core.errors import DamagedError, InputFileError, OutputFileError, shortened
 from posbias.core.files import json_lines, need_writable, write_text
-from posbias.core.matching import CutOff
+from posbias.core.matching import ENDINGS
 from posbias.core.tables import table_lines
 
 KIND, SCHEMA = "retrieval-answers", 1
@@ -38,10 +39,11 @@ def read_answers(path: str | os.PathLike[str]) -> dict[str, str]:
             continue
         prompt = row.get("prompt")
         identity = row.get("id", id_of(prompt) if isinstance(prompt, str) else None)
-        for key, held in (("id", identity), ("answer", row.get("answer"))):
-            if not isinstance(held, str):
+        for key, held, kind in (("id", identity, str), ("answer", row.get("answer"), str | list)):
+            if not isinstance(held, kind):
                 raise InputFileError(f"{line.where}: {key}: expected a text, got {shortened(held)}")
-        if answers.setdefault(identity, _answer_of(row)) != row["answer"]:
+        answer = _answer_of(row)
+        if answers.setdefault(identity, answer) != answer:
             raise InputFileError(
                 f"{line.where}: id: expected one answer to {identity}, got another one before"
             )
@@ -93,8 +95,8 @@ class AnswerFile:
         self.known[request.id] = answer
         if self.path is None:
             return
-        cut = {"cut_off": True} if isinstance(answer, CutOff) else {}
-        line = request.line(answer=answer, **cut)
+        why = {name: True for name, kind in ENDINGS.items() if isinstance(answer, kind)}
+        line = request.line(answer=answer, **why)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("ab") as file:
@@ -127,5 +129,5 @@ class AnswerFile:
 
 
 def _answer_of(row: Mapping[str, Any]) -> str:
-    cut = row.get("cut_off") is True or row.get("finish_reason") == "length"
-    return CutOff(row["answer"]) if cut else row["answer"]
+    named = next((name for name in ENDINGS if row.get(name) is True), row.get("finish_reason"))
+    return answer_of(text_of(row["answer"]), named)

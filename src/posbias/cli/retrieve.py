@@ -51,6 +51,8 @@ class BlackBox:
         Write the prompts to this file as JSON lines, for somebody to answer, and ask nothing.
     trials
         Questions and documents of your own, as JSON lines, JSON or CSV: question, documents, gold, answers.
+    columns
+        What columns of --trials hold: question=COLUMN documents=COLUMN gold=COLUMN answers=COLUMN.
     rule
         How answers are scored. Default: first of the list's things; documents: contains a right spelling.
     sizes
@@ -73,6 +75,7 @@ class BlackBox:
     answers: Path | None = None
     write_prompts: Path | None = None
     trials: Path | None = None
+    columns: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None
     rule: Literal["contains", "first"] | None = None
     sizes: shared.Lengths = ()
     until: float | None = None
@@ -324,11 +327,13 @@ def _session(options: Options) -> "Session":
     wording = options.wording or ("chat" if "chat" in asking.api else None)
     about: dict[str, Any] = {"positions": options.positions, "wording": wording, "seed": options.seed}
     text, documents = None, None
+    if asking.columns and asking.trials is None:
+        raise shared.wrong("columns", "--trials, whose columns they name", " ".join(asking.columns))
     if asking.trials is not None:
         for name, usual in (("task", "keys"), ("text", None)):
             if (given := getattr(options, name)) != usual:
                 raise shared.wrong(name, "none with --trials, which decide it", given)
-        documents = read_document_sets(asking.trials)
+        documents = read_document_sets(asking.trials, shared.column_names(asking.columns))
         if (prompts := min(options.prompts, len(documents))) < (n := len(documents)):
             log.info("%d of the %d questions are asked: --prompts %d asks all", prompts, n, n)
         job = job_of(documents, pairs=options.pairs, length=options.length, prompts=prompts, **about)

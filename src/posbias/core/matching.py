@@ -3,10 +3,16 @@
 `contains`: an accepted spelling stands in the answer, as whole words, once both are in lower case and without
 punctuation and articles (Liu et al. 2023 look for it anywhere, in the middle of words too). `first`: of all that
 could be the answer, the right one stands first; an answer that lists everything is so not right by listing.
+
+What a reasoning model thinks is no answer: whatever stands before the last mark of its thoughts is left out. Whole
+words are asked for where a script has words: next to a letter of one without spaces any place may be an edge.
 """
 
 import re
-from collections.abc import Sequence
+import tomllib
+import unicodedata
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Literal
 
 Rule = Literal["contains", "first"]
@@ -15,6 +21,12 @@ TOKENS_A_WORD = 1.3
 PIECE = re.compile(r"\w+|[^\w\s]")
 """A word, or a mark of punctuation."""
 _ARTICLES = {"a", "an", "the"}
+_MARKS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_OPENS, _CLOSES, _OVER = (re.compile("|".join(_MARKS[name]), re.I) for name in ("opens", "closes", "over"))
+_THOUGHTS = re.compile(rf"(?is)(?:{_OPENS.pattern}).*?(?:{_CLOSES.pattern}|\Z)")
+_WITHOUT_SPACES = re.compile(f"[{''.join(_MARKS['without_spaces'])}]")
+_UNIT = re.compile(r"[^\W\d_]+(?!\w)")
+"""Letters that end a word: behind a number they are its unit, "500km"."""
 
 
 class CutOff(str):
@@ -23,22 +35,101 @@ class CutOff(str):
     __slots__ = ()
 
 
+class Refused(str):
+    """What a model or a filter says where it declines to answer."""
+
+    __slots__ = ()
+
+
+class ToolCall(str):
+    """What stands where a tool was called in place of an answer."""
+
+    __slots__ = ()
+
+
+ENDINGS: dict[str, type[str]] = {"cut_off": CutOff, "refused": Refused, "tool_call": ToolCall}
+"""Answers that may be none, by the name under which they are counted and kept."""
+
+# --- thoughts -------------------------------------------------------------------------------------------------
+
+
+def final_answer(text: str) -> str:
+    """An answer without what was thought before it, or around it; empty where thoughts are all there is."""
+    if not _OPENS.search(text) and not _CLOSES.search(text):
+        return text
+    for part in (text, _THOUGHTS.sub("\n", text)):
+        said = _OVER.split(_CLOSES.split(part)[-1])[0].strip()
+        if said and not _OPENS.search(said):
+            return said
+    return ""
+
+
+# --- words ----------------------------------------------------------------------------------------------------
+
+
 def words_in(text: str) -> int:
     """How many words and marks of punctuation a text has."""
     return len(PIECE.findall(text))
 
 
 def normalised(text: str) -> str:
-    """Lower case, words with single spaces between them, no punctuation, no English articles."""
-    words = re.sub(r"[\W_]+", " ", text.casefold()).split()
-    return " ".join(word for word in words if word not in _ARTICLES)
+    """Lower case, words with single spaces between them, no punctuation, no English articles.
+
+    Signs are composed, of one width, and digits those of ASCII (NFKC); scripts without spaces have none.
+    """
+    plain = text.isascii()
+    text = re.sub(r"[\W_]+", " ", text.casefold()) if plain else _letters(text)
+    words = " ".join(word for word in text.split() if word not in _ARTICLES)
+    if plain:
+        return words
+    near = _WITHOUT_SPACES.pattern
+    return re.sub(rf" (?=\w)(?:(?={near})|(?<={near} ))", "", words)
+
+
+def _letters(text: str) -> str:
+    """A text in lower case with spaces in place of what is neither letter nor digit nor a mark of one (NFKC)."""
+    # signs that are not seen (soft hyphens, joiners) part no words; NFKC would make letters of trade marks
+    text = "".join(" " if sign in "™℠" else sign for sign in text if unicodedata.category(sign) != "Cf")
+    text = unicodedata.normalize("NFD", text)
+    for _ in range(2):  # a folded letter may have to be composed, and a composed one to be folded
+        text = unicodedata.normalize("NFKC", text.casefold())
+    signs = (sign if _in_word(sign) and sign != "_" else " " for sign in text)
+    return "".join(str(int(sign)) if sign.isdecimal() else sign for sign in signs)
+
+
+def _in_word(sign: str) -> bool:
+    return sign.isalnum() or sign == "_" or unicodedata.category(sign)[0] == "M"
+
+
+def word_places(text: str, words: str) -> Iterator[int]:
+    """The characters of a text at which these words begin, not inside others where the script has words.
+
+    A number may have a unit glued to it.
+    """
+    place = text.find(words) if words else -1
+    while place >= 0:
+        end = place + len(words)
+        unit = words[-1].isdecimal() and _UNIT.match(text, end)
+        if _is_edge(text, place, place - 1) and (unit or _is_edge(text, end - 1, end)):
+            yield place
+        place = text.find(words, place + 1)
+
+
+def _is_edge(text: str, inside: int, outside: int) -> bool:
+    """Whether a word may begin or end with the character `inside`, next to the one `outside`."""
+    if not 0 <= outside < len(text):
+        return True
+    sign = text[outside]
+    if outside > inside and unicodedata.category(sign)[0] == "M":
+        return False
+    return not _in_word(sign) or _WITHOUT_SPACES.search(sign + text[inside]) is not None
 
 
 def place_in(answer: str, spellings: Sequence[str]) -> int | None:
     """The character of the normalised answer at which one of these begins first; None where none occurs."""
-    within = f" {normalised(answer)} "
-    places = [within.find(f" {normalised(spelling)} ") for spelling in spellings]
-    return min((place for place in places if place >= 0), default=None)
+    within = normalised(answer)
+    places = [next(word_places(within, normalised(spelling)), None) for spelling in spellings]
+    return min((place for place in places if place is not None), default=None)
 
 
 def is_right(
@@ -47,8 +138,9 @@ def is_right(
     """By asked fact, whether the answer has one of its `accepted` spellings by this rule.
 
     `first` holds the earliest of the accepted spellings against `others`; where two begin together the longer one
-    counts ("red lamp" before "red").
+    counts ("red lamp" before "red"). Thoughts do not count.
     """
+    answer = final_answer(answer)
     if rule == "contains":
         return tuple(place_in(answer, spellings) is not None for spellings in accepted)
     wrong = [_rank(answer, other) for other in others]
@@ -56,16 +148,19 @@ def is_right(
     return tuple(one[0] < float("inf") and all(one < other for other in wrong) for one in best)
 
 
-def was_cut_off(
+def missing(
     answer: str, accepted: Sequence[Sequence[str]], others: Sequence[str] = (), rule: Rule = "contains"
-) -> bool:
-    """Whether an answer was cut off before the first fact was right, and more of it might have been.
+) -> str:
+    """Why an answer without the first fact is none, a name of `ENDINGS`; empty for one that is right or wrong.
 
-    By the rule `first` an answer that has named another thing is wrong however it goes on.
+    Thoughts alone are cut off. By the rule `first` an answer that has named another thing is wrong however it
+    goes on.
     """
-    if not isinstance(answer, CutOff) or is_right(answer, accepted[:1], others, rule)[0]:
-        return False
-    return rule == "contains" or place_in(answer, others) is None
+    said = final_answer(answer)
+    thoughts_alone = "cut_off" if answer.strip() and not said.strip() else ""
+    ending = next((name for name, kind in ENDINGS.items() if isinstance(answer, kind)), thoughts_alone)
+    named = rule == "first" and place_in(said, others) is not None
+    return "" if named or is_right(said, accepted[:1], others, rule)[0] else ending
 
 
 def _rank(answer: str, spelling: str) -> tuple[float, int]:

@@ -9,12 +9,14 @@ documents (or pairs) in the order of the prompt, one of them gold.
 import math
 import re
 import string
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from posbias.core.matching import word_places
 from posbias.core.tables import Column, Table, number, parsed, unexpected
 from posbias.imports.columns import (
     ENOUGH,
@@ -243,10 +245,13 @@ def _any_is_enough(answers: Sequence[str], where: Any) -> bool:
 
 def _place(spellings: Sequence[str], text: str) -> float:
     """The share of the text before the answer, 0 to below 1; NaN unless a spelling stands there exactly once."""
+    plain = unicodedata.normalize("NFKC", text)
     for answer in filter(None, spellings):
-        found = [one.start() for one in re.finditer(rf"(?<!\w){re.escape(answer)}(?!\w)", text)]
-        if len(found) == 1:
-            return found[0] / len(text)
+        for form in (str, str.casefold):
+            within = form(plain)
+            places = [*word_places(within, form(unicodedata.normalize("NFKC", answer)))]
+            if len(places) == 1:
+                return places[0] / len(within)
     return math.nan
 
 

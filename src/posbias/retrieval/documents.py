@@ -1,23 +1,32 @@
-"""Documents of one's own: a question, the documents around it, of which one or several answer."""
+"""Documents of one's own: a question, the documents around it, of which one or several answer.
 
+Files have them in many shapes: texts, objects with title and text, pairs of title and sentences, a column for
+each; gold by number, title or text, or marked in the document. All become a `DocumentSet`.
+"""
+
+import functools
 import logging
 import os
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
-from posbias.core.errors import InputFileError, InvalidValueError, is_integer
+from posbias.core.errors import InputFileError, InvalidValueError, is_integer, one_of
 from posbias.core.matching import normalised, place_in
-from posbias.core.tables import Names, table_lines, unexpected
+from posbias.core.tables import Names, bare_name, number, parsed, table_lines, unexpected
 from posbias.retrieval.jobs import POSITIONS, RetrievalJob, retrieval_job
 from posbias.retrieval.trials import Trial, Trials
 
 NEARLY_ALL = 0.9
 """The share of sets above which gold counts from 1: "21" may stand in another document by chance."""
+NAMES: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+"""What columns are called, by what they hold; of a `document`, its keys."""
+ROLES = ("question", "documents", "gold", "answers")
 log = logging.getLogger(__name__)
 
 
@@ -51,10 +60,10 @@ class Documents(Trials):
     def __init__(self, sets: Sequence[DocumentSet], tokenizer: Any, wording: str, positions: int, seed: int):
         super().__init__(tokenizer, "documents", wording, positions, seed)
         self.sets = tuple(sets)
-        for number, given in enumerate(self.sets, start=1):
+        for index, given in enumerate(self.sets, start=1):
             if len(given) < positions:
                 raise InvalidValueError(
-                    f"positions: expected at most the {len(given)} documents of set {number}, got {positions}"
+                    f"positions: expected at most the {len(given)} documents of set {index}, got {positions}"
                 )
 
     def documents(self, prompts: int) -> dict[str, list[int]]:
@@ -79,26 +88,50 @@ class Documents(Trials):
         return "".join(item.format(number=k, value=text) for k, text in enumerate(pieces, start=1))
 
 
-def read_document_sets(path: str | os.PathLike[str]) -> tuple[DocumentSet, ...]:
+def doubts_of(sets: Sequence[DocumentSet]) -> list[str]:
+    """What of sets makes answers to them doubtful, with the number of sets that have it."""
+    sizes, total, without, twice = sorted(map(len, sets)), len(sets), 0, 0
+    for one in sets:
+        texts = [*map(normalised, (*one.gold, *one.others))]
+        twice += any(texts.count(text) > 1 for text in texts[: len(one.gold)])
+        without += any(place_in(*pair) is None for pair in zip(one.gold, one.answers, strict=True))
+    doubts = {
+        f"in {without} of {total} sets no accepted answer stands in the gold document": without,
+        f"in {twice} of {total} sets the gold document stands twice, so that it is never left out": twice,
+        f"sets have {sizes[0]} to {sizes[-1]} documents: places are shares of each": sizes[-1] - sizes[0],
+    }
+    return [line for line, count in doubts.items() if count]
+
+
+def read_document_sets(
+    path: str | os.PathLike[str], columns: Mapping[str, str] | None = None
+) -> tuple[DocumentSet, ...]:
     """Read document sets from a file of JSON lines, JSON or CSV. Raises `InputFileError` naming line and key.
 
     An object has `question`, `documents` (texts), `gold` (the number of the document that answers, from 0, or a
-    list of them) and `answers` (accepted spellings; for several gold documents a list for each). CSV may have a
-    column for each document (`document_1`, …) and an `answer`. Lines of Liu et al. 2023 (`question`, `answers`,
-    and `ctxs` with `title`, `text` and `isgold`) are read as they are. The first gold document moves; others that
-    are gold keep a drawn place, the rest their order. It warns where gold seems to count from 1.
+    list of them) and `answers` (accepted spellings; for several gold documents a list for each). Other names and
+    shapes that people have are read too (`NAMES`): a column for each document (`document_1`, `doc1`, …), objects
+    with title and text, pairs of a title and sentences, gold by title or text or marked in the document (of
+    several such the first with an answer), or left out where the answer stands in one alone. The first gold
+    document moves; others that are gold keep a drawn place, the rest their order. `columns` says what columns
+    hold, keys within others by points ({"gold": "meta.gold"}). It warns where gold seems to count from 1.
     """
-    sets, shifted = [], 0
-    for line in table_lines(Path(path), Names(cells=("documents", "ctxs"))):
-        row = _of_csv(line.columns) if ".csv" in Path(path).suffixes else line.columns
-        row = _plain(row, line.where) if "ctxs" in row else row
+    for role in columns or {}:
+        one_of("columns", role, ROLES)
+    sets, shifted, sought = [], 0, 0
+    for line in table_lines(Path(path), Names(cells=NAMES["documents"])):
+        row = _plain(line.columns, columns or {}, line.where)
         sets.append(_set_of(row, line.where))
         shifted += _stands_before(row)
+        sought += row["sought"]
     if not sets:
         raise InputFileError(f"{path}: expected one JSON object for each question, got no line")
     if shifted > NEARLY_ALL * len(sets):
         what = "in %d of %d sets the answer stands in the document before the gold one: gold counts from 0"
         log.warning(f"%s: {what}", path, shifted, len(sets))
+    if sought:
+        what = "%d of %d sets name no gold document: it is the one with an answer"
+        log.warning(f"%s: {what}", path, sought, len(sets))
     return tuple(sets)
 
 
@@ -112,52 +145,110 @@ def _stands_before(row: Mapping[str, Any]) -> bool:
     return before is not None and own is None
 
 
-def _of_csv(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of CSV as JSON lines have it: documents may be a column each, by their numbers; an answer a text."""
-    numbered = [(re.fullmatch(r"(?:document|doc|passage)s?[_ ]?(\d+)", key.lower()), key) for key in row]
-    texts = [row[key] for _, key in sorted((int(found[1]), key) for found, key in numbered if found)]
-    gold, answers = row.get("gold"), row.get("answers", row.get("answer"))
-    gold = int(gold) if isinstance(gold, str) and gold.isdecimal() else gold
-    answers = [answers] if isinstance(answers, str) else answers
-    return {"documents": texts} | row | {"gold": gold, "answers": answers}
+class _Document(NamedTuple):
+    """A document of a file: its text, what it may be called, whether it is marked as one that answers."""
+
+    text: Any
+    names: tuple[Any, ...]
+    gold: bool = False
 
 
-def _plain(row: dict[str, Any], where: str) -> dict[str, Any]:
-    """A line of Liu et al. 2023 with the keys of ours; a title stands before its text."""
-    entries = row["ctxs"]
-    if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
-        raise unexpected(f"{where}: ctxs", "a list of objects", entries)
-    documents = []
-    for one in entries:
-        title, text = one.get("title"), one.get("text")
-        documents.append(f"(Title: {title}) {text}" if isinstance(title, str) and title else text)
-    gold = [k for k, one in enumerate(entries) if one.get("isgold") is True]
-    return {
-        "question": row.get("question"),
-        "documents": documents,
-        "gold": gold[:1],
-        "answers": row.get("answers"),
-    }
+def _plain(row: dict[str, Any], columns: Mapping[str, str], where: str) -> dict[str, Any]:
+    """A row with the keys of ours, whatever its shape; `sought`: whether gold is where an answer stands."""
+    held = {role: parsed(_first(row, NAMES[role])) for role in ROLES}
+    for role, column in columns.items():
+        held[role] = functools.reduce(_within, [column] if column in row else column.split("."), row)
+        if held[role] is None:
+            raise unexpected(f"{where}: {role}", f"a column {column}", ", ".join(map(str, row)))
+    answers, documents = held["answers"], _documents(held["documents"], row)
+    if isinstance(answers, dict):  # of SQuAD, of TriviaQA
+        answers = answers.get("text") or [answers.get("value"), *answers.get("aliases", ())]
+    answers = [str(answers)] if isinstance(answers, str) or is_integer(answers) else answers
+    sought = held["gold"] is None and not any(one.gold for one in documents)
+    about = {"documents": [one.text for one in documents], "answers": answers, "sought": sought}
+    return held | about | {"gold": _gold(held["gold"], documents, answers)}
+
+
+def _within(cell: Any, key: str) -> Any:
+    return cell.get(key) if isinstance(cell, dict) else None
+
+
+def _first(row: Mapping[str, Any], names: Sequence[str]) -> Any:
+    """What stands under the first of these names, however it is written; None where none is there."""
+    held = {bare_name(key): cell for key, cell in row.items() if cell is not None}
+    return next((held[bare_name(name)] for name in names if bare_name(name) in held), None)
+
+
+def _documents(cell: Any, row: Mapping[str, Any]) -> list[_Document]:
+    """The documents of a cell, or of a row that has a column for each, in the order of their numbers."""
+    if isinstance(cell, dict) and all(isinstance(one, list) for one in cell.values()):
+        # columns of lists, as datasets of Hugging Face have them
+        cell = [dict(zip(cell, values, strict=True)) for values in zip(*cell.values(), strict=False)]
+    if isinstance(cell, list):
+        return [_document(one) for one in cell]
+    numbered = [(re.fullmatch(r"(.*?)s?[_ ]?(\d+)", str(key).lower()), key) for key in row]
+    single = [*map(bare_name, NAMES["document"]["one"])]
+    keys = sorted((int(found[2]), key) for found, key in numbered if found and bare_name(found[1]) in single)
+    return [_Document(row[key], (key, row[key])) for _, key in keys]
+
+
+def _document(held: Any) -> _Document:
+    """A document with its title before its text, as in the files of Liu et al. 2023."""
+    if isinstance(held, list) and len(held) == 2:
+        held = dict(zip(("title", "text"), held, strict=True))
+    if not isinstance(held, dict):
+        return _Document(held, (held,))
+    text, title, own, gold = (_first(held, NAMES["document"][key]) for key in ("text", "title", "id", "gold"))
+    text = " ".join(map(str.strip, text)) if _are_texts(text) else text
+    whole = f"(Title: {title}) {text}" if isinstance(title, str) and title and isinstance(text, str) else text
+    return _Document(whole, (title, text, own), number(gold) == 1)
+
+
+def _gold(cell: Any, documents: Sequence[_Document], answers: Any) -> Any:
+    """The numbers of gold documents; of those that are named or marked, the first that has an answer.
+
+    Where none is, the one document in which an answer stands. What is neither is left as it is.
+    """
+    cell = cell.get("title") if isinstance(cell, dict) else cell
+    listed = cell if isinstance(cell, list) else [cell]
+    listed = [one[0] if isinstance(one, list) and one else one for one in listed]
+    if cell is not None and all(re.fullmatch(r"\s*\d+\s*", str(one)) for one in listed):
+        listed = [int(str(one)) for one in listed]
+    if cell is not None and not _are_texts(listed):
+        return listed
+    known, numbered = _are_texts(answers), list(enumerate(documents))
+    right = [k for k, one in numbered if known and place_in(str(one.text), answers) is not None]
+    marked = [
+        k for k, one in numbered if (one.gold if cell is None else any(name in listed for name in one.names))
+    ]
+    if cell is None and not marked:
+        return right if len(right) == 1 else None
+    return [k for k in marked if k in right][:1] or marked[:1] or cell
+
+
+_HINT = " (--columns {}=COLUMN)"
+"""How a column that is called otherwise is named."""
 
 
 def _set_of(row: dict[str, Any], where: str) -> DocumentSet:
     question, documents = row.get("question"), row.get("documents")
     if not isinstance(question, str) or not question.strip():
-        raise unexpected(f"{where}: question", "a text", question)
+        raise unexpected(f"{where}: question", f"a text{_HINT.format('question')}", question)
     if not _are_texts(documents) or len(documents) < 3:
-        raise unexpected(f"{where}: documents", "three texts or more", documents)
+        raise unexpected(f"{where}: documents", f"three texts or more{_HINT.format('documents')}", documents)
     gold = row.get("gold")
     places: list[Any] = gold if isinstance(gold, list) else [gold]
     valid = all(is_integer(one) and 0 <= one < len(documents) for one in places)
     if not places or not valid or len(set(places)) < len(places):
         # one more than the last: so somebody writes who counts from 1
         hint = " (the first is 0, not 1)" if len(documents) in places else ""
+        hint += _HINT.format("gold")
         raise unexpected(f"{where}: gold", f"numbers of documents from 0 to {len(documents) - 1}{hint}", gold)
     answers = row.get("answers")
     by_gold: Any = [answers] if len(places) == 1 and _are_texts(answers) else answers
     if not isinstance(by_gold, list) or len(by_gold) != len(places) or not all(map(_are_answers, by_gold)):
         each = "" if len(places) == 1 else f" for each of {len(places)} gold documents"
-        raise unexpected(f"{where}: answers", f"a list of texts{each}", answers)
+        raise unexpected(f"{where}: answers", f"a list of texts{each}{_HINT.format('answers')}", answers)
     others = tuple(text for k, text in enumerate(documents) if k not in places)
     return DocumentSet(
         question, others, tuple(documents[k] for k in places), tuple(tuple(one) for one in by_gold)

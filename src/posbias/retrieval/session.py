@@ -28,10 +28,11 @@ from posbias.core import spec
 from posbias.core.errors import InvalidValueError, ModelError, counted, shortened
 from posbias.core.matching import Rule, words_in
 from posbias.core.progress import Event, OnEvent
+from posbias.profiles.estimate import Estimate, about
 from posbias.profiles.gaps import EQUIVALENCE
 from posbias.profiles.place_differences import curve_differences, ways_differences
-from posbias.profiles.places import ARMS, Key, Places, retrieval_curve, save_places
-from posbias.retrieval.documents import Documents, DocumentSet, job_of
+from posbias.profiles.places import ARMS, MOST_CUT_OFF, Key, Places, retrieval_curve, save_places
+from posbias.retrieval.documents import Documents, DocumentSet, doubts_of, job_of
 from posbias.retrieval.jobs import RetrievalJob, retrieval_job
 from posbias.retrieval.trials import Keys, Needle, Trial, Trials
 from posbias.retrieval.wordings import Words
@@ -49,6 +50,10 @@ __all__ = [  # what a session begins and ends with stands at posbias.retrieval t
 log = logging.getLogger(__name__)
 FIRST_ROUND = 32
 """Trials that are asked before a wanted half-width is looked at."""
+SPREAD, AT = 0.57, 0.8
+"""Of first - last within trials, the SD where each is right by chance alone, and the accuracy that has it."""
+ENDED = {"refused": "refused by the model or a filter", "tool_call": "a tool was called"}
+"""What became of answers that are none and were not cut off."""
 ANSWERS, RESULT = "answers.jsonl", "retrieval.json"
 """What a folder of a way to ask keeps: its answers, and its curves (`save_places`)."""
 
@@ -121,6 +126,22 @@ class Session:
         sizes = [job.pairs or job.length for job in self.jobs]
         if len({*sizes}) < len(sizes):
             raise InvalidValueError(f"jobs: expected each size once, got {shortened(sizes)}")
+        self._announce()
+
+    def _announce(self) -> None:
+        """Log what is doubtful of documents, which places are asked at, and how narrow intervals can be."""
+        job = self.jobs[0]
+        sets = (self.documents or ())[: job.prompts]
+        for doubt in doubts_of(sets) if sets else ():
+            log.warning("documents: %s", doubt)
+        if sets and job.positions < (most := max(map(len, sets))):
+            what = "positions: %d of up to %d places are asked at: both ends, the middle from %d between"
+            log.info(what, job.positions, most, job.positions - 2)
+        if self.until is not None:
+            reach = Estimate(0.0, SPREAD / job.prompts**0.5, job.prompts)
+            width, needed = min(1.0, reach.half_width), about(reach.draws_for(self.until))
+            what = "until: %d trials reach about ± %.2f at an accuracy of %g; ± %g takes %s"
+            log.info(what, job.prompts, width, AT, self.until, needed)
 
     def trials(self, job: RetrievalJob) -> Trials:
         """The trials of a job, in words. Raises as `trials_of`."""
@@ -160,14 +181,17 @@ class Session:
         rule = self.rule or ("contains" if job["task"] == "documents" else "first")
         answers = [(trial, [file.known[id_of(prompt)] for prompt in trial.asked]) for trial in made]
         right = [[trial.right(answer, rule) for answer in row] for trial, row in answers]
+        why = np.array([[trial.missing(answer, rule) for answer in row] for trial, row in answers])
+        for name, what in ENDED.items():
+            if count := int((why == name).sum()):
+                said = "%d of %d answers: %s; they count as not found, and more tokens do not help"
+                log.warning(said, count, why.size, what)
         controls = {arm: [(trial, file.known[id_of(trial.arms[arm])]) for trial in made] for arm in ARMS}
         return Places(
             {
                 "accuracy": np.array([[each[0] for each in row] for row in right]),
                 "all_found": np.array([[all(each) for each in row] for row in right]),
-                "cut_off": np.array(
-                    [[trial.cut_off(answer, rule) for answer in row] for trial, row in answers]
-                ),
+                "cut_off": why == "cut_off",
             },
             np.mean([trial.depths for trial in made], axis=0),
             {"model": "the generator"} | file.asked_of,
@@ -183,6 +207,8 @@ class Session:
             rows="questions" if job["task"] == "documents" else "trials",
             equivalence=self.equivalence,
             until=self.until,
+            # what was not answered says nothing of places
+            better_than_chance=bool(np.isin(why, [*ENDED]).mean(axis=0).max() <= MOST_CUT_OFF),
         )
 
     def ask_each(

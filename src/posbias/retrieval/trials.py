@@ -26,7 +26,7 @@ import numpy as np
 
 from posbias.core import machine
 from posbias.core.errors import InputFileError, InvalidValueError, ModelError, shortened
-from posbias.core.matching import Rule, is_right, was_cut_off
+from posbias.core.matching import Rule, is_right, missing
 from posbias.profiles.places import ARMS
 from posbias.retrieval.jobs import check_fit
 from posbias.retrieval.wordings import NAMES, QUALITIES, SURNAMES, THINGS, WORDINGS, Pool
@@ -61,9 +61,9 @@ class Trial:
         """By asked fact, the moved one first, whether the answer has it by this rule."""
         return is_right(answer, self.accepted or ((self.answers[0],),), self.answers[1:], rule)
 
-    def cut_off(self, answer: str, rule: Rule = "contains") -> bool:
-        """Whether an answer was cut off before the moved fact was right, and more of it might have been."""
-        return was_cut_off(answer, self.accepted or ((self.answers[0],),), self.answers[1:], rule)
+    def missing(self, answer: str, rule: Rule = "contains") -> str:
+        """Why an answer without the moved fact is none, a name of `ENDINGS`; empty for a right or wrong one."""
+        return missing(answer, self.accepted or ((self.answers[0],),), self.answers[1:], rule)
 
 
 class Trials:
