@@ -16,7 +16,7 @@ import shutil
 import sys
 import textwrap
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,14 +79,27 @@ def is_table(path: Path) -> bool:
 
 def read_table(path: Path, names: Names = Names()) -> Table:
     """The rows of a file. Raises `InputFileError` naming file and line."""
-    import pandas as pd
-
     text = read_packed(path)
     if path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv")):
-        table = _of_csv(text, path)
-    else:
-        rows = list(_of_json(text, path, names))
-        table = pd.DataFrame([row for _, row in rows], [where for where, _ in rows], dtype=object)
+        return _checked(_of_csv(text, path), path)
+    return table_of(_of_json(text, path, names), path)
+
+
+def table_of(rows: Iterable[Placed], path: Path) -> Table:
+    """Rows of a file as a table. Raises `InputFileError` for none, and for a column twice."""
+    import pandas as pd
+
+    placed = list(rows)
+    table = pd.DataFrame([row for _, row in placed], [where for where, _ in placed], dtype=object)
+    return _checked(table, path)
+
+
+def json_rows(data: Any, path: str, names: Names) -> Iterator[Placed]:
+    """The rows in a value of JSON, in any of the forms that `read_table` knows. Raises `InputFileError`."""
+    return _rows(data, path, names)
+
+
+def _checked(table: Table, path: Path) -> Table:
     if table.empty:
         raise InputFileError(f"{path}: expected rows with named columns, got none")
     plain = [plain_name(column) for column in table.columns]
