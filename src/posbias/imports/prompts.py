@@ -9,6 +9,7 @@ documents (or pairs) in the order of the prompt, one of them gold.
 import math
 import re
 import string
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,16 @@ from posbias.imports.columns import (
 from posbias.imports.positions import of_one_model
 
 DOCUMENTS, PAIRS = "model_documents", "model_ordered_kv_records"
+NO_METRIC = "bypass"
+"""What samples of `--predict_only` have in place of a metric."""
 METRICS = ["acc", "exact_match", "em", "f1", "contains"]
 """Metrics of samples that do not list theirs."""
 ANY_OF = {"qa", "squad", "hotpotqa"}
 """Words in the name of a task: of its several answers one is enough."""
 EACH_OF = {"niah", "vt", "cwe", "fwe", "needle", "multikey", "multivalue", "multiquery"}
 """Words in the name of a task: each of its several answers counts."""
+UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+"""Scripts without spaces: Thai, Lao, Burmese, Khmer, kana and Han."""
 OPTION = re.compile(r"\(?(?:[A-Za-z]|\d)\)?\.?")
 Placed = tuple[Any, float, float, Any]
 """Trial, place (NaN: not known), score and context length of an answer."""
@@ -62,6 +67,8 @@ def read_samples(table: Table, path: Path, choice: Choice) -> Curves:
             raise unexpected(f"{where}: {name}", "a number", row.get(name))
         if metric is None and score < 0:
             continue  # RULER's mark for a length that was not measured
+        if not 0 <= score <= 1:
+            raise unexpected(f"{where}: {name}", "a score from 0 to 1 (--columns score=METRIC)", f"{score:g}")
         length = common if length is None else length
         answers = _placed(row, score, where) if key is None else [(place, score)]
         rows += [((_name(where), str(row["doc_id"])), place, score, length) for place, score in answers]
@@ -81,11 +88,12 @@ def read_ruler(table: Table, path: Path, choice: Choice) -> Curves:
     """
     rows: list[Placed] = []
     for (where, row), length in zip(table.iterrows(), _lengths(table), strict=True):
-        text, said = _cell(row, "input", where), _cell(row, "pred", where).lower()
+        text = _cell(row, "input", where)
+        said = unicodedata.normalize("NFKC", _cell(row, "pred", where)).lower()
         outputs = _cell(row, "outputs", where, list)
         alike = [outputs] if _any_is_enough(outputs, where) else [[output] for output in outputs]
         for place, spellings in enumerate(alike):
-            right = any(spelling.lower() in said for spelling in spellings)
+            right = any(unicodedata.normalize("NFKC", one).lower() in said for one in spellings)
             trial = (_name(where), str(row.get("index", where)), place)
             rows.append((trial, _place(spellings, text), float(right), length))
     about = {"format": RULER.name} | ({"model": choice.model} if choice.model else {})
@@ -149,10 +157,6 @@ def _curves(
         raise unexpected(
             path, "answers that stand once in their input, or their place in doc", f"{len(rows)} others"
         )
-    if not placed["score"].between(0, 1).all():
-        raise unexpected(
-            f"{path}: {measures}", "scores from 0 to 1 (--columns score=METRIC)", placed["score"].max()
-        )
     if len(placed) < len(rows):
         said += f", {len(rows) - len(placed)} left out whose answer does not stand once in the input"
     return curves(placed, path, choice, said, about, measures, where=where, unit=unit)
@@ -183,7 +187,8 @@ def _metric(table: Table) -> str | None:
     listed = [str(name) for name in listed] if isinstance(listed, list) else []
     if listed and all(name.isdecimal() for name in listed):
         return None
-    found = [name for name in listed if name in table and number(table[name].iloc[0]) is not None]
+    known = [name for name in listed if name != NO_METRIC]
+    found = [name for name in known if name in table and number(table[name].iloc[0]) is not None]
     if not found:
         raise undecided(table, "a metric with a number", "score=METRIC")
     return found[0]
@@ -213,8 +218,8 @@ def _placed(row: Column, score: float, where: Any) -> list[tuple[float, float]]:
     for _ in range(2):  # the first argument of the first request
         if isinstance(prompt, dict | list) and prompt:
             prompt = next(iter(prompt.values())) if isinstance(prompt, dict) else prompt[0]
-    if not isinstance(prompt, str):
-        raise unexpected(f"{where}: arguments", "a prompt's text", prompt)
+    if not (prompt := _text_of(prompt)):
+        raise unexpected(f"{where}: arguments", "a prompt's text", row["arguments"])
     targets = [str(one).strip() for one in (target if isinstance(target, list) else [target])]
     if len(targets) < 2 or _any_is_enough(targets, where):
         return [(_place(targets, prompt), score)]
@@ -227,6 +232,16 @@ def _placed(row: Column, score: float, where: Any) -> list[tuple[float, float]]:
         (math.nan if math.isnan(hit) else _place([one], prompt), hit)
         for one, hit in zip(targets, right, strict=True)
     ]
+
+
+def _text_of(prompt: Any) -> str:
+    """The text of a prompt, of its messages (as they are, or in JSON) and of their parts; empty without any."""
+    prompt = parsed(prompt) if isinstance(prompt, str) and '"content"' in prompt else prompt
+    if isinstance(prompt, list):
+        return "\n".join(filter(None, map(_text_of, prompt)))
+    if isinstance(prompt, dict):
+        return _text_of(prompt.get("content", prompt.get("text", "")))
+    return prompt if isinstance(prompt, str) else ""
 
 
 def _any_is_enough(answers: Sequence[str], where: Any) -> bool:
@@ -242,12 +257,26 @@ def _any_is_enough(answers: Sequence[str], where: Any) -> bool:
 
 
 def _place(spellings: Sequence[str], text: str) -> float:
-    """The share of the text before the answer, 0 to below 1; NaN unless a spelling stands there exactly once."""
+    """The share of the text before the answer, 0 to below 1; NaN unless a spelling stands there exactly once.
+
+    Words end where letters do, numbers where digits do; in scripts without spaces nothing says where. Full-width
+    and composed letters count as others (NFKC).
+    """
+    text = unicodedata.normalize("NFKC", text)
     for answer in filter(None, spellings):
-        found = [one.start() for one in re.finditer(rf"(?<!\w){re.escape(answer)}(?!\w)", text)]
+        answer = unicodedata.normalize("NFKC", answer)
+        before, behind = (_edge(sign) for sign in (answer[0], answer[-1]))
+        found = [one.start() for one in re.finditer(f"(?<!{before}){re.escape(answer)}(?!{behind})", text)]
         if len(found) == 1:
             return found[0] / len(text)
     return math.nan
+
+
+def _edge(sign: str) -> str:
+    """What a text must not have next to this sign, as a class of regular expressions."""
+    if sign.isdecimal():
+        return r"\d"
+    return rf"[^\W{UNSPACED}]" if re.match(rf"[^\W{UNSPACED}]", sign) else r"[^\s\S]"
 
 
 def _name(where: Any) -> str:
