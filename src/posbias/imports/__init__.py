@@ -101,7 +101,7 @@ def read_one(path: str | os.PathLike[str], choice: Choice) -> Profile:
 def read_curves(path: str | os.PathLike[str], choice: Choice = ANY) -> Curves:
     """What `read` reads, a profile for each context length; under None where there is one length alone."""
     path = Path(path)
-    path = (file_in(path) or path) if path.is_dir() else path
+    path = (file_in(path) or _no_folder_of_ours(path)) if path.is_dir() else path
     table = path.exists() and _tables(path)
     if (own := _own(path, bool(table))) is None:
         form, rows = _read(path, choice)
@@ -243,6 +243,18 @@ def file_in(folder: Path) -> Path | None:
     if len(held) > 1:
         raise unexpected(folder, "one retrieval, by the path of its file", " and ".join(FILES))
     return held[0] if held else None
+
+
+def _no_folder_of_ours(folder: Path) -> Path:
+    """The folder. Raises `InputFileError` for one of our results of several lengths, ways or models."""
+    held = sorted({file.parent.name for name in FILES for file in folder.glob(f"*/{name}")})
+    files = sorted(file.name for file in folder.glob("*.nc"))
+    if held or files:
+        what = (
+            f"the path of one {'folder' if held else 'file'}: retrievals and measurements are read one by one"
+        )
+        raise unexpected(folder, what, ", ".join(held or files))
+    return folder
 
 
 def read_asked(data: Mapping[str, Any], path: Path) -> Profile:

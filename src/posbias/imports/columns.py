@@ -318,7 +318,7 @@ def rates(
     `attrs` go into the profile's; its `places` say what a sample is and, for unpaired answers that are right or
     wrong, count right answers and all. Raises `InputFileError` for a single place.
     """
-    trial = answers["trial"].map(str).factorize()[0]
+    trial, names = answers["trial"].map(str).factorize()
     cells = answers.assign(trial=trial).groupby(["trial", "place"])["score"].mean().unstack()
     places = [float(place) for place in cells.columns]
     if len(places) < 2:
@@ -332,6 +332,7 @@ def rates(
     samples = np.stack([at_shares(column, groups, total=False) for column in columns], axis=1)
     asked = {"model": attrs["model"]} if "model" in attrs else {}
     about: dict[str, Any] = {"rows": rows, "counts": counts, "length": length, "unit": unit}
+    about["trials"] = tuple(names) if rows == "trials" else ()
     held = Places({measures: samples}, np.array(places), asked, **about, equivalence=EQUIVALENCE)
     return held.profile(measures, **attrs)
 

@@ -71,7 +71,7 @@ def read_samples(table: Table, path: Path, choice: Choice) -> Curves:
             raise unexpected(f"{where}: {name}", "a score from 0 to 1 (--columns score=METRIC)", f"{score:g}")
         length = common if length is None else length
         answers = _placed(row, score, where) if key is None else [(place, score)]
-        rows += [((_name(where), str(row["doc_id"])), place, score, length) for place, score in answers]
+        rows += [(str(row["doc_id"]), place, score, length) for place, score in answers]
     by = "where the target stands" if key is None else key
     said = f"samples, {metric or 'metrics by length'} at WHERE by {by}{said}"
     about = {"format": LM_EVAL.name} | ({"model": choice.model} if choice.model else {})
@@ -94,7 +94,7 @@ def read_ruler(table: Table, path: Path, choice: Choice) -> Curves:
         alike = [outputs] if _any_is_enough(outputs, where) else [[output] for output in outputs]
         for place, spellings in enumerate(alike):
             right = any(unicodedata.normalize("NFKC", one).lower() in said for one in spellings)
-            trial = (_name(where), str(row.get("index", where)), place)
+            trial = (str(row.get("index", where)), place)
             rows.append((trial, _place(spellings, text), float(right), length))
     about = {"format": RULER.name} | ({"model": choice.model} if choice.model else {})
     return _curves(rows, path, choice, "answers at WHERE by where they stand in the input", about, "text")
