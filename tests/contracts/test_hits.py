@@ -157,13 +157,14 @@ def test_marks_for_no_score_and_two_scales_in_one_column_are_named(scores, words
 
 
 def test_a_length_of_the_file_is_not_that_of_the_text():
-    def read(**row):
-        return read_hits(written("a.jsonl", [row | {"score": s} for s in THREE]))
+    def lengths(**row):
+        return read_hits(written("a.jsonl", [row | {"score": s} for s in THREE])).lengths
 
     inner = {"text": TEXT, "tokens": 7}
-    assert read(page_content=TEXT, metadata={"tokens": 7, "length": 3}).lengths.tolist() == [20.0] * 3
-    assert read(metadata=inner).lengths.tolist() == read(**inner).lengths.tolist() == [7.0] * 3
-    assert read(id="d", metadata={"tokens": 7}).lengths is None
+    assert lengths(page_content=TEXT, metadata={"tokens": 7, "length": 3}) == pytest.approx([20.0] * 3)
+    assert lengths(metadata=inner) == pytest.approx([7.0] * 3)
+    assert lengths(**inner) == pytest.approx([7.0] * 3)
+    assert lengths(id="d", metadata={"tokens": 7}) is None
 
 
 def test_documents_without_scores_are_ranked_as_listed_where_that_is_said():

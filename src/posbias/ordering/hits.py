@@ -170,8 +170,9 @@ Row = dict[str, tuple[tuple[str, ...], Any]]
 def _table(path: Path) -> tuple[Table, list[str], str]:
     """The documents of the first query, the lines that hold them where each has its own, and which query it is."""
     text = read_packed(path)
-    lines = [line.rstrip("\r") for line in text.removeprefix("\ufeff").split("\n") if line.strip()]
-    where = [f"{path}: line {place}" for place in range(1, len(lines) + 1)]
+    every = enumerate(text.removeprefix("\ufeff").split("\n"), 1)
+    numbered = {f"{path}: line {place}": line.rstrip("\r") for place, line in every if line.strip()}
+    where, lines = list(numbered), list(numbered.values())
     runs, queries, which = [_TREC.fullmatch(line.strip()) for line in lines], 1, ""
     if lines and all(runs):
         table = table_of(zip(where, (run.groupdict() for run in runs if run), strict=True), path)
