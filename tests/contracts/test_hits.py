@@ -57,13 +57,7 @@ WRITTEN = {
         "found": 2,
         "hits": [{"document": {"text": TEXT}, "highlights": [], "text_match": s} for s in (578730, 578650)],
     },
-    "redis.json": [
-        2,
-        "doc:1",
-        ["vector_score", "0.1", "text", TEXT],
-        "doc:2",
-        ["vector_score", "0.4", "text", TEXT],
-    ],
+    "redis.jsonl": [{"id": "doc:1", "vector_distance": s, "content": TEXT} for s in ("0.1", "0.4")],
     "weaviate.json": {
         "data": {"Get": {"Doc": [{"text": TEXT, "_additional": {"certainty": s}} for s in BOTH]}}
     },
@@ -72,7 +66,7 @@ WRITTEN = {
 }
 WEIGHTS = {
     name: [1, 0.5]
-    for name in ("bge.jsonl", "chroma.jsonl", "query.json", "typesense.json", "redis.json", "rank.jsonl")
+    for name in ("bge.jsonl", "chroma.jsonl", "query.json", "typesense.json", "redis.jsonl", "rank.jsonl")
 }
 WEIGHTS["logits.json"] = [1 / (1 + np.exp(-2)), 0.5]
 
@@ -100,7 +94,6 @@ SEVERAL = {
     "lines.jsonl": [{"query": f"q{q}", "hits": documents()} for q in (1, 2)],
     "lists.json": [documents(), documents()],
     "by_query.json": {"q1": documents(), "q2": documents()},
-    "ranx.json": {f"q{q}": {f"d{k}": s for k, s in enumerate(THREE)} for q in (1, 2)},
 }
 
 

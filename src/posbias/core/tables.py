@@ -94,11 +94,6 @@ def table_of(rows: Iterable[Placed], path: Path) -> Table:
     return _checked(table, path)
 
 
-def json_rows(data: Any, path: str, names: Names) -> Iterator[Placed]:
-    """The rows in a value of JSON, in any of the forms that `read_table` knows. Raises `InputFileError`."""
-    return _rows(data, path, names)
-
-
 def _checked(table: Table, path: Path) -> Table:
     if table.empty:
         raise InputFileError(f"{path}: expected rows with named columns, got none")

@@ -19,12 +19,8 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.core.errors import InputFileError
-from posbias.core.files import json_object
 from posbias.core.tables import (
-    Names,
     Table,
-    bare_name,
-    json_rows,
     number,
     plain_name,
     read_packed,
@@ -40,7 +36,7 @@ SCORES = [name for kind in ("reranked", "score", "logit", "distance", "unscaled"
 """What scores are called, a reranker's before others'."""
 FEWEST = 3
 """Documents whose scores say whether they rise or fall with the list."""
-_NAMES = Names(known={bare_name(name) for name in (*SCORES, *NAMES["rank"], *NAMES["text"])})
+_KNOWN = {*SCORES, *NAMES["rank"], *NAMES["text"]}
 _TREC = re.compile(r"(?P<query_id>\S+)\s+\w+\s+(?P<id>\S+)\s+(?P<rank>\d+)\s+(?P<score>\S+)(\s+\S+)?")
 
 
@@ -134,7 +130,7 @@ def _weights(
 
 def _check(table: Table, name: str, values: Float[np.ndarray, "document"], places: np.ndarray) -> None:
     """Raise `InputFileError` for a mark of no score, two scales in one column, and an open direction."""
-    file = re.split(r": (?:line|entry) ", str(table.index[0]))[0]
+    file = str(table.index[0]).rpartition(": ")[0]
     if (values == -1).any() and (rest := values[values != -1]).size and rest.min() >= 0:
         what = "a score, not a mark for none (leave the document out; --scores rank takes it as the least)"
         raise unexpected(f"{table.index[int((values == -1).argmax())]}: {name}", what, "-1")
@@ -171,33 +167,40 @@ def _table(path: Path) -> tuple[Table, list[str], str]:
     """The documents of the first query, the lines that hold them where each has its own, and which query it is."""
     text = read_packed(path)
     every = enumerate(text.removeprefix("\ufeff").split("\n"), 1)
-    numbered = {f"{path}: line {place}": line.rstrip("\r") for place, line in every if line.strip()}
-    where, lines = list(numbered), list(numbered.values())
-    runs, queries, which = [_TREC.fullmatch(line.strip()) for line in lines], 1, ""
+    lines = {f"{path}: line {place}": line.rstrip("\r") for place, line in every if line.strip()}
+    runs, queries, which = [_TREC.fullmatch(line.strip()) for line in lines.values()], 1, ""
     if lines and all(runs):
-        table = table_of(zip(where, (run.groupdict() for run in runs if run), strict=True), path)
+        table = table_of(zip(lines, (run.groupdict() for run in runs if run), strict=True), path)
     elif {".csv", ".tsv"} & set(path.suffixes):
-        table, lines = read_table(path, _NAMES), []
+        table, lines = read_table(path), {}
     else:
-        one_each = bool({".jsonl", ".ndjson"} & set(path.suffixes)) or _lines_of_json(text)
-        data = list(map(_json, lines, where)) if one_each else _json(text, str(path))
-        held, queries = _first_query(data)
-        if one_each and len(held) == len(lines) and queries == 1:
-            table = table_of(zip(where, map(json_object, held, where), strict=True), path)
-        else:
-            table, lines = table_of(json_rows(held, str(path), _NAMES), path), []
+        documents, where, queries = _of_json(text, lines, path)
+        table = table_of(zip(where, documents, strict=True), path)
+        lines = lines if where == list(lines) else {}
     column = next((one for one in table.columns if plain_name(one) in NAMES["query"]), None)
     if column is not None and 1 < (of_query := table[column].map(str)).nunique() < len(table):
-        first = (of_query == of_query.iloc[0]).to_numpy()
         queries, which = of_query.nunique(), f" ({of_query.iloc[0]})"
-        table, lines = table[first], [line for line, own in zip(lines, first, strict=False) if own]
-    taken = f"the first{which} of {queries} queries alone: order one file for each"
-    return table, lines, taken if queries > 1 else ""
+        table = table[(of_query == of_query.iloc[0]).to_numpy()]
+    taken = f"the first{which} of {queries} queries alone: order one file for each" if queries > 1 else ""
+    return table, [lines[place] for place in table.index if lines], taken
 
 
-def _lines_of_json(text: str) -> bool:
-    """Whether each line begins an object or a list of its own."""
-    return all(line[:1] in "[{" for line in text.strip().split("\n")) and "\n" in text.strip()
+def _of_json(text: str, lines: dict[str, str], path: Path) -> tuple[list[dict[str, Any]], Sequence[str], int]:
+    """The documents of the first query, where each stands, and how many queries there are."""
+    by_line = bool({".jsonl", ".ndjson"} & set(path.suffixes)) or (
+        len(lines) > 1 and all(line[:1] in "[{" for line in lines.values())
+    )
+    held = [_json(line, where) for where, line in lines.items()] if by_line else _json(text, str(path))
+    each = held if isinstance(held, list) else [held]
+    where = list(lines) if by_line else [f"{path}: entry {place}" for place in range(len(each))]
+    documents, queries = list(map(_document, each)), _queries(held)
+    if not queries or (any(documents) and not all(documents)):
+        wrong = documents.index(None) if None in documents else 0
+        what = "an object with a score, a rank or a text, or [document, score]"
+        raise unexpected((where or [path])[wrong], what, each[wrong] if each else "none")
+    if len(queries[0]) != len(each) or len(queries) > 1:
+        where = [f"{path}: entry {place}" for place in range(len(queries[0]))]
+    return queries[0], where, len(queries)
 
 
 def _json(text: str, where: str) -> Any:
@@ -207,64 +210,44 @@ def _json(text: str, where: str) -> Any:
         raise InputFileError(f"{where}: expected JSON, got what is not valid ({error})") from None
 
 
-def _first_query(data: Any) -> tuple[Any, int]:
-    """What there is of the first query, with objects for lists such as [document, score]; how many queries."""
-    if isinstance(data, list) and data:
-        if isinstance(data[0], int) and len(data) > 2 and all(isinstance(one, list) for one in data[2::2]):
-            return [dict(zip(one[::2], one[1::2], strict=False)) for one in data[2::2]], 1  # Redis
-        if all(map(_is_pair, data)):
-            return [_of_pair(one) for one in data], 1
-        inner = [_list_in(one) for one in data]
-        if all(inner):
-            return _first_query(inner[0])[0], len(data)
-        return data, 1
+def _queries(data: Any) -> list[list[dict[str, Any]]]:
+    """The documents of each query in a value of JSON: in a list, or in lists by column, wherever they stand.
+
+    An object of lists alone has one for each query; of other objects the longest counts.
+    """
+    if isinstance(data, list):
+        documents = [one for one in map(_document, data) if one]
+        return [documents] if documents else [query for held in data for query in _queries(held)]
     if not isinstance(data, dict):
-        return data, 1
-    values = list(data.values())
-    if len(data) > 1 and all(isinstance(one, dict) and one and _are_numbers(one.values()) for one in values):
-        return _first_query(values[0])[0], len(data)
-    if len(data) > 1 and _are_numbers(values) and not _NAMES.count(data):
-        return [{"id": key, "score": held} for key, held in data.items()], 1
-    columns = {key: held for key, held in data.items() if _NAMES.count([key]) and isinstance(held, list)}
-    if columns and all(held and isinstance(held[0], list) for held in columns.values()):
-        count = len(next(iter(columns.values())))
-        return {
-            key: held[0] if isinstance(held, list) and held else held for key, held in data.items()
-        }, count
-    if len(data) > 1 and all(isinstance(one, list) and _list_in(one) for one in values) and not columns:
-        return _first_query(values[0])[0], len(data)
-    found = {key: _first_query(held) for key, held in data.items() if isinstance(held, dict | list)}
-    return data | {key: held for key, (held, _) in found.items()}, max([1, *(n for _, n in found.values())])
+        return []
+    lists = {key: held for key, held in data.items() if isinstance(held, list) and held}
+    columns = [
+        held for key, held in lists.items() if plain_name(key) in _KNOWN and not isinstance(held[0], dict)
+    ]
+    if columns:
+        lists = {key: held for key, held in lists.items() if len(held) == len(columns[0])}
+        rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+        return (
+            [query for row in rows for query in _queries(row)] if isinstance(columns[0][0], list) else [rows]
+        )
+    within = {key: found for key, held in data.items() if (found := _queries(held))}
+    found = [query for queries in within.values() for query in queries]
+    return found if len(within) == len(data) or len(within) < 2 else [max(found, key=len)]
 
 
-def _list_in(one: Any) -> list[Any] | None:
-    """The documents of a query: a list of objects or pairs, or the only one in an object that is no document."""
-    if isinstance(one, list):
-        return one if one and (isinstance(one[0], dict) or _is_pair(one[0])) else None
-    if not isinstance(one, dict) or _NAMES.count(one):
+def _document(one: Any) -> dict[str, Any] | None:
+    """An object with a name that is known, or a list of an object or texts and one number; None for all else."""
+    if isinstance(one, dict):
+        return one if _KNOWN & _flat(one).keys() else None
+    if not isinstance(one, list):
         return None
-    lists = [held for held in one.values() if isinstance(held, list) and _list_in(held)]
-    return lists[0] if len(lists) == 1 else None
-
-
-def _are_numbers(values: Iterable[Any]) -> bool:
-    return all(isinstance(one, int | float) and not isinstance(one, bool) for one in values)
-
-
-def _is_pair(one: Any) -> bool:
-    """Whether a list is of texts or an object, and one number."""
-    if not isinstance(one, list) or len(one) < 2:
-        return False
-    numbers = [held for held in one if _are_numbers([held])]
-    return len(numbers) == 1 and all(isinstance(held, str | dict) for held in one if held is not numbers[0])
-
-
-def _of_pair(one: Sequence[Any]) -> dict[str, Any]:
-    """[document, score], [score, text] or [id, text, score] as an object."""
+    numbers = [held for held in one if isinstance(held, int | float)]
     texts = [held for held in one if isinstance(held, str)]
+    objects = [held for held in one if isinstance(held, dict)]
+    if len(numbers) != 1 or not texts + objects or len(numbers + texts + objects) < len(one):
+        return None
     named = dict(zip(("id", "text")[-len(texts) :], texts, strict=False)) if texts else {}
-    inner = {key: part for held in one if isinstance(held, dict) for key, part in held.items()}
-    return inner | named | {"score": next(held for held in one if _are_numbers([held]))}
+    return {key: held for row in [*objects, named] for key, held in row.items()} | {"score": numbers[0]}
 
 
 def _flat(row: Any, within: tuple[str, ...] = ()) -> Row:
