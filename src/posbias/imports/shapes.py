@@ -43,20 +43,14 @@ def long(table: Table) -> Table:
 
 def _flattened(table: Table) -> Table:
     """With a column for each key of inner objects, also of those within."""
-    for _ in range(3):
-        for column in list(table.columns):
-            held = table[column].map(lambda cell: isinstance(cell, dict) and bool(cell))
-            if not held.any():
-                continue
-            keys = dict.fromkeys(key for cell in table[column][held] for key in cell)
-            cells = {
-                f"{column}.{key}": [
-                    cell.get(key) if isinstance(cell, dict) else None for cell in table[column]
-                ]
-                for key in keys
-            }
-            table = table.drop(columns=column).assign(**cells)
-    return table
+    import pandas as pd
+
+    parts = []
+    for column in table.columns:
+        objects = [cell if isinstance(cell, dict) else {} for cell in table[column]]
+        inner = pd.json_normalize(objects).astype(object).set_axis(table.index)
+        parts.append(inner.add_prefix(f"{column}.") if len(inner.columns) else table[[column]])
+    return pd.concat(parts, axis=1)
 
 
 def _with_texts(table: Table) -> Table:
@@ -75,23 +69,17 @@ def _of_models(table: Table) -> Table:
     """A row for each model, where each has a column of scores in per cent."""
     for known in MODELS.values():
         if set(known) <= set(table.columns):
-            others = [*known, *TEXTS]
-            models = [column for column in table.columns if column not in others]
-            return table.melt(others, models, "model", "score_percent", ignore_index=False)
+            others = [column for column in table.columns if column in (*known, *TEXTS)]
+            return table.melt(others, None, "model", "score_percent", ignore_index=False)
     return table
 
 
 def _placed_by_key(table: Table) -> Table:
     """With the keys of objects as places, where nothing else is: words, or numbers that do not count the rows."""
-    keys = list(table[KEY]) if KEY in table else []
+    keys = [] if having(table, _PLACES) or KEY not in table else table[KEY].map(str).tolist()
+    places = all(key in WORDS or _BARE.fullmatch(key) for key in keys)
     counted = keys == [str(place) for place in range(len(keys))]
-    if (
-        having(table, _PLACES)
-        or counted
-        or not all(key in WORDS or _BARE.fullmatch(key) for key in map(str, keys))
-    ):
-        return table
-    return table.rename(columns={KEY: "position"})
+    return table.rename(columns={KEY: "position"}) if places and not counted else table
 
 
 def _place_at_head(column: Any) -> str | None:
