@@ -158,6 +158,8 @@ def test_a_length_of_the_file_is_not_that_of_the_text():
     assert lengths(metadata=inner) == pytest.approx([7.0] * 3)
     assert lengths(**inner) == pytest.approx([7.0] * 3)
     assert lengths(id="d", metadata={"tokens": 7}) is None
+    some = [{"text": TEXT, "meta": {"tokens": 7} if s > 0.5 else {}, "score": s} for s in THREE]
+    assert read_hits(written("some.jsonl", some)).lengths == pytest.approx([20.0] * 3)
 
 
 def test_documents_without_scores_are_ranked_as_listed_where_that_is_said():

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -80,15 +80,14 @@ def read_hits(path: str | os.PathLike[str], scale: Scale | None = None) -> Hits:
     table, lines, note = _table(Path(path))
     rows = [_flat(row) for row in table.to_dict("records")]
     values, said = _weights(table, rows, scale)
-    length, text = _key(rows, table, NAMES["length"]), _key(rows, table, NAMES["text"])
-    if length and rows[0][length][0] != (rows[0][text][0] if text else ()):
-        length = None
-    read = _number if length else _length
-    name = length or text
-    lengths = [read(row[name][1], where, name) for where, row in _rows(table, rows)] if name else None
+    text = _key(rows, table, NAMES["text"])
+    of_text = rows[0][text][0] if text else ()
+    length = next((one for one in NAMES["length"] if one in rows[0] and rows[0][one][0] == of_text), None)
+    lengths = None
+    if name := _key(rows, table, [length] if length else []) or text:
+        lengths = _column(table, rows, name, _number if length else _length)
     unit = "tokens" if length else "characters" if text else None
-    note = "; ".join(filter(None, [said, note]))
-    return Hits(Path(path), table, values, None if lengths is None else np.array(lengths), unit, note, lines)
+    return Hits(Path(path), table, values, lengths, unit, "; ".join(filter(None, [said, note])), lines)
 
 
 # --- weights ----------------------------------------------------------------------------------------------------
@@ -99,33 +98,33 @@ def _weights(
 ) -> tuple[Float[np.ndarray, "document"], str]:
     """A weight for each document, and what was taken for its score where that is not plain."""
     known = [name for name in SCORES if any(name in row for row in rows)]
-    rank = _key(rows, table, NAMES["rank"])
+    rank = next((name for name in NAMES["rank"] if all(name in row for row in rows)), None)
     if not known and rank is None and scale != "rank":
         what = f"one of {', '.join(SCORES[:12])}, … or rank (--scores rank: as listed)"
         raise unexpected(table.index[0], what, ", ".join(map(str, table.columns)))
     places = np.arange(len(rows), dtype=np.float64)
-    if rank is not None:
-        ranks = _column(table, rows, rank)
-        places = ranks if len(np.unique(ranks)) == len(ranks) else places
+    if rank is not None and len(np.unique(ranks := _column(table, rows, rank))) == len(ranks):
+        places = ranks
     if not known:
-        name = rank or "the order as listed"
-        return _by_rank(places), f"scores: {name} read by rank, as weights 1/rank"
+        return _by_rank(places), f"scores: {rank or 'the order as listed'} read by rank, as weights 1/rank"
     name = _key(rows, table, known[:1]) or ""
-    values = _column(table, rows, name)
-    said = f"scores: {name}{', the reranker’s' if name in NAMES['reranked'] else ''}"
-    said = f"{said}; not used: {', '.join(known[1:])}" if len(known) > 1 else ""
+    values, distance = _column(table, rows, name), name in NAMES["distance"]
     if scale is None:
         _check(table, name, values, places)
-    worse = name in NAMES["distance"] if scale in (None, "rank") else scale == "distance"
-    by_rank = scale in ("rank", "distance") or (scale is None and (worse or name in NAMES["unscaled"]))
-    if by_rank or (scale in (None, "similarity") and values.min() < 0):
-        taken = "by rank, as weights 1/rank" + (" (--scores logit: as logits)" if values.min() < 0 else "")
-        values = _by_rank(values if worse else -values)
-    elif scale == "logit" or (scale is None and name in NAMES["logit"]):
-        taken, values = "as logits, 1/(1 + exp(−logit))", 1 / (1 + np.exp(-values))
-    else:
-        return values, said
-    return values, f"scores: {name} read {taken}" + said.removeprefix(f"scores: {name}")
+        by_rank = distance or name in NAMES["unscaled"]
+        scale = "rank" if by_rank or values.min() < 0 else "logit" if name in NAMES["logit"] else None
+    taken = ""
+    if scale in ("rank", "distance") or (scale == "similarity" and values.min() < 0):
+        taken = " read by rank, as weights 1/rank"
+        taken += " (--scores logit: as logits)" if values.min() < 0 else ""
+        values = _by_rank(values if scale == "distance" or (distance and scale == "rank") else -values)
+    elif scale == "logit":
+        taken, values = " read as logits, 1/(1 + exp(−logit))", 1 / (1 + np.exp(-values))
+    if len(known) > 1:
+        taken += (
+            f"{', the reranker’s' if name in NAMES['reranked'] else ''}; not used: {', '.join(known[1:])}"
+        )
+    return values, f"scores: {name}{taken}" if taken else ""
 
 
 def _check(table: Table, name: str, values: Float[np.ndarray, "document"], places: np.ndarray) -> None:
@@ -136,20 +135,15 @@ def _check(table: Table, name: str, values: Float[np.ndarray, "document"], place
         raise unexpected(f"{table.index[int((values == -1).argmax())]}: {name}", what, "-1")
     low, high = values[(values > 0) & (values <= 1)], values[values > 1]
     if low.size and high.size and high.min() >= 10 and high.max() <= 100:
-        got = f"{low[0]:g} and {high[0]:g} (shares and per cent?)"
+        what = "scores on one scale, not shares among per cent (--scores score takes them as they are)"
+        raise unexpected(f"{file}: {name}", what, f"{low[0]:g} and {high[0]:g}")
+    falls = name in NAMES["distance"]
+    steps = np.diff(values[np.argsort(places, kind="stable")]) * (-1 if falls else 1)
+    listed = falls or name in NAMES["score"]
+    if listed and len(values) >= FEWEST and steps.any() and (steps >= 0).all():
         raise InputFileError(
-            f"{file}: {name}: expected scores on one scale, got {got}; --scores score takes them as they are"
-        )
-    steps = np.diff(values[np.argsort(places, kind="stable")])
-    if name in NAMES["distance"]:
-        steps = -steps
-    elif name not in NAMES["score"]:
-        return
-    if len(values) >= FEWEST and steps.any() and (steps >= 0).all():
-        falls = "falls" if name in NAMES["distance"] else "rises"
-        raise InputFileError(
-            f"{file}: {name}: expected the best document first, got a {name} that {falls} from first to last: "
-            "which is it? --scores distance (less is better) or --scores similarity (more is better)"
+            f"{file}: {name}: expected the best document first, got a {name} that {'falls' if falls else 'rises'} "
+            "with the list: say --scores distance (less is better) or --scores similarity (more is better)"
         )
 
 
@@ -263,21 +257,13 @@ def _flat(row: Any, within: tuple[str, ...] = ()) -> Row:
     return inner | outer
 
 
-def _rows(table: Table, rows: Sequence[Row]) -> Iterable[tuple[str, Row]]:
-    return zip(table.index, rows, strict=True)
-
-
 def _key(rows: Sequence[Row], table: Table, names: Sequence[str]) -> str | None:
     """The first of these names that a row has. Raises `InputFileError` for another row without it."""
     name = next((name for name in names if any(name in row for row in rows)), None)
-    for where, row in _rows(table, rows):
+    for where, row in zip(table.index, rows, strict=True):
         if name is not None and name not in row:
             raise unexpected(where, f"{name} as in other rows", ", ".join(row))
     return name
-
-
-def _column(table: Table, rows: Sequence[Row], name: str) -> Float[np.ndarray, "document"]:
-    return np.array([_number(row[name][1], where, name) for where, row in _rows(table, rows)])
 
 
 def _number(cell: Any, where: str, name: str) -> float:
@@ -294,3 +280,9 @@ def _length(cell: Any, where: str, name: str) -> float:
     if not isinstance(cell, str) or not cell:
         raise unexpected(f"{where}: {name}", "a text", cell)
     return float(len(cell))
+
+
+def _column(
+    table: Table, rows: Sequence[Row], name: str, read: Callable[[Any, str, str], float] = _number
+) -> Float[np.ndarray, "document"]:
+    return np.array([read(row[name][1], where, name) for where, row in zip(table.index, rows, strict=True)])
