@@ -10,7 +10,7 @@ are wider than one alone (Bonferroni): all of them hold at once in at least 95 %
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -132,13 +132,23 @@ def profile_difference(
     for one in (p, q):
         if one.kind != "rate" or one.tokens < 2 or one.samples is None or len(one.samples) < 2:
             return None
-    return _difference_of(p, q, way, against) if p.measures == q.measures else None
+    return _difference_of(p, q, way, against, copies=True) if p.measures == q.measures else None
 
 
 def _difference_of(
-    p: Profile, q: Profile, way: str, against: str, *, together: int = 1, equivalence: float = EQUIVALENCE
+    p: Profile,
+    q: Profile,
+    way: str,
+    against: str,
+    *,
+    together: int = 1,
+    equivalence: float = EQUIVALENCE,
+    copies: bool = False,
 ) -> CurveDifference:
-    """What two rates with trials differ in; `together` such differences hold at once."""
+    """What two rates with trials differ in; `together` such differences hold at once.
+
+    `copies`: the same results of one model are one result, not two ways to ask that happened to agree.
+    """
     rows = [np.asarray(one.samples, dtype=np.float64) for one in (p, q)]
     if (shared := shared_trials(p, q)) is not None:
         rows = [one[list(at)] for one, at in zip(rows, shared, strict=True)]
@@ -146,7 +156,7 @@ def _difference_of(
     if min(p.tokens, q.tokens) == 2:  # two places have no middle
         gaps = [{ENDS: one[ENDS]} for one in gaps]
     count, paired = together * (1 + len(gaps[0])), shared is not None
-    if paired and _are_copies(rows, p, q):
+    if paired and copies and _are_copies(rows, p, q):
         numbers = dict.fromkeys([MEAN, *gaps[0]], Estimate(0.0, 0.0, len(rows[0])))
     elif paired:
         mean, gap = ({name: one[name] - other[name] for name in one} for one, other in (means, gaps))
@@ -183,8 +193,9 @@ def shared_trials(p: Profile, q: Profile) -> tuple[Sequence[int], Sequence[int]]
 
 def _are_copies(rows: Sequence[np.ndarray | None], p: Profile, q: Profile) -> bool:
     """Whether rows of two profiles are the same results of one model; where all are alike, nobody knows."""
+    about = [one.places and replace(one.places, results={}, trials=()) for one in (p, q)]
     one, other = rows
-    if one is None or other is None or p.attrs.get("model") != q.attrs.get("model"):
+    if one is None or other is None or about[0] != about[1]:
         return False
     return np.array_equal(one, other) and bool(np.ptp(one))
 
