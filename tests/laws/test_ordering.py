@@ -11,14 +11,16 @@ from refused import refused
 
 from posbias.ordering import STRATEGIES, order
 from posbias.ordering.search import Slots, at_all_places, best_order, most, swapped, worths
+from posbias.profiles.places import Places
 from posbias.profiles.profile import Profile, uniform
 
 numbers = st.floats(0.0, 1.0)
 
 
-def of_places(samples, attrs):
-    """Retrieval by place, whose samples are its trials."""
-    return Profile.from_rows(samples, kind="rate", measures="accuracy", attrs=attrs)
+def of_places(samples, about):
+    """Retrieval by place, whose samples are its trials; `about`: the job, and the prompts' tokens."""
+    depth, tokens = np.arange(float(samples.shape[1])), about.get("tokens", float("nan"))
+    return Places({"accuracy": samples}, depth, job=about.get("job", {}), length=tokens).profile()
 
 
 @st.composite
@@ -156,6 +158,35 @@ def test_what_the_profile_was_not_measured_at_is_counted():
     assert beyond(4, job={"task": "documents", "documents": [6, 8]}) == (0, 1)
     assert beyond(8, job={"task": "documents", "documents": [8, 8]}) == (1, 0)
     assert beyond(5, job={"task": "documents", "documents": [8, 8]}) == (2, 0)
+
+
+def test_a_gain_that_rests_on_what_lengths_are_worth_is_not_known():
+    """Three short documents fit into the stretch of the last place, where a bias that goes by place finds one."""
+    profile = of_places(rates([0.4] * 9 + [0.9], 300).samples, {"tokens": 3000})
+    scores, lengths = [0.15] * 3 + [0.05] * 6 + [0.2], [20.0] * 3 + [420.0] * 7
+    packed = order(10, scores, lengths, profile=profile)
+    assert packed.gains["as given"].interval[0] > 0
+    assert (packed.verdict, len(packed.extrapolated)) == ("not known", 1)
+    assert "is -0.0" in packed.extrapolated[0], "with a place for each it loses"
+    assert packed.recommended == tuple(range(10))
+    # the best document first, of any length: the last place is better either way
+    both = order(10, [0.9] + [0.1] * 9, [420.0] * 9 + [20.0], profile=profile)
+    assert (both.verdict, both.recommended[-1]) == ("reorder", 0)
+    assert any("lengths differ" in one for one in both.warnings)
+    # documents of about one length
+    assert order(10, scores, [300.0 + k for k in range(10)], profile=profile).warnings == ()
+
+
+def test_a_good_order_is_kept_and_gains_elsewhere_are_conditional():
+    """Primacy with the best first; of documents that were not measured no gain stands without its condition."""
+    for seed, prompts in ((0, 200), (1, 60)):
+        curve = rates([0.9, 0.7, 0.6, 0.5, 0.4], prompts, seed)
+        kept = str(order(5, [0.9, 0.7, 0.5, 0.3, 0.2], profile=curve)).split("\n")[0]
+        assert kept.startswith("keep the order as it is: better than best last")
+        assert "would tell" not in kept
+    other = str(order(3, [3, 2, 1], profile=rates([0.4, 0.3, 0.3, 0.4, 0.9], 200))).split("\n")
+    assert other[0].startswith("not known")
+    assert other[1] == "if these documents were like those measured:"
 
 
 @pytest.mark.parametrize("trials", [6, 200])

@@ -204,6 +204,65 @@ def test_files_are_read_as_they_are_written_or_refused(tmp_path, name):
     assert "samples" not in case or profile.samples.tolist() == case["samples"]
 
 
+# --- two results ----------------------------------------------------------------------------------------------
+
+
+def answers(path, curve, seed, questions=60, shuffled=False, column="question_id,"):
+    """A file of answers to questions by place; without a column for these, nobody knows which belong together."""
+    draw = np.random.default_rng(seed)
+    right = draw.uniform(size=(questions, len(curve))) < curve
+    rows = [
+        f"{f'q{q},' if column else ''}{place},{int(right[q, place])}"
+        for q in range(questions)
+        for place in range(len(curve))
+    ]
+    rows = draw.permutation(rows).tolist() if shuffled else rows
+    path.write_text("\n".join([f"{column}position,correct", *rows]))
+    return posbias.read(path), right.astype(float)
+
+
+def test_two_results_are_paired_by_their_questions_in_whatever_order(tmp_path):
+    one, right = answers(tmp_path / "a.csv", [0.9, 0.5, 0.8], 1)
+    other, others = answers(tmp_path / "b.csv", [0.9, 0.7, 0.8], 2, shuffled=True)
+    between = posbias.compare(one, other).between
+    assert (between.paired, between.trials) == (True, (60, 60))
+    difference = (right - others).mean(axis=1)
+    assert between.numbers["mean"].value == pytest.approx(difference.mean())
+    assert between.numbers["mean"].se == pytest.approx(difference.std(ddof=1) / math.sqrt(60), rel=0.1)
+    fewer, _ = answers(tmp_path / "c.csv", [0.9, 0.7, 0.8], 2, questions=40)
+    assert posbias.compare(one, fewer).between.trials == (40, 40)
+    unnamed, _ = answers(tmp_path / "d.csv", [0.9, 0.7, 0.8], 2, column="")
+    assert not posbias.compare(one, unnamed).between.paired
+
+
+@pytest.mark.parametrize("column", ["question_id,", ""])
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_a_result_against_its_copy_is_equal(tmp_path, column, shuffled):
+    one, _ = answers(tmp_path / "a.csv", [0.9, 0.5, 0.8], 1, column=column)
+    copy, _ = answers(
+        tmp_path / "b.csv", [0.9, 0.5, 0.8], 1, column=column, shuffled=shuffled and bool(column)
+    )
+    between = posbias.compare(one, copy).between
+    assert (between.verdict, {number.value for number in between.numbers.values()}) == (
+        "no difference",
+        {0.0},
+    )
+    assert "same results" in between.sentences()[-1]
+    # where all answers are right, two models may still differ
+    for name in ("e.csv", "f.csv"):
+        answers(tmp_path / name, [1.0, 1.0, 1.0], 1, questions=20)
+    ceiling = [posbias.read(tmp_path / name) for name in ("e.csv", "f.csv")]
+    assert posbias.compare(*ceiling).between.verdict == "inconclusive"
+
+
+def test_a_folder_of_several_of_our_results_says_which(tmp_path):
+    for name in ("pairs-5", "pairs-10"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "retrieval.json").write_text("{}")
+    with pytest.raises(InputFileError, match="pairs-10, pairs-5"):
+        posbias.read(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("name", "measures"), [("scores", "score"), ("accuracy", "accuracy"), ("correct", "correct")]
 )

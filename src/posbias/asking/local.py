@@ -38,7 +38,7 @@ class LocalModel:
         special: bool = True,
         most_out: int = 32,
     ):
-        loaded.check_hooks()
+        _ = loaded.treated  # hooks that no treatment names are refused now
         self.loaded, self.api, self.special, self.most_out = loaded, api, special, most_out
         self.reader = Reader(loaded.model, reuse=True)
 

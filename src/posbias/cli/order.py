@@ -23,7 +23,7 @@ def order(
     profile: str,
     prefix: Length = 0.0,
     suffix: Length = 0.0,
-    scores: Literal["score", "logit", "rank"] | None = None,
+    scores: Literal["score", "similarity", "distance", "logit", "rank"] | None = None,
     tokens: shared.ContextLength = None,
     columns: shared.Columns = None,
     out: shared.Out | None = None,
@@ -34,9 +34,9 @@ def order(
     Parameters
     ----------
     hits
-        Documents as JSON lines, JSON or CSV, as retrievers write them, each with a score (score, relevance_score,
-        similarity, logit, distance, …) and its length (tokens or length; else the characters of text, document,
-        content or page_content).
+        Documents as JSON lines, JSON, CSV or a run of TREC, as retrievers write them, each with a score
+        (rerank_score, score, similarity, logit, distance, …) or rank and its length (tokens or length; else the
+        characters of text, document, content or page_content).
     profile
         What a place is worth: a known model (smollm2-135m), what `posbias retrieve` kept (best; its folder,
         retrieval.nc or retrieval.json), measurement.nc of `posbias measure`, the JSON of `posbias predict`, or
@@ -46,8 +46,9 @@ def order(
     suffix
         Length of what stands behind them, the question for instance.
     scores
-        What scores are: in proportion to the chance that the document holds what is asked for (score), logits, or
-        good for their rank alone (weights 1/rank). Default: rank for distances and where some are negative.
+        What scores are: in proportion to the chance that the document holds what is asked for (score, similarity),
+        logits, or good for their rank alone (weights 1/rank; distance: less is better). Default: by the field's
+        name, rank where some are negative.
     out
         Write the lines in the best order to this file: in a usual one (best first, best last, both ends) where
         none is shown to be better than it, and as they are where no other order is shown to help.

@@ -64,6 +64,8 @@ class InfluenceDifferences:
         """Where the two differ and by how much, and where that is inconclusive; `p` and `q` are their names."""
         one, other = self.prompts
         of = f"the same {one} prompts" if self.paired else f"{one} and {other} prompts that are not the same"
+        if not any(one.difference.value or one.difference.se for one in self.parts):
+            return f"influence of {p} and of {q}, on {of}: equal"
         found = [_words(one) for one in self.parts if one.significant]
         said = [f"they differ {', '.join(found)}"] if found else []
         if rest := [one for one in self.parts if not one.significant]:

@@ -12,7 +12,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,14 +75,22 @@ def is_table(path: Path) -> bool:
 
 def read_table(path: Path, names: Names = Names()) -> Table:
     """The rows of a file. Raises `InputFileError` naming file and line."""
-    import pandas as pd
-
     text = read_packed(path)
     if path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv")):
-        table = _of_csv(text, path)
-    else:
-        rows = list(_of_json(text, path, names))
-        table = pd.DataFrame([row for _, row in rows], [where for where, _ in rows], dtype=object)
+        return _checked(_of_csv(text, path), path)
+    return table_of(_of_json(text, path, names), path)
+
+
+def table_of(rows: Iterable[Placed], path: Path) -> Table:
+    """Rows of a file as a table. Raises `InputFileError` for none, and for a column twice."""
+    import pandas as pd
+
+    placed = list(rows)
+    table = pd.DataFrame([row for _, row in placed], [where for where, _ in placed], dtype=object)
+    return _checked(table, path)
+
+
+def _checked(table: Table, path: Path) -> Table:
     if table.empty:
         raise InputFileError(f"{path}: expected rows with named columns, got none")
     plain = [plain_name(column) for column in table.columns]
@@ -114,9 +122,11 @@ def read_packed(path: Path) -> str:
 
 
 def number(cell: Any) -> float | None:
-    """A finite number, also one written as text, per cent or not; `YES` is 1, `NO` 0. None for anything else."""
+    """A finite number, also written as text, per cent or not, 0,5 as .5; `YES` is 1, `NO` 0. None for all else."""
     if isinstance(cell, str):
-        text = cell.strip().lower().removesuffix("%")
+        text = cell.strip().lower().removesuffix("%").strip()
+        if re.fullmatch(r"-?(?:0,\d+|\d+,\d{1,2}|\d+,\d{4,})", text):  # not 4,096, which may be of thousands
+            text = text.replace(",", ".")
         cell = 1 if text in YES else 0 if text in NO else text
     try:
         value = float(cell)
@@ -137,20 +147,26 @@ def parsed(cell: Any) -> Any:
 
 
 def _of_csv(text: str, path: Path) -> Table:
-    """Lines of cells, parted by tab, semicolon or comma; the first names the columns."""
+    """Lines of cells, parted by tab, semicolon, bar or comma, or as a first line sep=SIGN says; then names."""
     import pandas as pd
 
-    parted_by = next((sign for sign in "\t;" if sign in text.partition("\n")[0]), ",")
+    first, _, rest = text.partition("\n")
+    said = re.fullmatch(r"(?i)sep=(.)\s*", first)
+    parted_by = said[1] if said else next((sign for sign in "\t;|" if sign in first), ",")
     options = {"dtype": str, "header": None, "keep_default_na": False, "skip_blank_lines": False}
     try:
-        held = pd.read_csv(io.StringIO(text), sep=parted_by, **options).fillna("").astype(object)
+        held = pd.read_csv(io.StringIO(rest if said else text), sep=parted_by, **options)
     except pd.errors.EmptyDataError:
         return pd.DataFrame()
     except pd.errors.ParserError as error:
         raise InputFileError(f"{path}: {' '.join(str(error).split()).rpartition('C error: ')[2]}") from None
+    held = held.fillna("").astype(object)
     # a cell in quotes may go over several lines
     lines = 1 + held.apply(lambda column: column.str.count("\n")).sum(axis=1)
-    held.index = [f"{path}: line {line}" for line in 1 + lines.cumsum().shift(fill_value=0)]
+    held.index = [f"{path}: line {line}" for line in 1 + bool(said) + lines.cumsum().shift(fill_value=0)]
+    if parted_by == "|":  # of Markdown: bars around, and a line below the names
+        held = held.apply(lambda column: column.str.strip()).loc[:, lambda cells: (cells != "").any()]
+        held = held[~held.apply(lambda column: column.str.fullmatch(r":?-+:?")).all(axis=1)]
     held.columns = [name or f"unnamed_{place}" for place, name in enumerate(held.iloc[0])]
     return held[(held != "").any(axis=1)].iloc[1:]
 
@@ -192,7 +208,10 @@ def _rows(data: Any, where: str, names: Names) -> Iterator[Placed]:
     elif len(dicts) == len(data) and _is_flat(dicts, names):
         columns = pd.DataFrame(data, dtype=object)
         columns = columns.T if names.count(dicts[0]) > names.count(data) else columns
-        yield from _rows(columns.to_dict("records"), where, names)
+        keyed = (
+            {"key": key} | row for key, row in zip(columns.index, columns.to_dict("records"), strict=True)
+        )
+        yield from _rows(list(keyed), where, names)
     else:
         yield from _within(data, where, names)
 
@@ -213,6 +232,8 @@ def _within(data: dict[str, Any], where: str, names: Names) -> Iterator[Placed]:
             rows = list(_rows(held, f"{where}: {name}", names))
             if rows and names.count(rows[0][1]):
                 found[name] = rows
+    if several := {name: rows for name, rows in found.items() if len(rows) > 1}:
+        found = several  # a single row among them is their summary
     if len(found) > 1:
         raise unexpected(where, "results under one key", ", ".join(found))
     around = {name: held for name, held in data.items() if bare_name(name) in names.around}

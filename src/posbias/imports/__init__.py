@@ -16,13 +16,13 @@ from typing import Any, Literal, TypeGuard
 from posbias.core.errors import InputFileError, OtherKindError
 from posbias.core.files import read_text
 from posbias.core.progress import one_line
-from posbias.core.tables import Names, Table, bare_name, is_table, plain_name, read_table, unexpected
+from posbias.core.tables import Names, Table, bare_name, is_table, read_table, unexpected
 from posbias.imports import arrays, positions, prompts
 from posbias.imports.columns import (
     ANY,
     NAMES,
     RATES,
-    WORDS,
+    REFUSED,
     Choice,
     Curves,
     Format,
@@ -30,6 +30,8 @@ from posbias.imports.columns import (
     listed,
     undecided,
 )
+from posbias.imports.positions import PLACES
+from posbias.imports.shapes import long
 from posbias.profiles.measurements import RETRIEVAL, influence_in, load_profile, load_retrieval
 from posbias.profiles.places import KIND, Places, places_in, retrieval_curve
 from posbias.profiles.profile import Profile
@@ -99,7 +101,7 @@ def read_one(path: str | os.PathLike[str], choice: Choice) -> Profile:
 def read_curves(path: str | os.PathLike[str], choice: Choice = ANY) -> Curves:
     """What `read` reads, a profile for each context length; under None where there is one length alone."""
     path = Path(path)
-    path = (file_in(path) or path) if path.is_dir() else path
+    path = (file_in(path) or _no_folder_of_ours(path)) if path.is_dir() else path
     table = path.exists() and _tables(path)
     if (own := _own(path, bool(table))) is None:
         form, rows = _read(path, choice)
@@ -135,19 +137,17 @@ def format_of(table: Table, path: Path, choice: Choice = ANY) -> Format:
         )
     named = {"place", "score"} <= choice.columns.keys() and choice.has(table)
     for form in FORMATS:
-        if not form.missing(table.columns) and not (named and form in (prompts.LIU, prompts.RULER)):
+        if not form.missing(table) and not (named and form in (prompts.LIU, prompts.RULER)):
             return form
     if named:
         return positions.PLAIN
-    if {"results", "configs"} <= set(table.columns):
-        raise InputFileError(
-            f"{path}: expected samples_*.jsonl (of lm_eval --log_samples), got their summary"
-        )
-    if "seq_attr" in table.columns:
-        raise InputFileError(
-            f"{path}: expected seq_attr of captum in an array called attributions (.npz), got it in a table"
-        )
-    raise undecided(table, "columns of places and scores, or of a known format", "place=COLUMN score=COLUMN")
+    outer = {str(column).partition(".")[0] for column in table.columns}
+    for known in REFUSED:
+        if set(known["needs"]) <= outer:
+            raise InputFileError(f"{path}: {known['said']}")
+    have = {"places": having(table, PLACES), "scores": having(table, RATES)}
+    lacks = " and ".join(name for name, columns in have.items() if not columns) or "places and scores"
+    raise undecided(table, f"columns of {lacks}, or of a known format", "place=COLUMN score=COLUMN")
 
 
 def recognised(path: str | os.PathLike[str]) -> Format | None:
@@ -179,7 +179,9 @@ def _read(path: Path, choice: Choice) -> tuple[Format, Table]:
     found: dict[str, list[Table]] = {}
     errors: list[InputFileError] = []
     for file in (files := _tables(path)):
-        table = _long(read_table(file, _NAMES))
+        table = read_table(file, _NAMES)
+        if all(form.missing(table) for form in FORMATS[:-2]) and KEPT not in table.columns:
+            table = long(table)
         try:
             found.setdefault(format_of(table, file, choice).name, []).append(table)
         except InputFileError as error:
@@ -198,15 +200,6 @@ def _read(path: Path, choice: Choice) -> tuple[Format, Table]:
             f"{path}: expected one task, got {len(tables)} files, each of its own: {names}; give one"
         )
     return form, pd.concat(tables)
-
-
-def _long(table: Table) -> Table:
-    """A table with a column for each place (start, middle, end) as one of places and scores."""
-    places = [column for column in table.columns if plain_name(column) in WORDS]
-    if len(places) < 2 or having(table, RATES):
-        return table
-    others = [column for column in table.columns if column not in places]
-    return table.melt(others, places, "position", "score", ignore_index=False)
 
 
 def _json_of(path: Path) -> Any:
@@ -250,6 +243,18 @@ def file_in(folder: Path) -> Path | None:
     if len(held) > 1:
         raise unexpected(folder, "one retrieval, by the path of its file", " and ".join(FILES))
     return held[0] if held else None
+
+
+def _no_folder_of_ours(folder: Path) -> Path:
+    """The folder. Raises `InputFileError` for one of our results of several lengths, ways or models."""
+    held = sorted({file.parent.name for name in FILES for file in folder.glob(f"*/{name}")})
+    files = sorted(file.name for file in folder.glob("*.nc"))
+    if held or files:
+        what = (
+            f"the path of one {'folder' if held else 'file'}: retrievals and measurements are read one by one"
+        )
+        raise unexpected(folder, what, ", ".join(held or files))
+    return folder
 
 
 def read_asked(data: Mapping[str, Any], path: Path) -> Profile:

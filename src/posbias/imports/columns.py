@@ -12,7 +12,7 @@ group's means are a row. Either way the curve is the mean of the rows.
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -31,12 +31,23 @@ NAMES: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_t
 """What columns are called, by what they hold."""
 WORDS = {word: float(place) for place, words in NAMES.pop("words").items() for word in words}
 """Words for places."""
+GRADES: dict[str, float] = NAMES.pop("grades")
+"""Letters for scores."""
+TEXTS: dict[str, str] = NAMES.pop("texts")
+"""By what they hold, patterns of places and lengths in texts."""
+MODELS: dict[str, list[str]] = NAMES.pop("models")
+"""By writer, the columns beside which each column is a model's."""
+REFUSED: list[dict[str, Any]] = NAMES.pop("refused")
+"""Files that hold no places: the columns that they have, and what is said."""
 RATES = NAMES["score"] + NAMES["share"] + NAMES["right"] + NAMES["count"]
-SCALES = {"share": (0, 1), "percent": (0, 100), "1-10": (1, 10), "0-10": (0, 10)}
-"""What scores count in: what becomes 0, and 1. ROUGE × 10 is 0-10."""
+SCALES = {"share": (0.0, 1.0), "percent": (0.0, 100.0)}
+"""What scores count in: what becomes 0, and 1. Others are LOW-HIGH: 1-5 of judges, 0-10 of ROUGE × 10."""
 ROLES = ("place", "score", "total", "trial", "length", "model", "scale")
-"""What `Choice.columns` may name; a scale is one of `SCALES`."""
+"""What `Choice.columns` may name; a scale is one of `SCALES` or LOW-HIGH."""
 _OPTION = re.compile(r"\(?[A-Za-z]\)?\.?")
+_SCALE = re.compile(r"(\d+(?:\.\d+)?)-(\d+(?:\.\d+)?)")
+_RANGE = re.compile(r"[(\[]?\s*(\d+(?:\.\d+)?)\s*%?\s*(?:-|–|to|,\s)\s*(\d+(?:\.\d+)?)\s*(%?)\s*[)\]]?")
+_THOUSANDS = re.compile(r"\d{1,3}(?:[,' \u00a0\u202f]\d{3})+")
 FEWEST_PLACES = 3
 """Places of a curve that has a middle; with two there are a first and a last alone."""
 MEASURES = "attribution"
@@ -70,10 +81,9 @@ class Format:
     read: Callable[[Table, Path, "Choice"], Curves]
     apart: bool = False
 
-    def missing(self, columns: Iterable[str]) -> list[str]:
-        """What of `needs` a file with these columns lacks, by the first name of each."""
-        found = {bare_name(column) for column in columns}
-        return [names[0] for names in self.needs if found.isdisjoint(map(bare_name, names))]
+    def missing(self, table: Table) -> list[str]:
+        """What of `needs` a table lacks, by the first name of each."""
+        return [names[0] for names in self.needs if not having(table, names)]
 
 
 @dataclass(frozen=True)
@@ -90,10 +100,10 @@ class Choice:
 
     def __post_init__(self):
         for name, column in self.columns.items():
-            if name not in ROLES or (name == "scale" and column not in SCALES):
+            if name not in ROLES or (name == "scale" and scale_of(column) is None):
                 raise InvalidValueError(
-                    f"columns: expected one of {', '.join(ROLES)}, and as scale one of {', '.join(SCALES)}, got "
-                    f"{shortened(f'{name}={column}')}"
+                    f"columns: expected one of {', '.join(ROLES)}, and as scale share, percent or LOW-HIGH (as "
+                    f"1-5), got {shortened(f'{name}={column}')}"
                 )
 
     def has(self, table: Table) -> bool:
@@ -118,11 +128,59 @@ def file_of(held: Table | Column) -> str:
     return re.split(r": (?:line|entry) ", str(held.index[0]))[0]
 
 
+def scale_of(name: str) -> tuple[float, float] | None:
+    """The least and the most of a scale, None for what is none."""
+    low, high = map(float, found.groups()) if (found := _SCALE.fullmatch(name)) else SCALES.get(name, (0, 0))
+    return (low, high) if low < high else None
+
+
 def having(table: Table, names: Sequence[str]) -> list[str]:
-    """The columns that are called one of these, in the order of the names."""
+    """The columns that are called one of these, in the order of the names, else those within objects.
+
+    Of all `RATES` any column among scores counts, if that is what its cells are.
+    """
     wanted = [bare_name(name) for name in names]
-    found = [column for column in table.columns if bare_name(column) in wanted]
-    return sorted(found, key=lambda column: wanted.index(bare_name(column)))
+    for called in (bare_name, _inner_name):
+        if found := [column for column in table.columns if called(column) in wanted]:
+            return sorted(found, key=lambda column: wanted.index(called(column)))
+    if not set(RATES) <= set(names):
+        return []
+    among = [column for column in table.columns if _begins(column, "scored") or column in NAMES["scored"]]
+    return [column for column in among if _graded(table[column]).map(number).notna().all()]
+
+
+def _begins(column: Any, role: str) -> str | None:
+    """With which of the names for objects of this role a column's begins, the longest."""
+    starts = [name for name in NAMES[role] if plain_name(column).startswith(f"{name}_")]
+    return max(starts, key=len, default=None)
+
+
+def _inner_name(column: Any) -> str:
+    """The bare name within an object, empty for no column of one."""
+    start = _begins(column, "within")
+    return bare_name(plain_name(column).removeprefix(f"{start}_")) if start else ""
+
+
+def _graded(column: Column) -> Column:
+    """A column of letters for scores as numbers; another as it is."""
+    letters = _begins(column.name, "scored") and column.isin(list(GRADES)).all()
+    return column.map(GRADES) if letters else column
+
+
+def unseparated(column: Column) -> Column:
+    """Whole numbers written as 4,096 or 4 096 without the sign between thousands."""
+    return column.map(
+        lambda cell: (
+            re.sub(r"\D", "", cell) if isinstance(cell, str) and _THOUSANDS.fullmatch(cell.strip()) else cell
+        )
+    )
+
+
+def refuse(column: Column, wrong: Any, what: str) -> None:
+    """Raise `InputFileError` that names the first row where something is wrong, if there is one."""
+    if wrong.any():
+        at = int(np.asarray(wrong).argmax())
+        raise unexpected(f"{column.index[at]}: {column.name}", what, column.iloc[at])
 
 
 def column_of(table: Table, role: str, names: Sequence[str], choice: Choice = ANY) -> str | None:
@@ -135,11 +193,15 @@ def column_of(table: Table, role: str, names: Sequence[str], choice: Choice = AN
             raise undecided(table, f"a column {named}", f"{role}=COLUMN")
         return column
     found = having(table, names)
-    if len({tuple(table[column].map(str)) for column in found}) > 1:
+    if len({tuple(table[column].map(_read)) for column in found}) > 1:
         raise undecided(
             table, f"one column for {role}, not {', '.join(found)}, which differ", f"{role}={found[0]}"
         )
     return found[0] if found else None
+
+
+def _read(cell: Any) -> Any:
+    return str(cell) if (value := number(cell)) is None else value
 
 
 def numbers(column: Column) -> Float[np.ndarray, "row"]:
@@ -148,14 +210,9 @@ def numbers(column: Column) -> Float[np.ndarray, "row"]:
     Raises `InputFileError` where there is none, and where some have the sign and others not.
     """
     found = column.map(number)
-    if found.isna().any():
-        at = int(found.isna().to_numpy().argmax())
-        raise unexpected(f"{column.index[at]}: {column.name}", "a finite number", column.iloc[at])
+    refuse(column, found.isna(), "a finite number")
     values, signs = found.to_numpy(dtype=np.float64), in_percent(column)
-    bare = ~signs & (values != 0)
-    if signs.any() and bare.any():
-        at = int(bare.argmax())
-        raise unexpected(f"{column.index[at]}: {column.name}", "per cent as in other rows", column.iloc[at])
+    refuse(column, ~signs & (values != 0) & signs.any(), "per cent as in other rows")
     return values / 100 if signs.any() else values
 
 
@@ -172,26 +229,30 @@ def is_called(column: Column, *roles: str) -> bool:
 
 
 def places_of(column: Column) -> tuple[Float[np.ndarray, "row"], bool]:
-    """The places of a column, and whether they are shares of the context.
+    """The places of a column, and whether they are shares of the context; of a range its middle.
 
     Depths up to 1 are shares also where their column is called per cent: a curve over the first 1 % is none.
-    Raises `InputFileError` for what is no place, letters (options) among them.
+    Raises `InputFileError` for what is no place, letters (options) and marks for none (-1) among them.
     """
     words = column.map(lambda cell: WORDS.get(str(cell).strip().lower()))
-    if words.notna().all():
+    if words.notna().any():
+        refuse(column, words.isna(), "a place among words for places (start, early, middle, late, end, …)")
         return words.to_numpy(np.float64), True
     if column.map(lambda cell: isinstance(cell, str) and bool(_OPTION.fullmatch(cell.strip()))).all():
         what = "places, not letters of options (choices among options are not read)"
         raise unexpected(f"{file_of(column)}: {column.name}", what, column.iloc[0])
-    values = numbers(column)
-    if not (is_called(column, "depth", "percent") or in_percent(column).any()):
+    written = unseparated(column)
+    ranges = written.map(lambda cell: isinstance(cell, str) and _RANGE.fullmatch(cell.strip()))
+    if ranges.map(bool).all():
+        written = ranges.map(lambda found: f"{(float(found[1]) + float(found[2])) / 2}{found[3]}")
+    values = numbers(written)
+    refuse(column, values < 0, "a place of 0 or more, not a mark for none")
+    if not (is_called(column, "depth", "percent") or in_percent(written).any()):
         return values, False
     if values.max() > 1 and not is_called(column, "percent") and values.max() <= 50:
         return values, False
     values = values / 100 if values.max() > 1 else values
-    if values.min() < 0 or values.max() > 1:
-        got = f"{values.min():.4g} to {values.max():.4g}"
-        raise unexpected(f"{file_of(column)}: {column.name}", "depths from 0 to 1 or 100 %", got)
+    refuse(column, values > 1, "a depth from 0 to 1 or 100 %")
     return values, True
 
 
@@ -199,18 +260,29 @@ def scores_of(column: Column, choice: Choice, graded: bool = False) -> tuple[Flo
     """Scores as shares, and what scale they were taken to be in: what is written, said by `choice`, or called so.
 
     `graded`: of gkamradt's tester, whose scores are whole, of 1 to 10, or else ROUGE × 10. Raises `InputFileError`
-    for no known scale.
+    for no known scale (numbers above 1 alone say none), and naming the row for a number outside it, such as a mark
+    for none, or a share among per cent.
     """
-    values = numbers(column)
-    scale = choice.columns.get("scale") or _scale(column, values, graded)
-    low, high = SCALES.get(scale or "", (0, 0))
-    if scale is None or values.min() < low or values.max() > high:
+    values = numbers(written := _graded(column))
+    scale = choice.columns.get("scale") or _scale(written, values, graded)
+    refuse(column, (values < 0) & (scale is None), "a score of 0 or more, not a mark for none")
+    if scale is None:
         raise InputFileError(
             f"{file_of(column)}: {column.name}: expected scores of a known scale, got {values.min():g} to "
-            f"{values.max():g}; say which: --columns scale={'|'.join(SCALES)} (or total=COLUMN for counts)"
+            f"{values.max():g}; say which: --columns scale=share|percent|LOW-HIGH, such as scale=1-5 (or "
+            "total=COLUMN for counts)"
         )
-    said = {"share": "shares", "percent": "per cent", "1-10": "whole scores of 1 to 10"}
-    return (values - low) / (high - low), said.get(scale, f"scores of {scale}")
+    low, high = scale_of(scale) or (0.0, 1.0)
+    refuse(column, (values < low) | (values > high), f"a score from {low:g} to {high:g}")
+    fractions = (values > 0) & (values < 1) & (values.max() > 1)
+    if scale == "percent" and "scale" not in choice.columns and not is_called(column, "percent"):
+        refuse(
+            column,
+            fractions,
+            f"per cent as in other rows (up to {values.max():g}), or --columns scale=percent",
+        )
+    said = {"share": "shares", "percent": "per cent"}
+    return (values - low) / (high - low), said.get(scale, f"scores of {scale.replace('-', ' to ')}")
 
 
 def _scale(column: Column, values: np.ndarray, graded: bool) -> str | None:
@@ -223,14 +295,8 @@ def _scale(column: Column, values: np.ndarray, graded: bool) -> str | None:
     if graded and high <= 10 and not (whole and low == 0 and high <= 1):
         return "1-10" if whole and low >= 1 else "0-10"
     if high <= 1:
-        return "share"
-    if is_called(column, "share"):
-        return "percent"
-    if is_called(column, "right", "count"):
-        return None
-    if whole and low >= 1 and high <= 10:
-        return "1-10"
-    return "percent" if high > 10 else None
+        return "share" if low >= 0 else None
+    return "percent" if is_called(column, "share") else None
 
 
 # --- answers by place -----------------------------------------------------------------------------------------
@@ -252,7 +318,7 @@ def rates(
     `attrs` go into the profile's, whose `places` say what a sample is; unpaired answers that are right or wrong
     are its `counts`. Raises `InputFileError` for a single place.
     """
-    trial = answers["trial"].map(str).factorize()[0]
+    trial, names = answers["trial"].map(str).factorize()
     cells = answers.assign(trial=trial).groupby(["trial", "place"])["score"].mean().unstack()
     places = [float(place) for place in cells.columns]
     if len(places) < 2:
@@ -266,6 +332,7 @@ def rates(
     samples = np.stack([at_shares(column, groups, total=False) for column in columns], axis=1)
     asked = {"model": attrs.get("model", "")}
     about: dict[str, Any] = {"rows": rows, "length": length, "unit": unit, "equivalence": EQUIVALENCE}
+    about["trials"] = tuple(names) if rows == "trials" else ()
     return Places({measures: samples}, np.array(places), asked, **about).profile(counts=counts, attrs=attrs)
 
 

@@ -5,6 +5,7 @@ several (gkamradt's needle in a haystack, and testers like it); other numbers ar
 """
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,19 @@ from posbias.imports.columns import (
     having,
     numbers,
     places_of,
+    refuse,
     scores_of,
     undecided,
+    unseparated,
 )
 from posbias.profiles.places import Places
 from posbias.profiles.profile import Profile
 
 GRADED = ("model_response", "needle", "version")
 """Columns of files of gkamradt's tester."""
+HEAD = "Document Depth"
+"""The first head of its heat maps."""
+_LENGTH = re.compile(r"^(.*?)\s*([km]?)(?:[ _]?tokens)?$", re.IGNORECASE)
 MOST_ANSWERS = 2**22
 """Answers that counts may stand for."""
 ROUNDED = 0.006
@@ -56,7 +62,9 @@ def read_positions(table: Table, path: Path, choice: Choice) -> Curves:
         return _numbers(table, path, choice, about)
     place = _place(table, choice)
     places, shares = places_of(table[place])
-    length = column_of(table, "length", NAMES["length"], choice)
+    if (count := column_of(table, "place", NAMES["of"])) is not None:
+        places, shares = places / np.maximum(numbers(table[count]) - 1, 1), True
+    length = column_of(table, "length", NAMES["length"], choice) or column_of(table, "length", NAMES["used"])
     lengths = np.full(len(table), math.nan) if length is None else _lengths(table[length])
     files = table.index.str.replace(r": (line|entry) \d+$", "", regex=True)
     cells = pd.DataFrame({"length": lengths, "place": places, "file": files})
@@ -118,7 +126,8 @@ def _answers(table: Table, choice: Choice) -> tuple[Table, str, str]:
         if score is None:
             raise undecided(table, "a column of scores", "score=COLUMN")
         graded = all(having(table, (column,)) for column in GRADED)
-        values, scale = scores_of(table[score], choice, graded)
+        grid = HEAD in table and not table[score].map(number).mod(1).any()
+        values, scale = scores_of(table[score], choice, graded or grid)
         return pd.DataFrame({"row": np.arange(len(table)), "score": values}), score, scale
     right, total, column = counts
     wrong = (total < 1) | (total % 1 > 0) | (right < 0) | (right > total) | (right % 1 > 0)
@@ -181,9 +190,14 @@ def _trial(table: Table, choice: Choice, used: set[str | None]) -> str | None:
 
 
 def _lengths(column: Column) -> np.ndarray:
-    """Context lengths, also as 4k."""
-    short = column.map(lambda cell: str(cell).strip().lower().endswith("k"))
-    return numbers(column.where(~short, column.map(str).str.strip().str[:-1])) * np.where(short, 1000.0, 1.0)
+    """Context lengths, also as 4k, 1M, 4,096 and 4 096 tokens."""
+    parts = column.map(str).str.strip().str.extract(_LENGTH)
+    of, unit = unseparated(parts[0]).map(number), parts[1].str.lower().map({"k": 1e3, "m": 1e6}).fillna(1.0)
+    lengths = (of * unit).to_numpy(dtype=np.float64)
+    refuse(
+        column, ~(lengths > 0) | (lengths % 1 > 0), "a whole number of tokens or documents above 0, or as 4k"
+    )
+    return lengths
 
 
 def _numbers(table: Table, path: Path, choice: Choice, attrs: dict[str, Any]) -> Curves:
@@ -194,7 +208,7 @@ def _numbers(table: Table, path: Path, choice: Choice, attrs: dict[str, Any]) ->
         raise undecided(table, "columns of places and scores", "place=COLUMN score=COLUMN")
     trial = _trial(table, choice, {position, value})
     held = table.assign(
-        place=numbers(table[position]),
+        place=places_of(table[position])[0],
         score=numbers(table[value]),
         trial=table[trial].map(str) if trial else "",
     )
@@ -218,6 +232,10 @@ def _numbers(table: Table, path: Path, choice: Choice, attrs: dict[str, Any]) ->
         raise InputFileError(f"{path}: {error}") from None
 
 
-_PLACES = NAMES["place"] + NAMES["depth"] + NAMES["row"]
-NEEDLE = Format("needle in a haystack", (NAMES["depth"], NAMES["length"], RATES), read_positions)
-PLAIN = Format("numbers by position", (_PLACES, RATES + NAMES["signed"] + NAMES["mass"]), read_positions)
+PLACES = NAMES["place"] + NAMES["depth"]
+NEEDLE = Format(
+    "needle in a haystack", (NAMES["depth"], NAMES["length"] + NAMES["used"], RATES), read_positions
+)
+PLAIN = Format(
+    "numbers by position", (PLACES + NAMES["row"], RATES + NAMES["signed"] + NAMES["mass"]), read_positions
+)

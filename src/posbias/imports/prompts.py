@@ -32,6 +32,8 @@ from posbias.imports.columns import (
 from posbias.imports.positions import of_one_model
 
 DOCUMENTS, PAIRS = "model_documents", "model_ordered_kv_records"
+NO_METRIC = "bypass"
+"""What samples of `--predict_only` have in place of a metric."""
 METRICS = ["acc", "exact_match", "em", "f1", "contains"]
 """Metrics of samples that do not list theirs."""
 ANY_OF = {"qa", "squad", "hotpotqa"}
@@ -64,9 +66,11 @@ def read_samples(table: Table, path: Path, choice: Choice) -> Curves:
             raise unexpected(f"{where}: {name}", "a number", row.get(name))
         if metric is None and score < 0:
             continue  # RULER's mark for a length that was not measured
+        if not 0 <= score <= 1:
+            raise unexpected(f"{where}: {name}", "a score from 0 to 1 (--columns score=METRIC)", f"{score:g}")
         length = common if length is None else length
         answers = _placed(row, score, where) if key is None else [(place, score)]
-        rows += [((_name(where), str(row["doc_id"])), place, score, length) for place, score in answers]
+        rows += [(str(row["doc_id"]), place, score, length) for place, score in answers]
     by = "where the target stands" if key is None else key
     said = f"samples, {metric or 'metrics by length'} at WHERE by {by}{said}"
     about = {"format": LM_EVAL.name} | ({"model": choice.model} if choice.model else {})
@@ -83,12 +87,13 @@ def read_ruler(table: Table, path: Path, choice: Choice) -> Curves:
     """
     rows: list[Placed] = []
     for (where, row), length in zip(table.iterrows(), _lengths(table), strict=True):
-        text, said = _cell(row, "input", where), _cell(row, "pred", where).lower()
+        text = _cell(row, "input", where)
+        said = unicodedata.normalize("NFKC", _cell(row, "pred", where)).lower()
         outputs = _cell(row, "outputs", where, list)
         alike = [outputs] if _any_is_enough(outputs, where) else [[output] for output in outputs]
         for place, spellings in enumerate(alike):
-            right = any(spelling.lower() in said for spelling in spellings)
-            trial = (_name(where), str(row.get("index", where)), place)
+            right = any(unicodedata.normalize("NFKC", one).lower() in said for one in spellings)
+            trial = (str(row.get("index", where)), place)
             rows.append((trial, _place(spellings, text), float(right), length))
     about = {"format": RULER.name} | ({"model": choice.model} if choice.model else {})
     return _curves(rows, path, choice, "answers at WHERE by where they stand in the input", about, "text")
@@ -151,10 +156,6 @@ def _curves(
         raise unexpected(
             path, "answers that stand once in their input, or their place in doc", f"{len(rows)} others"
         )
-    if not placed["score"].between(0, 1).all():
-        raise unexpected(
-            f"{path}: {measures}", "scores from 0 to 1 (--columns score=METRIC)", placed["score"].max()
-        )
     if len(placed) < len(rows):
         said += f", {len(rows) - len(placed)} left out whose answer does not stand once in the input"
     return curves(placed, path, choice, said, about, measures, where=where, unit=unit)
@@ -185,7 +186,8 @@ def _metric(table: Table) -> str | None:
     listed = [str(name) for name in listed] if isinstance(listed, list) else []
     if listed and all(name.isdecimal() for name in listed):
         return None
-    found = [name for name in listed if name in table and number(table[name].iloc[0]) is not None]
+    known = [name for name in listed if name != NO_METRIC]
+    found = [name for name in known if name in table and number(table[name].iloc[0]) is not None]
     if not found:
         raise undecided(table, "a metric with a number", "score=METRIC")
     return found[0]
@@ -215,8 +217,8 @@ def _placed(row: Column, score: float, where: Any) -> list[tuple[float, float]]:
     for _ in range(2):  # the first argument of the first request
         if isinstance(prompt, dict | list) and prompt:
             prompt = next(iter(prompt.values())) if isinstance(prompt, dict) else prompt[0]
-    if not isinstance(prompt, str):
-        raise unexpected(f"{where}: arguments", "a prompt's text", prompt)
+    if not (prompt := _text_of(prompt)):
+        raise unexpected(f"{where}: arguments", "a prompt's text", row["arguments"])
     targets = [str(one).strip() for one in (target if isinstance(target, list) else [target])]
     if len(targets) < 2 or _any_is_enough(targets, where):
         return [(_place(targets, prompt), score)]
@@ -229,6 +231,16 @@ def _placed(row: Column, score: float, where: Any) -> list[tuple[float, float]]:
         (math.nan if math.isnan(hit) else _place([one], prompt), hit)
         for one, hit in zip(targets, right, strict=True)
     ]
+
+
+def _text_of(prompt: Any) -> str:
+    """The text of a prompt, of its messages (as they are, or in JSON) and of their parts; empty without any."""
+    prompt = parsed(prompt) if isinstance(prompt, str) and '"content"' in prompt else prompt
+    if isinstance(prompt, list):
+        return "\n".join(filter(None, map(_text_of, prompt)))
+    if isinstance(prompt, dict):
+        return _text_of(prompt.get("content", prompt.get("text", "")))
+    return prompt if isinstance(prompt, str) else ""
 
 
 def _any_is_enough(answers: Sequence[str], where: Any) -> bool:

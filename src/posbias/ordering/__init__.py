@@ -24,7 +24,7 @@ from jaxtyping import Float
 from posbias.core.errors import InputFileError, InvalidValueError, nearest, shortened
 from posbias.imports import QUANTITY, read
 from posbias.imports.columns import FEWEST_PLACES
-from posbias.ordering.search import Judge, Slots, at_all_places, best_order, places_of_job
+from posbias.ordering.search import Found, Judge, Slots, at_all_places, best_order, places_of_job, worths
 from posbias.profiles.estimate import Estimate, about
 from posbias.profiles.places import NATS, Places
 from posbias.profiles.profile import Profile
@@ -42,6 +42,7 @@ BASELINE = "baseline"
 """What a profile measures that was not measured."""
 LONGEST = 1e12
 """Of a document, and of what stands before or behind."""
+LENGTHS_DIFFER = "lengths differ: whether a document covers its share of the places was not measured"
 NEGLIGIBLE = 0.01
 """A gain below this counts as none: in accuracy, or as a share of what a uniform profile gives."""
 
@@ -149,12 +150,18 @@ class Ordering:
             "no difference": "no difference: leave the order as it is",
             "not known": "not known whether another order helps",
         }[self.verdict]
-        if self.verdict == "not known":
+        beaten = [name for name, gain in self.gains.items() if gain.known and gain.interval[0] > 0]
+        best_usual = self.gains["as given"].value <= min(gain.value for gain in self.gains.values())
+        if self.verdict != "reorder" and not self.extrapolated and best_usual and beaten:
+            over = " and ".join(beaten)
+            said = f"keep the order as it is: better than {over}, and no other is shown to be better"
+        elif self.verdict == "not known":
             said += f": {'; '.join(self.extrapolated)}" if self.extrapolated else ""
             where = "with such documents" if self.extrapolated else "behind the profile"
             more = self.prompts_to_tell
             said += f"; {about(more)} prompts {where} would tell" if more else "; leave the order as it is"
         lines = [f"{said} ({self.basis})"]
+        lines += ["if these documents were like those measured:"] if self.extrapolated else []
         lines += [f"gain over {name}: {_words(gain)} {self.unit}" for name, gain in self.gains.items()]
         return "\n".join([*lines, *self.warnings])
 
@@ -200,8 +207,14 @@ def order(
     asked, profile = profile.tokens, at_all_places(profile)
     slots = Slots(profile, float(sizes.sum()), float(prefix), float(suffix))
     curve = np.asarray(profile.mass, dtype=np.float64)
-    found = best_order(slots, curve, weights, sizes)
-    judged = Judge(slots, weights, sizes)
+    found, judged = best_order(slots, curve, weights, sizes), Judge(slots, weights, sizes)
+    beyond = extrapolated(profile, slots, count, None if lengths is None else in_tokens, asked)
+    assumed = warnings(profile)
+    if profile.kind != "mass" and sizes.min() < sizes.max():
+        found, judged, gain, rests = _whatever_lengths_are_worth(found, judged, curve)
+        said = f"{LENGTHS_DIFFER}; with one place for each the gain over as given is {_words(gain)}"
+        if rests or sizes.max() > ALIKE * sizes.min():
+            (beyond if rests else assumed).append(said)
     gains = {name: judged.gain(found, strategy(weights)) for name, strategy in STRATEGIES.items()}
     best = Ordering(
         found.order,
@@ -209,11 +222,35 @@ def order(
         gains,
         found.loss,
         basis(profile),
-        warnings(profile, sizes),
+        tuple(assumed),
         unit(profile),
-        tuple(extrapolated(profile, slots, count, None if lengths is None else in_tokens, asked)),
+        tuple(beyond),
     )
     return _or_usual(best, judged, weights)
+
+
+def _whatever_lengths_are_worth(
+    found: Found, judged: Judge, curve: Float[np.ndarray, "position"]
+) -> tuple[Found, Judge, Estimate, bool]:
+    """An order that gains both if documents cover their share of the places and if each has one place.
+
+    That found by share, else that found by place; with its judge, and its gain with one place for each. If neither
+    gains either way, the first, and whether its gain rests on the share.
+    """
+    count = len(judged.weights)
+    slots, as_given = replace(judged.slots, total=float(count)), range(count)
+    single = Judge(slots, judged.weights, np.ones(count))
+    other = best_order(slots, curve, single.weights, single.lengths).order
+    worth = float(worths(judged.slots, curve, judged.weights, judged.lengths, [other])[0])
+    by_place = Found(other, worth, max(0.0, found.worth + found.loss - worth))
+    tried = []
+    for order, chooser in ((found, judged), (by_place, single)):
+        judges = [replace(one, chooser=chooser) for one in (judged, single)]
+        gains = [one.gain(order, as_given) for one in judges]
+        tried.append((order, judges[0], gains[1], gains[0].interval[0] > 0))
+        if all(gain.interval[0] > 0 for gain in gains):
+            return order, judges[0], gains[1], False
+    return tried[0]
 
 
 def _or_usual(best: Ordering, judged: Judge, weights: Float[np.ndarray, "document"]) -> Ordering:
@@ -278,17 +315,13 @@ def unit(profile: Profile) -> str:
     return "nats" if profile.kind == "signed" and profile.measures in NATS else f"in {profile.measures}"
 
 
-def warnings(profile: Profile, lengths: Float[np.ndarray, "document"]) -> tuple[str, ...]:
+def warnings(profile: Profile) -> list[str]:
     """What the use of a profile assumes, a sentence each."""
     said = []
     if profile.left_out:
         said.append(f"the profile has no verdict: {profile.caveat}")
     if profile.kind == "mass" and profile.measures != BASELINE:
         said.append("influence is not retrieval: whether more of it finds more was not measured")
-    elif profile.kind != "mass" and lengths.max() > ALIKE * lengths.min():
-        said.append(
-            "lengths differ: a document is taken to cover its share of the places, which was not measured"
-        )
     job = {} if profile.places is None else profile.places.job
     if job.get("task") == "documents" and not places_of_job(profile):
         had = "its prompts had {} to {} documents".format(
@@ -297,7 +330,7 @@ def warnings(profile: Profile, lengths: Float[np.ndarray, "document"]) -> tuple[
         said.append(f"{had}: taken for {profile.tokens}, the places asked at")
     if profile.places is not None and not profile.places.able:
         said.append("the profile is not above chance: it may show where the model copies from")
-    return tuple(said)
+    return said
 
 
 def extrapolated(
@@ -320,7 +353,8 @@ def extrapolated(
         said.append(f"measured with {places} documents, these are {documents}{how}")
     if asked < profile.tokens:
         said.append(f"measured at {asked} of {profile.tokens} places, those between are taken on a line")
-    measured = profile.tokens if profile.places is None else profile.places.tokens
+    length = profile.tokens if profile.kind == "mass" else math.nan
+    measured = length if profile.places is None else profile.places.tokens
     whole = slots.before + slots.total + slots.after
     if not math.isfinite(measured) or in_tokens is None:
         return said

@@ -1,12 +1,16 @@
 """Retrieved documents with their scores, as retrievers and rerankers write them, to be put in order.
 
-JSON lines, JSON or CSV. Texts and scores may stand within others: LlamaIndex has a node, LangChain and Pinecone
-metadata, Cohere results with documents, Chroma lists of ids, documents and distances.
+JSON lines, JSON, CSV or runs of TREC. Texts and scores may stand within others (LlamaIndex has a node, LangChain
+and Pinecone metadata, Cohere results with documents), in lists by column (Chroma), or as [document, score]. What a
+field is called says what it holds (`hits.toml`): a larger distance is worse. Stores list the best first; a score
+that rises with the list may be a distance (LangChain's FAISS, Qdrant's Euclid), and is asked about.
 """
 
 import json
 import os
-from collections.abc import Sequence
+import re
+import tomllib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,34 +18,34 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
+from posbias.core.errors import InputFileError
 from posbias.core.tables import (
-    Names,
     Table,
-    bare_name,
     number,
     plain_name,
     read_packed,
     read_table,
+    table_of,
     unexpected,
 )
 
-Scale = Literal["score", "logit", "rank"]
-SCORES = ("score", "relevance_score", "similarity", "similarity_score", "cosine_similarity", "rerank_score")
-SCORES += ("relevance", "search_score", "rrf_score", "certainty")
-LOGITS, DISTANCES = (
-    ("logit", "logits"),
-    ("distance", "distances", "cosine_distance", "l2_distance"),
-)
-LENGTHS = ("tokens", "length", "n_tokens", "num_tokens", "token_count")
-TEXTS = ("text", "page_content", "content", "document", "documents", "passage", "chunk", "chunk_text", "body")
-_NAMES = Names(known={bare_name(name) for name in (*SCORES, *LOGITS, *DISTANCES, *TEXTS)})
+Scale = Literal["score", "similarity", "distance", "logit", "rank"]
+NAMES: dict[str, list[str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+"""What fields are called, by what they hold."""
+SCORES = [name for kind in ("reranked", "score", "logit", "distance", "unscaled") for name in NAMES[kind]]
+"""What scores are called, a reranker's before others'."""
+FEWEST = 3
+"""Documents whose scores say whether they rise or fall with the list."""
+_KNOWN = {*SCORES, *NAMES["rank"], *NAMES["text"]}
+_TREC = re.compile(r"(?P<query_id>\S+)\s+\w+\s+(?P<id>\S+)\s+(?P<rank>\d+)\s+(?P<score>\S+)(\s+\S+)?")
 
 
 @dataclass(frozen=True)
 class Hits:
     """The documents of a file: a weight and a length for each, the lengths' `unit`, how scores became weights.
 
-    `lengths` and `unit` are None where neither lengths nor texts are known; `note` is empty for scores ≥ 0.
+    `lengths` and `unit` are None where neither lengths nor texts are known; `note` says what scores were taken to
+    be where that is not plain, and which query. `lines`: those of the file, where each has one document.
     """
 
     path: Path
@@ -50,66 +54,210 @@ class Hits:
     lengths: Float[np.ndarray, "document"] | None
     unit: Literal["tokens", "characters"] | None
     note: str
+    lines: Sequence[str] = ()
 
     def text(self, order: Sequence[int]) -> str:
-        """The documents in this order, as a file of the same kind has them: lines of JSON lines as they are."""
+        """The documents in this order, as a file of the same kind has them: lines as they are."""
         suffix = Path(self.path.name.lower().removesuffix(".gz")).suffix
         if suffix in (".csv", ".tsv"):
             return self.table.iloc[list(order)].to_csv(index=False, sep="," if suffix == ".csv" else "\t")
+        rows = self.table.to_dict("records")
         if suffix == ".json":
-            rows = self.table.to_dict("records")
             return json.dumps([rows[place] for place in order], ensure_ascii=False, indent=1) + "\n"
-        lines = [line.rstrip("\r") for line in read_packed(self.path).split("\n") if line.strip()]
+        lines = self.lines or [json.dumps(row, ensure_ascii=False) for row in rows]
         return "".join(f"{lines[place]}\n" for place in order)
 
 
 def read_hits(path: str | os.PathLike[str], scale: Scale | None = None) -> Hits:
-    """Read documents, each with one of `SCORES`, `LOGITS` or `DISTANCES` and one of `LENGTHS` or `TEXTS`.
+    """Read the documents of the first query, each with a score or a rank, and its length or text (`NAMES`).
 
-    Scores ≥ 0 are weights. Logits become 1/(1 + exp(−logit)). Distances (less is better), and scores of which
-    some are negative, count by rank, as 1/rank; `scale` says otherwise. Without lengths, characters of the texts
-    count; without texts, all documents are as long. Raises `InputFileError` naming line and key.
+    Scores ≥ 0 are weights. Logits become 1/(1 + exp(−logit)). Distances (less is better), ranks, and scores of
+    which some are negative, count by rank, as 1/rank; `scale` says otherwise ("rank" without any score: as
+    listed). A length counts that stands with the text: metadata may be about a whole file. Without lengths,
+    characters of the texts count; without texts, all documents are as long. Raises `InputFileError` naming line
+    and key, for scores on two scales, and where their direction is open.
     """
-    table = read_table(Path(path), _NAMES)
-    if len(table) == 1:  # of Chroma, a row for a query
-        table = table.explode(
-            [name for name in table if isinstance(table[name].iloc[0], list)] or table.columns[0]
-        )
+    table, lines, note = _table(Path(path))
     rows = [_flat(row) for row in table.to_dict("records")]
-    name = _key(rows, table, SCORES + LOGITS + DISTANCES)
-    if name is None:
-        what = f"one of {', '.join(SCORES + LOGITS + DISTANCES)}"
-        raise unexpected(table.index[0], what, ", ".join(map(str, table.columns)))
-    values = np.array([_number(row[name], where, name) for where, row in zip(table.index, rows, strict=True)])
-    note = f"scores: {name} read "
-    if scale == "rank" or (scale is None and (name in DISTANCES or values.min() < 0)):
-        better = values if name in DISTANCES else -values
-        note += "by rank, as weights 1/rank" + (" (--scores logit: as logits)" if values.min() < 0 else "")
-        values = 1.0 / (1 + (better[:, None] > better).sum(axis=1))
-    elif scale == "logit" or (scale is None and name in LOGITS):
-        values, note = 1 / (1 + np.exp(-values)), note + "as logits, 1/(1 + exp(−logit))"
-    else:
-        note = ""
-    length, text = _key(rows, table, LENGTHS), None
+    values, said = _weights(table, rows, scale)
+    text = _key(rows, table, NAMES["text"])
+    of_text = rows[0][text][0] if text else ()
+    length = next((one for one in NAMES["length"] if one in rows[0] and rows[0][one][0] == of_text), None)
     lengths = None
-    if length is not None:
-        lengths = [_number(row[length], where, length) for where, row in zip(table.index, rows, strict=True)]
-    elif (text := _key(rows, table, TEXTS)) is not None:
-        lengths = [_length(row[text], where, text) for where, row in zip(table.index, rows, strict=True)]
+    if name := _key(rows, table, [length] if length else []) or text:
+        lengths = _column(table, rows, name, _number if length else _length)
     unit = "tokens" if length else "characters" if text else None
-    return Hits(Path(path), table, values, None if lengths is None else np.array(lengths), unit, note)
+    return Hits(Path(path), table, values, lengths, unit, "; ".join(filter(None, [said, note])), lines)
 
 
-def _flat(row: Any) -> dict[str, Any]:
+# --- weights ----------------------------------------------------------------------------------------------------
+
+
+def _weights(
+    table: Table, rows: Sequence["Row"], scale: Scale | None
+) -> tuple[Float[np.ndarray, "document"], str]:
+    """A weight for each document, and what was taken for its score where that is not plain."""
+    known = [name for name in SCORES if any(name in row for row in rows)]
+    rank = next((name for name in NAMES["rank"] if all(name in row for row in rows)), None)
+    if not known and rank is None and scale != "rank":
+        what = f"one of {', '.join(SCORES[:12])}, … or rank (--scores rank: as listed)"
+        raise unexpected(table.index[0], what, ", ".join(map(str, table.columns)))
+    places = np.arange(len(rows), dtype=np.float64)
+    if rank is not None and len(np.unique(ranks := _column(table, rows, rank))) == len(ranks):
+        places = ranks
+    if not known:
+        return _by_rank(places), f"scores: {rank or 'the order as listed'} read by rank, as weights 1/rank"
+    name = _key(rows, table, known[:1]) or ""
+    values, distance = _column(table, rows, name), name in NAMES["distance"]
+    if scale is None:
+        _check(table, name, values, places)
+        by_rank = distance or name in NAMES["unscaled"]
+        scale = "rank" if by_rank or values.min() < 0 else "logit" if name in NAMES["logit"] else None
+    taken = ""
+    if scale in ("rank", "distance") or (scale == "similarity" and values.min() < 0):
+        taken = " read by rank, as weights 1/rank"
+        taken += " (--scores logit: as logits)" if values.min() < 0 else ""
+        values = _by_rank(values if scale == "distance" or (distance and scale == "rank") else -values)
+    elif scale == "logit":
+        taken, values = " read as logits, 1/(1 + exp(−logit))", 1 / (1 + np.exp(-values))
+    if len(known) > 1:
+        taken += (
+            f"{', the reranker’s' if name in NAMES['reranked'] else ''}; not used: {', '.join(known[1:])}"
+        )
+    return values, f"scores: {name}{taken}" if taken else ""
+
+
+def _check(table: Table, name: str, values: Float[np.ndarray, "document"], places: np.ndarray) -> None:
+    """Raise `InputFileError` for a mark of no score, two scales in one column, and an open direction."""
+    file = str(table.index[0]).rpartition(": ")[0]
+    if (values == -1).any() and (rest := values[values != -1]).size and rest.min() >= 0:
+        what = "a score, not a mark for none (leave the document out; --scores rank takes it as the least)"
+        raise unexpected(f"{table.index[int((values == -1).argmax())]}: {name}", what, "-1")
+    low, high = values[(values > 0) & (values <= 1)], values[values > 1]
+    if low.size and high.size and high.min() >= 10 and high.max() <= 100:
+        what = "scores on one scale, not shares among per cent (--scores score takes them as they are)"
+        raise unexpected(f"{file}: {name}", what, f"{low[0]:g} and {high[0]:g}")
+    falls = name in NAMES["distance"]
+    steps = np.diff(values[np.argsort(places, kind="stable")]) * (-1 if falls else 1)
+    listed = falls or name in NAMES["score"]
+    if listed and len(values) >= FEWEST and steps.any() and (steps >= 0).all():
+        raise InputFileError(
+            f"{file}: {name}: expected the best document first, got a {name} that {'falls' if falls else 'rises'} "
+            "with the list: say --scores distance (less is better) or --scores similarity (more is better)"
+        )
+
+
+def _by_rank(worse: Float[np.ndarray, "document"]) -> Float[np.ndarray, "document"]:
+    return 1.0 / (1 + (worse[:, None] > worse).sum(axis=1))
+
+
+# --- rows -------------------------------------------------------------------------------------------------------
+
+Row = dict[str, tuple[tuple[str, ...], Any]]
+"""The plain values of a document by plain name, each with the names of the objects that it stands in."""
+
+
+def _table(path: Path) -> tuple[Table, list[str], str]:
+    """The documents of the first query, the lines that hold them where each has its own, and which query it is."""
+    text = read_packed(path)
+    every = enumerate(text.removeprefix("\ufeff").split("\n"), 1)
+    lines = {f"{path}: line {place}": line.rstrip("\r") for place, line in every if line.strip()}
+    runs, queries, which = [_TREC.fullmatch(line.strip()) for line in lines.values()], 1, ""
+    if lines and all(runs):
+        table = table_of(zip(lines, (run.groupdict() for run in runs if run), strict=True), path)
+    elif {".csv", ".tsv"} & set(path.suffixes):
+        table, lines = read_table(path), {}
+    else:
+        documents, where, queries = _of_json(text, lines, path)
+        table = table_of(zip(where, documents, strict=True), path)
+        lines = lines if where == list(lines) else {}
+    column = next((one for one in table.columns if plain_name(one) in NAMES["query"]), None)
+    if column is not None and 1 < (of_query := table[column].map(str)).nunique() < len(table):
+        queries, which = of_query.nunique(), f" ({of_query.iloc[0]})"
+        table = table[(of_query == of_query.iloc[0]).to_numpy()]
+    taken = f"the first{which} of {queries} queries alone: order one file for each" if queries > 1 else ""
+    return table, [lines[place] for place in table.index if lines], taken
+
+
+def _of_json(text: str, lines: dict[str, str], path: Path) -> tuple[list[dict[str, Any]], Sequence[str], int]:
+    """The documents of the first query, where each stands, and how many queries there are."""
+    by_line = bool({".jsonl", ".ndjson"} & set(path.suffixes)) or (
+        len(lines) > 1 and all(line[:1] in "[{" for line in lines.values())
+    )
+    held = [_json(line, where) for where, line in lines.items()] if by_line else _json(text, str(path))
+    each = held if isinstance(held, list) else [held]
+    where = list(lines) if by_line else [f"{path}: entry {place}" for place in range(len(each))]
+    documents, queries = list(map(_document, each)), _queries(held)
+    if not queries or (any(documents) and not all(documents)):
+        wrong = documents.index(None) if None in documents else 0
+        what = "an object with a score, a rank or a text, or [document, score]"
+        raise unexpected((where or [path])[wrong], what, each[wrong] if each else "none")
+    if len(queries[0]) != len(each) or len(queries) > 1:
+        where = [f"{path}: entry {place}" for place in range(len(queries[0]))]
+    return queries[0], where, len(queries)
+
+
+def _json(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputFileError(f"{where}: expected JSON, got what is not valid ({error})") from None
+
+
+def _queries(data: Any) -> list[list[dict[str, Any]]]:
+    """The documents of each query in a value of JSON: in a list, or in lists by column, wherever they stand.
+
+    An object of lists alone has one for each query; of other objects the longest counts.
+    """
+    if isinstance(data, list):
+        documents = [one for one in map(_document, data) if one]
+        return [documents] if documents else [query for held in data for query in _queries(held)]
+    if not isinstance(data, dict):
+        return []
+    lists = {key: held for key, held in data.items() if isinstance(held, list) and held}
+    columns = [
+        held for key, held in lists.items() if plain_name(key) in _KNOWN and not isinstance(held[0], dict)
+    ]
+    if columns:
+        lists = {key: held for key, held in lists.items() if len(held) == len(columns[0])}
+        rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+        return (
+            [query for row in rows for query in _queries(row)] if isinstance(columns[0][0], list) else [rows]
+        )
+    within = {key: found for key, held in data.items() if (found := _queries(held))}
+    found = [query for queries in within.values() for query in queries]
+    return found if len(within) == len(data) or len(within) < 2 else [max(found, key=len)]
+
+
+def _document(one: Any) -> dict[str, Any] | None:
+    """An object with a name that is known, or a list of an object or texts and one number; None for all else."""
+    if isinstance(one, dict):
+        return one if _KNOWN & _flat(one).keys() else None
+    if not isinstance(one, list):
+        return None
+    numbers = [held for held in one if isinstance(held, int | float)]
+    texts = [held for held in one if isinstance(held, str)]
+    objects = [held for held in one if isinstance(held, dict)]
+    if len(numbers) != 1 or not texts + objects or len(numbers + texts + objects) < len(one):
+        return None
+    named = dict(zip(("id", "text")[-len(texts) :], texts, strict=False)) if texts else {}
+    return {key: held for row in [*objects, named] for key, held in row.items()} | {"score": numbers[0]}
+
+
+def _flat(row: Any, within: tuple[str, ...] = ()) -> Row:
     """The plain values of an object and of those within it, by their plain names; of one name the outermost."""
-    inner = [_flat(held) for held in row.values() if isinstance(held, dict)]
-    outer = {
-        plain_name(key): held for key, held in row.items() if not isinstance(held, dict) and held == held
-    }
-    return {key: held for one in reversed(inner) for key, held in one.items()} | outer
+    outer: Row = {}
+    inner: Row = {}
+    for key, held in row.items():
+        held = held[0] if isinstance(held, list) and len(held) == 1 else held
+        if isinstance(held, dict):
+            inner = _flat(held, (*within, key)) | inner
+        elif held == held:
+            outer[plain_name(key)] = (within, held)
+    return inner | outer
 
 
-def _key(rows: Sequence[dict[str, Any]], table: Table, names: Sequence[str]) -> str | None:
+def _key(rows: Sequence[Row], table: Table, names: Sequence[str]) -> str | None:
     """The first of these names that a row has. Raises `InputFileError` for another row without it."""
     name = next((name for name in names if any(name in row for row in rows)), None)
     for where, row in zip(table.index, rows, strict=True):
@@ -119,13 +267,22 @@ def _key(rows: Sequence[dict[str, Any]], table: Table, names: Sequence[str]) -> 
 
 
 def _number(cell: Any, where: str, name: str) -> float:
-    value = number(cell)
-    if value is None or (name in LENGTHS and value < 0):
-        raise unexpected(f"{where}: {name}", f"a finite number{' >= 0' if name in LENGTHS else ''}", cell)
+    value, least = number(cell), name in NAMES["length"] + NAMES["rank"]
+    if value is None or (least and value < 0):
+        raise unexpected(f"{where}: {name}", f"a finite number{' >= 0' if least else ''}", cell)
     return value
 
 
 def _length(cell: Any, where: str, name: str) -> float:
+    """The characters of a text, or of the parts that it is made of."""
+    if isinstance(cell, list):
+        cell = "".join(str(one.get("text", "")) if isinstance(one, dict) else str(one) for one in cell)
     if not isinstance(cell, str) or not cell:
         raise unexpected(f"{where}: {name}", "a text", cell)
     return float(len(cell))
+
+
+def _column(
+    table: Table, rows: Sequence[Row], name: str, read: Callable[[Any, str, str], float] = _number
+) -> Float[np.ndarray, "document"]:
+    return np.array([read(row[name][1], where, name) for where, row in zip(table.index, rows, strict=True)])

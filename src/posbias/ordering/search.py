@@ -257,11 +257,15 @@ _ALIKE = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """Gains of orders over others, from the prompts behind the profile."""
+    """Gains of orders over others, from the prompts behind the profile.
+
+    The best orders of halves are those that `chooser` finds, which may take documents to be of other lengths.
+    """
 
     slots: Slots
     weights: Float[np.ndarray, "document"]
     lengths: Float[np.ndarray, "document"]
+    chooser: "Judge | None" = None
 
     def gain(self, found: Found, other: Sequence[int]) -> Estimate:
         """That of the best order over another, with its error; without one where the prompts are too few."""
@@ -270,7 +274,9 @@ class Judge:
             levels = self.slots.levels(np.asarray(self.slots.profile.mass, dtype=np.float64))
             rows = self._between(found.order, other)
             return Estimate(float(self.weights @ (rows @ levels)), math.nan, 1)
-        one, two = (self._on(rest, self._between(chosen, other)) for chosen, rest in self._halves)
+        one, two = (
+            self._on(rest, self._between(chosen, other)) for chosen, rest in (self.chooser or self)._halves
+        )
         both = (one + two).scaled(0.5)
         return Estimate(both.value, both.se, len(samples), both.freedom)
 

@@ -9,8 +9,8 @@ Differences are taken within trials, where these are the same. Several are looke
 are wider than one alone (Bonferroni): all of them hold at once in at least 95 % of experiments.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -76,6 +76,8 @@ class CurveDifference:
                 f"under {least:.2g}"
             )
         same = "the same trials, so differences are taken within them"
+        if self.paired and not any(one.value or one.se for one in self.numbers.values()):
+            same = "the same, with the same results"
         lines.append(f"{effort} trials: {same if self.paired else 'not known to be the same, so unpaired'}")
         if self.dull:
             lines.append(f"not above chance: {', '.join(self.dull)}; gaps may be of what is copied there")
@@ -124,25 +126,39 @@ def profile_difference(
 ) -> CurveDifference | None:
     """What two curves by place differ in, `p` less `q`, whoever made them; None unless both are rates with trials.
 
-    Where both are known to be of the same trials (`same_trials`), differences are taken within them, as by
+    Where both are known to be of the same trials (`shared_trials`), differences are taken within them, as by
     `curve_differences`; else the two are compared as unpaired. Their numbers of places may differ.
     """
     for one in (p, q):
         if one.kind != "rate" or one.tokens < 2 or one.samples is None or len(one.samples) < 2:
             return None
-    return _difference_of(p, q, way, against) if p.measures == q.measures else None
+    return _difference_of(p, q, way, against, copies=True) if p.measures == q.measures else None
 
 
 def _difference_of(
-    p: Profile, q: Profile, way: str, against: str, *, together: int = 1, equivalence: float = EQUIVALENCE
+    p: Profile,
+    q: Profile,
+    way: str,
+    against: str,
+    *,
+    together: int = 1,
+    equivalence: float = EQUIVALENCE,
+    copies: bool = False,
 ) -> CurveDifference:
-    """What two rates with trials differ in; `together` such differences hold at once."""
+    """What two rates with trials differ in; `together` such differences hold at once.
+
+    `copies`: the same results of one model are one result, not two ways to ask that happened to agree.
+    """
     rows = [np.asarray(one.samples, dtype=np.float64) for one in (p, q)]
+    if (shared := shared_trials(p, q)) is not None:
+        rows = [one[list(at)] for one, at in zip(rows, shared, strict=True)]
     means, gaps = [{MEAN: one.mean(axis=1)} for one in rows], [gaps_of(one) for one in rows]
     if min(p.tokens, q.tokens) == 2:  # two places have no middle
         gaps = [{ENDS: one[ENDS]} for one in gaps]
-    count, paired = together * (1 + len(gaps[0])), same_trials(p, q)
-    if paired:
+    count, paired = together * (1 + len(gaps[0])), shared is not None
+    if paired and copies and _are_copies(rows, p, q):
+        numbers = dict.fromkeys([MEAN, *gaps[0]], Estimate(0.0, 0.0, len(rows[0])))
+    elif paired:
         mean, gap = ({name: one[name] - other[name] for name in one} for one, other in (means, gaps))
         seed = int(p.places.job.get("seed", 0)) if p.places else 0
         numbers = resampled({(-1.0, 1.0): mean, (-2.0, 2.0): gap}, seed, count)
@@ -157,6 +173,31 @@ def _difference_of(
     )
     trials = (len(rows[0]), len(rows[1]))
     return CurveDifference(way, against, numbers, dull, trials, paired, p.measures, equivalence)
+
+
+def shared_trials(p: Profile, q: Profile) -> tuple[Sequence[int], Sequence[int]] | None:
+    """The trials of two profiles that are known to be the same, by their numbers in each; None where none are.
+
+    Those of one job, those of one name (a question's, say) if all of the shorter are in the longer, and copies.
+    """
+    if same_trials(p, q) or _are_copies([p.samples, q.samples], p, q):
+        rows = range(len(p.samples if p.samples is not None else ()))
+        return rows, rows
+    if p.places is None or q.places is None or p.places.depth.tolist() != q.places.depth.tolist():
+        return None
+    at = {name: place for place, name in enumerate(q.places.trials)}
+    both = [(row, at[name]) for row, name in enumerate(p.places.trials) if name in at]
+    enough = len(both) >= max(2, min(len(p.places.trials), len(at)))
+    return ([row for row, _ in both], [row for _, row in both]) if enough else None
+
+
+def _are_copies(rows: Sequence[np.ndarray | None], p: Profile, q: Profile) -> bool:
+    """Whether rows of two profiles are the same results of one model; where all are alike, nobody knows."""
+    about = [one.places and replace(one.places, results={}, trials=()) for one in (p, q)]
+    one, other = rows
+    if one is None or other is None or about[0] != about[1]:
+        return False
+    return np.array_equal(one, other) and bool(np.ptp(one))
 
 
 def same_trials(p: Profile, q: Profile) -> bool:

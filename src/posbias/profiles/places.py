@@ -69,10 +69,10 @@ class Places:
     whom, and how ("model" its name, "way" the way). `job`: what was asked, empty where nobody knows. `arms`:
     accuracy by trial in each control arm. `rule`: how answers are scored. `chance`: the share that guessing or
     copying gets right (0: there is nothing to copy, or nobody knows). `length`: of the prompts, in the mean, in
-    `unit`. `rows`: what a trial is called. `equivalence`: the difference, in the unit of
-    what decides, that counts as none; without one no two places are said to be alike. `until`: the half-width of
-    the gaps' intervals that was wanted, if one was. `better_than_chance`: False where a file without its arms says
-    that it is not.
+    `unit`. `rows`: what a trial is called. `trials`: their names, where results made elsewhere have them.
+    `equivalence`: the difference, in the unit of what decides, that counts as none; without one no two places are
+    said to be alike. `until`: the half-width of the gaps' intervals that was wanted, if one was.
+    `better_than_chance`: False where a file without its arms says that it is not.
     """
 
     results: Mapping[str, Float[np.ndarray, "trial place"]]
@@ -85,6 +85,7 @@ class Places:
     length: float = math.nan
     unit: Literal["tokens", "words", "documents"] = "tokens"
     rows: str = "trials"
+    trials: tuple[str, ...] = ()
     equivalence: float | None = None
     until: float | None = None
     better_than_chance: bool = True
