@@ -14,7 +14,7 @@ models.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -275,18 +275,6 @@ ALWAYS = ("claim", "number", "se", "verdict", "why")
 """The keys of `Judged.as_dict` that every judged claim has."""
 ABOUT = ("provenance", "place", "strength", "scope", "evidence", "bar", "alias_of")
 """The keys that one with an id has, too: attributes of its claim."""
-SOME = (
-    "effects",
-    "quantity",
-    "bound",
-    "statement",
-    "instances",
-    "effort",
-    "explanation",
-    "stands",
-    "tested_on",
-)
-"""The keys that only some have, of `Judged`'s fields."""
 _SEEN: Mapping[str, bool] = {"holds": True, "fails": False}
 Provenance = Literal["paper", "ours"]
 Strength = Literal["theorem", "constant", "printed", "observation", "hedged"]
@@ -432,13 +420,18 @@ class Judged:
         keys |= {"study": self.study} if self.study else {}
         if not self.study:
             keys["effects"] = [_effect(piece, len(self.evidence)) for piece in self.shown]
-        return keys | {name: held for name in SOME if (held := getattr(self, name))}
+        return keys | {name: held for name in self._some() if (held := getattr(self, name))}
+
+    @classmethod
+    def _some(cls) -> list[str]:
+        """The fields that are keys of JSON where a claim has them."""
+        return [one.name for one in fields(cls) if one.kw_only]
 
     @classmethod
     def read(cls, written: Mapping[str, Any], id: str, study: str) -> Self:
         """What `as_dict` made of a claim, as that of `id` and `study`. Raises KeyError for what is not whole."""
         about = {name: written[name] for name in ABOUT if name in written}
-        some = {name: written[name] for name in SOME if name in written}
+        some = {name: written[name] for name in cls._some() if name in written}
         number, se = (
             math.nan if written[name] is None else float(written[name]) for name in ("number", "se")
         )

@@ -12,7 +12,8 @@ from posbias.comparison.agreement import PAIRED, ROWS
 from posbias.comparison.scores import Agreement, Comparison
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
-from posbias.reports.findings import LABELS, MEASURES, Findings, decided, digits_of, interval, number, percent
+from posbias.reports.findings import LABELS, MEASURES, Findings, decided, digits_of, interval, number
+from posbias.reports.profile_sentences import ends_of, percent
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -116,7 +117,7 @@ SHAPE_COLUMNS = (
 
 def shapes(found: Findings) -> list[Row]:
     """The statistics of the measured profile, with errors where they are known, and of each prediction."""
-    measured, (first, last) = found.measured, found.ends
+    measured, (first, last) = found.measured, ends_of(found.measured)
     rows = [Row("measured", _shape(measured), "reference")]
     cells, fitted = rows[0].cells, rows[0].cells[6].around
     cells[2], cells[3], depth = map(_share, (first, last, measured.trough_depth))
