@@ -23,14 +23,14 @@ from jaxtyping import Float
 from posbias.core.errors import InputFileError, InvalidValueError, nearest, shortened
 from posbias.imports import QUANTITY, read
 from posbias.imports.columns import FEWEST_PLACES
-from posbias.ordering.search import Judge, Slots, at_all_places, best_order, places_of_job
+from posbias.ordering.search import GainEstimator, Slots, at_all_places, best_order, places_of_job
 from posbias.profiles.estimate import Estimate, about
 from posbias.profiles.profile import Profile
 from posbias.retrieval.curve import QUANTITIES
 
 __all__ = ["STRATEGIES", "Ordering", "order", "profile_of"]
 
-Verdict = Literal["reorder", "no difference", "not known"]
+OrderVerdict = Literal["reorder", "no difference", "not known"]
 FOLDER = Path(__file__).with_name("profiles")
 """Bundled profiles: retrieval by place, trial by trial (`tools/order_profiles.py` makes them)."""
 ALIKE = 1.5
@@ -108,7 +108,7 @@ class Ordering:
         return [documents[place] for place in (self.instead[1] if self.instead else self.permutation)]
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> OrderVerdict:
         """Whether to reorder: by the gain over the order as given and its 95 % interval.
 
         "no difference" where the interval lies within ± `NEGLIGIBLE`, or where the order as given is the best;
@@ -197,7 +197,7 @@ def order(
     slots = Slots(profile, float(sizes.sum()), float(prefix), float(suffix))
     curve = np.asarray(profile.mass, dtype=np.float64)
     found = best_order(slots, curve, weights, sizes)
-    judged = Judge(slots, weights, sizes)
+    judged = GainEstimator(slots, weights, sizes)
     gains = {name: judged.gain(found, strategy(weights)) for name, strategy in STRATEGIES.items()}
     best = Ordering(
         found.order,
@@ -212,7 +212,7 @@ def order(
     return _or_usual(best, judged, weights)
 
 
-def _or_usual(best: Ordering, judged: Judge, weights: Float[np.ndarray, "document"]) -> Ordering:
+def _or_usual(best: Ordering, judged: GainEstimator, weights: Float[np.ndarray, "document"]) -> Ordering:
     """With the best usual order to take instead, where the one found is not shown to be better than it.
 
     Where that is not shown to be better than the order as given either, the usual one must be better than both.

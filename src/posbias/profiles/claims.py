@@ -23,8 +23,8 @@ from jaxtyping import Float
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.estimate import Estimate
 
-Verdict = Literal["holds", "fails", "undecided"]
-VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+ClaimVerdict = Literal["holds", "fails", "undecided"]
+VERDICTS: tuple[ClaimVerdict, ...] = get_args(ClaimVerdict)
 LEVEL = 0.05
 LEAST = 0.02
 """An effect below this is taken for none."""
@@ -183,7 +183,7 @@ class Evidence:
             return self.room
         return self.room / self.estimate.se if self.estimate.se > 0.0 else math.inf
 
-    def verdict(self, pieces: int = 1) -> Verdict:
+    def verdict(self, pieces: int = 1) -> ClaimVerdict:
         """What this estimate says, as one of so many pieces of evidence."""
         if self.flaw:
             return "undecided"
@@ -332,7 +332,7 @@ class Judged:
 
     claim: Claim
     evidence: tuple[Evidence, ...]
-    verdict: Verdict
+    verdict: ClaimVerdict
     estimate: Estimate
     why: str
     study: str = ""
@@ -461,8 +461,8 @@ def judged(claim: Claim, evidence: Iterable[Evidence]) -> Judged:
         raise InvalidValueError(
             f"evidence: expected at least one piece for {claim.id or claim.sentence!r}, got none"
         )
-    verdicts: list[Verdict] = [piece.verdict(len(pieces)) for piece in pieces]
-    verdict: Verdict = "holds" if {*verdicts} == {"holds"} else "undecided"
+    verdicts: list[ClaimVerdict] = [piece.verdict(len(pieces)) for piece in pieces]
+    verdict: ClaimVerdict = "holds" if {*verdicts} == {"holds"} else "undecided"
     verdict = "fails" if "fails" in verdicts else verdict
     deciding = _deciding(pieces)
     why = f"{_shares(pieces, verdicts)}{deciding}"
@@ -489,7 +489,7 @@ def _surety(pieces: int) -> Callable[[Evidence], tuple[float, ...]]:
     return place
 
 
-def _shares(pieces: Sequence[Evidence], verdicts: Sequence[Verdict]) -> str:
+def _shares(pieces: Sequence[Evidence], verdicts: Sequence[ClaimVerdict]) -> str:
     """'holds for decay; fails for RoPE; ', of many '3 of 5 hold; '."""
     if len(pieces) == 1:
         return ""
@@ -519,13 +519,13 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def count(verdicts: Iterable[Judged]) -> dict[Verdict, int]:
+def count(verdicts: Iterable[Judged]) -> dict[ClaimVerdict, int]:
     """How many claims hold, fail and are undecided."""
     named = [one.verdict for one in verdicts]
     return {verdict: named.count(verdict) for verdict in VERDICTS}
 
 
-def tally(claims: Iterable[Judged]) -> dict[Provenance, dict[Verdict, int]]:
+def tally(claims: Iterable[Judged]) -> dict[Provenance, dict[ClaimVerdict, int]]:
     """The same of the papers' own claims and of ours, what is said twice counted once."""
     once = [one for one in claims if not one.claim.alias_of]
     return {kind: count(one for one in once if one.claim.provenance == kind) for kind in get_args(Provenance)}
