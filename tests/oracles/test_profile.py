@@ -17,7 +17,7 @@ from posbias.core import machine
 from posbias.profiles.curves import at_shares, least_stretch
 from posbias.profiles.profile import Profile, spearman, uniform, wasserstein
 from posbias.profiles.stochastic_order import noise_floor, prefix_shares, violations
-from posbias.profiles.summary import Band
+from posbias.profiles.summary import MixingBand
 
 weights = st.integers(1, 120).flatmap(
     lambda n: arrays(np.float64, n, elements=st.one_of(st.just(0.0), st.floats(1e-6, 1e6)))
@@ -197,7 +197,7 @@ def test_shares_are_the_overlaps(values, shares, total):
 def test_a_profile_by_share_keeps_mass_prompts_and_what_it_leaves_out():
     samples = np.random.default_rng(0).random((5, 12))
     shape = uniform(12).summary
-    band = Band({"own": shape}, (), np.zeros(12), np.ones(12))
+    band = MixingBand({"own": shape}, (), np.zeros(12), np.ones(12))
     profile = Profile.from_samples(samples, model="m", band=band, attrs={"mine": 1}, left_out=("λ",))
     coarse = profile.by_share(5)
     assert (coarse.tokens, coarse.query, coarse.left_out, coarse.se) == (5, 4, ("λ",), None)

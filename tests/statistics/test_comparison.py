@@ -12,7 +12,7 @@ from refused import refused
 
 from posbias.comparison.agreement import SCORES, paired_ceiling, reliability, scores
 from posbias.comparison.predictors import Fold
-from posbias.comparison.scores import Judge, compare, compare_all, differences_of, mean_agreement
+from posbias.comparison.scores import Scorer, compare, compare_all, differences_of, mean_agreement
 from posbias.core.errors import InvalidValueError
 from posbias.core.machine import stream
 from posbias.profiles.estimate import MOST_DRAWS, NORMAL_95, Estimate, t_95
@@ -188,7 +188,7 @@ def test_paired_differences_hold_the_true_one(weights, noise, least):
         for name, off in (("near", 0.3), ("far", 0.6))
     }
     for _ in range(60):
-        judge = Judge.of(Profile.from_samples(prompts(random, weights, noise)), 0)
+        judge = Scorer.of(Profile.from_samples(prompts(random, weights, noise)), 0)
         scored = {name: [judge.score(one, name)] for name, one in predictions.items()}
         (found,) = differences_of(scored, [("near", "far")])
         values.append([one.value for one in two(found.scores)])
@@ -258,7 +258,7 @@ def test_scores_and_differences_from_few_prompts_are_covered(n, monkeypatch):
     profiles = {"harmonic": harmonic(FEW_TOKENS), "uniform": uniform(FEW_TOKENS)}
     scores, differences = [], []
     for _ in range(trials):
-        judge = Judge.of(Profile.from_samples(few_prompts(random, n)), 0)
+        judge = Scorer.of(Profile.from_samples(few_prompts(random, n)), 0)
         found = {name: [judge.score(one, name)] for name, one in profiles.items()}
         (difference,) = differences_of(found, [("harmonic", "uniform")])
         scores.append(mean_agreement(found["harmonic"]).wasserstein)
@@ -275,7 +275,7 @@ def test_scores_and_differences_from_few_prompts_are_covered(n, monkeypatch):
 def test_the_mean_over_halves_has_the_degrees_of_freedom_of_welch():
     """Two folds of unlike noise: Welch and Satterthwaite, and all prompts counted."""
     random = np.random.default_rng(3)
-    judges = [Judge.of(Profile.from_samples(few_prompts(random, n)), 0) for n in (4, 6)]
+    judges = [Scorer.of(Profile.from_samples(few_prompts(random, n)), 0) for n in (4, 6)]
     folds = [judge.score(harmonic(FEW_TOKENS), "p") for judge in judges]
     found = mean_agreement(folds)
     for k, name in enumerate(SCORES):

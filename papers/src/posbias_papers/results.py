@@ -34,8 +34,8 @@ from posbias.profiles.claims import (
     ALWAYS,
     ELSEWHERE,
     VERDICTS,
+    ClaimVerdict,
     Judged,
-    Verdict,
     count,
     undecided,
 )
@@ -173,7 +173,7 @@ def collect(
     return claims
 
 
-def by_evidence(claims: Iterable[Judged]) -> dict[str, dict[Verdict, int]]:
+def by_evidence(claims: Iterable[Judged]) -> dict[str, dict[ClaimVerdict, int]]:
     """The papers' own claims by kind of evidence and verdict, what is said twice counted once."""
     own = [one for one in claims if one.claim.provenance == "paper" and not one.claim.alias_of]
     kinds = {kind: [one for one in own if one.tested_on == kind] for kind in EVIDENCE}

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, resumable
-from posbias.cli.terminal import describe
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -98,6 +97,7 @@ def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Op
     measurement, written = finished
     from posbias.comparison.predictors import measured_mixing
     from posbias.profiles.profile import measured_influence
+    from posbias.reports.profile_sentences import describe
 
     profile = measured_influence(measurement)
     answer = Measure.of(

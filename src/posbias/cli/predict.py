@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from posbias.cli import options as shared
 from posbias.cli.mixing import with_mixing
 from posbias.cli.output import COMPILING, answer_with, notice, progress
-from posbias.cli.terminal import describe, describe_map, describe_several, describe_variation, orders
+from posbias.cli.terminal import describe_map, describe_several, describe_variation, orders
 from posbias.core.terminal import plain, table
 
 if TYPE_CHECKING:
@@ -222,6 +222,7 @@ def _one(case: _Case, options: Options, measurement: Any) -> None:
     with notice(COMPILING):
         profile = case.profile(options, measurement)
     from posbias.reports.answers.predictions import Predict
+    from posbias.reports.profile_sentences import describe
 
     draw = lambda plots: _drawn(plots, "draw_profile", profile)  # noqa: E731
     _answer(case.answer(Predict, profile), lambda: describe(profile), options, draw)

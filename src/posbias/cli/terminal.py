@@ -1,4 +1,4 @@
-"""Profiles as text for a terminal: one in blocks and words, several as a table with a line of blocks each."""
+"""Several profiles as text for a terminal: a table with a line of blocks each. One is `profile_sentences`'."""
 
 import itertools
 from collections.abc import Sequence
@@ -12,92 +12,8 @@ if TYPE_CHECKING:
 
 COLUMNS = 8
 """Of a table over two quantities."""
-SAME = "the same without the first token, and without the query's own"
-"""After a verdict that does not rest on one token."""
 UNSURE = "of the curves as computed: what is left out may change"
 """Before what is said of flatness where something that decides curves is not known."""
-
-
-def describe(profile: "Profile") -> list[str]:
-    """A profile for a person: the shape in blocks and the statistics in words."""
-    from posbias.profiles.curves import blocks
-
-    s = profile.summary
-    first, middle, last = s.ratio
-    shape, verdict = blocks(profile.mass[: profile.query + 1]), verdict_line(profile)
-    within = "" if s.reaches_all else f"90 % of the mass within {s.effective_range} tokens of the query; "
-    even = "the mean of those in reach" if s.out_of_reach else "uniform"
-    same = s.verdict is not None and s.verdict_without_first == s.verdict == s.verdict_without_last
-    prompts = 0 if profile.samples is None or profile.left_out else len(profile.samples)
-    sure = (
-        [f"{prompts} prompts decide for both ends whether they are favoured (95 % intervals)"]
-        if prompts
-        else []
-    )
-    lines = [verdict, shape] if profile.left_out else [shape, verdict]
-    lines += [*(s.ends_alone or [SAME] * same), *(profile.doubts or sure)]
-    lines.append(
-        f"share of the first {s.ends}: {s.first_mass:.2%}{_error(profile, 0)}, "
-        f"of the last {s.ends}: {s.last_mass:.2%}{_error(profile, s.query + 1 - s.ends)}"
-    )
-    lines.append(f"density first : middle : last = {first:.2f} : {middle:.2f} : {last:.2f} (uniform = 1)")
-    fitted = " (cross-fitted)" if profile.cross_fitted else ""
-    lines.append(f"trough at position {s.trough} of 0 … {s.query}, {s.trough_depth:.0%} below {even}{fitted}")
-    if s.out_of_reach:
-        lines.append(f"out of reach: {s.out_of_reach:,} of {s.tokens:,} positions")
-    lines.append(f"{within}entropy {s.entropy:.2f} nats")
-    lines += _band(profile)
-    if profile.missing_mass:
-        lines.append(f"learned sinks took {profile.missing_mass:.2%}")
-    if profile.method:
-        layers = (f"{name} ({count} layer{'s' * (count > 1)})" for name, count in profile.method.items())
-        lines.append(f"computed by {', '.join(layers)}")
-    return [*lines, *(profile.calibration.lines() if profile.calibration else ())]
-
-
-def _error(profile: "Profile", start: int) -> str:
-    """The standard error over prompts of the share of as many positions as count as an end, where it is known."""
-    share = profile.share(start, start + profile.summary.ends)
-    return f" ± {share.se:.2%}" if share.known else ""
-
-
-def verdict_line(profile: "Profile") -> str:
-    """'verdict: U', or why there is none and what would settle it."""
-    from posbias.theory.huggingface_families import UNMEASURED
-    from posbias.theory.prediction import said_under
-
-    most, under = profile.band.verdict if profile.band else (None, {})
-    counted = f" under {said_under(under)}" if under else ""
-    if not profile.left_out:
-        return f"verdict: {profile.summary.verdict}{counted}"
-    others = [part for part in profile.left_out if not part.startswith("λ")]
-    if most is not None and not others:
-        computed = "" if "λ" in profile.left_out else f"{profile.caveat}; as computed "
-        return f"no verdict: {computed}{most}{counted}; --mixing gives λ"
-    if not UNMEASURED.isdisjoint(others) or any("(the model has" in part for part in others):
-        return f"no verdict: {profile.caveat}"
-    settles = (
-        "`posbias measure` at this length decides"
-        if profile.calibration
-        else "--calibrate FILE.nc takes it from a measurement"
-    )
-    return f"no verdict: {profile.caveat}; {settles if others else '--mixing gives it'}"
-
-
-def _band(profile: "Profile") -> list[str]:
-    """What would be predicted with the λ of each model whose λ is known, if λ was not given."""
-    band, ends = profile.band, profile.summary.ends
-    if band is None:
-        return []
-
-    def held(models: Sequence[str], end: str) -> str:
-        shares = sorted(getattr(band.shapes[name], f"{end}_mass") for name in models)
-        span = dict.fromkeys(f"{share:.2%}" for share in (shares[0], shares[-1]))
-        return f"the {end} {ends:,} hold {' to '.join(span)}"
-
-    given = {f"with λ of each of {len(band.models)} pretrained models": band.models}
-    given |= {f"with λ by norms, of {', '.join(band.checks)},": band.checks} if band.checks else {}
-    return ["; ".join(f"{words} {held(of, 'first')}, {held(of, 'last')}" for words, of in given.items())]
 
 
 def _profiles_table(title: str, named: "Sequence[tuple[str, Profile]]") -> list[str]:
@@ -131,6 +47,8 @@ def describe_map(
     axes: "Sequence[tuple[str, Sequence[float]]]", profiles: "Sequence[Sequence[Profile]]"
 ) -> list[str]:
     """Profiles over two quantities for a person: a table of the shares of both ends, of some columns if many."""
+    from posbias.reports.profile_sentences import verdict_line
+
     (rows, down), (columns, across) = axes
     step = -(-len(across) // COLUMNS)
 
@@ -176,6 +94,7 @@ def _flattest(places: "Sequence[tuple[list[float], Profile]]", names: Sequence[s
 
 def describe_several(named: "Sequence[tuple[str, Profile]]") -> list[str]:
     """Profiles by name for a person: a line each, then why some have no verdict."""
+    from posbias.reports.profile_sentences import under_known, verdict_line
     from posbias.theory.prediction import said_under
 
     without: dict[str, list[str]] = {}
@@ -183,7 +102,9 @@ def describe_several(named: "Sequence[tuple[str, Profile]]") -> list[str]:
         if profile.left_out:
             without.setdefault(verdict_line(profile), []).append(name)
     lines = [f"{'; '.join(names)}: {line}" for line, names in without.items()]
-    lines += [f"{name}: {line}" for name, one in named for line in (*one.summary.ends_alone, *_band(one))]
+    lines += [
+        f"{name}: {line}" for name, one in named for line in (*one.summary.ends_alone, *under_known(one))
+    ]
     lines += [
         f"{one['flatter']} is flatter than {one['than']} under {said_under(one['under'])}"
         for one in orders(named)

@@ -250,7 +250,7 @@ def compare_all(
     if measured.tokens < least:
         raise InvalidValueError(f"q: expected at least {least} positions to compare, got {measured.tokens}")
     whole("seed", seed, 0)
-    judge = Judge.of(measured, seed)
+    judge = Scorer.of(measured, seed)
     found = {name: [judge.score(one, name)] for name, one in predictions.items()}
     baselines = {name: [judge.score(one, name)] for name, one in _baselines(measured.tokens).items()}
     return Comparison(
@@ -304,7 +304,7 @@ def _held_out(folds: Sequence[Fold], measured: Profile, seed: int) -> HeldOut:
     samples = np.asarray(measured.samples)
     found: dict[str, list[Scored]] = {}
     for number, fold in enumerate(folds):
-        judge = Judge.of(Profile.from_samples(samples[fold.judged]), seed, f"compare.held_out.{number}")
+        judge = Scorer.of(Profile.from_samples(samples[fold.judged]), seed, f"compare.held_out.{number}")
         _check(fold.predictions, judge.profile)
         for name, one in (dict(fold.predictions) | _baselines(measured.tokens)).items():
             found.setdefault(name, []).append(judge.score(one, name))
@@ -317,7 +317,7 @@ def _held_out(folds: Sequence[Fold], measured: Profile, seed: int) -> HeldOut:
 
 
 @dataclass(frozen=True)
-class Judge:
+class Scorer:
     """The reference, with its mean over resamples of its prompts and over all but one; None without prompts.
 
     `counts`: how often each prompt counts in each resample.
@@ -329,7 +329,7 @@ class Judge:
     counts: Float[np.ndarray, "resample prompt"] | None = None
 
     @classmethod
-    def of(cls, measured: Profile, seed: int, name: str = "compare.bootstrap") -> "Judge":
+    def of(cls, measured: Profile, seed: int, name: str = "compare.bootstrap") -> "Scorer":
         if measured.samples is None or len(measured.samples) < 2:
             return cls(measured, None, None)
         prompts = len(measured.samples)

@@ -41,7 +41,7 @@ from posbias.theory.rollout.dispatch import influence
 
 __all__ = ["Candidate", "Designs", "design"]
 
-Verdict = Literal["met", "no difference", "not met", "not known"]
+DesignVerdict = Literal["met", "no difference", "not met", "not known"]
 THEORY = (
     "theory alone: influence by mask, encoding by distance and residual mixing; what training puts into queries, "
     "keys and values has no part in it"
@@ -110,7 +110,7 @@ class Designs:
         }
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> DesignVerdict:
         """Whether anything meets the target; "no difference" where the baseline does. "Not known" where what
         decides a profile is left out (`Architecture.left_out`) of the one that the verdict rests on, or λ was not
         given and it is not the same under every known one."""

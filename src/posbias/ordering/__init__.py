@@ -24,14 +24,22 @@ from jaxtyping import Float
 from posbias.core.errors import InputFileError, InvalidValueError, nearest, shortened
 from posbias.imports import QUANTITY, read
 from posbias.imports.columns import FEWEST_PLACES
-from posbias.ordering.search import Found, Judge, Slots, at_all_places, best_order, places_of_job, worths
+from posbias.ordering.search import (
+    Found,
+    GainEstimator,
+    Slots,
+    at_all_places,
+    best_order,
+    places_of_job,
+    worths,
+)
 from posbias.profiles.estimate import Estimate, about
 from posbias.profiles.places import NATS, Places
 from posbias.profiles.profile import Profile
 
 __all__ = ["STRATEGIES", "Ordering", "order", "profile_of"]
 
-Verdict = Literal["reorder", "no difference", "not known"]
+OrderVerdict = Literal["reorder", "no difference", "not known"]
 FOLDER = Path(__file__).with_name("profiles")
 """Bundled profiles: retrieval by place, trial by trial (`tools/order_profiles.py` makes them)."""
 ALIKE = 1.5
@@ -110,7 +118,7 @@ class Ordering:
         return [documents[place] for place in (self.instead[1] if self.instead else self.permutation)]
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> OrderVerdict:
         """Whether to reorder: by the gain over the order as given and its 95 % interval.
 
         "no difference" where the interval lies within ± `NEGLIGIBLE`, or where the order as given is the best;
@@ -207,7 +215,7 @@ def order(
     asked, profile = profile.tokens, at_all_places(profile)
     slots = Slots(profile, float(sizes.sum()), float(prefix), float(suffix))
     curve = np.asarray(profile.mass, dtype=np.float64)
-    found, judged = best_order(slots, curve, weights, sizes), Judge(slots, weights, sizes)
+    found, judged = best_order(slots, curve, weights, sizes), GainEstimator(slots, weights, sizes)
     beyond = extrapolated(profile, slots, count, None if lengths is None else in_tokens, asked)
     assumed = warnings(profile)
     if profile.kind != "mass" and sizes.min() < sizes.max():
@@ -230,8 +238,8 @@ def order(
 
 
 def _whatever_lengths_are_worth(
-    found: Found, judged: Judge, curve: Float[np.ndarray, "position"]
-) -> tuple[Found, Judge, Estimate, bool]:
+    found: Found, judged: GainEstimator, curve: Float[np.ndarray, "position"]
+) -> tuple[Found, GainEstimator, Estimate, bool]:
     """An order that gains both if documents cover their share of the places and if each has one place.
 
     That found by share, else that found by place; with its judge, and its gain with one place for each. If neither
@@ -239,7 +247,7 @@ def _whatever_lengths_are_worth(
     """
     count = len(judged.weights)
     slots, as_given = replace(judged.slots, total=float(count)), range(count)
-    single = Judge(slots, judged.weights, np.ones(count))
+    single = GainEstimator(slots, judged.weights, np.ones(count))
     other = best_order(slots, curve, single.weights, single.lengths).order
     worth = float(worths(judged.slots, curve, judged.weights, judged.lengths, [other])[0])
     by_place = Found(other, worth, max(0.0, found.worth + found.loss - worth))
@@ -253,7 +261,7 @@ def _whatever_lengths_are_worth(
     return tried[0]
 
 
-def _or_usual(best: Ordering, judged: Judge, weights: Float[np.ndarray, "document"]) -> Ordering:
+def _or_usual(best: Ordering, judged: GainEstimator, weights: Float[np.ndarray, "document"]) -> Ordering:
     """With the best usual order to take instead, where the one found is not shown to be better than it.
 
     Where that is not shown to be better than the order as given either, the usual one must be better than both.

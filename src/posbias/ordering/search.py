@@ -3,7 +3,7 @@
 What stands before a document depends on which documents do, not on their order: up to `EXACT` documents a table
 over all sets of them finds the best order. Of documents of one length the best order is that of rearrangement,
 exact for any number. For others documents are assigned to slots of one length, then swapped as long as that gains.
-What an order gains over another is read from the prompts behind a profile, cross-fitted (`Judge`).
+What an order gains over another is read from the prompts behind a profile, cross-fitted (`GainEstimator`).
 
 What a stretch of a prompt is worth to the document that takes it is read off a profile (`Slots`): the mean
 of the curve over it. The curve of a mass (influence, measured or predicted) runs over
@@ -256,7 +256,7 @@ _ALIKE = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
+class GainEstimator:
     """Gains of orders over others, from the prompts behind the profile.
 
     The best orders of halves are those that `chooser` finds, which may take documents to be of other lengths.
@@ -265,7 +265,7 @@ class Judge:
     slots: Slots
     weights: Float[np.ndarray, "document"]
     lengths: Float[np.ndarray, "document"]
-    chooser: "Judge | None" = None
+    chooser: "GainEstimator | None" = None
 
     def gain(self, found: Found, other: Sequence[int]) -> Estimate:
         """That of the best order over another, with its error; without one where the prompts are too few."""

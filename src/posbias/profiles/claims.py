@@ -14,7 +14,7 @@ models.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -23,8 +23,8 @@ from jaxtyping import Float
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.estimate import Estimate
 
-Verdict = Literal["holds", "fails", "undecided"]
-VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+ClaimVerdict = Literal["holds", "fails", "undecided"]
+VERDICTS: tuple[ClaimVerdict, ...] = get_args(ClaimVerdict)
 LEVEL = 0.05
 LEAST = 0.02
 """An effect below this is taken for none."""
@@ -183,7 +183,7 @@ class Evidence:
             return self.room
         return self.room / self.estimate.se if self.estimate.se > 0.0 else math.inf
 
-    def verdict(self, pieces: int = 1) -> Verdict:
+    def verdict(self, pieces: int = 1) -> ClaimVerdict:
         """What this estimate says, as one of so many pieces of evidence."""
         if self.flaw:
             return "undecided"
@@ -275,18 +275,6 @@ ALWAYS = ("claim", "number", "se", "verdict", "why")
 """The keys of `Judged.as_dict` that every judged claim has."""
 ABOUT = ("provenance", "place", "strength", "scope", "evidence", "bar", "alias_of")
 """The keys that one with an id has, too: attributes of its claim."""
-SOME = (
-    "effects",
-    "quantity",
-    "bound",
-    "statement",
-    "instances",
-    "effort",
-    "explanation",
-    "stands",
-    "tested_on",
-)
-"""The keys that only some have, of `Judged`'s fields."""
 _SEEN: Mapping[str, bool] = {"holds": True, "fails": False}
 Provenance = Literal["paper", "ours"]
 Strength = Literal["theorem", "constant", "printed", "observation", "hedged"]
@@ -344,7 +332,7 @@ class Judged:
 
     claim: Claim
     evidence: tuple[Evidence, ...]
-    verdict: Verdict
+    verdict: ClaimVerdict
     estimate: Estimate
     why: str
     study: str = ""
@@ -432,13 +420,18 @@ class Judged:
         keys |= {"study": self.study} if self.study else {}
         if not self.study:
             keys["effects"] = [_effect(piece, len(self.evidence)) for piece in self.shown]
-        return keys | {name: held for name in SOME if (held := getattr(self, name))}
+        return keys | {name: held for name in self._some() if (held := getattr(self, name))}
+
+    @classmethod
+    def _some(cls) -> list[str]:
+        """The fields that are keys of JSON where a claim has them."""
+        return [one.name for one in fields(cls) if one.kw_only]
 
     @classmethod
     def read(cls, written: Mapping[str, Any], id: str, study: str) -> Self:
         """What `as_dict` made of a claim, as that of `id` and `study`. Raises KeyError for what is not whole."""
         about = {name: written[name] for name in ABOUT if name in written}
-        some = {name: written[name] for name in SOME if name in written}
+        some = {name: written[name] for name in cls._some() if name in written}
         number, se = (
             math.nan if written[name] is None else float(written[name]) for name in ("number", "se")
         )
@@ -468,8 +461,8 @@ def judged(claim: Claim, evidence: Iterable[Evidence]) -> Judged:
         raise InvalidValueError(
             f"evidence: expected at least one piece for {claim.id or claim.sentence!r}, got none"
         )
-    verdicts: list[Verdict] = [piece.verdict(len(pieces)) for piece in pieces]
-    verdict: Verdict = "holds" if {*verdicts} == {"holds"} else "undecided"
+    verdicts: list[ClaimVerdict] = [piece.verdict(len(pieces)) for piece in pieces]
+    verdict: ClaimVerdict = "holds" if {*verdicts} == {"holds"} else "undecided"
     verdict = "fails" if "fails" in verdicts else verdict
     deciding = _deciding(pieces)
     why = f"{_shares(pieces, verdicts)}{deciding}"
@@ -496,7 +489,7 @@ def _surety(pieces: int) -> Callable[[Evidence], tuple[float, ...]]:
     return place
 
 
-def _shares(pieces: Sequence[Evidence], verdicts: Sequence[Verdict]) -> str:
+def _shares(pieces: Sequence[Evidence], verdicts: Sequence[ClaimVerdict]) -> str:
     """'holds for decay; fails for RoPE; ', of many '3 of 5 hold; '."""
     if len(pieces) == 1:
         return ""
@@ -526,13 +519,13 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def count(verdicts: Iterable[Judged]) -> dict[Verdict, int]:
+def count(verdicts: Iterable[Judged]) -> dict[ClaimVerdict, int]:
     """How many claims hold, fail and are undecided."""
     named = [one.verdict for one in verdicts]
     return {verdict: named.count(verdict) for verdict in VERDICTS}
 
 
-def tally(claims: Iterable[Judged]) -> dict[Provenance, dict[Verdict, int]]:
+def tally(claims: Iterable[Judged]) -> dict[Provenance, dict[ClaimVerdict, int]]:
     """The same of the papers' own claims and of ours, what is said twice counted once."""
     once = [one for one in claims if not one.claim.alias_of]
     return {kind: count(one for one in once if one.claim.provenance == kind) for kind in get_args(Provenance)}

@@ -21,7 +21,15 @@ from posbias.core.plotting import Plottable
 from posbias.profiles.calibration import Calibration
 from posbias.profiles.curves import at_shares, blocks, least_stretch, ranks, spearman, wasserstein
 from posbias.profiles.estimate import Estimate, intervals, ratio_of_means, shares_of
-from posbias.profiles.summary import LEAST_PROMPTS, Band, Summary, at_ends, doubts, summarise, verdict_of
+from posbias.profiles.summary import (
+    LEAST_PROMPTS,
+    MixingBand,
+    Summary,
+    at_ends,
+    doubts,
+    summarise,
+    verdict_of,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,7 +98,7 @@ class Profile(Plottable):
     """Of a prediction, the number of layers by the engine that computed them."""
     places: "Places | None" = None
     """The results by place that it was made from."""
-    band: Band | None = None
+    band: MixingBand | None = None
     """Of a prediction from an architecture without λ, what it is under every known λ."""
     calibration: Calibration | None = None
     """Of a prediction from a measurement of fewer tokens, what it rests on."""

@@ -103,7 +103,7 @@ class Summary:
 
 
 @dataclass(frozen=True, eq=False)
-class Band:
+class MixingBand:
     """A prediction under every known λ: `shapes` by the model whose λ it has, that of the assumed λ first.
 
     `low` and `high` are the least and the most of each position over the pretrained models of one definition of λ.

@@ -57,12 +57,6 @@ class Findings:
         return chain(self.measurement, self.predictions) if self.predictions.keys() >= USED else {}
 
     @cached_property
-    def ends(self) -> tuple[Estimate, Estimate]:
-        """Shares of the first and of the last 5 % of positions, with their standard errors over prompts."""
-        s = self.measured.summary
-        return self.measured.share(0, s.ends), self.measured.share(s.tokens - s.ends, s.tokens)
-
-    @cached_property
     def trough_range(self) -> tuple[int, int] | None:
         """Holds the trough in 95 % of resamples of the prompts; None with fewer than `LEAST_RESAMPLED`."""
         if self.measured.samples is None or len(self.measured.samples) < LEAST_RESAMPLED:
@@ -150,8 +144,3 @@ def interval(score: Estimate, digits: int) -> str:
 def score_text(score: Estimate, digits: int) -> str:
     """A score and its interval, where it has one: '0.93 [0.91, 0.95]'."""
     return f"{number(score.value, digits)} {interval(score, digits)}".rstrip()
-
-
-def percent(estimate: Estimate) -> str:
-    """A share as `28.4 ± 1.4 %`, with the digits its error allows."""
-    return f"{Estimate(100 * estimate.value, 100 * estimate.se, estimate.n)} %".replace("-", "−")

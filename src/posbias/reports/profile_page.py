@@ -13,7 +13,8 @@ from posbias.profiles.claims import LEAST, Above, Claim, Evidence, Judged, judge
 from posbias.profiles.gaps import EQUIVALENCE, gaps_of
 from posbias.profiles.places import Places
 from posbias.profiles.profile import Profile
-from posbias.reports.sentences import EXPECTED, FAVOURS, PROMPT, SHOWS, SURE, alone
+from posbias.reports.profile_sentences import FAVOURS, ends_line, paragraph, surety
+from posbias.reports.sentences import EXPECTED, PROMPT, SHOWS, SURE
 
 if TYPE_CHECKING:
     from posbias.reports.answers.measurements import ProfilePage
@@ -40,7 +41,7 @@ def write_profile_report(profile: Profile, folder: str | os.PathLike[str], *, ti
         rows = 0 if profile.samples is None else len(profile.samples)
         how = "of the counts" if profile.counts is not None else f"by Student's t over {rows} samples"
         caption += f" with 95 % intervals {how}"
-    shown = Illustration("profile", "The curve", f"{_capital(caption)}.", figure, numbers)
+    shown = Illustration("profile", "The curve", paragraph(caption), figure, numbers)
     for name, content in shown.files.items():
         write_bytes(Path(folder) / name, content)
     claims, read_as = end_claims(profile), taken_for(profile)
@@ -118,17 +119,15 @@ def _shows(profile: Profile) -> str:
         first, *more = (f"{profile.at[k]:g}" for k in np.flatnonzero(mass == value).tolist())
         return f"place {first}{f' and {len(more)} more' * bool(more)} ({value:.4g})"
 
-    said = f"{_capital(name)} is highest at {where(mass.max())} and lowest at {where(mass.min())}."
+    said = [f"{name} is highest at {where(mass.max())} and lowest at {where(mass.min())}"]
     if mass.max() == mass.min():
-        said = f"{_capital(name)} is {mass[0]:.4g} at all {profile.tokens} places."
+        said = [f"{name} is {mass[0]:.4g} at all {profile.tokens} places"]
     if profile.left_out:
-        said += f" There is no verdict: {profile.caveat}."
+        said.append(f"there is no verdict: {profile.caveat}")
     if s and s.verdict is not None:
-        said += (
-            f" The curve favours {FAVOURS[s.verdict]}: the last {s.ends} of {s.tokens} positions hold "
-            f"{100 * s.last_mass:.3g} %, the first {s.ends} {100 * s.first_mass:.3g} %.{alone(s)}"
-        )
-    return said
+        said.append(f"the curve favours {FAVOURS[s.verdict]}: {ends_line(profile)}")
+        said += [f"verdict {alone}" for alone in s.ends_alone]
+    return paragraph(*said)
 
 
 def _sure(profile: Profile, claims: tuple[Judged, ...]) -> str:
@@ -145,7 +144,7 @@ def _sure(profile: Profile, claims: tuple[Judged, ...]) -> str:
         said = [
             f"every number is a share of {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} answers"
         ]
-    said += profile.doubts
+    said += surety(profile)
     if places is not None and not places.able:
         said.append(
             "answers are not shown to be better than guesses: the curve may show where the model copies from"
@@ -155,8 +154,4 @@ def _sure(profile: Profile, claims: tuple[Judged, ...]) -> str:
         said += Places(scores, profile.at, rows=rows, equivalence=EQUIVALENCE).sentences()
     else:
         said += [f"{claim.sentence}: {claim.verdict} ({claim.why})" for claim in claims]
-    return " ".join(f"{_capital(one)}." for one in said)
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return paragraph(*said)

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 
 from posbias.comparison.predictors import PREDICTORS
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.summary import Summary
 from posbias.reports.findings import (
     LABELS,
     SPEARMAN,
@@ -16,7 +15,15 @@ from posbias.reports.findings import (
     Measure,
     decided,
     number,
-    percent,
+)
+from posbias.reports.profile_sentences import (
+    FAVOURS,
+    ends_line,
+    ends_of,
+    out_of_reach,
+    paragraph,
+    surety,
+    trough_line,
 )
 
 WHERE, SURE = "Where does this model look?", "How sure is that?"
@@ -26,13 +33,6 @@ ARCHITECTURE, ATTENDED = "positional", "measured_kernels"
 """The predictor that knows mask, encoding and residual connection alone, and the rollout of measured attention."""
 RANKED = (SPEARMAN, WASSERSTEIN)
 BASELINES = {"uniform": "a uniform profile", "recency_only": "plain recency, 1/(distance + 1)"}
-FAVOURS = {
-    "recency": "the most recent tokens",
-    "primacy": "the earliest tokens",
-    "middle": "the middle over both ends",
-    "flat": "no part of its context",
-    "U": "both ends over what lies between",
-}
 WEIGHS = {
     "recency": "what stands at the end weighs more in the next token than what stands before",
     "primacy": "what stands at the beginning weighs more in the next token than what stands after",
@@ -51,37 +51,24 @@ def answers(found: Findings) -> dict[str, str]:
     return {question: text for question, text in answered.items() if text}
 
 
-def alone(s: Summary) -> str:
-    """That the verdict rests on the first token or the query's own alone, where it does."""
-    return "".join(f" Verdict {said}." for said in s.ends_alone)
-
-
 def _looks(found: Findings) -> str:
-    s, (first, last) = found.measured.summary, found.ends
+    measured, s = found.measured, found.measured.summary
     assert s.verdict is not None  # measured: nothing is left out
-    where = f"around position {s.trough} of 0 … {s.query}"
-    if found.trough_range is not None:
-        low, high = found.trough_range
-        where += f" ({low} to {high} in 95 % of resamples of the {last.n} prompts)"
-    even = "the mean of the positions in reach" if s.out_of_reach else "uniform"
-    reach = f" {s.out_of_reach} of {s.tokens} positions are out of reach." if s.out_of_reach else ""
-    return (
-        f"{found.model} favours {FAVOURS[s.verdict]} ({s.verdict}). Of the influence of {s.tokens} tokens on the "
-        f"next one, the last {s.ends} hold {percent(last)} and the first {s.ends} {percent(first)}, where an even "
-        f"share is {100 * s.ends / s.tokens:.2g} %.{alone(s)} Influence is least {where}: "
-        f"{percent(found.measured.trough_depth)} below {even}.{reach}"
+    said = paragraph(
+        f"of the influence of {s.tokens} tokens on the next one, {ends_line(measured)}",
+        *(f"verdict {said}" for said in s.ends_alone),
+        trough_line(measured, found.trough_range),
+        *out_of_reach(measured),
     )
+    return f"{found.model} favours {FAVOURS[s.verdict]} ({s.verdict}). {said}"
 
 
 def _sure(found: Findings) -> str:
-    doubts, sizes = found.measured.doubts, found.measurement.sizes
-    sure = f"95 % intervals over {sizes['prompt']} prompts decide for each end whether it is favoured."
-    if doubts:
-        sure = f"That is what the mean of these prompts shows: {'; '.join(doubts)}."
-    text = found.measurement.attrs.get("text", "an unnamed text")
-    return (
-        f"{sure} They are pieces of {sizes['position']} tokens from the text ‘{text}’; other texts and lengths "
-        "may differ."
+    opening = "that is what the mean of these prompts shows: " if found.measured.doubts else ""
+    text, tokens = found.measurement.attrs.get("text", "an unnamed text"), found.measured.tokens
+    return paragraph(
+        f"{opening}{'; '.join(surety(found.measured))}",
+        f"they are pieces of {tokens} tokens from the text ‘{text}’; other texts and lengths may differ",
     )
 
 
@@ -100,9 +87,8 @@ def _expected(found: Findings) -> str:
     return (
         "From what needs no content (which tokens it may look at, what its encoding of positions adds at each "
         "distance, how much of each token a layer passes on, all as measured) one would expect that it favours "
-        f"{FAVOURS[s.verdict or 'flat']}, with {100 * s.last_mass:.3g} % of the influence on the last {s.ends} "
-        f"tokens and {100 * s.first_mass:.3g} % on the first {s.ends}. The measured curve is of {kind} kind; "
-        f"influence lies {_moved(found, comparison.agreements[ARCHITECTURE].wasserstein)} of the context away on "
+        f"{FAVOURS[s.verdict or 'flat']}: {ends_line(expected)}. The measured curve is of {kind} kind; influence "
+        f"lies {_moved(found, comparison.agreements[ARCHITECTURE].wasserstein)} of the context away on "
         f"average, {others}."
     )
 
@@ -120,7 +106,7 @@ def _side(lead: Estimate | None) -> str:
 
 def _prompt(found: Findings) -> str:
     """What the verdict says of text in a prompt, as far as it goes, and what it does not say."""
-    s, (first, last) = found.measured.summary, found.ends
+    s, (first, last) = found.measured.summary, ends_of(found.measured)
     assert s.verdict is not None
     least = (1.0 - found.measured.trough_depth.value) * s.ends / s.tokens
     name, end = max(("first", first), ("last", last), key=lambda one: one[1].value)

@@ -12,7 +12,8 @@ from posbias.comparison.agreement import PAIRED, ROWS
 from posbias.comparison.scores import Agreement, Comparison
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
-from posbias.reports.findings import LABELS, MEASURES, Findings, decided, digits_of, interval, number, percent
+from posbias.reports.findings import LABELS, MEASURES, Findings, decided, digits_of, interval, number
+from posbias.reports.profile_sentences import ends_of, percent
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -23,7 +24,7 @@ _BASELINES = {"uniform": "uniform", "recency_only": "1/(distance + 1)"}
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A value, its interval or error in small print, and whether it is the best of its kind."""
 
     value: str
@@ -39,7 +40,7 @@ class Row:
     """A line of a table: its name, its cells, and `kind`, by which lines are set apart."""
 
     name: str
-    cells: list[Cell]
+    cells: list[TableCell]
     kind: str = ""
 
 
@@ -76,7 +77,9 @@ def _scores(
     def row(name: str, agreement: Agreement, kind: str, key: str = "") -> Row:
         found = zip(MEASURES, digits, best, strict=True)
         shown = [(measure.of(agreement), places, key in keys) for measure, places, keys in found]
-        return Row(name, [Cell(number(one.value, k), interval(one, k), top) for one, k, top in shown], kind)
+        return Row(
+            name, [TableCell(number(one.value, k), interval(one, k), top) for one, k, top in shown], kind
+        )
 
     rows = [row(names.get(key, key), one, "predictor", key) for key, one in agreements.items()]
     rows += [row(_BASELINES.get(key, key), one, "baseline") for key, one in baselines.items()]
@@ -86,11 +89,11 @@ def _scores(
 def differences(found: Findings) -> list[Row]:
     """Every pair of predictors: the scores of one minus those of the other; set in bold where 0 is left out."""
 
-    def cell(score: Estimate, usual: int) -> Cell:
+    def cell(score: Estimate, usual: int) -> TableCell:
         reach = score.half_width if score.bounds else 0.0
         sure = reach <= _NEGLIGIBLE
         digits = usual if sure else digits_of(reach)
-        return Cell(number(score.value, digits), "" if sure else interval(score, digits), decided(score))
+        return TableCell(number(score.value, digits), "" if sure else interval(score, digits), decided(score))
 
     return [
         Row(
@@ -116,37 +119,37 @@ SHAPE_COLUMNS = (
 
 def shapes(found: Findings) -> list[Row]:
     """The statistics of the measured profile, with errors where they are known, and of each prediction."""
-    measured, (first, last) = found.measured, found.ends
+    measured, (first, last) = found.measured, ends_of(found.measured)
     rows = [Row("measured", _shape(measured), "reference")]
     cells, fitted = rows[0].cells, rows[0].cells[6].around
     cells[2], cells[3], depth = map(_share, (first, last, measured.trough_depth))
-    cells[6] = Cell(depth.value, ", ".join(filter(None, (depth.around, fitted))))
+    cells[6] = TableCell(depth.value, ", ".join(filter(None, (depth.around, fitted))))
     if measured.se is not None:
         cells[1] = _share(Estimate(float(measured.mass[0]), float(measured.se[0]), first.n))
     if found.trough_range is not None:
-        cells[5] = Cell(cells[5].value, str([*found.trough_range]))
+        cells[5] = TableCell(cells[5].value, str([*found.trough_range]))
     return rows + [
         Row(LABELS.get(key, key), _shape(one), "predictor") for key, one in found.predictions.items()
     ]
 
 
-def _share(estimate: Estimate) -> Cell:
+def _share(estimate: Estimate) -> TableCell:
     value, _, error = percent(estimate).removesuffix(" %").partition(" ± ")
-    return Cell(f"{value} %", f"± {error}" if error else "")
+    return TableCell(f"{value} %", f"± {error}" if error else "")
 
 
-def _shape(profile: Profile) -> list[Cell]:
+def _shape(profile: Profile) -> list[TableCell]:
     s = profile.summary
     return [
-        Cell(s.verdict or "–", "; ".join(s.ends_alone)),
-        Cell(f"{100 * profile.mass[0]:.2f} %"),
-        Cell(f"{100 * s.first_mass:.2f} %"),
-        Cell(f"{100 * s.last_mass:.2f} %"),
-        Cell(" : ".join(f"{one:.2f}" for one in s.ratio)),
-        Cell(str(s.trough)),
-        Cell(f"{100 * s.trough_depth:.1f} %", "cross-fitted" if profile.cross_fitted else ""),
-        Cell("–" if s.reaches_all else f"{s.effective_range} tokens"),
-        Cell(f"{s.entropy:.2f}"),
+        TableCell(s.verdict or "–", "; ".join(s.ends_alone)),
+        TableCell(f"{100 * profile.mass[0]:.2f} %"),
+        TableCell(f"{100 * s.first_mass:.2f} %"),
+        TableCell(f"{100 * s.last_mass:.2f} %"),
+        TableCell(" : ".join(f"{one:.2f}" for one in s.ratio)),
+        TableCell(str(s.trough)),
+        TableCell(f"{100 * s.trough_depth:.1f} %", "cross-fitted" if profile.cross_fitted else ""),
+        TableCell("–" if s.reaches_all else f"{s.effective_range} tokens"),
+        TableCell(f"{s.entropy:.2f}"),
     ]
 
 
@@ -161,7 +164,9 @@ def layers(measurement: "xr.Dataset") -> list[Row]:
     for layer, share in enumerate(sinks):
         mixing = [Estimate.of_mean(measurement[name].values[:, layer]) for name in ("mixing", "mixing_token")]
         shares = [f"{100 * of_heads:.1f} %" for of_heads in (share.mean(), share.max())]
-        rows.append(Row(str(layer), [Cell(str(one)) for one in (*mixing, *shares, f"{ratio[layer]:.3g}")]))
+        rows.append(
+            Row(str(layer), [TableCell(str(one)) for one in (*mixing, *shares, f"{ratio[layer]:.3g}")])
+        )
     return rows
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from posbias.core.progress import OnEvent
 from posbias.profiles.profile import Profile
-from posbias.profiles.summary import Band
+from posbias.profiles.summary import MixingBand
 from posbias.theory.architecture import LAMBDA, Architecture
 from posbias.theory.configs import named_architecture
 from posbias.theory.mixing import DEFINITION, plausible_mixing
@@ -62,7 +62,7 @@ def predict(
     same = plausible_mixing(architecture.depth, DEFINITION)
     masses = [every[name].mass for name in same]
     checks = tuple(name for name in every if name not in {assumed, *same})
-    band = Band(shapes, checks, np.min(masses, axis=0), np.max(masses, axis=0))
+    band = MixingBand(shapes, checks, np.min(masses, axis=0), np.max(masses, axis=0))
     # where the verdict is the same under all, what remains is the length at which they were measured
     left_out = tuple(dict.fromkeys(part for one in every.values() for part in one.left_out if part != LAMBDA))
     most, under = band.verdict

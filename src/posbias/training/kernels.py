@@ -26,7 +26,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posbias.core.errors import InvalidValueError, one_of
-from posbias.profiles.claims import Verdict
+from posbias.profiles.claims import ClaimVerdict
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
 from posbias.theory.architecture import Architecture
@@ -110,8 +110,8 @@ class Agreement:
     profile: str
     predicted: Mapping[str, Estimate]
     measured: Mapping[str, Estimate]
-    signs: Mapping[str, Verdict]
-    orders: Mapping[str, Verdict]
+    signs: Mapping[str, ClaimVerdict]
+    orders: Mapping[str, ClaimVerdict]
 
     @property
     def label(self) -> str:
@@ -119,7 +119,7 @@ class Agreement:
         return LABELS[self.profile]
 
     @property
-    def order(self) -> Verdict:
+    def order(self) -> ClaimVerdict:
         """Whether the order of the gaps is the predicted one, as far as it is significant."""
         orders = self.orders.values()
         return "fails" if "fails" in orders else "holds" if "holds" in orders else "undecided"
@@ -169,7 +169,7 @@ def _agree(rollout: Rollout, evaluation: Evaluation, name: str) -> Agreement:
     )
 
 
-def _verdict(predicted: Float[np.ndarray, "member"], measured: Averages) -> Verdict:
+def _verdict(predicted: Float[np.ndarray, "member"], measured: Averages) -> ClaimVerdict:
     """Whether two signs agree. A prediction of none fails where there is a gap; a single member's is exact."""
     found, expected = sign(measured.estimate), estimate_members(predicted)
     expected_sign = sign(expected if expected.known else Estimate(expected.value))

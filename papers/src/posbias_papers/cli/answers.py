@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from posbias.core.answers import Answer, Number, Part, Texts, answers_in, entry
-from posbias.profiles.claims import Provenance, Verdict
+from posbias.profiles.claims import ClaimVerdict, Provenance
 from posbias.reports.answers.numbers import Claim, Effect, JudgedClaim, Value
 from posbias_papers.study import Cost
 
 Files = list[Path]
 Rows = list[dict[str, Any]]
-Counts = dict[Verdict, int]
+Counts = dict[ClaimVerdict, int]
 """Claims by verdict."""
 
 

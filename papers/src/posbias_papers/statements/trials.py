@@ -26,7 +26,7 @@ from posbias_papers.statements.record import Statement
 
 EDGE_EVERY = 4
 """Every fourth instance is drawn at the edge of the hypotheses."""
-Verdict = Literal["holds", "fails"]
+TrialVerdict = Literal["holds", "fails"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Trial:
     counterexample: Instance | None = None
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> TrialVerdict:
         """holds: every instance satisfied the claim."""
         return "holds" if self.counterexample is None else "fails"
 
@@ -52,7 +52,7 @@ class Finding:
     corrected: Trial | None = None
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> TrialVerdict:
         """fails: a counterexample to the printed claim was found."""
         return self.as_printed.verdict
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from posbias.core.answers import Answer, Number, Numbers, Part, Table, Texts, entry
 from posbias.core.spec import encode, fingerprint
-from posbias.profiles.claims import Verdict
+from posbias.profiles.claims import ClaimVerdict
 from posbias.reports.answers.numbers import JudgedClaim, Value
 
 if TYPE_CHECKING:
@@ -203,9 +203,9 @@ class GapAgreement(Part):
     carrier: Literal["label"] = entry("the token of an item that is taken for it", "label")
     predicted: dict[str, Value] = entry("by pair")
     measured: dict[str, Value] = entry("by pair, on informative sequences")
-    signs: dict[str, Verdict] = entry("by pair")
-    orders: dict[str, Verdict] = entry("by two pairs")
-    order: Verdict
+    signs: dict[str, ClaimVerdict] = entry("by pair")
+    orders: dict[str, ClaimVerdict] = entry("by two pairs")
+    order: ClaimVerdict
 
 
 class Cell(Part):

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from posbias.core.answers import Interval, Number, Part, entry
-from posbias.profiles.claims import Provenance, Strength, Verdict
+from posbias.profiles.claims import ClaimVerdict, Provenance, Strength
 
 ToTell = int | None
 """About how many prompts the 95 % interval needs to leave out 0, were the difference as seen: with that many, even
@@ -101,7 +101,7 @@ class Effect(Value):
 
     where: str
     p: Number = entry("null against a printed number")
-    verdict: Verdict
+    verdict: ClaimVerdict
     flaw: str = entry("why it decides nothing; empty if it may")
 
 
@@ -112,7 +112,7 @@ class Claim(Part):
     claim: str = entry("the sentence")
     number: Number = entry("of the piece that decides")
     se: Number
-    verdict: Verdict
+    verdict: ClaimVerdict
     why: str
     seen: bool | None = entry("whether the evidence shows it, decided or not; null: it does not tell", None)
     provenance: Provenance = entry("whose claim it is", "ours")
