@@ -70,11 +70,11 @@ def design(architecture: str, *, options: Options = Options()) -> None:
     from posbias.designs import DesignJob
     from posbias.designs.space import Space, target_of
     from posbias.reports.answers.predictions import Design
-    from posbias.theory.configs import named_architecture
+    from posbias.theory.configs import read_architecture
     from posbias.theory.variation import values_of
 
     need_folder(options.out)
-    base, written_for = named_architecture(architecture)
+    base, written_for = read_architecture(architecture)
     if options.mixing is not None:
         base = with_mixing(options.mixing, base)
     varied: dict[str, Any] = {}

@@ -118,16 +118,16 @@ def _begin(source: str | None) -> Begin:
 
         measured = Measure.read(answer, str(path))
         return _of_curve(path, measured.influence, measured.mixing, {"model": measured.model})
-    from posbias.theory.configs import named_architecture
+    from posbias.theory.configs import read_architecture
 
-    named = named_architecture(source)
-    return named.architecture, named.tokens, None
+    read = read_architecture(source)
+    return read.architecture, read.tokens, None
 
 
 def _of_retrieval(path: Path) -> Begin:
     """The architecture of a model that was asked, where its name is known, and accuracy by place as shares."""
     from posbias.imports import read
-    from posbias.theory.configs import named_architecture
+    from posbias.theory.configs import read_architecture
 
     profile = read(path)
     if not profile.mass.any():
@@ -136,7 +136,7 @@ def _of_retrieval(path: Path) -> Begin:
     title = f"{profile.name}: {profile.measures} by place, as shares"
     curve = {"key": "yours", "title": title, "mass": shares, "about": path.name, "unit": "place"}
     try:
-        return named_architecture(profile.name).architecture, None, curve
+        return read_architecture(profile.name).architecture, None, curve
     except PosbiasError:
         return None, None, curve
 
@@ -157,7 +157,7 @@ def _of_curve(file: Path, mass: list[Any], mixing: list[Any], about: dict[str, A
     from dataclasses import replace
 
     from posbias.theory.architecture import Architecture, Layer
-    from posbias.theory.configs import named_architecture
+    from posbias.theory.configs import read_architecture
     from posbias.theory.mixing import MeasuredMixing
     from posbias.theory.positional import NeedsMeasurement, NoPE
 
@@ -165,7 +165,7 @@ def _of_curve(file: Path, mass: list[Any], mixing: list[Any], about: dict[str, A
     curve = {"key": "yours", "title": f"{model}: {file.name}", "mass": mass, "about": file.name}
     measured = MeasuredMixing(tuple(mixing), tokens=len(mass), source=model)
     try:
-        architecture = replace(named_architecture(model).architecture, mixing=measured)
+        architecture = replace(read_architecture(model).architecture, mixing=measured)
     except PosbiasError:
         positional = str(about.get("positional", "")) or "its encoding"
         encoding = NoPE() if positional == "none" else NeedsMeasurement(positional)

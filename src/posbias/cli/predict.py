@@ -158,9 +158,9 @@ class _Case:
 
 def _cases(given: str, options: Options, measurement: Any) -> list[_Case]:
     """What was named, at every length that was asked for."""
-    from posbias.theory.configs import named_architecture
+    from posbias.theory.configs import read_architecture
 
-    chosen, written_for = named_architecture(given)
+    chosen, written_for = read_architecture(given)
     if options.mixing is not None:
         chosen = with_mixing(options.mixing, chosen)
     usual = written_for or 256 if measurement is None else measurement.sizes["position"]

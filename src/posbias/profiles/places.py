@@ -72,7 +72,7 @@ class Places:
     `unit`. `rows`: what a trial is called. `trials`: their names, where results made elsewhere have them.
     `equivalence`: the difference, in the unit of what decides, that counts as none; without one no two places are
     said to be alike. `until`: the half-width of the gaps' intervals that was wanted, if one was.
-    `better_than_chance`: False where a file without its arms says that it is not.
+    `flaws`: why the results say nothing of places, where that is known.
     """
 
     results: Mapping[str, Float[np.ndarray, "trial place"]]
@@ -88,7 +88,7 @@ class Places:
     trials: tuple[str, ...] = ()
     equivalence: float | None = None
     until: float | None = None
-    better_than_chance: bool = True
+    flaws: tuple[str, ...] = ()
 
     def __post_init__(self):
         for name in ("results", "arms"):
@@ -205,9 +205,7 @@ class Places:
         needle there is nothing else to copy: there a lift of 0 is no failure). Of answers: the fact is found more
         often than without it and, in a drawn order, than by copying; not where too many were cut off.
         """
-        return (
-            self.better_than_chance and not self.too_often_cut_off and gaps.above_chance(self._against_chance)
-        )
+        return not self.flaws and not self.too_often_cut_off and gaps.above_chance(self._against_chance)
 
     @property
     def verdict(self) -> Verdict:
@@ -216,7 +214,7 @@ class Places:
         Inconclusive where too many answers were cut off; at ceiling what is always right, or surely in more than
         `CEILING`, where no difference between places is significant.
         """
-        if self.too_often_cut_off or not self.better_than_chance:
+        if self.too_often_cut_off or self.flaws:
             return "inconclusive"
         share = self.measures not in NATS
         ceiling = share and gaps.at_ceiling(self.results[self.measures], self.overall[self.measures])
@@ -249,6 +247,8 @@ class Places:
     @property
     def doubts(self) -> list[str]:
         """What the trials leave open of the verdict, as `Profile.doubts` says it; nothing where all is decided."""
+        if self.flaws:
+            return [*self.flaws]
         if not self.able:
             whether = f"it does better than chance{self._chance_needs}"
             return inconclusive(self.prompts, [whether]) if self.verdict == "inconclusive" else []
@@ -323,8 +323,8 @@ class Places:
 
     def _verdict_in_words(self) -> str:
         effort = f"{self.prompts} {self.rows}"
-        if self.too_often_cut_off:
-            return "inconclusive: too many answers were cut off"
+        if self.too_often_cut_off or self.flaws:
+            return f"inconclusive: {'; '.join(self.flaws) or 'too many answers were cut off'}"
         if self.verdict == "inconclusive" and not self.able:
             needs = self._chance_needs
             return f"inconclusive: {effort} do not distinguish it from chance{needs}, so {gaps.MAY_COPY}"
@@ -475,7 +475,7 @@ def _of_answer(curve: Mapping[str, Any]) -> Places:
         length=float(curve["words"]),
         unit="words",
         equivalence=curve.get("equivalence", EQUIVALENCE),
-        better_than_chance=bool(curve["able"]),
+        flaws=() if curve["able"] else ("not above chance, as its file says",),
     )
 
 

@@ -182,10 +182,13 @@ class Session:
         answers = [(trial, [file.known[id_of(prompt)] for prompt in trial.asked]) for trial in made]
         right = [[trial.right(answer, rule) for answer in row] for trial, row in answers]
         why = np.array([[trial.missing(answer, rule) for answer in row] for trial, row in answers])
+        flaws = []
         for name, what in ENDED.items():
             if count := int((why == name).sum()):
-                said = "%d of %d answers: %s; they count as not found, and more tokens do not help"
-                log.warning(said, count, why.size, what)
+                said = f"{count} of {why.size} answers: {what}; they count as not found, and more tokens do not help"
+                log.warning(said)
+                # what was not answered says nothing of places
+                flaws += [said] if (why == name).mean(axis=0).max() > MOST_CUT_OFF else []
         controls = {arm: [(trial, file.known[id_of(trial.arms[arm])]) for trial in made] for arm in ARMS}
         return Places(
             {
@@ -207,8 +210,7 @@ class Session:
             rows="questions" if job["task"] == "documents" else "trials",
             equivalence=self.equivalence,
             until=self.until,
-            # what was not answered says nothing of places
-            better_than_chance=bool(np.isin(why, [*ENDED]).mean(axis=0).max() <= MOST_CUT_OFF),
+            flaws=tuple(flaws),
         )
 
     def ask_each(

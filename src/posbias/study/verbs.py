@@ -264,9 +264,9 @@ def decode_verb(data: Mapping[str, Any]) -> Any:
     """A verb from what a file holds. Raises `InvalidValueError` naming key, value and what fits."""
     cls = class_of(data)
     if cls is Predict and isinstance(data.get("architecture"), str):
-        from posbias.theory.configs import named_architecture
+        from posbias.theory.configs import read_architecture
 
-        data = {**data, "architecture": encode(named_architecture(data["architecture"]).architecture)}
+        data = {**data, "architecture": encode(read_architecture(data["architecture"]).architecture)}
     return decode(cls, dict(data))
 
 

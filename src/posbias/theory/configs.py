@@ -44,29 +44,53 @@ class ArchitectureFile(NamedTuple):
     tokens: int | None
 
 
-def load_architecture(path: str | os.PathLike[str]) -> Architecture:
-    """Read an architecture from our TOML, YAML or JSON, a `config.json` (or its folder), or a rollout YAML.
+def load_architecture(name: str | os.PathLike[str]) -> Architecture:
+    """Read an architecture by a model's name, or from our TOML, YAML or JSON, a `config.json`, a rollout YAML.
 
     Rotary and learned encodings of a `config.json` come back as `NeedsMeasurement`; a file without λ gets
     the documented default and says so in `.assumptions`. Raises `InputFileError` for a file that cannot be
-    read and `InvalidValueError` for one whose keys or values are wrong.
+    read and for a name that is not known, `InvalidValueError` for a file whose keys or values are wrong.
     """
-    return read_architecture(path).architecture
+    return read_architecture(name).architecture
 
 
-def read_architecture(path: str | os.PathLike[str]) -> ArchitectureFile:
+def read_architecture(name: str | os.PathLike[str]) -> ArchitectureFile:
     """Like `load_architecture`, with the number of tokens that the file names, if it names one.
 
-    In a file of ours that is its key `tokens`, which belongs to no architecture.
+    In a file of ours that is its key `tokens`, which belongs to no architecture; a file may also be the answer of
+    `posbias predict` in JSON. What is no file is a name: of `PRESETS`, in any case, theirs on the Hugging Face
+    Hub, or that of a small model that comes along (`tiny-alibi`).
     """
-    path = Path(path)
+    path, word = Path(name), os.fspath(name)
     if path.is_dir():
-        path = path / "config.json"
-    if not path.exists() and path.name in PRESETS:
-        raise InputFileError(
-            f"{path}: no such file; a preset of that name is `posbias.preset({path.name!r})`"
-        )
+        return _of_file(path / "config.json")
+    if path.exists():
+        return _of_file(path)
+    by_hub = {row.source.lower(): key for key, row in PRESETS.items()}
+    known = by_hub.get(word.lower(), word.lower())
+    if known in PRESETS:
+        return ArchitectureFile(PRESETS[known].architecture, None)
+    if word in bundled():
+        read = _of_file(bundled()[word] / "config.json").architecture
+        return ArchitectureFile(replace(read, mixing=known_mixing().get(read.name, read.mixing)), None)
+    if path.suffix[1:].isalpha():  # a file that is not there, not a name
+        return _of_file(path)
+    close = nearest(known.rpartition("/")[2], [*PRESETS, *bundled()])
+    raise InputFileError(
+        f"{word}: expected a file, a folder with config.json or a preset, got none of them{close}"
+    )
+
+
+def _of_file(path: Path) -> ArchitectureFile:
+    """What a file holds. Raises as `read_architecture`, naming the file."""
+    if path.suffix == ".nc":
+        what = "a file or a name (--calibrate and --mixing take a measurement)"
+        raise InvalidValueError(f"architecture: expected {what}, got {str(path)!r}")
     data = read_mapping(path)
+    if path.suffix == ".json" and "schema" in data:
+        if "architecture" not in data:
+            raise InputFileError(f"{path}: expected an architecture, got an answer {data['schema']!r}")
+        return ArchitectureFile(decode(Architecture, data["architecture"]), data.get("tokens"))
     try:
         if "model_type" in data:
             name = path.parent.name if path.name == "config.json" else path.stem
@@ -86,37 +110,6 @@ def read_architecture(path: str | os.PathLike[str]) -> ArchitectureFile:
         raise
     except PosbiasError as error:
         raise InvalidValueError(f"{path}: {error}") from None
-
-
-def named_architecture(name: str | os.PathLike[str]) -> ArchitectureFile:
-    """The architecture of a file or folder, as `read_architecture` reads it, else of a model known by its name.
-
-    Names are those of `PRESETS`, in any case, or theirs on the Hugging Face Hub, and those of small models that
-    come along (`tiny-alibi`). A file may also be the answer of `posbias predict` in JSON. Raises `InputFileError`
-    for what is none of these, naming the nearest, else as `read_architecture`.
-    """
-    path, word = Path(name), os.fspath(name)
-    if not path.exists():
-        by_hub = {row.source.lower(): key for key, row in PRESETS.items()}
-        known = by_hub.get(word.lower(), word.lower())
-        if known in PRESETS:
-            return ArchitectureFile(PRESETS[known].architecture, None)
-        if word in bundled():
-            read = read_architecture(bundled()[word] / "config.json").architecture
-            return ArchitectureFile(replace(read, mixing=known_mixing().get(read.name, read.mixing)), None)
-        if not path.suffix[1:].isalpha():  # a name, not a file that is not there
-            close = nearest(known.rpartition("/")[2], [*PRESETS, *bundled()])
-            raise InputFileError(
-                f"{word}: expected a file, a folder with config.json or a preset, got none of them{close}"
-            )
-    if path.suffix == ".nc":
-        what = "a file or a name (--calibrate and --mixing take a measurement)"
-        raise InvalidValueError(f"architecture: expected {what}, got {word!r}")
-    if path.suffix == ".json" and path.is_file() and "schema" in (answer := read_mapping(path)):
-        if "architecture" not in answer:
-            raise InputFileError(f"{word}: expected an architecture, got an answer {answer['schema']!r}")
-        return ArchitectureFile(decode(Architecture, answer["architecture"]), answer.get("tokens"))
-    return read_architecture(path)
 
 
 # --- rollout files of Herasimchyk et al. ----------------------------------------------------------------------

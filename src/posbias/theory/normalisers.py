@@ -13,7 +13,6 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from jaxtyping import Float
 from pydantic import Field, FiniteFloat
-from scipy.special import expit
 
 from posbias.core.errors import InvalidValueError
 from posbias.core.spec import Citation, members, tag, value
@@ -78,6 +77,8 @@ class Sigmoid:
             raise InvalidValueError(
                 "bias: expected a number, as `at` gives it for a length of text, got None"
             )
+        from scipy.special import expit  # which takes as long to load as the rest of theory
+
         return expit(logits + self.bias)
 
 

@@ -16,7 +16,7 @@ from posbias.core.progress import OnEvent
 from posbias.profiles.profile import Profile
 from posbias.profiles.summary import MixingBand
 from posbias.theory.architecture import LAMBDA, Architecture
-from posbias.theory.configs import named_architecture
+from posbias.theory.configs import read_architecture
 from posbias.theory.mixing import DEFINITION, plausible_mixing
 from posbias.theory.rollout.dispatch import influence
 
@@ -50,7 +50,7 @@ def predict(
     nearest, and what `influence` raises.
     """
     if not isinstance(architecture, Architecture):
-        architecture = named_architecture(architecture).architecture
+        architecture = read_architecture(architecture).architecture
     every = under_each(architecture, tokens, query, method=method, threads=threads, on_event=on_event)
     assumed, profile = next(iter(every.items()))
     if len(every) == 1:
