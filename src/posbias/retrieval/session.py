@@ -185,7 +185,7 @@ class Session:
         flaws = []
         for name, what in ENDED.items():
             if count := int((why == name).sum()):
-                said = f"{count} of {why.size} answers: {what}; they count as not found, and more tokens do not help"
+                said = f"{count} of {why.size} answers: {what}; they count as not found (more tokens do not help)"
                 log.warning(said)
                 # what was not answered says nothing of places
                 flaws += [said] if (why == name).mean(axis=0).max() > MOST_CUT_OFF else []
