@@ -10,10 +10,11 @@ All that is shown is a function of the table: the page, the figure, and the verd
 `posbias_papers.reproduction` computes cells and writes results, `posbias_papers.results` reads them again.
 """
 
+import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,17 @@ class Tables:
     effort: str
     left_out: Mapping[str, str] = field(default_factory=dict)
     more: Mapping[str, Any] = field(default_factory=dict)
+
+
+@cache
+def _titles() -> dict[str, tuple[str, str]]:
+    with Path(__file__).with_name("studies.csv").open(encoding="utf-8", newline="") as file:
+        return {row["study"]: (row["title"], row["question"]) for row in csv.DictReader(file)}
+
+
+def titled(key: str) -> tuple[str, str, str]:
+    """A study's key with its title and question (`studies.csv`)."""
+    return key, *_titles()[key]
 
 
 def judge_each(claims: Iterable[Claim], table: Any) -> Iterator[Judged]:
