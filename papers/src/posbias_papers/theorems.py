@@ -69,7 +69,7 @@ def try_statements(
     if engine is None and cores() > 1 and len(missing) > FEW:
         engine = Processes(cores())
     done = compute(missing, Store(folder / STATEMENTS), engine=engine, on_event=on_event)
-    found = known | done.results()
+    found = known | {cell: stored.result for cell, stored in done.stored.items()}
     return {cell.statement.key: found[cell] for cell in cells if cell in found}
 
 
