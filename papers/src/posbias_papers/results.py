@@ -202,7 +202,8 @@ def sentences(claims: Iterable[Judged]) -> list[tuple[str, Judged]]:
 def rests_on(claim: Judged) -> str:
     """'simulated at the paper's effort: 10,000,000 samples', what a claim was judged on, with how much of it."""
     effort = claim.more.get("effort", "").rpartition(": ")[2]
-    return claim.more["tested_on"] if effort in ("", NOTHING) else f"{claim.more['tested_on']}: {effort}"
+    kind = claim.more["tested_on"]
+    return kind if effort in ("", NOTHING) else effort if kind in effort else f"{kind}: {effort}"
 
 
 def by_section(claims: Iterable[Judged]) -> dict[str, list[Judged]]:
