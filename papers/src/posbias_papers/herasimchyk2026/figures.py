@@ -257,7 +257,7 @@ NOTES = {
     "wasserstein": f"Against the measured influence, on positions over n − 1, lower is better. {NOISE_NOTE}",
     "similarity": f"Shannon similarity (Eq. 9) of mean content logits in {BINS} bins. Errors are over heads.",
     "schedules": "λ by layer, mean over prompts with its 95 % interval.",
-    "curves": "Influence relative to uniform.",
+    "curves": "Influence relative to uniform; BLOOM-176B, unless measured here, as in the authors' figures.",
     "content": "Mean content logits (softmax units); colours: 1 to 99 %.",
     "order": "Triples (i < i′, k) whose later row holds more of the prefix 0 … k (Assumption 4.1); the noise "
     "floor is what sampling noise would give were the true kernels monotone.",
