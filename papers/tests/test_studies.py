@@ -18,6 +18,7 @@ from answers import answered  # noqa: F401
 from browser import alone, plain, read
 from project import ROOT
 
+import paper_sentences
 from posbias import __version__
 from posbias.cli import app
 from posbias.core.errors import InputFileError, InvalidValueError, OutputFileError
@@ -30,13 +31,14 @@ from posbias_papers.errata import find_erratum
 from posbias_papers.readings import compare_readings
 from posbias_papers.registry import PAPERS, STUDIES
 from posbias_papers.reproduction import make_all, reproduce
-from posbias_papers.results import collect, read_result, state, write_page
+from posbias_papers.results import collect, read_result, sentences, state, write_page
 from posbias_papers.statements import STATEMENTS
 from posbias_papers.study import Tables
 from posbias_papers.theorems import tried_already, try_statements
 from posbias_papers.wu2025.settings import EMBEDDINGS
 
 FEW = {"instances": 2, "engine": InProcess()}
+STATED = [f"{paper}/statements" for paper in PAPERS]
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +124,7 @@ def test_a_result_is_read_with_its_state(tmp_path):
 
 def test_every_claim_is_judged_with_place_strength_scope_and_effort(folder):
     claims = collect(folder, **FEW)
-    assert sum(one.claim.provenance == "paper" and not one.claim.alias_of for one in claims) == 170
+    assert sum(one.claim.provenance == "paper" and not one.claim.alias_of for one in claims) == 171
     for one in json.loads(json.dumps([one.as_dict() for one in claims], allow_nan=False)):
         about = ("claim", "why", "provenance", "place", "strength", "scope", "evidence", "bar", "effort")
         assert all(one[name] for name in about), one["id"]
@@ -306,6 +308,44 @@ def test_what_is_given_is_text_and_never_markup(tmp_path, parts):
     path = write_page(tmp_path, tmp_path / "p.html", **hostile)
     assert "img" not in check_structure(path).tags
     assert plain(read(path)).count("<script>alert(1)</script>") == 7
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """Every claim, from the record alone."""
+    return collect(tmp_path_factory.mktemp("nothing"))
+
+
+def test_every_statement_is_on_record_and_its_verdict_is_that_of_trying_it_again(recorded, tried):
+    again = {claim.id: claim.verdict for claim in collect(tried, papers=STATED, **FEW)}
+    found = {claim.id: claim for claim in recorded if claim.statement}
+    assert {claim.instances or 1000 for claim in found.values()} <= {1, 1000}
+    assert {key: claim.verdict for key, claim in found.items()} == again
+
+
+def test_sentences_to_remember_say_numbers_of_their_claims(recorded):
+    said = sentences(recorded)
+    assert Counter(claim.paper for _, claim in said) == dict.fromkeys(PAPERS, 3)
+    for text, claim in said:
+        known = plain_numbers(f"{claim.sentence} {claim.why}")
+        assert {*plain_numbers(text)} <= {*known}, text
+        assert claim.verdict != "undecided"
+
+
+def plain_numbers(text):
+    return [number.lstrip("0").rstrip("0") for number in re.findall(r"\d*\.?\d+", text)]
+
+
+def test_the_document_opens_with_what_the_record_says(recorded):
+    assert paper_sentences.page(recorded) == paper_sentences.PAGE.read_text("utf-8")
+
+
+def test_claims_can_be_one_page_from_the_record_alone(tmp_path, answered):
+    answer = answered("paper", "claims", "--report", "--out", tmp_path)
+    page = check_structure(tmp_path / "papers.html")
+    assert (tmp_path / "papers.html").samefile(answer["page"])
+    assert {claim["id"] for claim in answer["claims"]} <= {*page.ids}
+    assert not (tmp_path / "statements").exists()
 
 
 def test_the_document_counts_what_the_records_say():

@@ -5,8 +5,10 @@ from posbias_papers.citations import cite_all, bibliography
 print(bibliography(cite_all(["bloom-176b", "wu2025/fig2"])))
 """
 
+import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from posbias.core.errors import InvalidValueError, nearest
@@ -38,28 +40,8 @@ KINDS: dict[str, Use] = {
     "rmsnorm": ("zhang2019", "RMSNorm"),
 } | {cls.kind: cls.cites for cls in MEMBERS if hasattr(cls, "cites")}
 """Encodings, masks, contents, mixings and norms by their `kind`; others have no source."""
-MODELS: dict[str, Use] = {
-    "bloom": ("bigscience2022", "BLOOM"),
-    "mpt-7b": ("mosaic2023a", "MPT-7B"),
-    "mpt-30b": ("mosaic2023b", "MPT-30B"),
-    "falcon-rw": ("penedo2023", "Falcon-RW"),
-    "smollm2": ("benallal2025", "SmolLM2"),
-    "gpt2": ("radford2019", "GPT-2"),
-    "pythia": ("biderman2023", "Pythia"),
-    "mistral-7b": ("jiang2023", "Mistral 7B"),
-    "llama-3": ("dubey2024", "Llama 3"),
-    "meta-llama-3": ("dubey2024", "Llama 3"),
-    "gemma-2": ("gemma2024", "Gemma 2"),
-    "gemma-3": ("gemma2025", "Gemma 3"),
-    "gpt-oss": ("openai2025", "gpt-oss"),
-    "gemma-4": ("google2026", "Gemma 4"),
-    "qwen3": ("yang2025", "Qwen3"),
-    "qwen3-next": ("qiu2025", "Qwen3-Next"),
-    "llama-4": ("meta2025", "Llama 4"),
-    "olmo-3": ("olmo2025", "Olmo 3"),
-    "exaone-4.0": ("lg2025", "EXAONE 4.0"),
-    "lfm2": ("amini2025", "LFM2"),
-}
+with Path(__file__).with_name("models.csv").open(encoding="utf-8", newline="") as _file:
+    MODELS: dict[str, Use] = {row["begins"]: (row["source"], row["name"]) for row in csv.DictReader(_file)}
 """Models by how their names begin."""
 
 

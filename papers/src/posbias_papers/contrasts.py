@@ -242,10 +242,7 @@ def _compared(
     steps = list(_pairs(numbers, first, levels))
     if not second:
         place = levels.index(first.partition(":")[0])
-        for one, other in steps:
-            rest = _named(one, levels, [level for level in varied if level != place])
-            step = f"{levels[place]} {one[place]} less {other[place]}"
-            yield f"{rest}, {step}" if rest else step, (one, other)
+        yield from ((_step(one, other, levels, varied, place), (one, other)) for one, other in steps)
         return
     place = levels.index(second.partition(":")[0])
     by_step: dict[Setting, list[tuple[Setting, Setting]]] = {}
@@ -253,8 +250,15 @@ def _compared(
         by_step.setdefault(_without(one, place) + _without(other, place), []).append((one, other))
     for several in by_step.values():
         for (one, other), (third, fourth) in itertools.combinations(several, 2):
-            where = f"{_named(one, levels, varied)} less {levels[place]} {third[place]}"
-            yield where, (one, other, third, fourth)
+            step = _step(one, other, levels, varied, levels.index(first.partition(":")[0]))
+            yield f"{step}, less that of {levels[place]} {third[place]}", (one, other, third, fourth)
+
+
+def _step(one: Setting, other: Setting, levels: Sequence[str], varied: Sequence[int], place: int) -> str:
+    """What two settings share of the levels that vary, and from which value of one level to which they go."""
+    rest = _named(one, levels, [level for level in varied if level != place])
+    step = f"{levels[place]} {one[place]} less {other[place]}"
+    return f"{rest}, {step}" if rest else step
 
 
 def _difference(numbers: Numbers, settings: Sequence[Setting]) -> Estimate | str:

@@ -236,8 +236,9 @@ def _make(
     """Make the studies of a part, and say why some were left out."""
     paper, names = part[0].paper, [study.name for study in part]
     if names[0] == STATEMENTS:
-        how = {"instances": INSTANCES[shared["effort"]], "on_event": shared["on_event"]}
-        try_statements(folder, [study.paper for study in part], engine=options["engine"], **how)
+        how: dict[str, Any] = {"instances": INSTANCES[shared["effort"]], "on_event": shared["on_event"]}
+        how |= {"engine": options["engine"], "recorded": not shared["again"]}
+        try_statements(folder, [study.paper for study in part], **how)
         return {}
     settings = PAPERS[paper].settings(names, **options)
     made = reproduce(paper, names, out=folder / paper, recorded=not shared["again"], **settings, **shared)

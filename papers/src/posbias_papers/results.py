@@ -11,14 +11,15 @@ or from recorded results. What has not been computed is undecided, as is what ca
 to do. `why` is the reason computed and, after it, the explanation that somebody wrote for that claim.
 """
 
+import csv
 import datetime
+import functools
 import logging
 import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -150,19 +151,20 @@ def collect(
     folder: str | Path,
     *,
     papers: Sequence[str] = (),
-    instances: int = INSTANCES["quick"],
+    instances: int | None = None,
     engine: Engine | None = None,
     on_event: OnEvent | None = None,
 ) -> list[Judged]:
     """All claims of some papers or studies (none: all), in the order of the registry.
 
-    Statements are tried on at least `instances` instances unless OUT/statements has that (`try_statements`, which
-    `engine` and `on_event` are for); figures and tables are read from `folder`. Raises `InvalidValueError` for an
-    unknown paper or instances < 1, `OutputFileError` when the statements cannot be kept.
+    Statements are those on record or, with `instances`, tried on as many at least unless OUT/statements has that
+    (`try_statements`, for which `engine` and `on_event` are); figures and tables are read from `folder`. Raises
+    `InvalidValueError` for an unknown paper or instances < 1, `OutputFileError` when statements cannot be kept.
     """
     folder, studies = Path(folder), find_studies(papers)
     stated = [study.paper for study in studies if study.name == STATEMENTS]
-    options: dict[str, Any] = {"instances": instances, "engine": engine, "on_event": on_event}
+    options: dict[str, Any] = {"engine": engine, "on_event": on_event, "recorded": instances is None}
+    options["instances"] = INSTANCES["quick"] if instances is None else instances
     tried = try_statements(folder, stated, **options) if stated else {}
     claims: list[Judged] = []
     for study in studies:
@@ -186,6 +188,30 @@ def by_paper(claims: Iterable[Judged]) -> dict[str, list[Judged]]:
     for claim in claims:
         papers.setdefault(claim.paper, []).append(claim)
     return papers
+
+
+def sentences(claims: Iterable[Judged]) -> list[tuple[str, Judged]]:
+    """What to remember of some papers (`sentences.csv`), each sentence with the claim that it rests on."""
+    known = {claim.id: claim for claim in claims}
+    with Path(__file__).with_name("sentences.csv").open(encoding="utf-8", newline="") as file:
+        return [
+            (row["sentence"], known[row["claim"]]) for row in csv.DictReader(file) if row["claim"] in known
+        ]
+
+
+def rests_on(claim: Judged) -> str:
+    """'simulated at the paper's effort: 10,000,000 samples', what a claim was judged on, with how much of it."""
+    effort = claim.effort.rpartition(": ")[2]
+    kind = claim.tested_on
+    return kind if effort in ("", NOTHING) else effort if kind in effort else f"{kind}: {effort}"
+
+
+def by_section(claims: Iterable[Judged]) -> dict[str, list[Judged]]:
+    """Claims by the section, statement, figure or table that their place begins with."""
+    sections: dict[str, list[Judged]] = {}
+    for claim in claims:
+        sections.setdefault(re.split(r"[,;]| \(", claim.claim.place)[0], []).append(claim)
+    return sections
 
 
 def _claims_of(known: State) -> Iterator[Judged]:
@@ -216,7 +242,7 @@ def _read(study: Study, data: Mapping[str, Any]) -> Iterator[Judged]:
         one = Judged.read(row, row["id"], study.key)
         own, why = one.effort, one.why
         spent = own or (f"{effort}: {basis}" if str(basis) else effort) or NOTHING
-        if str(basis):
+        if str(basis) and not own:
             why = f"{why}; {basis.source}: {basis}"
         others = one.claim.provenance == "paper" and data.get("stand_in")
         if one.verdict == "undecided" and effort == "quick" and not (str(basis) or own or others):
@@ -231,7 +257,7 @@ def _read(study: Study, data: Mapping[str, Any]) -> Iterator[Judged]:
             why=why,
             explanation=explained or one.explanation,
             effort=spent,
-            tested_on=_tested_on(one, study, basis),
+            tested_on=one.tested_on or _tested_on(one, study, basis),
         )
 
 
@@ -282,7 +308,8 @@ def write_page(
         {
             "source": cite(paper),
             "says": PAPERS[paper].says,
-            "claims": (own := [claim for claim in claims if claim.paper == paper]),
+            "sentences": sentences(own := [claim for claim in claims if claim.paper == paper]),
+            "claims": by_section(own),
             "evidence": by_evidence(own),
             "figures": [one for one in shown if one[0].paper == paper],
             "readings": [one for one in readings if one.paper == paper],
@@ -290,7 +317,12 @@ def write_page(
         }
         for paper in PAPERS
     ]
-    filters = {"inline": _inline, "number": _number, "link": partial(_link, Path(out).parent)}
+    filters = {
+        "inline": _inline,
+        "rests_on": rests_on,
+        "number": _number,
+        "link": functools.partial(_link, Path(out).parent),
+    }
     style = Markup(resource("report.css"))
     text = template("papers.html", "posbias_papers", **filters).render(style=style, parts=parts)
     return write_text(out, text)
@@ -306,6 +338,7 @@ def _number(estimate: Estimate) -> str:
     return str(estimate).replace("-", "−")
 
 
+@functools.cache
 def _inline(text: str) -> Any:
     """Markdown of one line as HTML: code, emphasis, and λ_t and e^(−2M) as they are set; all else as it is
     written."""

@@ -10,10 +10,11 @@ All that is shown is a function of the table: the page, the figure, and the verd
 `posbias_papers.reproduction` computes cells and writes results, `posbias_papers.results` reads them again.
 """
 
+import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,6 @@ EFFORTS = ("quick", "full")
 """Efforts by name: minutes of a laptop, and the paper's own."""
 STATEMENTS = "statements"
 """The study of a paper that is its numbered statements, and the folder of their results."""
-QUESTION = "Which of the printed statements survive random and adversarial instances, and what holds where "
-QUESTION += "one does not?"
 KINDS = {"fig": "Figure", "table": "Table", "section": "Section"}
 MACHINE = "2 cores, x86-64"
 """What costs are of."""
@@ -126,6 +125,17 @@ class Tables:
     effort: str
     left_out: Mapping[str, str] = field(default_factory=dict)
     more: Mapping[str, Any] = field(default_factory=dict)
+
+
+@cache
+def _titles() -> dict[str, tuple[str, str]]:
+    with Path(__file__).with_name("studies.csv").open(encoding="utf-8", newline="") as file:
+        return {row["study"]: (row["title"], row["question"]) for row in csv.DictReader(file)}
+
+
+def titled(key: str) -> tuple[str, str, str]:
+    """A study's key with its title and question (`studies.csv`); a paper's with what it is about."""
+    return key, *_titles()[key]
 
 
 def judge_each(claims: Iterable[Claim], table: Any) -> Iterator[Judged]:
@@ -257,19 +267,18 @@ class Studies(dict[str, Study]):
 class Paper:
     """A paper: its studies, what computes their tables, and all else that differs between papers.
 
-    `says` is what it is about. `tables` makes the tables of some of its `studies`; `settings` are its arguments
-    in a run over all papers, of the names of studies and of that run's options. `stated` has the title of the
-    study of numbered statements, their number, and minutes (quick, full). What reaches `effort` was tested on
+    `tables` makes the tables of some of its `studies`; `settings` are its arguments in a run over all papers, of
+    the names of studies and of that run's options. `stated` is the number of its numbered statements, and minutes
+    (quick, full). What reaches `effort` was tested on
     the first of `kinds`, what was simulated or trained with less on the second; `measured` is the kind of evidence
     where neither was done. `uses` is what every cell rests on, `specification` what of a cell is searched for
     further sources.
     """
 
     key: str
-    says: str
     studies: Studies
     tables: Callable[..., Tables]
-    stated: tuple[str, int, tuple[float, float]]
+    stated: tuple[int, tuple[float, float]]
     effort: Basis = Basis()
     kinds: tuple[str, str] = (OTHERS, OTHERS)
     measured: str = OTHERS
@@ -280,8 +289,13 @@ class Paper:
     @cached_property
     def statements(self) -> Study:
         """Its numbered statements as a study."""
-        title, count, minutes = self.stated
-        return Study(f"{self.key}/{STATEMENTS}", title, QUESTION, (), (), minutes, "instances", count=count)
+        count, minutes = self.stated
+        return Study(*titled(f"{self.key}/{STATEMENTS}"), (), (), minutes, "instances", count=count)
+
+    @property
+    def says(self) -> str:
+        """What it is about."""
+        return titled(self.key)[1]
 
     @property
     def minutes(self) -> float:

@@ -9,6 +9,7 @@ writes two pages of the site: `theorems.md` says of every statement what was cla
 `errata.md` has the errata, entry by entry.
 """
 
+import json
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,6 +40,8 @@ Every numbered statement of the three papers, tried on random and adversarial in
 proof fails, the reading that holds stands in its place. λ is the weight of attention, ε the smallest admitted
 weight; positions count as in the paper unless a claim says otherwise.
 """
+RECORDS = Path(__file__).with_name("statements") / "records.jsonl"
+"""All statements tried on 1,000 instances, a line each (`tools/statement_records.py`)."""
 FEW = 8
 """This many statements or fewer are tried sooner than worker processes have started."""
 
@@ -50,19 +53,35 @@ def try_statements(
     instances: int = INSTANCES["quick"],
     engine: Engine | None = None,
     on_event: OnEvent | None = None,
+    recorded: bool = False,
 ) -> "dict[str, Finding]":
     """What trying the statements of some papers (none: all) gave, by key, those FOLDER has as they are.
 
-    What it has not is tried on `engine` (default: the cores here) and kept; one that cannot be tried is named to
-    the log and left out. `on_event` counts statements to do. Raises `InvalidValueError` for instances < 1,
-    `OutputFileError` when they cannot be kept.
+    With `recorded` those on record that were tried on as many instances come from there. What it has not is tried
+    on `engine` (default: the cores here) and kept; one that cannot be tried is named to the log and left out.
+    `on_event` counts statements to do. Raises `InvalidValueError` for instances < 1, `OutputFileError` when they
+    cannot be kept.
     """
     whole("instances", instances, 1)
     cells = _cells(papers, instances)
-    if engine is None and cores() > 1 and len(cells) > FEW:
+    known = _on_record(cells) if recorded else {}
+    missing = [cell for cell in cells if cell not in known]
+    if engine is None and cores() > 1 and len(missing) > FEW:
         engine = Processes(cores())
-    done = compute(cells, Store(folder / STATEMENTS), engine=engine, on_event=on_event)
-    return {cell.statement.key: stored.result for cell, stored in done.stored.items()}
+    done = compute(missing, Store(folder / STATEMENTS), engine=engine, on_event=on_event)
+    found = known | {cell: stored.result for cell, stored in done.stored.items()}
+    return {cell.statement.key: found[cell] for cell in cells if cell in found}
+
+
+def _on_record(cells: "Iterable[StatementCell]") -> "dict[StatementCell, Finding]":
+    """The findings on record of some statements, those that were tried on as many instances."""
+    lines = map(json.loads, RECORDS.read_text(encoding="utf-8").splitlines())
+    known = {line["fingerprint"]: line for line in lines}
+    return {
+        cell: cell.from_content(None, known[cell.fingerprint]["content"])
+        for cell in cells
+        if known.get(cell.fingerprint, {}).get("instances", 0) >= (cell.amount or 0)
+    }
 
 
 def tried_already(folder: Path, paper: str, instances: int | None = None) -> list[Stored] | None:

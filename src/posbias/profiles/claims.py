@@ -210,6 +210,8 @@ class Evidence:
             text = f"{self.where} {size}, printed {printed}".lstrip()
             vague = self.estimate.se > self.test.known
             return f"{text}; ± {self.test.known:g} needed" if vague else text
+        if self.estimate.se == 0.0:  # of all there is
+            return f"{self.where} {size}".lstrip()
         text = f"{self.where} {size}, {p_text(self.p)}".lstrip()
         least = getattr(self.test, "least", 0.0)
         if least and self.verdict() == "fails" and self.sureness > -math.inf:
@@ -508,8 +510,8 @@ def _effect(piece: Evidence, pieces: int) -> dict[str, Any]:
         "where": piece.where,
         "value": piece.estimate.value,
         "se": piece.estimate.se,
-        # agreement with a printed number is a bound, no p-value
-        "p": math.nan if isinstance(piece.test, Printed) else piece.p,
+        # agreement with a printed number is a bound, and a number of all there is has no p-value
+        "p": math.nan if isinstance(piece.test, Printed) or piece.estimate.se == 0.0 else piece.p,
         "verdict": piece.verdict(pieces),
         "flaw": piece.flaw,
     }

@@ -70,6 +70,7 @@ class PaperClaims(Answer):
     by_evidence: dict[str, dict[str, Counts]] = entry(
         "the papers' own, by paper and by what they were tested on"
     )
+    page: Path | None = entry("null without --report", None)
 
 
 class PaperAll(Answer):

@@ -14,6 +14,7 @@ from posbias.core.terminal import table
 
 if TYPE_CHECKING:
     from posbias.profiles.claims import Judged
+    from posbias_papers.errata import Comparison
     from posbias_papers.reproduction import Ran
 
 INDENT = " " * 13
@@ -57,15 +58,18 @@ class Options:
     verdict
         Only the claims that hold, fail or are undecided.
     instances
-        Random instances of a statement. Default: 200, or what statements/ has if that is more.
+        Try statements on this many random instances. Default: those on record, 1,000.
     effort
         Make first what is missing: quick (minutes) or full (the papers' effort). Default: make nothing.
+    report
+        Write all claims as one page, OUT/papers.html.
     """
 
     verdict: Literal["holds", "fails", "undecided"] | None = None
     out: shared.Results = shared.RESULTS
     instances: shared.Whole | None = None
     effort: Annotated[shared.Effort | None, Parameter(show_default=False)] = None
+    report: shared.Flag = False
     workers: shared.Workers = None
     json: shared.Json = False
 
@@ -73,9 +77,9 @@ class Options:
 def claims(*names: str, options: Options = Options()) -> None:
     """Print every claim of the three papers with its number, its verdict, and why.
 
-    Numbered statements are tried on random and adversarial instances (kept in statements/); claims of figures
-    and tables are those of the results in --out, or of recorded results, which come along, where these are of more
-    effort. What has not been made is undecided and says what makes it.
+    Numbered statements, tried on random and adversarial instances, are on record; claims of figures and tables are
+    those of the results in --out, or of recorded results, which come along, where these are of more effort. What
+    has not been made is undecided and says what makes it.
 
     Parameters
     ----------
@@ -85,23 +89,26 @@ def claims(*names: str, options: Options = Options()) -> None:
     from posbias.profiles.claims import count, tally
     from posbias_papers.cli.answers import PaperClaims
     from posbias_papers.results import by_evidence, by_paper, collect
-    from posbias_papers.theorems import INSTANCES
 
+    if options.report:
+        need("jinja2", "markdown_it", work="the page", extra="report")
     ran, engine = None, shared.engine(options.workers)
     if options.effort is not None:
         ran = _make(options.out, names, effort=options.effort, engine=engine)
-    instances = INSTANCES["quick"] if options.instances is None else options.instances
     with progress() as on_event:
-        how: dict[str, Any] = {"instances": instances, "engine": engine, "on_event": on_event}
+        how: dict[str, Any] = {"instances": options.instances, "engine": engine, "on_event": on_event}
         judged = collect(options.out, papers=names, **how)
     shown = [claim for claim in judged if options.verdict in (None, claim.verdict)]
+    page = _page(options.out, judged) if options.report else None
     answer = PaperClaims.of(
+        page=page,
         claims=[claim.as_dict() for claim in shown],
         counts=count(judged),
         tallies={paper: tally(own) for paper, own in by_paper(judged).items()},
         by_evidence={paper: by_evidence(own) for paper, own in by_paper(judged).items()},
     )
-    answer_with(answer, lambda: _claim_lines(judged, shown), options.json)
+    lines = [*_evidence(judged), "", f"page: {page}"] if page else _claim_lines(judged, shown)
+    answer_with(answer, lambda: lines, options.json)
     _refuse_failures(ran)
 
 
@@ -186,7 +193,7 @@ def all_(*, options: AllOptions = AllOptions()) -> None:
     same = {name: getattr(options, name) for name in ("effort", "models", "configs")}
     ran = _make(options.out, (), again=options.rerun, engine=engine, **same)
     judged = collect(options.out)
-    page = _page(options.out, judged, options.configs) if options.report else None
+    page = _page(options.out, judged, _readings(options.out, options.configs)) if options.report else None
     answer = PaperAll.of(ran, counts=count(judged), page=page)
     answer_with(answer, lambda: _all_lines(ran, judged, page), options.json)
     _refuse_failures(ran)
@@ -207,16 +214,21 @@ def _refuse_failures(ran: "Ran | None") -> None:
         raise PosbiasError(f"{len(ran.failed)} of the studies could not be made: {failed}")
 
 
-def _page(out: Path, judged: "Sequence[Judged]", configs: Path | None) -> Path:
+def _readings(out: Path, configs: Path | None) -> "Sequence[Comparison]":
+    """Both readings of every discrepancy."""
+    from posbias_papers.readings import compare_readings
+
+    log.info("computing both readings …")
+    with progress() as on_event:
+        return compare_readings(results=out, configs=configs, on_event=on_event)
+
+
+def _page(out: Path, judged: "Sequence[Judged]", readings: "Sequence[Comparison]" = ()) -> Path:
     """Everything as one page."""
     from posbias_papers.errata import ERRATA
-    from posbias_papers.readings import compare_readings
     from posbias_papers.results import write_page
 
-    log.info("computing both readings, and writing the page …")
-    with progress() as on_event:
-        compared = compare_readings(results=out, configs=configs, on_event=on_event)
-    return write_page(out, out / "papers.html", claims=judged, readings=compared, errata=ERRATA)
+    return write_page(out, out / "papers.html", claims=judged, readings=readings, errata=ERRATA)
 
 
 def _all_lines(ran: "Ran", judged: "Sequence[Judged]", page: Path | None) -> list[str]:

@@ -17,7 +17,7 @@ import numpy as np
 from posbias.profiles.estimate import Estimate
 from posbias_papers.extensions.cells import Cell, Result, Results, rounded
 from posbias_papers.pages import Page, Table
-from posbias_papers.study import Study
+from posbias_papers.study import Study, titled
 
 DEPTH, ITERATIONS, SEQUENCES, TOKENS, NETWORKS = 2, 2500, 2000, 17, 10
 
@@ -87,9 +87,7 @@ def _draw(results: Results) -> Any:
 
 
 STUDY = Study(
-    "extensions/designed",
-    "Networks of architectures designed to be flat",
-    "Are networks of architectures designed to be flat less biased, and are gaps ordered as predicted?",
+    *titled("extensions/designed"),
     (),
     tuple(NAMES),
     (9.0, 9.0),

@@ -19,7 +19,7 @@ from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile, harmonic, spearman, wasserstein
 from posbias_papers.extensions.cells import Cell, Result, Results, rounded
 from posbias_papers.pages import Page, Table
-from posbias_papers.study import Study
+from posbias_papers.study import Study, titled
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -199,9 +199,7 @@ def _draw(results: Results) -> Any:
 
 
 STUDY = Study(
-    "extensions/influence",
-    "Gradients, and what becomes of the answer without a token",
-    "What does influence mean: does the gradient say how much the answer changes without a token?",
+    *titled("extensions/influence"),
     (),
     CELLS,
     (40.0, 40.0),

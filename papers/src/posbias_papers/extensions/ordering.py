@@ -20,7 +20,7 @@ from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
 from posbias_papers.extensions.cells import SMALL, Cell, Result, Results, rounded
 from posbias_papers.pages import Page, Table
-from posbias_papers.study import Study
+from posbias_papers.study import Study, titled
 
 MODELS = ("smollm2-135m", *SMALL)
 PLACES = 10
@@ -120,9 +120,7 @@ def _tables(results: Results) -> Iterator[Table]:
 
 
 STUDY = Study(
-    "extensions/ordering",
-    "Orders found on some trials, tried on others",
-    "Does the order that a profile calls best gain what is predicted, on trials it was not found on?",
+    *titled("extensions/ordering"),
     (),
     CELLS,
     (25.0, 25.0),

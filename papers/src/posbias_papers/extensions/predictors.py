@@ -30,7 +30,7 @@ from posbias.profiles.profile import Profile, harmonic, measured_influence, unif
 from posbias.profiles.summary import SHARE
 from posbias_papers.extensions.cells import SMALL, Cell, Result, Results, rounded
 from posbias_papers.pages import Page, Table
-from posbias_papers.study import Study
+from posbias_papers.study import Study, titled
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -261,9 +261,7 @@ def _draw(results: Results) -> Any:
 
 
 STUDY = Study(
-    "extensions/predictors",
-    "Predictors on other models, texts and lengths",
-    "Does a predictor of position bias predict it on models, texts and lengths that had no part in its choice?",
+    *titled("extensions/predictors"),
     (),
     CELLS,
     (150.0, 150.0),

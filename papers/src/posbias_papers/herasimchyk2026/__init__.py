@@ -138,11 +138,9 @@ def _settings(
 
 PAPER = Paper(
     "herasimchyk2026",
-    "The residual connection in the product: with weights λ_t of attention, recent tokens keep a share, influence "
-    "becomes a U, and three levels of prediction are compared with gradients of models.",
     STUDIES,
     tables,
-    stated=("Propositions 4.2 to 4.5, Lemma 5.3, Theorem 5.4 and proofs", 25, (0.1, 0.5)),
+    stated=(25, (0.1, 0.5)),
     measured="the paper's models",
     settings=_settings,
 )

@@ -48,7 +48,7 @@ def published_curves() -> dict[str, list[float]]:
 
 
 def rollout_files() -> list[dict[str, Any]]:
-    """What the authors' rollout files say of each model and corpus (`levels.summaries`).
+    """What the authors' rollout files say of each model and corpus (`tools/rollout_files.py`).
 
     λ of the lower and the upper half of the layers; δ: the share of heads above zero, and the mean; how far (c)
     lies from (b) (Wasserstein), content as published and scaled (over √d_head), (b) with FineWeb's λ as in the

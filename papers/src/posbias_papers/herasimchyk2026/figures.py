@@ -22,7 +22,7 @@ from posbias_papers.herasimchyk2026.configs import BINS, HUB, PROMPTS, PUBLISHED
 from posbias_papers.herasimchyk2026.drawing import draw_content, draw_curves, draw_schedules, of_figure
 from posbias_papers.herasimchyk2026.table import NOISE, OBJECTS, recorded, table
 from posbias_papers.pages import Page, Table
-from posbias_papers.study import Basis, Recorded, Studies, Study, judge_each
+from posbias_papers.study import Basis, Recorded, Studies, Study, judge_each, titled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -257,7 +257,7 @@ NOTES = {
     "wasserstein": f"Against the measured influence, on positions over n − 1, lower is better. {NOISE_NOTE}",
     "similarity": f"Shannon similarity (Eq. 9) of mean content logits in {BINS} bins. Errors are over heads.",
     "schedules": "λ by layer, mean over prompts with its 95 % interval.",
-    "curves": "Influence relative to uniform.",
+    "curves": "Influence relative to uniform; BLOOM-176B, unless measured here, as in the authors' figures.",
     "content": "Mean content logits (softmax units); colours: 1 to 99 %.",
     "order": "Triples (i < i′, k) whose later row holds more of the prefix 0 … k (Assumption 4.1); the noise "
     "floor is what sampling noise would give were the true kernels monotone.",
@@ -282,7 +282,7 @@ def _page(frame: "pd.DataFrame", *, name: str, kind: str) -> Page:
     return Page(note=_note(frame, kind), tables=tuple(_tables(frame, name, kind)), data=_json(frame))
 
 
-def _study(name: str, kind: str, title: str, question: str) -> Study:
+def _study(name: str, kind: str) -> Study:
     """A study of this paper: what is measured is asked for at each run, and judged on the table of its `kind`."""
     # profiles and matrices, which figures are drawn of, are not on record
     serves = () if kind in ("curves", "content") else ("quick",)
@@ -291,9 +291,7 @@ def _study(name: str, kind: str, title: str, question: str) -> Study:
     options: dict[str, Any] = {"minutes": (3, 35), "count": 2, "recorded": lambda study: on_record}
     draw = DRAWN.get(kind)
     return Study(
-        f"herasimchyk2026/{name}",
-        title,
-        question,
+        *titled(f"herasimchyk2026/{name}"),
         tuple(CLAIMS.get(name, ())),
         (),
         unit="prompts",
@@ -319,33 +317,20 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "fig1": {"minutes": (7.5, 160), "count": 5},
     "fig4": {"minutes": (0.5, 10), "count": 4, "recorded": lambda study: None, "apart": True},  # one text
 }
-U_QUESTION = (
-    "Does attention-only rollout collapse on the first token, and do residual connections make it a U?"
-)
-TITLES = (
-    ("table1", "sizes", "Models: parameters and depth", "What are the models that are compared?"),
-    ("table2", "spearman", "Spearman of (a) to (c), two models", "Does the residual help to rank positions?"),
-    ("table3", "wasserstein", "Wasserstein of (a) to (c), two models", "Does the residual bring it nearer?"),
-    ("table4", "spearman", "Spearman for every model and text", "Is (b) better than (a), and (c) than (b)?"),
-    (
-        "table5",
-        "wasserstein",
-        "Wasserstein for every model and text",
-        "Is (b) nearer than (a), and (c) than (b)?",
-    ),
-    ("table6", "similarity", "Homogeneity of mean content logits", "Is content a constant and a diagonal?"),
-    ("fig1", "schedules", "λ by layer at several lengths", "Does the weight of attention fall with depth?"),
-    ("fig2", "curves", "Levels and measured influence, models with linear biases", U_QUESTION),
-    ("fig3", "curves", "The same for further models", "Is the measured influence a U, lowest where (b) is?"),
-    ("fig4", "schedules", "λ by layer on further texts", "Is the schedule of λ the same on every text?"),
-    ("fig5", "content", "Mean content logits, head by head", "Do heads shift the diagonal all the same way?"),
-    (
-        "section4",
-        "order",
-        "Violations of stochastic monotonicity",
-        "Is averaged attention stochastically monotone?",
-    ),
-)
-"""By name: the kind of table that each is of, its title, and the question it answers."""
-STUDIES = Studies(_study(*about) for about in TITLES)
+OF_KIND = {
+    "table1": "sizes",
+    "table2": "spearman",
+    "table3": "wasserstein",
+    "table4": "spearman",
+    "table5": "wasserstein",
+    "table6": "similarity",
+    "fig1": "schedules",
+    "fig2": "curves",
+    "fig3": "curves",
+    "fig4": "schedules",
+    "fig5": "content",
+    "section4": "order",
+}
+"""By name the kind of table that each is of."""
+STUDIES = Studies(_study(*about) for about in OF_KIND.items())
 """Tables, figures and the check of Section 4, in the order of the text."""

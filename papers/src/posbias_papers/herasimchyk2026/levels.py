@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
@@ -387,7 +387,7 @@ def config_curves(
     over tokens, is all there is. Raises `InputFileError` when it holds none, or a file cannot be read;
     `InvalidValueError` for a file whose keys or values are wrong.
     """
-    files = _files(folder, tokens)
+    files = rollout_architectures(folder, tokens)
     bare = [model for model in HUB if (model, "") in files]
     if not bare:
         raise InputFileError(
@@ -396,51 +396,13 @@ def config_curves(
         )
     curves = []
     for model in bare:
-        plain = _as_read(files[model, ""], model, reading)
+        plain = as_read(files[model, ""], model, reading)
         for corpus in [text for text in CORPORA if (model, text) in files] or CORPORA[:1]:
             found = {"a": replace(plain, mixing=AttentionOnly()), "b": plain}
             if (model, corpus) in files:
-                found["c"] = _as_read(files[model, corpus], model, reading)
+                found["c"] = as_read(files[model, corpus], model, reading)
             curves.append(Curves(model, corpus, profiles_of(found, tokens)))
     return curves
-
-
-def summaries(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """A row for each model and corpus of which `folder` holds a rollout file with content (`rollout_files`).
-
-    Raises as `config_curves`.
-    """
-    from posbias.theory.rollout.dispatch import influence
-
-    files, rows = _files(folder, TOKENS), []
-    for model, corpus in ((model, corpus) for model in HUB for corpus in CORPORA if (model, corpus) in files):
-        file = files[model, corpus]
-        mixing, half = np.asarray(file.mixing.values(file.depth)), file.depth // 2
-        diagonal = [
-            layer.content.diagonal_of(layer.heads)
-            for layer in file.stack
-            if isinstance(layer.content, ConstantDiagonal)
-        ]
-        bare = _as_read(files[model, ""], model, "published")
-        same = _as_read(file, model, "corrected")
-        levels = {
-            "first": bare,
-            "published": _as_read(file, model, "published"),
-            "scaled": _as_read(file, model, "published", True),
-            "c": same,
-            "b": replace(same, layers=tuple(replace(layer, content=NoContent()) for layer in same.layers)),
-        }
-        mass = {name: influence(one, TOKENS, threads=1).mass for name, one in levels.items()}
-        row = {
-            "model": model,
-            "corpus": corpus,
-            "lower": mixing[:half].mean(),
-            "upper": mixing[-half:].mean(),
-        }
-        row |= {"positive": np.mean(np.concatenate(diagonal) > 0), "offset": np.concatenate(diagonal).mean()}
-        row |= {name: float(wasserstein(mass["first"], mass[name])) for name in ("published", "scaled")}
-        rows.append(row | {"shift": (mass["c"] - mass["b"]) @ np.linspace(0.0, 1.0, TOKENS)})
-    return rows
 
 
 def published_levels() -> Curves:
@@ -451,7 +413,7 @@ def published_levels() -> Curves:
     return Curves(*PUBLISHED, levels, Profile.from_weights(curves["measured"], measures="gradient"))
 
 
-def _files(folder: str | os.PathLike[str], tokens: int) -> dict[tuple[str, str], Architecture]:
+def rollout_architectures(folder: str | os.PathLike[str], tokens: int) -> dict[tuple[str, str], Architecture]:
     """What the rollout files for `tokens` tokens hold, by model and corpus ("": without content)."""
     if not Path(folder).is_dir():
         raise InputFileError(f"configs: expected a folder with the authors' rollout files, got {folder}")
@@ -472,7 +434,7 @@ def _files(folder: str | os.PathLike[str], tokens: int) -> dict[tuple[str, str],
     return found
 
 
-def _as_read(architecture: Architecture, model: str, reading: Reading, scaled: bool = False) -> Architecture:
+def as_read(architecture: Architecture, model: str, reading: Reading, scaled: bool = False) -> Architecture:
     """The architecture of a file, read one way or the other; content is `scaled` where it is corrected."""
     scale = 1.0 / np.sqrt(HUB[model].head_size) if scaled or reading == "corrected" else 1.0
     own = preset(HUB[model].preset).layers[0].positional

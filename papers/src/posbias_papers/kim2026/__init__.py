@@ -16,11 +16,9 @@ __all__ = ["PAPER", "STUDIES", "tables"]
 
 PAPER = Paper(
     "kim2026",
-    "Why random layers prefer recent keys without any encoding of position: LayerNorm makes scores grow towards "
-    "the query, simulated over widths, depths and angles between embeddings.",
     STUDIES,
     tables,
-    stated=("Theorem 1, Propositions 1 to 3, Equations 5, 19 and 42", 20, (1.2, 6)),
+    stated=(20, (1.2, 6)),
     effort=Basis(samples=EFFORT["full"]),
     kinds=("simulated at the paper's effort", OTHERS),
     uses=(("kim2026", "the recency bias that a norm induces, and the recency probability"),),

@@ -25,7 +25,7 @@ from posbias_papers.contrasts import read_claims
 from posbias_papers.kim2026.drawing import Fields, describe, draw_heat_maps, draw_key_factors
 from posbias_papers.kim2026.table import LEVELS, SURE, model_of, recorded, setting, table
 from posbias_papers.pages import Page, Table
-from posbias_papers.study import EFFORTS, Basis, Recorded, Studies, Study, Tables
+from posbias_papers.study import EFFORTS, Basis, Recorded, Studies, Study, Tables, titled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -198,8 +198,6 @@ def _recorded(study: Study) -> Recorded:
 
 def _study(
     name: str,
-    title: str,
-    question: str,
     rows: Sequence[Fields] = FOUR,
     dimensions: Sequence[int] = (16, 64),
     layers: Sequence[int] = (1, 2),
@@ -211,9 +209,7 @@ def _study(
         draw = draw_key_factors
     minutes = round(0.024 * len(cells), 2), round(0.24 * len(cells), 1)
     return Study(
-        f"kim2026/{name}",
-        title,
-        question,
+        *titled(f"kim2026/{name}"),
         tuple(CLAIMS[name]),
         cells,
         minutes,
@@ -227,54 +223,14 @@ def _study(
 
 STUDIES = Studies(
     (
-        _study(
-            "fig1",
-            "Mean scores of four models, layers 1 and 2, d = 16 and 64",
-            "Does LayerNorm turn random embeddings towards recent keys, and a residual connection less so?",
-        ),
-        _study(
-            "fig2",
-            "Key factor h(j) by anisotropy",
-            "Does the closed form rise with the key, and faster for anisotropic embeddings?",
-            ALONE,
-            layers=(2,),
-        ),
-        _study(
-            "fig3",
-            "Mean scores of the four models, layers 3 and 4",
-            "Does the preference for recent keys persist in further layers?",
-            layers=(3, 4),
-        ),
-        _study(
-            "fig4",
-            "Mean scores of the four models, d = 256 and 1,024",
-            "Does the preference for recent keys persist in wide models?",
-            dimensions=(256, 1024),
-        ),
-        _study(
-            "fig5",
-            "Mean scores by anisotropy",
-            "How does recency depend on the angle between embeddings?",
-            ALONE,
-        ),
-        _study(
-            "fig6",
-            "Mean scores by anisotropy, with a residual connection",
-            "How does recency depend on the angle between embeddings under a residual connection?",
-            RESIDUAL,
-        ),
-        _study(
-            "fig7",
-            "Key factor h(j) by anisotropy, with a residual connection",
-            "Does the closed form rise with the key under a residual connection?",
-            RESIDUAL,
-            layers=(2,),
-        ),
-        _study(
-            "section3",
-            "The recency probabilities printed in Section 3",
-            "Are the printed recency probabilities those of the model they are said to be of?",
-        ),
+        _study("fig1"),
+        _study("fig2", ALONE, layers=(2,)),
+        _study("fig3", layers=(3, 4)),
+        _study("fig4", dimensions=(256, 1024)),
+        _study("fig5", ALONE),
+        _study("fig6", RESIDUAL),
+        _study("fig7", RESIDUAL, layers=(2,)),
+        _study("section3"),
     )
 )
 """Figures 1 to 7, and the probabilities that the text prints."""

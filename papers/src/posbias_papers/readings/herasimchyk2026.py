@@ -163,23 +163,12 @@ def _miss(row: Mapping[str, Any], which: str) -> float:
 def _distance_of_content(material: Material) -> Comparison:
     """Wasserstein distance of (c) from the published influence of bloom-176b: printed, with scaled content"""
     curves = {name: np.array(values) for name, values in published_curves().items()}
-    scores = {
-        name: [float(score(curve, curves["measured"])) for score in (wasserstein, spearman)]
-        for name, curve in curves.items()
+    influence = curves.pop("measured")
+    others: dict[str, Any] = {
+        f"rank of {name}": float(spearman(curve, influence)) for name, curve in curves.items()
     }
-    return answer(
-        0.01,
-        scores["c_scaled"][0],
-        as_coded=scores["c"][0],
-        with_the_model_s_slopes=scores["c_own"][0],
-        without_content=scores["b"][0],
-        without_content_with_the_model_s_slopes=scores["b_own"][0],
-        rank_as_coded=scores["c"][1],
-        rank_scaled=scores["c_scaled"][1],
-        rank_with_the_model_s_slopes=scores["c_own"][1],
-        rank_without_content=scores["b"][1],
-        rank_without_content_with_the_model_s_slopes=scores["b_own"][1],
-    )
+    others |= {name: float(wasserstein(curve, influence)) for name, curve in curves.items()}
+    return answer(0.01, others.pop("c_scaled"), "As named in `bloom-176b.csv`.", **others)
 
 
 @discrepancy("herasimchyk2026/signs")

@@ -7,11 +7,11 @@ stand as printed; they are repaired without harm to the propositions.
 
 Theorem 5.4: the first token draws everything if Σλ diverges, not if it converges. Limits are made concrete with
 the constants the proofs give at every finite depth (ε the smallest admitted weight, C′ = 1). Statements about a
-network run one, with A = softmax(X W_Q (X W_K)ᵀ): X ← ((1 − λ)X + λ·A·X)·W_V as the proof of Lemma 5.3 expands it,
-and, as readings of ours, X ← (1 − λ)X + λ·A·X·W_V. Assumption 5.2 bounds the products of
-the value matrices, not each of them: drawn are networks whose products are bounded by construction, and the
-sharpest case known (`draws.growing`), values that alternate between large and small, whose products stay bounded
-while the stream grows. Positions and layers count from 0, bottom layer first.
+network run one, with A = softmax(X W_Q (X W_K)ᵀ): X ← X + A·X·W_V as Section 3 prints it, X ← ((1 − λ)X +
+λ·A·X)·W_V as the proof of Lemma 5.3 expands it, and, as readings of ours, X ← (1 − λ)X + λ·A·X·W_V. Assumption
+5.2 bounds the products of the value matrices, not each of them: drawn are networks whose products are bounded by
+construction, and the sharpest case known (`draws.growing`), values that alternate between large and small, whose
+products stay bounded while the stream grows. Positions and layers count from 0, bottom layer first.
 """
 
 from functools import partial
@@ -451,22 +451,24 @@ def _norm_bound(hidden: Any, norms: Any, mixing: Any) -> Float[np.ndarray, "laye
 
 
 RESIDUAL: dict[str, str] = {
-    "scope": "the residual update of Section 3, W_V written into its attention alone, which is not printed"
+    "scope": "the residual update of Section 3 with weights λ, W_V in its attention alone"
 }
 """Of what Lemma 5.3's proof says of other networks: of residual updates that leave the stream its values."""
 
 
-@statement("herasimchyk-5.3-i", "Lemma 5.3 (i)", Sampler.network)
-def lemma_5_3_i(**network: Any) -> float:
+@statement("herasimchyk-5.3-i", "Lemma 5.3 (i)", Sampler.network, witness=growing([[1.0]], 1.0, 1.0, 10))
+def lemma_5_3_i(corrected: bool, **network: Any) -> float:
     """Under Assumptions 5.1 and 5.2 and ‖X⁽⁰⁾‖ ≤ C every token's norm stays within C_X = C·C_V at all depths, for
-    X⁽ᵗ⁾ = R⁽ᵗ⁾X⁽ᵗ⁻¹⁾W_V, as the proof expands the dynamics.
+    X⁽ᵗ⁾ = X⁽ᵗ⁻¹⁾ + Attn(X⁽ᵗ⁻¹⁾), the update of Section 3.
 
-    Holds where W_V acts on all of the stream. With W_V in the attention alone it does not, see
-    `herasimchyk-5.3-i-residual`.
+    Corrected: Under Assumptions 5.1 and 5.2 and ‖X⁽⁰⁾‖ ≤ C every token's norm stays within C_X = C·C_V at all
+    depths, for X⁽ᵗ⁾ = R⁽ᵗ⁾X⁽ᵗ⁻¹⁾W_V, as the proof expands the dynamics.
 
-    Scope: networks under Assumptions 5.1 and 5.2 whose stream is R⋯R·X⁽⁰⁾·W_V⋯W_V, as in the proof
+    Scope: networks under Assumptions 5.1 and 5.2, the paper's; as amended whose stream is R⋯R·X⁽⁰⁾·W_V⋯W_V
+
+    Erratum: lemma-5.3-i
     """
-    return room(_run(**network, whole=True)[0], np.prod(_assumed(**network)))
+    return room(_run(**network, whole=corrected, added=not corrected)[0], np.prod(_assumed(**network)))
 
 
 @statement(
@@ -516,17 +518,16 @@ FAR_KEY = {
 }
 
 
-@statement("herasimchyk-5.3-ii", "Lemma 5.3 (ii)", one_layer, witness=FAR_KEY, proof=OURS)
+@statement("herasimchyk-5.3-ii", "Lemma 5.3 (ii)", one_layer, witness=FAR_KEY)
 def lemma_5_3_ii(hidden: Any, query: Any, key: Any, positional: Any, width: int, corrected: bool) -> float:
-    """Every admitted weight is at least e^(−2M)/n, M = (C_X C)², whatever the positional logits.
+    """Every admitted weight is at least one ε > 0, the same at all depths, with no assumption on positional
+    encodings: by the softmax bound e^(−2M)/n, M = (C_X C)².
 
     Corrected: Every admitted weight is at least 1/(1 + (k − 1)e^(2M + B)), for k keys in the longest row and
-    positional logits that range over B within a row.
+    positional logits that range over no more than B within a row at any depth.
 
-    Asserts: Where hidden states are bounded as in (i), there is an ε > 0, the same at all depths, below every
-    admitted weight (positional logits that range over no more than B).
-
-    Scope: any network with bounded hidden states, whose positional logits are bounded too
+    Scope: networks whose hidden states are bounded as in (i), the paper's hypothesis; as amended positional logits
+    are bounded too
 
     Shows: weight of a key with positional logit −5
 

@@ -315,7 +315,7 @@ def equation_5(corrected: bool, **drawn: Any) -> float:
     return _mean_score(corrected, **drawn)
 
 
-@strictly("kim-equation-19", "Equation 19", inputs, witness=MANY_INPUTS, **STEP)
+@strictly("kim-equation-19", "Equation 19", inputs, witness=MANY_INPUTS, provenance="ours", **STEP)
 def equation_19(corrected: bool, **drawn: Any) -> float:
     """Eq. 19 is the mean of S⁽²⁾ without LayerNorm, within 5 standard errors and 5/d
 

@@ -146,16 +146,25 @@ def largest_product(matrices: Float[np.ndarray, "layer *head out in"]) -> float:
 
 
 def run_network(
-    hidden: Any, queries: Any, keys: Any, values: Any, allowed: Any, mixing: Any = None, whole: bool = False
+    hidden: Any,
+    queries: Any,
+    keys: Any,
+    values: Any,
+    allowed: Any,
+    mixing: Any = None,
+    whole: bool = False,
+    added: bool = False,
 ) -> tuple[Float[np.ndarray, "layer token dimension"], Stack]:
     """The residual stream after each layer, X ← (1 − λ)X + λ·A·X·W_V, and the attention kernels.
 
-    Without `mixing` λ = 1; `whole` multiplies all of the stream by W_V, as the proof of Lemma 5.3 does.
+    Without `mixing` λ = 1; `whole` multiplies all of the stream by W_V, as the proof of Lemma 5.3 does, and with
+    `added` X ← X + A·X·W_V whatever λ, as its Section 3 prints.
     """
     X, states, kernels = hidden, [], []
     mixing = np.ones(len(queries)) if mixing is None else mixing
     for query, key, value, lam in zip(queries, keys, values, mixing, strict=True):
         kernels.append(masked_softmax((X @ query) @ (X @ key).T, allowed))
-        X = (1 - lam) * (X @ value if whole else X) + lam * kernels[-1] @ X @ value
+        kept, lam = (X, 1.0) if added else ((1 - lam) * (X @ value if whole else X), lam)
+        X = kept + lam * kernels[-1] @ X @ value
         states.append(X)
     return np.stack(states), np.stack(kernels)

@@ -138,7 +138,7 @@ class StatementCell(Cell):
         both = {"as_printed": result.as_printed, "corrected": result.corrected}
         return {name: trial and plain(vars(trial)) for name, trial in both.items()}
 
-    def from_content(self, header: Header, content: Mapping[str, Any]) -> Finding:
+    def from_content(self, header: Header | None, content: Mapping[str, Any]) -> Finding:
         """The finding again."""
         trials = (content[name] and Trial(**content[name]) for name in ("as_printed", "corrected"))
         return Finding(self.statement, *trials)

@@ -102,11 +102,9 @@ def record_cells(folder: str | Path, path: Path = outcomes.RECORDS) -> int:
 
 PAPER = Paper(
     "wu2025",
-    "A stack of attention layers as a graph: the causal mask moves influence to the first token as depth grows, "
-    "windows and decay act against it, and small trained networks show the same preferences.",
     STUDIES,
     tables,
-    stated=("Theorems 4.1 to 4.7 with their lemmas and proofs", 29, (0.1, 0.5)),
+    stated=(29, (0.1, 0.5)),
     effort=Basis(iterations=100_000),
     kinds=("trained at the paper's effort", "trained below it"),
     settings=lambda names, *, engine=None, **options: {"engine": engine},

@@ -22,7 +22,7 @@ from posbias.profiles.estimate import Estimate
 from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
 from posbias_papers.contrasts import difference, read_claims
 from posbias_papers.pages import Page, Table
-from posbias_papers.study import EFFORTS, INSTANCED, Basis, Recorded, Studies, Study, minutes_text
+from posbias_papers.study import EFFORTS, INSTANCED, Basis, Recorded, Studies, Study, minutes_text, titled
 from posbias_papers.wu2025 import observed
 from posbias_papers.wu2025.drawing import (
     draw_biased_training,
@@ -154,7 +154,7 @@ def _ends(rows: "pd.DataFrame") -> Iterator[tuple[str, Outcome, Outcome]]:
     outcomes = {(row["positional"], row["depth"]): row["outcome"] for row in cells}
     least, most = (pick(depth for _, depth in outcomes) for pick in (min, max))
     for word, title in RELATIVE.items():
-        if {(word, least), (word, most)} <= outcomes.keys():
+        if least < most and {(word, least), (word, most)} <= outcomes.keys():
             yield title, outcomes[word, most], outcomes[word, least]
 
 
@@ -309,8 +309,6 @@ def _note(results: Outcomes, basis: Basis) -> str:
 
 def _study(
     name: str,
-    title: str,
-    question: str,
     cells: Iterable[Setting],
     draw: Callable[..., Any],
     *compared: Setting,
@@ -319,9 +317,7 @@ def _study(
     cells, curved = tuple(dict.fromkeys(cells)), draw not in (draw_maps, draw_sinks)
     minutes = QUICK.minutes(cells), FULL.minutes(cells)
     return Study(
-        f"wu2025/{name}",
-        title,
-        question,
+        *titled(f"wu2025/{name}"),
         tuple(CLAIMS.get(name, ())),
         cells,
         minutes,
@@ -352,74 +348,34 @@ def _two_layers(*masks: Mask) -> list[Setting]:
     return [Setting(residual=residual, mask=mask) for residual in (False, True) for mask in masks]
 
 
-def _twice(
-    first: int,
-    again: int,
-    cells: Sequence[Setting],
-    draw: Callable[..., Any],
-    title: str,
-    question: str,
-) -> Iterator[Study]:
+def _twice(first: int, again: int, cells: Sequence[Setting], draw: Callable[..., Any]) -> Iterator[Study]:
     """A figure, and the one that repeats it with a fixed vocabulary."""
-    yield _study(f"fig{first}", title, question, cells, draw)
-    question = f"Is what Figure {first} shows so with a fixed vocabulary of correlated vectors too?"
+    yield _study(f"fig{first}", cells, draw)
     # what Appendix L says of the main text's findings together is judged with Figure 13
     compared = _vocabulary(_biased("first", "last")) if again == 13 else ()
-    title = f"Figure {first}, fixed vocabulary"
-    yield _study(f"fig{again}", title, question, _vocabulary(cells), draw, *compared)
+    yield _study(f"fig{again}", _vocabulary(cells), draw, *compared)
 
 
 def _figures() -> Iterator[Study]:
-    yield _study(
-        "fig2",
-        "Gap by depth, without and with residual connections",
-        "Does depth turn networks towards earlier items, and do decay and rotary encodings work against it?",
-        [*ALONE, *(cell for cell in RESIDUAL if cell.depth in DEPTHS)],
-        draw_depths,
-    )
-    title = "Gap after training that asks for the first and the last item"
-    question = (
-        "Does the causal mask let a network learn a preference for either end, and does the middle get lost?"
-    )
-    yield from _twice(3, 15, _biased("first", "last"), draw_biased_training, title, question)
-    title = "Gap by depth, attention layers alone"
-    question = "Does each further layer without residual connections favour earlier items more?"
-    yield from _twice(4, 13, ALONE, draw_depths, title, question)
-    title = "Gap by depth up to ten layers, with residual connections"
-    question = "With residual connections, does the bias still grow with depth, or rise and fall?"
-    yield from _twice(5, 14, RESIDUAL, draw_depths, title, question)
+    yield _study("fig2", [*ALONE, *(cell for cell in RESIDUAL if cell.depth in DEPTHS)], draw_depths)
+    yield from _twice(3, 15, _biased("first", "last"), draw_biased_training)
+    yield from _twice(4, 13, ALONE, draw_depths)
+    yield from _twice(5, 14, RESIDUAL, draw_depths)
     for number, item in ((6, "first"), (7, "middle"), (8, "last")):
-        title = f"Gap after training that asks for the {item} item"
-        question = f"Which masks and encodings learn a preference for the {item} item?"
-        yield from _twice(number, number + 10, _biased(item), draw_biased_training, title, question)
-    title = "Attention maps of two-layer causal networks"
-    question = "Does attention gather on the first token when nothing in the data prefers it?"
-    yield from _twice(9, 20, _two_layers(Causal()), draw_maps, title, question)
-    title = "Sink metric under the causal mask"
-    question = "Is the first token a sink, beyond what even attention and untrained networks give it?"
-    yield from _twice(10, 21, _two_layers(Causal()), draw_sinks, title, question)
-    title = "Sink metric under sliding windows of 5, 9 and 13 tokens"
-    question = "Is the first token more of a sink the wider the window?"
-    yield from _twice(11, 22, _two_layers(*WINDOWS), draw_sinks, title, question)
-    title = "Sink metric under prefix masks of 2, 4 and 6 tokens"
-    question = "Are all tokens of the prefix sinks, and not the first alone?"
-    yield from _twice(12, 23, _two_layers(*PREFIXES), draw_sinks, title, question)
+        yield from _twice(number, number + 10, _biased(item), draw_biased_training)
+    yield from _twice(9, 20, _two_layers(Causal()), draw_maps)
+    yield from _twice(10, 21, _two_layers(Causal()), draw_sinks)
+    yield from _twice(11, 22, _two_layers(*WINDOWS), draw_sinks)
+    yield from _twice(12, 23, _two_layers(*PREFIXES), draw_sinks)
 
 
 def _beyond_figures() -> Iterator[Study]:
-    def grouped(name: str, title: str, question: str, groups: Mapping[Setting, str]) -> Study:
-        return _study(name, title, question, groups, partial(draw_groups, groups=groups))
+    def grouped(name: str, groups: Mapping[Setting, str]) -> Study:
+        return _study(name, groups, partial(draw_groups, groups=groups))
 
-    yield grouped(
-        "masks",
-        "What windows and prefixes do to the gap",
-        "How much of the gap do windows and prefixes take away, the narrower the more, and at what accuracy?",
-        {cell: cell.masked for cell in _two_layers(Causal(), *WINDOWS, *PREFIXES)},
-    )
+    yield grouped("masks", {cell: cell.masked for cell in _two_layers(Causal(), *WINDOWS, *PREFIXES)})
     yield grouped(
         "normalisers",
-        "Gap and sinks by what makes rows of attention",
-        "Does attention without a softmax, or with a sink, favour earlier items less, and the first token less?",
         {Setting(residual=False, normaliser=name): name.replace("_", " ") for name in NORMALISERS},
     )
     names: dict[Setting, str] = {}
@@ -428,25 +384,20 @@ def _beyond_figures() -> Iterator[Study]:
         for strength in STRENGTHS:
             cell = Setting(residual=residual, inputs="fixed_vocabulary", shared_direction=strength)
             names[cell] = f"λ = {strength:g}"
-    yield grouped(
-        "anisotropy",
-        "Gap by the strength λ of the direction that a vocabulary shares, and with the Gaussian mixture",
-        "Do networks with λ = 0 resemble those with the Gaussian mixture, and what does λ do to the gap?",
-        names,
-    )
+    yield grouped("anisotropy", names)
 
 
 # --- nothing is trained for these --------------------------------------------------------------------------
 
 
-def _untrained(name: str, title: str, question: str, basis: str, **options: Any) -> Study:
+def _untrained(name: str, basis: str, **options: Any) -> Study:
     """A study whose table needs nothing computed before; `basis` says in words what its claims rest on."""
 
     def known(study: Study) -> Recorded:
         return Recorded(basis, Basis(), EFFORTS, lambda: study.table({}))
 
     claims = tuple(CLAIMS.get(name, ()))
-    about = f"wu2025/{name}", title, question, claims, (), (0.05, 0.05), "iterations"
+    about = *titled(f"wu2025/{name}"), claims, (), (0.05, 0.05), "iterations"
     return Study(*about, recorded=known, **options)
 
 
@@ -523,8 +474,6 @@ def _all() -> Iterator[Study]:
     figures = {study.name: study for study in _figures()}
     yield _untrained(
         "table1",
-        "Observations on position bias, and the results that bear on them",
-        "Which claims judge the paper's results on each observation?",
         "what is printed",
         table=observations,
         page=_observations_page,
@@ -537,8 +486,6 @@ def _all() -> Iterator[Study]:
     )
     yield _untrained(
         "fig1",
-        "Three masks as graphs, and walks through layers",
-        "Which tokens are centre nodes, and how do they reach the last one through layers?",
         "every mask of a kind",
         tested_on=INSTANCED,
         draw=draw_masks,
@@ -547,15 +494,11 @@ def _all() -> Iterator[Study]:
     yield from sorted(figures.values(), key=lambda study: int(study.name.removeprefix("fig")))
     yield _study(
         "curves",
-        "Learning curves of the networks of Figure 2",
-        "Are gaps settled, and does depth add to them relative to accuracy, and at equal loss?",
         figures["fig2"].cells,
         draw_curves,
     )
     yield _untrained(
         "observed-sinks",
-        "Sinks of language models measured here",
-        "Has a real language model sinks like those of the toy networks, and have small ones?",
         observed.BASIS,
         table=observed.sinks_table,
         page=observed.sinks_page,

@@ -10,26 +10,28 @@ row is of, `mixture` the outcome of the same setting with the Gaussian mixture (
 whether it is a cell of the figure, which is drawn.
 
 Networks decide what is said of them at the paper's own effort, or once they have settled: what networks favour
-drifts by factors while they learn, so that a gap after a fortieth of the paper's training is about that stage
-and no other. Settled means: all that is compared had equally many iterations, a quarter of the paper's at least,
-three networks at least, and the 95 % intervals of the changes of every gap and of in-context accuracy over the
-last third of training lie within ± `LEAST`.
+drifts by factors while they learn, so that a gap after a fortieth of the paper's training is about that stage and
+no other. One setting at that effort refutes a claim on every one, and shows one on some. Settled means: all that
+is compared had equally many iterations, a quarter of the paper's at least, three networks at least, and the 95 %
+intervals of the changes of every gap and of in-context accuracy over the last third of training lie within ±
+`LEAST`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from posbias.core.spec import encode
-from posbias.profiles.claims import LEAST, Judged
+from posbias.profiles.claims import LEAST, Claim, Judged
 from posbias.profiles.estimate import Estimate
 from posbias_papers.contrasts import Quantity
 from posbias_papers.study import Study, judge_each
-from posbias_papers.wu2025.outcomes import PAIRS, TOKENS, Outcome, Outcomes
-from posbias_papers.wu2025.settings import FULL, Setting
+from posbias_papers.wu2025.outcomes import PAIRS, TOKENS, Outcome, Outcomes, records
+from posbias_papers.wu2025.settings import EMBEDDINGS, FULL, Setting, effort_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -186,7 +188,26 @@ def judge(study: Study, frame: "pd.DataFrame", curved: bool = True) -> Iterator[
         quantity = claims[judged.id].quantity
         rows = quantity.rows(frame) if isinstance(quantity, Quantity) else frame
         lacks = "" if judged.claim.evidence == AS_TRAINED or rows.empty else _lacks(rows, curved)
-        yield judged.withheld(lacks and f"{lacks}; {study.decided_by}")
+        shown = judged.withheld(lacks and f"{lacks}; {study.decided_by}")
+        alone = _decided_alone(claims[judged.id], study) if shown.verdict == "undecided" else None
+        yield alone or shown
+
+
+def _decided_alone(claim: Claim, study: Study) -> Judged | None:
+    """What settings on record at the paper's effort decide, whatever the others show, the text's embeddings first.
+
+    That a claim on every setting fails, and that one on some setting (`any`) holds.
+    """
+    of = getattr(claim.quantity, "of", None)
+    contrast = of.keywords["contrast"] if isinstance(of, partial) else "each"
+    for embedding, words in EMBEDDINGS.items():
+        known = records(effort_of(WHOLE, LEAST_NETWORKS, embedding=embedding), study.cells)
+        for judged in judge_each([claim], table(known, study.cells)) if known else ():
+            if judged.verdict == ("holds" if contrast.startswith("any ") else "fails"):
+                effort = f"{WHOLE:,} iterations × {LEAST_NETWORKS} networks or more, {words}"
+                more = {"effort": effort, "tested_on": "trained at the paper's effort"}
+                return replace(judged, why=f"{judged.why}; {len(known)} settings, {effort}", more=more)
+    return None
 
 
 def decided_by(study: str, minutes: str, curved: bool) -> str:
