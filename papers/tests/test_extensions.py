@@ -17,7 +17,7 @@ from posbias.designs import design
 from posbias.profiles.claims import LEVEL
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.masks import SlidingWindow
-from posbias.theory.mixing import AttentionOnly
+from posbias.theory.mixing import AttentionOnly, known_mixing
 from posbias.theory.positional import DecayBias
 from posbias_papers.extensions import EXTENSIONS
 from posbias_papers.extensions.designed import CAUSAL, DECAY, FLAT, NARROW, TOKENS, DesignedCell
@@ -25,6 +25,7 @@ from posbias_papers.extensions.extension import Cell, Extension
 from posbias_papers.extensions.influence import agreement, effects
 from posbias_papers.extensions.ordering import gains
 from posbias_papers.extensions.predictors import PAIRS, PredictorCell, holm, outcomes, predicted, trial
+from posbias_papers.extensions.second_model import WINDOW, edge
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def test_cells_are_kept_and_computed_again_when_asked_to(tmp_path):
         assert len([*(tmp_path / "cells").iterdir()]) == number
 
 
-@pytest.mark.parametrize("name", ["designed", "ordering", "predictors", "influence"])
+@pytest.mark.parametrize("name", ["designed", "ordering", "predictors", "influence", "second-model"])
 def test_what_takes_long_is_on_record(name, tmp_path):
     extension = EXTENSIONS[name]
     assert [*extension.recorded()] == [*extension.cells]
@@ -81,6 +82,26 @@ def test_what_is_on_record_is_trained_again():
     again = DesignedCell(NARROW.window, NARROW.decay).compute(networks=2)
     assert again["predicted"] == pytest.approx(stored["predicted"], abs=1e-12)
     assert again["gaps"] == pytest.approx(stored["gaps"][:2], abs=0.03)
+
+
+# --- second model --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("factor", "expected"), [(1.0, 0.0), (0.5, np.log(2))])
+def test_a_fall_at_the_edge_of_the_window_is_found_beyond_that_by_distance(factor, expected):
+    """Influence that falls by distance at one rate, and by `factor` more from the window's edge on."""
+    distance = np.arange(1024)[::-1]
+    influence = np.exp(-distance / 100) * np.where(distance < WINDOW, 1.0, factor)
+    np.testing.assert_allclose(edge(np.tile(influence, (3, 1))), expected, atol=1e-12)
+
+
+def test_the_curve_on_record_is_that_of_the_document():
+    """A U at all lengths, through the first token alone."""
+    found = {cell.tokens: one for cell, one in EXTENSIONS["second-model"].recorded().items()}
+    for tokens, one in found.items():
+        assert (one["verdict"], one["without first"]) == ("U", "recency"), tokens
+        assert len(one["influence"]) == tokens
+    np.testing.assert_allclose(found[256]["mixing"], known_mixing()["gemma-3-270m"].coefficients, rtol=1e-3)
 
 
 # --- ordering -----------------------------------------------------------------------------------

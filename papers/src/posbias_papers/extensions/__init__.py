@@ -7,10 +7,11 @@
 `posbias paper extensions NAME` does the same. None of them judges a paper.
 """
 
-from posbias_papers.extensions import designed, influence, ordering, predictors
+from posbias_papers.extensions import designed, influence, ordering, predictors, second_model
 from posbias_papers.extensions.extension import Extension
 
 EXTENSIONS: dict[str, Extension] = {
-    module.EXTENSION.name: module.EXTENSION for module in (designed, ordering, predictors, influence)
+    module.EXTENSION.name: module.EXTENSION
+    for module in (designed, ordering, predictors, influence, second_model)
 }
 """By name."""

@@ -136,7 +136,8 @@ def agreement(
     return found
 
 
-def _tables(results: Results) -> Iterator[Table]:
+def tables(results: Results) -> Iterator[Table]:
+    """What the page shows of results by cell."""
     samples = curves(results)
     gradient = samples[GRADIENT]
     recency = np.tile(harmonic(gradient.shape[1]).mass, (len(gradient), 1))
@@ -202,7 +203,7 @@ EXTENSION = Extension(
     "What does influence mean: does the gradient say how much the answer changes without a token?",
     "docs/evidence.md",
     CELLS,
-    _tables,
+    tables,
     _draw,
     minutes=40.0,
 )

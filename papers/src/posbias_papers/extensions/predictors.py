@@ -221,7 +221,8 @@ def predicted(key: str, results: Results) -> dict[str, bool]:
     return {model: all(wins(counts[model]) for counts in both) for model in both[0]}
 
 
-def _tables(results: Results) -> Iterator[Table]:
+def tables(results: Results) -> Iterator[Table]:
+    """What the page shows of results by cell."""
     rows: list[dict[str, Any]] = []
     for more, less in PAIRS:
         for score in (PLACE,) if less == "even" else (RANK, PLACE):
@@ -264,7 +265,7 @@ EXTENSION = Extension(
     "Does a predictor of position bias predict it on models, texts and lengths that had no part in its choice?",
     "docs/evidence.md",
     CELLS,
-    _tables,
+    tables,
     _draw,
     minutes=150.0,
 )

@@ -1,0 +1,108 @@
+"""A second pretrained model: what SmolLM2-135M showed, asked of Gemma 3 270M (a 4-bit re-upload).
+
+What would count was written before the runs: `second_model.md`. Cells of the studies of predictors, of influence
+and use, and of orders are theirs, for this model; here are those of its curve by length.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.profile import measured_influence
+from posbias_papers.extensions import influence, ordering, predictors
+from posbias_papers.extensions.extension import Cell, Extension, Result, Results, rounded
+from posbias_papers.extensions.influence import InfluenceCell
+from posbias_papers.extensions.ordering import OrderCell
+from posbias_papers.extensions.predictors import PredictorCell
+from posbias_papers.pages import Table
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+MODEL = "gemma-3-270m"
+PROMPTS = {64: 32, 128: 32, 256: 32, 512: 32}
+"""By length; the protocol's 16 of 1,024 and 8 of 2,048 tokens are not measured yet."""
+WINDOW, STEP = 512, 32
+"""Keys that a layer with a window sees, and the distances on either side of its edge that are compared."""
+
+
+@dataclass(frozen=True)
+class LengthCell(Cell):
+    """The model at one length."""
+
+    tokens: int
+    prompts: int
+    model: str = MODEL
+
+    kind = "length_cell"
+
+    def compute(self, on_event: Any = None) -> Result:
+        """Measure the bundled text, seed 0."""
+        from posbias.measurement import measure
+
+        return curve(measure(self.model, tokens=self.tokens, prompts=self.prompts))
+
+
+def curve(measurement: "xr.Dataset") -> dict[str, Any]:
+    """What is kept of a measurement: verdicts, shares, λ and sinks by layer, the fall at the window's edge."""
+    profile = measured_influence(measurement)
+    summary = profile.summary
+    kept: dict[str, Any] = {"verdict": summary.verdict, "without first": summary.verdict_without_first}
+    kept |= {name: measurement.attrs[name] for name in ("checksum", "text_sha256")}
+    mixing = measurement["mixing"].values
+    half = mixing.shape[1] // 2
+    kept["influence"] = rounded(profile.mass)
+    kept["mixing"] = rounded(mixing.mean(axis=0))
+    kept["sink_share"] = rounded(measurement["sink_share"].values.mean(axis=1))
+    kept["fall of λ"] = _listed(mixing[:, :half].mean(axis=1) - mixing[:, -half:].mean(axis=1))
+    if measurement.sizes["position"] > WINDOW + STEP:
+        kept["edge"] = _listed(edge(measurement["influence"].values))
+    return kept
+
+
+def edge(samples: np.ndarray) -> np.ndarray:
+    """By prompt, how much more log-influence falls over the window's edge than over one step before it."""
+    before, inside, outside = (
+        np.log(samples[:, -begin - STEP : -begin]).mean(axis=1)
+        for begin in (WINDOW - 2 * STEP, WINDOW - STEP, WINDOW)
+    )
+    return (inside - outside) - (before - inside)
+
+
+def _listed(by_prompt: np.ndarray) -> list[float]:
+    """Mean, standard error and number."""
+    mean = Estimate.of_mean(by_prompt)
+    return [*rounded([mean.value, mean.se]), by_prompt.size]
+
+
+CELLS: tuple[Cell, ...] = tuple(LengthCell(tokens, prompts) for tokens, prompts in PROMPTS.items())
+
+
+def _tables(results: Results) -> Iterator[Table]:
+    rows = []
+    for cell, result in results.items():
+        if isinstance(cell, LengthCell):
+            row = {"tokens": cell.tokens, "prompts": cell.prompts}
+            row |= {name: result[name] for name in ("verdict", "without first")}
+            row |= {"λ, mean over layers": float(np.mean(result["mixing"]))}
+            row |= {
+                name: Estimate(*result[name]) if name in result else None for name in ("fall of λ", "edge")
+            }
+            rows.append(row | {"sink share": float(np.mean(result["sink_share"]))})
+    yield Table.of(f"{MODEL} by length", rows)
+    for study, kind in ((predictors, PredictorCell), (influence, InfluenceCell), (ordering, OrderCell)):
+        part = {cell: result for cell, result in results.items() if isinstance(cell, kind)}
+        yield from study.tables(part) if part else ()
+
+
+EXTENSION = Extension(
+    "second-model",
+    "Does a second pretrained model, Gemma 3 270M in a 4-bit re-upload, show what SmolLM2-135M did?",
+    "docs/evidence.md",
+    CELLS,
+    _tables,
+    minutes=150.0,
+)
