@@ -1,7 +1,38 @@
 """A second pretrained model: what SmolLM2-135M showed, asked of Gemma 3 270M (a 4-bit re-upload).
 
-What would count was written before the runs: `second_model.md`. Cells of the studies of predictors, of influence
-and use, and of orders are theirs, for this model; here are those of its curve by length.
+Cells of the studies of predictors, of influence and use, and of orders are theirs, for this model; here are those
+of its curve by length. The protocol, as it was committed before the runs (0334428c):
+
+The base model, unpacked to float32 (windows of 512 in 15 of 18 layers, full attention in layers 5, 11 and 17
+from 0), is measured as SmolLM2-135M was: by the same commands, texts, seeds and rules. Seen before, by hand, on
+a few prompts of 256 tokens: a U through the first token and recency without it; keys in a list above chance, the
+last ahead of the middle by 1.6 nats. All else was unknown. Prompts: 32 of 64, 128, 256 and 512 tokens, 16 of
+1,024, 8 of 2,048, bundled text, seed 0. Intervals are 95 %, over prompts, paired where prompts are shared; an
+effect counts where its interval excludes zero, else it is open. One model more decides nothing on transformers.
+
+- shape by length: the verdict of `posbias measure`, and that without the first token (Gemma's is `<bos>`,
+  SmolLM2's is text)
+- a window's edge, at 1,024 and 2,048: mean log-influence at distances 480 to 511, less that at 512 to 543,
+  exceeds the same fall one step nearer (448 to 479, less 480 to 511)
+- λ falls with depth, Eq. (1): mean over the lower half of the layers above that over the upper by more than .02,
+  at every length; and whether the mean over layers falls from 64 to 512 tokens
+- sinks (16 prompts of 256, `wu2025.observed`): first token above the strongest other, and above even attention
+  by .02; at 1,024, sink share in full layers above that in windows
+- levels (256 tokens, held out): (b) ahead of (a) by both scores; (c) ahead of (b); (d) puts more on the first 5
+  % than measured, by .1 or more; (e) nearest by Wasserstein
+- predictors: the rule of `predictors.py`, in the cells measured: addresses, code and shuffled, 128 and 256
+  tokens, then longer ones as time allows, and the novel
+- influence and use (`influence.py`, its 24 prompts in their order, as many as time allows, eight at least): the
+  end holds more than an even share by gradient and by each effect; the first token more by gradient and less by
+  √KL and logit difference (for Gemma also the second, the first of the text); 1/(distance + 1) ranks an effect
+  better than the gradient
+- retrieval (`posbias retrieve`, five keys, JSON and list, 200 trials or as many as time allows): the task can be
+  done (above chance where the key stands best), and first − middle and last − middle of the margins
+- claims of Herasimchyk et al. and Wu et al. on models measured here: rows of `claims.csv`, judged with both
+  models
+
+What is not run is said to be missing. Nothing is chosen after a look: no text, length, wording or seed is added
+or left out for its result.
 """
 
 from collections.abc import Iterator
