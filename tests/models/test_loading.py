@@ -244,6 +244,28 @@ def test_only_models_without_terms_are_fetched_unasked():
     assert "a 4-bit re-upload" in gemma.description
 
 
+@pytest.mark.slow
+@pytest.mark.real_model
+def test_gemma_has_what_its_file_says_and_what_it_leaves_out():
+    """Windows and sizes are the file's; bases, the full layers and the scale of queries the family's own."""
+    if not model_folder("gemma-3-270m").exists():
+        pytest.skip("its terms are to be accepted: posbias models --fetch gemma-3-270m --accept-terms")
+    loaded = load_model("gemma-3-270m")
+    config = loaded.model.config
+    assert (config.num_hidden_layers, config.num_attention_heads, config.num_key_value_heads) == (18, 4, 1)
+    assert (config.sliding_window, config.max_position_embeddings, config.query_pre_attn_scalar) == (
+        512,
+        32768,
+        256,
+    )
+    bases = {kind: rope["rope_theta"] for kind, rope in config.rope_parameters.items()}
+    assert bases == {"sliding_attention": 10_000.0, "full_attention": 1_000_000.0}
+    full = [layer for layer, kind in enumerate(config.layer_types) if kind == "full_attention"]
+    assert full == [5, 11, 17]
+    assert (config.attn_logit_softcapping, config.final_logit_softcapping) == (None, None)
+    assert selfcheck(loaded, torch.arange(2, 66))["content"] == 18
+
+
 def test_a_hub_id_loads_from_the_cache_unless_a_folder_has_the_name(folder, tmp_path, monkeypatch, ids):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
