@@ -114,8 +114,8 @@ def fetch(name: str, again: bool = False, accept_terms: bool = False) -> Path:
         return folder
     if model.terms is not None and not accept_terms:
         raise ModelError(
-            f"model: {name} comes under terms of use, {model.terms}; once you accept them, pass accept_terms=True, "
-            f"or fetch it: posbias models --fetch {name} --accept-terms"
+            f"model: {name} comes under terms of use, {model.terms}; once you accept them, pass "
+            f"accept_terms=True, or fetch it: posbias models --fetch {name} --accept-terms"
         )
     need(*GGUF_READERS, work="reading a GGUF file", extra="measure")
     try:
