@@ -15,6 +15,7 @@ from posbias.comparison.predictors import PREDICTORS, half, predictions
 from posbias.core.errors import InvalidValueError
 from posbias.designs import design
 from posbias.profiles.claims import LEVEL
+from posbias.profiles.estimate import Estimate
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.masks import SlidingWindow
 from posbias.theory.mixing import AttentionOnly, known_mixing
@@ -96,11 +97,12 @@ def test_a_fall_at_the_edge_of_the_window_is_found_beyond_that_by_distance(facto
 
 
 def test_the_curve_on_record_is_that_of_the_document():
-    """A U at all lengths, through the first token alone."""
+    """A U up to the window's length, through the first token alone; at twice that, a step at the window's edge."""
     found = {cell.tokens: one for cell, one in EXTENSIONS["second-model"].recorded().items()}
     for tokens, one in found.items():
-        assert (one["verdict"], one["without first"]) == ("U", "recency"), tokens
+        assert (one["verdict"], one["without first"]) == ("U" if tokens <= WINDOW else "recency", "recency")
         assert len(one["influence"]) == tokens
+    assert Estimate(*found[1024]["edge"]).interval == pytest.approx((0.21, 0.78), abs=0.01)
     np.testing.assert_allclose(found[256]["mixing"], known_mixing()["gemma-3-270m"].coefficients, rtol=1e-3)
 
 
