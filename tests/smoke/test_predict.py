@@ -97,7 +97,7 @@ def test_a_band_over_known_mixings_and_a_verdict_only_if_all_agree(answered):
     answer = answered("predict", "bloom-560m", "--tokens", 64)
     low, high = np.array(answer["band"]["low"]), np.array(answer["band"]["high"])
     assert (low <= high).all()
-    assert len(answer["band"]["verdicts"]) == 7
+    assert len(answer["band"]["verdicts"]) == 8
     assert (answer["summary"]["verdict"] is None) == (len({*answer["band"]["verdicts"].values()}) > 1)
 
 

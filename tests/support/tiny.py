@@ -8,6 +8,7 @@ multipliers too, for a weight that stands at 0 or 1 would hide where it is missi
 import hashlib
 import json
 import random
+import zipfile
 from typing import Any
 
 import pytest
@@ -113,6 +114,20 @@ def write_gguf(model, path, merge='" #'):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+    return path
+
+
+def write_wheel(folder, project, files):
+    """Write a wheel of version 1 of `project`, with underscores, that holds `files`: bytes by name."""
+    path, info = folder / f"{project}-1-py3-none-any.whl", f"{project}-1.dist-info"
+    about = {
+        "METADATA": f"Metadata-Version: 2.1\nName: {project.replace('_', '-')}\nVersion: 1\n",
+        "RECORD": "",
+    }
+    about["WHEEL"] = "Wheel-Version: 1.0\nTag: py3-none-any\n"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in {**files, **{f"{info}/{name}": text for name, text in about.items()}}.items():
+            archive.writestr(name, content)
     return path
 
 

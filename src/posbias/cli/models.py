@@ -17,13 +17,21 @@ models = App(
 
 
 @models.default
-def available(*, fetch: str | None = None, rerun: shared.Rerun = False, json: shared.Json = False) -> None:
+def available(
+    *,
+    fetch: str | None = None,
+    accept_terms: shared.Flag = False,
+    rerun: shared.Rerun = False,
+    json: shared.Json = False,
+) -> None:
     """List the models that can be named, and whether they are on this machine.
 
     Parameters
     ----------
     fetch
         Download and convert this model now.
+    accept_terms
+        You accept the terms of use that it comes under; gemma-3-270m's: https://ai.google.dev/gemma/terms.
     """
     from posbias import measurement as measuring
     from posbias.reports.answers.measurements import Models, ModelsFetch
@@ -31,7 +39,7 @@ def available(*, fetch: str | None = None, rerun: shared.Rerun = False, json: sh
     if rerun and fetch is None:
         raise shared.wrong("rerun", "--fetch MODEL with it", None)
     if fetch is not None:
-        folder = measuring.fetch(fetch, again=rerun)
+        folder = measuring.fetch(fetch, again=rerun, accept_terms=accept_terms)
         answer_with(ModelsFetch.of(model=fetch, folder=folder), lambda: [f"{fetch}: {folder}"], json)
         return
     records = measuring.available_models()

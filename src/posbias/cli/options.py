@@ -207,6 +207,8 @@ class Loading:
         Run Python files that come with the model.
     tokenizer
         A folder with the tokenizer, where the model's own has none or another is wanted.
+    accept_terms
+        You accept the terms of use that a model comes under; gemma-3-270m's: https://ai.google.dev/gemma/terms.
     """
 
     revision: str | None = None
@@ -216,6 +218,7 @@ class Loading:
     attention: Literal["eager", "sdpa"] | None = None
     trust_remote_code: Flag = False
     tokenizer: Path | None = None
+    accept_terms: Flag = False
 
 
 @options

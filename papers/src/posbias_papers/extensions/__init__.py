@@ -14,13 +14,13 @@ from posbias.core.files import need_writable
 from posbias.core.progress import OnEvent
 from posbias.core.running import Engine
 from posbias.core.store import Store, compute
-from posbias_papers.extensions import designed, influence, ordering, predictors
+from posbias_papers.extensions import designed, influence, ordering, predictors, second_model
 from posbias_papers.extensions.cells import on_record
 from posbias_papers.study import Studies, Study
 
 __all__ = ["EXTENSIONS", "make", "on_record"]
 
-EXTENSIONS = Studies(module.STUDY for module in (designed, ordering, predictors, influence))
+EXTENSIONS = Studies(module.STUDY for module in (designed, ordering, predictors, influence, second_model))
 """By name."""
 
 

@@ -137,7 +137,8 @@ def agreement(
     return found
 
 
-def _tables(results: Results) -> Iterator[Table]:
+def tables(results: Results) -> Iterator[Table]:
+    """What the page shows of results by cell."""
     samples = curves(results)
     gradient = samples[GRADIENT]
     recency = np.tile(harmonic(gradient.shape[1]).mass, (len(gradient), 1))
@@ -204,7 +205,7 @@ STUDY = Study(
     CELLS,
     (40.0, 40.0),
     "cells",
-    page=lambda results: Page(note="See docs/evidence.md", tables=tuple(_tables(results))),
+    page=lambda results: Page(note="See docs/evidence.md", tables=tuple(tables(results))),
     draw=lambda results, caption: _draw(results),
     document="docs/evidence.md",
 )

@@ -94,9 +94,13 @@ def measured(found: Result, shape: str, best: Ordering, strategy: str) -> Estima
     return Estimate.of_mean(by_trial)
 
 
+def _models(results: Results) -> list[str]:
+    return [*dict.fromkeys(cell.model for cell in results)]
+
+
 def gains(results: Results) -> Iterator[dict[str, Any]]:
     """What each order gains over each strategy: predicted, measured, and measured of orders by influence."""
-    for model, shape in itertools.product(MODELS, STEEPNESS):
+    for model, shape in itertools.product(_models(results), STEEPNESS):
         seen, held_out = (results[OrderCell(model, seed)] for seed in (SEEN, HELD_OUT))
         orders = {basis: ordered(seen, shape, basis) for basis in BASES}
         for strategy in STRATEGIES:
@@ -105,13 +109,14 @@ def gains(results: Results) -> Iterator[dict[str, Any]]:
             yield row | {basis: measured(held_out, shape, one, strategy) for basis, one in orders.items()}
 
 
-def _tables(results: Results) -> Iterator[Table]:
+def tables(results: Results) -> Iterator[Table]:
+    """What the page shows of results by cell."""
     caption = (
         "Gain in accuracy over the usual orders: predicted from retrieval, and of other trials measured of"
     )
     yield Table.of(f"{caption} orders found by {', '.join(BASES)}", gains(results))
     rows = []
-    for model in MODELS:
+    for model in _models(results):
         both = [results[OrderCell(model, seed)] for seed in (SEEN, HELD_OUT)]
         mean = np.concatenate([one["hits"] for one in both]).mean(axis=0)
         row = {"model": model, "can do the task": all(one["able"] for one in both)}
@@ -125,6 +130,6 @@ STUDY = Study(
     CELLS,
     (25.0, 25.0),
     "cells",
-    page=lambda results: Page(note="See docs/order.md", tables=tuple(_tables(results))),
+    page=lambda results: Page(note="See docs/order.md", tables=tuple(tables(results))),
     document="docs/order.md",
 )

@@ -222,7 +222,8 @@ def predicted(key: str, results: Results) -> dict[str, bool]:
     return {model: all(wins(counts[model]) for counts in both) for model in both[0]}
 
 
-def _tables(results: Results) -> Iterator[Table]:
+def tables(results: Results) -> Iterator[Table]:
+    """What the page shows of results by cell."""
     rows: list[dict[str, Any]] = []
     for more, less in PAIRS:
         for score in (PLACE,) if less == "even" else (RANK, PLACE):
@@ -266,7 +267,7 @@ STUDY = Study(
     CELLS,
     (150.0, 150.0),
     "cells",
-    page=lambda results: Page(note="See docs/evidence.md", tables=tuple(_tables(results))),
+    page=lambda results: Page(note="See docs/evidence.md", tables=tuple(tables(results))),
     draw=lambda results, caption: _draw(results),
     document="docs/evidence.md",
 )

@@ -1,9 +1,10 @@
 """Appendix K.4 on language models: sinks like those of the toy networks are said to be known of real ones.
 
 The paper names three: on the first token under the causal mask, the more so the wider a sliding window, and on
-all tokens of a prefix; Gu et al. 2025 saw them in models trained for that. Available here are one pretrained
-model and small decoders of ours, causal but for one with a window, none with a prefix. They were measured once,
-prompt by prompt (10 minutes on two cores, most of it SmolLM2); `observed_sinks.json` has the numbers:
+all tokens of a prefix; Gu et al. 2025 saw them in models trained for that. Available here are two pretrained
+models (Gemma's is a 4-bit re-upload, whose windows hide nothing at this length) and small decoders of ours, causal
+but for one with a window, none with a prefix. They were measured once, prompt by prompt (15 minutes on two cores);
+`observed_sinks.json` has the numbers:
 
     python -m posbias_papers.wu2025.observed [MODEL …] > observed_sinks.json
 """
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from posbias.measurement import LoadedModel
     from posbias.measurement.capture.forward import SeenLayer
 
-PRETRAINED = ("smollm2-135m",)
+PRETRAINED = ("smollm2-135m", "gemma-3-270m")
 SMALL = ("tiny-nope", "tiny-alibi", "tiny-rope", "tiny-learned", "tiny-window")
 """Decoders of ours that differ in the encoding alone (`docs/evidence.md`)."""
 MODELS = (*PRETRAINED, *SMALL)

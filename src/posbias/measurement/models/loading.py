@@ -181,6 +181,7 @@ def load_model(
     trust_remote_code: bool = False,
     tokenizer: str | Path | None = None,
     tokens: int = 0,
+    accept_terms: bool = False,
 ) -> LoadedModel:
     """Load a model by name, folder, `.gguf` file or hub id; what is not here yet is fetched first.
 
@@ -188,14 +189,15 @@ def load_model(
     one stored. `device`: "cpu", "cuda", "cuda:1", "mps". `device_map`: "auto" or another strategy of accelerate,
     a map from modules to devices ("disk" is one), or a JSON file of one. `attention`: "eager" or "sdpa", None
     for that to take for prompts of `tokens` (`for_length`). `trust_remote_code`: run Python files that come with
-    the model. `tokenizer`: a folder with another tokenizer than the model's files have.
+    the model. `tokenizer`: a folder with another tokenizer than the model's files have. `accept_terms`: you accept
+    the terms of use of a registered model that has such, and is fetched.
 
     A family outside the table loads with `verified` False. Raises `ModelError` when the model is unknown,
     missing, damaged, cannot be downloaded, needs code that is not trusted, has no decoder layers or a tokenizer
     of another model; `InvalidValueError` for an argument that is wrong here; `MissingPackageError`.
     """
     placement = Placement.of(dtype, device, device_map)
-    found = find(name, revision, trust_remote_code)
+    found = find(name, revision, trust_remote_code, accept_terms)
     checksum = found.checksum(trust_remote_code)
     begin = time.perf_counter()
     # a folder that has none is refused before the model is read

