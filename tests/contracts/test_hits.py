@@ -5,10 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from answers import folder  # noqa: F401
 
 from posbias.core.errors import InputFileError
 from posbias.ordering.hits import read_hits
 
+pytestmark = pytest.mark.usefixtures("folder")
 TEXT = "a" * 20
 BOTH = (0.9, 0.5)
 THREE = (0.9, 0.5, 0.2)
