@@ -205,8 +205,8 @@ def _decided_alone(claim: Claim, study: Study) -> Judged | None:
         for judged in judge_each([claim], table(known, study.cells)) if known else ():
             if judged.verdict == ("holds" if contrast.startswith("any ") else "fails"):
                 effort = f"{WHOLE:,} iterations × {LEAST_NETWORKS} networks or more, {words}"
-                more = {"effort": effort, "tested_on": "trained at the paper's effort"}
-                return replace(judged, why=f"{judged.why}; {len(known)} settings, {effort}", more=more)
+                why = f"{judged.why}; {len(known)} settings, {effort}"
+                return replace(judged, why=why, effort=effort, tested_on="trained at the paper's effort")
     return None
 
 
