@@ -12,7 +12,7 @@ from refused import refused
 
 import posbias
 from posbias import Profile
-from posbias.core.errors import InputFileError
+from posbias.core.errors import InputFileError, OutputFileError
 from posbias.core.formats import save_json
 from posbias.profiles.measurements import load_profile
 
@@ -75,8 +75,9 @@ def test_a_name_that_is_no_utf8_is_written_and_read(tmp_path):
     text = tmp_path / f"{name}.txt"
     text.write_text("the quick brown fox jumps over the lazy dog " * 30)
     measurement = posbias.measure("tiny-nope", text=text, tokens=8, prompts=1, threads=1)
-    posbias.save_measurement(measurement, tmp_path / f"{name}.nc")
-    again = posbias.load_measurement(tmp_path / f"{name}.nc")
+    with pytest.raises(OutputFileError, match="cannot write"):  # netCDF4 knows no such names
+        posbias.save_measurement(measurement, tmp_path / f"{name}.nc")
+    again = posbias.load_measurement(posbias.save_measurement(measurement, tmp_path / "kept.nc"))
     np.testing.assert_array_equal(
         posbias.measured_influence(again).mass, posbias.measured_influence(measurement).mass
     )

@@ -294,8 +294,8 @@ class NetCDFCodec(Codec):
             content.assign_attrs(kept | own | texts).to_netcdf(
                 path, engine="netcdf4", encoding=dict.fromkeys(large, how)
             )
-        except RuntimeError as error:
-            # HDF5 reports a failed write (a full disk) this way
+        except (RuntimeError, UnicodeEncodeError) as error:
+            # HDF5 reports a failed write (a full disk) in the first way; netCDF4 writes no name that is not UTF-8
             raise OSError(None, str(error).splitlines()[0]) from error
 
     def _read(self, path: Path) -> tuple[Mapping[str, Any], "xr.Dataset"]:
