@@ -14,7 +14,7 @@ from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 
 from posbias.core import packages
-from posbias.core.errors import InputFileError, InvalidValueError, PluginError
+from posbias.core.errors import InputFileError, InvalidValueError, PluginError, nearest
 from posbias.core.spec import encode
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import load_architecture, read_architecture
@@ -24,6 +24,7 @@ from posbias.theory.masks import Full, SlidingWindow
 from posbias.theory.mixing import PowerDecay, PreNormInit
 from posbias.theory.positional import ALiBi, DecayBias, alibi_slopes
 from posbias.theory.prediction import predict
+from posbias.theory.variation import vary
 
 OURS = """
 depth = 12
@@ -240,6 +241,67 @@ def test_what_is_not_predicted_is_refused_by_its_key(write, key, changes):
 def test_a_familys_own_class_and_inert_flags_are_no_reason_to_refuse(write, changes):
     stack = load_architecture(write("config.json", LLAMA | changes)).stack
     assert not any(isinstance(layer.mask, Full) for layer in stack)
+
+
+SMALL = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 8}
+
+
+@pytest.mark.parametrize(
+    ("family", "key", "value"),
+    [
+        ("cohere2", "sliding_window_pattern", 0),
+        ("gemma3_text", "sliding_window_pattern", [1, 0]),
+        ("mistral", "sliding_window", [None, 64] * 4),
+        ("qwen2", "max_window_layers", [1, 2]),
+        ("llama", "num_attention_heads", [4] * 8),
+    ],
+)
+def test_what_is_no_number_where_a_family_has_one_is_refused_by_its_key(family, key, value):
+    switched = {"use_sliding_window": True, "sliding_window": 8} | {key: value}
+    refused(key, lambda: from_huggingface({**SMALL, "model_type": family, **switched}))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("num_heads_per_layer", [2] * 8), ("use_rope", [True, False] * 4), ("attn_type_list", [0, 1] * 4)),
+        *(("rope_theta", [1e4] * 8), ("head_dim", [16] * 8), ("per_layer_config", {"0": {"head_dim": 8}})),
+        *(("block_configs", [{"attention": {"no_op": True}}] * 8), ("pruned_heads", {"0": [1]})),
+    ],
+)
+def test_what_a_family_does_not_read_by_layer_is_named(key, value):
+    read = from_huggingface({**SMALL, "model_type": "llama", key: value})
+    assert any(f"{key} = " in remark for remark in read.remarks)
+    assert not from_huggingface(
+        {**SMALL, "model_type": "llama", "architectures": ["LlamaForCausalLM"]}
+    ).remarks
+
+
+def test_a_family_that_builds_anothers_model_is_read_as_that_one():
+    code = {"AutoModelForCausalLM": "modeling_deepseek.DeepseekV3ForCausalLM"}
+    given = {
+        **SMALL,
+        "architectures": ["DeepseekV3ForCausalLM"],
+        "auto_map": code,
+        "max_position_embeddings": 64,
+    }
+    kimi, deepseek = (
+        from_huggingface({**given, "model_type": name}, "x") for name in ("kimi_k2", "deepseek_v3")
+    )
+    assert kimi.layers == deepseek.layers
+
+
+def test_a_hint_is_nearer_than_half_the_letters_typed():
+    assert "bloom-176b" in nearest("bloom-17b", ["bloom-176b", "mpt-7b"])
+    assert not nearest("kimi_k3", ["kimi_linear", "minimax_m2"])
+    assert not nearest("ab", ["abcd", "abcdef"])
+
+
+def test_a_factor_of_rotary_positions_that_are_left_out_says_what_would_give_them():
+    scaled = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 1e4}
+    read = from_huggingface({**SMALL, "model_type": "llama", "rope_parameters": scaled})
+    with pytest.raises(InvalidValueError, match=r"rope_factor: .*left out.*rope_of"):
+        vary(read, "rope_factor", [2.0], 16)
 
 
 def test_texts_beyond_a_rotary_model_s_configured_positions_are_named():

@@ -56,7 +56,7 @@ FEW = (
     *("bert", "cohere2", "exaone4", "falcon", "gemma2", "gemma4_text", "gpt2", "gpt_oss", "llama"),
     *("llama4_text", "mpt", "qwen2", "qwen3_moe", "smollm3"),
 )
-HYBRIDS = ("falcon_h1", "jamba", "kimi_linear", "lfm2", "nemotron_h", "qwen3_next")
+HYBRIDS = ("falcon_h1", "jamba", "kimi_linear", "lfm2", "minimax", "nemotron_h", "qwen3_next")
 CACHED = (
     *("deepseek_v3", "deepseek_v4", "falcon", "gemma2", "gpt2", "gpt_bigcode", "jamba", "llama"),
     *("mimo_v2_flash", "mistral4", "mpt"),
@@ -65,7 +65,7 @@ CACHED = (
 UNBUILT = {"deepseek_v4"}
 """Families whose layers the capture cannot see: one reads several streams."""
 BUILT = [name for name in families() if name in FAMILIES]
-OLD = {"RefinedWeb", "RefinedWebModel", "posbias_tiny"}
+OLD = {"RefinedWeb", "RefinedWebModel", "kimi_k2", "posbias_tiny"}
 """Families without a configuration class in transformers."""
 
 

@@ -79,8 +79,8 @@ def interleaved(weight, heads):
     return weight.reshape(heads, 2, -1, weight.shape[1]).transpose(1, 2).reshape(weight.shape)
 
 
-def write_gguf(model, path, merge='" #'):
-    """Write a Llama to a GGUF file, in float32, with a byte-pair tokenizer of single characters."""
+def write_gguf(model, path, merge='" #', said=lambda writer: None):
+    """Write a Llama to a GGUF file with a byte-pair tokenizer of single characters, and what `said` adds."""
     import gguf
 
     config = model.config
@@ -99,6 +99,7 @@ def write_gguf(model, path, merge='" #'):
     writer.add_token_merges([merge])
     writer.add_bos_token_id(0)
     writer.add_eos_token_id(1)
+    said(writer)
     names = {"self_attn.": "attn_", "mlp.": "ffn_", "_proj": "", "attn_o.": "attn_output."}
     names |= {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
     names |= {"model.layers.": "blk.", "model.embed_tokens": "token_embd", "model.norm": "output_norm"}

@@ -70,14 +70,17 @@ class ClusterError(PosbiasError):
 def nearest(word: str, choices: Iterable[str], there: Iterable[str] = ()) -> str:
     """Return `"; did you mean 'x'?"` for the choice nearest in any case, or "".
 
-    Never `word` itself, nor one of `there`, the names that were given already.
+    Never `word` itself, nor one of `there`, the names that were given already, nor one that differs in more than
+    half as many letters as `word` has.
     """
     if len(word) > 80:
         return ""
     taken = {word, *there}
     folded = {one.lower(): one for one in choices if one not in taken}
     close = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.5)
-    return f"; did you mean {folded[close[0]]!r}?" if close else ""
+    shared = difflib.SequenceMatcher(None, word.lower(), close[0]).get_matching_blocks() if close else []
+    differ = max(len(word), *map(len, close), 0) - sum(block.size for block in shared)
+    return f"; did you mean {folded[close[0]]!r}?" if close and differ <= len(word) / 2 else ""
 
 
 Name = TypeVar("Name", bound=str)

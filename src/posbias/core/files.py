@@ -106,8 +106,11 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> Path:
 
 
 def write_text(path: str | os.PathLike[str], content: str) -> Path:
-    """Write `content` as UTF-8 to `path`, whole or not at all. Raises `OutputFileError`."""
-    return write_bytes(path, content.encode())
+    r"""Write `content` as UTF-8 to `path`, whole or not at all; bytes of names that are none as `\udce9`.
+
+    Raises `OutputFileError`.
+    """
+    return write_bytes(path, content.encode(errors="backslashreplace"))
 
 
 def _prefix(target: Path) -> str:

@@ -289,12 +289,13 @@ class NetCDFCodec(Codec):
         kept = {name: held for name, held in content.attrs.items() if name not in own}
         how = {"zlib": True, "complevel": 4, "dtype": "float32"}
         large = [name for name in self.compressed if name in content]
+        texts = {name: _plain(held) for name, held in (kept | own).items() if isinstance(held, str)}
         try:
-            content.assign_attrs(kept | own).to_netcdf(
+            content.assign_attrs(kept | own | texts).to_netcdf(
                 path, engine="netcdf4", encoding=dict.fromkeys(large, how)
             )
-        except RuntimeError as error:
-            # HDF5 reports a failed write (a full disk) this way
+        except (RuntimeError, UnicodeEncodeError) as error:
+            # HDF5 reports a failed write (a full disk) in the first way; netCDF4 writes no name that is not UTF-8
             raise OSError(None, str(error).splitlines()[0]) from error
 
     def _read(self, path: Path) -> tuple[Mapping[str, Any], "xr.Dataset"]:
@@ -363,7 +364,9 @@ def _words(attributes: Any) -> dict[str, Any]:
 
 
 def _plain(held: Any) -> Any:
-    """An attribute as JSON's terms, the same before and after it was in a file."""
+    """An attribute as JSON's terms, the same before and after it was in a file; what is no UTF-8 is escaped."""
+    if isinstance(held, str):
+        return held.encode(errors="backslashreplace").decode()
     if isinstance(held, np.ndarray):
         return _plain(held.tolist())
     if isinstance(held, list | tuple):

@@ -161,14 +161,16 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
         weights = np.array([float(entry) for entry in listed])
         if not isinstance(data, dict):
             return Profile.from_weights(weights, measures="weights")
-        query, left_out = data.get("query", -1), data.get("left_out", [])
+        query, left_out, lost = data.get("query", -1), data.get("left_out", []), data.get("lost", 0.0)
         if isinstance(query, bool) or not isinstance(query, int):
             raise InvalidValueError(f"query: expected an integer, got {shortened(query)}")
+        if not _is_number(lost):
+            raise InvalidValueError(f"lost: expected a number, got {shortened(lost)}")
         if not isinstance(left_out, list):
             raise InvalidValueError(f"left_out: expected a list of texts, got {shortened(left_out)}")
         return Profile(
             weights,
-            missing_mass=data.get("lost", 0.0),
+            missing_mass=float(lost),
             query=query,
             measures=str(data.get("measures", "rollout")),
             left_out=tuple(map(str, left_out)),

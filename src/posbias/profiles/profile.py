@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from posbias.core import machine
+from posbias.core.arrays import numbers
 from posbias.core.errors import InvalidValueError, shortened
 from posbias.core.plotting import Plottable
 from posbias.profiles.calibration import Calibration
@@ -104,7 +105,7 @@ class Profile(Plottable):
     """Of a prediction from a measurement of fewer tokens, what it rests on."""
 
     def __post_init__(self):
-        mass = np.array(self.mass, dtype=np.float64)
+        mass = numbers("mass", self.mass).astype(np.float64)
         if mass.ndim != 1 or not mass.size:
             raise InvalidValueError(f"mass: expected one number per position, got shape {mass.shape}")
         self._check_numbers(mass)
@@ -153,11 +154,12 @@ class Profile(Plottable):
             )
 
     @classmethod
-    def from_weights(
-        cls, weights: Float[np.ndarray, "position"], *, measures: str = "weights", **fields: Any
-    ) -> "Profile":
-        """A profile from weights ≥ 0 that are divided by their sum; `fields` as in `Profile`."""
-        weights = np.asarray(weights, dtype=np.float64)
+    def from_weights(cls, weights: Any, *, measures: str = "weights", **fields: Any) -> "Profile":
+        """A profile from weights ≥ 0 [position] that are divided by their sum; `fields` as in `Profile`.
+
+        Weights are an array, a tensor of torch of any float type, or a list. Raises `InvalidValueError`.
+        """
+        weights = numbers("weights", weights).astype(np.float64)
         with np.errstate(over="ignore"):
             total = weights.sum()
         if not (np.isfinite(total) and total > 0):
@@ -165,13 +167,13 @@ class Profile(Plottable):
         return cls(weights / total, measures=measures, **fields)
 
     @classmethod
-    def from_samples(cls, samples: Float[np.ndarray, "prompt position"], **fields: Any) -> "Profile":
-        """The normalised mean of the prompts' influences, with a standard error for each position.
+    def from_samples(cls, samples: Any, **fields: Any) -> "Profile":
+        """The normalised mean of influences [prompt, position], with a standard error for each position.
 
         Influences are averaged over prompts and then divided by their sum (Herasimchyk et al. 2026, Eq. 6);
         the error of that ratio is taken to first order. Raises `InvalidValueError` unless prompt × position.
         """
-        samples = np.asarray(samples, dtype=np.float64)
+        samples = numbers("samples", samples).astype(np.float64)
         if samples.ndim != 2 or not len(samples):
             raise InvalidValueError(f"samples: expected prompts × positions, got shape {samples.shape}")
         with np.errstate(over="ignore"):

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
+from posbias.core.arrays import numbers
 from posbias.core.errors import InvalidValueError, non_negative, position, shortened
 from posbias.profiles.curves import THRESHOLD, received, sink_metric
 from posbias.profiles.profile import Profile
@@ -198,7 +199,7 @@ def _schedule(mixing: Any) -> Mixing:
         return AttentionOnly()
     if hasattr(mixing, "assumed"):
         return mixing
-    coefficients = _as_array(mixing, "mixing").astype(np.float64)
+    coefficients = numbers("mixing", mixing).astype(np.float64)
     if not coefficients.size or not ((coefficients >= 0) & (coefficients <= 1)).all():
         raise InvalidValueError(f"mixing: expected numbers between 0 and 1, got {shortened(mixing)}")
     if not coefficients.ndim:
@@ -221,10 +222,21 @@ def _layers_of(arrays: Any) -> list[Float[np.ndarray, "text head query key"]]:
         one is None or hasattr(one, "shape") for one in arrays
     )
     if by_layer:
-        layers = [_as_array(one, f"layer {number}") for number, one in enumerate(arrays)]
+        absent = [number for number, one in enumerate(arrays) if one is None]
+        if absent and len(absent) < len(arrays):
+            raise InvalidValueError(
+                f"attention: layer {absent[0]}: expected weights, got None where others have some, as a layer "
+                "of another kind has (linear attention, a state space); pass the others alone"
+            )
+        if absent:
+            raise InvalidValueError(
+                "attention: expected weights, got None; sdpa and flash attention give none, load the model with "
+                "attn_implementation='eager'"
+            )
+        layers = [numbers(f"attention: layer {number}", one) for number, one in enumerate(arrays)]
         shapes = "[query, key], [head, query, key] or [text, head, query, key]"
     else:
-        whole = _as_array(arrays, "arrays")
+        whole = numbers("attention", arrays)
         layers = list(whole) if whole.ndim else [whole]
         shapes = "[layer, query, key], [layer, head, query, key] or [layer, text, head, query, key]"
     if not layers:
@@ -240,26 +252,6 @@ def _brief(mask: Mask) -> str:
     """A mask in words, by its class where it says much."""
     said = repr(mask)
     return said if len(said) <= 60 else type(mask).__name__
-
-
-def _as_array(given: Any, name: str) -> np.ndarray:
-    """Numbers as NumPy has them; a tensor of torch by what it can do."""
-    if given is None:
-        raise InvalidValueError(
-            f"attention: {name}: expected weights, got None; sdpa and flash attention give none, load the model "
-            "with attn_implementation='eager'"
-        )
-    if hasattr(given, "detach"):
-        given = given.detach().cpu()
-        given = (given.float() if "bfloat16" in str(given.dtype) else given).numpy()
-    try:
-        array = np.asarray(given)
-    except ValueError:
-        array = np.array(None)
-    if array.dtype.kind not in "fiu":
-        kind = "booleans (who may see whom is mask=)" if array.dtype.kind == "b" else type(given).__name__
-        raise InvalidValueError(f"attention: {name}: expected an array of numbers, got {kind}")
-    return array
 
 
 def _check_shapes(layers: Sequence[Float[np.ndarray, "text head query key"]]) -> None:

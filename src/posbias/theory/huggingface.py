@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from posbias.core import packages
-from posbias.core.errors import InvalidValueError, PosbiasError, nearest, shortened
+from posbias.core.errors import InvalidValueError, PosbiasError, shortened
 from posbias.core.spec import MOST_LAYERS
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.config_keys import (
@@ -59,9 +59,10 @@ Rotation = tuple[float, int, RopeScaling | None]
 _CONCERNS = re.compile(
     r"alibi|window|prefix_lm|bidirectional|attention_chunk|layer_types|block_type|sink|no_?rope|nope|"
     r"local_attention|global_attn|attention_types?$|position_embedding_type|relative_attention|^residual|"
-    r"parallel_(attn|residual)|softcap|per_layer_input$"
+    r"parallel_(attn|residual)|softcap|per_layer_(input|config)$|block_configs|attn_(type|layers)|mask_type|"
+    r"(use_rope|rope_layers)$|pruned_heads|skip_layers"
 )
-"""Keys that concern positions, masks or residuals."""
+"""Keys that concern positions, masks, heads or residuals; any list with a value of each layer may do so too."""
 _INERT = {
     *("mlp_layer_types", "mtp_layers_block_type", "hybrid_override_pattern", "vocab_size_per_layer_input"),
     *("hc_sinkhorn_iters", "qk_nope_head_dim", "residual_dropout", "final_logit_softcapping"),
@@ -69,6 +70,8 @@ _INERT = {
     *("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers"),
 }
 """Those among them that say nothing of attention, or the same as `layer_types`, which is looked at by itself."""
+_LISTS = {"architectures", "eos_token_id", "keys_to_ignore_at_inference"}
+"""What may list as many things as there are layers, and is not by layer."""
 PREFIXED = "paligemma"
 """The family whose whole prompt, pictures and text, is a prefix in which every token sees every other."""
 _SWITCH = "use_sliding_window"
@@ -170,7 +173,7 @@ def _text(config: Config) -> tuple[str, Config, list[str]]:
         known = {*FAMILIES, *CONTAINERS, *packages.names()}
         raise InvalidValueError(
             f"model_type: expected one of the {len(known)} known families, got {shortened(family)}"
-            f"{nearest(str(family), known)}; its layers can be given in a file of your own (docs/own.md)"
+            "; its layers can be given in a file of your own (docs/own.md)"
         )
     if family in FAMILIES:
         for keys in (whole, text):
@@ -293,7 +296,9 @@ def _not_used(read: Reading) -> list[str]:
         key
         for key, given in config.items()
         if given and not (isinstance(given, float) and given == 1.0)  # a factor that does nothing
-        if _CONCERNS.search(key) and key not in config.used | _INERT
+        if _CONCERNS.search(key)
+        or (isinstance(given, list) and len(given) == len(read.kinds) and key not in _LISTS)
+        if key not in config.used | _INERT
     ]
     types = [OLDER_KINDS.get(kind, kind) for kind in config.get("layer_types") or []]
     keys += ["layer_types"] if isinstance(row.layers, str) and types and types != read.kinds else []

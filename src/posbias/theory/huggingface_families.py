@@ -122,8 +122,9 @@ def every(period: int, key: str = "", rest: str = SLIDING) -> Callable[[int, Con
     def kind(t: int, config: Config) -> str:
         if key:
             return rest if (t + 1) % config.integer(key, default=period) else FULL
-        pattern = config.get("sliding_window_pattern") or config.get("_sliding_window_pattern") or period
-        if isinstance(pattern, str) and set(pattern) <= {"L", "G"}:
+        given = (config.get(key) for key in ("sliding_window_pattern", "_sliding_window_pattern"))
+        pattern = next((one for one in given if one is not None), period)
+        if isinstance(pattern, str) and pattern and set(pattern) <= {"L", "G"}:
             return SLIDING if pattern[t % len(pattern)] == "L" else FULL
         own = Config({"sliding_window_pattern": pattern})
         return rest if (t + 1) % own.integer("sliding_window_pattern") else FULL
@@ -134,6 +135,11 @@ def every(period: int, key: str = "", rest: str = SLIDING) -> Callable[[int, Con
 def where(slides: Callable[[int, Config], bool], rest: str = SLIDING) -> Callable[[int, Config], str]:
     """Layers of `rest` where a condition on t and the configuration holds, full ones elsewhere."""
     return lambda t, config: rest if slides(t, config) else FULL
+
+
+def _full_layers(config: Config) -> int:
+    """Qwen 2: how many layers at the bottom have no window (of its experts' models, those that may have one)."""
+    return config.integer("max_window_layers", least=0) if config.get("max_window_layers") else 0
 
 
 def _jamba(t: int, config: Config) -> bool:
@@ -186,6 +192,15 @@ def _mpt(config: Config) -> Config:
     """The window stands in `attn_config`, where −1 is none."""
     size = config.inner("attn_config").get("sliding_window_size")
     return config | {"sliding_window": None if size == -1 else size}
+
+
+def _minimax(config: Config) -> Config:
+    """Every second layer is linear; a window is for all others, whatever `layer_types` calls them."""
+    every_second = [FULL, LINEAR] * config.integer(DEPTH, most=MOST_LAYERS)
+    kinds = config.get("layer_types") or every_second[: config.integer(DEPTH)]
+    if config.get("sliding_window") is None or not isinstance(kinds, list):
+        return config
+    return config | {"layer_types": [SLIDING if kind == FULL else kind for kind in kinds]}
 
 
 def _gemma4(config: Config) -> Config:
@@ -626,8 +641,10 @@ FAMILIES: dict[str, Family] = {
     ),
     **_all("internlm3 iquestcoder", Family(classes=("llama",))),
     **_all("axk1 deepseek_v2 deepseek_v3 glm4_moe_lite minicpm3 youtu", Family(key_heads=one_key_head)),
+    "kimi_k2": Family(key_heads=one_key_head, classes=("deepseekv3",), defaults=DEFAULTS["deepseek_v3"]),
     **_all("gpt_neox gpt_neox_japanese", Family(rope=_neox)),
     **_all("gptj codegen", Family(rope=_fixed)),
+    "minimax": Family(layers=where(lambda t, config: bool(t % 2), LINEAR), kinds=(LINEAR,), rewrite=_minimax),
     "minimax_m2": Family(rope=_dimensions),
     **_all("gpt2 opt biogpt", Family(learned)),
     "openai-gpt": Family(learned, switchable=False),
@@ -651,11 +668,9 @@ FAMILIES: dict[str, Family] = {
     "mistral4": Family(key_heads=one_key_head, rope=_latent, scale=_beyond_training, remarks=(_BEYOND,)),
     **_all(
         "qwen2 qwen3 qwen2_vl_text qwen2_5_vl_text",
-        Family(layers=where(lambda t, config: t >= (config.get("max_window_layers") or 0))),
+        Family(layers=where(lambda t, config: t >= _full_layers(config))),
     ),
-    "qwen2_moe": Family(
-        layers=where(lambda t, config: t % 2 == 0 and t < (config.get("max_window_layers") or 0))
-    ),
+    "qwen2_moe": Family(layers=where(lambda t, config: t % 2 == 0 and t < _full_layers(config))),
     **_all("gemma2 vaultgemma", Family(layers=_BOTH_TYPES)),
     "gemma3_text": Family(layers=every(6), rope=_two_bases),
     "gemma4_text": Family(

@@ -25,7 +25,7 @@ from posbias.theory.content import ConstantDiagonal, NoContent, ScalableSoftmax,
 from posbias.theory.huggingface import is_attention
 from posbias.theory.masks import MASKS, Causal, Full, LooksBack, Prefix, SlidingWindow
 from posbias.theory.mixing import ConstantMixing, PerLayer, PowerDecay
-from posbias.theory.positional import ALiBi, DecayBias, KerpleLog, KerplePower, NoPE, RoPE
+from posbias.theory.positional import ALiBi, DecayBias, KerpleLog, KerplePower, NeedsMeasurement, NoPE, RoPE
 from posbias.theory.prediction import predict
 
 STEPS, MOST = 33, 10_000
@@ -60,7 +60,14 @@ class Quantity:
         """The architecture with this value. Raises `InvalidValueError` where it has no such quantity."""
         changed = self.make(architecture, value)
         if changed is None:
-            raise InvalidValueError(f"{self.name}: expected a layer with one ({self.what}), got none")
+            left_out = any(isinstance(layer.positional, NeedsMeasurement) for layer in architecture.layers)
+            given = "none"
+            if left_out and self.name.startswith("rope"):
+                given = (
+                    "rotary positions left out, whose amplitudes no configuration holds; a file of your own with "
+                    "them has it (posbias.encodings.rope_of, docs/own.md)"
+                )
+            raise InvalidValueError(f"{self.name}: expected a layer with one ({self.what}), got {given}")
         return changed
 
     def check(self, value: float) -> None:

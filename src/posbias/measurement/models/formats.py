@@ -32,6 +32,7 @@ from posbias.core.errors import (
 from posbias.core.files import read_mapping
 from posbias.core.packages import need
 from posbias.measurement.models.families import family_for
+from posbias.measurement.models.gguf_positions import check_angles, take_over
 from posbias.measurement.models.sources import GGUF_READERS, Files, bars_on_a_terminal, has_safetensors
 from posbias.measurement.models.tiny import register
 
@@ -165,15 +166,17 @@ def load_files(
         chosen = attention_for(config, attention)
         tokenizer = _tokenizer(folder, "model", trusted, where) if tokenizer is None else tokenizer
         if gguf:
-            kind, where["quantization_config"] = (
-                transformers.AutoModelForCausalLM,
-                transformers.GgufConfig(dequantize=True),
-            )
+            angles = take_over(found.path, config)
+            kind = transformers.AutoModelForCausalLM
+            where["quantization_config"] = transformers.GgufConfig(dequantize=True)
         else:
             placement.need_memory(found, getattr(config, "dtype", None))
-            kind, where["config"] = _auto_class(config), config
+            kind, angles = _auto_class(config), None
             where["use_safetensors"] = has_safetensors(folder)
-        return _load(kind, folder, placement, trusted, attn_implementation=chosen, **where), tokenizer
+        model = _load(kind, folder, placement, trusted, config=config, attn_implementation=chosen, **where)
+        if angles is not None:
+            check_angles(model, angles, found.name)
+        return model, tokenizer
 
 
 def tokenizer_of_folder(folder: str | Path) -> Any:
