@@ -68,10 +68,9 @@ _INERT = {
     *("hc_sinkhorn_iters", "qk_nope_head_dim", "residual_dropout", "final_logit_softcapping"),
     *("layer_types", "use_sliding_window", "max_window_layers", "no_rope_layer_interval"),
     *("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers"),
+    *("architectures", "eos_token_id", "keys_to_ignore_at_inference"),
 }
 """Those among them that say nothing of attention, or the same as `layer_types`, which is looked at by itself."""
-_LISTS = {"architectures", "eos_token_id", "keys_to_ignore_at_inference"}
-"""What may list as many things as there are layers, and is not by layer."""
 PREFIXED = "paligemma"
 """The family whose whole prompt, pictures and text, is a prefix in which every token sees every other."""
 _SWITCH = "use_sliding_window"
@@ -296,8 +295,7 @@ def _not_used(read: Reading) -> list[str]:
         key
         for key, given in config.items()
         if given and not (isinstance(given, float) and given == 1.0)  # a factor that does nothing
-        if _CONCERNS.search(key)
-        or (isinstance(given, list) and len(given) == len(read.kinds) and key not in _LISTS)
+        if _CONCERNS.search(key) or (isinstance(given, list) and len(given) == len(read.kinds))
         if key not in config.used | _INERT
     ]
     types = [OLDER_KINDS.get(kind, kind) for kind in config.get("layer_types") or []]

@@ -101,7 +101,9 @@ def _rotation(said: dict[str, Any], config: Any, size: int) -> Angles | None:
     if kind == "yarn":
         turns = np.array([take("scaling.yarn_beta_fast", 32.0), take("scaling.yarn_beta_slow", 1.0)])
         ends = turned * np.log(trained / (turns * 2 * math.pi)) / (2 * math.log(base))
-        low, high = max(math.floor(ends[0]), 0), min(math.ceil(ends[1]), turned - 1)
+        if full.get("truncate", True):
+            ends = math.floor(ends[0]), math.ceil(ends[1])
+        low, high = max(ends[0], 0), min(ends[1], turned - 1)
         blend = np.clip((np.arange(angles.size) - low) / max(high - low, 0.001), 0.0, 1.0)
         divisors, gain = 1.0 / (1.0 - blend + blend / factor), gain * (1.0 + 0.1 * math.log(factor))
     divisors = divisors * said.pop("rope_freqs.weight", 1.0)
