@@ -36,7 +36,7 @@ GRADES: dict[str, float] = NAMES.pop("grades")
 TEXTS: dict[str, str] = NAMES.pop("texts")
 """By what they hold, patterns of places and lengths in texts."""
 MODELS: dict[str, list[str]] = NAMES.pop("models")
-"""By writer, the columns beside which each column is a model's."""
+"""By writer, the columns next to which each column is a model's."""
 REFUSED: list[dict[str, Any]] = NAMES.pop("refused")
 """Files that hold no places: the columns that they have, and what is said."""
 RATES = NAMES["score"] + NAMES["share"] + NAMES["right"] + NAMES["count"]

@@ -54,7 +54,7 @@ SHARE, DIFFERENCE, ANY = (0.0, 1.0), (-1.0, 1.0), (-math.inf, math.inf)
 
 
 class Key(NamedTuple):
-    """By what several curves are told apart: the model, the way to ask it, and the length of what was asked."""
+    """What distinguishes several curves: the model, the way to ask it, and the length of what was asked."""
 
     model: str
     way: str = ""
