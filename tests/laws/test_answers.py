@@ -143,14 +143,14 @@ def plain_intervals(samples, seed):
 def test_resamples_are_those_of_a_plain_loop(sets, seed):
     samples = np.random.default_rng(seed).integers(0, 2, size=(sets, 3)).astype(float)
     samples[0], samples[1] = 0, 1
-    found = [*resampled({(0.0, 1.0): dict(enumerate(samples.T))}, seed).values()]
+    found = [*resampled({(0.0, 1.0): dict(zip("abc", samples.T, strict=True))}, seed).values()]
     low, high = plain_intervals(samples, seed)
     for k, one in enumerate(found):
         assert one.interval == pytest.approx((low[k], high[k]), abs=1e-12)
         assert one.value == pytest.approx(samples[:, k].mean())
         assert 0 <= one.interval[0] <= one.value <= one.interval[1] <= 1
     # what never varies has the interval of the number of sets alone
-    same = resampled({(-1.0, 1.0): {0: samples[:, 0] * 0}}, seed)[0]
+    same = resampled({(-1.0, 1.0): {"a": samples[:, 0] * 0}}, seed)["a"]
     other = 1 - 0.05 ** (1 / sets)
     assert (same.value, same.se, same.interval) == (0, 0, pytest.approx((-other, other)))
 

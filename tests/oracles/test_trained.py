@@ -278,7 +278,7 @@ def evaluation_of(first_middle, first_last, middle_last) -> Evaluation:
     for name, values in zip(places, (first_middle, first_last, middle_last), strict=True):
         over = Averages(np.array(values), np.full(members, 0.01), np.full(members, 100))
         gaps[name] = Gap(*places[name], over, over, np.ones(members))
-    none = Averages(*np.full((3, members), 0.5))
+    none = Averages(*np.full((2, members), 0.5), np.ones(members, dtype=int))
     empty = np.zeros((members, 4))
     return Evaluation((0,), 100, 0, gaps, none, none, empty, empty, 1.0, {})
 

@@ -26,7 +26,7 @@ def test_intervals_of_places_and_of_gaps_hold_the_truth(sets, first, middle):
         # hard sets are hard at both places; a sum of two halves is below its own quantile with the wanted rate
         cut = [_quantile(first), _quantile(middle)]
         hits = (hard < cut).astype(float)
-        columns = {(0.0, 1.0): {0: hits[:, 0]}, (-1.0, 1.0): {1: hits[:, 0] - hits[:, 1]}}
+        columns = {(0.0, 1.0): {"place": hits[:, 0]}, (-1.0, 1.0): {"gap": hits[:, 0] - hits[:, 1]}}
         place, gap = resampled(columns, draw).values()
         held += [
             place.interval[0] <= first <= place.interval[1],
@@ -106,7 +106,7 @@ def test_no_difference_is_seldom_said_of_one_and_what_is_detectable_is_seen(
     cut = np.where(rates <= 0.5, np.sqrt(2 * rates), 2 - np.sqrt(2 * (1 - rates)))
     for draw in range(draws):
         found = (random.random((trials, 1)) + random.random((trials, 10)) < cut).astype(float)
-        first = resampled({(-1.0, 1.0): {0: gaps_of(found)["first - middle"]}}, draw)[0]
+        first = resampled({(-1.0, 1.0): {"gap": gaps_of(found)["first - middle"]}}, draw)["gap"]
         seen, within = seen + (first.sign != 0), within + first.within(equivalence)
         least.append(first.detectable)
     for share, (low, high) in ((within / draws, alike), (seen / draws, differ)):
@@ -120,7 +120,7 @@ def test_rare_differences_are_not_called_none(trials):
     random, within, draws = np.random.default_rng(1), 0, 300
     for draw in range(draws):
         missed = (random.random(trials) < 0.05).astype(float)
-        within += resampled({(-1.0, 1.0): {0: missed}}, draw)[0].within(0.05)
+        within += resampled({(-1.0, 1.0): {"gap": missed}}, draw)["gap"].within(0.05)
     assert within / draws <= 0.05 + 4 * np.sqrt(0.05 * 0.95 / draws), within
 
 

@@ -1,7 +1,8 @@
 """Array signatures of our modules are checked while tests run: each shape that is written, and nothing else.
 
 jaxtyping's own import hook wraps every function of a module, whether it names an array or not, and a nested one
-anew each time it is defined. A quarter of each training and each measurement went there.
+anew each time it is defined: a quarter of each training and each measurement went there. Here functions within
+functions and compiled ones are left alone.
 """
 
 import ast
@@ -10,10 +11,12 @@ from collections.abc import Collection
 from importlib.machinery import PathFinder, SourceFileLoader
 from typing import Any, get_args
 
-from beartype import beartype
+from beartype import BeartypeConf, beartype
 from jaxtyping import AbstractArray, jaxtyped
 
 _DECORATOR = "__import__('shapes').checked"
+_CHECK = beartype(conf=BeartypeConf(is_pep484_tower=True))
+"""An integer may stand for a float, as type checkers have it."""
 
 
 def check_shapes(modules: Collection[str]) -> None:
@@ -22,18 +25,27 @@ def check_shapes(modules: Collection[str]) -> None:
 
 
 def checked(made: Any) -> Any:
-    """`made`, a function or a class; with all arguments and answers checked if its signature names an array."""
+    """`made`, a function or a class, with the arrays of its signature checked, if it names any."""
     called = made.__init__ if isinstance(made, type) else made
-    if any(map(_names_an_array, getattr(called, "__annotations__", {}).values())):
-        return jaxtyped(made, typechecker=beartype)
-    return made
+    hints = getattr(called, "__annotations__", {})
+    arrays = {name: hint for name, hint in hints.items() if _names_an_array(hint)}
+    if not arrays:
+        return made
+    if isinstance(made, type):
+        return jaxtyped(made, typechecker=_CHECK)
+    made.__annotations__ = arrays
+    wrapped = jaxtyped(made, typechecker=_CHECK)
+    made.__annotations__ = wrapped.__annotations__ = hints
+    return wrapped
 
 
 def _names_an_array(hint: Any) -> bool:
-    """Whether an annotation is or holds one of jaxtyping's arrays; one in quotes is taken to."""
+    """Whether an annotation is or holds one of jaxtyping's arrays; of one in quotes, whether it says so."""
     if isinstance(hint, list):
         return any(map(_names_an_array, hint))
-    if isinstance(hint, str) or (isinstance(hint, type) and issubclass(hint, AbstractArray)):
+    if isinstance(hint, str):
+        return "[np.ndarray, " in hint or "[Tensor, " in hint
+    if isinstance(hint, type) and issubclass(hint, AbstractArray):
         return True
     return any(map(_names_an_array, get_args(hint)))
 
@@ -66,8 +78,10 @@ class _Decorated(ast.NodeTransformer):
     """Functions are checked before any other decorator sees them, classes after all of theirs."""
 
     def visit_FunctionDef(self, node):
+        if any(ast.unparse(decorator).startswith("compiled(") for decorator in node.decorator_list):
+            return node
         node.decorator_list.append(self._decorator(node))
-        return self.generic_visit(node)
+        return node
 
     def visit_ClassDef(self, node):
         node.decorator_list.insert(0, self._decorator(node))

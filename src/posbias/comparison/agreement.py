@@ -216,7 +216,7 @@ def paired_ceiling(p: Profile, q: Profile, seed: int = 0) -> Agreement:
     return Agreement.of(found.mean(axis=1), *np.quantile(found, [0.025, 0.975], axis=1))
 
 
-def _all_but(part: Int[np.ndarray, "prompt"], prompts: int) -> Float[np.ndarray, "prompt"]:
+def _all_but(part: Int[np.ndarray, "left_out"], prompts: int) -> Float[np.ndarray, "prompt"]:
     kept = np.ones(prompts)
     kept[part] = 0.0
     return kept
@@ -224,7 +224,7 @@ def _all_but(part: Int[np.ndarray, "prompt"], prompts: int) -> Float[np.ndarray,
 
 def _pair_scores(
     measured: Profile, pair: list[Float[np.ndarray, "split prompt"]], kept: Float[np.ndarray, "prompt"]
-) -> Float[np.ndarray, "score split"]:
+) -> Float[np.ndarray, "score kept_split"]:
     """Scores of two groups in each split, of the prompts that are kept; splits that lose a group are left out."""
     one, other = (members * kept for members in pair)
     whole = (one.sum(axis=1) > 0) & (other.sum(axis=1) > 0)

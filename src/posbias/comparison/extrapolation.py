@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
 Weights = Float[np.ndarray, "position"]
+Continued = Float[np.ndarray, "longer"]
+"""Weights of a text of another length."""
 BUNDLED = Path(__file__).with_name("smollm2-135m.nc")
 """A measurement of SmolLM2-135M at 512 tokens, of what extrapolating needs."""
 FITTED = slice(0.1, 0.5)
@@ -172,12 +174,12 @@ def is_of(measurement: "xr.Dataset", architecture: Architecture) -> bool:
 # --- the rules ---------------------------------------------------------------------------------------------
 
 
-def stretched(influence: Weights, tokens: int) -> Weights:
+def stretched(influence: Weights, tokens: int) -> Continued:
     """The curve by share of the context: each share has the mass it had. Sums to one."""
     return at_shares(influence / influence.sum(), tokens, total=True)
 
 
-def continued(influence: Weights, tokens: int) -> Weights:
+def continued(influence: Weights, tokens: int) -> Continued:
     """The curve by distance to the query: half of it as measured, beyond by a power law of the distance.
 
     The power is that of the least squares line through ln influence over ln distance between a tenth and a half of
@@ -193,7 +195,7 @@ def continued(influence: Weights, tokens: int) -> Weights:
     return weights / weights.sum()
 
 
-def both(influence: Weights, tokens: int) -> Weights:
+def both(influence: Weights, tokens: int) -> Continued:
     """Weighed by place: the first token has what its share of the context had, the last what its distance had."""
     if tokens == influence.size:
         return influence
@@ -202,7 +204,7 @@ def both(influence: Weights, tokens: int) -> Weights:
     return weights / weights.sum()
 
 
-RULES: Mapping[str, Callable[[Weights, int], Weights]] = {
+RULES: Mapping[str, Callable[[Weights, int], Continued]] = {
     "both": both,
     "stretched": stretched,
     "continued": continued,

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Shaped
 
 from posbias.core.errors import DamagedError, InvalidValueError, one_of, positive
 from posbias.core.formats import Header, JsonCodec, dump_json, undamaged, versions_here
@@ -75,11 +75,11 @@ class Places:
     `flaws`: why the results say nothing of places, where that is known.
     """
 
-    results: Mapping[str, Float[np.ndarray, "trial place"]]
-    depth: Float[np.ndarray, "place"]
+    results: Mapping[str, Shaped[np.ndarray, "trial place"]]
+    depth: Shaped[np.ndarray, "place"]
     asked: Mapping[str, Any] = field(default_factory=dict)
     job: Mapping[str, Any] = field(default_factory=dict)
-    arms: Mapping[str, Float[np.ndarray, "trial"]] = field(default_factory=dict)
+    arms: Mapping[str, Shaped[np.ndarray, "trial"]] = field(default_factory=dict)
     rule: str = ""
     chance: float = 0.0
     length: float = math.nan
@@ -453,11 +453,20 @@ def places_in(data: Mapping[str, Any], path: str | os.PathLike[str]) -> list[Pla
             keys = dict(data)
             content = keys.pop("content", None)
             _, content = JsonCodec().verified(keys, content, path, KIND, SCHEMA)
-            return [_checked(Places(**held)) for held in content["curves"]]
+            return [_checked(_restored(held)) for held in content["curves"]]
         curves = undamaged(data, path)["curves"] if "curves" in data else [data]
         return [_checked(_of_answer(held)) for held in curves]
     except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
         raise DamagedError(f"{path}: expected a curve of posbias retrieve, got {error!r:.80}") from None
+
+
+def _restored(held: Mapping[str, Any]) -> Places:
+    """What `Places.as_dict` made."""
+    arrays = {
+        name: {key: np.array(one) for key, one in held.get(name, {}).items()} for name in ("results", "arms")
+    }
+    lists = {name: tuple(held.get(name, ())) for name in ("trials", "flaws")}
+    return Places(**{**held, **arrays, **lists, "depth": np.array(held["depth"])})
 
 
 def _of_answer(curve: Mapping[str, Any]) -> Places:

@@ -58,7 +58,9 @@ def embeddings(rng: Generator, model: RecencyModel, samples: int) -> Embeddings:
     return (tokens + shared) / math.sqrt(model.dimension)
 
 
-def normalised(model: RecencyModel, x: Embeddings) -> Embeddings:
+def normalised(
+    model: RecencyModel, x: Float[np.ndarray, "*vectors dimension"]
+) -> Float[np.ndarray, "*vectors dimension"]:
     """The norm of `model` along the dimension, without ε (Ba et al. 2016; Zhang and Sennrich 2019).
 
     A vector without length (LayerNorm: of equal entries) has no direction and becomes NaN; almost surely none

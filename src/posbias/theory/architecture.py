@@ -40,14 +40,15 @@ class HeadLogits:
     """A layer's logits per head in softmax units, and the weight of each head.
 
     s_ij = bias_h(i − j) + diagonal_h·1[i = j] + first_h·1[j = 0]; `slopes` is m where bias_h(d) = −m_h·d for
-    d ≥ 0, else None. `sinks` holds the logit of the learned sink next to the keys, −inf without one.
+    d ≥ 0, else None. `sinks` holds the logit of the learned sink next to the keys, −inf without one. Engines that
+    take several layers at once stack theirs.
     """
 
-    slopes: Float[np.ndarray, "head"] | None
-    diagonal: Float[np.ndarray, "head"]
-    first: Float[np.ndarray, "head"]
-    sinks: Float[np.ndarray, "head"]
-    weights: Float[np.ndarray, "head"]
+    slopes: Float[np.ndarray, "*layer head"] | None
+    diagonal: Float[np.ndarray, "*layer head"]
+    first: Float[np.ndarray, "*layer head"]
+    sinks: Float[np.ndarray, "*layer head"]
+    weights: Float[np.ndarray, "*layer head"]
 
 
 @value

@@ -61,7 +61,8 @@ def read_architecture(name: str | os.PathLike[str]) -> ArchitectureFile:
     `posbias predict` in JSON. What is no file is a name: of `PRESETS`, in any case, theirs on the Hugging Face
     Hub, or that of a small model that comes along (`tiny-alibi`).
     """
-    path, word = Path(name), os.fspath(name)
+    path = Path(name)
+    word = str(path)
     if path.is_dir():
         return _of_file(path / "config.json")
     if path.exists():

@@ -345,7 +345,7 @@ class BlockSparse(LooksBack):
         near = min(self.local * self.block, tokens) - 1
         return near if self.stride is None else max(near, tokens - 1 - (self.stride - 1) * self.block)
 
-    def _seen(self, query: Int[np.ndarray, "*query"], key: Keys) -> Bool[np.ndarray, "*query key"]:
+    def _seen(self, query: Int[np.ndarray, "..."], key: Keys) -> Bool[np.ndarray, "... key"]:
         """Whether blocks of queries see blocks of keys that are not after them."""
         seen = (query - key < self.local) | (key < self.first)
         return seen if self.stride is None else seen | ((key + 1) % self.stride == 0)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Num
 from pydantic import Field
 
 from posbias.core import machine
@@ -35,7 +35,8 @@ from posbias.core.spec import (
 from posbias.theory.custom import Biases, OfDistance
 from posbias.theory.rope_scaling import RopeScaling, plain_angles
 
-Distances = Int[np.ndarray, "distance"]
+Distances = Num[np.ndarray, "distance"]
+"""Distances i − j: integers in a text, any number in a formula."""
 Logits = Float[np.ndarray, "head distance"]
 PerHead = Float[np.ndarray, "head"]
 

@@ -35,7 +35,7 @@ from typing import Any, TypedDict, Unpack, overload
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Num
 from torch import Tensor
 
 from posbias.core.errors import InvalidValueError, shortened, whole
@@ -303,7 +303,7 @@ class Trained:
 
     experiment: Experiment
     weights: dict[str, Tensor]
-    curves: dict[str, Float[np.ndarray, "..."]]
+    curves: dict[str, Num[np.ndarray, "..."]]
     stopped: dict[int, int] = field(default_factory=dict)
     cost: dict[str, Any] = field(default_factory=dict)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Num
 
 from posbias.profiles.estimate import intervals
 from posbias.profiles.profile import Profile
@@ -248,7 +248,7 @@ def share_scale(axes: Sequence["Axes"]) -> None:
         scale_influence(ax, min(low for low, _ in ends), max(high for _, high in ends))
 
 
-def _draw_known(ax: "Axes", profile: Profile, places: Float[np.ndarray, "position"], **look: Any) -> None:
+def _draw_known(ax: "Axes", profile: Profile, places: Num[np.ndarray, "position"], **look: Any) -> None:
     """Draw the least and the most that known λ give, where λ was not given."""
     if (band := profile.band) is not None:
         low, high = (edge[: places.size] * places.size for edge in (band.low, band.high))
