@@ -48,7 +48,7 @@ class HeadLogits:
     diagonal: Float[np.ndarray, "*layer head"]
     first: Float[np.ndarray, "*layer head"]
     sinks: Float[np.ndarray, "*layer head"]
-    weights: Float[np.ndarray, "*layer head"]
+    weights: Float[np.ndarray, "*layer weight"]
 
 
 @value
