@@ -33,6 +33,14 @@ effect counts where its interval excludes zero, else it is open. One model more 
 
 What is not run is said to be missing. Nothing is chosen after a look: no text, length, wording or seed is added
 or left out for its result.
+
+Before the runs that were left: 4 prompts of 2,048 tokens, not 8; of the list 60 trials; of `influence.py`'s
+prompts the first 8, begun with `<bos>`. Rotary scaling, which had no protocol: both models, 16 prompts of 256
+tokens (bundled text, seed 0), no further training; SmolLM2's layers, Gemma's three full ones alone (as its
+larger models scale). By linear, NTK (base · factor^(d/(d − 2)), fixed) and YaRN, × 2, 4, 8, less the unscaled
+model, paired by prompt: shares of the first and last 5 %; the slope of ln influence on ln distance (least
+squares, distances 1 to 127); the loss. SmolLM2 at linear × 4 moved influence from the end to the beginning
+(docs/predict.md): a model does so where both intervals exclude zero.
 """
 
 from collections.abc import Iterator
