@@ -3,7 +3,9 @@
 Tested with haystack-ai (docs/order.md says which version).
 """
 
-# pyright: reportMissingImports=false
+# where Haystack is not installed, its name is this module's own to pyright
+# pyright: reportMissingImports=false, reportCallIssue=false, reportAttributeAccessIssue=false
+# pyright: reportInvalidTypeForm=false, reportArgumentType=false
 
 from dataclasses import replace
 from pathlib import Path
