@@ -171,6 +171,8 @@ study export study.toml --csv - --json | json
 study status nowhere.toml | nowhere.toml
 paper kim2026 fig9 | 'fig
 paper all --effort 5 | effort
+paper all --models NONSENSE | --models: expected
+paper all --models tiny-alibbi | did you mean 'tiny-alibi'
 paper claims --effort 5 | effort
 paper list kim2026/fig9 | fig9
 paper variants tide | tide

@@ -11,6 +11,7 @@ from posbias.cli.output import answer_with, log, progress
 from posbias.core.errors import PosbiasError
 from posbias.core.packages import need
 from posbias.core.terminal import table
+from posbias_papers.cli.reproduce import Models
 
 if TYPE_CHECKING:
     from posbias.profiles.claims import Judged
@@ -168,7 +169,7 @@ class AllOptions:
     effort: shared.Effort = "quick"
     report: shared.Flag = False
     configs: shared.Configs = None
-    models: shared.Names = ()
+    models: Models = ()
     workers: shared.Workers = None
     ray: shared.Ray = None
     rerun: shared.Rerun = False

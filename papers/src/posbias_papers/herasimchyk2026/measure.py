@@ -178,11 +178,16 @@ def check(models: Sequence[str], corpora: Sequence[str | None], lengths: Sequenc
     for name, values in every.items():
         if not values or len({*values}) < len(values):
             raise InvalidValueError(f"{name}: expected at least one, with different names, got {values}")
-    for name in models:
-        if not name.endswith(".nc"):
-            kind_of(name)
-        elif not Path(name).is_file():
-            raise InputFileError(f"models: expected a file, got {name}")
+    check_models(models)
     for tokens in lengths:
         whole("lengths", tokens, 3)
     whole("prompts", prompts, 2)
+
+
+def check_models(models: Sequence[str], argument: str = "models") -> None:
+    """Raise `ModelError` for a name that can be no model, `InputFileError` for a `.nc` that is no file."""
+    for name in models:
+        if not name.endswith(".nc"):
+            kind_of(name, argument)
+        elif not Path(name).is_file():
+            raise InputFileError(f"{argument}: expected a file, got {name}")

@@ -139,10 +139,10 @@ def _bundled_record(name: str, folder: Path) -> ModelRecord:
     return ModelRecord(name, description, "MIT", whole, "bundled" if whole else "damaged", folder)
 
 
-def kind_of(name: str | Path) -> str:
+def kind_of(name: str | Path, argument: str = "model") -> str:
     """What a model is: registered, bundled, a folder, a gguf file or, if it has that form, the id of one on a hub.
 
-    No hub is asked, and nothing is loaded. Raises `ModelError` for what can be none of them.
+    No hub is asked, and nothing is loaded. Raises `ModelError`, naming the argument, for what can be none of them.
     """
     path, known = (
         Path(name).expanduser(),
@@ -156,8 +156,9 @@ def kind_of(name: str | Path) -> str:
         return "hub"
     if not str(name) or not (path / "config.json").is_file():
         raise ModelError(
-            f"model: expected {', '.join(map(repr, known))}, a folder with a config.json, a .gguf file, or the id "
-            f"of a model on a hub (organisation/model), got {shortened(str(name))}{nearest(str(name), known)}"
+            f"{argument}: expected {', '.join(map(repr, known))}, a folder with a config.json, a .gguf file, "
+            f"or the id of a model on a hub (organisation/model), got {shortened(str(name))}"
+            f"{nearest(str(name), known)}"
         )
     return "folder"
 
