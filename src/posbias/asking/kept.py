@@ -15,9 +15,9 @@ from posbias.asking.replies import answer_of, text_of
 from posbias.asking.requests import Request, id_of, json_line
 from posbias.core import spec
 from posbias.core.errors import DamagedError, InputFileError, OutputFileError, shortened
-from posbias.core.files import json_lines, need_writable, write_text
+from posbias.core.files import need_writable, write_text
 from posbias.core.matching import ENDINGS
-from posbias.core.tables import table_lines
+from posbias.core.tables import json_lines, table_lines
 
 KIND, SCHEMA = "retrieval-answers", 1
 
@@ -33,20 +33,17 @@ def read_answers(path: str | os.PathLike[str]) -> dict[str, str]:
     Raises `InputFileError` naming line and key, also where one prompt has two answers that differ.
     """
     answers: dict[str, str] = {}
-    for line in table_lines(Path(path)):
-        row = line.columns
+    for where, row in table_lines(Path(path)):
         if row.get("posbias_kind") == KIND:
             continue
         prompt = row.get("prompt")
         identity = row.get("id", id_of(prompt) if isinstance(prompt, str) else None)
         for key, held, kind in (("id", identity, str), ("answer", row.get("answer"), str | list)):
             if not isinstance(held, kind):
-                raise InputFileError(f"{line.where}: {key}: expected a text, got {shortened(held)}")
+                raise InputFileError(f"{where}: {key}: expected a text, got {shortened(held)}")
         answer = _answer_of(row)
         if answers.setdefault(identity, answer) != answer:
-            raise InputFileError(
-                f"{line.where}: id: expected one answer to {identity}, got another one before"
-            )
+            raise InputFileError(f"{where}: id: expected one answer to {identity}, got another one before")
     if not answers:
         raise InputFileError(f"{path}: expected lines with id and answer, got none")
     return answers
@@ -108,21 +105,20 @@ class AnswerFile:
         content = path.read_bytes()
         whole = content.rfind(b"\n") + 1
         lines = json_lines(content[:whole].decode(errors="replace"), path)
-        first = next(lines, None)
+        _, first = next(lines, ("", None))
         if first is not None:
             held = {"posbias_kind": "kind", "schema": "schema", "fingerprint": "model and options"}
             for key, what in held.items():
-                if first.columns.get(key) != self._header[key]:
+                if first.get(key) != self._header[key]:
                     raise InputFileError(
                         f"{path}: expected answers of this {what}, got others; give another name"
                     )
         elif not content.startswith(b'{"posbias_kind"'[: len(content)]):
             raise DamagedError(f"{path}: damaged, not a file of answers")
-        for line in lines:
-            row = line.columns
+        for where, row in lines:
             prompt, answer = row.get("prompt"), row.get("answer")
             if not (isinstance(prompt, str) and isinstance(answer, str) and row.get("id") == id_of(prompt)):
-                raise DamagedError(f"{line.where}: damaged, not an answer of posbias")
+                raise DamagedError(f"{where}: damaged, not an answer of posbias")
             self.known[row["id"]] = _answer_of(row)
         if whole < len(content):
             os.truncate(path, whole)

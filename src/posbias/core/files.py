@@ -10,15 +10,16 @@ TOML, YAML and JSON are read as plain mappings; `posbias.core.spec` makes values
 import contextlib
 import errno
 import functools
+import gzip
 import json
 import os
 import platform
 import shutil
 import tempfile
 import tomllib
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -201,43 +202,6 @@ def read_mapping(path: str | os.PathLike[str]) -> dict[str, Any]:
     return data
 
 
-@dataclass(frozen=True)
-class JsonLine:
-    """A line of a file of JSON lines: its text, the object in it, and where it stands ("FILE: line 3")."""
-
-    text: str
-    columns: dict[str, Any]
-    where: str
-
-
-def json_lines(text: str, path: str | os.PathLike[str]) -> Iterator[JsonLine]:
-    """Lines of a text that hold a JSON object each, one after another; blank ones are left out.
-
-    A line ends at "\\n": the other ends that Unicode knows may stand within a text. `path` is for errors. Raises
-    `InputFileError` naming the line that is not valid JSON, is nested too deeply, or holds something else.
-    """
-    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), start=1):
-        if not line.strip():
-            continue
-        where = f"{path}: line {number}"
-        try:
-            row = json.loads(line)
-        except RecursionError:
-            raise InputFileError(f"{where}: nested too deeply to be read") from None
-        except ValueError as error:
-            raise InputFileError(f"{where}: not valid JSON ({error})") from None
-        yield JsonLine(line.rstrip("\r"), json_object(row, where), where)
-
-
-def json_object(row: Any, where: str) -> dict[str, Any]:
-    """What was read from JSON, if that is an object. Raises `InputFileError` that begins with `where`."""
-    if not isinstance(row, dict):
-        each = isinstance(row, list) and row and isinstance(row[0], dict)
-        needed = "a JSON object on each line, not a list of them" if each else "a JSON object"
-        raise InputFileError(f"{where}: expected {needed}, got {shortened(row)}")
-    return row
-
-
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The pairs as a dictionary. Raises `ValueError` for a key given twice."""
     made: dict[str, Any] = {}
@@ -249,21 +213,23 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """Read a UTF-8 file.
+    """Read a UTF-8 file, also a gzipped one (.gz).
 
     Raises `InputFileError` when it is missing (and names the nearest there that is no picture), a folder,
     unreadable or not UTF-8.
     """
     path = Path(path)
+    opened = gzip.open if path.suffix.lower() == ".gz" else open
     try:
-        return path.read_text(encoding="utf-8-sig")
+        with opened(path, "rt", encoding="utf-8-sig") as file:
+            return file.read()
     except FileNotFoundError:
         siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
         siblings = [name for name in siblings if Path(name).suffix.lower() not in _PICTURES]
         raise InputFileError(f"{path}: no such file{nearest(path.name, siblings)}") from None
     except UnicodeDecodeError as error:
         raise InputFileError(f"{path}: not UTF-8 text (byte {error.start})") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError, zlib.error) as error:
         raise InputFileError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 

@@ -6,19 +6,18 @@ a list of objects, one object a line, results within an object, or any form in w
 """
 
 import ast
-import gzip
 import io
 import json
 import math
+import os
 import re
-import zlib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from posbias.core.errors import InputFileError, shortened
-from posbias.core.files import JsonLine, json_lines, json_object, read_text
+from posbias.core.files import read_text
 
 PLAIN = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 KINDS = (*PLAIN, *(f"{kind}.gz" for kind in PLAIN))
@@ -75,7 +74,58 @@ def is_table(path: Path) -> bool:
 
 def read_table(path: Path, names: Names = Names()) -> Table:
     """The rows of a file. Raises `InputFileError` naming file and line."""
-    text = read_packed(path)
+    return _table_in(read_text(path), path, names)
+
+
+def table_lines(path: Path, names: Names = Names(), *, lists: bool = False) -> Iterator[Placed]:
+    """The rows of a table one by one; of what is not JSON lines without missing cells.
+
+    `lists`: lists and objects that are written as text are read. Raises as `read_table`.
+    """
+    text = read_text(path)
+    if {".jsonl", ".ndjson"} & set(path.suffixes) or not is_table(path):
+        rows = json_lines(text, path)
+    else:
+        table = _table_in(text, path, names)
+        whole = zip(table.index, table.to_dict("records"), strict=True)
+        rows = (
+            (where, {key: cell for key, cell in row.items() if cell == cell and cell != ""})
+            for where, row in whole
+        )
+    for where, row in rows:
+        yield where, {key: parsed(cell) for key, cell in row.items()} if lists else row
+
+
+def json_lines(text: str, path: str | os.PathLike[str]) -> Iterator[Placed]:
+    """Lines of a text that hold a JSON object each, one after another; blank ones are left out.
+
+    A line ends at "\\n": the other ends that Unicode knows may stand within a text. `path` is for errors. Raises
+    `InputFileError` naming the line that is not valid JSON, is nested too deeply, or holds something else.
+    """
+    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), start=1):
+        if not line.strip():
+            continue
+        where = f"{path}: line {number}"
+        try:
+            row = json.loads(line)
+        except RecursionError:
+            raise InputFileError(f"{where}: nested too deeply to be read") from None
+        except ValueError as error:
+            raise InputFileError(f"{where}: not valid JSON ({error})") from None
+        yield where, _json_object(row, where)
+
+
+def _json_object(row: Any, where: str) -> dict[str, Any]:
+    """What was read from JSON, if that is an object. Raises `InputFileError` that begins with `where`."""
+    if not isinstance(row, dict):
+        each = isinstance(row, list) and row and isinstance(row[0], dict)
+        raise unexpected(
+            where, "a JSON object on each line, not a list of them" if each else "a JSON object", row
+        )
+    return row
+
+
+def _table_in(text: str, path: Path, names: Names) -> Table:
     if path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv")):
         return _checked(_of_csv(text, path), path)
     return table_of(_of_json(text, path, names), path)
@@ -97,28 +147,6 @@ def _checked(table: Table, path: Path) -> Table:
     if twice := {name for name in plain if name and plain.count(name) > 1}:
         raise unexpected(path, "each column once", ", ".join(sorted(twice)))
     return table
-
-
-def table_lines(path: Path, names: Names = Names()) -> Iterator[JsonLine]:
-    """Rows of a table as JSON lines have them: lists in cells of CSV as lists, missing cells left out."""
-    if {".jsonl", ".ndjson"} & set(path.suffixes) or not is_table(path):
-        yield from json_lines(read_packed(path), path)
-        return
-    table = read_table(path, names)
-    for where, row in zip(table.index, table.to_dict("records"), strict=True):
-        cells = {key: parsed(cell) for key, cell in row.items() if cell == cell and cell != ""}
-        yield JsonLine("", cells, where)
-
-
-def read_packed(path: Path) -> str:
-    """The text of a file, also of a gzipped one. Raises `InputFileError`."""
-    if not path.name.lower().endswith(".gz"):
-        return read_text(path)
-    try:
-        with gzip.open(path, "rt", encoding="utf-8-sig") as file:
-            return file.read()
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise InputFileError(f"{path}: expected gzipped UTF-8 text, got {error}") from None
 
 
 def number(cell: Any) -> float | None:
@@ -180,7 +208,7 @@ def _of_json(text: str, path: Path, names: Names) -> Iterator[Placed]:
         except ValueError as error:
             if "\n{" not in text.strip():
                 raise InputFileError(f"{path}: expected JSON, got what is not valid ({error})") from None
-    return ((line.where, line.columns) for line in json_lines(text, path))
+    return json_lines(text, path)
 
 
 def _rows(data: Any, where: str, names: Names) -> Iterator[Placed]:
@@ -189,9 +217,9 @@ def _rows(data: Any, where: str, names: Names) -> Iterator[Placed]:
 
     if isinstance(data, list):
         for place, row in enumerate(data):
-            yield f"{where}: entry {place}", json_object(row, f"{where}: entry {place}")
+            yield f"{where}: entry {place}", _json_object(row, f"{where}: entry {place}")
         return
-    data = json_object(data, where)
+    data = _json_object(data, where)
     lists = {name: held for name, held in data.items() if isinstance(held, list)}
     dicts = [held for held in data.values() if isinstance(held, dict)]
     if isinstance(data.get("columns"), list) and "data" in lists:

