@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, dataclass_tr
 
 from cyclopts import Parameter
 
-from posbias.core.errors import InvalidValueError, counted, shortened, typed_integer, whole
+from posbias.core.errors import counted, shortened, typed_integer, whole, wrong
 from posbias.core.files import need_writable
 from posbias.core.packages import need
 
@@ -24,11 +24,6 @@ RESULTS = Path("results")
 def options(fields: type[T]) -> type[T]:
     """Make a class a frozen dataclass, each of whose fields is an option of the command that takes it."""
     return Parameter(name="*")(dataclass(frozen=True)(fields))
-
-
-def wrong(name: str, expected: str, got: object) -> InvalidValueError:
-    """The error of an option, to be raised: its name, what was expected, and what it got."""
-    return InvalidValueError(f"{name}: expected {expected}, got {shortened(got)}")
 
 
 def check_targets(out: Path | None, plot: Path | None, *inputs: str | Path | None) -> None:

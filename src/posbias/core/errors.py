@@ -110,27 +110,40 @@ _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = LONGEST
 
 
+def wrong(
+    name: object,
+    expected: str,
+    value: Any = None,
+    *,
+    got: str | None = None,
+    kind: type[PosbiasError] = InvalidValueError,
+) -> PosbiasError:
+    """The error to raise of an argument, a file or a key: its name, what was expected, what it got.
+
+    That is a `value`, which is repeated as `shortened` does, or in words (`got`).
+    """
+    return kind(f"{name}: expected {expected}, got {shortened(value) if got is None else got}")
+
+
 def whole(name: str, given: Any, least: int) -> int:
     """`given`, if it is a whole number ≥ `least` of 64 bits. Raises `InvalidValueError` naming the argument."""
     if not is_integer(given) or given < least:
         most = " and below 2**63" if isinstance(given, Integral) and int(given) >= LIMIT else ""
-        raise InvalidValueError(f"{name}: expected an integer ≥ {least}{most}, got {shortened(given)}")
+        raise wrong(name, f"an integer ≥ {least}{most}", given)
     return int(given)
 
 
 def counted(name: str, given: Any) -> int:
     """A number of threads or processes. Raises `InvalidValueError` below 1 and above `MOST_THREADS`."""
     if whole(name, given, 1) > MOST_THREADS:
-        raise InvalidValueError(f"{name}: expected at most {MOST_THREADS:,}, got {given}")
+        raise wrong(name, f"at most {MOST_THREADS:,}", given)
     return int(given)
 
 
 def position(name: str, given: Any, tokens: int) -> int:
     """A position of a text, negative ones from its end, counted from 0. Raises `InvalidValueError`."""
     if not is_integer(given) or not -tokens <= int(given) < tokens:
-        raise InvalidValueError(
-            f"{name}: expected a position from {-tokens} to {tokens - 1}, got {shortened(given)}"
-        )
+        raise wrong(name, f"a position from {-tokens} to {tokens - 1}", given)
     return int(given) % tokens
 
 
@@ -153,14 +166,14 @@ def is_number(given: Any) -> bool:
 def non_negative(name: str, given: float) -> float:
     """`given`, if it is finite and ≥ 0. Raises `InvalidValueError` naming the argument."""
     if not is_number(given) or not 0 <= given < math.inf:
-        raise InvalidValueError(f"{name}: expected a finite number ≥ 0, got {shortened(given)}")
+        raise wrong(name, "a finite number ≥ 0", given)
     return given
 
 
 def positive(name: str, given: float) -> float:
     """`given`, if it is finite and above 0. Raises `InvalidValueError` naming the argument."""
     if not is_number(given) or not 0 < given < math.inf:
-        raise InvalidValueError(f"{name}: expected a finite number above 0, got {shortened(given)}")
+        raise wrong(name, "a finite number above 0", given)
     return given
 
 
@@ -168,8 +181,8 @@ def one_of(name: str, given: Name, choices: Iterable[str]) -> Name:
     """`given`, if it is one of the choices. Raises `InvalidValueError` listing them, and naming the nearest."""
     choices = tuple(choices)
     if not isinstance(given, str) or given not in choices:
-        hint = nearest(str(given), choices)
-        raise InvalidValueError(f"{name}: expected one of {', '.join(choices)}, got {shortened(given)}{hint}")
+        got = f"{shortened(given)}{nearest(str(given), choices)}"
+        raise wrong(name, f"one of {', '.join(choices)}", got=got)
     return given
 
 

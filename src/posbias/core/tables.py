@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posbias.core.errors import InputFileError, shortened
+from posbias.core.errors import InputFileError, PosbiasError, wrong
 from posbias.core.files import read_text
 
 PLAIN = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
@@ -62,9 +62,9 @@ def bare_name(column: Any) -> str:
     return "".join([word for word in words if word not in _MEANS] or words)
 
 
-def unexpected(where: Any, what: str, got: Any) -> InputFileError:
+def unexpected(where: Any, what: str, got: Any) -> PosbiasError:
     """An error that says where what was expected, and what was got."""
-    return InputFileError(f"{where}: expected {what}, got {shortened(got)}")
+    return wrong(where, what, got, kind=InputFileError)
 
 
 def is_table(path: Path) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from posbias.core.errors import InvalidValueError, whole
+from posbias.core.errors import InvalidValueError, whole, wrong
 from posbias.core.machine import cores
 from posbias.core.progress import Deferred, Event, OnEvent
 from posbias.core.spec import encode
@@ -257,9 +257,7 @@ class DesignJob:
     def _designs(self, found: Mapping[Point, Costs | None], pool: ThreadPoolExecutor) -> Designs:
         possible = [(point, costs) for point, costs in found.items() if costs is not None]
         if not possible:
-            raise InvalidValueError(
-                f"vary: expected a combination that is possible, got none among {len(found):,}"
-            )
+            raise wrong("vary", "a combination that is possible", got=f"none among {len(found):,}")
         places = [point for point, _ in pareto(possible)]
         architectures = [self.space.base, *map(self.space.architecture, places)]
         values = [{}, *map(self.space.values, places)]

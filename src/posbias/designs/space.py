@@ -33,7 +33,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
-from posbias.core.errors import InputFileError, InvalidValueError, nearest, one_of, shortened
+from posbias.core.errors import InputFileError, InvalidValueError, nearest, one_of, shortened, wrong
 from posbias.core.formats import parse_json, save_json, undamaged
 from posbias.core.machine import stream
 from posbias.core.spec import encode
@@ -65,17 +65,15 @@ class Space:
 
     def __post_init__(self):
         if not self.varied:
-            raise InvalidValueError("vary: expected a quantity that may change, got none")
+            raise wrong("vary", "a quantity that may change", got="none")
         for name, values in self.varied.items():
             quantity = QUANTITIES[one_of("vary", name, [one for one in QUANTITIES if one != "tokens"])]
             if not len(values) or len(set(values)) < len(values):
-                raise InvalidValueError(
-                    f"vary: expected different values of {name}, got {shortened(list(values))}"
-                )
+                raise wrong("vary", f"different values of {name}", list(values))
             for one in values:
                 quantity.check(one)
         if self.size > MOST:
-            raise InvalidValueError(f"vary: expected at most {MOST:,} combinations, got {self.size:,}")
+            raise wrong("vary", f"at most {MOST:,} combinations", got=f"{self.size:,}")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -282,7 +280,7 @@ def target_of(spelling: str, tokens: int, within: float | None = None) -> Target
     number that cannot be, or a curve that is no mass; `InputFileError` as `load_profile` and `read_architecture`.
     """
     if within is not None and not 0 <= within < 1:
-        raise InvalidValueError(f"within: expected a number from 0 to below 1, got {within:g}")
+        raise wrong("within", "a number from 0 to below 1", got=f"{within:g}")
     word, equals, number = spelling.partition("=")
     if equals and word in ("middle", "reach"):
         try:
@@ -291,7 +289,7 @@ def target_of(spelling: str, tokens: int, within: float | None = None) -> Target
             least = math.nan
         if not 0 < least <= (1 if word == "middle" else tokens):
             what = "a share above 0 and up to 1" if word == "middle" else f"a reach of 1 to {tokens:,} tokens"
-            raise InvalidValueError(f"target: expected {what}, got {shortened(spelling)}")
+            raise wrong("target", what, spelling)
         if word == "middle":
             name = f"at least {least:g} of the mass in the middle half"
             return Target("middle", name, within or 0.0, least)
@@ -299,9 +297,7 @@ def target_of(spelling: str, tokens: int, within: float | None = None) -> Target
     name = "a uniform profile" if spelling == "flat" else Path(spelling).name
     profile = uniform(tokens) if spelling == "flat" else _curve_in(spelling, tokens)
     if profile.kind != "mass":
-        raise InvalidValueError(
-            f"target: expected influence that sums to 1, got a {profile.kind} in {shortened(spelling)}"
-        )
+        raise wrong("target", "influence that sums to 1", got=f"a {profile.kind} in {shortened(spelling)}")
     curve = profile.mass / profile.mass.sum()
     return Target("curve", name, CLOSE if within is None else within, curve=curve, caveat=profile.caveat)
 

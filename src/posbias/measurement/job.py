@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posbias.core.errors import InvalidValueError, one_of, shortened
+from posbias.core.errors import InvalidValueError, one_of, shortened, wrong
 from posbias.core.formats import versions_here
 from posbias.measurement.result import INFLUENCES, ROLLOUTS
 from posbias.measurement.texts.corpora import Text, read_text
@@ -79,7 +79,7 @@ class MeasurementJob:
         ids = loaded.tokenizer(self.target, add_special_tokens=False)["input_ids"]
         if len(ids) != 1:
             what = f"text that is one token of this model, not {len(ids)}"
-            raise InvalidValueError(f"target: expected {what}, got {shortened(self.target)}")
+            raise wrong("target", what, self.target)
         return int(ids[0])
 
     def described(self, loaded: "LoadedModel") -> dict[str, Any]:

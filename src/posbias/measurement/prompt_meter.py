@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from posbias.core.errors import InvalidValueError, ModelError, NonFiniteError
+from posbias.core.errors import ModelError, NonFiniteError, wrong
 from posbias.measurement.capture.forward import Capture, SeenLayer
 from posbias.measurement.capture.rerun import Call, recording
 from posbias.measurement.job import MeasurementJob
@@ -80,8 +80,8 @@ class PromptMeter:
                 if not (isinstance(error, MemoryError) or _NO_MEMORY.search(str(error))):
                     raise
                 if spared:
-                    raise InvalidValueError(
-                        f"tokens: expected fewer, or attention 'sdpa', for the memory there is, got {len(ids)}"
+                    raise wrong(
+                        "tokens", "fewer, or attention 'sdpa', for the memory there is", len(ids)
                     ) from error
             log.warning("%s: out of memory; from here on layers are computed again, not remembered", prompt)
             if torch.cuda.is_available():

@@ -18,7 +18,7 @@ import torch
 import xarray as xr
 from jaxtyping import Int
 
-from posbias.core.errors import InvalidValueError, ModelError
+from posbias.core.errors import ModelError, wrong
 from posbias.core.files import need_writable
 from posbias.core.machine import leaving_a_core, torch_threads
 from posbias.core.progress import OnEvent, muted
@@ -221,9 +221,7 @@ def prepared(loaded: LoadedModel, job: MeasurementJob) -> Prompts:
     decoder_layers(loaded.model, loaded.family)
     context = getattr(config, "max_position_embeddings", None)
     if context is not None and 0 < context < job.tokens:
-        raise InvalidValueError(
-            f"tokens: expected at most {context}, the context of {loaded.name}, got {job.tokens}"
-        )
+        raise wrong("tokens", f"at most {context}, the context of {loaded.name}", job.tokens)
     check_memory(loaded, job)
     drawn = job.draw(loaded)
     loaded.check_ids(int(drawn.ids.max()))

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.errors import InputFileError, InvalidValueError, nearest, shortened
+from posbias.core.errors import InputFileError, nearest, wrong
 from posbias.imports import QUANTITY, read
 from posbias.imports.columns import FEWEST_PLACES
 from posbias.ordering.search import (
@@ -112,9 +112,7 @@ class Ordering:
         Raises `InvalidValueError` for another number of them.
         """
         if len(documents) != len(self.permutation):
-            raise InvalidValueError(
-                f"documents: expected the {len(self.permutation)} that were ordered, got {len(documents)}"
-            )
+            raise wrong("documents", f"the {len(self.permutation)} that were ordered", len(documents))
         return [documents[place] for place in (self.instead[1] if self.instead else self.permutation)]
 
     @property
@@ -211,7 +209,7 @@ def order(
     weights, sizes = _checked(count, scores, lengths)
     for name, given in (("prefix", prefix), ("suffix", suffix)):
         if not 0 <= given <= LONGEST:
-            raise InvalidValueError(f"{name}: expected a length from 0 to {LONGEST:g}, got {given:g}")
+            raise wrong(name, f"a length from 0 to {LONGEST:g}", got=f"{given:g}")
     asked, profile = profile.tokens, at_all_places(profile)
     slots = Slots(profile, float(sizes.sum()), float(prefix), float(suffix))
     curve = np.asarray(profile.mass, dtype=np.float64)
@@ -281,21 +279,19 @@ def _or_usual(best: Ordering, judged: GainEstimator, weights: Float[np.ndarray, 
 
 def _checked(count: int, scores: Any, lengths: Any) -> tuple[np.ndarray, np.ndarray]:
     if count < 1:
-        raise InvalidValueError(f"documents: expected one at least, got {count}")
+        raise wrong("documents", "one at least", count)
     weights = np.asarray(scores, dtype=np.float64)
     sizes = np.ones(count) if lengths is None else np.asarray(lengths, dtype=np.float64)
     for name, numbers in (("scores", weights), ("lengths", sizes)):
         if numbers.shape != (count,):
-            raise InvalidValueError(
-                f"{name}: expected one for each of {count} documents, got shape {numbers.shape}"
-            )
+            raise wrong(name, f"one for each of {count} documents", got=f"shape {numbers.shape}")
         if not (np.isfinite(numbers).all() and (numbers >= 0).all()):
-            raise InvalidValueError(f"{name}: expected finite numbers ≥ 0, got {shortened(numbers.tolist())}")
+            raise wrong(name, "finite numbers ≥ 0", numbers.tolist())
     if not weights.sum() > 0:
-        raise InvalidValueError("scores: expected one above 0, got all 0")
+        raise wrong("scores", "one above 0", got="all 0")
     if not ((sizes > 0) & (sizes <= LONGEST)).all():
-        wrong = sizes.min() if sizes.min() <= 0 else sizes.max()
-        raise InvalidValueError(f"lengths: expected numbers above 0, at most {LONGEST:g}, got {wrong:g}")
+        beyond = sizes.min() if sizes.min() <= 0 else sizes.max()
+        raise wrong("lengths", f"numbers above 0, at most {LONGEST:g}", got=f"{beyond:g}")
     return weights / weights.sum(), sizes
 
 
@@ -388,8 +384,8 @@ def profile_of(
     known = known_profiles()
     if source in known:
         if tokens or columns:
-            raise InputFileError(
-                f"{source}: expected a file of results for tokens or columns, got a known model"
+            raise wrong(
+                source, "a file of results for tokens or columns", got="a known model", kind=InputFileError
             )
         held = json.loads(known[source].read_text(encoding="utf-8"))
         asked, samples = {key: held[key] for key in ("model", "checksum")}, np.array(held["samples"])

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.errors import InputFileError
+from posbias.core.errors import InputFileError, wrong
 from posbias.core.files import read_text
 from posbias.core.tables import (
     Table,
@@ -201,7 +201,7 @@ def _json(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputFileError(f"{where}: expected JSON, got what is not valid ({error})") from None
+        raise wrong(where, "JSON", got=f"what is not valid ({error})", kind=InputFileError) from None
 
 
 def _queries(data: Any) -> list[list[dict[str, Any]]]:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float, Int
 
-from posbias.core.errors import InvalidValueError, whole
+from posbias.core.errors import whole, wrong
 from posbias.core.plotting import Plottable
 from posbias.core.spec import Count, Fractions, Numbers, Positive, Size, later, value
 from posbias.theory.content import Content, NoContent, QueryScale
@@ -76,13 +76,9 @@ class Layer:
 
     def __post_init__(self):
         if self.sinks is not None and not isinstance(self.normaliser, Softmax):
-            raise InvalidValueError(
-                f"sinks: expected the normaliser softmax with them, got {self.normaliser.kind}"
-            )
+            raise wrong("sinks", "the normaliser softmax with them", got=self.normaliser.kind)
         if self.groups is not None and self.heads % self.groups:
-            raise InvalidValueError(
-                f"groups: expected a number that divides the {self.heads} heads, got {self.groups}"
-            )
+            raise wrong("groups", f"a number that divides the {self.heads} heads", self.groups)
         self.head_logits()
         self.factors(np.zeros(1, dtype=np.int64))
         # those of a table or a user's own are asked for at the distances of a text alone
@@ -90,12 +86,10 @@ class Layer:
             self.positional.logits_at(np.zeros(1, dtype=np.int64), self.heads, self.groups)
         if self.head_weights is not None:
             if len(self.head_weights) != self.heads:
-                raise InvalidValueError(
-                    f"head_weights: expected {self.heads} (one per head), got {len(self.head_weights)}"
-                )
+                raise wrong("head_weights", f"{self.heads} (one per head)", len(self.head_weights))
             total = float(np.sum(self.head_weights))
             if abs(total - 1.0) > 1e-12:
-                raise InvalidValueError(f"head_weights: expected a sum of 1, got {total:.13g}")
+                raise wrong("head_weights", "a sum of 1", got=f"{total:.13g}")
 
     def head_logits(self) -> HeadLogits:
         """What is constant in the layer's logits, divided by the temperature, with the weights of the heads.
@@ -126,9 +120,7 @@ class Layer:
                 continue
             values.flags.writeable = False
             if values is not sinks and not np.isfinite(values).all():
-                raise InvalidValueError(
-                    f"temperature: expected one under which logits stay finite, got {self.temperature:g}"
-                )
+                raise wrong("temperature", "one under which logits stay finite", got=f"{self.temperature:g}")
         return made
 
     @property
@@ -146,7 +138,7 @@ class Layer:
             return None
         factors = self.query_scale.factors_at(positions, self.heads, self.groups)
         if not np.isfinite(factors).all():
-            raise InvalidValueError("query_scale: expected finite numbers, got a factor that is not finite")
+            raise wrong("query_scale", "finite numbers", got="a factor that is not finite")
         return factors
 
     def sink_logits(self, positions: Int[np.ndarray, "query"]) -> Float[np.ndarray, "head query"]:
@@ -165,11 +157,11 @@ class Layer:
         Raises `InvalidValueError` for logits that no distance determines, or that are not finite.
         """
         if isinstance(self.positional, DenseLogits):
-            raise InvalidValueError("positional: expected logits by distance, got a dense matrix")
+            raise wrong("positional", "logits by distance", got="a dense matrix")
         with np.errstate(over="ignore", invalid="ignore"):
             logits = self.positional.logits_at(distance, self.heads, self.groups) / self.temperature
         if not np.isfinite(logits).all():
-            raise InvalidValueError("positional: expected finite logits at these distances, got an overflow")
+            raise wrong("positional", "finite logits at these distances", got="an overflow")
         return logits
 
     def at(self, tokens: int) -> "Layer":
@@ -230,9 +222,7 @@ class Architecture(Plottable):
         if self.streams is not None:
             self.streams.of(self.depth)
         if not 1 <= len(self.layers) <= self.depth:
-            raise InvalidValueError(
-                f"layers: expected 1 to {self.depth} (the depth), got a pattern of {len(self.layers)}"
-            )
+            raise wrong("layers", f"1 to {self.depth} (the depth)", got=f"a pattern of {len(self.layers)}")
         self.mixing.values(self.depth)
 
     def __str__(self) -> str:
@@ -363,23 +353,19 @@ def gated(
     without residual, and, unless `in_mixing`, for λ that was assumed and for hyper-connections.
     """
     if not len(gates):
-        raise InvalidValueError("gates: expected one or more numbers, got none")
+        raise wrong("gates", "one or more numbers", got="none")
     depth, rows = architecture.depth, _rows(gates)
     if len(rows) not in (1, depth):
-        raise InvalidValueError(f"gates: expected one or {depth} (one per layer), got {len(rows)} lists")
+        raise wrong("gates", f"one or {depth} (one per layer)", got=f"{len(rows)} lists")
     if not in_mixing and (architecture.mixing.assumed or architecture.streams is not None):
-        raise InvalidValueError(
-            "in_mixing: expected True where λ is assumed or of several streams, got False"
-        )
+        raise wrong("in_mixing", "True where λ is assumed or of several streams", got="False")
     stack, coefficients = [], []
     for t, (layer, lam) in enumerate(zip(architecture.stack, architecture.coefficients, strict=True)):
         passed = layer.head_logits().weights * spread("gates", rows[t % len(rows)], layer.heads, layer.groups)
         mean = float(passed.sum())
         kept = 1.0 - lam + lam * mean
         if not np.isfinite(kept) or (passed < 0).any() or not kept:
-            raise InvalidValueError(
-                f"gates: expected numbers ≥ 0, not all 0, at λ = {lam:g}, got {rows[t % len(rows)]}"
-            )
+            raise wrong("gates", f"numbers ≥ 0, not all 0, at λ = {lam:g}", got=str(rows[t % len(rows)]))
         stack.append(_weighted(layer, passed / mean) if mean else layer)
         coefficients.append(float(lam * mean / kept))
     changed = replace(architecture, layers=shortest_pattern(stack))

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from posbias.core.arrays import numbers
-from posbias.core.errors import InvalidValueError, non_negative, position, shortened
+from posbias.core.errors import InvalidValueError, non_negative, position, shortened, wrong
 from posbias.profiles.curves import THRESHOLD, received, sink_metric
 from posbias.profiles.profile import Profile
 from posbias.profiles.stochastic_order import ROUNDING, Monotonicity, monotonicity
@@ -74,9 +74,7 @@ class Attention:
         _check_shapes(layers)
         masks = tuple(mask) if isinstance(mask, Sequence) else (mask or Causal(),) * len(layers)
         if len(masks) != len(layers):
-            raise InvalidValueError(
-                f"mask: expected one for all or {len(layers)} (one per layer), got {len(masks)}"
-            )
+            raise wrong("mask", f"one for all or {len(layers)} (one per layer)", len(masks))
         allowed = _allowed(masks, layers[0].shape[-1])
         _check_texts(layers, allowed)
         seen = zip(layers, masks, allowed, strict=True)
@@ -158,7 +156,7 @@ class Attention:
         Raises `InvalidValueError` for a threshold that is not between 0 and 1.
         """
         if not 0 <= threshold < 1:
-            raise InvalidValueError(f"threshold: expected a number from 0 up to below 1, got {threshold}")
+            raise wrong("threshold", "a number from 0 up to below 1", got=str(threshold))
         return self._by_key(lambda weights, allowed: sink_metric(weights, allowed, float(threshold)))
 
     def monotonicity(self, tolerance: float = ROUNDING) -> tuple[Monotonicity, ...]:
@@ -193,15 +191,13 @@ def _schedule(mixing: Any) -> Mixing:
     """A mixing schedule from what stands for one."""
     if isinstance(mixing, str):
         if mixing != "none":
-            raise InvalidValueError(
-                f"mixing: expected a number, one for each layer, a mixing or 'none', got {shortened(mixing)}"
-            )
+            raise wrong("mixing", "a number, one for each layer, a mixing or 'none'", mixing)
         return AttentionOnly()
     if hasattr(mixing, "assumed"):
         return mixing
     coefficients = numbers("mixing", mixing).astype(np.float64)
     if not coefficients.size or not ((coefficients >= 0) & (coefficients <= 1)).all():
-        raise InvalidValueError(f"mixing: expected numbers between 0 and 1, got {shortened(mixing)}")
+        raise wrong("mixing", "numbers between 0 and 1", mixing)
     if not coefficients.ndim:
         return ConstantMixing(float(coefficients))
     return PerLayer(tuple(coefficients.ravel().tolist()))
@@ -240,11 +236,11 @@ def _layers_of(arrays: Any) -> list[Float[np.ndarray, "text head query key"]]:
         layers = list(whole) if whole.ndim else [whole]
         shapes = "[layer, query, key], [layer, head, query, key] or [layer, text, head, query, key]"
     if not layers:
-        raise InvalidValueError("attention: expected at least one, got no layer")
+        raise wrong("attention", "at least one", got="no layer")
     for number, layer in enumerate(layers):
         if not 2 <= layer.ndim <= 4:
             where, shape = (f"layer {number}: ", layer.shape) if by_layer else ("", np.shape(layers))
-            raise InvalidValueError(f"attention: expected {shapes}, got {where}shape {shape}")
+            raise wrong("attention", shapes, got=f"{where}shape {shape}")
     return [layer[(None,) * (4 - layer.ndim)] for layer in layers]
 
 
@@ -265,9 +261,7 @@ def _check_shapes(layers: Sequence[Float[np.ndarray, "text head query key"]]) ->
         if layer.shape != layers[0].shape:
             names = "texts × heads × queries × keys"
             given, first = (" × ".join(map(str, one.shape)) for one in (layer, layers[0]))
-            raise InvalidValueError(
-                f"attention: layer {number}: expected {names} {first}, as in layer 0, got {given}"
-            )
+            raise wrong(f"attention: layer {number}", f"{names} {first}, as in layer 0", got=given)
 
 
 def _check_texts(
@@ -332,9 +326,7 @@ def _check_layer(
     Raises where the layer is no attention under its mask.
     """
     if not np.isfinite(layer).all() or (layer < 0).any():
-        raise InvalidValueError(
-            f"attention: layer {number}: expected numbers ≥ 0, got one that is negative or not finite"
-        )
+        raise wrong(f"attention: layer {number}", "numbers ≥ 0", got="one that is negative or not finite")
     outside = np.argwhere((layer > 0) & ~allowed)
     if len(outside):
         _, head, query, key = outside[0]

@@ -15,7 +15,7 @@ from pathlib import Path
 from string import Formatter
 from typing import Any
 
-from posbias.core.errors import InvalidValueError, shortened
+from posbias.core.errors import wrong
 
 DEPTH, HEADS, KEY_HEADS, WIDTH, HEAD_SIZE, LENGTH, TRAINED = (
     *("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "hidden_size", "head_dim"),
@@ -69,14 +69,14 @@ class Config(dict[str, Any]):
         """The keys below a key; none where it is not given."""
         given = self.get(key) or {}
         if not isinstance(given, dict):
-            raise InvalidValueError(f"{key}: expected keys with values, got {shortened(given)}")
+            raise wrong(key, "keys with values", given)
         return Config(given)
 
     def flag(self, key: str, default: bool) -> bool:
         """What a key says, true or false."""
         given = self.get(key, default)
         if not isinstance(given, bool):
-            raise InvalidValueError(f"{key}: expected true or false, got {shortened(given)}")
+            raise wrong(key, "true or false", given)
         return given
 
     def integer(self, key: str, least: int = 1, most: float = math.inf, default: int | None = None) -> int:
@@ -85,7 +85,7 @@ class Config(dict[str, Any]):
         if isinstance(given, bool) or not isinstance(given, int) or not least <= given <= most:
             wanted = f">= {least}" if most == math.inf else f"from {least} to {most:,}"
             older = f" (or {', '.join(OLDER_KEYS[key])})" if key in OLDER_KEYS else ""
-            raise InvalidValueError(f"{key}: expected an integer {wanted}{older}, got {shortened(given)}")
+            raise wrong(key, f"an integer {wanted}{older}", given)
         return given
 
     def number(self, key: str, above: bool = False, default: float | None = None) -> float:
@@ -93,18 +93,14 @@ class Config(dict[str, Any]):
         given: Any = default if self.get(key) is None else self[key]
         real = isinstance(given, int | float) and not isinstance(given, bool) and 0 <= given < math.inf
         if not real or (above and not given):
-            raise InvalidValueError(
-                f"{key}: expected a number {'>' if above else '>='} 0, got {shortened(given)}"
-            )
+            raise wrong(key, f"a number {'>' if above else '>='} 0", given)
         return float(given)
 
     def by_layer(self, key: str, kind: type | tuple[type, ...] = int) -> list[Any]:
         """What a key lists; [] where it is not given."""
         given = self.get(key) or []
         if not isinstance(given, list) or not all(isinstance(value, kind) for value in given):
-            raise InvalidValueError(
-                f"{key}: expected a list with a value of each layer, got {shortened(given)}"
-            )
+            raise wrong(key, "a list with a value of each layer", given)
         return given
 
     def filled(self, text: str) -> str:

@@ -26,6 +26,7 @@ from posbias.core.errors import (
     one_of,
     shortened,
     whole,
+    wrong,
 )
 from posbias.core.files import read_mapping
 from posbias.core.packages import bundled
@@ -77,8 +78,8 @@ def read_architecture(name: str | os.PathLike[str]) -> ArchitectureFile:
     if path.suffix[1:].isalpha():  # a file that is not there, not a name
         return _of_file(path)
     close = nearest(known.rpartition("/")[2], [*PRESETS, *bundled()])
-    raise InputFileError(
-        f"{word}: expected a file, a folder with config.json or a preset, got none of them{close}"
+    raise wrong(
+        word, "a file, a folder with config.json or a preset", got=f"none of them{close}", kind=InputFileError
     )
 
 
@@ -86,11 +87,11 @@ def _of_file(path: Path) -> ArchitectureFile:
     """What a file holds. Raises as `read_architecture`, naming the file."""
     if path.suffix == ".nc":
         what = "a file or a name (--calibrate and --mixing take a measurement)"
-        raise InvalidValueError(f"architecture: expected {what}, got {str(path)!r}")
+        raise wrong("architecture", what, str(path))
     data = read_mapping(path)
     if path.suffix == ".json" and "schema" in data:
         if "architecture" not in data:
-            raise InputFileError(f"{path}: expected an architecture, got an answer {data['schema']!r}")
+            raise wrong(path, "an architecture", got=f"an answer {data['schema']!r}", kind=InputFileError)
         return ArchitectureFile(decode(Architecture, data["architecture"]), data.get("tokens"))
     try:
         if "model_type" in data:
@@ -141,9 +142,9 @@ def _published(data: Mapping[str, Any], name: str) -> ArchitectureFile:
     tables = {key: (data if not key else data.get(key)) or {} for key in _PUBLISHED}
     for key, known in _PUBLISHED.items():
         if not isinstance(tables[key], Mapping):
-            raise InvalidValueError(f"{key}: expected keys with values, got {shortened(tables[key])}")
+            raise wrong(key, "keys with values", tables[key])
         for unknown in tables[key].keys() - known:
-            raise InvalidValueError(f"{unknown}: expected one of {', '.join(sorted(known))}, got another key")
+            raise wrong(unknown, f"one of {', '.join(sorted(known))}", got="another key")
     _, attention, mask, content, schedule = tables.values()
     depth = whole("num_layers", data.get("num_layers"), 1)
     kind, heads = mask.get("mask_type", "causal"), attention.get("num_heads")
@@ -181,9 +182,7 @@ def _by_layer(key: str, table: Mapping[str, Any], depth: int) -> list[Any]:
     rows = [None] if table.get(key) is None else table[key]
     listed = isinstance(rows, list) and all(row is None or isinstance(row, list) for row in rows)
     if not listed or len(rows) not in (1, depth):
-        raise InvalidValueError(
-            f"{key}: expected one or {depth} lists (one per layer), got {shortened(rows)}"
-        )
+        raise wrong(key, f"one or {depth} lists (one per layer)", rows)
     return rows if len(rows) == depth else rows * depth
 
 
@@ -193,9 +192,7 @@ def _shares(weights: Any, heads: Any) -> list[float]:
         weights = weights * heads if len(weights) == 1 else weights
         return [weight / sum(weights) for weight in weights]
     except (TypeError, ZeroDivisionError):
-        raise InvalidValueError(
-            f"head_weights: expected numbers ≥ 0, at least one above 0, got {shortened(weights)}"
-        ) from None
+        raise wrong("head_weights", "numbers ≥ 0, at least one above 0", weights) from None
 
 
 # --- presets --------------------------------------------------------------------------------------------------
@@ -276,5 +273,5 @@ def preset(name: str) -> Architecture:
     """The architecture of a model of `PRESETS`, by name. Raises `InvalidValueError` naming the nearest one."""
     if name not in PRESETS:
         hint = nearest(str(name), PRESETS)
-        raise InvalidValueError(f"preset: expected a name of `posbias presets`, got {shortened(name)}{hint}")
+        raise wrong("preset", "a name of `posbias presets`", got=f"{shortened(name)}{hint}")
     return PRESETS[name].architecture

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.optimize import brentq
 
-from posbias.core.errors import InvalidValueError, non_negative, positive, whole
+from posbias.core.errors import non_negative, positive, whole, wrong
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.mixing import AttentionOnly
 from posbias.theory.positional import DecayBias, RoPE
@@ -46,7 +46,7 @@ def modal_distance(depth: int, rate: float) -> int:
     """
     found = critical_distance(depth, rate)
     if not math.isfinite(found):
-        raise InvalidValueError(f"rate: expected a number above 0, got {rate}")
+        raise wrong("rate", "a number above 0", got=str(rate))
     return math.floor(found)
 
 
@@ -97,7 +97,7 @@ def drift_distance(logits: Float[np.ndarray, "distance"], depth: int) -> float:
     """
     logits = np.asarray(logits, dtype=np.float64)
     if logits.ndim != 1 or logits.size < 2 or not np.isfinite(logits).all():
-        raise InvalidValueError(f"logits: expected two finite numbers or more, got shape {logits.shape}")
+        raise wrong("logits", "two finite numbers or more", got=f"shape {logits.shape}")
     step, share = np.arange(logits.size), np.exp(logits - logits.max())
     share = share / share.sum()
     mean = float(share @ step)
@@ -125,7 +125,7 @@ def distance_curve(positional: DecayBias | RoPE, depths: Sequence[int], tokens: 
     for another encoding, several pairs or a phase, and for no depths.
     """
     if not len(depths):
-        raise InvalidValueError("depths: expected one depth or more, got none")
+        raise wrong("depths", "one depth or more", got="none")
     if isinstance(positional, DecayBias):
         pairs = [
             (critical_distance(depth, positional.rate), modal_distance(depth, positional.rate))
@@ -147,9 +147,7 @@ def distance_curve(positional: DecayBias | RoPE, depths: Sequence[int], tokens: 
         ]
         name = f"RoPE, θ = {angle:g}, a = {amplitude:g}"
     else:
-        raise InvalidValueError(
-            "positional: expected DecayBias or RoPE with one pair and phase 0, got another encoding"
-        )
+        raise wrong("positional", "DecayBias or RoPE with one pair and phase 0", got="another encoding")
     layer = Layer(positional=positional)
     profiles = trajectory(Architecture(max(depths), (layer,), AttentionOnly()), tokens)
     logits = layer.bias(np.arange(tokens))[0]
@@ -166,5 +164,5 @@ def distance_curve(positional: DecayBias | RoPE, depths: Sequence[int], tokens: 
 
 def _layers_before(depth: float) -> float:
     if not 1 <= depth < math.inf:
-        raise InvalidValueError(f"depth: expected a finite number ≥ 1, got {depth}")
+        raise wrong("depth", "a finite number ≥ 1", depth)
     return depth - 1.0

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Shaped
 from pydantic import PlainSerializer, PlainValidator
 
-from posbias.core.errors import InvalidValueError, nearest, shortened
+from posbias.core.errors import InvalidValueError, nearest, shortened, wrong
 
 _NAME = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)(?:#([0-9a-f]{16}))?")
 KINDS = {"b": "booleans", "iuf": "numbers"}
@@ -64,9 +64,7 @@ class Custom:
         if not callable(self.content):
             size, needed = self.content.shape[-1], max(int(each.max(initial=-1)) + 1 for each in positions)
             if needed > size:
-                raise InvalidValueError(
-                    f"{what}: expected at least {needed} tokens for this text, got {size}"
-                )
+                raise wrong(what, f"at least {needed} tokens for this text", size)
             return self.content[(..., *positions)]
         try:
             values = np.asarray(self.content(*positions))
@@ -78,7 +76,7 @@ class Custom:
                 )
             raise InvalidValueError(f"{what}: {self!r} raised {type(error).__name__}: {message}") from error
         if values.dtype.kind not in self.kind:
-            raise InvalidValueError(f"{what}: expected {KINDS[self.kind]}, got {values.dtype}")
+            raise wrong(what, KINDS[self.kind], got=str(values.dtype))
         return values
 
     def __eq__(self, other: object) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
 from posbias.core import machine
-from posbias.core.errors import InvalidValueError, shortened, whole
+from posbias.core.errors import whole, wrong
 from posbias.theory.architecture import Architecture
 from posbias.theory.masks import MASKS, Mask
 
@@ -74,9 +74,7 @@ def masks_of(pattern: Pattern, tokens: int) -> tuple[Mask, ...]:
     masks = pattern if isinstance(pattern, Sequence) else (pattern,)
     if not masks or not all(isinstance(one, MASKS) for one in masks):
         names = ", ".join(cls.__name__ for cls in MASKS)
-        raise InvalidValueError(
-            f"pattern: expected masks ({names}), or an architecture, got {shortened(pattern)}"
-        )
+        raise wrong("pattern", f"masks ({names}), or an architecture", pattern)
     return tuple(masks)
 
 

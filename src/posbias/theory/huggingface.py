@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from posbias.core import packages
-from posbias.core.errors import InvalidValueError, PosbiasError, shortened
+from posbias.core.errors import InvalidValueError, PosbiasError, shortened, wrong
 from posbias.core.spec import MOST_LAYERS
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.config_keys import (
@@ -130,17 +130,17 @@ def rotation_of_family(config: dict[str, Any], layer_type: str | None) -> Rotati
     container = config.get("model_type")
     family, keys, remarks = _text(Config(config))
     if family not in FAMILIES:
-        raise InvalidValueError(f"model_type: expected a family of posbias's own, got {family!r}")
+        raise wrong("model_type", "a family of posbias's own", family)
     read = _reading(keys, family, FAMILIES[family], remarks, container)
     kind = None if layer_type is None else OLDER_KINDS.get(layer_type, layer_type)
     if kind is not None and kind not in read.kinds:
         known = ", ".join(sorted(set(read.kinds)))
-        raise InvalidValueError(f"layer_type: expected one of {known}, got {shortened(kind)}")
+        raise wrong("layer_type", f"one of {known}", kind)
     encoded = {one for one, bare in zip(read.kinds, read.bare, strict=True) if not bare}
     encoded = {one for one in encoded if kind in (None, one) and (one not in PARTS or PARTS[one].encoded)}
     if not encoded or getattr(read.row.positional(read.config), "encoding", "") != "rotary":
         key, given = ("model_type", read.family) if kind is None else ("layer_type", kind)
-        raise InvalidValueError(f"{key}: expected rotary positions, got {given} without")
+        raise wrong(key, "rotary positions", got=f"{given} without")
     return _rotation(read.config, kind)
 
 
@@ -158,7 +158,7 @@ def _text(config: Config) -> tuple[str, Config, list[str]]:
     """The family of a configuration's text, the keys that are about it, and what is to be said of that."""
     container = config.get("model_type")
     if not isinstance(container, str):
-        raise InvalidValueError(f"model_type: expected the name of a family, got {shortened(container)}")
+        raise wrong("model_type", "the name of a family", container)
     text, family, remarks, whole = config.inner("text_config"), container, [], config
     if text or container in CONTAINERS:
         family = text.get("model_type", CONTAINERS.get(container, container))
@@ -221,9 +221,7 @@ def _reading(config: Config, family: str, row: Family, remarks: list[str], conta
     if not row.encoder and (container == PREFIXED or not_causal(keys)):
         if {*kinds} != {FULL} or not row.switchable:
             key, given = ("model_type", container) if container == PREFIXED else ("is_causal", "false")
-            raise InvalidValueError(
-                f"{key}: expected a causal model, got {given}; layers of {family} are not predicted both ways"
-            )
+            raise wrong(key, "a causal model", got=f"{given}; layers of {family} are not predicted both ways")
         causal = False
     said = (DEPTH, HEADS, *(["sliding_window"] if SLIDING in kinds else []))
     words = [f"{key}: {defaults[key]}, the default of {family}" for key in said if key in defaults]
@@ -242,10 +240,10 @@ def _kinds(config: Config, row: Family) -> list[str]:
     listed = config.get("layer_types") is not None
     kinds: list[str] = [OLDER_KINDS.get(kind) or kind for kind in config.by_layer("layer_types", str)]
     if listed and len(kinds) != depth:
-        raise InvalidValueError(f"layer_types: expected {depth} (one per layer), got {len(kinds)}")
+        raise wrong("layer_types", f"{depth} (one per layer)", len(kinds))
     known = (FULL, SLIDING, *row.kinds)
     if unknown := set(kinds) - {*known}:
-        raise InvalidValueError(f"layer_types: expected {' or '.join(known)}, got {shortened(min(unknown))}")
+        raise wrong("layer_types", " or ".join(known), min(unknown))
     if not listed or isinstance(rule, str):
         kinds = [rule if isinstance(rule, str) else rule(t, config) for t in range(depth)]
     elif SLIDING in kinds and _SWITCH in DEFAULTS.get(config["model_type"], {}) and not config.get(_SWITCH):
@@ -260,9 +258,7 @@ def _layer(read: Reading, kind: str, bare: bool) -> Layer:
     heads = config.integer(HEADS, most=MOST_LAYERS)
     groups = 1 if config.get("kv_lora_rank") is not None else row.key_heads(config, kind)
     if groups is not None and heads % groups:
-        raise InvalidValueError(
-            f"{KEY_HEADS}: expected a number that divides the {heads} heads, got {groups}"
-        )
+        raise wrong(KEY_HEADS, f"a number that divides the {heads} heads", groups)
     width = _window(config) if kind == SLIDING else None
     mask: Mask = Causal() if read.causal else Full()
     also = [config.filled(words) for key, words in row.unknown.items() if config.get(key)]
@@ -288,9 +284,7 @@ def _not_used(read: Reading) -> list[str]:
     config, row = read.config, read.row
     if config.get("attention_chunk_size") is not None and CHUNKED not in row.kinds:
         given = shortened(config["attention_chunk_size"])
-        raise InvalidValueError(
-            f"attention_chunk_size: expected null, got {given}; the mask is not predicted"
-        )
+        raise wrong("attention_chunk_size", "null", got=f"{given}; the mask is not predicted")
     keys = [
         key
         for key, given in config.items()
@@ -350,7 +344,7 @@ def not_causal(config: Config) -> bool:
         one_way = re.search(r"(^|_)causal(_|$)", key) and given is False
         words = isinstance(given, str) and re.search("attention|attn|mask", key) and _BOTH.search(given)
         if both or one_way or words:
-            raise InvalidValueError(f"{key}: expected a causal model, got {shortened(given)}")
+            raise wrong(key, "a causal model", given)
     given = config.get("is_causal")
     return given is not None and not config.flag("is_causal", True)
 
@@ -375,9 +369,7 @@ def _rotation(config: Config, layer_type: str | None) -> Rotation:
     alike = "" in settings or (layer_type is None and all(one == first for one in others))
     given = first if alike else settings.get(layer_type or "")
     if given is None:
-        raise InvalidValueError(
-            f"layer_type: expected one of {', '.join(sorted(settings))}, got {layer_type!r}"
-        )
+        raise wrong("layer_type", f"one of {', '.join(sorted(settings))}", layer_type)
     size = given.get(HEAD_SIZE) or _head_size(config, layer_type)
     share = given.number(_SHARE, default=1.0)
     family, kind = DEFAULTS.get(str(config.get("model_type")), {_SHARE: 1.0}), given["rope_type"]
@@ -401,9 +393,7 @@ def _scaling(given: Config, config: Config) -> RopeScaling | None:
         share = given.number(_SHARE, default=1.0)
         return ProportionalRoPE(share, given.number("factor", above=True, default=1.0))
     if kind not in ("llama3", "yarn", "longrope", "su"):
-        raise InvalidValueError(
-            f"rope_type: expected default, linear, dynamic, yarn, llama3, longrope or proportional, got {kind!r}"
-        )
+        raise wrong("rope_type", "default, linear, dynamic, yarn, llama3, longrope or proportional", kind)
     # transformers puts the configured length where the trained one is missing
     trained = _length(config) if given.get(TRAINED) is None else given.integer(TRAINED)
     if kind == "llama3":
@@ -453,5 +443,5 @@ def _head_size(config: Config, layer_type: str | None) -> int:
 def _numbers(given: Config, key: str) -> tuple[float, ...]:
     listed = given.get(key)
     if not isinstance(listed, list) or not listed:
-        raise InvalidValueError(f"{key}: expected a list of numbers > 0, got {shortened(listed)}")
+        raise wrong(key, "a list of numbers > 0", listed)
     return tuple(Config({key: value}).number(key, above=True) for value in listed)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from posbias.core.errors import InvalidValueError, shortened
+from posbias.core.errors import shortened, wrong
 from posbias.core.spec import MOST_LAYERS
 from posbias.theory.config_keys import (
     DEFAULTS,
@@ -162,7 +162,7 @@ def without_rope(kind: str, t: int, config: Config) -> bool:
     """Llama 4, SmolLM 3: layers that `no_rope_layers` lists with 0, else every `no_rope_layer_interval`-th."""
     given, depth = config.by_layer("no_rope_layers"), config.integer(DEPTH)
     if given and len(given) != depth:
-        raise InvalidValueError(f"no_rope_layers: expected {depth} (one per layer), got {len(given)}")
+        raise wrong("no_rope_layers", f"{depth} (one per layer)", len(given))
     if given:
         return not given[t]
     every = config.integer("no_rope_layer_interval") if config.get("no_rope_layer_interval") else 4
@@ -176,7 +176,7 @@ def without_base(kind: str, t: int, config: Config) -> bool:
         return rope_settings(config).get("", config).get("rope_theta") is None
     depth = config.integer(DEPTH)
     if not isinstance(bases, list) or len(bases) != depth:
-        raise InvalidValueError(f"layer_rope_theta: expected {depth} numbers, got {shortened(bases)}")
+        raise wrong("layer_rope_theta", f"{depth} numbers", bases)
     return not bases[t]
 
 
@@ -234,7 +234,7 @@ def _mimo(config: Config) -> Config:
     }
     for key, value in right.items():
         if config.get(key) not in (None, value):
-            raise InvalidValueError(f"{key}: expected {value}, got {shortened(config[key])}")
+            raise wrong(key, value, config[key])
     made = config | {"layer_types": kinds, "attention_chunk_size": None}
     if config.get("sliding_window_size") is not None:
         made["sliding_window"] = config.integer("sliding_window_size") + 1
@@ -249,12 +249,10 @@ def _nemotron_h(config: Config) -> Config:
         kinds = config.get("layer_types") or [LINEAR, "moe", FULL, "mlp"]
     elif kinds is None:
         if not isinstance(pattern, str) or not set(pattern) <= set(letters):
-            raise InvalidValueError(
-                f"hybrid_override_pattern: expected letters {' '.join(letters)}, got {shortened(pattern)}"
-            )
+            raise wrong("hybrid_override_pattern", f"letters {' '.join(letters)}", pattern)
         kinds = [letters[letter] for letter in pattern]
     if not isinstance(kinds, list):
-        raise InvalidValueError(f"layers_block_type: expected a list, got {shortened(kinds)}")
+        raise wrong("layers_block_type", "a list", kinds)
     return config | {"layer_types": kinds, DEPTH: len(kinds)}
 
 
@@ -264,7 +262,7 @@ def _deepseek_v4(config: Config) -> Config:
     if kinds is None and ratios:
         known = {0: SLIDING, 4: SPARSE, 128: COMPRESSED}
         if not set(ratios) <= set(known):
-            raise InvalidValueError(f"compress_ratios: expected 0, 4 and 128, got {shortened(ratios)}")
+            raise wrong("compress_ratios", "0, 4 and 128", ratios)
         kinds = [known[ratio] for ratio in ratios]
     rates = {SPARSE: 4, COMPRESSED: 128, **config.inner("compress_rates")}
     older = {"compress_rate_csa": rates[SPARSE], "compress_rate_hca": rates[COMPRESSED]}
@@ -305,14 +303,14 @@ def mpt_positions(config: Config) -> Positional:
     """MPT: ALiBi unless a flag takes it away, then rotary or learned positions."""
     attention = config.inner("attn_config")
     if attention.get("prefix_lm"):
-        raise InvalidValueError("attn_config.prefix_lm: expected a causal model, got true")
+        raise wrong("attn_config.prefix_lm", "a causal model", got="true")
     if not attention.flag("alibi", True):
         return rotary(config) if attention.flag("rope", False) else learned(config)
     bias_max = attention.number("alibi_bias_max", above=True, default=8)
     if bias_max == 8:
         return ALiBi()
     if bias_max > 1000:
-        raise InvalidValueError(f"attn_config.alibi_bias_max: expected at most 1000, got {bias_max:g}")
+        raise wrong("attn_config.alibi_bias_max", "at most 1000", got=f"{bias_max:g}")
     return ALiBi(tuple(alibi_slopes(config.integer(HEADS), bias_max).tolist()))
 
 
@@ -322,7 +320,7 @@ def falcon_positions(config: Config) -> Positional:
         return rotary(config)
     heads, width = config.integer(HEADS), config.integer(WIDTH)
     if width % heads:
-        raise InvalidValueError(f"{WIDTH}: expected a multiple of the {heads} heads, got {width}")
+        raise wrong(WIDTH, f"a multiple of the {heads} heads", width)
     return ALiBi(scale=1.0 / math.sqrt(width // heads))
 
 
@@ -331,9 +329,7 @@ def tiny_positions(config: Config) -> Positional:
     words: dict[str, Positional] = {"alibi": ALiBi(), "nope": NoPE(), "learned": learned(config)}
     words |= dict.fromkeys(("rope", "window"), rotary(config))
     if config.get("encoding") not in words:
-        raise InvalidValueError(
-            f"encoding: expected one of {', '.join(words)}, got {config.get('encoding')!r}"
-        )
+        raise wrong("encoding", f"one of {', '.join(words)}", config.get("encoding"))
     return words[str(config["encoding"])]
 
 
@@ -420,9 +416,7 @@ def rope_settings(config: Config) -> dict[str, Config]:
     made = row.rope(config, given)
     for one in (given, *made.values()):
         if rope_type(one) not in ROPE_TYPES:
-            raise InvalidValueError(
-                f"rope_type: expected one of {', '.join(ROPE_TYPES)}, got {rope_type(one)!r}"
-            )
+            raise wrong("rope_type", f"one of {', '.join(ROPE_TYPES)}", rope_type(one))
     return {
         layers: Config(
             {
@@ -471,7 +465,7 @@ def usual_rope(config: Config, given: Config) -> Settings:
 def _single(made: Settings) -> Config:
     """Of a family whose types of layers have none of their own."""
     if _ALL not in made:
-        raise InvalidValueError(f"rope_parameters: expected one for all layers, got {', '.join(made)}")
+        raise wrong("rope_parameters", "one for all layers", got=", ".join(made))
     return Config(made[_ALL])
 
 
@@ -479,7 +473,7 @@ def _two_bases(config: Config, given: Config) -> Settings:
     """Gemma 3, OLMo 3: the older keys scale full layers alone."""
     held, scaled = config.inner("rope_parameters"), config.inner("rope_scaling")
     if rope_type(scaled) != (scaled.get("rope_type") or "default"):
-        raise InvalidValueError(f"type: expected rope_type, got {shortened(scaled['type'])}")
+        raise wrong("type", "rope_type", scaled["type"])
     local = DEFAULTS["olmo3"] if config["model_type"] == "olmo3" else config
     return {
         FULL: {_BASE: config.get(_BASE), **held.inner(FULL), **scaled},
@@ -495,11 +489,11 @@ def _by_type(config: Config, given: Config) -> Settings:
     made = {kind: one if rope_type(one) == "default" else held.inner(kind) for kind, one in made.items()}
     if rope_type(config.inner("rope_scaling")) != "default":
         scaling = shortened(config["rope_scaling"])
-        raise InvalidValueError(f"rope_scaling: expected it within rope_parameters, got {scaling}")
+        raise wrong("rope_scaling", "it within rope_parameters", got=scaling)
     older = {_BASE: made[FULL].get(_BASE), "swa_rope_theta": made[SLIDING].get(_BASE)}
     for key, right in (older | {_SHARE: made[FULL].get(_SHARE)}).items():
         if right is not None and (config.get(key) or right) != right:
-            raise InvalidValueError(f"{key}: expected {right}, as in rope_parameters, got {config[key]!r}")
+            raise wrong(key, f"{right}, as in rope_parameters", config[key])
     return made
 
 
@@ -552,16 +546,14 @@ def _amplified(config: Config, given: Config) -> Settings:
         return {_ALL: made}
     short, long = made.get("short_mscale"), made.get("long_mscale")
     if short != long:
-        raise InvalidValueError(
-            f"short_mscale: expected long_mscale = {shortened(long)}, got {shortened(short)}"
-        )
+        raise wrong("short_mscale", f"long_mscale = {shortened(long)}", short)
     return {_ALL: {**made, "attention_factor": short, "long_factor": made.get("short_factor")}}
 
 
 def _latent(config: Config, given: Config) -> Settings:
     """Mistral 4: a share of both parts of a head."""
     if config.inner("rope_scaling"):
-        raise InvalidValueError("rope_scaling: expected it within rope_parameters, got it by itself")
+        raise wrong("rope_scaling", "it within rope_parameters", got="it by itself")
     both = config.integer("qk_nope_head_dim") + config.integer("qk_rope_head_dim")
     share = given.get(_SHARE, config.integer("qk_rope_head_dim") / both)
     return usual_rope(config, given | {HEAD_SIZE: config.get(HEAD_SIZE) or both, _SHARE: share})
@@ -575,7 +567,7 @@ def _bases(config: Config, given: Config) -> Settings:
         return {_ALL: {**made, _BASE: bases[0]} if isinstance(bases, list) else made}
     by_type = {kind: {base for base, of in zip(bases, types, strict=True) if of == kind} for kind in types}
     if any(len(found - {0}) > 1 for found in by_type.values()):
-        raise InvalidValueError(f"layer_rope_theta: expected one base for each type of layers, got {bases}")
+        raise wrong("layer_rope_theta", "one base for each type of layers", got=str(bases))
     return {kind: {**made, _BASE: base} for kind, found in by_type.items() for base in found - {0}}
 
 

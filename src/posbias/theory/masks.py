@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 from pydantic import Field
 
-from posbias.core.errors import InvalidValueError, nearest, shortened
+from posbias.core.errors import InvalidValueError, nearest, shortened, wrong
 from posbias.core.spec import Citation, Count, NaturalNumber, Open, members, tag, value
 from posbias.theory.custom import Booleans
 
@@ -232,9 +232,7 @@ class Prefix(LooksBack):
     def reach(self, query: int, tokens: int) -> int:
         """The last position that can influence `query`. Raises `InvalidValueError` as `allowed` does."""
         if self.length > tokens:
-            raise InvalidValueError(
-                f"length: expected a prefix of at most the text's {tokens} tokens, got {self.length}"
-            )
+            raise wrong("length", f"a prefix of at most the text's {tokens} tokens", self.length)
         return max(query, self.length - 1)
 
     def lookahead(self, tokens: int) -> int:
@@ -371,9 +369,7 @@ class Fixed(LooksBack):
 
     def __post_init__(self):
         if self.last > self.block:
-            raise InvalidValueError(
-                f"last: expected at most the block's {self.block} tokens, got {self.last}"
-            )
+            raise wrong("last", f"at most the block's {self.block} tokens", self.last)
 
     def allowed(self, tokens: int) -> Allowed:
         """True where query i may attend to key j."""
@@ -429,7 +425,7 @@ class CustomMask:
         try:
             return np.broadcast_to(rows, shape)
         except ValueError:
-            raise InvalidValueError(f"rule: expected shape {shape} (query, key), got {rows.shape}") from None
+            raise wrong("rule", f"shape {shape} (query, key)", got=f"{rows.shape}") from None
 
 
 @functools.lru_cache(maxsize=8)
@@ -442,7 +438,7 @@ def _extent(mask: CustomMask, tokens: int) -> tuple[Positions, int]:
         rows = mask._rows(queries, tokens)
         if not rows.any(axis=1).all():
             blind = queries[np.argmin(rows.any(axis=1))]
-            raise InvalidValueError(f"rule: expected at least one key for every query, got none for {blind}")
+            raise wrong("rule", "at least one key for every query", got=f"none for {blind}")
         farthest = max(farthest, int((queries - rows.argmax(axis=1)).max()))
         last = tokens - 1 - rows[:, ::-1].argmax(axis=1)
         reach[queries] = np.maximum(queries, last)
@@ -490,7 +486,7 @@ def mask_of(word: str) -> Mask:
     if cls is None or bool(equals) != bool(numbers_of(cls)):
         hint = "" if cls is not None else nearest(name, _WORDS)
         known = ", ".join(map(_spelling, _WORDS.values()))
-        raise InvalidValueError(f"mask: expected one of {known}, got {shortened(word)}{hint}")
+        raise wrong("mask", f"one of {known}", got=f"{shortened(word)}{hint}")
     given = sizes.split(":") if equals else []
     try:
         numbers = [int(size) for size in given]
@@ -500,9 +496,7 @@ def mask_of(word: str) -> Mask:
     except InvalidValueError as error:
         raise InvalidValueError(f"mask: {shortened(word)}: {error}") from None
     except ValueError:
-        raise InvalidValueError(
-            f"mask: expected {_spelling(cls)} with integers, got {shortened(word)}"
-        ) from None
+        raise wrong("mask", f"{_spelling(cls)} with integers", word) from None
 
 
 def file_word(mask: Mask) -> str:

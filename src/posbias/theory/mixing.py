@@ -36,7 +36,7 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, wrong
 from posbias.core.spec import (
     Citation,
     Count,
@@ -101,9 +101,7 @@ class PerLayer(_Known):
     def values(self, depth: int) -> Float[np.ndarray, "layer"]:
         """λ per layer. Raises `InvalidValueError` if there are not `depth` of them."""
         if len(self.coefficients) != depth:
-            raise InvalidValueError(
-                f"mixing: expected {depth} (one per layer), got {len(self.coefficients)} coefficients"
-            )
+            raise wrong("mixing", f"{depth} (one per layer)", got=f"{len(self.coefficients)} coefficients")
         return np.array(self.coefficients, dtype=np.float64)
 
 
@@ -285,13 +283,11 @@ class Connection:
         streams = len(self.read)
         _sums_to_one("read", self.read)
         if len(self.mix) != streams or any(len(row) != streams or min(row) < 0 for row in self.mix):
-            raise InvalidValueError(
-                f"mix: expected {streams} rows of {streams} numbers ≥ 0, as `read` has, got others"
-            )
+            raise wrong("mix", f"{streams} rows of {streams} numbers ≥ 0, as `read` has", got="others")
         for row in self.mix:
             _sums_to_one("mix", row)
         if self.write is not None and len(self.write) != streams:
-            raise InvalidValueError(f"write: expected {streams} (one per stream), got {len(self.write)}")
+            raise wrong("write", f"{streams} (one per stream)", len(self.write))
 
     def push(
         self, mixing: float, states: States, attend: Callable[[Row], tuple[Row, float]]
@@ -331,9 +327,7 @@ class HyperConnections:
     def of(self, depth: int) -> tuple[Connection, ...]:
         """The connection of each layer. Raises `InvalidValueError` unless there is one, or one per layer."""
         if len(self.connections) not in (1, depth):
-            raise InvalidValueError(
-                f"connections: expected one or {depth} (one per layer), got {len(self.connections)}"
-            )
+            raise wrong("connections", f"one or {depth} (one per layer)", len(self.connections))
         return self.connections * (depth // len(self.connections))
 
     def begin(self, row: Row) -> States:
@@ -343,4 +337,4 @@ class HyperConnections:
 
 def _sums_to_one(name: str, shares: tuple[float, ...]) -> None:
     if abs(sum(shares) - 1.0) > ROUNDING:
-        raise InvalidValueError(f"{name}: expected a sum of 1, got shares that sum to {sum(shares):.13g}")
+        raise wrong(name, "a sum of 1", got=f"shares that sum to {sum(shares):.13g}")

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field, FiniteFloat
 
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import wrong
 from posbias.core.spec import Citation, members, tag, value
 
 Logits = Float[np.ndarray, "*heads key"]
@@ -74,9 +74,7 @@ class Sigmoid:
     def weights_of(self, logits: Logits) -> Logits:
         """Weights of keys. Raises `InvalidValueError` without a bias: `at` gives that of a length."""
         if self.bias is None:
-            raise InvalidValueError(
-                "bias: expected a number, as `at` gives it for a length of text, got None"
-            )
+            raise wrong("bias", "a number, as `at` gives it for a length of text", got="None")
         from scipy.special import expit  # which takes as long to load as the rest of theory
 
         return expit(logits + self.bias)

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int, Num
 from pydantic import Field
 
 from posbias.core import machine
-from posbias.core.errors import InvalidValueError, positive, whole
+from posbias.core.errors import InvalidValueError, positive, whole, wrong
 from posbias.core.spec import (
     Citation,
     Count,
@@ -56,7 +56,7 @@ def spread(
     if len(numbers) == 1:
         return np.repeat(numbers, heads, axis=0)
     some = f"one, {groups} (one per group of heads)" if groups not in (None, 1, heads) else "one"
-    raise InvalidValueError(f"{name}: expected {some} or {heads} (one per head), got {len(numbers)}")
+    raise wrong(name, f"{some} or {heads} (one per head)", len(numbers))
 
 
 class _Exponential:
@@ -159,18 +159,16 @@ class RoPE(ByDistance):
 
     def __post_init__(self):
         if (self.dimension is None) == (self.frequencies is None):
-            raise InvalidValueError(
-                "dimension, frequencies: expected exactly one of the two, got both or none"
-            )
+            raise wrong("dimension, frequencies", "exactly one of the two", got="both or none")
         if self.dimension is not None and self.dimension % 2:
-            raise InvalidValueError(f"dimension: expected an even number, got {self.dimension}")
+            raise wrong("dimension", "an even number", self.dimension)
         if self.scaling is not None and self.dimension is None:
-            raise InvalidValueError("scaling: expected a dimension with it, got frequencies")
+            raise wrong("scaling", "a dimension with it", got="frequencies")
         pairs = len(self.angles)
         for name, rows in (("amplitudes", self.amplitudes), ("phases", self.phases)):
             for row in rows:
                 if len(row) not in (1, pairs):
-                    raise InvalidValueError(f"{name}: expected one or {pairs} (one per pair), got {len(row)}")
+                    raise wrong(name, f"one or {pairs} (one per pair)", len(row))
 
     @property
     def angles(self) -> Float[np.ndarray, "pair"]:
@@ -232,17 +230,11 @@ class T5(ByDistance):
     def __post_init__(self):
         sizes, least = {len(row) for row in self.biases}, 4 if self.bidirectional else 2
         if len(sizes) > 1 or min(sizes) < least:
-            raise InvalidValueError(
-                f"biases: expected equal rows of at least {least}, got rows of {sorted(sizes)}"
-            )
+            raise wrong("biases", f"equal rows of at least {least}", got=f"rows of {sorted(sizes)}")
         if self.bidirectional and min(sizes) % 2:
-            raise InvalidValueError(
-                f"biases: expected as many buckets after as before, got {min(sizes)} in all"
-            )
+            raise wrong("biases", "as many buckets after as before", got=f"{min(sizes)} in all")
         if self.max_distance <= self._buckets // 2:
-            raise InvalidValueError(
-                f"max_distance: expected more than half the {self._buckets} buckets, got {self.max_distance}"
-            )
+            raise wrong("max_distance", f"more than half the {self._buckets} buckets", self.max_distance)
 
     @property
     def _buckets(self) -> int:
@@ -301,7 +293,7 @@ class KerplePower(ByDistance):
 
     def __post_init__(self):
         if max(self.exponent) > 2:
-            raise InvalidValueError(f"exponent: expected a number from 0 to 2, got {max(self.exponent)}")
+            raise wrong("exponent", "a number from 0 to 2", max(self.exponent))
 
     def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:
         """Logits at the given distances i − j, one row per head."""
@@ -325,7 +317,7 @@ class Tabulated(ByDistance):
     def __post_init__(self):
         for name, rows in (("table", self.table), ("after", self.after or ((0.0,),))):
             if len({len(row) for row in rows}) > 1:
-                raise InvalidValueError(f"{name}: expected rows of one length, got several lengths")
+                raise wrong(name, "rows of one length", got="several lengths")
 
     def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:
         """Logits at the given distances i − j, one row per head.
@@ -335,14 +327,10 @@ class Tabulated(ByDistance):
         distance = np.asarray(distance)
         farthest, latest = int(distance.max(initial=0)), int(-distance.min(initial=0))
         if farthest >= len(self.table[0]):
-            raise InvalidValueError(
-                f"table: expected at least {farthest + 1} distances for this text, got {len(self.table[0])}"
-            )
+            raise wrong("table", f"at least {farthest + 1} distances for this text", len(self.table[0]))
         if latest and (self.after is None or latest > len(self.after[0])):
             known = 0 if self.after is None else len(self.after[0])
-            raise InvalidValueError(
-                f"after: expected at least {latest} distances where keys after the query are seen, got {known}"
-            )
+            raise wrong("after", f"at least {latest} distances where keys after the query are seen", known)
         logits = spread("table", self.table, heads, groups)[:, np.maximum(distance, 0)]
         if latest:
             assert self.after is not None
@@ -368,8 +356,8 @@ class DistanceFunction(ByDistance):
         """Logits at the given distances i − j, one row per head. Raises `InvalidValueError` for another shape."""
         logits = self.function.at("function", np.asarray(distance))
         if logits.ndim > 2 or logits.shape[-1:] not in ((), (len(distance),)):
-            raise InvalidValueError(
-                f"function: expected logits of shape ({len(distance)},), or so per head, got {logits.shape}"
+            raise wrong(
+                "function", f"logits of shape ({len(distance)},), or so per head", got=f"{logits.shape}"
             )
         rows = logits if logits.ndim == 2 else np.broadcast_to(logits, (1, len(distance)))
         return spread("function", rows, heads, groups)
@@ -408,8 +396,8 @@ class DenseLogits:
         except ValueError as error:
             if isinstance(error, InvalidValueError):
                 raise
-            raise InvalidValueError(
-                f"matrix: expected logits of shape {shape[1:]} (query, key), or so per head, got {logits.shape}"
+            raise wrong(
+                "matrix", f"logits of shape {shape[1:]} (query, key), or so per head", got=f"{logits.shape}"
             ) from None
 
 
@@ -434,7 +422,7 @@ class Sandwich(ByDistance):
 
     def __post_init__(self):
         if self.dimension % 2:
-            raise InvalidValueError(f"dimension: expected an even number, got {self.dimension}")
+            raise wrong("dimension", "an even number", self.dimension)
 
     def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:
         """Logits at the given distances i − j, one row per head."""
@@ -466,8 +454,8 @@ class Selected(ByDistance):
     def __post_init__(self):
         numbers = [rate for row in (*self.rates, *(self.after or ())) for rate in row]
         if not 0 < min(numbers) <= max(numbers) <= 1:
-            raise InvalidValueError(
-                f"rates: expected numbers above 0 and at most 1, got from {min(numbers):g} to {max(numbers):g}"
+            raise wrong(
+                "rates", "numbers above 0 and at most 1", got=f"from {min(numbers):g} to {max(numbers):g}"
             )
         Tabulated(self.rates, self.after)
 
@@ -502,7 +490,7 @@ class NeedsMeasurement(_Exponential):
 
     def __post_init__(self):
         if not self.encoding and (self.positions is not None or not self.also):
-            raise InvalidValueError("encoding: expected the name of an encoding, or `also` alone, got ''")
+            raise wrong("encoding", "the name of an encoding, or `also` alone", got="''")
 
     def slopes_of(self, heads: int, groups: int | None = None) -> PerHead:
         """Decay of the logit per token of distance: zero, the part that is known."""
@@ -574,7 +562,7 @@ def selection_rates(
     """
     selected = np.asarray(selected)
     if selected.dtype != bool or selected.ndim != 3 or selected.shape[1] != selected.shape[2]:
-        raise InvalidValueError("selected: expected booleans [text, query, key] of one length, got others")
+        raise wrong("selected", "booleans [text, query, key] of one length", got="others")
     texts, tokens, _ = selected.shape
     start = min(whole("first", first, 0), tokens - 1)
     times = np.array([selected[:, range(max(d, start), tokens), range(max(d, start) - d, tokens - d)].sum()

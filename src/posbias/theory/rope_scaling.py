@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import wrong
 from posbias.core.spec import Citation, Count, Fraction, Positive, Positives, members, tag, value
 
 Angles = Float[np.ndarray, "pair"]
@@ -78,9 +78,7 @@ class DynamicNTK(_Scaling):
     def angles_of(self, base: float, dimension: int) -> Angles:
         """Angles in radians per token, one per pair. Raises `InvalidValueError` for a single pair."""
         if dimension < 4:
-            raise InvalidValueError(
-                f"dimension: expected at least 4 for dynamic NTK scaling, got {dimension}"
-            )
+            raise wrong("dimension", "at least 4 for dynamic NTK scaling", dimension)
         stretch = max(self.tokens or self.trained, self.trained) / self.trained
         grown = self.factor * stretch - (self.factor - 1.0)
         return plain_angles(base * grown ** (dimension / (dimension - 2)), dimension)
@@ -106,7 +104,7 @@ class YaRN(_Scaling):
 
     def __post_init__(self):
         if not self.slow < self.fast:
-            raise InvalidValueError(f"fast: expected a number above slow = {self.slow:g}, got {self.fast:g}")
+            raise wrong("fast", f"a number above slow = {self.slow:g}", got=f"{self.fast:g}")
 
     @property
     def gain(self) -> float:
@@ -116,9 +114,9 @@ class YaRN(_Scaling):
     def angles_of(self, base: float, dimension: int) -> Angles:
         """Angles in radians per token, one per pair. Raises `InvalidValueError` for base ≤ 1, odd dimension."""
         if dimension % 2:
-            raise InvalidValueError(f"dimension: expected an even number for YaRN, got {dimension}")
+            raise wrong("dimension", "an even number for YaRN", dimension)
         if base <= 1:
-            raise InvalidValueError(f"base: expected a number above 1 for YaRN, got {base:g}")
+            raise wrong("base", "a number above 1 for YaRN", got=f"{base:g}")
         logs = (math.log(self.trained / (2 * math.pi * turns)) for turns in (self.fast, self.slow))
         low, high = (dimension * log / (2 * math.log(base)) for log in logs)
         if self.truncate:
@@ -145,7 +143,7 @@ class Llama3Scaling(_Scaling):
 
     def __post_init__(self):
         if not self.low <= self.high:
-            raise InvalidValueError(f"high: expected a number from low = {self.low:g}, got {self.high:g}")
+            raise wrong("high", f"a number from low = {self.low:g}", got=f"{self.high:g}")
 
     def angles_of(self, base: float, dimension: int) -> Angles:
         """Angles in radians per token, one per pair."""
@@ -176,7 +174,7 @@ class LongRoPE(_Scaling):
 
     def __post_init__(self):
         if self.trained < 2:
-            raise InvalidValueError(f"trained: expected at least 2, got {self.trained}")
+            raise wrong("trained", "at least 2", self.trained)
 
     @property
     def gain(self) -> float:
@@ -193,9 +191,7 @@ class LongRoPE(_Scaling):
         """Angles in radians per token, one per pair. Raises `InvalidValueError` for another number of pairs."""
         for name, factors in (("short", self.short), ("long", self.long)):
             if len(factors) != dimension // 2:
-                raise InvalidValueError(
-                    f"{name}: expected {dimension // 2} (one per pair), got {len(factors)}"
-                )
+                raise wrong(name, f"{dimension // 2} (one per pair)", len(factors))
         factors = self.long if (self.tokens or 0) > self.trained else self.short
         return plain_angles(base, dimension) / np.array(factors)
 

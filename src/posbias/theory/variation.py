@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from posbias.core import machine
-from posbias.core.errors import InvalidValueError, nearest, one_of, shortened, typed_integer, whole
+from posbias.core.errors import InvalidValueError, nearest, one_of, shortened, typed_integer, whole, wrong
 from posbias.core.machine import cores
 from posbias.core.spec import MOST_LAYERS
 from posbias.profiles.profile import Profile
@@ -67,7 +67,7 @@ class Quantity:
                     "rotary positions left out, whose amplitudes no configuration holds; a file of your own with "
                     "them has it (posbias.encodings.rope_of, docs/own.md)"
                 )
-            raise InvalidValueError(f"{self.name}: expected a layer with one ({self.what}), got {given}")
+            raise wrong(self.name, f"a layer with one ({self.what})", got=given)
         return changed
 
     def check(self, value: float) -> None:
@@ -75,7 +75,7 @@ class Quantity:
         low, high = self.span.least, self.span.most
         if not low <= value <= high:
             span = f"at least {low:,g}" if math.isinf(high) else f"{low:,g} to {high:,g}"
-            raise InvalidValueError(f"{self.name}: expected {span} ({self.what}), got {value:,.12g}")
+            raise wrong(self.name, f"{span} ({self.what})", got=f"{value:,.12g}")
 
 
 def _depth(architecture: Architecture, depth: int) -> Architecture:
@@ -84,9 +84,7 @@ def _depth(architecture: Architecture, depth: int) -> Architecture:
     mixing = architecture.mixing
     if isinstance(mixing, PerLayer):
         if depth > architecture.depth:
-            raise InvalidValueError(
-                f"depth: expected at most the {architecture.depth} layers whose λ is known, got {depth}"
-            )
+            raise wrong("depth", f"at most the {architecture.depth} layers whose λ is known", depth)
         mixing = replace(mixing, coefficients=mixing.coefficients[:depth])
     return replace(architecture, depth=depth, layers=shortest_pattern(stack), mixing=mixing)
 
@@ -104,9 +102,7 @@ def _mask(cls: Any) -> Callable[[Architecture, int], Architecture]:
             if isinstance(layer.mask, wanted)
         }
         if not resized:
-            raise InvalidValueError(
-                f"{cls.word}: expected a layer with the mask {cls.__name__} or Causal, got none"
-            )
+            raise wrong(cls.word, f"a layer with the mask {cls.__name__} or Causal", got="none")
         return replace(architecture, layers=tuple(resized.get(layer, layer) for layer in architecture.layers))
 
     return changed
@@ -139,9 +135,7 @@ def _full_place(architecture: Architecture, place: int) -> Architecture:
             f"got {len(full)} causal layers and {len(set(near))} kinds of others"
         )
     if place > len(near):
-        raise InvalidValueError(
-            f"full_place: expected at most {len(near)} in a pattern of {len(near) + 1} layers, got {place}"
-        )
+        raise wrong("full_place", f"at most {len(near)} in a pattern of {len(near) + 1} layers", place)
     return replace(architecture, layers=(*near[:place], *full, *near[place:]))
 
 
@@ -159,7 +153,7 @@ def _nope_period(architecture: Architecture, period: int) -> Architecture:
     """Every period-th layer without an encoding, the others with the one that there is."""
     kinds = {layer.positional for layer in architecture.layers} - {NoPE()}
     if len(kinds) != 1:
-        raise InvalidValueError(f"nope_period: expected layers with one encoding, got {len(kinds)}")
+        raise wrong("nope_period", "layers with one encoding", len(kinds))
     [encoding] = kinds
     stack = [
         replace(layer, positional=encoding if (t + 1) % whole("nope_period", period, 1) else NoPE())
@@ -304,12 +298,10 @@ def vary_two(
     """
     names = [name for name, _ in axes]
     if len(axes) != 2 or names[0] == names[1]:
-        raise InvalidValueError(f"vary: expected two different quantities, got {', '.join(names)}")
+        raise wrong("vary", "two different quantities", got=", ".join(names))
     (one, rows), (other, columns) = axes
     if not 1 <= len(rows) * len(columns) <= MOST:
-        raise InvalidValueError(
-            f"vary: expected 1 to {MOST:,} values in all, got {len(rows)} × {len(columns)}"
-        )
+        raise wrong("vary", f"1 to {MOST:,} values in all", got=f"{len(rows)} × {len(columns)}")
     longest = max([tokens, *(max(map(int, values)) for name, values in axes if name == "tokens")])
     bands = 3 if architecture.mixing.assumed else 1
     machine.require(8 * bands * longest * len(rows) * len(columns), "tokens", longest)
@@ -345,7 +337,7 @@ def _at_points(
 def _as_typed(quantity: str, value: float) -> float:
     """A value as the quantity wants it: whole numbers as integers."""
     if not math.isfinite(value):
-        raise InvalidValueError(f"values: expected finite numbers for {quantity}, got {value}")
+        raise wrong("values", f"finite numbers for {quantity}", got=str(value))
     QUANTITIES[quantity].check(value)
     return int(value) if QUANTITIES[quantity].span.whole and float(value).is_integer() else value
 
@@ -369,13 +361,13 @@ def values_of(spelling: str) -> tuple[str, list[float]]:
     if len(ends) == 3 and ends[2].isdecimal():
         count = int(ends.pop())
     if len(ends) != 2:
-        raise InvalidValueError(f"{name}: expected LOW:HIGH or LOW:HIGH:COUNT, got {shortened(text)}")
+        raise wrong(name, "LOW:HIGH or LOW:HIGH:COUNT", text)
     first, last = (_number(name, end, whole) for end in ends)
     if first > last or (geometric and first <= 0):
         wanted = "a range that rises" + " from above zero, as values are spaced by ratios" * geometric
-        raise InvalidValueError(f"{name}: expected {wanted}, got {shortened(text)}")
+        raise wrong(name, wanted, text)
     if not 2 <= count <= MOST:
-        raise InvalidValueError(f"{name}: expected 2 to {MOST:,} values, got {count}")
+        raise wrong(name, f"2 to {MOST:,} values", count)
     if whole and text.count(":") == 1 and last - first < 64:
         return name, list(range(int(first), int(last) + 1))
     values = (np.geomspace if geometric else np.linspace)(first, last, count)
@@ -389,6 +381,6 @@ def _number(name: str, word: str, integer: bool) -> float:
         number = (int(word) if integer else float(word)) if number is None else number
     except ValueError:
         kind = "an integer" if integer else "a number"
-        raise InvalidValueError(f"{name}: expected {kind}, got {shortened(word)}") from None
+        raise wrong(name, kind, word) from None
     QUANTITIES[name].check(number)
     return number

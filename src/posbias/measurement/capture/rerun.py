@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 from torch.utils.checkpoint import checkpoint
 
-from posbias.core.errors import ModelError
+from posbias.core.errors import ModelError, wrong
 from posbias.measurement.capture.scores import Scores
 from posbias.measurement.capture.tracer import Watch, stream_of
 
@@ -121,7 +121,7 @@ def leaf(model: Any) -> Iterator[list[Tensor]]:
 
     embeddings = model.get_input_embeddings()
     if not isinstance(embeddings, torch.nn.Module):
-        raise ModelError(f"model: expected a module of embeddings, got a {type(embeddings).__name__}")
+        raise wrong("model", "a module of embeddings", got=f"a {type(embeddings).__name__}", kind=ModelError)
     with embeddings.register_forward_hook(cut):
         yield leaves
 

@@ -16,7 +16,7 @@ import zipfile
 from pathlib import Path
 
 from posbias.core import files
-from posbias.core.errors import InvalidValueError, ModelError, OutputFileError, nearest, shortened
+from posbias.core.errors import ModelError, OutputFileError, nearest, shortened, wrong
 from posbias.core.packages import bundled, need
 from posbias.measurement.models.sources import (
     GGUF_READERS,
@@ -58,9 +58,7 @@ def find(
         folder = _snapshot(str(name), revision, code)
         return Files(folder, str(name), folder.name)
     if revision is not None:
-        raise InvalidValueError(
-            f"revision: expected none but with the id of a model on a hub, got {shortened(revision)}"
-        )
+        raise wrong("revision", "none but with the id of a model on a hub", revision)
     if kind == "registered":
         return Files(fetch(str(name), accept_terms=accept_terms), str(name))
     path = bundled()[str(name)] if kind == "bundled" else Path(name).expanduser()
@@ -177,7 +175,7 @@ def _joined(name: str, model: Registered, into: Path) -> Path:
                 shutil.copyfileobj(file, joined)
             part.unlink()
     if model.sha256 is not None and (found := sha256_of(whole)) != model.sha256:
-        raise ModelError(f"model: expected parts of {name} of SHA-256 {model.sha256}, got {found}")
+        raise wrong("model", f"parts of {name} of SHA-256 {model.sha256}", got=found, kind=ModelError)
     return whole
 
 

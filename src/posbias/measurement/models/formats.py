@@ -22,12 +22,11 @@ from transformers.models.auto import modeling_auto
 from posbias.core import machine, packages
 from posbias.core.errors import (
     InputFileError,
-    InvalidValueError,
     MissingPackageError,
     ModelError,
     PosbiasError,
     one_of,
-    shortened,
+    wrong,
 )
 from posbias.core.files import read_mapping
 from posbias.core.packages import need
@@ -59,7 +58,7 @@ class Placement:
         one_of("dtype", dtype, DTYPES)
         one_of("device", device, devices())
         if device_map is not None and device != "cpu":
-            raise InvalidValueError(f"device: expected none with device_map, got {shortened(device)}")
+            raise wrong("device", "none with device_map", device)
         places = _map(device_map)
         return cls(dtype if dtype == "auto" else getattr(torch, dtype), torch.device(device), places)
 
@@ -123,17 +122,14 @@ def _map(given: DeviceMap) -> str | dict[str, Any] | None:
         return given  # pyright: ignore[reportReturnType]
     places = read_mapping(given) if isinstance(given, str | Path) and Path(given).is_file() else given
     if not isinstance(places, Mapping) or not places:
-        raise InvalidValueError(
-            f"device_map: expected one of {', '.join(STRATEGIES)}, or modules with devices (a JSON file), "
-            f"got {shortened(given)}"
+        raise wrong(
+            "device_map", f"one of {', '.join(STRATEGIES)}, or modules with devices (a JSON file)", given
         )
     known = [*devices(), "disk", *range(len(devices()) - 2)]
     for module, place in places.items():
         if isinstance(place, bool) or place not in known:
             listed = ", ".join(map(str, known))
-            raise InvalidValueError(
-                f"device_map: expected one of {listed} for {module!r}, got {shortened(place)}"
-            )
+            raise wrong("device_map", f"one of {listed} for {module!r}", place)
     return dict(places)
 
 
@@ -251,9 +247,8 @@ def attention_for(config: Any, asked: str | None) -> str:
     family = family_for(config)
     if asked is not None and asked not in family.attention:
         known = f" ({'; '.join(family.defects)})" if family.defects else ""
-        raise InvalidValueError(
-            f"attention: expected {' or '.join(map(repr, family.attention))} for {family.model_type!r}{known}, "
-            f"got {shortened(asked)}"
+        raise wrong(
+            "attention", f"{' or '.join(map(repr, family.attention))} for {family.model_type!r}{known}", asked
         )
     return asked or family.attention[0]
 
@@ -281,7 +276,7 @@ def check_config(config: Any) -> None:
         )
     depth = getattr(config.get_text_config(), "num_hidden_layers", 0)
     if depth < 1:
-        raise ModelError(f"model: expected at least one decoder layer, got {depth}")
+        raise wrong("model", "at least one decoder layer", depth, kind=ModelError)
 
 
 def fills_gaps(model: Any) -> bool:

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from posbias.core.errors import InvalidValueError, ModelError, shortened
+from posbias.core.errors import InvalidValueError, ModelError, wrong
 from posbias.measurement.models.families import Family, decoder_layers, embedding_table, family_for
 from posbias.measurement.models.fetching import find
 from posbias.measurement.models.formats import (
@@ -69,7 +69,7 @@ class LoadedModel:
             isinstance(self.treatment, dict) and self.treatment.get("name")
         ):
             what = "a mapping with a name, and parameters in JSON's terms"
-            raise InvalidValueError(f"treatment: expected {what}, got {shortened(self.treatment)}")
+            raise wrong("treatment", what, self.treatment)
 
     @property
     def described(self) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class LoadedModel:
     def need_causal(self, what: str) -> None:
         """Raise `ModelError` when `what` has meaning for causal models only and this is an encoder."""
         if self.encoder:
-            raise ModelError(f"model: expected a causal one for {what}, got {self.name}, an encoder")
+            raise wrong("model", f"a causal one for {what}", got=f"{self.name}, an encoder", kind=ModelError)
 
     @property
     def attention(self) -> str:
@@ -246,9 +246,7 @@ def ready(
         yield replace(model, **treated)
     elif isinstance(model, str | Path):
         if tokenizer is not None and not isinstance(tokenizer, str | Path):
-            raise InvalidValueError(
-                f"tokenizer: expected a folder with a model by name, got a {type(tokenizer).__name__}"
-            )
+            raise wrong("tokenizer", "a folder with a model by name", got=f"a {type(tokenizer).__name__}")
         loaded = load_model(model, **{"tokenizer": tokenizer, "tokens": tokens, **loading})
         yield replace(loaded, **treated)
     else:
@@ -314,7 +312,7 @@ def _check(model: Any, tokenizer: Any) -> None:
             f"{type(model).__name__}"
         )
     if tokenizer is None:
-        raise InvalidValueError("tokenizer: expected that of the model in memory, got None")
+        raise wrong("tokenizer", "that of the model in memory", got="None")
     if any(weight.is_meta for weight in model.parameters()):
         raise ModelError(
             f"model: expected weights in memory, got some of {name_of(model)} on disk or another device; load it "

@@ -22,7 +22,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, Pre
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutput, CausalLMOutput
 
-from posbias.core.errors import InvalidValueError, one_of, shortened
+from posbias.core.errors import InvalidValueError, one_of, shortened, wrong
 
 ENCODINGS = ("alibi", "rope", "nope", "learned", "window")
 """The encodings, in the order they are trained."""
@@ -232,9 +232,7 @@ class TinyModel(TinyPreTrainedModel):
         and `inputs_embeds` is given.
         """
         if (input_ids is None) == (inputs_embeds is None):
-            raise InvalidValueError(
-                "input_ids, inputs_embeds: expected exactly one of the two, got both or none"
-            )
+            raise wrong("input_ids, inputs_embeds", "exactly one of the two", got="both or none")
         stream = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         tokens = stream.shape[1]
         if position_ids is None:
@@ -259,9 +257,7 @@ class TinyModel(TinyPreTrainedModel):
     def _within(self, position_ids: Int[Tensor, "batch position"]) -> Int[Tensor, "batch position"]:
         last, most = int(position_ids.max()), self.config.max_position_embeddings - 1
         if last > most:
-            raise InvalidValueError(
-                f"input_ids: expected at most {most + 1} tokens (learned positions), got position {last}"
-            )
+            raise wrong("input_ids", f"at most {most + 1} tokens (learned positions)", got=f"position {last}")
         return position_ids
 
 

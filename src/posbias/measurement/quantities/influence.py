@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posbias.core.errors import InvalidValueError, ModelError, one_of
+from posbias.core.errors import ModelError, one_of, wrong
 from posbias.measurement.capture.rerun import Economy, answering, leaf, owner_of, recomputed, rows_of
 from posbias.measurement.models.families import embedding_table
 from posbias.measurement.result import INFLUENCES
@@ -162,18 +162,14 @@ def _check(kinds: Sequence[str], target: int | None, vocabulary: int) -> None:
     for kind in kinds:
         one_of("kinds", kind, INFLUENCES)
     if "target" in kinds and (target is None or not 0 <= target < vocabulary):
-        raise InvalidValueError(
-            f"target: expected a token from 0 to {vocabulary - 1} for the kind 'target', got {target}"
-        )
+        raise wrong("target", f"a token from 0 to {vocabulary - 1} for the kind 'target'", target)
 
 
 def _of_outputs(prediction: Prediction) -> Float[np.ndarray, "position"]:
     """The mean over positions of the gradient influence on the prediction there."""
     tokens = prediction.embeddings.shape[1]
     if prediction.outputs.shape[0] != tokens:
-        raise InvalidValueError(
-            f"kinds: expected all {tokens} outputs for 'outputs', got {prediction.outputs.shape[0]}"
-        )
+        raise wrong("kinds", f"all {tokens} outputs for 'outputs'", prediction.outputs.shape[0])
     total = np.zeros(tokens)
     for output in prediction.outputs:
         with torch.enable_grad():

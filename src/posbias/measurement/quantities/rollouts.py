@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posbias.core.errors import InvalidValueError, ModelError, one_of
+from posbias.core.errors import InvalidValueError, ModelError, one_of, wrong
 from posbias.measurement.capture.forward import SeenLayer
 from posbias.measurement.capture.rerun import Call
 from posbias.measurement.capture.scores import Factored, Scores
@@ -61,7 +61,7 @@ class Rollouts:
         for kind in kinds:
             one_of("kinds", kind, ROLLOUTS)
         if "energy" in kinds and gains is None:
-            raise InvalidValueError("gains: expected those of the model for the kind 'energy', got None")
+            raise wrong("gains", "those of the model for the kind 'energy'", got="None")
         self._tokens = tokens
         self._kinds = tuple(kinds)
         self._gains = gains

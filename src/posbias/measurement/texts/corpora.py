@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from posbias.core.errors import InputFileError, InvalidValueError, nearest, shortened
+from posbias.core.errors import InputFileError, nearest, shortened, wrong
 from posbias.core.packages import need
 from posbias.core.tables import json_lines
 
@@ -66,7 +66,7 @@ def read_text(source: str | Path | Sequence[str | Path] | None) -> Text:
     if isinstance(source, str | Path):
         return _read_dataset(str(source)) if str(source).startswith(DATASETS) else _read_path(str(source))
     if not source:
-        raise InvalidValueError("text: expected at least one text, got an empty list")
+        raise wrong("text", "at least one text", got="an empty list")
     parts = [read_text(part) for part in source]
     return parts[0] if len(parts) == 1 else _joined("+".join(part.name for part in parts), parts)
 
@@ -96,8 +96,8 @@ def _read_path(source: str) -> Text:
             if file.suffix in _READ and not any(part.startswith(".") for part in file.relative_to(path).parts)
         )
     except OSError as error:
-        raise InputFileError(
-            f"text: expected a file or folder, got {shortened(source)} ({error.strerror})"
+        raise wrong(
+            "text", "a file or folder", got=f"{shortened(source)} ({error.strerror})", kind=InputFileError
         ) from None
     if not files:
         raise InputFileError(f"text: expected a folder with {' or '.join(_READ)} files in it, got {path}")
@@ -114,7 +114,7 @@ def _read_file(path: Path, column: str | None) -> Text:
     try:
         characters = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InputFileError(f"text: expected UTF-8, got byte {error.start} of {path}") from error
+        raise wrong("text", "UTF-8", got=f"byte {error.start} of {path}", kind=InputFileError) from error
     if path.suffix != ".jsonl":
         return Text(path.name, (characters,), hashlib.sha256(content).hexdigest())
     lines = json_lines(characters, f"text: {path}")
@@ -124,7 +124,7 @@ def _read_file(path: Path, column: str | None) -> Text:
 
 def _text(name: str, documents: tuple[str, ...]) -> Text:
     if not documents:
-        raise InputFileError(f"text: expected at least one document, got none in {name}")
+        raise wrong("text", "at least one document", got=f"none in {name}", kind=InputFileError)
     return Text(name, documents, sha256_of_documents(documents))
 
 
@@ -141,11 +141,11 @@ def _document_of(row: Mapping[str, Any], column: str, where: str) -> str:
         )
     document = row[column]
     if not isinstance(document, str):
-        raise InputFileError(f"{where}: expected a string in {column!r}, got {shortened(document)}")
+        raise wrong(where, f"a string in {column!r}", document, kind=InputFileError)
     try:
         document.encode()
     except UnicodeEncodeError as error:  # JSON can spell half a character
-        raise InputFileError(f"{where}: expected text in {column!r}, got half a surrogate pair") from error
+        raise wrong(where, f"text in {column!r}", got="half a surrogate pair", kind=InputFileError) from error
     return document
 
 
@@ -153,9 +153,7 @@ def _read_dataset(source: str) -> Text:
     """The documents of `datasets:ID[@CONFIGURATION][:SPLIT[:COLUMN]]`."""
     form = _FORM.fullmatch(source.removeprefix(DATASETS))
     if form is None:
-        raise InputFileError(
-            f"text: expected {DATASETS}ID[@CONFIGURATION][:SPLIT[:COLUMN]], got {shortened(source)}"
-        )
+        raise wrong("text", f"{DATASETS}ID[@CONFIGURATION][:SPLIT[:COLUMN]]", source, kind=InputFileError)
     need("datasets", work=f"a text that begins with {DATASETS!r}")
     import datasets
     from datasets import config as settings

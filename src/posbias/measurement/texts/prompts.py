@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Int
 
 from posbias.core import machine
-from posbias.core.errors import InputFileError, InvalidValueError, whole
+from posbias.core.errors import InputFileError, whole, wrong
 from posbias.measurement.texts.corpora import Text
 
 # a tokenizer takes about 150 bytes of memory for each character
@@ -67,15 +67,13 @@ def bos_of(tokenizer: Any, text: Text, bos: bool | None = None) -> tuple[int, ..
     starts = (k for k in range(len(full) - len(plain) + 1) if full[k : k + len(plain)] == plain)
     before = next(starts, None)
     if before is None:
-        raise InvalidValueError(
-            "bos: expected False (--no-bos) for a tokenizer that changes a text's own tokens, got None"
-        )
+        raise wrong("bos", "False (--no-bos) for a tokenizer that changes a text's own tokens", got="None")
     if before or bos is None:
         return tuple(full[:before])
     names = ("bos_token_id", "cls_token_id")
     known = [one for name in names if (one := getattr(tokenizer, name, None)) is not None]
     if not known:
-        raise InvalidValueError("bos: expected False or None for a tokenizer without a BOS token, got True")
+        raise wrong("bos", "False or None for a tokenizer without a BOS token", got="True")
     return (known[0],)
 
 
@@ -104,9 +102,7 @@ def prompts_from(
     """
     check_counts(tokens, prompts, seed)
     if len(bos) >= tokens:
-        raise InvalidValueError(
-            f"tokens: expected more than the {len(bos)} that begin a prompt, got {tokens}"
-        )
+        raise wrong("tokens", f"more than the {len(bos)} that begin a prompt", tokens)
     tokens -= len(bos)
     if minimum_tokens is None:
         minimum_tokens = 0 if packed else tokens

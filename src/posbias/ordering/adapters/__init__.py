@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, InstanceOf, PrivateAttr, ValidationError
 
-from posbias.core.errors import InvalidValueError, non_negative, positive, shortened
+from posbias.core.errors import InvalidValueError, non_negative, positive, shortened, wrong
 from posbias.ordering import Ordering, order, profile_of
 from posbias.profiles.profile import Profile
 
@@ -55,12 +55,12 @@ class Reordering(BaseModel):
         try:
             super().__init__(**options)
         except ValidationError as error:
-            wrong = error.errors()[0]
-            name = str(wrong["loc"][0])
-            expected = wrong["msg"].removeprefix("Input should be ")
+            first = error.errors()[0]
+            name = str(first["loc"][0])
+            expected = first["msg"].removeprefix("Input should be ")
             expected = "a known model, a file or a Profile" if name == "profile" else expected
             got = shortened(options[name]) if name in options else "none"
-            raise InvalidValueError(f"{name}: expected {expected}, got {got}") from None
+            raise wrong(name, expected, got=got) from None
         for name in ("prefix", "suffix"):
             non_negative(name, getattr(self, name))
         self._curve = self.profile if isinstance(self.profile, Profile) else profile_of(str(self.profile))

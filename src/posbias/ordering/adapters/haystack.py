@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import wrong
 from posbias.core.packages import missing
 from posbias.ordering import Ordering
 from posbias.ordering.adapters import RANK, Reordering
@@ -60,9 +60,7 @@ class PositionBiasRanker:
         """The options as Haystack writes pipelines down. Raises `InvalidValueError` for a `Profile` by value."""
         options = self._reordering.model_dump()
         if isinstance(self._reordering.profile, Profile):
-            raise InvalidValueError(
-                "profile: expected the name of a model or a file, to write it down, got a Profile"
-            )
+            raise wrong("profile", "the name of a model or a file, to write it down", got="a Profile")
         options["profile"] = str(options["profile"])
         for name in _FUNCTIONS:
             options[name] = options[name] and serialize_callable(options[name])

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 from jaxtyping import Bool, Float
 
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import wrong
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.normalisers import Softmax
 
@@ -35,11 +35,9 @@ def masked_softmax(
     logits = np.asarray(logits, dtype=np.float64)
     masked = np.where(allowed, logits, -np.inf)
     if not (masked < np.inf).all():
-        raise InvalidValueError(
-            "logits: expected finite numbers or −∞ where the mask admits keys, got NaN or +∞"
-        )
+        raise wrong("logits", "finite numbers or −∞ where the mask admits keys", got="NaN or +∞")
     if not (masked > -np.inf).any(axis=-1).all():
-        raise InvalidValueError("allowed: expected at least one key for each query, got none for one")
+        raise wrong("allowed", "at least one key for each query", got="none for one")
     return Softmax().weights_of(masked, sink)
 
 

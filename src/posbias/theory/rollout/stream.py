@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from posbias.core import machine
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, wrong
 from posbias.core.machine import compiled
 from posbias.theory import masks
 from posbias.theory.architecture import Layer
@@ -252,9 +252,7 @@ def _by_query(layer: Layer, row: Row) -> tuple[Row, float]:
             lost += row[query] * rest
             continue
         if not np.isfinite(highest := logits.max(axis=1)).all():
-            raise InvalidValueError(
-                f"logits: expected numbers or −∞, one finite at least, got others at query {query}"
-            )
+            raise wrong("logits", "numbers or −∞, one finite at least", got=f"others at query {query}")
         largest = np.maximum(highest, sink_logits[:, query])
         shares = np.exp(logits - largest[:, None])
         sinks = np.exp(sink_logits[:, query] - largest)

@@ -42,7 +42,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import wrong
 from posbias.core.machine import SUMS, compiled
 from posbias.theory.architecture import HeadLogits, Layer
 from posbias.theory.masks import ALL, Band, Banded
@@ -195,7 +195,7 @@ def exponential(layer: Layer, tokens: int) -> HeadLogits:
 def merge(logits: HeadLogits) -> HeadLogits:
     """The same layer with heads of equal logits made one, their weights added. Raises as `exponential`."""
     if logits.slopes is None:
-        raise InvalidValueError("positional: expected an exponential family for the sweep, got another")
+        raise wrong("positional", "an exponential family for the sweep", got="another")
     rows = np.stack([logits.slopes, logits.diagonal, logits.first, logits.sinks], axis=1)
     kinds, kind_of = distinct_rows(rows)
     if len(kinds) == len(rows):
@@ -486,7 +486,7 @@ def push(layer: Layer, mixing: float, row: Row) -> tuple[Row, float]:
     tokens = len(row)
     layer.mask.reach(0, tokens)
     if not isinstance(layer.mask, Banded):
-        raise InvalidValueError(f"mask: expected one with a band, got {type(layer.mask).__name__}")
+        raise wrong("mask", "one with a band", got=type(layer.mask).__name__)
     band = layer.mask.band().at(tokens)
     made = plan([layer], np.array([mixing]), tokens, band)
     slopes = made.slopes[0]
