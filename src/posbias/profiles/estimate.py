@@ -17,6 +17,8 @@ NORMAL_95 = 1.96
 """Standard errors in half a 95 % interval where draws are counted in thousands; `t_95` with fewer."""
 MOST_DRAWS = 10_000
 """More draws than this are not counted by `Estimate.draws_to_tell`."""
+MANY_ANSWERS = 10_000
+"""Shares of fewer answers have two digits after the point."""
 LIMITS = {"rate": (0.0, 1.0), "mass": (0.0, math.inf)}
 """The least and the most that numbers of a kind can be, where there is such."""
 _EXACT = 1e-12
@@ -293,9 +295,18 @@ def about(draws: int) -> str:
     return f"about {round(draws, min(0, 2 - len(str(draws)))):,}"
 
 
+def digits_of_shares(answers: int | None) -> int:
+    """Digits after the point of a share of this many answers, and of a difference of two such.
+
+    The standard error of a share is at most .5/√answers: .065 of 60, .005 of 10,000, which have three.
+    """
+    return 2 if answers is None or answers < MANY_ANSWERS else 3
+
+
 def share_text(one: Estimate) -> str:
     """A share with its interval: '0.50 [0.31, 0.69]'."""
-    return f"{one.value:.2f} [{one.interval[0]:.2f}, {one.interval[1]:.2f}]"
+    value, low, high = (f"{number:.{digits_of_shares(one.n)}f}" for number in (one.value, *one.interval))
+    return f"{value} [{low}, {high}]"
 
 
 def intervals(

@@ -12,7 +12,13 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from posbias.core import machine
-from posbias.profiles.estimate import Estimate, about, otherwise_at_most, quantile_of_t
+from posbias.profiles.estimate import (
+    Estimate,
+    about,
+    digits_of_shares,
+    otherwise_at_most,
+    quantile_of_t,
+)
 from posbias.profiles.summary import Verdict
 
 MEAN, ENDS = "mean", "first - last"
@@ -27,10 +33,10 @@ CLEAR = 0.25
 """At chance is what surely goes less than so far from chance to always right; less surely, it is inconclusive."""
 MAY_COPY = "the curve may show where it copies from, not what it can find"
 VERDICTS: dict[Verdict, str] = {
-    "U": "a U: both ends are found better than the middle",
-    "primacy": "primacy: the first place is found better than the middle",
-    "recency": "recency: the last place is found better than the middle",
-    "middle": "the middle is found better than an end",
+    "U": "U: both ends do better than the middle",
+    "primacy": "primacy: the first place does better than the middle",
+    "recency": "recency: the last place does better than the middle",
+    "middle": "the middle does better than an end",
     "flat": "flat: no difference beyond {equivalence} between the ends and the middle",
     "inconclusive": "inconclusive: {misses}",
     "at ceiling": "at ceiling: {right} right, ask something harder",
@@ -185,12 +191,16 @@ def in_words(
     found: Any = None,
 ) -> str:
     """A verdict in words; of one on one end, what is known of the other. `effort` is the number of trials."""
-    misses = f"{effort} miss gaps under {{:.2g}}{unit}"
+
+    def misses(least: float) -> str:
+        size = f"{least:.2g}{unit}" if unit else share_size(least, gaps[ENDS].n)
+        return f"{effort} miss gaps under {size}"
+
     looks = min(2, len(gaps))
     rests_on = [gap.jointly(looks).detectable for name, gap in gaps.items() if name != ENDS or len(gaps) == 1]
     least = max(filter(math.isfinite, rests_on), default=math.nan)
     right = "nearly all" if found is None else f"{found.sum():,.0f} of {found.size:,}"
-    words = VERDICTS[verdict].format(equivalence=equivalence, misses=misses.format(least), right=right)
+    words = VERDICTS[verdict].format(equivalence=equivalence, misses=misses(least), right=right)
     if verdict not in ("primacy", "recency"):
         return words
     place = "last" if verdict == "primacy" else "first"
@@ -200,7 +210,7 @@ def in_words(
     of_the_other = {
         "at a disadvantage": f", the {place} worse",
         "no difference": f", the {place} not beyond {equivalence}",
-        "inconclusive": f"; of the {place}, {misses.format(other.jointly(looks).detectable)}",
+        "inconclusive": f"; of the {place}, {misses(other.jointly(looks).detectable)}",
     }
     return words + of_the_other[compared(other, equivalence, signs_of(gaps)[f"{place} - middle"])]
 
@@ -218,9 +228,17 @@ def gap_lines(gaps: Mapping[str, Estimate], equivalence: float | None, unit: str
     return lines
 
 
+def share_size(least: float, answers: int | None) -> str:
+    """A difference of shares up to which something holds, at least the last digit that such shares have."""
+    digits = digits_of_shares(answers)
+    return f"{max(least, 10.0**-digits):.{digits}f}"
+
+
 def signed(one: Estimate, unit: str) -> str:
-    """A difference with its interval."""
-    return f"{one.value:+.3f} in {unit} (95 % interval {one.interval[0]:+.3f} to {one.interval[1]:+.3f})"
+    """A difference with its interval: of nats with three digits, of shares by the number of answers."""
+    digits = 3 if unit == "nats" else digits_of_shares(one.n)
+    value, low, high = (f"{number:+.{digits}f}" for number in (one.value, *one.interval))
+    return f"{value} in {unit} (95 % interval {low} to {high})"
 
 
 def percent(one: Estimate) -> str:

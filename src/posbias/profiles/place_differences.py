@@ -16,7 +16,7 @@ import numpy as np
 
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.gaps import ENDS, EQUIVALENCE, MEAN, compared, gaps_of, resampled, signed
+from posbias.profiles.gaps import ENDS, EQUIVALENCE, MEAN, compared, gaps_of, resampled, share_size, signed
 from posbias.profiles.places import Key, Places
 from posbias.profiles.profile import Profile
 
@@ -73,7 +73,7 @@ class CurveDifference:
             least = max(gap.detectable for gap in self._gaps.values())
             lines.append(
                 f"inconclusive whether position matters more to one: {effort} trials miss changes of a gap "
-                f"under {least:.2g}"
+                f"under {share_size(least, min(self.trials))}"
             )
         same = "the same trials, so differences are taken within them"
         if self.paired and not any(one.value or one.se for one in self.numbers.values()):

@@ -314,14 +314,17 @@ class Places:
     def sentences(self) -> list[str]:
         """The answer in words: what the model can do, then what position does to it."""
         lines = [*self._abilities(), *self._control_arms()]
-        lines[1:1] = gaps.gap_lines(self.deciding, self.equivalence, self._unit) if self.able else []
-        return [*lines, f"verdict: {self._verdict_in_words()}"]
+        lines[1:1] = gaps.gap_lines(self.deciding, self.equivalence, self.unit_of_gaps) if self.able else []
+        return [*lines, f"verdict: {self.verdict_in_words}"]
 
     @property
-    def _unit(self) -> str:
+    def unit_of_gaps(self) -> str:
+        """What the deciding gaps are in."""
         return "nats" if self.measures in NATS else self.measures
 
-    def _verdict_in_words(self) -> str:
+    @property
+    def verdict_in_words(self) -> str:
+        """What the curve shows, and what is known of an end that the verdict says nothing of."""
         effort = f"{self.prompts} {self.rows}"
         if self.too_often_cut_off or self.flaws:
             return f"inconclusive: {'; '.join(self.flaws) or 'too many answers were cut off'}"
@@ -365,7 +368,8 @@ class Places:
             )
         if self.able:
             needs = [f"± {width:g} takes {about(self.trials_for(width))} trials" for width in gaps.WIDTHS]
-            lines.append(f"intervals of the gaps are ± {self.half_width:.3f} at most; {', '.join(needs)}")
+            half = gaps.share_size(self.half_width, self.prompts)
+            lines.append(f"intervals of the gaps are ± {half} at most; {', '.join(needs)}")
         if self.until is not None and not self.reached:
             needed = about(self.trials_for(self.until))
             lines.append(f"± {self.until:g} is not reached by {self.prompts} trials; {needed} would reach it")

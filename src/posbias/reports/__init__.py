@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posbias.core.errors import InvalidValueError, whole
-from posbias.core.files import write_bytes, write_text
 from posbias.core.packages import need
 
 if TYPE_CHECKING:
@@ -58,23 +57,42 @@ def write_report(
     if measurement.attrs.get("encoder"):
         raise InvalidValueError("measurement: expected one of a causal model, got an encoder's (see compare)")
     need("jinja2", "matplotlib", work="a report", extra="report")
-    from posbias.comparison.predictors import folds, predictions
+    from posbias.comparison.agreement import SPLITS
+    from posbias.comparison.predictors import PREDICTORS, folds, predictions
     from posbias.comparison.scores import compare_all
+    from posbias.core.sources import REPORTED, cite
     from posbias.profiles.profile import measured_influence
+    from posbias.reports import tables
     from posbias.reports.figures import illustrations
-    from posbias.reports.findings import Findings
-    from posbias.reports.page import render
+    from posbias.reports.findings import MEASURES, Findings
+    from posbias.reports.page import write_page
+    from posbias.reports.profile_sentences import headline, lead
     from posbias.reports.sentences import answers, verdicts
 
     measured, predicted = measured_influence(measurement), predictions(measurement)
     comparison = compare_all(predicted, measured, held_out=folds(measurement), seed=seed)
     found = Findings(measurement, measured, predicted, comparison, seed)
-    answered, judged = answers(found), verdicts(found)
-    figures = illustrations(found)
-    files = [file for figure in figures for file in figure.files.items()]
-    written = [write_bytes(Path(folder) / name, content) for name, content in files]
-    page = write_text(Path(folder) / "report.html", render(found, answered, judged, figures, links or {}))
-    return Report(page, written, [*answered.values()], comparison, predicted, judged)
+    about = {"headline": headline(measured), "answers": answers(found), "verdicts": verdicts(found)}
+    page, figures = write_page(
+        folder,
+        "report.html",
+        illustrations(found),
+        title=f"Position bias of {found.model}",
+        lead=lead(measured),
+        found=found,
+        sizes=measurement.sizes,
+        links=links or {},
+        tables=tables,
+        measures=[measure.name for measure in MEASURES],
+        held_out=tables.held_out(comparison),
+        splits=SPLITS,
+        predictors=PREDICTORS,
+        sources=[cite(key) for key in REPORTED],
+        **about,
+    )
+    looks, *others = about["answers"].values()
+    answered = [f"{about['headline']}. {looks}", *others]
+    return Report(page, figures, answered, comparison, predicted, about["verdicts"])
 
 
 report = write_report

@@ -3,6 +3,7 @@
 import base64
 import csv
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,7 @@ from posbias.profiles.profile import Profile
 from posbias.profiles.summary import SHARE
 from posbias.reports import plots
 from posbias.reports.findings import Findings
+from posbias.reports.page import resource
 from posbias.reports.plots.influence import share_scale
 from posbias.reports.plots.style import LEGEND
 
@@ -44,6 +46,10 @@ class Illustration:
     caption: str
     figure: "Figure"
     numbers: pd.DataFrame
+    narrow: "Figure | None" = None
+    """The same for screens on which labels of the figure would be too small."""
+    digits: int | None = None
+    """Digits after the point of the numbers that are shown, where they are shares of answers."""
 
     @cached_property
     def files(self) -> dict[str, bytes]:
@@ -60,6 +66,12 @@ class Illustration:
         return inline_svg(self.files[f"{self.name}.svg"], self.name, self.title)
 
     @property
+    def narrow_picture(self) -> Markup:
+        """The figure for narrow screens as an element of the page."""
+        assert self.narrow is not None
+        return inline_svg(plots.picture_bytes(self.narrow, "svg"), f"{self.name}-narrow", self.title)
+
+    @property
     def link(self) -> str:
         """The numbers as CSV within an address; empty where they are too many for the page."""
         data = self.files[f"{self.name}.csv"]
@@ -69,7 +81,10 @@ class Illustration:
     def rows(self) -> list[list[str]]:
         """Head and rows of the numbers, to be shown as a table; none where they are too many."""
         shown = self.link and len(self.numbers.columns) <= MOST_COLUMNS
-        return [*csv.reader(self.files[f"{self.name}.csv"].decode().splitlines())] if shown else []
+        rows = [*csv.reader(self.files[f"{self.name}.csv"].decode().splitlines())] if shown else []
+        if self.digits is None:
+            return rows
+        return rows[:1] + [[at, *(f"{float(one):.{self.digits}f}" for one in row)] for at, *row in rows[1:]]
 
 
 def inline_svg(picture: bytes, name: str, title: str) -> Markup:
@@ -99,65 +114,25 @@ def inline_svg(picture: bytes, name: str, title: str) -> Markup:
     return Markup(f"<svg {names} {look}>{inside}")
 
 
-_CAPTIONS = {
-    "influence": (
-        "Where it looks",
-        "Measured influence of every token on the prediction at the last one, relative to uniform "
-        "(dashed). The band is the 95 % interval over prompts at each position (by Student's "
-        "t); shaded are the two ends and the trough, the place where influence is least. Logarithmic scale.",
-    ),
-    "predictors": (
-        "What the predictors expect",
-        "One predictor to a panel (colour) over the measured influence (thin line and band as above), on one "
-        "scale; the dot is token 0. Last panel: all influence up to a position (0 to 1); the mean distance "
-        "between two curves is their Wasserstein distance, the dashed diagonal a uniform profile.",
-    ),
-    "parts": (
-        "What makes the curve",
-        "Influence on the first 5 % of positions, on those between and on the last 5 %: from a uniform profile "
-        "(dashed) each bar adds something that is known, up to the measured share (black). The order is a "
-        "choice: what a part adds depends on what was there before it.",
-    ),
-    "mixing": (
-        "How much attention changes the stream",
-        "Weight of attention against the residual, by layer: mean over prompts with its 95 % interval "
-        "(by Student's t). Where the two definitions part, one token of huge norm rules the norm "
-        "of the sequence. The rollouts use the first, Herasimchyk et al. 2026, Eqs. (1) and (5); the "
-        "second is what their code averages.",
-    ),
-    "sinks": (
-        "The first token",
-        "Left: attention that token 0 draws from later tokens, by head and layer; dashed is what even "
-        "attention would give it. Right: norm of the residual stream entering each layer. A token that "
-        "is far above the line on the left and far above the others on the right is a sink whose attention "
-        "counts for less than its weight says.",
-    ),
-    "kernels": (
-        "What attends to what",
-        "Attention averaged over prompts and heads, A of Eq. (4) in Herasimchyk et al. 2026, in layers from "
-        "bottom to top, on a logarithmic scale. The strip at the left repeats the first column, token 0.",
-    ),
-}
-"""Title and caption of each figure."""
-
-
 def illustrations(found: Findings) -> list[Illustration]:
     """All figures of the report, drawn."""
     measurement, measured, predictions = found.measurement, found.measured, found.predictions
     depth = measurement.sizes["layer"]
     shown = [round(layer) for layer in np.linspace(0, depth - 1, min(6, depth))]
-    where, mixing = plots.new_figure(6.6, 3.1), plots.new_figure(6.6, 2.9)
-    plots.draw_influence(where.subplots(), measured)
+    where, narrow, mixing = (plots.new_figure(*size) for size in ((6.6, 3.1), (3.1, 2.6), (6.6, 2.9)))
+    for figure in (where, narrow):
+        plots.draw_influence(figure.subplots(), measured)
     plots.draw_mixing(mixing.subplots(), measurement)
     drawn = {
-        "influence": (where, curve(measured, measured.tokens, f"measured {UNIFORM}")),
+        "influence": (where, curve(measured, measured.tokens, f"measured {UNIFORM}"), narrow),
         "predictors": _predictors(measured, predictions),
         "parts": _parts({name: one.mass for name, one in found.parts.items()}),
         "mixing": (mixing, _mixing(measurement)),
         "sinks": _first_token(measurement),
         "kernels": _kernels(measurement, shown),
     }
-    return [Illustration(name, *_CAPTIONS[name], *one) for name, one in drawn.items()]
+    captions = tomllib.loads(resource("captions.toml"))
+    return [Illustration(name, *captions[name].values(), *one) for name, one in drawn.items()]
 
 
 def curve(profile: Profile, scale: float = 1.0, name: str = "") -> pd.DataFrame:
@@ -173,9 +148,7 @@ def curve(profile: Profile, scale: float = 1.0, name: str = "") -> pd.DataFrame:
 
 
 def _predictors(measured: Profile, predictions: Mapping[str, Profile]) -> "tuple[Figure, pd.DataFrame]":
-    rows = len(predictions) // 3 + 1
-    figure = plots.new_figure(6.6, 2.05 * rows)
-    panels = list(figure.subplots(rows, 3, squeeze=False).flat)
+    figure, panels = plots.new_panels(len(predictions) + 1, 3, 2.2, 2.05)
     drawn = [
         plots.draw_influence(ax, measured, {name: one})
         for ax, (name, one) in zip(panels, predictions.items(), strict=False)
@@ -185,9 +158,9 @@ def _predictors(measured: Profile, predictions: Mapping[str, Profile]) -> "tuple
         ax.set_ylabel("influence" if place % 3 == 0 else "")
         ax.tick_params(labelleft=place % 3 == 0)
         ax.set_xlabel("position" if place + 3 >= len(panels) else "")
-    plots.draw_cumulative(panels[len(drawn)], measured, predictions).set(xlabel="position", ylabel="")
-    for ax in panels[len(drawn) + 1 :]:
-        ax.set_axis_off()
+    summed = plots.draw_cumulative(panels[-1], measured, predictions)
+    summed.set(xlabel="position", ylabel="")
+    figure.legend(*summed.get_legend_handles_labels(), loc="outside lower center", ncols=3, **LEGEND)
     named = {"measured": measured} | {one.predictor: one for one in predictions.values()}
     densities = {f"{name} {UNIFORM}": one.mass * one.tokens for name, one in named.items()}
     return figure, pd.DataFrame({"position": range(measured.tokens), **densities})
@@ -231,12 +204,9 @@ def _first_token(measurement: "xr.Dataset") -> "tuple[Figure, pd.DataFrame]":
 
 def _kernels(measurement: "xr.Dataset", layers: Sequence[int]) -> "tuple[Figure, pd.DataFrame]":
     """A row for each query of a layer, a column for each key."""
-    rows, tokens = -(-len(layers) // 3), measurement.sizes["key"]
-    figure = plots.new_figure(6.6, 2.05 * rows)
-    panels = list(figure.subplots(rows, min(len(layers), 3), squeeze=False).flat)
-    plots.draw_kernels(panels[: len(layers)], measurement, layers)
-    for ax in panels[len(layers) :]:
-        ax.set_axis_off()
+    tokens = measurement.sizes["key"]
+    figure, panels = plots.new_panels(len(layers), 3, 2.2, 2.05)
+    plots.draw_kernels(panels, measurement, layers)
     past = np.tri(tokens, dtype=bool)
     kernels = [np.where(past, measurement["kernel"].values[layer], np.nan) for layer in layers]
     index = {"layer": np.repeat(layers, tokens), "query": np.tile(range(tokens), len(layers))}

@@ -1,19 +1,16 @@
 """Pages that need no other file, no script and no network: everything found, set into a template."""
 
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
-from posbias.comparison.agreement import SPLITS
-from posbias.comparison.predictors import PREDICTORS
-from posbias.core.sources import REPORTED, cite
-from posbias.profiles.claims import Judged
-from posbias.reports import tables
-from posbias.reports.findings import MEASURES, Findings
+from posbias.core.files import write_bytes, write_text
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -21,39 +18,20 @@ if TYPE_CHECKING:
     from posbias.reports.figures import Illustration
 
 
-def render(
-    found: Findings,
-    answers: Mapping[str, str],
-    verdicts: Sequence[str],
-    figures: "Sequence[Illustration]",
-    links: Mapping[str, str],
-) -> str:
-    """The page of a measurement as HTML; `links` say what is in the same folder, by file."""
-    return template("report.html").render(
-        style=Markup(resource("report.css")),
-        found=found,
-        sizes=found.measurement.sizes,
-        text=found.measurement.attrs.get("text", "an unnamed text"),
-        answers=answers,
-        verdicts=verdicts,
-        figures=figures,
-        links=links,
-        tables=tables,
-        measures=[measure.name for measure in MEASURES],
-        held_out=tables.held_out(found.comparison),
-        splits=SPLITS,
-        predictors=PREDICTORS,
-        sources=[cite(key) for key in REPORTED],
-    )
+def write_page(
+    folder: str | os.PathLike[str], name: str, figures: "Sequence[Illustration]", **about: Any
+) -> tuple[Path, list[Path]]:
+    """Write the page that a template makes (`report.html`) and the files of its figures; the page, and those.
 
-
-def render_profile(
-    title: str, read_as: str, answers: Mapping[str, str], figure: "Illustration", claims: Sequence[Judged]
-) -> str:
-    """The page of a profile that was read from a file."""
-    style = Markup(resource("report.css"))
-    about = {"title": title, "read_as": read_as, "answers": answers, "figure": figure, "claims": claims}
-    return template("profile.html").render(style=style, **about)
+    Each is written whole or not at all. Raises `OutputFileError`.
+    """
+    written = [
+        write_bytes(Path(folder) / file, content)
+        for figure in figures
+        for file, content in figure.files.items()
+    ]
+    html = template(name).render(style=Markup(resource("report.css")), figures=figures, **about)
+    return write_text(Path(folder) / "report.html", html), written
 
 
 def template(name: str, package: str = "posbias.reports", **filters: Callable[[str], str]) -> "Template":

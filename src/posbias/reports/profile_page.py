@@ -1,23 +1,30 @@
 """A profile read from a file as a page: what it was taken for, its curve, its ends against its middle."""
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from posbias.core.errors import InvalidValueError
-from posbias.core.files import write_bytes, write_text
 from posbias.core.packages import need
-from posbias.profiles.claims import LEAST, Above, Claim, Evidence, Judged, judged, mean
-from posbias.profiles.gaps import EQUIVALENCE, gaps_of
-from posbias.profiles.places import Places
+from posbias.profiles.claims import ClaimVerdict
+from posbias.profiles.estimate import Estimate, digits_of_shares
+from posbias.profiles.gaps import gaps_of, signed, signs_of
+from posbias.profiles.places import ANY, by_t
 from posbias.profiles.profile import Profile
-from posbias.reports.profile_sentences import FAVOURS, ends_line, paragraph, surety
+from posbias.reports.answers.numbers import JudgedClaim
+from posbias.reports.profile_sentences import ends_line, headline, lead, paragraph, surety
 from posbias.reports.sentences import EXPECTED, PROMPT, SHOWS, SURE
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from posbias.reports.answers.measurements import ProfilePage
+
+WIDE, NARROW = 6.4, 3.1
+"""Inches of the picture on a wide page, and on one of some 400 pixels."""
+VERDICTS: dict[int, ClaimVerdict] = {1: "holds", 0: "undecided", -1: "fails"}
+"""What is said of an end above the middle, by the sign of its gap."""
 
 
 def write_profile_report(profile: Profile, folder: str | os.PathLike[str], *, title: str) -> "ProfilePage":
@@ -31,60 +38,85 @@ def write_profile_report(profile: Profile, folder: str | os.PathLike[str], *, ti
     need("jinja2", "matplotlib", work="a report", extra="report")
     from posbias.reports.answers.measurements import ProfilePage
     from posbias.reports.figures import Illustration, curve
-    from posbias.reports.page import render_profile
-    from posbias.reports.plots import draw_profile, new_figure
+    from posbias.reports.page import write_page
 
-    figure, numbers = new_figure(), curve(profile)
-    draw_profile(figure.subplots(), profile)
+    numbers, digits = curve(profile), digits_of_shares(_rows(profile)) if profile.kind == "rate" else None
     caption = f"{numbers.columns[1]} by {numbers.columns[0]}"
     if profile.limits is not None:
-        rows = 0 if profile.samples is None else len(profile.samples)
-        how = "of the counts" if profile.counts is not None else f"by Student's t over {rows} samples"
-        caption += f" with 95 % intervals {how}"
-    shown = Illustration("profile", "The curve", paragraph(caption), figure, numbers)
-    for name, content in shown.files.items():
-        write_bytes(Path(folder) / name, content)
-    claims, read_as = end_claims(profile), taken_for(profile)
-    answered = answers(profile, claims)
-    page = write_text(Path(folder) / "report.html", render_profile(title, read_as, answered, shown, claims))
-    return ProfilePage.of(
-        page=page,
-        answer=[*answered.values()],
-        claims=[claim.as_dict() for claim in claims],
-        read_as={"source": read_as},
-    )
-
-
-def end_claims(profile: Profile) -> tuple[Judged, ...]:
-    """Whether the first and the last place lie above the middle, judged by paired differences of the samples.
-
-    The middle is the mean of all inner places; of two places it is the first above the last.
-
-    Differences of rates count from 0.02 on; other numbers have no such scale. Without two samples, or with samples
-    that all differ alike, a claim is undecided.
-    """
-    rows, claims = profile.samples, []
-    gaps = gaps_of(profile.mass[None] if rows is None else np.asarray(rows, dtype=np.float64))
-    for name, gap in list(gaps.items())[:2]:
-        above, below = name.split(" - ")
-        claim = Claim(
-            f"elsewhere/{above}-above-{below}",
-            "results made elsewhere",
-            f"The {above} place is above the {below}",
-            test=Above(least=LEAST if profile.kind == "rate" else 0.0),
-            provenance="ours",
-            scope=taken_for(profile),
-            evidence=f"{0 if rows is None else len(rows)} samples",
+        how = (
+            "of the counts" if profile.counts is not None else f"by Student's t over {_rows(profile)} samples"
         )
-        where = f"{profile.measures}: {name}"
-        if rows is None:
-            piece = Evidence(where, flaw="no samples")
-        elif len(gap) > 1 and not gap.std():
-            piece = Evidence(where, flaw=f"{gap[0]:g} in all {len(gap)} samples, which have no error")
-        else:
-            piece = mean(where, gap, draws="samples")
-        claims.append(judged(claim, [piece]))
-    return tuple(claims)
+        caption += f" with 95 % intervals {how}"
+    pictures = (_drawn(profile, width) for width in (WIDE, NARROW))
+    figure = Illustration(
+        "profile", "The curve", paragraph(caption), next(pictures), numbers, next(pictures), digits
+    )
+    claims, read_as = end_claims(profile), taken_for(profile)
+    about = {"headline": headline(profile), "lead": lead(profile), "answers": answers(profile, claims)}
+    about |= {"title": f"{title} by position", "under": f"{title}, read as {read_as}."}
+    page, _ = write_page(folder, "profile.html", [figure], **about)
+    shows, *others = about["answers"].values()
+    answer = [f"{about['headline']} ({about['lead']}). {shows}", *others]
+    return ProfilePage.of(page=page, answer=answer, claims=claims, read_as={"source": read_as})
+
+
+def _drawn(profile: Profile, width: float) -> "Figure":
+    """The curve; of results by place that have margins or control arms, with those."""
+    from posbias.reports.plots import draw_profile, new_figure
+    from posbias.reports.plots.retrieval import answers_figure, retrieval_figure
+
+    places = profile.places
+    if places is not None and "margin" in places.results:
+        return retrieval_figure(places, width=width)
+    if places is not None and places.arms:
+        return answers_figure([places], width)
+    figure = new_figure(width, max(2.6, width / 2))
+    draw_profile(figure.subplots(), profile)
+    return figure
+
+
+def _rows(profile: Profile) -> int:
+    return 0 if profile.samples is None else len(profile.samples)
+
+
+def end_claims(profile: Profile) -> list[JudgedClaim]:
+    """Whether the first and the last place lie above the middle, as the verdict on the curve has it (`signs_of`).
+
+    The middle is the mean of all inner places; of two places it is the first above the last. Without two samples,
+    or with samples that all differ alike, a claim is undecided.
+    """
+    claims, places, gaps = [], profile.places, _gaps(profile)
+    signs = signs_of(gaps) if places is None or places.able else dict.fromkeys(gaps, 0)
+    for name, gap in [*gaps.items()][:2]:
+        above, below = name.split(" - ")
+        why = f"{name}: {gap}" if places is None else f"{name}: {signed(gap, places.unit_of_gaps)}"
+        if _rows(profile) < 2:
+            why = "one number for each place, not one of each trial"
+        claims.append(
+            JudgedClaim(
+                id=f"elsewhere/{above}-above-{below}",
+                claim=f"The {above} place is above the {below}",
+                number=gap.value,
+                se=gap.se,
+                verdict=VERDICTS[signs[name]],
+                why=why,
+                seen={1: True, -1: False}.get(signs[name]),
+                place="results made elsewhere",
+                scope=taken_for(profile),
+                evidence=f"{_rows(profile)} samples",
+                effects=[],
+            )
+        )
+    return claims
+
+
+def _gaps(profile: Profile) -> dict[str, Estimate]:
+    """Differences of places: of results by place those that their verdict rests on."""
+    if profile.places is not None:
+        return profile.places.deciding
+    rows = profile.mass[None] if profile.samples is None else np.asarray(profile.samples, dtype=np.float64)
+    numbers = by_t({ANY: {(profile.measures, name): gap for name, gap in gaps_of(rows).items()}})
+    return {str(name): gap for (_, name), gap in numbers.items()}
 
 
 def taken_for(profile: Profile) -> str:
@@ -93,7 +125,7 @@ def taken_for(profile: Profile) -> str:
     return str(profile.attrs.get("read_as", f"{profile.measures}{of}, {profile.tokens} places"))
 
 
-def answers(profile: Profile, claims: tuple[Judged, ...]) -> dict[str, str]:
+def answers(profile: Profile, claims: list[JudgedClaim]) -> dict[str, str]:
     """By question: what the curve shows, how sure that is, and what such a file does not say."""
     computed = profile.measures == "rollout"
     made = (
@@ -101,9 +133,12 @@ def answers(profile: Profile, claims: tuple[Judged, ...]) -> dict[str, str]:
         if computed
         else "The file does not hold how the model is built; ‘posbias predict’ computes it from a configuration."
     )
+    places = profile.places
+    # of other rates nobody knows what stands at a place: an option, perhaps
+    documents = places is not None and (bool(places.job) or places.unit == "documents")
     prompt = (
         "It shows at which places answers were right in these trials, with all else the same; others may "
-        "differ. ‘posbias order’ puts documents in order by it."
+        "differ." + " ‘posbias order’ puts documents in order by it." * documents
         if profile.kind == "rate"
         else f"It shows which positions weigh most in what the model writes next{', in theory' * computed}. "
         "Weight is not use: whether a fact is found there is measured by ‘posbias retrieve’."
@@ -114,44 +149,30 @@ def answers(profile: Profile, claims: tuple[Judged, ...]) -> dict[str, str]:
 def _shows(profile: Profile) -> str:
     mass, s = profile.mass, profile.summary if profile.kind == "mass" else None
     name = "the share of the influence" if s else profile.measures
+    digits = f".{digits_of_shares(_rows(profile))}f" if profile.kind == "rate" else ".4g"
 
     def where(value: float) -> str:
-        first, *more = (f"{profile.at[k]:g}" for k in np.flatnonzero(mass == value).tolist())
-        return f"place {first}{f' and {len(more)} more' * bool(more)} ({value:.4g})"
+        first, *more = (f"{profile.at[k]:.3g}" for k in np.flatnonzero(mass == value).tolist())
+        return f"place {first}{f' and {len(more)} more' * bool(more)} ({value:{digits}})"
 
     said = [f"{name} is highest at {where(mass.max())} and lowest at {where(mass.min())}"]
     if mass.max() == mass.min():
-        said = [f"{name} is {mass[0]:.4g} at all {profile.tokens} places"]
-    if profile.left_out:
-        said.append(f"there is no verdict: {profile.caveat}")
+        said = [f"{name} is {mass[0]:{digits}} at all {profile.tokens} places"]
     if s and s.verdict is not None:
-        said.append(f"the curve favours {FAVOURS[s.verdict]}: {ends_line(profile)}")
-        said += [f"verdict {alone}" for alone in s.ends_alone]
+        said += [ends_line(profile), *(f"verdict {alone}" for alone in s.ends_alone)]
     return paragraph(*said)
 
 
-def _sure(profile: Profile, claims: tuple[Judged, ...]) -> str:
-    samples = 0 if profile.samples is None else len(profile.samples)
-    if samples < 2:
+def _sure(profile: Profile, claims: list[JudgedClaim]) -> str:
+    if _rows(profile) < 2:
         return (
             "How sure that is, is not known: the file has one number for each place, not one of each trial."
         )
-    rate, measures = profile.kind == "rate", profile.measures
     places = profile.places
-    rows = places.rows if places is not None else "trials" if rate else "prompts"
-    said = [f"every number is a mean over {samples} {rows}"]
-    if counts := sorted({of for _, of in profile.counts or ()}):
-        said = [
-            f"every number is a share of {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} answers"
-        ]
-    said += surety(profile)
-    if places is not None and not places.able:
-        said.append(
-            "answers are not shown to be better than guesses: the curve may show where the model copies from"
-        )
-    elif rate:
-        scores = {measures: np.asarray(profile.samples)}
-        said += Places(scores, profile.at, rows=rows, equivalence=EQUIVALENCE).sentences()
-    else:
-        said += [f"{claim.sentence}: {claim.verdict} ({claim.why})" for claim in claims]
+    said = surety(profile)
+    said += (
+        [f"{one.claim}: {one.verdict} ({one.why})" for one in claims]
+        if places is None
+        else places.sentences()
+    )
     return paragraph(*said)

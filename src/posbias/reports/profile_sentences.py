@@ -20,6 +20,34 @@ SAME = "the same without the first token, and without the query's own"
 """After a verdict that does not rest on one token."""
 
 
+def headline(profile: Profile) -> str:
+    """What a curve shows, in a line: its verdict, or why there is none."""
+    if profile.kind == "mass":
+        if profile.left_out:
+            return f"No verdict: {profile.caveat}"
+        verdict = profile.summary.verdict or "flat"
+        doubted = ": its prompts do not decide that" if profile.doubts else ""
+        return f"{profile.name or 'The model'} favours {FAVOURS[verdict]} ({verdict}){doubted}"
+    if profile.places is None or profile.samples is None or len(profile.samples) < 2:
+        return f"{profile.measures} of {profile.tokens} places: no verdict"
+    verdict = profile.places.verdict_in_words.partition(";")[0]
+    return f"{verdict[:1].upper()}{verdict[1:]}"
+
+
+def lead(profile: Profile) -> str:
+    """For whom it holds, and of how many questions or prompts."""
+    many = 0 if profile.samples is None else len(profile.samples)
+    if profile.kind == "mass":
+        size = f"{profile.tokens:,} tokens" + (f" of the text ‘{profile.text}’" if profile.text else "")
+        return f"{many} prompts of {size}" if many else f"{profile.measures} of {size}"
+    if answers := sorted({all_ for _, all_ in profile.counts or ()}):
+        span = " to ".join(map(str, dict.fromkeys((answers[0], answers[-1]))))
+        asked = f"{span} questions at each of {profile.tokens} places"
+    else:
+        asked = f"{f'{many} questions, each' if many > 1 else 'one number'} at {profile.tokens} places"
+    return ", ".join(filter(None, (profile.name, asked)))
+
+
 def describe(profile: Profile) -> list[str]:
     """A profile for a person: the shape in blocks and the statistics in words, a line each."""
     s = profile.summary

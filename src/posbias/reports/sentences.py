@@ -53,14 +53,12 @@ def answers(found: Findings) -> dict[str, str]:
 
 def _looks(found: Findings) -> str:
     measured, s = found.measured, found.measured.summary
-    assert s.verdict is not None  # measured: nothing is left out
-    said = paragraph(
+    return paragraph(
         f"of the influence of {s.tokens} tokens on the next one, {ends_line(measured)}",
         *(f"verdict {said}" for said in s.ends_alone),
         trough_line(measured, found.trough_range),
         *out_of_reach(measured),
     )
-    return f"{found.model} favours {FAVOURS[s.verdict]} ({s.verdict}). {said}"
 
 
 def _sure(found: Findings) -> str:

@@ -104,19 +104,6 @@ def differences(found: Findings) -> list[Row]:
     ]
 
 
-SHAPE_COLUMNS = (
-    "verdict",
-    "token 0",
-    "first 5 %",
-    "last 5 %",
-    "density first : middle : last",
-    "trough at",
-    "below even",
-    "90 % within",
-    "entropy (nats)",
-)
-
-
 def shapes(found: Findings) -> list[Row]:
     """The statistics of the measured profile, with errors where they are known, and of each prediction."""
     measured, (first, last) = found.measured, ends_of(found.measured)
@@ -151,9 +138,6 @@ def _shape(profile: Profile) -> list[TableCell]:
         TableCell("–" if s.reaches_all else f"{s.effective_range} tokens"),
         TableCell(f"{s.entropy:.2f}"),
     ]
-
-
-LAYER_COLUMNS = ("λ_t", "λ by token", "attention on token 0", "largest head", "norm of token 0 / others")
 
 
 def layers(measurement: "xr.Dataset") -> list[Row]:

@@ -19,6 +19,7 @@ from .style import THEMED as THEMED
 from .style import check_kind as check_kind
 from .style import new_axes as new_axes
 from .style import new_figure as new_figure
+from .style import new_panels as new_panels
 from .style import notebook_html as notebook_html
 from .style import picture_bytes as picture_bytes
 from .style import save_drawing as save_drawing

@@ -31,9 +31,8 @@ COLUMNS = 4
 def scores_figure(result: "RecencyResult") -> "Figure":
     """Mean scores of every layer of a simulation, each panel under its recency probability."""
     depth = result.model.depth
-    columns, rows = min(COLUMNS, depth), -(-depth // COLUMNS)
-    figure = style.new_figure(0.5 + 1.95 * columns, 0.45 + 1.75 * rows)
-    axes, scores = figure.subplots(rows, columns, squeeze=False).flat, result.mean_scores
+    columns, scores = min(COLUMNS, depth), result.mean_scores
+    figure, axes = style.new_panels(depth, columns, 2.1, 1.9)
     for layer in range(depth):
         ax, title = axes[layer], f"layer {layer + 1}"
         draw_scores(ax, scores.value[layer], scores.se[layer], diagonal=result.model.norm == "none")
@@ -42,8 +41,6 @@ def scores_figure(result: "RecencyResult") -> "Figure":
         ax.set_title(title, fontsize=style.SMALL, color=style.INK, pad=4)
         ax.set_xlabel("key" if layer + columns >= depth else "", fontsize=style.TEXT, color=style.INK)
         ax.set_ylabel("query" if layer % columns == 0 else "", fontsize=style.TEXT, color=style.INK)
-    for ax in axes[depth:]:
-        ax.set_visible(False)
     return figure
 
 

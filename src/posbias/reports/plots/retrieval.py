@@ -23,6 +23,8 @@ _LINES = {
     "share": (("choice", "preferred among the candidates"), ("accuracy", "written")),
     "margin": (("margin", "asked for it"), ("control_margin", "asked for somebody else")),
 }
+PANEL = 3.2
+"""Inches of a panel."""
 _ARMS = {"no gold": ":", "gold alone": "--", "shuffled": "-."}
 """A line style for each control arm."""
 
@@ -90,11 +92,15 @@ def draw_answer_map(ax: "Axes", curves: Sequence[Places]) -> "Axes":
     return ax
 
 
-def retrieval_figure(curve: Places, influence: Mapping[str, Profile] | None = None) -> "Figure":
-    """Shares and margins by place, and next to them the influence by place of the same model, if given."""
+def retrieval_figure(
+    curve: Places, influence: Mapping[str, Profile] | None = None, width: float = 9.6
+) -> "Figure":
+    """Shares and margins by place, and the influence by place of the same model, if given.
+
+    Panels stand side by side as far as `width` inches have room for them.
+    """
     panels = 2 if influence is None else 3
-    figure = style.new_figure(3.2 * panels, 2.9)
-    axes = figure.subplots(1, panels)
+    figure, axes = style.new_panels(panels, max(1, int(width / PANEL)), min(width, PANEL), 2.9)
     draw_retrieval(axes[0], curve, "share")
     draw_retrieval(axes[1], curve, "margin")
     if influence is not None:
@@ -105,10 +111,10 @@ def retrieval_figure(curve: Places, influence: Mapping[str, Profile] | None = No
     return _entitled(figure, about)
 
 
-def answers_figure(curves: Sequence[Places]) -> "Figure":
+def answers_figure(curves: Sequence[Places], width: float = 4.6) -> "Figure":
     """One curve with its control arms, or several as a map."""
     several = len(curves) > 1
-    figure = style.new_figure(4.6, 1.5 + 0.5 * len(curves) if several else 2.9)
+    figure = style.new_figure(width, 1.5 + 0.5 * len(curves) if several else 2.9)
     if several:
         draw_answer_map(figure.subplots(), curves)
     else:
@@ -125,8 +131,8 @@ def answers_figure(curves: Sequence[Places]) -> "Figure":
 
 def ways_figure(sizes: Sequence[Mapping[str, Places]]) -> "Figure":
     """Every way to ask in one picture: a panel for each size, a curve for each way."""
-    figure = style.new_figure(4.6, 2.9 * len(sizes))
-    for ax, curves in zip(figure.subplots(len(sizes), squeeze=False)[:, 0], sizes, strict=True):
+    figure, axes = style.new_panels(len(sizes), 1, 4.6, 2.9)
+    for ax, curves in zip(axes, sizes, strict=True):
         draw_ways(ax, curves)
     shown = [next(iter(curves.values())) for curves in sizes]
     named = [f"{_size(shown[0])[0]}: {', '.join(_size(one)[1] for one in shown)}, from above"]

@@ -70,6 +70,17 @@ def new_figure(width: float = 6.4, height: float = 3.2) -> "Figure":
     return Figure(figsize=(width, height), layout="constrained", facecolor=PAPER)
 
 
+def new_panels(count: int, columns: int, width: float, height: float) -> "tuple[Figure, list[Axes]]":
+    """A figure of `count` panels, each `width` × `height` inches, up to `columns` of them in a row."""
+    columns = min(columns, count)
+    rows = -(-count // columns)
+    figure = new_figure(columns * width, rows * height)
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for ax in axes[count:]:
+        ax.set_axis_off()
+    return figure, axes[:count]
+
+
 def new_axes(width: float = 6.4, height: float = 3.2) -> "Axes":
     """The axes of a new figure of `width` × `height` inches, as pyplot makes one: a notebook shows it.
 
