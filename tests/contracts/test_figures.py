@@ -8,6 +8,8 @@ import matplotlib
 import numpy as np
 import pytest
 from browser import Reader
+from matplotlib import pyplot
+from matplotlib.text import Text
 
 from posbias import (
     ALiBi,
@@ -17,6 +19,7 @@ from posbias import (
     load_measurement,
     measured_influence,
     predict,
+    preset,
     save_measurement,
 )
 from posbias.comparison.predictors import predictions
@@ -63,6 +66,55 @@ def test_any_profile_can_be_drawn_and_drawing_touches_no_global_state(mass):
     assert 0 < low < 1 < high
     assert plots.picture_bytes(figure, "svg")
     assert dict(matplotlib.rcParams) == before
+
+
+NOISE = np.random.default_rng(0).uniform(0.5, 1.5, (6, 256))
+NO_MIXING = Architecture(4, (Layer(heads=4, positional=ALiBi()),), name="no-lambda-given")
+ON_ONE_AXES = {
+    "predictions": (predict(preset("bloom-176b"), 256), predict(preset("mpt-7b"), 256)),
+    "lengths": (predict(preset("bloom-176b"), 256), predict(preset("bloom-176b"), 64)),
+    "bands": (predict(NO_MIXING, 256), Profile.from_samples(NOISE, model="smollm2-135m", measures="gradient")),
+    "rates": [Profile(NOISE[k, :5] / 2, kind="rate", measures="accuracy", model=f"m{k}") for k in (0, 1)],
+    "architectures": (preset("bloom-176b"), preset("mpt-7b")),
+}  # fmt: skip
+
+
+def words(text):
+    return text.get_text().replace("\n", " ")
+
+
+def beyond(axis):
+    """Labels of ticks that lie outside the axes, which matplotlib does not draw."""
+    low, high = sorted(axis.get_view_interval())
+    return [tick.label1 for tick in axis.get_major_ticks() if not low <= tick.get_loc() <= high]
+
+
+@pytest.mark.parametrize("layout", [None, "constrained"])
+@pytest.mark.parametrize("values", ON_ONE_AXES.values(), ids=ON_ONE_AXES)
+def test_values_drawn_on_one_small_axes_are_all_seen_and_named(values, layout, request):
+    figure, ax = pyplot.subplots(figsize=(3.4, 2.4), layout=layout)
+    for value in values:
+        value.plot(ax)
+    figure.draw_without_rendering()
+    curves = {line.get_label(): line for line in ax.lines if not line.get_label().startswith("_")}
+    assert len({line.get_color() for line in curves.values()}) == len(curves) == 2
+    for line in curves.values():
+        low, high = ax.get_ylim()
+        assert low <= min(line.get_ydata()) <= max(line.get_ydata()) <= high
+    named = [words(text) for text in ax.get_legend().get_texts()]
+    assert set(curves) <= {*named}
+    assert len(named) == 2 + 2 * ("bands" in request.node.name)
+    texts = [text for text in figure.findobj(Text) if text.get_visible() and words(text)]
+    texts = [text for text in texts if text not in beyond(ax.xaxis) + beyond(ax.yaxis)]
+    assert {ax.get_xlabel(), ax.get_ylabel(), *named} <= {words(text) for text in texts}
+    assert min(text.get_fontsize() for text in texts) >= 7
+    boxes = [text.get_window_extent() for text in texts]
+    for place, box in enumerate(boxes):
+        assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+        assert figure.bbox.y0 <= box.y0 < box.y1 <= figure.bbox.y1
+        assert not any(box.overlaps(other) for other in boxes[:place])
+    assert ax.get_legend().get_window_extent().y0 >= ax.get_window_extent().y1 - 1
+    pyplot.close(figure)
 
 
 @pytest.mark.parametrize("place", [0, 3])

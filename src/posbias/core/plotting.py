@@ -20,11 +20,18 @@ class Plottable:
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draw it (a new figure without `ax`) and return the axes.
 
+        On axes that have such a value already both are shown, with a legend. A figure without a layout engine gets
+        the tight one, which keeps all words within it.
+
         Raises `MissingPackageError` without matplotlib.
         """
         from posbias.reports import plots
 
-        return getattr(plots, self._drawn_by)(plots.new_axes() if ax is None else ax, self)
+        ax = plots.new_axes() if ax is None else ax
+        figure = ax.get_figure(root=True)
+        if figure is not None and figure.get_layout_engine() is None:
+            figure.set_layout_engine("tight")
+        return getattr(plots, self._drawn_by)(ax, self)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: a line of words and the picture of `plot`; without matplotlib the words."""

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
 POSITION, INFLUENCE = "position of the token", "influence (uniform = 1)"
 SHARE = "place in the text (0 first, 1 the query)"
-NOTE = 90
-"""Letters of a line above an axes."""
+NOTE, LETTERS = 90, 14
+"""Letters of a line above a figure, and above an axes for each inch of it."""
 FEW = 16
 """Places that are marked and named one by one."""
+CURVE, MARK = "curve", "mark"
+"""What a curve of `draw_profile` is known by on its axes, and what is marked of the only one."""
 FAINTEST = 1e-4
 """Influence below this, relative to uniform, lies outside the picture."""
 
@@ -58,30 +60,36 @@ def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
     """Draw one profile by position, relative to uniform, on a logarithmic scale.
 
     The title says what it is of and how long. Rates and signed numbers are drawn as they are, by the
-    places where they are few.
+    places where they are few. On axes that have profiles already it takes the next colour, marker and dashes; then
+    a legend names all of them, in place of the title and of what is marked of a single one.
     """
-    few = profile.tokens <= FEW
-    notes = [profile.calibration.lines()[0]] if profile.calibration else []
-    ax.set_title(headline([profile], *notes), fontsize=style.SMALL, color=style.INK, pad=14, parse_math=False)
-    if profile.kind != "mass":
-        style.dress(ax, "place" if profile.kind == "rate" else POSITION, profile.measures)
-        draw_band(ax, profile, style.ACCENT, 0.15)
-        ax.plot(profile.mass, "o-" if few else "-", color=style.ACCENT, linewidth=style.LINE, markersize=3.5)
-        if few:
-            ax.set_xticks(range(profile.tokens), [f"{place:.3g}" for place in profile.at])
-        return ax
-    style.dress(ax, POSITION, INFLUENCE)
-    height = density(profile)
-    _mark_ends(ax, profile)
+    curves = [line for line in ax.lines if line.get_gid() == CURVE]
+    labels = ax.get_legend_handles_labels()[1]
+    mass, few = profile.kind == "mass", profile.kind != "mass" and profile.tokens <= FEW
+    vertical = INFLUENCE if mass else profile.measures
+    style.dress(ax, "place" if profile.kind == "rate" else POSITION, vertical)
+    look = style.apart(len(curves))
+    height = density(profile) if mass else profile.mass
     if (band := profile.band) is not None:
         label = f"with λ of {len(band.models)} pretrained models"
-        _draw_known(ax, profile, np.arange(height.size), color=style.ACCENT, label=label)
-    draw_band(ax, profile, style.ACCENT, 0.15, "95 % interval over prompts")
-    ax.plot(height, color=style.ACCENT, linewidth=style.LINE)
-    _scale(ax, height)
-    _mark_first(ax, height, style.ACCENT)
-    if ax.get_legend_handles_labels()[0]:
-        ax.legend(loc="upper center", handlelength=1.2, **style.LEGEND)
+        label *= label not in labels
+        _draw_known(ax, profile, np.arange(height.size), color=look["color"], label=label)
+    label = "95 % interval over prompts" if mass else ""
+    draw_band(ax, profile, look["color"], 0.15, label * (label not in labels))
+    label = f"{subject([profile])}: {profile.measures}" + " (no verdict)" * bool(profile.left_out)
+    places = range(profile.tokens) if few else (0, height.size - 1) if mass else ()
+    ax.plot(height, markevery=[*places], markersize=3.5, label=label, gid=CURVE, **look)
+    if few:
+        ax.set_xticks(places, [f"{place:.3g}" for place in profile.at])
+    if mass:
+        _scale(ax, np.concatenate([height, *(np.asarray(line.get_ydata()) for line in curves)]))
+    if curves:
+        for mark in ax.findobj(lambda one: one.get_gid() == MARK):
+            mark.remove()
+        ax.set_title("")
+        style.key(ax, 1)
+    else:
+        _name_the_only(ax, profile)
     return ax
 
 
@@ -95,12 +103,8 @@ def draw_profiles(ax: "Axes", profiles: Mapping[str, Profile]) -> "Axes":
     heights = [density(profile) for profile in profiles.values()]
     for place, ((name, profile), height) in enumerate(zip(profiles.items(), heights, strict=True)):
         x, every = np.linspace(0, 1, height.size), max(1, height.size // 9)
-        look = {
-            "linewidth": style.LINE,
-            "markersize": 3.5,
-            "markevery": (every * place // len(heights), every),
-        }
-        colours = style.series(place)
+        start, colours = every * place // len(heights), style.series(place)
+        look = {"linewidth": style.LINE, "markersize": 3.5, "markevery": (start, every)}
         _draw_known(ax, profile, x, color=colours["color"])
         label = f"{name} (no verdict)" if profile.left_out else name
         ax.plot(x, height, label=label, **look, **colours)
@@ -212,12 +216,12 @@ def subject(profiles: Sequence[Profile]) -> str:
     return ", ".join(filter(None, [profiles[0].name, length]))
 
 
-def headline(profiles: Sequence[Profile], *notes: str) -> str:
+def headline(profiles: Sequence[Profile], *notes: str, letters: int = NOTE) -> str:
     """Lines above a picture: what the profiles are of, notes, and what a prediction leaves out."""
     lines = ["; ".join([subject(profiles), *notes])]
     if unknown := next((profile for profile in profiles if profile.left_out), None):
         lines.append(f"{unknown.remainder}: {' and '.join(unknown.left_out)} not known, no verdict")
-    return "\n".join(textwrap.fill(line, NOTE) for line in lines if line)
+    return "\n".join(textwrap.fill(line, letters) for line in lines if line)
 
 
 def predictor_label(name: str, prediction: Profile) -> str:
@@ -255,6 +259,17 @@ def _draw_known(ax: "Axes", profile: Profile, places: Num[np.ndarray, "position"
         ax.fill_between(places, np.maximum(low, FAINTEST), high, alpha=0.15, linewidth=0, **look)
 
 
+def _name_the_only(ax: "Axes", profile: Profile) -> None:
+    """Say in a title what the only profile of an axes is of, mark its ends and trough, and name its bands."""
+    notes = [profile.calibration.lines()[0]] if profile.calibration else []
+    title = headline([profile], *notes, letters=int(ax.get_window_extent().width / ax.figure.dpi * LETTERS))
+    ax.set_title(title, fontsize=style.SMALL, color=style.INK, pad=14, parse_math=False)
+    if profile.kind == "mass":
+        _mark_ends(ax, profile)
+    if bands := [band for band in ax.collections if band in ax.get_legend_handles_labels()[0]]:
+        ax.legend(handles=bands, loc="upper center", handlelength=1.2, **style.LEGEND)
+
+
 def _mark_ends(ax: "Axes", profile: Profile) -> None:
     """Shade and name the first and last 5 % above the axes and the trough within it, and draw uniform."""
     s = profile.summary
@@ -265,10 +280,11 @@ def _mark_ends(ax: "Axes", profile: Profile) -> None:
         (trough, "trough", "center"),
         (last, "last 5 %", "right"),
     ):
-        ax.axvspan(left - 0.5, left + s.ends - 0.5, color=style.RULE, alpha=0.6, linewidth=0, zorder=0)
+        look = {"color": style.RULE, "alpha": 0.6, "linewidth": 0, "zorder": 0, "gid": MARK}
+        ax.axvspan(left - 0.5, left + s.ends - 0.5, **look)
         anchor = left + {"left": 0, "center": (s.ends - 1) / 2, "right": s.ends - 1}[side]
         y, below = (0.99, "top") if text == "trough" else (1.01, "bottom")
-        look = {"ha": side, "va": below, "fontsize": style.SMALL, "color": style.MUTED}
+        look = {"ha": side, "va": below, "fontsize": style.SMALL, "color": style.MUTED, "gid": MARK}
         ax.text(anchor, y, text, transform=ax.get_xaxis_transform(), **look)
 
 
@@ -278,8 +294,8 @@ def _mark_first(ax: "Axes", height: Float[np.ndarray, "position"], colour: str) 
         ax.plot(0, height[0], "o", color=colour, markersize=3.5, clip_on=False, zorder=5)
 
 
-def _scale(ax: "Axes", decisive: Float[np.ndarray, "position"], *others: Float[np.ndarray, "..."]) -> None:
-    """A scale as low as the decisive curve needs and as high as any."""
-    least = float(decisive[decisive > FAINTEST].min()) / 1.6
+def _scale(ax: "Axes", decisive: Float[np.ndarray, "..."], *others: Float[np.ndarray, "..."]) -> None:
+    """A scale as low as the decisive numbers need and as high as any, over all positions that are drawn."""
+    least, end = float(decisive[decisive > FAINTEST].min()) / 1.6, ax.dataLim.x1 + 1
     scale_influence(ax, min(0.5, least), max(2.0, *(1.4 * float(line.max()) for line in (decisive, *others))))
-    ax.set_xlim(-0.01 * decisive.size, decisive.size * 1.01)
+    ax.set_xlim(-0.01 * end, end * 1.01)

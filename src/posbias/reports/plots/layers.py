@@ -124,18 +124,19 @@ def _layers(ax: "Axes", depth: int) -> None:
 def draw_architecture(ax: "Axes", architecture: Architecture) -> "Axes":
     """Draw λ by layer; layers of unlike mask or encoding differ in colour and marker.
 
-    The legend names heads, mask and encoding. Without a mixing of its own λ is the assumed schedule's.
+    The legend names architecture, mask, encoding and heads; another on the same axes has other colours. Without a
+    mixing of its own λ is the assumed schedule's.
     """
     style.dress(ax, LAYER, "weight of attention λ")
     kinds: dict[str, list[int]] = {}
     for depth, layer in enumerate(architecture.stack):
         parts = ", ".join(map(_kind, (layer.mask, layer.positional)))
-        kinds.setdefault(f"{parts}, {layer.heads} heads", []).append(depth)
+        kinds.setdefault(f"{architecture.name}: {parts}, {layer.heads} heads", []).append(depth)
     mixing = architecture.coefficients
     ax.plot(mixing, color=style.RULE, linewidth=style.THIN, zorder=1)
     lines = {name: (at, mixing[at]) for name, at in kinds.items()}
     style.draw_lines(ax, lines, linestyle="", markersize=3.5)
-    ax.set_ylim(0, 1.05 * float(max(mixing.max(), 0.01)))
+    ax.set_ylim(0, 1.05 * max(ax.dataLim.y1, 0.01))
     style.whole_numbers(ax.xaxis)
     style.key(ax, 1 if len(kinds) < 4 else 2)
     return ax

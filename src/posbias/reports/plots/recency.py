@@ -121,11 +121,8 @@ def draw_critical_distance(ax: "Axes", curves: Mapping[str, "DistanceCurve"]) ->
     for place, (name, curve) in enumerate(curves.items()):
         for kind, look in parts.values():
             label = name if kind == "predicted" else None
-            usual = {
-                "linewidth": style.LINE,
-                "color": style.SERIES[place % len(style.SERIES)],
-                "label": label,
-            }
+            colour = style.SERIES[place % len(style.SERIES)]
+            usual = {"linewidth": style.LINE, "color": colour, "label": label}
             ax.plot(curve.depth, np.maximum(getattr(curve, kind), 0.0), **usual | look)
     for name, (_, look) in parts.items():
         ax.plot([], [], **{"linewidth": style.LINE, "color": style.INK, "label": name} | look)

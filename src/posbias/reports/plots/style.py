@@ -213,9 +213,16 @@ def series(place: int) -> dict[str, Any]:
     return {"color": SERIES[place % len(SERIES)], "marker": marker}
 
 
+def apart(place: int) -> dict[str, Any]:
+    """Colour, marker, dashes and width of a line that may hide others, in part or wholly."""
+    colours = [*dict.fromkeys((ACCENT, *SERIES))]
+    look = {"color": colours[place % len(colours)], "marker": MARKERS[place % len(MARKERS)]}
+    return look | {"linestyle": ("-", "--", "-.", ":")[place % 4], "linewidth": LINE}
+
+
 def draw_lines(ax: "Axes", lines: Mapping[str, tuple[Any, Any]], **look: Any) -> "Axes":
-    """Draw lines by name, each as its x and y, in a colour and marker of its own."""
-    for place, (name, (x, y)) in enumerate(lines.items()):
+    """Draw lines by name, each as its x and y, in a colour and marker of its own, after those that are named."""
+    for place, (name, (x, y)) in enumerate(lines.items(), len(ax.get_legend_handles_labels()[1])):
         ax.plot(x, y, label=name, **{"linewidth": LINE, "markersize": 3} | look, **series(place))
     return ax
 
