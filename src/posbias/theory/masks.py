@@ -1,9 +1,9 @@
 """Who may attend to whom: masks as relations between query i and key j.
 
-Each class says with `allowed` which pairs it admits, and with `reach` and `farthest` how far forward and back
-influence comes from. An engine is chosen by what else a class has: `band()` where a query sees one run of keys of
-constant width and perhaps the first few tokens, `pieces(tokens)` where the text is cut into causal texts of their
-own, `keys(query, tokens)` where neither holds; without any of them, rows of `allowed` are read.
+Each class says once which keys a query sees, and an engine is chosen by how it does: `band()` where they are one
+run of constant width and perhaps the first few tokens, `pieces(tokens)` where the text is cut into causal texts of
+their own, `keys(query, tokens)` where neither holds. From that follow the pairs that it admits (`allowed`) and how
+far forward and back influence comes from (`reach`, `farthest`); a class without any of the three has its own.
 
 Adding a mask is one class here, and its name in `Mask`, which commands, `--vary`,
 files, pictures and tests iterate.
@@ -88,17 +88,26 @@ class LooksBack:
     word: ClassVar[str] = ""
     varied: ClassVar[str] = ""
 
+    def keys(self, query: int, tokens: int) -> Keys:
+        """The keys that a query sees."""
+        return np.flatnonzero(self.allowed(tokens)[query])
+
+    def allowed(self, tokens: int) -> Allowed:
+        """True where query i may attend to key j. Raises `InvalidValueError` for a mask beyond the text."""
+        key, seen = np.arange(tokens), bounds(self, tokens)
+        if seen is None:
+            return np.array([np.isin(key, self.keys(query, tokens)) for query in range(tokens)])
+        low = seen.low[:, None]
+        return ((key >= low) & (key <= seen.high[:, None])) | (key < np.minimum(seen.always, low))
+
     def reach(self, query: int, tokens: int) -> int:
         """The last position that can influence `query` through any number of layers."""
         return query
 
     def farthest(self, tokens: int) -> int:
         """The largest distance i − j at which a query sees a key."""
-        return tokens - 1
-
-    def lookahead(self, tokens: int) -> int:
-        """A distance j − i beyond which no query sees a key after it."""
-        return 0
+        band = self.band().at(tokens) if isinstance(self, Banded) else Band(tokens - 1)
+        return tokens - 1 if band.always else band.behind
 
     @property
     def title(self) -> str:
@@ -114,9 +123,9 @@ def is_causal(mask: Any, tokens: int) -> bool:
 
 
 def lookahead(mask: Any, tokens: int) -> int:
-    """A distance j − i beyond which no query sees a key after it; from the reach of a mask without `lookahead`."""
+    """A distance j − i beyond which no query sees a key after it; from its reach."""
     if isinstance(mask, LooksBack):
-        return mask.lookahead(tokens)
+        return mask.reach(0, tokens)
     return max(mask.reach(query, tokens) - query for query in range(tokens))
 
 
@@ -148,10 +157,6 @@ class Causal(LooksBack):
     kind: Literal["causal"] = tag(default="causal")
     word: ClassVar[str] = "causal"
 
-    def allowed(self, tokens: int) -> Allowed:
-        """True where query i may attend to key j."""
-        return np.tri(tokens, dtype=bool)
-
     def band(self) -> Band:
         """All tokens before a query."""
         return Band(ALL)
@@ -164,16 +169,8 @@ class Full(LooksBack):
     kind: Literal["full"] = tag(default="full")
     word: ClassVar[str] = "full"
 
-    def allowed(self, tokens: int) -> Allowed:
-        """True where query i may attend to key j: everywhere."""
-        return np.ones((tokens, tokens), dtype=bool)
-
     def reach(self, query: int, tokens: int) -> int:
         """The last position that can influence `query` through any number of layers."""
-        return tokens - 1
-
-    def lookahead(self, tokens: int) -> int:
-        """A distance j − i beyond which no query sees a key after it."""
         return tokens - 1
 
     def band(self) -> Band:
@@ -196,17 +193,6 @@ class SlidingWindow(LooksBack):
     word: ClassVar[str] = "window"
     varied: ClassVar[str] = "width of the sliding window"
 
-    def allowed(self, tokens: int) -> Allowed:
-        """True where query i may attend to key j."""
-        causal = np.tri(tokens, dtype=bool)
-        near = causal & ~np.tri(tokens, k=-self.width, dtype=bool)
-        near[:, : self.sinks] = causal[:, : self.sinks]
-        return near
-
-    def farthest(self, tokens: int) -> int:
-        """The largest distance i − j at which a query sees a key."""
-        return tokens - 1 if self.sinks else min(self.width, tokens) - 1
-
     def band(self) -> Band:
         """The window, and the sinks."""
         return Band(self.width - 1, self.sinks)
@@ -222,22 +208,11 @@ class Prefix(LooksBack):
     word: ClassVar[str] = "prefix"
     varied: ClassVar[str] = "length of the prefix"
 
-    def allowed(self, tokens: int) -> Allowed:
-        """True where query i may attend to key j. Raises `InvalidValueError` for a prefix beyond the text."""
-        self.reach(0, tokens)
-        allowed = np.tri(tokens, dtype=bool)
-        allowed[: self.length, : self.length] = True
-        return allowed
-
     def reach(self, query: int, tokens: int) -> int:
         """The last position that can influence `query`. Raises `InvalidValueError` as `allowed` does."""
         if self.length > tokens:
             raise wrong("length", f"a prefix of at most the text's {tokens} tokens", self.length)
         return max(query, self.length - 1)
-
-    def lookahead(self, tokens: int) -> int:
-        """A distance j − i beyond which no query sees a key after it. Raises as `allowed` does."""
-        return self.reach(0, tokens)
 
     def band(self) -> Band:
         """All tokens before a query or in the prefix."""
@@ -258,11 +233,6 @@ class Chunked(LooksBack):
     cites: ClassVar[Citation] = ("meta2025", "chunked attention")
     word: ClassVar[str] = "chunk"
     varied: ClassVar[str] = "width of the chunks"
-
-    def allowed(self, tokens: int) -> Allowed:
-        """True where query i may attend to key j."""
-        chunk = np.arange(tokens) // self.width
-        return np.tri(tokens, dtype=bool) & (chunk[:, None] == chunk)
 
     def farthest(self, tokens: int) -> int:
         """The largest distance i − j at which a query sees a key."""
@@ -288,11 +258,6 @@ class Dilated(LooksBack):
     cites: ClassVar[Citation] = ("beltagy2020", "dilated attention")
     word: ClassVar[str] = "dilated"
     varied: ClassVar[str] = "stride of the dilated mask"
-
-    def allowed(self, tokens: int) -> Allowed:
-        """True where query i may attend to key j."""
-        distance = np.subtract.outer(np.arange(tokens), np.arange(tokens))
-        return (distance >= 0) & (distance % self.stride == 0) & (distance <= self.farthest(tokens))
 
     def keys(self, query: int, tokens: int) -> Keys:
         """The keys that a query sees."""
@@ -324,16 +289,14 @@ class BlockSparse(LooksBack):
     word: ClassVar[str] = "blocks"
     varied: ClassVar[str] = "tokens in a block of the block-sparse mask"
 
-    def allowed(self, tokens: int) -> Allowed:
-        """True where query i may attend to key j."""
-        block = np.arange(tokens) // self.block
-        return np.tri(tokens, dtype=bool) & self._seen(block[:, None], block)
-
     def keys(self, query: int, tokens: int) -> Keys:
         """The keys that a query sees."""
         own = query // self.block
-        blocks = np.flatnonzero(self._seen(np.array(own), np.arange(own + 1)))
-        keys = (self.block * blocks[:, None] + np.arange(self.block)).ravel()
+        blocks = np.arange(own + 1)
+        seen = (own - blocks < self.local) | (blocks < self.first)
+        if self.stride is not None:
+            seen |= (blocks + 1) % self.stride == 0
+        keys = (self.block * blocks[seen, None] + np.arange(self.block)).ravel()
         return keys[keys <= query]
 
     def farthest(self, tokens: int) -> int:
@@ -342,11 +305,6 @@ class BlockSparse(LooksBack):
             return tokens - 1
         near = min(self.local * self.block, tokens) - 1
         return near if self.stride is None else max(near, tokens - 1 - (self.stride - 1) * self.block)
-
-    def _seen(self, query: Int[np.ndarray, "..."], key: Keys) -> Bool[np.ndarray, "... key"]:
-        """Whether blocks of queries see blocks of keys that are not after them."""
-        seen = (query - key < self.local) | (key < self.first)
-        return seen if self.stride is None else seen | ((key + 1) % self.stride == 0)
 
 
 @value
@@ -370,12 +328,6 @@ class Fixed(LooksBack):
     def __post_init__(self):
         if self.last > self.block:
             raise wrong("last", f"at most the block's {self.block} tokens", self.last)
-
-    def allowed(self, tokens: int) -> Allowed:
-        """True where query i may attend to key j."""
-        position = np.arange(tokens)
-        own = np.equal.outer(position // self.block, position // self.block)
-        return np.tri(tokens, dtype=bool) & (own | (position % self.block >= self.block - self.last))
 
     def keys(self, query: int, tokens: int) -> Keys:
         """The keys that a query sees."""

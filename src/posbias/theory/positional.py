@@ -65,7 +65,8 @@ class _Exponential:
     exact: ClassVar[bool] = True
 
     def slopes_of(self, heads: int, groups: int | None = None) -> PerHead:
-        raise NotImplementedError
+        """Decay of the logit per token of distance: zero, unless its class says otherwise."""
+        return np.zeros(heads)
 
     def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:
         """Logits at the given distances i − j, one row per head."""
@@ -77,10 +78,6 @@ class NoPE(_Exponential):
     """No positional encoding: every admissible key gets the same logit."""
 
     kind: Literal["nope"] = tag(default="nope")
-
-    def slopes_of(self, heads: int, groups: int | None = None) -> PerHead:
-        """Decay of the logit per token of distance: zero."""
-        return np.zeros(heads)
 
 
 @value
@@ -491,10 +488,6 @@ class NeedsMeasurement(_Exponential):
     def __post_init__(self):
         if not self.encoding and (self.positions is not None or not self.also):
             raise wrong("encoding", "the name of an encoding, or `also` alone", got="''")
-
-    def slopes_of(self, heads: int, groups: int | None = None) -> PerHead:
-        """Decay of the logit per token of distance: zero, the part that is known."""
-        return np.zeros(heads)
 
     def unknown_at(self, tokens: int) -> tuple[str, ...]:
         """What is not known of a text of so many tokens, in words."""

@@ -16,6 +16,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 BLOCK_BYTES = 64 * 2**20
+Block = Float[Tensor, "head query key"]
+"""Logits or attention of some queries."""
 
 
 class Scores(ABC):
@@ -30,13 +32,11 @@ class Scores(ABC):
     tokens: int
 
     @abstractmethod
-    def logits_of(self, start: int, stop: int) -> Float[Tensor, "head query key"]:
+    def logits_of(self, start: int, stop: int) -> Block:
         """Return the logits of the queries `start` … `stop` − 1, if causal to keys before `stop`."""
 
     @abstractmethod
-    def rows(
-        self, start: int, stop: int
-    ) -> tuple[Float[Tensor, "head query key"], Float[Tensor, "head query key"]]:
+    def rows(self, start: int, stop: int) -> tuple[Block, Block]:
         """Return logits and attention of the queries `start` … `stop` − 1, to the keys of `logits_of`."""
 
     @abstractmethod
@@ -47,16 +47,14 @@ class Scores(ABC):
     def diagonal(self) -> Float[Tensor, "head query"]:
         """Return the logits of every token to itself, without forming any matrix."""
 
-    def blocks(
-        self, size: int | None = None
-    ) -> Iterator[tuple[slice, Float[Tensor, "head query key"], Float[Tensor, "head query key"]]]:
+    def blocks(self, size: int | None = None) -> Iterator[tuple[slice, Block, Block]]:
         """Yield (queries, logits, attention) for blocks of `size` queries, by default of at most 64 MB each."""
         size = size or block_size(self.heads, self.tokens)
         for start in range(0, self.tokens, size):
             stop = min(start + size, self.tokens)
             yield slice(start, stop), *self.rows(start, stop)
 
-    def dense(self) -> tuple[Float[Tensor, "head query key"], Float[Tensor, "head query key"]]:
+    def dense(self) -> tuple[Block, Block]:
         """Return logits and attention of all queries at once: for short prompts."""
         return self.rows(0, self.tokens)
 
@@ -74,8 +72,8 @@ class Given(Scores):
     a mask's.
     """
 
-    logits: Float[Tensor, "head query key"]
-    attention: Float[Tensor, "head query key"]
+    logits: Block
+    attention: Block
     shift: Float[Tensor, "head query"] | None = None
 
     @property
@@ -93,16 +91,14 @@ class Given(Scores):
         own = single(self.logits.diagonal(dim1=1, dim2=2))
         return own if self.shift is None else own - self.shift
 
-    def logits_of(self, start: int, stop: int) -> Float[Tensor, "head query key"]:
+    def logits_of(self, start: int, stop: int) -> Block:
         given = self.logits[:, start:stop]
         logits = single(given)
         if self.shift is not None:
             logits = logits - self.shift[:, start:stop, None]
         return logits.masked_fill(hidden_by(given), -torch.inf)
 
-    def rows(
-        self, start: int, stop: int
-    ) -> tuple[Float[Tensor, "head query key"], Float[Tensor, "head query key"]]:
+    def rows(self, start: int, stop: int) -> tuple[Block, Block]:
         return self.logits_of(start, stop), single(self.attention[:, start:stop])
 
 
@@ -140,19 +136,17 @@ class Factored(Scores):
         """Scaled keys as columns in memory: a product with the few rows of a block is twice as fast."""
         return (single(self.key) * self.scale).transpose(1, 2).contiguous()
 
-    def unhidden(self, start: int, stop: int, keys: int) -> Float[Tensor, "head query key"]:
+    def unhidden(self, start: int, stop: int, keys: int) -> Block:
         """Return the logits of the queries `start` … `stop` − 1 to the first `keys` keys, before bias and mask."""
         # heads that share a key are rows of one product
         query = single(self.query[:, start:stop]).reshape(len(self.key), -1, self.query.shape[2])
         logits = self._capped((query @ self._columns[:, :, :keys]).view(self.heads, stop - start, keys))
         return logits if self.shift is None else logits - self.shift[:, start:stop, None]
 
-    def logits_of(self, start: int, stop: int) -> Float[Tensor, "head query key"]:
+    def logits_of(self, start: int, stop: int) -> Block:
         return self._masked(self.unhidden(start, stop, stop if self.causal else self.tokens), start, stop)
 
-    def rows(
-        self, start: int, stop: int
-    ) -> tuple[Float[Tensor, "head query key"], Float[Tensor, "head query key"]]:
+    def rows(self, start: int, stop: int) -> tuple[Block, Block]:
         logits = self.logits_of(start, stop)
         attention = logits.softmax(dim=2)
         # a row that sees nothing has attention zero, not NaN

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from posbias.core.machine import compiled
 from posbias.measurement.capture.forward import SeenLayer
-from posbias.measurement.capture.scores import Scores, block_size
+from posbias.measurement.capture.scores import Block, Scores, block_size
 from posbias.measurement.result import Arrays
 from posbias.profiles.curves import THRESHOLD, over_seers
 
@@ -27,6 +27,8 @@ KERNEL_TOKENS = 1024
 rollouts of single prompts serve longer ones."""
 PLACES = 512
 """How many sums are taken over all queries of a block before the next ones: they stay in the nearest cache."""
+Unseen = Bool[Tensor, "query key"]
+"""Whether a key is hidden from a query, in all heads alike."""
 _CACHED_BYTES = 8 * 2**20
 """Logits and attention of one block on a CPU: with a few copies in float64 what caches hold."""
 
@@ -98,7 +100,7 @@ def queries_at_once(heads: int, tokens: int, device: torch.device) -> int:
     return most if device.type != "cpu" else max(1, min(most, _CACHED_BYTES // (8 * heads * tokens)))
 
 
-def hidden(logits: Float[Tensor, "head query key"]) -> Bool[Tensor, "query key"]:
+def hidden(logits: Block) -> Bool[Tensor, "query key"]:
     """Return which keys a query cannot see: where the logits are −∞. All heads must see the same keys."""
     return logits[0].isneginf()
 
@@ -106,40 +108,34 @@ def hidden(logits: Float[Tensor, "head query key"]) -> Bool[Tensor, "query key"]
 class Received:
     """What each key receives, summed over queries in float64; `add` takes each query once, in any order."""
 
-    def __init__(self, heads: int, tokens: int, threshold: float = THRESHOLD):
-        self._threshold = threshold
+    def __init__(self, heads: int, tokens: int):
         self._total = np.zeros((heads, tokens))
         self._above = np.zeros((heads, tokens))
         self._seers = np.zeros(tokens)
         self._of_first_query = np.zeros(heads)
 
-    def add(
-        self, start: int, attention: Float[Tensor, "head query key"], unseen: Bool[Tensor, "query key"]
-    ) -> None:
+    def add(self, start: int, attention: Block, unseen: Unseen) -> None:
         """Add the rows of queries `start`, `start` + 1, …, whose attention is 0 where `unseen`.
 
         A block may end with the last key that any of its queries sees.
         """
-        add_received((self._total, self._above, self._seers), attention, unseen, self._threshold)
+        add_received((self._total, self._above, self._seers), attention, unseen, THRESHOLD)
         if start == 0:
             self._of_first_query = numbers(attention[:, 0, 0])
-
-    def metric(self) -> Float[np.ndarray, "head key"]:
-        """Return the share of the queries seeing a key that give it more than τ; NaN where none does."""
-        return over_seers(self._above, self._seers)
 
     def found(self) -> Arrays:
         """Return the sums by head, and by key.
 
         `sink_share` is the attention that token 0 receives, mean over all queries that have a choice (i ≥ 1);
-        `attention_received` the mean over queries that see the key, NaN where none does; `missing_mass` 1 − the
+        `attention_received` the mean over queries that see the key, NaN where none does; `sink_metric` the share
+        of those that give it more than τ; `missing_mass` 1 − the
         mean row sum: what goes to learned sinks, without them rounding, about 1e-7.
         """
         tokens = self._total.shape[1]
         return {
             "sink_share": (self._total[:, 0] - self._of_first_query) / (tokens - 1),
             "attention_received": over_seers(self._total, self._seers),
-            "sink_metric": self.metric(),
+            "sink_metric": over_seers(self._above, self._seers),
             "missing_mass": 1 - self._total.sum(axis=1) / tokens,
         }
 
@@ -154,7 +150,7 @@ class _Logits:
         self._column = np.empty((heads, tokens))
         self._all = np.full((heads, tokens, tokens), np.nan) if dense else None
 
-    def add(self, queries: slice, logits: Float[Tensor, "head query key"], unseen: Tensor) -> None:
+    def add(self, queries: slice, logits: Block, unseen: Unseen) -> None:
         self.distances.add(queries.start, logits, unseen)
         self._column[:, queries] = numbers(logits[:, :, 0].masked_fill(unseen[:, 0], torch.nan))
         if self._all is not None:
@@ -198,9 +194,7 @@ class ByDistance:
         self._sums = np.zeros((heads, tokens))
         self._squares = np.zeros((heads, tokens if squares else 0))
 
-    def add(
-        self, start: int, logits: Float[Tensor, "head query key"], unseen: Bool[Tensor, "query key"]
-    ) -> None:
+    def add(self, start: int, logits: Block, unseen: Unseen) -> None:
         """Add the rows of queries `start`, `start` + 1, …; entries that are `unseen` may hold anything."""
         if self._about is None:
             seen = (~unseen[:, 1:]).tril(start - 1).nonzero()
@@ -253,7 +247,6 @@ class ByDistance:
         return ConstantDiagonal(constant, offset, off / pairs, r2)
 
 
-Block = Float[Tensor, "head query key"]
 Moments = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -261,7 +254,7 @@ def add_by_distance(
     into: Moments,
     start: int,
     block: Block,
-    unseen: Bool[Tensor, "query key"],
+    unseen: Unseen,
     about: Float[np.ndarray, "head"],
 ) -> None:
     """Add number, sum and sum of squares of what entries differ by from `about` to arrays over distance i − j ≥ 0.
@@ -286,9 +279,7 @@ def add_by_distance(
         squares[:, -keys:] += numbers(table.square_().sum(dim=1))
 
 
-def add_received(
-    into: Moments, attention: Block, unseen: Bool[Tensor, "query key"], threshold: float
-) -> None:
+def add_received(into: Moments, attention: Block, unseen: Unseen, threshold: float) -> None:
     """Add to arrays over keys what each gets from the block's queries, how many give it more than `threshold`,
     both in each head, and how many see it."""
     if _compiled(attention):

@@ -204,10 +204,9 @@ def _one(u, table, place, start, end, drawn):
 
 def _keys_of(layer: Layer, tokens: int) -> Callable[[int], Int[np.ndarray, "key"]]:
     """The keys that each query sees; of a mask that has no `keys` from its matrix."""
-    by_query = getattr(layer.mask, "keys", None)
-    if by_query is not None:
-        return lambda query: by_query(query, tokens)
     bounds = masks.bounds(layer.mask, tokens)
+    if bounds is None and (by_query := getattr(layer.mask, "keys", None)) is not None:
+        return lambda query: by_query(query, tokens)
     if bounds is None:
         machine.require(9 * tokens**2, "tokens", tokens)
         allowed = layer.mask.allowed(tokens)
