@@ -145,7 +145,13 @@ predict small.toml --mixing nan | mixing
 predict small.toml --tokns 4 | --tokns
 predict small.toml --rule both | --calibrate
 predict smollm2-135m --calibrate nothing.nc | nothing.nc
-predict small.toml --critical-distance | critical_distance
+predict small.toml --critical-distance | posbias: --critical-distance: expected
+predict small.toml --tokens 0 | posbias: --tokens: expected
+predict small.toml --tokens=x | posbias: --tokens: expected
+predict small.toml --vary window=0 | posbias: --vary window: expected
+measure tiny-alibi --seed -1 --dry-run | posbias: --seed: expected
+simulate layernorm --until-se -1 | posbias: --until-se: expected
+design small.toml --vary window=8,16 --within 3 | posbias: --within: expected
 measure '' | model
 measure tiny-alibi --out m.txt | out
 retrieve --endpoint http://localhost/v1 | model

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from command import called
 from dense import last_row
 from project import install
 from scipy.special import comb
@@ -91,6 +92,16 @@ def test_mixing_published_trained_initial_and_measured(answered, measured):
     }
     assert len(set(first.values())) == 4
     assert not answered("predict", "bloom-176b", "--tokens", 64, "--mixing", "published")["left_out"]
+
+
+def test_mixing_at_initialisation_is_no_pretrained_models_and_is_said_layer_by_layer(answered, folder):
+    (folder / "six.toml").write_text("depth = 6\n[[layers]]\nheads = 2\n")
+    answer = answered("predict", "six.toml", "--tokens", 40, "--mixing", "init")
+    np.testing.assert_allclose(answer["mixing"], 1 / (1 + np.sqrt(1 + 2 * np.arange(6))), rtol=1e-12)
+    assert (answer["band"], answer["left_out"], answer["summary"]["verdict"]) == (None, [], "U")
+    assert "at initialisation" in answer["assumptions"][0]
+    said = called("predict", "six.toml", "--tokens", 40, "--mixing", "init", "-v").stderr
+    assert "λ by layer, bottom first: 0.5 0.366 0.309 0.274 0.25 0.232" in said
 
 
 def test_a_band_over_known_mixings_and_a_verdict_only_if_all_agree(answered):

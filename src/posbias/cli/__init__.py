@@ -74,11 +74,11 @@ def main(arguments: list[str] | None = None) -> None:
         known = missing(error)
         if known is None or debug:
             raise
-        _fail(known)
+        _fail(known, words)
     except (PosbiasError, CycloptsError, KeyboardInterrupt, MemoryError, OSError) as error:
         if debug and not isinstance(error, CycloptsError):
             raise
-        _fail(error)
+        _fail(error, words)
 
 
 def _prepare() -> None:
@@ -116,13 +116,14 @@ def _run(words: list[str]) -> None:
     log.debug("%.1f s, %.1f s of them computing", time.monotonic() - began, time.process_time() - used)
 
 
-def _fail(error: BaseException) -> None:
+def _fail(error: BaseException, words: list[str]) -> None:
     """Say in a line what went wrong, and exit."""
     message = str(error)
     if isinstance(error, MissingArgumentError) and error.argument is not None and error.keyword is None:
         message = f"{error.argument.field_info.name}: expected one, got none"
     elif isinstance(error, CycloptsError):
-        message = " ".join(message.split()).replace("Unused Tokens:", "not understood:")
+        message = " ".join(message.split()).removeprefix("Invalid value for ")
+        message = message.replace("Unused Tokens:", "not understood:")
     elif isinstance(error, KeyboardInterrupt):
         message = f"interrupted: {message}".removesuffix(": ")
     elif isinstance(error, MemoryError):
@@ -131,8 +132,20 @@ def _fail(error: BaseException) -> None:
         where = "standard output" if error.filename is None else error.filename
         message = f"{where}: {error.strerror or error}"
         _silence_output()
+    else:
+        message = _of_option(message, words)
     sys.stderr.write(f"posbias: {one_line(message)}\n")
     raise SystemExit(130 if isinstance(error, KeyboardInterrupt) else 2)
+
+
+def _of_option(message: str, words: list[str]) -> str:
+    """A message about an argument, with the option that it was typed as in place of the argument's name."""
+    name, colon, rest = message.partition(": ")
+    option = f"--{name.replace('_', '-')}"
+    if option in {word.partition("=")[0] for word in words} or (option == "--out" and "-o" in words):
+        return f"{option}{colon}{rest}"
+    given = next((place for place, word in enumerate(words) if word.startswith(f"{name}=")), 0)
+    return f"{words[given - 1]} {message}" if given and words[given - 1].startswith("--") else message
 
 
 def _silence_output() -> None:

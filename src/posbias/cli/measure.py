@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posbias.cli import options as shared
+from posbias.cli.mixing import say_mixing
 from posbias.cli.output import answer_with, resumable
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Op
     lines = [*describe(profile), bos, f"measurement: {written}"]
     if "encoder" in measurement.attrs:
         lines.insert(-2, "an encoder: influence on the output at the last position, which sees all")
+    say_mixing(answer.mixing)
     answer_with(answer, lambda: lines, options.json)
 
 

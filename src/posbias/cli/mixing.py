@@ -1,11 +1,14 @@
 """λ of an architecture as commands take it: by a word, a number, a model's name or a file."""
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from posbias.cli.options import wrong
 from posbias.core.errors import InvalidValueError, nearest
+
+log = logging.getLogger(__name__)
 
 
 def with_mixing(given: str, architecture: Any) -> Any:
@@ -21,6 +24,12 @@ def with_mixing(given: str, architecture: Any) -> Any:
     layers = len(mixing.coefficients)
     remark = f"mixing: λ of {Path(given).name} ({layers} layers) at the same relative depth of {depth} layers"
     return replace(architecture, mixing=at_depth(mixing, depth), remarks=(*architecture.remarks, remark))
+
+
+def say_mixing(by_layer: Any) -> None:
+    """Say λ of every layer, with -v; None: not known."""
+    if by_layer is not None:
+        log.info("λ by layer, bottom first: %s", " ".join(f"{one:.3g}" for one in by_layer))
 
 
 def _mixing_from(given: str, name: str) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posbias.cli import options as shared
-from posbias.cli.mixing import with_mixing
+from posbias.cli.mixing import say_mixing, with_mixing
 from posbias.cli.output import COMPILING, answer_with, notice, progress
 from posbias.cli.terminal import describe_map, describe_several, describe_variation, orders
 from posbias.core.terminal import plain, table
@@ -135,7 +135,9 @@ class _Case:
 
     def answer(self, kind: Any, profile: Any, **more: Any) -> Any:
         """The prediction as an answer of this kind."""
-        return kind.of(profile, **self.about(assumes=profile.calibration is None), **more)
+        own = profile.calibration is None
+        mixing = self.architecture.coefficients if own else None
+        return kind.of(profile, mixing=mixing, **self.about(assumes=own), **more)
 
     def profile(self, options: Options, measurement: Any = None) -> Any:
         """Predicted, with a bar for long work, or continued from a measurement."""
@@ -225,7 +227,9 @@ def _one(case: _Case, options: Options, measurement: Any) -> None:
     from posbias.reports.profile_sentences import describe
 
     draw = lambda plots: _drawn(plots, "draw_profile", profile)  # noqa: E731
-    _answer(case.answer(Predict, profile), lambda: describe(profile), options, draw)
+    answer = case.answer(Predict, profile)
+    say_mixing(answer.mixing)
+    _answer(answer, lambda: describe(profile), options, draw)
 
 
 def _several(cases: Sequence[_Case], options: Options, measurement: Any) -> None:

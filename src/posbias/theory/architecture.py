@@ -19,7 +19,15 @@ from posbias.core.plotting import Plottable
 from posbias.core.spec import Count, Fractions, Numbers, Positive, Size, later, value
 from posbias.theory.content import Content, NoContent, QueryScale
 from posbias.theory.masks import Causal, Mask, SlidingWindow, lookahead
-from posbias.theory.mixing import REACH, HyperConnections, MeasuredMixing, Mixing, PerLayer, TrainedMedian
+from posbias.theory.mixing import (
+    REACH,
+    HyperConnections,
+    MeasuredMixing,
+    Mixing,
+    PerLayer,
+    PreNormInit,
+    TrainedMedian,
+)
 from posbias.theory.normalisers import Normaliser, Softmax
 from posbias.theory.positional import (
     DenseLogits,
@@ -286,6 +294,11 @@ class Architecture(Plottable):
         """λ of every layer, bottom first."""
         return self.mixing.values(self.depth)
 
+    @property
+    def mixing_given(self) -> bool:
+        """Whether λ is not that of models like it: one at initialisation was asked for, if assumed in form."""
+        return not self.mixing.assumed or isinstance(self.mixing, PreNormInit)
+
     def left_out(self, tokens: int) -> tuple[str, ...]:
         """What decides the shape of a profile of so many tokens and is not known, in words; nothing if all is.
 
@@ -295,7 +308,7 @@ class Architecture(Plottable):
         encodings = (layer.positional for layer in self.layers)
         needy = (one for one in encodings if isinstance(one, NeedsMeasurement))
         said = sorted({part for one in needy for part in one.unknown_at(tokens)})
-        if self.mixing.assumed:
+        if not self.mixing_given:
             said.append(LAMBDA)
         if isinstance(self.mixing, MeasuredMixing) and tokens > REACH * self.mixing.tokens:
             said.append(f"{LAMBDA} at {tokens:,} tokens (measured at {self.mixing.tokens:,})")

@@ -82,7 +82,7 @@ def under_each(
 ) -> dict[str, Profile]:
     """`influence` by the schedule of λ, and where λ was not given under every known one, by the model's name."""
     mixing = architecture.mixing
-    known = plausible_mixing(architecture.depth) if mixing.assumed else {}
+    known = {} if architecture.mixing_given else plausible_mixing(architecture.depth)
     variants = {
         name: replace(architecture, mixing=schedule)
         for name, schedule in {getattr(mixing, "kind", "own"): mixing, **known}.items()

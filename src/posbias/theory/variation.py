@@ -303,7 +303,7 @@ def vary_two(
     if not 1 <= len(rows) * len(columns) <= MOST:
         raise wrong("vary", f"1 to {MOST:,} values in all", got=f"{len(rows)} × {len(columns)}")
     longest = max([tokens, *(max(map(int, values)) for name, values in axes if name == "tokens")])
-    bands = 3 if architecture.mixing.assumed else 1
+    bands = 1 if architecture.mixing_given else 3
     machine.require(8 * bands * longest * len(rows) * len(columns), "tokens", longest)
     points = [{one: row, other: column} for row in rows for column in columns]
     varied = _at_points(architecture, points, tokens, query, method, threads)

@@ -58,6 +58,7 @@ class Prediction(WithArchitecture, Profile):
 
     exact: bool = entry("whether no layer was approximated")
     method: dict[str, int] = entry("layers by engine")
+    mixing: Numbers | None = entry("λ by layer, bottom first; null with --calibrate")
 
 
 class Predict(Prediction, Answer):
