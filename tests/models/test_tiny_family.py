@@ -33,7 +33,9 @@ SMALL = {
 def small(encoding, attention="eager", **changes):
     """A random model in float64, gains off one, weights wide enough that attention is far from even."""
     window = 3 if encoding == "window" else None
-    config = TinyConfig(encoding, sliding_window=window, attn_implementation=attention, **(SMALL | changes))
+    config = TinyConfig(
+        encoding=encoding, sliding_window=window, attn_implementation=attention, **(SMALL | changes)
+    )
     with torch.random.fork_rng():
         torch.manual_seed(4)
         model = TinyForCausalLM(config).double().eval()

@@ -12,6 +12,7 @@ Hugging Face model so that whatever measures one measures this. The encodings, f
 Attention is plain torch: `eager` through a softmax, `sdpa` through torch's fused function. There is no cache.
 """
 
+from collections import OrderedDict
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, Pre
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutput, CausalLMOutput
 
-from posbias.core.errors import InvalidValueError, one_of, shortened, wrong
+from posbias.core.errors import one_of, shortened, wrong
 
 ENCODINGS = ("alibi", "rope", "nope", "learned", "window")
 """The encodings, in the order they are trained."""
@@ -38,46 +39,31 @@ class TinyConfig(PreTrainedConfig):
 
     model_type = "posbias_tiny"
 
-    def __init__(
-        self,
-        encoding: str = "alibi",
-        vocab_size: int = 2048,
-        hidden_size: int = 128,
-        intermediate_size: int = 384,
-        num_hidden_layers: int = 6,
-        num_attention_heads: int = 8,
-        max_position_embeddings: int = 256,
-        sliding_window: int | None = None,
-        rope_theta: float = 10_000.0,
-        rms_norm_eps: float = 1e-6,
-        tie_word_embeddings: bool = True,
-        **kwargs: Any,
-    ):
-        one_of("encoding", encoding, ENCODINGS)
-        if (encoding == "window") != isinstance(sliding_window, int) or sliding_window == 0:
-            raise InvalidValueError(
-                "sliding_window: expected an integer ≥ 1 with encoding 'window', None with any other, "
-                f"got {shortened(sliding_window)} with {encoding!r}"
-            )
-        if hidden_size % (2 * num_attention_heads):
-            raise InvalidValueError(
-                f"num_attention_heads: expected a divisor of hidden_size / 2 = {hidden_size / 2:g}, "
-                f"got {num_attention_heads}"
-            )
-        self.encoding = encoding
-        self.vocab_size = vocab_size
-        self.hidden_size = hidden_size
-        self.intermediate_size = intermediate_size
-        self.num_hidden_layers = num_hidden_layers
-        self.num_attention_heads = num_attention_heads
-        self.head_dim = hidden_size // num_attention_heads
-        self.max_position_embeddings = max_position_embeddings
-        self.sliding_window = sliding_window
-        self.rope_theta = rope_theta
-        self.rms_norm_eps = rms_norm_eps
-        self.use_cache = False
+    encoding: str = "alibi"
+    vocab_size: int = 2048
+    hidden_size: int = 128
+    intermediate_size: int = 384
+    num_hidden_layers: int = 6
+    num_attention_heads: int = 8
+    max_position_embeddings: int = 256
+    sliding_window: int | None = None
+    rope_theta: float = 10_000.0
+    rms_norm_eps: float = 1e-6
+    tie_word_embeddings: bool = True
+    use_cache: bool = False
+
+    def __post_init__(self, **kwargs: Any):
+        one_of("encoding", self.encoding, ENCODINGS)
+        window, heads = self.sliding_window, self.num_attention_heads
+        if (self.encoding == "window") != isinstance(window, int) or window == 0:
+            what = "an integer ≥ 1 with encoding 'window', None with any other"
+            raise wrong("sliding_window", what, got=f"{shortened(window)} with {self.encoding!r}")
+        if self.hidden_size % (2 * heads):
+            half = f"hidden_size / 2 = {self.hidden_size / 2:g}"
+            raise wrong("num_attention_heads", f"a divisor of {half}", heads)
+        self.head_dim = self.hidden_size // heads
         # transformers takes any field by name
-        super().__init__(tie_word_embeddings=tie_word_embeddings, **kwargs)  # pyright: ignore[reportCallIssue]
+        super().__post_init__(**kwargs)
 
 
 def alibi_slopes(heads: int) -> Float[Tensor, "head"]:
@@ -151,19 +137,6 @@ class TinyAttention(nn.Module):
         return self.o_proj(out.transpose(1, 2).flatten(2)), weights
 
 
-class TinyMLP(nn.Module):
-    """Two linear maps with a GELU between."""
-
-    def __init__(self, config: TinyConfig):
-        super().__init__()
-        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
-        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
-
-    def forward(self, hidden_states: Tensor) -> Tensor:
-        """[batch, position, hidden] to the same."""
-        return self.down_proj(functional.gelu(self.up_proj(hidden_states)))
-
-
 class TinyDecoderLayer(GradientCheckpointingLayer):
     """Attention and perceptron, each after a norm and added to the stream."""
 
@@ -172,7 +145,9 @@ class TinyDecoderLayer(GradientCheckpointingLayer):
         self.input_layernorm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.self_attn = TinyAttention(config)
         self.post_attention_layernorm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.mlp = TinyMLP(config)
+        up = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        down = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+        self.mlp = nn.Sequential(OrderedDict(up_proj=up, gelu=nn.GELU(), down_proj=down))
 
     def forward(self, hidden_states: Tensor, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
         """Return the stream [batch, position, hidden] after this layer, and the attention weights or None."""
