@@ -9,8 +9,9 @@ import xarray as xr
 from answers import as_json, plain
 
 from posbias.core.spec import decode, fingerprint
+from posbias.core.store import Store
 from posbias.reports.answers.experiments import Cell
-from posbias.training.cells import KIND, SCHEMA, TrainingCell, load_cell, measure_cell, run_cells, save_cell
+from posbias.training.cells import KIND, SCHEMA, TrainingCell, load_cell, measure_cell, run_cells
 from posbias.training.experiments import Experiment
 from posbias.training.network import ENCODINGS, Network
 from posbias.training.task import RetrievalTask
@@ -34,16 +35,15 @@ def held(cell):
 def test_a_cell_is_read_back_as_it_was_written(cell, tmp_path):
     fresh = measure_cell(cell.trained, 60)
     assert held(fresh) == held(cell)
-    kept = save_cell(fresh, tmp_path / "kept.nc")
-    assert held(load_cell(tmp_path / "kept.nc")) == held(kept)
-    assert kept.path == tmp_path / "kept.nc"
+    kept = Store(tmp_path).save(TrainingCell(EXPERIMENT), fresh, amount=60)
+    assert held(load_cell(kept.path)) == held(kept.result)
 
 
 def test_a_stopped_member_is_read_back_as_stopped(cell, tmp_path):
     stopped = replace(cell.trained, stopped={0: 17})
-    made = save_cell(measure_cell(stopped, 60), tmp_path / "stopped.nc")
-    read = load_cell(tmp_path / "stopped.nc")
-    assert held(made) == held(read)
+    kept = Store(tmp_path).save(TrainingCell(EXPERIMENT), measure_cell(stopped, 60), amount=60)
+    read = load_cell(kept.path)
+    assert held(kept.result) == held(read)
     assert read.trained.stopped == {0: 17}
     assert np.isnan(read.evaluation.loss.values).tolist() == [False, True, False]
     assert as_json(Cell.of(read))["gaps"]["first-last"]["members"][1] is None

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from ensembles import member_of
 from hypothesis import given
 from hypothesis import strategies as st
 from refused import refused
@@ -52,7 +53,7 @@ def test_a_member_of_an_ensemble_is_its_solo_run():
     for experiment, ensemble_run in zip(mixed, together, strict=True):
         for index, seed in enumerate(experiment.seeds):
             solo = train(dataclasses.replace(experiment, seeds=(seed,)), threads=1)
-            member = ensemble_run.member(index)
+            member = member_of(ensemble_run, index)
             assert member.experiment == solo.experiment
             alike(member, solo, 1e-3)
             assert member.curves["loss"] == pytest.approx(solo.curves["loss"], rel=1e-5)
@@ -63,7 +64,7 @@ def test_a_member_of_an_ensemble_is_its_solo_run():
 def test_members_depend_on_nobody_to_the_bit():
     """The same shapes with another neighbour: not one bit differs."""
     one, other = (dataclasses.replace(BASE, seeds=seeds) for seeds in ((0, 1, 2), (4, 1, 9)))
-    first, second = train(one, threads=1).member(1), train(other, threads=1).member(1)
+    first, second = (member_of(train(each, threads=1), 1) for each in (one, other))
     assert all(torch.equal(weight, second.weights[name]) for name, weight in first.weights.items())
     for name, curve in first.curves.items():
         assert np.array_equal(curve, second.curves[name])
@@ -92,7 +93,7 @@ def test_training_is_torch_adamw_on_a_solo_network(weight_decay):
             optimiser.step()
             losses.append(float(loss.detach()))
             right.append(float((logits.argmax(-1) == batch.target[0]).double().mean()))
-        own = trained.member(index)
+        own = member_of(trained, index)
         for name, one in weights.items():
             assert float((own.weights[name] - one.detach()).abs().max()) <= 2e-4 * float(
                 one.detach().abs().max()
@@ -112,7 +113,7 @@ def test_the_curves_are_what_they_are_called():
     for name in ("first-middle", "first-last", "middle-last"):
         assert np.allclose(curves[name] * loop.FEWEST, np.round(curves[name] * loop.FEWEST))
     drawn = novel_sequences(TASK, make_world(TASK, [1]), loop.TEST_SET, loop.FEWEST)
-    test, member = drawn.asking(), trained.member(1)
+    test, member = drawn.asking(), member_of(trained, 1)
     logits = forward(member.weights, wire([BASE.network], TASK.tokens, TASK.dimension), test.tokens)
     accuracy = float((logits.argmax(-1) == test.target).double().mean())
     assert member.curves["in_context_accuracy"][0, -1] == pytest.approx(accuracy, abs=1 / loop.FEWEST)
@@ -174,12 +175,12 @@ def test_a_member_that_turns_nan_is_stopped_and_no_other(monkeypatch):
     assert len(said) == 1
     for member in (0, 2):
         assert all(
-            torch.equal(weight, whole.member(member).weights[name])
-            for name, weight in trained.member(member).weights.items()
+            torch.equal(weight, member_of(whole, member).weights[name])
+            for name, weight in member_of(trained, member).weights.items()
         )
-    own = trained.member(1)
+    own = member_of(trained, 1)
     assert own.stopped == {1: 27}
-    assert trained.member(0).stopped == {}
+    assert member_of(trained, 0).stopped == {}
     assert all(one.isnan().all() for one in own.weights.values())
     assert np.isfinite(own.curves["loss"][0, 0])
     assert np.isnan(own.curves["loss"][0, 1])

@@ -172,7 +172,7 @@ def test_stopped_members_are_left_out_of_every_measure_and_the_rest_stay():
     beyond = sinks(Ensemble(made.experiment, made.weights, stopped={0: 5, 1: 5}), 5)
     assert np.isnan(beyond.metric()[:2]).all()
     assert np.isfinite(beyond.metric()[2]).all()
-    assert np.isfinite(beyond.metric_untrained()).all()
+    assert np.isfinite(beyond.metric(of="untrained")).all()
 
 
 def test_errors_over_sequences_are_what_repeated_tests_show():
@@ -327,16 +327,20 @@ def uniform_attention(network: Network, task: RetrievalTask = SINKS) -> Ensemble
 
 def test_known_networks_score_the_known_values():
     found = sinks(uniform_attention(Network(depth=2)), 50)
-    np.testing.assert_allclose(found.metric_uniform()[:4], [4 / 17, 3 / 16, 2 / 15, 1 / 14], rtol=1e-15)
-    assert not found.metric_uniform()[4:].any()
-    assert not found.metric_uniform(start=LATER).any()
+    np.testing.assert_allclose(
+        found.metric(of="uniform")[0][:4], [4 / 17, 3 / 16, 2 / 15, 1 / 14], rtol=1e-15
+    )
+    assert not found.metric(of="uniform")[0][4:].any()
+    assert not found.metric(start=LATER, of="uniform")[0].any()
     for width in (5, 9, 13):
-        metric = sinks(untrained(Network(depth=1, mask=SlidingWindow(width)), SINKS), 5).metric_uniform()
+        metric = sinks(untrained(Network(depth=1, mask=SlidingWindow(width)), SINKS), 5).metric(of="uniform")[
+            0
+        ]
         assert metric[0] == pytest.approx(4 / width, rel=1e-15)
     found = sinks(untrained(Network(depth=2), RetrievalTask(), seeds=(0, 1, 2, 3, 4)), 500)
-    assert found.metric_untrained()[:, 0].mean() == pytest.approx(0.265, abs=0.002)
+    assert found.metric(of="untrained")[:, 0].mean() == pytest.approx(0.265, abs=0.002)
     # these are the trained ones here: nothing beyond the untrained null, exactly
-    np.testing.assert_array_equal(found.metric(), found.metric_untrained())
+    np.testing.assert_array_equal(found.metric(), found.metric(of="untrained"))
     for layer in (2, -1, True, 0.5):
         with pytest.raises(InvalidValueError, match=r"^layer:"):
             found.metric(layer=layer)
@@ -351,7 +355,7 @@ def test_networks_without_preference_score_the_uniform_null_exactly(mask):
     np.testing.assert_array_equal(found.trained, np.broadcast_to(found.uniform, found.trained.shape))
     for start in (0, LATER):
         np.testing.assert_array_equal(
-            found.metric(start=start), np.tile(found.metric_uniform(start=start), (2, 1))
+            found.metric(start=start), np.tile(found.metric(start=start, of="uniform")[0], (2, 1))
         )
 
 
@@ -371,7 +375,7 @@ def test_counts_are_those_of_a_plain_loop(network):
     found = sinks(made, sequences, seed=1)
     allowed, n, depth = network.mask.allowed(9), 9, network.depth
     before = Ensemble(made.experiment, untrained(network).weights)
-    for ensemble, metric in ((made, found.metric), (before, found.metric_untrained)):
+    for ensemble, of in ((made, "trained"), (before, "untrained")):
         for member, seed in enumerate(made.experiment.seeds):
             attentions = plainly(ensemble, member, shown(SMALL, seed, sequences, 2)[0])[1]
             for place, level in enumerate(levels):
@@ -382,11 +386,11 @@ def test_counts_are_those_of_a_plain_loop(network):
                         over = [one[t][i, j] > level for one in attentions for i in rows]
                         if rows:
                             expected[t, j] = np.sum(over) / sequences / len(rows)
-                    both = metric(levels[place], start=start)[member]
+                    both = found.metric(levels[place], start=start, of=of)[member]
                     # float32 may put one weight in a thousand on the other side of the level
                     np.testing.assert_allclose(both, expected.mean(axis=0), atol=0.006)
                     for t in range(depth):
-                        single = metric(level, layer=t, start=start)[member]
+                        single = found.metric(level, layer=t, start=start, of=of)[member]
                         np.testing.assert_allclose(single, expected[t], atol=0.006)
 
 
@@ -394,8 +398,8 @@ def test_the_curve_falls_and_holds_the_metric():
     found = sinks(scrambled(Network(depth=2)), 40)
     curves, at = found.curve(), found.thresholds.index(0.2)
     np.testing.assert_array_equal(curves["trained"][:, at], found.metric()[:, 0])
-    np.testing.assert_array_equal(curves["untrained"][:, at], found.metric_untrained()[:, 0])
-    assert curves["uniform"][0, at] == found.metric_uniform()[0]
+    np.testing.assert_array_equal(curves["untrained"][:, at], found.metric(of="untrained")[:, 0])
+    assert curves["uniform"][0, at] == found.metric(of="uniform")[0][0]
     assert all((np.diff(values, axis=1) <= 0).all() for values in curves.values())
 
 

@@ -23,9 +23,20 @@ class Ensemble(Trained):
     curves: dict[str, Any] = field(default_factory=dict)
     stopped: dict[int, int] = field(default_factory=dict)
 
-    def member(self, index: int) -> "Ensemble":
-        alone = replace(self.experiment, seeds=(self.experiment.seeds[index],))
-        return Ensemble(alone, {name: one[index : index + 1] for name, one in self.weights.items()})
+
+def member_of(made: Trained, index: int) -> Trained:
+    """One seed of an ensemble alone."""
+    seed, one = made.experiment.seeds[index], slice(index, index + 1)
+    curves = {name: held if name == "iteration" else held[one] for name, held in made.curves.items()}
+    stopped = {key: at for key, at in made.stopped.items() if key == seed}
+    weights = {name: held[one] for name, held in made.weights.items()}
+    return replace(
+        made,
+        experiment=replace(made.experiment, seeds=(seed,)),
+        weights=weights,
+        curves=curves,
+        stopped=stopped,
+    )
 
 
 def untrained(network: Network, task: RetrievalTask = SMALL, seeds: tuple[int, ...] = (0, 1)) -> Ensemble:

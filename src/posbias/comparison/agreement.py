@@ -30,11 +30,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
 from posbias.core.machine import stream
 from posbias.profiles.curves import spearman, wasserstein
-from posbias.profiles.estimate import Estimate, t_95
+from posbias.profiles.estimate import Estimate, counted, t_95
 from posbias.profiles.profile import Profile
 from posbias.profiles.summary import LEAST_PROMPTS
 
@@ -83,9 +83,7 @@ class Agreement:
         """The four scores in the order of `SCORES`, with the part of each interval from `least` to `most`."""
         scores = []
         for one, bound in zip(estimates, least, strict=True):
-            low, high = one.interval
-            ends = (max(bound, low), min(most, high)) if one.known else None
-            scores.append(replace(one, se=one.se if one.known else math.nan, ends=ends))
+            scores.append(one.clipped(bound, most) if one.known else replace(one, se=math.nan, ends=None))
         return cls(*scores)
 
 
@@ -114,14 +112,6 @@ def means(
     sums = counts @ np.asarray(profile.samples)
     with np.errstate(invalid="ignore", divide="ignore"):
         return sums / (sums if profile.kind == "mass" else counts).sum(axis=1, keepdims=True)
-
-
-def counted(drawn: Int[np.ndarray, "resample draw"], prompts: int) -> Float[np.ndarray, "resample prompt"]:
-    """How often each prompt occurs in each resample."""
-    rows = np.repeat(np.arange(len(drawn)), drawn.shape[1])
-    counts = np.zeros((len(drawn), prompts))
-    np.add.at(counts, (rows, drawn.reshape(-1)), 1.0)
-    return counts
 
 
 def same_prompts(p: Profile, q: Profile) -> bool:
@@ -191,7 +181,7 @@ def reliability(measured: Profile, seed: int = 0) -> Reliability | None:
     value = _extrapolated(measured, pairs, np.ones(prompts))
     few = {size: [members[:_JACKKNIFED] for members in pair] for size, pair in pairs.items()}
     parts = np.array_split(random.permutation(prompts), min(prompts, _LEFT_OUT))
-    without = np.array([_extrapolated(measured, few, _all_but(part, prompts)) for part in parts])
+    without = np.array([_extrapolated(measured, few, 1.0 - np.isin(range(prompts), part)) for part in parts])
     own = (len(parts) - 1) * without.var(axis=0)
     reach = t_95(prompts - 1.0) * np.sqrt(own + halves.var(axis=1, ddof=1))
     ends = [_unscaled(value - reach), _unscaled(value + reach)]
@@ -214,12 +204,6 @@ def paired_ceiling(p: Profile, q: Profile, seed: int = 0) -> Agreement:
     noise = counted(drawn, prompts) @ apart / np.sqrt(prompts * (prompts - 1))
     found = scores(q.mass + noise, q.mass, masses)
     return Agreement.of(found.mean(axis=1), *np.quantile(found, [0.025, 0.975], axis=1))
-
-
-def _all_but(part: Int[np.ndarray, "left_out"], prompts: int) -> Float[np.ndarray, "prompt"]:
-    kept = np.ones(prompts)
-    kept[part] = 0.0
-    return kept
 
 
 def _pair_scores(

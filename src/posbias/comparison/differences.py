@@ -13,9 +13,8 @@ gives the first and last tokens much whatever they say, if the model does.
     print(found.mass, found.se)      # 1: as much as position predicts, 2: twice as much, −1: as much against it
 """
 
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -157,24 +156,20 @@ def prior_normalised(attributions: Profile, prior: Profile) -> Profile:
     if not (whole > 0).all():
         raise InvalidValueError("attributions: expected one other than 0 in each prompt, got all 0")
     held = prior.mass / prior.mass.sum()
-    ratios = rows / whole / held
-    mean, count = ratios.mean(axis=0), len(ratios)
-    se = None
-    if count > 1:
-        se = ratios.std(axis=0, ddof=1) / math.sqrt(count)
-        if prior.se is not None:
-            se = np.hypot(se, mean * np.asarray(prior.se) / prior.mass)
-    return Profile(
-        mean,
-        attributions.query,
-        MEASURES,
-        samples=ratios if count > 1 else None,
-        se=se,
+    made = Profile.from_rows(
+        rows / whole / held,
+        query=attributions.query,
+        measures=MEASURES,
         attrs=attributions.attrs,
         kind="signed",
         model=attributions.model,
         assumptions=(f"relative to {prior.name or prior.measures}",),
     )
+    if made.se is None:
+        return replace(made, samples=None)
+    if prior.se is None:
+        return made
+    return replace(made, se=np.hypot(made.se, made.mass * np.asarray(prior.se) / prior.mass))
 
 
 @dataclass(frozen=True)

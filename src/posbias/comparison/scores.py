@@ -22,7 +22,6 @@ from posbias.comparison.agreement import (
     SCORES,
     Agreement,
     Reliability,
-    counted,
     means,
     paired_ceiling,
     reliability,
@@ -33,7 +32,7 @@ from posbias.comparison.predictors import Fold
 from posbias.core.errors import InvalidValueError, whole
 from posbias.core.machine import stream
 from posbias.core.plotting import Plottable
-from posbias.profiles.estimate import Estimate
+from posbias.profiles.estimate import Estimate, counted
 from posbias.profiles.place_differences import CurveDifference, profile_difference
 from posbias.profiles.profile import Profile, harmonic, uniform
 from posbias.profiles.summary import LEAST_PROMPTS

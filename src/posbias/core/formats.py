@@ -8,7 +8,6 @@ Files are written whole or not at all; what was altered since is noticed.
 import hashlib
 import importlib.metadata
 import json
-import math
 import os
 import platform
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic_core import to_jsonable_python
 
 from posbias import __version__
 from posbias.core import spec
@@ -159,7 +159,8 @@ def canonical(data: Any) -> bytes:
 
 def dump_json(data: Any) -> str:
     """JSON with every float in full; NaN and infinity, which JSON cannot say, become null."""
-    return json.dumps(_finite(data), ensure_ascii=False, allow_nan=False)
+    plain = to_jsonable_python(data, inf_nan_mode="null", fallback=lambda held: held.tolist())
+    return json.dumps(plain, ensure_ascii=False, allow_nan=False)
 
 
 def save_json(data: Any, path: str | os.PathLike[str]) -> Path:
@@ -219,21 +220,6 @@ class JsonCodec(Codec):
     def _read(self, path: Path) -> tuple[Mapping[str, Any], Any]:
         keys = parse_json(path)
         return keys, keys.pop("content", None)
-
-
-def _finite(data: Any) -> Any:
-    match data:
-        case dict():
-            return {key: _finite(inner) for key, inner in data.items()}
-        case np.ndarray():
-            return _finite(data.tolist())
-        case list() | tuple():
-            return [_finite(inner) for inner in data]
-        case np.generic():
-            return _finite(data.item())
-        case float() if not math.isfinite(data):
-            return None
-    return data
 
 
 def _refuse(word: str) -> None:

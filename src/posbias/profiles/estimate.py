@@ -6,10 +6,10 @@ Every Monte Carlo or sampled figure is an `Estimate`; it prints as many digits a
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
 from posbias.core.errors import InvalidValueError
 
@@ -39,7 +39,7 @@ def quantile_of_t(freedom: float, share: float) -> float:
     return float(stdtrit(freedom, share))
 
 
-def otherwise_at_most(draws: int, level: float = 0.05) -> float:
+def otherwise_at_most(draws: Any, level: float = 0.05) -> Any:
     """Of all draws, the share that may be otherwise at most where so many were all alike (the "rule of three").
 
     With more of them so many alike would be seen in less than `level` of experiments: 1 − level^(1/draws).
@@ -142,6 +142,11 @@ class Estimate:
         """Half the 95 % interval."""
         return (self.interval[1] - self.interval[0]) / 2
 
+    def clipped(self, least: float, most: float) -> "Estimate":
+        """The same with the part of its interval from `least` to `most`."""
+        low, high = self.interval
+        return replace(self, ends=(max(least, low), min(most, high)))
+
     def jointly(self, count: int) -> "Estimate":
         """The same with the interval that it has where `count` of them hold together in 95 % (Bonferroni)."""
         half = quantile_of_t(self.freedom, 1 - 0.025 / count) * self.se if self.se else 0.0
@@ -194,9 +199,8 @@ class Estimate:
         if self.se > 0:
             reach = stdtrit(draws - 1, 0.975) * self.se * np.sqrt((self.n or 1) / draws)
         else:
-            reach = np.array([otherwise_at_most(int(one)) for one in draws])
-        enough = np.flatnonzero(reach <= half_width)
-        return int(draws[enough[0]]) if enough.size else MOST_DRAWS + 1
+            reach = otherwise_at_most(draws)
+        return _fewest(reach <= half_width)
 
     def draws_to_tell(self, bound: float = 0.0) -> int | None:
         """About how many draws the interval needs to leave out `bound`, were the value as seen.
@@ -212,8 +216,7 @@ class Estimate:
         draws = np.arange(2, MOST_DRAWS + 1)
         freedom = np.maximum(1.0, (draws - 1) * self.freedom / max(1, self.n - 1))
         reach = stdtrit(freedom, 0.975) * self.se * np.sqrt(self.n / draws)
-        enough = np.flatnonzero(reach < abs(self.value - bound))
-        return int(draws[enough[0]]) if enough.size else MOST_DRAWS + 1
+        return _fewest(reach < abs(self.value - bound))
 
     def p_above(self, bound: float = 0.0) -> float:
         """One-sided p-value against "the true value is at most `bound`", by Student's t."""
@@ -279,6 +282,11 @@ def ratio_of_means(
     return value, (part - value * whole) / whole.mean()
 
 
+def _fewest(enough: Bool[np.ndarray, "draw"]) -> int:
+    """The least number of draws, from 2 on, that is enough; `MOST_DRAWS` + 1 where none is."""
+    return 2 + int(enough.argmax()) if enough.any() else MOST_DRAWS + 1
+
+
 def _mover(
     value: float, ends: tuple[float, float], other: float, other_ends: tuple[float, float]
 ) -> tuple[float, float]:
@@ -330,8 +338,11 @@ def shares_of(
     counts: Sequence[Sequence[int]],
 ) -> tuple[Float[np.ndarray, "position"], Float[np.ndarray, "position"]]:
     """The 95 % interval of each share, of right answers and all of them: low ends, high ends (Wilson 1927)."""
-    right, of = np.array(counts, dtype=np.float64).T
-    share, z = right / of, t_95(math.inf)
-    middle = (share + z**2 / (2 * of)) / (1 + z**2 / of)
-    half = z / (1 + z**2 / of) * np.sqrt(share * (1 - share) / of + z**2 / (4 * of**2))
-    return np.maximum(0.0, middle - half), np.minimum(1.0, middle + half)
+    low, high = np.array([Estimate.of_counts(right, of).interval for right, of in counts]).T
+    return low, high
+
+
+def counted(drawn: Int[np.ndarray, "resample draw"], of: int) -> Float[np.ndarray, "resample sample"]:
+    """How often each of the samples 0 … `of` − 1 was drawn in each resample."""
+    places = np.arange(len(drawn))[:, None] * of + drawn
+    return np.bincount(places.ravel(), minlength=len(drawn) * of).reshape(-1, of).astype(np.float64)

@@ -15,6 +15,7 @@ from posbias.core import machine
 from posbias.profiles.estimate import (
     Estimate,
     about,
+    counted,
     digits_of_shares,
     otherwise_at_most,
     quantile_of_t,
@@ -167,16 +168,10 @@ def _tails(trials: int, miss: float) -> list[float]:
 def _means(
     samples: Float[np.ndarray, "trial quantity"], seed: int, resamples: int
 ) -> Float[np.ndarray, "resample quantity"]:
-    random = machine.stream(seed, "retrieval.bootstrap")
-    trials = len(samples)
-    at_once = max(1, _AT_ONCE // trials)
-    parts = []
-    for begin in range(0, resamples, at_once):
-        many = min(at_once, resamples - begin)
-        rows = np.repeat(np.arange(many), trials) * trials + random.integers(trials, size=many * trials)
-        counts = np.bincount(rows, minlength=many * trials).reshape(many, trials)
-        parts.append(counts @ samples / trials)
-    return np.concatenate(parts)
+    random, trials = machine.stream(seed, "retrieval.bootstrap"), len(samples)
+    sizes = [len(part) for part in np.array_split(np.arange(resamples), -(-resamples * trials // _AT_ONCE))]
+    draws = (counted(random.integers(trials, size=(size, trials)), trials) for size in sizes)
+    return np.concatenate([counts @ samples / trials for counts in draws])
 
 
 # --- in words -------------------------------------------------------------------------------------------------

@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import FiniteFloat
 
 from posbias.core import machine
-from posbias.core.errors import DamagedError, InputFileError, InvalidValueError, shortened
+from posbias.core.errors import DamagedError, InputFileError, InvalidValueError
 from posbias.core.files import read_text
 from posbias.core.formats import Header, NetCDFCodec, undamaged
+from posbias.core.spec import decode, value
 from posbias.profiles.calibration import Calibration
-from posbias.profiles.profile import Profile, measured_influence
+from posbias.profiles.profile import Kind, Profile, measured_influence
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -138,6 +139,18 @@ def _fault(dataset: "xr.Dataset", kind: str, needs: tuple[str, ...]) -> str:
 # --- profiles --------------------------------------------------------------------------------------------------
 
 
+@value
+class _Prediction:
+    """What of a prediction's JSON is read, apart from its numbers."""
+
+    query: int = -1
+    lost: FiniteFloat = 0.0
+    left_out: tuple[str, ...] = ()
+    measures: str = "rollout"
+    kind: Kind = "mass"
+    calibration: Calibration | None = None
+
+
 def load_profile(path: str | os.PathLike[str]) -> Profile:
     """Read a profile: the JSON of a prediction, a plain JSON list of weights, or a measurement's `.nc`.
 
@@ -161,23 +174,11 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
         weights = np.array([float(entry) for entry in listed])
         if not isinstance(data, dict):
             return Profile.from_weights(weights, measures="weights")
-        query, left_out, lost = data.get("query", -1), data.get("left_out", []), data.get("lost", 0.0)
-        if isinstance(query, bool) or not isinstance(query, int):
-            raise InvalidValueError(f"query: expected an integer, got {shortened(query)}")
-        if not _is_number(lost):
-            raise InvalidValueError(f"lost: expected a number, got {shortened(lost)}")
-        if not isinstance(left_out, list):
-            raise InvalidValueError(f"left_out: expected a list of texts, got {shortened(left_out)}")
-        return Profile(
-            weights,
-            missing_mass=float(lost),
-            query=query,
-            measures=str(data.get("measures", "rollout")),
-            left_out=tuple(map(str, left_out)),
-            kind=data.get("kind", "mass"),
-            model=_architecture_in(data),
-            calibration=_calibration_in(data, path),
+        said = decode(
+            _Prediction, {key: data[key] for key in _Prediction.__dataclass_fields__ if key in data}
         )
+        about = {key: getattr(said, key) for key in ("query", "left_out", "measures", "kind", "calibration")}
+        return Profile(weights, missing_mass=said.lost, model=_architecture_in(data), **about)
     except (InvalidValueError, OverflowError) as error:
         raise InputFileError(f"{path}: {error}") from None
 
@@ -196,17 +197,6 @@ def _architecture_in(prediction: Mapping[str, Any]) -> str:
     architecture = prediction.get("architecture")
     name = architecture.get("name") if isinstance(architecture, dict) else ""
     return name if isinstance(name, str) else ""
-
-
-def _calibration_in(prediction: Mapping[str, Any], path: Path) -> Calibration | None:
-    """What a prediction's JSON says that it was calibrated by."""
-    try:
-        return TypeAdapter(Calibration | None).validate_python(prediction.get("calibration"))
-    except ValidationError as error:
-        place = ".".join(["calibration", *map(str, error.errors()[0]["loc"])])
-        raise InputFileError(
-            f"{path}: {place}: expected a calibration, got {error.errors()[0]['msg']}"
-        ) from None
 
 
 def _is_number(entry: Any) -> bool:

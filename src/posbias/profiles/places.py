@@ -15,7 +15,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -95,6 +95,8 @@ class Places:
             arrays = {key: np.asarray(held, dtype=np.float64) for key, held in getattr(self, name).items()}
             object.__setattr__(self, name, arrays)
         object.__setattr__(self, "depth", np.asarray(self.depth, dtype=np.float64))
+        for name in ("trials", "flaws"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Places) and self.as_dict() == other.as_dict()
@@ -393,18 +395,12 @@ def by_t(columns: Columns[tuple[str, int | str]]) -> dict[tuple[str, int | str],
     for limits, named in columns.items():
         for (quantity, place), column in named.items():
             one = Estimate.of_mean(column)
-            if isinstance(place, int) and limits == SHARE:
+            if limits == SHARE and isinstance(place, int):
                 one = Estimate.of_counts(int(column.sum()), column.size)
+            elif limits == SHARE:
+                one = one.clipped(*SHARE) if one.se else Estimate.alike(one.value, column.size)
             elif place in GAPS and not one.se:
                 one = Estimate(one.value, math.nan, one.n)
-            elif place == MEAN and limits == SHARE:
-                low, high = one.interval
-                alike = one.se == 0
-                one = (
-                    Estimate.alike(one.value, one.n or 1)
-                    if alike
-                    else replace(one, ends=(max(0.0, low), min(1.0, high)))
-                )
             numbers[quantity, place] = one
     return numbers
 
@@ -457,20 +453,11 @@ def places_in(data: Mapping[str, Any], path: str | os.PathLike[str]) -> list[Pla
             keys = dict(data)
             content = keys.pop("content", None)
             _, content = JsonCodec().verified(keys, content, path, KIND, SCHEMA)
-            return [_checked(_restored(held)) for held in content["curves"]]
+            return [_checked(Places(**held)) for held in content["curves"]]
         curves = undamaged(data, path)["curves"] if "curves" in data else [data]
         return [_checked(_of_answer(held)) for held in curves]
     except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
         raise DamagedError(f"{path}: expected a curve of posbias retrieve, got {error!r:.80}") from None
-
-
-def _restored(held: Mapping[str, Any]) -> Places:
-    """What `Places.as_dict` made."""
-    arrays = {
-        name: {key: np.array(one) for key, one in held.get(name, {}).items()} for name in ("results", "arms")
-    }
-    lists = {name: tuple(held.get(name, ())) for name in ("trials", "flaws")}
-    return Places(**{**held, **arrays, **lists, "depth": np.array(held["depth"])})
 
 
 def _of_answer(curve: Mapping[str, Any]) -> Places:

@@ -50,6 +50,14 @@ PIECE = 1024
 """Pairs that are transformed together while they are in the cache."""
 
 
+EXP_ODD = tuple(1.0 / math.factorial(k) for k in range(13, 2, -2))
+EXP_EVEN = tuple(1.0 / math.factorial(k) for k in range(12, 1, -2))
+LOGARITHM = tuple(2.0 / k for k in range(21, 0, -2))
+SINE = tuple((-1.0) ** (k // 2) / math.factorial(k) for k in range(23, 2, -2))
+COSINE = tuple((-1.0) ** (k // 2) / math.factorial(k) for k in range(22, 1, -2))
+"""Taylor's coefficients, of e^x, of ln((1 + f)/(1 − f))/f, of sin x/x³ and of cos x/x², the last one first."""
+
+
 def block_size(model: RecencyModel) -> int:
     """Samples per block: the same for every model."""
     return BLOCK
@@ -143,6 +151,15 @@ def run_block(model: RecencyModel, seed: int, block: int, samples: int = BLOCK) 
 
 
 @compiled("contract", inlined=True, error_model="numpy")
+def series(q, coefficients):
+    """A polynomial in q by Horner's rule."""
+    total = coefficients[0]
+    for coefficient in coefficients[1:]:
+        total = total * q + coefficient
+    return total
+
+
+@compiled("contract", inlined=True, error_model="numpy")
 def exponentials(x, scratch):
     """x ← e^x for x ≤ 0 (or hardly above), in place; `scratch`, as long as x, holds powers of two meanwhile."""
     powers, bits = scratch.view(np.int64), x.view(np.int64)
@@ -153,19 +170,7 @@ def exponentials(x, scratch):
         r = (below - whole * LN2_HIGH) - whole * LN2_LOW
         # Taylor's series to the 13th power, in two halves that a processor can take at the same time
         q = r * r
-        odd = 1.0 / 6227020800.0
-        odd = odd * q + 1.0 / 39916800.0
-        odd = odd * q + 1.0 / 362880.0
-        odd = odd * q + 1.0 / 5040.0
-        odd = odd * q + 1.0 / 120.0
-        odd = odd * q + 1.0 / 6.0
-        even = 1.0 / 479001600.0
-        even = even * q + 1.0 / 3628800.0
-        even = even * q + 1.0 / 40320.0
-        even = even * q + 1.0 / 720.0
-        even = even * q + 1.0 / 24.0
-        even = even * q + 0.5
-        x[s] = 1.0 + (r + q * (even + r * odd))
+        x[s] = 1.0 + (r + q * (series(q, EXP_EVEN) + r * series(q, EXP_ODD)))
     for s in range(x.size):
         bits[s] += powers[s] << 52
 
@@ -187,16 +192,14 @@ def embed(x, normals, chis, first, shared, unit, extra, freedom):
         later = shared**2 / np.sqrt(before * after) * unit
         for k in range(extra + min(i + 1, freedom)):
             if k == extra + i:
-                for s in range(LANES):
-                    z = chis[i, first + s]
-                    x[i, k, s] = own * z + total[k, s]
-                    total[k, s] += later * z
+                row = chis[i]
             else:
-                for s in range(LANES):
-                    z = normals[drawn, first + s]
-                    x[i, k, s] = own * z + total[k, s]
-                    total[k, s] += later * z
+                row = normals[drawn]
                 drawn += 1
+            for s in range(LANES):
+                z = row[first + s]
+                x[i, k, s] = own * z + total[k, s]
+                total[k, s] += later * z
 
 
 @compiled("contract", inlined=True, error_model="numpy")
@@ -462,18 +465,7 @@ def _radii(u, scratch):
     for s in range(u.size):
         f = (scratch[s] - 1.0) / (scratch[s] + 1.0)
         q = f * f
-        p = 2.0 / 21.0
-        p = p * q + 2.0 / 19.0
-        p = p * q + 2.0 / 17.0
-        p = p * q + 2.0 / 15.0
-        p = p * q + 2.0 / 13.0
-        p = p * q + 2.0 / 11.0
-        p = p * q + 2.0 / 9.0
-        p = p * q + 2.0 / 7.0
-        p = p * q + 2.0 / 5.0
-        p = p * q + 2.0 / 3.0
-        p = p * q + 2.0
-        u[s] = np.sqrt(max(-2.0 * (u[s] * LN2_HIGH + (u[s] * LN2_LOW + f * p)), 0.0))
+        u[s] = np.sqrt(max(-2.0 * (u[s] * LN2_HIGH + (u[s] * LN2_LOW + f * series(q, LOGARITHM))), 0.0))
 
 
 @compiled("contract", inlined=True)
@@ -482,29 +474,7 @@ def _rotate(r, w):
     for s in range(r.size):
         x = math.pi * (w[s] - 0.5)
         q = x * x
-        sine = -1.0 / 25852016738884976640000.0
-        sine = sine * q + 1.0 / 51090942171709440000.0
-        sine = sine * q - 1.0 / 121645100408832000.0
-        sine = sine * q + 1.0 / 355687428096000.0
-        sine = sine * q - 1.0 / 1307674368000.0
-        sine = sine * q + 1.0 / 6227020800.0
-        sine = sine * q - 1.0 / 39916800.0
-        sine = sine * q + 1.0 / 362880.0
-        sine = sine * q - 1.0 / 5040.0
-        sine = sine * q + 1.0 / 120.0
-        sine = sine * q - 1.0 / 6.0
-        sine = x + x * q * sine
-        cosine = 1.0 / 1124000727777607680000.0
-        cosine = 1.0 / 2432902008176640000.0 - cosine * q
-        cosine = cosine * q - 1.0 / 6402373705728000.0
-        cosine = cosine * q + 1.0 / 20922789888000.0
-        cosine = cosine * q - 1.0 / 87178291200.0
-        cosine = cosine * q + 1.0 / 479001600.0
-        cosine = cosine * q - 1.0 / 3628800.0
-        cosine = cosine * q + 1.0 / 40320.0
-        cosine = cosine * q - 1.0 / 720.0
-        cosine = cosine * q + 1.0 / 24.0
-        cosine = cosine * q - 0.5
-        cosine = 1.0 + q * cosine
+        sine = x + x * q * series(q, SINE)
+        cosine = 1.0 + q * series(q, COSINE)
         w[s] = r[s] * (2.0 * sine * cosine)
         r[s] *= 1.0 - 2.0 * sine * sine

@@ -34,6 +34,8 @@ from posbias.simulation.tally import Layout, Tally
 
 EngineName = Literal["gram", "token_space"]
 ENGINES: tuple[EngineName, ...] = ("gram", "token_space")
+LEVEL = 0.05
+"""How often a step may be called sure that is not (`RecencyResult.exhibits_recency`)."""
 ROUND = 2**17
 """Samples between two looks at how precise a simulation is, when it runs until it is precise enough."""
 MOST = 10**12
@@ -151,15 +153,12 @@ class RecencyResult:
         rises.value[:, 1:, 0] = rises.se[:, 1:, 0] = 0.0
         return rises
 
-    def exhibits_recency(self, confidence: float = 0.95) -> tuple[Recency, ...]:
-        """Definition 1 of the mean scores, layer by layer, at the given confidence.
+    def exhibits_recency(self) -> tuple[Recency, ...]:
+        """Definition 1 of the mean scores, layer by layer, at 95 %.
 
         "yes" if every step between two keys that the mask admits is surely positive (each on its own: one that
-        is not refutes it), "no" if one is surely not, allowing for the number of steps tried. Raises
-        `InvalidValueError` for a confidence outside (0, 1).
+        is not refutes it), "no" if one is surely not, allowing for the number of steps tried.
         """
-        if not 0.0 < confidence < 1.0:
-            raise InvalidValueError(f"confidence: expected a number between 0 and 1, got {confidence}")
         steps = self.steps
         row, column = np.tril_indices(self.model.tokens, -1)
         answers = []
@@ -172,9 +171,9 @@ class RecencyResult:
             sure = np.where(allowed[row, column] & allowed[row, column + 1], sure, np.inf)
             worst = int(np.argmin(sure))
             verdict = "undecided"
-            if sure[worst] > ndtri(confidence):
+            if sure[worst] > ndtri(1.0 - LEVEL):
                 verdict = "yes"
-            elif sure[worst] < ndtri((1.0 - confidence) / sure.size):
+            elif sure[worst] < ndtri(LEVEL / sure.size):
                 verdict = "no"
             if layer == 0 and self.model.tokens > 2:
                 verdict = "no"  # tokens are alike there: equal means are not an estimate

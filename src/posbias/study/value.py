@@ -34,7 +34,7 @@ from posbias.core.errors import InvalidValueError, PosbiasError, nearest
 from posbias.core.files import read_mapping
 from posbias.core.formats import Header
 from posbias.core.progress import OnEvent
-from posbias.core.spec import Count, NaturalNumber, NonNegative, decode, encode, value
+from posbias.core.spec import Count, NaturalNumber, NonNegative, decode, encode, fingerprint, value
 from posbias.profiles.claims import Above, Below, Near, Test
 from posbias.study.quantities import check_place
 from posbias.study.verbs import class_of, decode_verb, known_paths
@@ -257,7 +257,7 @@ class Study:
         else:
             known = known_paths(class_of(self.base))
             listed, where = sweeps.expand(self.base, self.sweep, known), "sweep"
-        return tuple(sweeps.build(listed, decode_verb, "cell", _key, where))
+        return tuple(sweeps.build(listed, decode_verb, "cell", fingerprint, where))
 
     @cached_property
     def all_cells(self) -> tuple[Cell, ...]:
@@ -306,7 +306,3 @@ def as_dict(given: Study) -> dict[str, Any]:
 def _gpus(verb: Any) -> float:
     """How many GPUs a cell takes: one for what runs on CUDA."""
     return float(getattr(verb, "device", "cpu").startswith("cuda"))
-
-
-def _key(verb: Any) -> str:
-    return json.dumps(encode(verb), sort_keys=True)

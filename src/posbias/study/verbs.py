@@ -183,9 +183,9 @@ class Train:
             # a share of 0 or 1 is not certain: one success and one failure more, for the error alone
             likely = (share * count + 1) / (count + 2)
             found[name] = quantity(share, np.sqrt(likely * (1 - likely) / (count - 1)), count)
-        shares = {"sink": drawn.metric(), "sink_untrained": drawn.metric_untrained()}
+        shares = {"sink": drawn.metric(), "sink_untrained": drawn.metric(of="untrained")}
         found |= {name: quantity(share[0, 0], math.nan, count) for name, share in shares.items()}
-        found["sink_uniform"] = quantity(drawn.metric_uniform()[0])
+        found["sink_uniform"] = quantity(drawn.metric(of="uniform")[0, 0])
         return found, {"stopped": {str(one): at for one, at in trained.stopped.items()}}
 
 

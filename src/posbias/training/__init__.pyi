@@ -3,7 +3,6 @@ from .cells import find_cell as find_cell
 from .cells import load_cell as load_cell
 from .cells import measure_cell as measure_cell
 from .cells import run_cells as run_cells
-from .cells import save_cell as save_cell
 from .experiments import Experiment as Experiment
 from .experiments import expand as expand
 from .experiments import read_experiments as read_experiments

@@ -28,7 +28,7 @@ from jaxtyping import Float
 
 from posbias.core.errors import InvalidValueError, counted, non_negative, whole
 from posbias.core.files import need_writable
-from posbias.core.formats import Header, NetCDFCodec, need_xarray, versions_here
+from posbias.core.formats import Header, NetCDFCodec, need_xarray
 from posbias.core.machine import cores
 from posbias.core.progress import OnEvent
 from posbias.core.running import Engine, InProcess, Processes
@@ -300,14 +300,6 @@ def find_cell(folder: Path, experiment: Experiment) -> Cell | None:
     """The last good cell of an experiment in `folder`, if there is one; what is damaged is logged."""
     stored = Store(folder).find(TrainingCell(experiment))
     return None if stored is None else replace(stored.result, path=stored.path)
-
-
-def save_cell(cell: Cell, path: Path) -> Cell:
-    """Write a cell's file. Raises `OutputFileError`."""
-    stored, amount = TrainingCell(cell.experiment), cell.evaluation.sequences
-    header = Header(KIND, SCHEMA, stored.specification, amount, versions_here(stored.packages))
-    stored.codec.write(Path(path), header, dataset_of(cell))
-    return replace(cell, path=Path(path))
 
 
 def load_cell(path: Path) -> Cell:

@@ -202,9 +202,10 @@ def name_of(experiment: Experiment) -> str:
 def words_of(experiment: Experiment) -> str:
     """An experiment in words fit for a file's name: mask, encoding, depth and what is not as usual."""
     task, network = experiment.task, experiment.network
-    words = [file_word(network.mask), _encoding_word(network.positional), f"depth{network.depth}"]
+    normaliser = _word(network.normaliser, NORMALISERS)
+    words = [file_word(network.mask), _word(network.positional, ENCODINGS), f"depth{network.depth}"]
     words += ["residual"] if network.residual else []
-    words += _normaliser_words(network.normaliser)
+    words += [normaliser] if normaliser != "softmax" else []
     words += ["vocabulary"] if task.inputs == "fixed_vocabulary" else []
     words += ["deviation"] if task.embedding == "deviation" else []
     if task.answers is not None:
@@ -226,19 +227,10 @@ def common_words(experiments: Sequence[Experiment]) -> list[str]:
     ]
 
 
-def _encoding_word(positional: Encoding) -> str:
-    for word, known in ENCODINGS.items():
-        if known.kind == positional.kind:
-            return word if known == positional else word + "+"
-    return positional.kind
-
-
-def _normaliser_words(normaliser: Normaliser) -> list[str]:
-    """The name of what is no softmax."""
-    for word, known in NORMALISERS.items():
-        if known == normaliser:
-            return [] if word == "softmax" else [word]
-    return [f"{normaliser.kind}+"]
+def _word(part: Any, known: Mapping[str, Any]) -> str:
+    """The word for an encoding or normaliser; with + where a parameter is another than the word's."""
+    alike = [word for word, one in known.items() if one.kind == part.kind]
+    return next((word for word in alike if known[word] == part), f"{alike[0]}+")
 
 
 def read_experiments(path: str | os.PathLike[str]) -> tuple[list[Experiment], bool]:

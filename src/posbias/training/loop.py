@@ -29,7 +29,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
 
@@ -307,20 +307,6 @@ class Trained:
     stopped: dict[int, int] = field(default_factory=dict)
     cost: dict[str, Any] = field(default_factory=dict)
 
-    def member(self, index: int) -> "Trained":
-        """One seed alone. Raises `InvalidValueError` for an index outside."""
-        count = len(self.experiment.seeds)
-        if not 0 <= index < count:
-            raise InvalidValueError(f"index: expected a member from 0 to {count - 1}, got {index}")
-        seed = self.experiment.seeds[index]
-        return replace(
-            self,
-            experiment=replace(self.experiment, seeds=(seed,)),
-            weights={name: one[index : index + 1] for name, one in self.weights.items()},
-            curves=_rows(self.curves, slice(index, index + 1)),
-            stopped={stopped: at for stopped, at in self.stopped.items() if stopped == seed},
-        )
-
 
 class Settings(TypedDict, total=False):
     """How to train, which changes nothing that is learnt; see `train`."""
@@ -413,11 +399,6 @@ def _write_curves(path: Path, curves: Mapping[str, np.ndarray]) -> None:
     write_text(path, "".join(lines))
 
 
-def _rows(curves: Mapping[str, np.ndarray], members: slice) -> dict[str, np.ndarray]:
-    """The curves of some members."""
-    return {name: curve if name == "iteration" else curve[members] for name, curve in curves.items()}
-
-
 def _results(experiments: list[Experiment], ensemble: Ensemble, device: str) -> list[Trained]:
     rate = ensemble.iteration * len(ensemble.members) / max(ensemble.seconds, 1e-9)
     cost = {
@@ -436,7 +417,9 @@ def _results(experiments: list[Experiment], ensemble: Ensemble, device: str) -> 
             for member, iteration in ensemble.stopped.items()
             if rows.start <= member < rows.stop
         }
-        results.append(Trained(experiment, weights, _rows(ensemble.curves, rows), stopped, dict(cost)))
+        steps = ensemble.curves["iteration"]
+        curves = {name: held[rows] for name, held in ensemble.curves.items()} | {"iteration": steps}
+        results.append(Trained(experiment, weights, curves, stopped, dict(cost)))
         start = rows.stop
     return results
 

@@ -11,7 +11,7 @@ queries from the sixth on, where uniform causal attention scores nothing at τ =
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -51,31 +51,19 @@ class Sinks:
     sequences: int
 
     def metric(
-        self, threshold: float = THRESHOLD, layer: int | None = None, start: int = 0
+        self,
+        threshold: float = THRESHOLD,
+        layer: int | None = None,
+        start: int = 0,
+        of: Literal["trained", "untrained", "uniform"] = "trained",
     ) -> Float[np.ndarray, "member key"]:
-        """sink_j of the trained networks: mean over layers or of one `layer`, over queries from `start` on.
+        """sink_j of the trained or the untrained networks, or (one exact row) of uniform attention under the mask.
 
-        NaN for keys that no such query may see. Raises `InvalidValueError` for a threshold or a start that was
-        not counted, and for a layer that there is not.
+        Mean over layers or of one `layer`, over queries from `start` on; NaN for keys that no such query may see.
+        Raises `InvalidValueError` for a threshold or a start that was not counted, and for a layer that there is
+        not.
         """
-        return self._metric(self.trained, threshold, layer, start)
-
-    def metric_untrained(
-        self, threshold: float = THRESHOLD, layer: int | None = None, start: int = 0
-    ) -> Float[np.ndarray, "member key"]:
-        """The same of the untrained networks."""
-        return self._metric(self.untrained, threshold, layer, start)
-
-    def metric_uniform(self, threshold: float = THRESHOLD, start: int = 0) -> Float[np.ndarray, "key"]:
-        """The same of uniform attention under the mask, exact."""
-        return self._metric(self.uniform[None, None], threshold, None, start)[0]
-
-    def curve(self) -> dict[str, Float[np.ndarray, "member threshold"]]:
-        """The first token's against τ: "trained", "untrained" [member, threshold], "uniform" [1, threshold]."""
-        counts = {"trained": self.trained, "untrained": self.untrained, "uniform": self.uniform[None, None]}
-        return {name: self._over_queries(one, 0).mean(axis=1)[:, 0] for name, one in counts.items()}
-
-    def _metric(self, counts: Queries, threshold: float, layer: int | None, start: int) -> np.ndarray:
+        counts = self._counts[of]
         if threshold not in self.thresholds:
             listed = ", ".join(f"{one:g}" for one in self.thresholds)
             raise InvalidValueError(f"threshold: expected one that was counted ({listed}), got {threshold}")
@@ -85,6 +73,14 @@ class Sinks:
         chosen = counts[..., self.thresholds.index(threshold)]
         over = self._over_queries(chosen[..., None], start)[..., 0]
         return over.mean(axis=1) if layer is None else over[:, layer]
+
+    def curve(self) -> dict[str, Float[np.ndarray, "member threshold"]]:
+        """The first token's against τ: "trained", "untrained" [member, threshold], "uniform" [1, threshold]."""
+        return {name: self._over_queries(one, 0).mean(axis=1)[:, 0] for name, one in self._counts.items()}
+
+    @property
+    def _counts(self) -> dict[str, Queries]:
+        return {"trained": self.trained, "untrained": self.untrained, "uniform": self.uniform[None, None]}
 
     def _over_queries(self, counts: Queries, start: int) -> Float[np.ndarray, "member layer key threshold"]:
         """Counts over the queries from `start` on, divided by how many of them may see the key."""

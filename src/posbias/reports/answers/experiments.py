@@ -139,8 +139,8 @@ class SinkMetric(Part):
         """At one threshold, of one layer or all, from a query on."""
         return cls.of(
             trained=Averages.over(sinks.metric(threshold, layer, first)),
-            untrained=Averages.over(sinks.metric_untrained(threshold, layer, first)),
-            uniform=sinks.metric_uniform(threshold, first),
+            untrained=Averages.over(sinks.metric(threshold, layer, first, "untrained")),
+            uniform=sinks.metric(threshold, None, first, "uniform")[0],
             **more,
         )
 
