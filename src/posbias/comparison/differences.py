@@ -20,7 +20,7 @@ import numpy as np
 
 from posbias.comparison.agreement import same_prompts
 from posbias.comparison.scores import up_to_query
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, wrong
 from posbias.profiles.estimate import Estimate, ratio_of_means
 from posbias.profiles.profile import Profile
 from posbias.profiles.summary import LEAST_PROMPTS, at_ends
@@ -89,7 +89,7 @@ def influence_differences(
     if shares is not None:
         p, q = p.by_share(shares), q.by_share(shares)
     if p.tokens != q.tokens:
-        raise InvalidValueError(f"p: expected {q.tokens} positions as in the reference, got {p.tokens}")
+        raise wrong("p", f"{q.tokens} positions as in the reference", p.tokens)
     samples = [np.asarray(one.samples, dtype=np.float64) for one in (p, q)]
     parts = list(_parts(p.tokens))
     found = []
@@ -137,16 +137,14 @@ def prior_normalised(attributions: Profile, prior: Profile) -> Profile:
     mass or 0 somewhere, and a prompt whose attributions are all 0.
     """
     if prior.kind != "mass":
-        raise InvalidValueError(f"prior: expected a mass, got a profile of {prior.kind}")
+        raise wrong("prior", "a mass", got=f"a profile of {prior.kind}")
     if attributions.tokens != prior.tokens:
         raise InvalidValueError(
             f"prior: expected {attributions.tokens} positions as in the attributions, got {prior.tokens} "
             "(Profile.by_share brings both to one length)"
         )
     if not (prior.mass > 0).all():
-        raise InvalidValueError(
-            f"prior: expected numbers > 0, got 0 at position {int(np.argmin(prior.mass))}"
-        )
+        raise wrong("prior", "numbers > 0", got=f"0 at position {int(np.argmin(prior.mass))}")
     rows = (
         attributions.mass[None]
         if attributions.samples is None
@@ -154,7 +152,7 @@ def prior_normalised(attributions: Profile, prior: Profile) -> Profile:
     )
     whole = np.abs(rows).sum(axis=1, keepdims=True)
     if not (whole > 0).all():
-        raise InvalidValueError("attributions: expected one other than 0 in each prompt, got all 0")
+        raise wrong("attributions", "one other than 0 in each prompt", got="all 0")
     held = prior.mass / prior.mass.sum()
     made = Profile.from_rows(
         rows / whole / held,

@@ -24,7 +24,7 @@ from jaxtyping import Float
 from pydantic import TypeAdapter
 
 from posbias.core import machine
-from posbias.core.errors import InvalidValueError, one_of
+from posbias.core.errors import InvalidValueError, one_of, wrong
 from posbias.profiles.calibration import Calibration, Trial
 from posbias.profiles.curves import at_shares
 from posbias.profiles.profile import Profile, measured_influence
@@ -65,16 +65,12 @@ def extrapolate(
     """
     one_of("rule", rule, RULES)
     if measurement.attrs.get("encoder"):
-        raise InvalidValueError(
-            "measurement: expected one of a causal model to extrapolate, got one of an encoder"
-        )
+        raise wrong("measurement", "one of a causal model to extrapolate", got="one of an encoder")
     measured = measurement.sizes["position"]
     if measured < LEAST:
-        raise InvalidValueError(
-            f"measurement: expected {LEAST} tokens or more to extrapolate, got {measured}"
-        )
+        raise wrong("measurement", f"{LEAST} tokens or more to extrapolate", measured)
     if tokens < measured:
-        raise InvalidValueError(f"tokens: expected the {measured} of the measurement or more, got {tokens}")
+        raise wrong("tokens", f"the {measured} of the measurement or more", tokens)
     machine.length("tokens", tokens, each=64)
     left_out = _left_out(measurement, tokens, rule, architecture)
     profile = Profile.from_weights(RULES[rule](measured_influence(measurement).mass, tokens))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float, Int
 
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import wrong
 from posbias.profiles.measurements import EVEN
 from posbias.profiles.profile import Profile, measured_influence, uniform
 from posbias.profiles.summary import at_ends
@@ -62,8 +62,8 @@ def prediction(measurement: "xr.Dataset", predictor: Predictor) -> Profile:
     """One predictor applied to a measurement. Raises as `predictions`."""
     missing = [name for name in predictor.needs if name not in measurement]
     if missing:
-        raise InvalidValueError(
-            f"measurement: expected the variable {missing[0]!r} for the predictor {predictor.label!r}, got none"
+        raise wrong(
+            "measurement", f"the variable {missing[0]!r} for the predictor {predictor.label!r}", got="none"
         )
     weights = predictor.predict(measurement)
     return Profile.from_weights(weights, measures="rollout", predictor=predictor.label)

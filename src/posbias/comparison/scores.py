@@ -29,7 +29,7 @@ from posbias.comparison.agreement import (
     scores,
 )
 from posbias.comparison.predictors import Fold
-from posbias.core.errors import InvalidValueError, whole
+from posbias.core.errors import InvalidValueError, whole, wrong
 from posbias.core.machine import stream
 from posbias.core.plotting import Plottable
 from posbias.profiles.estimate import Estimate, counted
@@ -240,14 +240,12 @@ def compare_all(
     if by_share:
         predictions, measured, shares = _by_share(predictions, measured)
         if shares is not None and held_out:
-            raise InvalidValueError(
-                "by_share: expected profiles of one length with held_out predictions, got several lengths"
-            )
+            raise wrong("by_share", "profiles of one length with held_out predictions", got="several lengths")
     _check(predictions, measured)
     measured = up_to_query(measured, "q")
     least = 3 if measured.kind == "mass" else 2
     if measured.tokens < least:
-        raise InvalidValueError(f"q: expected at least {least} positions to compare, got {measured.tokens}")
+        raise wrong("q", f"at least {least} positions to compare", measured.tokens)
     whole("seed", seed, 0)
     judge = Scorer.of(measured, seed)
     found = {name: [judge.score(one, name)] for name, one in predictions.items()}
@@ -290,16 +288,15 @@ def _check(predictions: Mapping[str, Profile], measured: Profile) -> None:
                 "by_share=True (--by-share) compares by share of the context"
             )
         if profile.query != measured.query:
-            raise InvalidValueError(
-                f"{name}: expected influence on position {measured.query} as in the reference, got on "
-                f"{profile.query}"
+            raise wrong(
+                name, f"influence on position {measured.query} as in the reference", got=f"on {profile.query}"
             )
 
 
 def _held_out(folds: Sequence[Fold], measured: Profile, seed: int) -> HeldOut:
     """Each fold's predictions against the mean of the prompts it may be judged on; the mean over folds."""
     if measured.samples is None:
-        raise InvalidValueError("q: expected prompts to judge held-out predictions on, got none")
+        raise wrong("q", "prompts to judge held-out predictions on", got="none")
     samples = np.asarray(measured.samples)
     found: dict[str, list[Scored]] = {}
     for number, fold in enumerate(folds):
@@ -417,8 +414,8 @@ def up_to_query(profile: Profile, name: str) -> Profile:
     if last == profile.tokens:
         return profile
     if profile.mass[last:].any():
-        raise InvalidValueError(
-            f"{name}: expected no influence after the query, to compare, got some after position {profile.query}"
+        raise wrong(
+            name, "no influence after the query, to compare", got=f"some after position {profile.query}"
         )
     samples = None if profile.samples is None else profile.samples[:, :last]
     return replace(profile, mass=profile.mass[:last], samples=samples, se=None, query=-1)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import wrong
 
 
 def numbers(name: str, given: Any) -> np.ndarray:
@@ -14,9 +14,7 @@ def numbers(name: str, given: Any) -> np.ndarray:
     masks would be lost.
     """
     if isinstance(given, np.ma.MaskedArray):
-        raise InvalidValueError(
-            f"{name}: expected an array without a mask (.filled(…), .compressed()), got a masked one"
-        )
+        raise wrong(name, "an array without a mask (.filled(…), .compressed())", got="a masked one")
     try:
         if hasattr(given, "detach"):
             held = given.detach().cpu().to_dense()
@@ -30,5 +28,5 @@ def numbers(name: str, given: Any) -> np.ndarray:
         array = np.array(None)
     if array.dtype.kind not in "fiu":
         kind = {"b": "booleans", "c": "complex numbers"}.get(array.dtype.kind, type(given).__name__)
-        raise InvalidValueError(f"{name}: expected an array of numbers, got {kind}")
+        raise wrong(name, "an array of numbers", got=kind)
     return array

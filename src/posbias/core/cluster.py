@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from posbias import __version__
-from posbias.core.errors import ClusterError, InvalidValueError, nearest, shortened, whole
+from posbias.core.errors import ClusterError, InvalidValueError, nearest, shortened, whole, wrong
 from posbias.core.packages import need
 from posbias.core.progress import KEPT, Event
 from posbias.core.running import (
@@ -118,7 +118,7 @@ def engine_of(workers: int | None, ray: str | None) -> Engine:
     Raises `InvalidValueError` for both or for a wrong number, and as `Cluster` does.
     """
     if ray is not None and workers is not None:
-        raise InvalidValueError(f"workers: expected either workers or ray, got {workers} and {ray!r}")
+        raise wrong("workers", "either workers or ray", got=f"{workers} and {ray!r}")
     if ray is not None:
         return Cluster(ray)
     return InProcess() if workers is None else Processes(workers)

@@ -24,7 +24,7 @@ import pydantic
 from pydantic import BeforeValidator, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from posbias.core.errors import InvalidValueError, nearest, shortened
+from posbias.core.errors import InvalidValueError, nearest, shortened, wrong
 
 T = TypeVar("T")
 
@@ -114,12 +114,10 @@ def value(cls: type[T]) -> type[T]:
     @functools.wraps(checked)
     def __init__(self, *args, **kwargs):  # noqa: N807
         if len(args) > len(in_order):
-            raise InvalidValueError(
-                f"{cls.__name__}: expected at most {len(in_order)} values, got {len(args)}"
-            )
+            raise wrong(cls.__name__, f"at most {len(in_order)} values", len(args))
         given = dict(zip(in_order, args, strict=False))
         if twice := given.keys() & kwargs:
-            raise InvalidValueError(f"{cls.__name__}: expected one value of {min(twice)}, got two")
+            raise wrong(cls.__name__, f"one value of {min(twice)}", got="two")
         given |= kwargs
         for name, one in given.items():
             if isinstance(one, _FOREIGN):
@@ -241,9 +239,7 @@ def decode(cls: type[T], data: Any) -> T:
     except ValidationError as error:
         raise InvalidValueError(_explain(error, cls)) from None
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidValueError(
-            f"its values: expected plain ones, got what JSON cannot hold ({error})"
-        ) from None
+        raise wrong("its values", "plain ones", got=f"what JSON cannot hold ({error})") from None
 
 
 def encode(given: Any) -> Any:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from posbias.core.errors import InvalidValueError, PosbiasError, nearest, shortened
+from posbias.core.errors import InvalidValueError, PosbiasError, nearest, shortened, wrong
 
 T = TypeVar("T")
 Chosen = dict[str, Any]
@@ -31,7 +31,7 @@ def expand(
     axes = _axes(sweep, known)
     count = math.prod(len(values) for values in axes.values())
     if count > MOST:
-        raise InvalidValueError(f"sweep: expected at most {MOST:,} combinations, got {count:,}")
+        raise wrong("sweep", f"at most {MOST:,} combinations", got=f"{count:,}")
     combinations = (dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
     return [(chosen, with_values(base, chosen)) for chosen in combinations]
 
@@ -56,9 +56,7 @@ def build(
         except PosbiasError as error:
             raise InvalidValueError(f"{error} (where {words})" if words else str(error)) from None
         if key(one) in seen:
-            raise InvalidValueError(
-                f"{where}: expected each {noun} once, got the same for {words} and {seen[key(one)]}"
-            )
+            raise wrong(where, f"each {noun} once", got=f"the same for {words} and {seen[key(one)]}")
         seen[key(one)] = words
         made.append((chosen, one))
     return made
@@ -119,7 +117,7 @@ def _put(place: dict[str, Any], steps: list[str], given: Any) -> None:
     inner = place.get(step, {})
     for table in inner if isinstance(inner, list) else [inner]:
         if not isinstance(table, Mapping):
-            raise InvalidValueError(f"{step}: expected a table, got {shortened(table)}")
+            raise wrong(step, "a table", table)
     place[step] = [dict(table) for table in inner] if isinstance(inner, list) else dict(inner)
     for table in place[step] if isinstance(inner, list) else [place[step]]:
         _put(table, rest, given)
@@ -135,7 +133,7 @@ def _classes(hint: Any) -> list[type]:
 def _axes(sweep: Any, known: Collection[str] | None) -> dict[str, list[Any]]:
     """The lists of a sweep by path, checked."""
     if not isinstance(sweep, Mapping):
-        raise InvalidValueError(f"sweep: expected a table of paths with lists, got {shortened(sweep)}")
+        raise wrong("sweep", "a table of paths with lists", sweep)
     axes: dict[str, list[Any]] = {}
     for path, values in leaves(sweep):
         if known is not None and path not in known:
@@ -143,10 +141,10 @@ def _axes(sweep: Any, known: Collection[str] | None) -> dict[str, list[Any]]:
         for other in axes:
             if f"{path}.".startswith(f"{other}.") or f"{other}.".startswith(f"{path}."):
                 both = f"{path!r} twice" if other == path else f"{other!r} and {shortened(path)}"
-                raise InvalidValueError(f"sweep: expected one axis on one path, got {both}")
+                raise wrong("sweep", "one axis on one path", got=both)
         if not isinstance(values, list | tuple):
-            raise InvalidValueError(f"sweep.{path}: expected a list, got {shortened(values)}")
+            raise wrong(f"sweep.{path}", "a list", values)
         if not values:
-            raise InvalidValueError(f"sweep.{path}: expected at least one value, got an empty list")
+            raise wrong(f"sweep.{path}", "at least one value", got="an empty list")
         axes[path] = list(values)
     return axes

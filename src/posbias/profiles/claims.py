@@ -20,7 +20,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import wrong
 from posbias.profiles.estimate import Estimate
 
 ClaimVerdict = Literal["holds", "fails", "undecided"]
@@ -198,7 +198,7 @@ class Evidence:
     @property
     def _test(self) -> Test:
         if self.test is None:
-            raise InvalidValueError(f"test: expected one of a claim for {self.where!r}, got none")
+            raise wrong("test", f"one of a claim for {self.where!r}", got="none")
         return self.test
 
     def __str__(self) -> str:
@@ -452,7 +452,7 @@ def undecided(claim: Claim, why: str, study: str) -> Judged:
 def judge(claim: Claim, results: Any) -> Judged:
     """Judge a claim on a study's results. Raises `InvalidValueError` for a claim without quantity or evidence."""
     if claim.quantity is None:
-        raise InvalidValueError(f"claim: expected a quantity of {claim.id or claim.sentence!r}, got none")
+        raise wrong("claim", f"a quantity of {claim.id or claim.sentence!r}", got="none")
     return judged(claim, claim.quantity(results))
 
 
@@ -460,9 +460,7 @@ def judged(claim: Claim, evidence: Iterable[Evidence]) -> Judged:
     """Judge a claim on evidence that is at hand. Raises `InvalidValueError` for none."""
     pieces = tuple(piece.tested(claim.test) for piece in evidence)
     if not pieces:
-        raise InvalidValueError(
-            f"evidence: expected at least one piece for {claim.id or claim.sentence!r}, got none"
-        )
+        raise wrong("evidence", f"at least one piece for {claim.id or claim.sentence!r}", got="none")
     verdicts: list[ClaimVerdict] = [piece.verdict(len(pieces)) for piece in pieces]
     verdict: ClaimVerdict = "holds" if {*verdicts} == {"holds"} else "undecided"
     verdict = "fails" if "fails" in verdicts else verdict

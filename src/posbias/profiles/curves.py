@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Num
 
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import wrong
 
 
 def ranks(values: Float[np.ndarray, "*batch position"]) -> Float[np.ndarray, "*batch position"]:
@@ -49,7 +49,7 @@ def _same_positions(p: Any, q: Any) -> int:
     """The length of the last axis of both. Raises `InvalidValueError` where they differ or have none."""
     one, other = np.shape(p)[-1], np.shape(q)[-1]
     if one != other or not one:
-        raise InvalidValueError(f"p, q: expected equally many positions, at least one, got {one} and {other}")
+        raise wrong("p, q", "equally many positions, at least one", got=f"{one} and {other}")
     return one
 
 

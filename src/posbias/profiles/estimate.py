@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import wrong
 
 NORMAL_95 = 1.96
 """Standard errors in half a 95 % interval where draws are counted in thousands; `t_95` with fewer."""
@@ -73,9 +73,9 @@ class Estimate:
 
     def __post_init__(self):
         if self.n is not None and self.n < 1:
-            raise InvalidValueError(f"n: expected at least one sample, got {self.n}")
+            raise wrong("n", "at least one sample", self.n)
         if self.se < 0:
-            raise InvalidValueError(f"se: expected a standard error ≥ 0, got {self.se}")
+            raise wrong("se", "a standard error ≥ 0", got=f"{self.se}")
         if math.isnan(self.value):
             object.__setattr__(self, "se", math.nan)
         if math.isnan(self.freedom):
@@ -86,7 +86,7 @@ class Estimate:
         """Mean and standard error of the mean of independent samples."""
         samples = np.asarray(samples, dtype=np.float64)
         if samples.size == 0:
-            raise InvalidValueError("samples: expected at least one, got none")
+            raise wrong("samples", "at least one", got="none")
         se = float(samples.std(ddof=1) / math.sqrt(samples.size)) if samples.size > 1 else math.nan
         return cls(float(samples.mean()), se, samples.size)
 

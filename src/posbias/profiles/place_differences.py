@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, wrong
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.gaps import ENDS, EQUIVALENCE, MEAN, compared, gaps_of, resampled, share_size, signed
 from posbias.profiles.places import Key, Places
@@ -93,9 +93,9 @@ def curve_differences(curves: Mapping[str, Places], *, together: int = 1) -> lis
     Raises `InvalidValueError` for fewer than two curves, and for other trials.
     """
     if len(curves) < 2:
-        raise InvalidValueError(f"curves: expected at least two, got {len(curves)}")
+        raise wrong("curves", "at least two", len(curves))
     if together < 1:
-        raise InvalidValueError(f"together: expected a whole number of at least 1, got {together}")
+        raise wrong("together", "a whole number of at least 1", together)
     (first, base), *others = ((name, curve.profile()) for name, curve in curves.items())
     for name, profile in others:
         if not same_trials(profile, base):

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Shaped
 
-from posbias.core.errors import DamagedError, InvalidValueError, one_of, positive
+from posbias.core.errors import DamagedError, one_of, positive, wrong
 from posbias.core.formats import Header, JsonCodec, dump_json, undamaged, versions_here
 from posbias.core.matching import TOKENS_A_WORD
 from posbias.profiles import gaps
@@ -418,7 +418,7 @@ def retrieval_curve(retrieval: "xr.Dataset", equivalence: float | None = None) -
         positive("equivalence", equivalence)
     if retrieval.attrs.get("posbias_kind") != "retrieval":
         kind = retrieval.attrs.get("posbias_kind")
-        raise InvalidValueError(f"retrieval: expected a dataset of kind 'retrieval', got {kind!r}")
+        raise wrong("retrieval", "a dataset of kind 'retrieval'", kind)
     results = {name: retrieval[name].values for name in (*QUANTITIES[:-1], "token")}
     known = ("model", "checksum", "text_sha256", "treatment")
     return Places(

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 
 from posbias.core import machine
 from posbias.core.arrays import numbers
-from posbias.core.errors import InvalidValueError, shortened
+from posbias.core.errors import wrong
 from posbias.core.plotting import Plottable
 from posbias.profiles.calibration import Calibration
 from posbias.profiles.curves import at_shares, blocks, least_stretch, ranks, spearman, wasserstein
@@ -107,51 +107,43 @@ class Profile(Plottable):
     def __post_init__(self):
         mass = numbers("mass", self.mass).astype(np.float64)
         if mass.ndim != 1 or not mass.size:
-            raise InvalidValueError(f"mass: expected one number per position, got shape {mass.shape}")
+            raise wrong("mass", "one number per position", got=f"shape {mass.shape}")
         self._check_numbers(mass)
         missing = self.missing_mass
         if not 0 <= missing <= 1 + 1e-9:
-            raise InvalidValueError(f"missing_mass: expected a number between 0 and 1, got {missing}")
+            raise wrong("missing_mass", "a number between 0 and 1", got=f"{missing}")
         if self.kind == "mass" and abs(mass.sum() + missing - 1.0) > 1e-9:
             besides = f" with {missing:.9g} missing" if missing else ""
-            raise InvalidValueError(
-                f"mass: expected a sum of 1, got {mass.sum():.9g}{besides} (Profile.from_weights normalises)"
+            raise wrong(
+                "mass", "a sum of 1", got=f"{mass.sum():.9g}{besides} (Profile.from_weights normalises)"
             )
         whole = isinstance(self.query, int | np.integer) and not isinstance(self.query, bool)
         if not whole or not -mass.size <= self.query < mass.size:
-            raise InvalidValueError(
-                f"query: expected a position of the {mass.size}, got {shortened(self.query)}"
-            )
+            raise wrong("query", f"a position of the {mass.size}", self.query)
         for name in ("samples", "se"):
             given = getattr(self, name)
             if given is not None and (
                 np.shape(given)[-1:] != mass.shape or np.ndim(given) != 1 + (name == "samples")
             ):
-                raise InvalidValueError(
-                    f"{name}: expected {mass.size} positions, got shape {np.shape(given)}"
-                )
+                raise wrong(name, f"{mass.size} positions", got=f"shape {np.shape(given)}")
         mass.flags.writeable = False
         object.__setattr__(self, "mass", mass)
         object.__setattr__(self, "query", int(self.query) % mass.size)
 
     def _check_numbers(self, mass: np.ndarray) -> None:
         if self.kind not in get_args(Kind):
-            raise InvalidValueError(
-                f"kind: expected one of {', '.join(get_args(Kind))}, got {shortened(self.kind)}"
-            )
+            raise wrong("kind", f"one of {', '.join(get_args(Kind))}", self.kind)
         low, high, needed = {
             "mass": (0.0, math.inf, "finite numbers ≥ 0"),
             "rate": (0.0, 1.0, "numbers between 0 and 1"),
             "signed": (-math.inf, math.inf, "finite numbers"),
         }[self.kind]
         if not np.isfinite(mass).all() or (mass < low).any() or (mass > high).any():
-            raise InvalidValueError(f"mass: expected {needed}, got others")
+            raise wrong("mass", f"{needed}", got="others")
 
     def _need_mass(self, what: str) -> None:
         if self.kind != "mass":
-            raise InvalidValueError(
-                f"kind: expected a profile of mass for {what}, got {shortened(self.kind)}"
-            )
+            raise wrong("kind", f"a profile of mass for {what}", self.kind)
 
     @classmethod
     def from_weights(cls, weights: Any, *, measures: str = "weights", **fields: Any) -> "Profile":
@@ -163,7 +155,7 @@ class Profile(Plottable):
         with np.errstate(over="ignore"):
             total = weights.sum()
         if not (np.isfinite(total) and total > 0):
-            raise InvalidValueError(f"weights: expected a finite sum above zero, got {total}")
+            raise wrong("weights", "a finite sum above zero", got=f"{total}")
         return cls(weights / total, measures=measures, **fields)
 
     @classmethod
@@ -175,7 +167,7 @@ class Profile(Plottable):
         """
         samples = numbers("samples", samples).astype(np.float64)
         if samples.ndim != 2 or not len(samples):
-            raise InvalidValueError(f"samples: expected prompts × positions, got shape {samples.shape}")
+            raise wrong("samples", "prompts × positions", got=f"shape {samples.shape}")
         with np.errstate(over="ignore"):
             mean = samples.mean(axis=0)
             total = mean.sum()
@@ -286,9 +278,7 @@ class Profile(Plottable):
         """
         self._need_mass("share")
         if not 0 <= left < right <= self.tokens:
-            raise InvalidValueError(
-                f"left, right: expected a stretch of 0 … {self.tokens}, got {left}, {right}"
-            )
+            raise wrong("left, right", f"a stretch of 0 … {self.tokens}", got=f"{left}, {right}")
         value = float(self.mass[left:right].sum())
         if self.samples is None or len(self.samples) < 2:
             return Estimate(value, math.nan, 1)
@@ -365,9 +355,7 @@ class Profile(Plottable):
         """
         machine.length("shares", shares, each=64)
         if self.query != self.tokens - 1:
-            raise InvalidValueError(
-                f"query: expected the last position ({self.tokens - 1}), got {self.query}"
-            )
+            raise wrong("query", f"the last position ({self.tokens - 1})", self.query)
         total = self.kind == "mass"
         samples = None if self.samples is None else at_shares(np.asarray(self.samples), shares, total=total)
         return replace(
@@ -415,7 +403,7 @@ def measured_influence(measurement: "xr.Dataset") -> Profile:
     It has the names of model and text, and `prompts`. Source: Herasimchyk et al. 2026, Eq. (6).
     """
     if "influence" not in measurement:
-        raise InvalidValueError("measurement: expected the variable 'influence', got none")
+        raise wrong("measurement", "the variable 'influence'", got="none")
     model, text = (str(measurement.attrs.get(name, "")) for name in ("model", "text"))
     return Profile.from_samples(
         measurement["influence"].values,

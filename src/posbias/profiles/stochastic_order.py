@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import wrong
 from posbias.core.machine import compiled
 
 ROUNDING = 1e-12
@@ -66,12 +66,12 @@ def dominance(
     """
     later, earlier = np.asarray(later, dtype=np.float64), np.asarray(earlier, dtype=np.float64)
     if later.shape[-1:] != earlier.shape[-1:]:
-        raise InvalidValueError(
-            f"later, earlier: expected equally many positions, got {later.shape[-1:]} and {earlier.shape[-1:]}"
+        raise wrong(
+            "later, earlier", "equally many positions", got=f"{later.shape[-1:]} and {earlier.shape[-1:]}"
         )
     for name, mass in (("later", later), ("earlier", earlier)):
         if not np.isfinite(mass).all():
-            raise InvalidValueError(f"{name}: expected finite masses, got one that is not")
+            raise wrong(name, "finite masses", got="one that is not")
     drift = (np.cumsum(earlier, axis=-1) - np.cumsum(later, axis=-1))[..., :-1]
     return np.asarray(drift.min(axis=-1)) if drift.shape[-1] else np.zeros(drift.shape[:-1])
 
@@ -101,8 +101,8 @@ def monotonicity(
     prefix = _prefixes(kernel)
     error = float(np.abs(prefix[:, -1] - 1.0).max())
     if error > row_error:
-        raise InvalidValueError(
-            f"kernel: expected row sums within row_error = {row_error:.3g} of one, got one {error:.3g} away"
+        raise wrong(
+            "kernel", f"row sums within row_error = {row_error:.3g} of one", got=f"one {error:.3g} away"
         )
     step = _tolerances(tolerance, "tolerance")
     columns, triples = prefix[:, :-1], _triples_of(len(prefix))
@@ -149,7 +149,7 @@ def noise_floor(
     that is not between 0 and 1.
     """
     if not 0 < share < 1:
-        raise InvalidValueError(f"share: expected a number between 0 and 1, got {share}")
+        raise wrong("share", "a number between 0 and 1", got=f"{share}")
     first, second = prefix_shares(even), prefix_shares(odd)
     mean = share * first + (1 - share) * second
     broken_in_mean, broken_first, broken_second = (_broken(columns) for columns in (mean, first, second))
@@ -164,9 +164,9 @@ def _prefixes(kernel: Float[np.ndarray, "query key"]) -> Float[np.ndarray, "quer
     """Prefix masses of a kernel's rows; raises unless it is square, finite and ≥ 0."""
     kernel = np.asarray(kernel)
     if kernel.ndim != 2 or kernel.shape[0] != kernel.shape[1] or not kernel.size:
-        raise InvalidValueError(f"kernel: expected queries × as many keys, got shape {kernel.shape}")
+        raise wrong("kernel", "queries × as many keys", got=f"shape {kernel.shape}")
     if not np.isfinite(kernel).all() or (kernel < 0).any():
-        raise InvalidValueError("kernel: expected numbers ≥ 0, got one that is negative or not finite")
+        raise wrong("kernel", "numbers ≥ 0", got="one that is negative or not finite")
     return np.cumsum(kernel, axis=-1, dtype=np.float64)
 
 
@@ -178,7 +178,7 @@ def prefix_shares(kernel: Float[np.ndarray, "query key"]) -> Float[np.ndarray, "
     prefix = _prefixes(kernel)
     whole = prefix[:, -1:]
     if not (whole > 0).all():
-        raise InvalidValueError(f"kernel: expected mass in every row, got none in row {int(whole.argmin())}")
+        raise wrong("kernel", "mass in every row", got=f"none in row {int(whole.argmin())}")
     return prefix[:, :-1] / whole
 
 
@@ -186,7 +186,7 @@ def _tolerances(tolerances: float | Sequence[float], name: str, dimensions: int 
     steps = np.array(tolerances, dtype=np.float64)
     if steps.ndim != dimensions or not (np.isfinite(steps) & (steps >= 0)).all():
         needed = "finite numbers" if dimensions else "a finite number"
-        raise InvalidValueError(f"{name}: expected {needed} ≥ 0, got {tolerances}")
+        raise wrong(name, f"{needed} ≥ 0", got=f"{tolerances}")
     return steps
 
 

@@ -26,7 +26,7 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, wrong
 from posbias.core.machine import compiled, sequence
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.tally import Layout, Tally
@@ -111,7 +111,7 @@ def run_block(model: RecencyModel, seed: int, block: int, samples: int = BLOCK) 
     and for scores whose squares are not finite.
     """
     if not 1 <= samples <= BLOCK:
-        raise InvalidValueError(f"samples: expected an integer from 1 to {BLOCK}, got {samples}")
+        raise wrong("samples", f"an integer from 1 to {BLOCK}", samples)
     tally = Tally(Layout(model.tokens, model.mask), model.depth, samples)
     normals, chis = draw_block(model, seed, block)
     length = 0.0 if model.norm == "none" else np.sqrt(model.dimension) * model.gain

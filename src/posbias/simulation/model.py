@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat
 
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import wrong
 from posbias.core.spec import Count, Positive, Size, encode, later, value
 from posbias.theory.masks import Causal, Mask
 
@@ -49,20 +49,16 @@ class RecencyModel:
 
     def __post_init__(self):
         if self.norm == "none" and self.gain != 1.0:
-            raise InvalidValueError(f"gain: expected 1 with norm 'none', got {self.gain}")
+            raise wrong("gain", "1 with norm 'none'", got=f"{self.gain}")
         if self.norm != "layernorm" and self.bias != 0.0:
-            raise InvalidValueError(f"bias: expected 0 with norm {self.norm!r}, got {self.bias}")
+            raise wrong("bias", f"0 with norm {self.norm!r}", got=f"{self.bias}")
         if self.bias * self.bias * self.dimension * self.scale >= 1e150:
-            raise InvalidValueError(
-                f"bias: expected one that adds less than 1e150 to scores, got {self.bias}"
-            )
+            raise wrong("bias", "one that adds less than 1e150 to scores", got=f"{self.bias}")
         least = {"layernorm": 3, "rmsnorm": 2, "none": 1}[self.norm]
         if self.dimension < least:
-            raise InvalidValueError(
-                f"dimension: expected at least {least} with norm {self.norm!r}, got {self.dimension}"
-            )
+            raise wrong("dimension", f"at least {least} with norm {self.norm!r}", self.dimension)
         if not self.mask.allowed(self.tokens).any(axis=1).all():
-            raise InvalidValueError(f"mask: expected one that leaves every query a key, got {self.mask}")
+            raise wrong("mask", "one that leaves every query a key", got=f"{self.mask}")
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; the causal mask goes without saying."""

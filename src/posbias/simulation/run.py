@@ -25,7 +25,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import ndtri
 
-from posbias.core.errors import InvalidValueError, one_of, positive, whole
+from posbias.core.errors import PosbiasError, one_of, positive, whole, wrong
 from posbias.core.machine import cores, require, sequence
 from posbias.core.progress import Event, OnEvent
 from posbias.profiles.estimate import Estimate
@@ -345,5 +345,5 @@ def _check(model: RecencyModel, samples: int | None, until_se: float | None) -> 
         raise _few(model.tokens)
 
 
-def _few(tokens: int) -> InvalidValueError:
-    return InvalidValueError(f"tokens: expected at least 3 for a recency probability, got {tokens}")
+def _few(tokens: int) -> PosbiasError:
+    return wrong("tokens", "at least 3 for a recency probability", tokens)

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.random import Generator, default_rng
 
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, wrong
 from posbias.core.machine import sequence
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.tally import Layout, Tally
@@ -121,6 +121,6 @@ def run_block(model: RecencyModel, seed: int, block: int, samples: int) -> Tally
     """
     size = block_size(model)
     if not 1 <= samples <= size:
-        raise InvalidValueError(f"samples: expected an integer from 1 to {size}, got {samples}")
+        raise wrong("samples", f"an integer from 1 to {size}", samples)
     rng = default_rng(sequence(seed, STREAM, block))
     return Tally.of_scores(*layer_scores(model, embeddings(rng, model, size)[:samples]), model.mask)

@@ -14,7 +14,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from posbias.core.errors import InvalidValueError, nearest, shortened
+from posbias.core.errors import nearest, shortened, wrong
 from posbias.profiles.estimate import Estimate
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def estimate_at(quantities: Quantities, place: str) -> Estimate:
     elif index is None or not -len(held) <= index < len(held):
         expected = f"an index from {-len(held)} to {len(held) - 1}, such as {name}.0"
     if expected:
-        raise InvalidValueError(f"quantity: expected {expected}, got {shortened(place)}")
+        raise wrong("quantity", f"{expected}", place)
     return estimates_of(quantities[name])[index or 0]
 
 
@@ -73,9 +73,7 @@ def check_place(names: Collection[str], place: str) -> tuple[str, int | None]:
     found = _PLACE.fullmatch(place)
     name = found["name"] if found else place
     if found is None or name not in names:
-        raise InvalidValueError(
-            f"quantity: expected one of {', '.join(names)}, got {shortened(place)}{nearest(name, names)}"
-        )
+        raise wrong("quantity", f"one of {', '.join(names)}", got=f"{shortened(place)}{nearest(name, names)}")
     return name, None if found["index"] is None else int(found["index"])
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from posbias.core.errors import InvalidValueError, is_number
+from posbias.core.errors import InvalidValueError, is_number, wrong
 from posbias.core.formats import dump_json
 from posbias.core.sweeps import words_of
 from posbias.profiles.estimate import Estimate
@@ -108,14 +108,14 @@ def lines(outcome: Outcome, quantity: str) -> tuple[str, list[Line]]:
 
     axis = next(filter(is_numeric, outcome.study.axes), None)
     if axis is None:
-        raise InvalidValueError("plot: expected an axis of numbers to draw over, got none")
+        raise wrong("plot", "an axis of numbers to draw over", got="none")
     points: dict[str, list[tuple[float, Estimate]]] = {}
     for (chosen, _), number in zip(combinations, over_seeds(outcome, quantity), strict=True):
         if number is not None and math.isfinite(number.value):
             label = words_of({path: given for path, given in chosen.items() if path != axis})
             points.setdefault(label, []).append((float(chosen[axis]), number))
     if not points:
-        raise InvalidValueError(f"plot: expected a finished cell that has {quantity}, got none")
+        raise wrong("plot", f"a finished cell that has {quantity}", got="none")
     made = []
     for label, those in points.items():
         x, numbers = zip(*sorted(those, key=lambda one: one[0]), strict=True)

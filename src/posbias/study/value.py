@@ -30,7 +30,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, FiniteFloat
 
 from posbias.core import store, sweeps
-from posbias.core.errors import InvalidValueError, PosbiasError, nearest
+from posbias.core.errors import InvalidValueError, PosbiasError, nearest, wrong
 from posbias.core.files import read_mapping
 from posbias.core.formats import Header
 from posbias.core.progress import OnEvent
@@ -67,11 +67,11 @@ class StatedClaim:
     def __post_init__(self):
         given = [name for name in BOUNDS if getattr(self, name) is not None]
         if len(given) != 1:
-            raise InvalidValueError(
-                f"{self.claim!r}: expected one of {', '.join(BOUNDS)}, got {' and '.join(given) or 'none'}"
+            raise wrong(
+                f"{self.claim!r}", f"one of {', '.join(BOUNDS)}", got=f"{' and '.join(given) or 'none'}"
             )
         if self.tolerance is not None and self.equals is None:
-            raise InvalidValueError(f"tolerance: expected with equals alone, got it with {given[0]}")
+            raise wrong("tolerance", "with equals alone", got=f"it with {given[0]}")
 
     @property
     def bound(self) -> tuple[str, float]:
@@ -114,9 +114,8 @@ class StatedClaim:
             (one, other) for one in ones for other in others if one != other and rest[one] == rest[other]
         ]
         if not found:
-            raise InvalidValueError(
-                f"than: expected cells that agree with those of {dict(self.of)!r} in all else, "
-                f"got {dict(self.than)!r}"
+            raise wrong(
+                "than", f"cells that agree with those of {dict(self.of)!r} in all else", dict(self.than)
             )
         return found
 
@@ -233,18 +232,16 @@ class Study:
 
     def __post_init__(self):
         if not self.question.strip():
-            raise InvalidValueError("question: expected a sentence, got ''")
+            raise wrong("question", "a sentence", got="''")
         if len(set(self.seeds)) < len(self.seeds):
-            raise InvalidValueError(f"seeds: expected different seeds, got {list(self.seeds)}")
+            raise wrong("seeds", "different seeds", list(self.seeds))
         if self.sweep and self.cells:
-            raise InvalidValueError("cells: expected either cells or a sweep, got both")
+            raise wrong("cells", "either cells or a sweep", got="both")
         for chosen, verb in self.combinations:
             if not verb.draws and len(self.seeds) > 1:
                 where = f" (where {sweeps.words_of(chosen)})" if chosen and self.cells else ""
                 count = len(self.seeds)
-                raise InvalidValueError(
-                    f"seeds: expected one, as {verb.kind} draws nothing, got {count}{where}"
-                )
+                raise wrong("seeds", f"one, as {verb.kind} draws nothing", got=f"{count}{where}")
         for claim in self.claims:
             claim.check(self.combinations)
 
@@ -294,7 +291,7 @@ def read_study(path: str | os.PathLike[str]) -> Study:
 def study_of(data: Mapping[str, Any], name: str = "study") -> Study:
     """A study from what a file holds. Raises `InvalidValueError`."""
     if isinstance(data.get("sweep"), list):
-        raise InvalidValueError(f"sweep: expected a table of paths with lists, got {data['sweep']!r}")
+        raise wrong("sweep", "a table of paths with lists", data["sweep"])
     return decode(Study, {"name": name} | dict(data))
 
 

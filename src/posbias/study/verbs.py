@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field
 
 from posbias.core import packages
-from posbias.core.errors import InvalidValueError, nearest, position, shortened
+from posbias.core.errors import nearest, position, shortened, wrong
 from posbias.core.machine import torch_threads
 from posbias.core.progress import OnEvent
 from posbias.core.spec import Count, decode, encode, tag, value
@@ -92,9 +92,7 @@ class Simulate:
 
     def __post_init__(self):
         if self.model.tokens < 3:
-            raise InvalidValueError(
-                f"model.tokens: expected at least 3 for a recency probability, got {self.model.tokens}"
-            )
+            raise wrong("model.tokens", "at least 3 for a recency probability", self.model.tokens)
 
     def perform(self, seed: int, cores: int, on_event: OnEvent) -> Found:
         """Recency probabilities by layer, and the mean scores and attention of the last layer's last query."""
@@ -275,7 +273,7 @@ def class_of(data: Mapping[str, Any]) -> type:
     kind, known = data.get("kind"), [*VERBS, *packages.names(GROUP)]
     if kind not in known:
         hint = f"{shortened(kind)}{nearest(str(kind), known)}" if "kind" in data else "no kind"
-        raise InvalidValueError(f"kind: expected what every cell does ({', '.join(known)}), got {hint}")
+        raise wrong("kind", f"what every cell does ({', '.join(known)})", got=hint)
     return VERBS.get(str(kind)) or packages.load(GROUP, str(kind))
 
 

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from posbias.core.errors import InvalidValueError, counted, non_negative, whole
+from posbias.core.errors import counted, non_negative, whole, wrong
 from posbias.core.files import need_writable
 from posbias.core.formats import Header, NetCDFCodec, need_xarray
 from posbias.core.machine import cores
@@ -441,8 +441,8 @@ def _check_engine(engine: Engine | None, workers: int | None, device: str, gpus:
     if not cluster:
         check_device(device)
     if engine is not None and workers is not None:
-        raise InvalidValueError(f"workers: expected none together with an engine, got {workers}")
+        raise wrong("workers", "none together with an engine", workers)
     if bool(non_negative("gpus_per_cell", gpus)) != (cluster and device != "cpu"):
-        raise InvalidValueError(
-            f"gpus_per_cell: expected a share of a GPU for device cuda on a cluster, else none, got {gpus}"
+        raise wrong(
+            "gpus_per_cell", "a share of a GPU for device cuda on a cluster, else none", got=f"{gpus}"
         )

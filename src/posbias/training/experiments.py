@@ -32,7 +32,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from posbias.core import machine, sweeps
-from posbias.core.errors import InvalidValueError, PosbiasError, nearest, one_of, shortened
+from posbias.core.errors import InvalidValueError, PosbiasError, nearest, one_of, shortened, wrong
 from posbias.core.files import read_mapping
 from posbias.core.spec import Count, NonNegative, Positive, decode, encode, fingerprint, value
 from posbias.core.sweeps import leaves
@@ -74,9 +74,9 @@ class Experiment:
 
     def __post_init__(self):
         if len(set(self.seeds)) < len(self.seeds):
-            raise InvalidValueError(f"seeds: expected different seeds, got {list(self.seeds)}")
+            raise wrong("seeds", "different seeds", list(self.seeds))
         if max(self.seeds) >= SEEDS:
-            raise InvalidValueError(f"seeds: expected numbers below 2⁶³, got {max(self.seeds)}")
+            raise wrong("seeds", "numbers below 2⁶³", max(self.seeds))
         self.network.check(self.task.tokens)
         if isinstance(self.network.positional, Rotary | Sinusoidal) and self.task.dimension % 2:
             raise InvalidValueError(
@@ -160,7 +160,7 @@ def answers_of(word: str, task: RetrievalTask) -> tuple[int, ...] | None:
                 f"got {shortened(part)}{nearest(part, ('all', *task.places))}"
             ) from None
         if item in items:
-            raise InvalidValueError(f"answers: expected item {item} once, got {shortened(word)}")
+            raise wrong("answers", f"item {item} once", word)
         items.append(item)
     return tuple(items)
 

@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posbias.core.errors import InvalidValueError, one_of
+from posbias.core.errors import one_of, wrong
 from posbias.profiles.claims import ClaimVerdict
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
@@ -77,7 +77,7 @@ class Rollout:
         masses = self._named(name)
         kept = masses[np.isfinite(masses).all(axis=1)]
         if not len(kept):
-            raise InvalidValueError("profiles: expected a trained member, got only stopped ones")
+            raise wrong("profiles", "a trained member", got="only stopped ones")
         se = kept.std(axis=0, ddof=1) / math.sqrt(len(kept)) if len(kept) > 1 else None
         about = {"predictor": LABELS[name], "assumptions": self.assumptions}
         return Profile.from_weights(kept.mean(axis=0), measures="rollout", se=se, **about)

@@ -38,7 +38,7 @@ import torch
 from jaxtyping import Num
 from torch import Tensor
 
-from posbias.core.errors import InvalidValueError, shortened, whole
+from posbias.core.errors import InvalidValueError, whole, wrong
 from posbias.core.files import write_text
 from posbias.core.formats import dump_json
 from posbias.core.machine import torch_threads
@@ -55,7 +55,7 @@ def multiplying(precision: Precision, device: str) -> Iterator[None]:
     """Multiply matrices in this precision, whatever was set. Raises `InvalidValueError` for tf32 without a GPU."""
     cuda = torch.device(device).type == "cuda"
     if precision == "tf32" and not cuda:
-        raise InvalidValueError(f"precision: expected float32 on this {device}, got tf32, which needs a GPU")
+        raise wrong("precision", f"float32 on this {device}", got="tf32, which needs a GPU")
     backends: Any = torch.backends
     matmul = (backends.cuda if cuda else backends.mkldnn).matmul
     before = matmul.fp32_precision
@@ -426,7 +426,7 @@ def _results(experiments: list[Experiment], ensemble: Ensemble, device: str) -> 
 
 def _check(experiments: list[Experiment], device: str, threads: int | None) -> None:
     if not experiments:
-        raise InvalidValueError("experiment: expected at least one experiment, got none")
+        raise wrong("experiment", "at least one experiment", got="none")
     for number, one in enumerate(experiments):
         if not compatible(experiments[0], one):
             raise InvalidValueError(
@@ -441,9 +441,7 @@ def check_device(device: str) -> None:
     """Raise `InvalidValueError` for what is no device of this machine to train on."""
     there = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
     if device not in there and not (device == "cuda" and len(there) > 1):
-        raise InvalidValueError(
-            f"device: expected one of {', '.join(there)} on this machine, got {shortened(device)}"
-        )
+        raise wrong("device", f"one of {', '.join(there)} on this machine", device)
 
 
 def _fingerprint(experiments: list[Experiment], device: str) -> str:

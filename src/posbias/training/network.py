@@ -22,7 +22,7 @@ from jaxtyping import Bool, Complex, Float
 from pydantic import Field
 from torch import Tensor
 
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import wrong
 from posbias.core.spec import Positive, Size, later, tag, value
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal, NoContent
@@ -104,8 +104,8 @@ class Network:
         """Raise `InvalidValueError` for a window or prefix that is longer than the sequence."""
         size = {SlidingWindow: "width", Prefix: "length"}.get(type(self.mask))
         if size is not None and getattr(self.mask, size) > tokens:
-            raise InvalidValueError(
-                f"mask.{size}: expected at most the sequence's {tokens} tokens, got {getattr(self.mask, size)}"
+            raise wrong(
+                f"mask.{size}", f"at most the sequence's {tokens} tokens", got=f"{getattr(self.mask, size)}"
             )
 
 
@@ -134,9 +134,9 @@ def wire(
 ) -> Wiring:
     """Put networks of equal depth and normaliser side by side. Raises `InvalidValueError` if they cannot be."""
     if len({network.depth for network in networks}) != 1:
-        raise InvalidValueError("networks: expected one depth to train together, got several")
+        raise wrong("networks", "one depth to train together", got="several")
     if len({network.normaliser for network in networks}) != 1:
-        raise InvalidValueError("networks: expected one normaliser to train together, got several")
+        raise wrong("networks", "one normaliser to train together", got="several")
     for network in networks:
         network.check(tokens)
     angles = torch.stack([_angles(network.positional, tokens, dimension) for network in networks])

@@ -29,7 +29,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from posbias.core.errors import InvalidValueError, shortened, whole
+from posbias.core.errors import whole, wrong
 from posbias.profiles.estimate import Estimate
 from posbias.training.loop import Trained
 from posbias.training.network import Wiring, finite_members, forward, wire
@@ -243,11 +243,9 @@ def paired_gap(trained: Trained, first: int, second: int, sequences: int = 2000,
     task = trained.experiment.task
     for name, item in (("first", first), ("second", second)):
         if isinstance(item, bool) or not isinstance(item, int) or not 0 <= item < task.items:
-            raise InvalidValueError(
-                f"{name}: expected an item from 0 to {task.items - 1}, got {shortened(item)}"
-            )
+            raise wrong(name, f"an item from 0 to {task.items - 1}", item)
     if first == second:
-        raise InvalidValueError(f"second: expected another item than the first, got {second}")
+        raise wrong("second", "another item than the first", second)
 
     right, informative = [], []
     for novel in blocks(trained, sequences, seed, place=(first, second)):
@@ -281,7 +279,7 @@ def compared(task: RetrievalTask) -> dict[str, tuple[int, int]]:
     places = task.places
     if len(set(places.values())) < 3:
         given = ", ".join(f"{name} {place}" for name, place in places.items())
-        raise InvalidValueError(f"middle: expected three different items, got {given}")
+        raise wrong("middle", "three different items", got=given)
     return {f"{a}-{b}": (places[a], places[b]) for a, b in PAIRS}
 
 

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from posbias.core.errors import InvalidValueError, is_integer, shortened
+from posbias.core.errors import is_integer, wrong
 from posbias.profiles.curves import THRESHOLD
 from posbias.training.loop import Trained
 from posbias.training.network import initial_weights
@@ -66,10 +66,10 @@ class Sinks:
         counts = self._counts[of]
         if threshold not in self.thresholds:
             listed = ", ".join(f"{one:g}" for one in self.thresholds)
-            raise InvalidValueError(f"threshold: expected one that was counted ({listed}), got {threshold}")
+            raise wrong("threshold", f"one that was counted ({listed})", got=f"{threshold}")
         last = counts.shape[1] - 1
         if layer is not None and not (is_integer(layer) and 0 <= layer <= last):
-            raise InvalidValueError(f"layer: expected an integer from 0 to {last}, got {shortened(layer)}")
+            raise wrong("layer", f"an integer from 0 to {last}", layer)
         chosen = counts[..., self.thresholds.index(threshold)]
         over = self._over_queries(chosen[..., None], start)[..., 0]
         return over.mean(axis=1) if layer is None else over[:, layer]
@@ -86,9 +86,7 @@ class Sinks:
         """Counts over the queries from `start` on, divided by how many of them may see the key."""
         if isinstance(start, bool) or start not in self.starts:
             listed = ", ".join(map(str, self.starts))
-            raise InvalidValueError(
-                f"start: expected one that was counted ({listed}), got {shortened(start)}"
-            )
+            raise wrong("start", f"one that was counted ({listed})", start)
         seeing = self.allowed[start:].sum(axis=0)
         with np.errstate(invalid="ignore", divide="ignore"):
             return counts[:, :, self.starts.index(start)] / np.where(seeing == 0, np.nan, seeing)[:, None]

@@ -32,7 +32,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import BeforeValidator
 from torch import Tensor
 
-from posbias.core.errors import InvalidValueError, shortened
+from posbias.core.errors import shortened, wrong
 from posbias.core.spec import Count, NaturalNumber, NonNegative, later, value
 from posbias.training.philox import Draws, below
 
@@ -82,29 +82,21 @@ class RetrievalTask:
 
     def __post_init__(self):
         if self.items % self.burstiness:
-            raise InvalidValueError(
-                f"burstiness: expected a divisor of items = {self.items}, got {self.burstiness}"
-            )
+            raise wrong("burstiness", f"a divisor of items = {self.items}", self.burstiness)
         if self.labels < 2:
-            raise InvalidValueError(f"labels: expected at least 2 to tell apart, got {self.labels}")
+            raise wrong("labels", "at least 2 to tell apart", self.labels)
         if self.labels > self.classes:
-            raise InvalidValueError(f"labels: expected at most classes = {self.classes}, got {self.labels}")
+            raise wrong("labels", f"at most classes = {self.classes}", self.labels)
         if self.kinds > self.classes:
-            raise InvalidValueError(
-                f"classes: expected at least items / burstiness = {self.kinds}, got {self.classes}"
-            )
+            raise wrong("classes", f"at least items / burstiness = {self.kinds}", self.classes)
         if self.answers is not None and len(set(self.answers)) < len(self.answers):
-            raise InvalidValueError(f"answers: expected different items, got {list(self.answers)}")
+            raise wrong("answers", "different items", list(self.answers))
         if self.test_direction == "drawn" and self.inputs != "fixed_vocabulary":
-            raise InvalidValueError(
-                f"test_direction: expected training with inputs {self.inputs!r}, got 'drawn'"
-            )
+            raise wrong("test_direction", f"training with inputs {self.inputs!r}", got="'drawn'")
         for name, places in (("answers", self.answers or ()), ("middle", (self.middle or 0,))):
             for place in places:
                 if place >= self.items:
-                    raise InvalidValueError(
-                        f"{name}: expected an item from 0 to {self.items - 1}, got {place}"
-                    )
+                    raise wrong(name, f"an item from 0 to {self.items - 1}", place)
 
     @property
     def kinds(self) -> int:
