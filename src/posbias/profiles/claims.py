@@ -229,12 +229,8 @@ def mean(
     """The mean of `values`, one per draw; `draws` names them."""
     values = np.asarray(values, dtype=np.float64)
     if values.size < 2:
-        return Evidence(where, flaw=_too_few(values.size, draws), test=test)
+        return Evidence(where, flaw=f"{draws}: {values.size}, two needed", test=test)
     return Evidence(where, Estimate.of_mean(values), test=test)
-
-
-def _too_few(count: int, draws: str) -> str:
-    return f"{draws}: {count}, two needed"
 
 
 # --- numbers in words --------------------------------------------------------------------------------------

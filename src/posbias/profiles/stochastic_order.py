@@ -46,9 +46,6 @@ class Monotonicity:
     """Mean gap of the violating triples, 0 where there are none; rate·mean_gap is the expected shortfall."""
     margin: float
     """Least prefix mass of an earlier row minus that of a later one: ≥ 0 where the kernel is monotone."""
-    row_error: float
-    """Largest difference of a row sum from one."""
-    tolerance: float
 
     @property
     def holds(self) -> bool:
@@ -89,21 +86,17 @@ class Violations:
     gap: float
 
 
-def monotonicity(
-    kernel: Float[np.ndarray, "query key"], tolerance: float = ROUNDING, row_error: float = ROW_ERROR
-) -> Monotonicity:
+def monotonicity(kernel: Float[np.ndarray, "query key"], tolerance: float = ROUNDING) -> Monotonicity:
     """How often and by how much a row-stochastic kernel violates Definition A.1; see `Monotonicity`.
 
     All pairs of rows count, not only neighbours. Rows are taken as they are, in float64: a sum further than
-    `row_error` from one is refused, not divided away. O(n²) for a monotone kernel, else O(n² log n).
+    `ROW_ERROR` from one is refused, not divided away. O(n²) for a monotone kernel, else O(n² log n).
     Raises `InvalidValueError` for a matrix that is not square, negative, not finite or not row-stochastic.
     """
     prefix = _prefixes(kernel)
     error = float(np.abs(prefix[:, -1] - 1.0).max())
-    if error > row_error:
-        raise wrong(
-            "kernel", f"row sums within row_error = {row_error:.3g} of one", got=f"one {error:.3g} away"
-        )
+    if error > ROW_ERROR:
+        raise wrong("kernel", f"row sums within {ROW_ERROR:g} of one", got=f"one {error:.3g} away")
     step = _tolerances(tolerance, "tolerance")
     columns, triples = prefix[:, :-1], _triples_of(len(prefix))
     margins = np.minimum.accumulate(columns, axis=0)[:-1] - columns[1:]
@@ -116,8 +109,6 @@ def monotonicity(
         rate=violations / triples if triples else 0.0,
         mean_gap=surplus / violations if violations else 0.0,
         margin=margin if triples else 0.0,
-        row_error=error,
-        tolerance=float(step),
     )
 
 

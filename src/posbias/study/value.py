@@ -27,7 +27,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, FiniteFloat
+from pydantic import Field, FiniteFloat
 
 from posbias.core import store, sweeps
 from posbias.core.errors import InvalidValueError, PosbiasError, nearest, wrong
@@ -42,7 +42,6 @@ from posbias.study.verbs import class_of, decode_verb, known_paths
 BOUNDS = ("above", "below", "equals")
 Combinations = Sequence[tuple[Mapping[str, Any], Any]]
 """What each combination of a study chooses, and the verb that it makes."""
-_AS_TUPLE = BeforeValidator(lambda given: tuple(given) if isinstance(given, list) else given)
 _ROUNDING = 1e-12
 _LONGEST = 60
 
@@ -223,9 +222,9 @@ class Study:
     question: str
     base: Mapping[str, Any]
     sweep: Mapping[str, Any] = Field(default_factory=dict)
-    seeds: Annotated[tuple[NaturalNumber, ...], Field(min_length=1), _AS_TUPLE] = (0,)
+    seeds: Annotated[tuple[NaturalNumber, ...], Field(min_length=1)] = (0,)
     claims: tuple[StatedClaim, ...] = ()
-    cells: Annotated[tuple[Mapping[str, Any], ...], _AS_TUPLE] = ()
+    cells: tuple[Mapping[str, Any], ...] = ()
     name: str = "study"
     cores: Count = 1
     gpus: NonNegative | None = None

@@ -39,7 +39,7 @@ from posbias.training.experiments import Experiment, compatible, name_of, words_
 from posbias.training.kernels import Rollout, trained_rollout
 from posbias.training.loop import Trained, check_device, log_of, train
 from posbias.training.network import Rotary
-from posbias.training.probes import Averages, Evaluation, Gap, compared, evaluate
+from posbias.training.probes import Averages, Evaluation, Gap, compared, evaluate, largest_gap
 from posbias.training.sinks import Sinks, sinks
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def dataset_of(cell: Cell) -> "xr.Dataset":
         "sink_sequences": cell.sinks.sequences,
         "rollout_sequences": rollout.sequences,
         "assumptions": json.dumps(list(rollout.assumptions)),
-        "largest_gap": evaluation.largest_gap,
+        "largest_gap": largest_gap(experiment.task),
         "stopped": json.dumps({str(seed): at for seed, at in cell.trained.stopped.items()}),
         "training_cost": json.dumps(cell.trained.cost),
         "machine": platform.machine(),
@@ -179,7 +179,6 @@ def cell_of(header: Header, dataset: "xr.Dataset") -> Cell:
     held["sinks"]["allowed"] = held["sinks"]["allowed"].astype(bool)
     evaluation = Evaluation(
         **held["evaluation"],
-        seeds=experiment.seeds,
         sequences=int(header.amount or 0),
         seed=int(attributes["test_seed"]),
         gaps={
@@ -187,8 +186,6 @@ def cell_of(header: Header, dataset: "xr.Dataset") -> Cell:
         },
         loss=_averages_of(dataset, "loss"),
         in_context_accuracy=_averages_of(dataset, "in_context_accuracy"),
-        largest_gap=float(attributes["largest_gap"]),
-        stopped=trained.stopped,
     )
     counted = Sinks(
         **held["sinks"],

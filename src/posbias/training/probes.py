@@ -203,7 +203,6 @@ class Evaluation:
     positions, on the sequences of `accuracy_by_position`.
     """
 
-    seeds: tuple[int, ...]
     sequences: int
     seed: int
     gaps: Mapping[str, Gap]
@@ -211,8 +210,6 @@ class Evaluation:
     in_context_accuracy: Averages
     accuracy_by_position: Float[np.ndarray, "member item"]
     accuracy_alone: Float[np.ndarray, "member item"]
-    largest_gap: float
-    stopped: Mapping[int, int]
 
 
 def evaluate(trained: Trained, sequences: int = 2000, seed: int = 0) -> Evaluation:
@@ -225,7 +222,6 @@ def evaluate(trained: Trained, sequences: int = 2000, seed: int = 0) -> Evaluati
     pairs = compared(task)
     loss, accuracy, by_position = _asked_everywhere(trained, task, sequences, seed)
     return Evaluation(
-        seeds=tuple(trained.experiment.seeds),
         sequences=sequences,
         seed=seed,
         gaps={name: paired_gap(trained, *items, sequences, seed) for name, items in pairs.items()},
@@ -233,8 +229,6 @@ def evaluate(trained: Trained, sequences: int = 2000, seed: int = 0) -> Evaluati
         in_context_accuracy=accuracy,
         accuracy_by_position=by_position,
         accuracy_alone=_asked_everywhere(trained, alone(task), sequences, seed)[2],
-        largest_gap=largest_gap(task),
-        stopped=dict(trained.stopped),
     )
 
 

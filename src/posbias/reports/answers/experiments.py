@@ -233,8 +233,9 @@ class Cell(Part):
     def of(cls, result: Any = None, **more: Any) -> Self:
         """What the evaluation says, then sinks, rollout, experiment, file and cost."""
         from posbias.training import agreement
+        from posbias.training.probes import largest_gap
 
-        tested = result.evaluation
+        tested, trained = result.evaluation, result.trained
         gaps = {
             name: Gap.of(
                 gap.over_all,
@@ -247,7 +248,9 @@ class Cell(Part):
             name: Averages.over(getattr(tested, name)) for name in ("accuracy_by_position", "accuracy_alone")
         }
         about = {"experiment": encode(result.experiment), "fingerprint": fingerprint(result.experiment)}
-        about |= {"cost": result.trained.cost, "file": result.path, "rollout": result.rollout}
+        about |= {"cost": trained.cost, "file": result.path, "rollout": result.rollout}
+        about |= {"seeds": result.experiment.seeds, "stopped": trained.stopped}
+        about["largest_gap"] = largest_gap(result.experiment.task)
         found = {"sinks": Sinks.of_sinks(result.sinks), "agreement": agreement(result.rollout, tested)}
         return super().of(tested, gaps=gaps, **means, **about, **found, **more)
 
