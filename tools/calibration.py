@@ -14,9 +14,10 @@ from posbias.comparison.agreement import reliability
 from posbias.comparison.extrapolation import RULES, Trial, extrapolate, trials
 from posbias.comparison.scores import Comparison, compare_all
 from posbias.profiles.calibration import Interval
+from posbias.profiles.curves import spearman, wasserstein
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.measurements import load_measurement
-from posbias.profiles.profile import Profile, harmonic, measured_influence, spearman, uniform, wasserstein
+from posbias.profiles.profile import Profile, harmonic, measured_influence, uniform
 
 Pair = tuple[float, float]  # Spearman, Wasserstein
 ROOT = Path(__file__).parents[1]

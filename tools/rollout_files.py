@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from posbias.profiles.profile import wasserstein
+from posbias.profiles.curves import wasserstein
 from posbias.theory.content import ConstantDiagonal, NoContent
 from posbias.theory.rollout.dispatch import influence
 from posbias_papers.herasimchyk2026 import configs

@@ -22,8 +22,8 @@ from .profiles.measurements import load_measurement as load_measurement
 from .profiles.measurements import load_profile as load_profile
 from .profiles.measurements import save_measurement as save_measurement
 from .profiles.profile import Profile as Profile
-from .profiles.profile import Summary as Summary
 from .profiles.profile import measured_influence as measured_influence
+from .profiles.summary import Summary as Summary
 from .reports import report as report
 from .reports import write_report as write_report
 from .retrieval import retrieve as retrieve

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from refused import refused
 
 from posbias.core.errors import InvalidValueError
-from posbias.core.spec import decode
+from posbias.core.spec import decode, encode
 from posbias.simulation import InterruptedSimulation, RecencyModel, simulate_recency
 from posbias.simulation.gram import BLOCK, run_block, transform
 from posbias.simulation.tally import Tally
@@ -131,9 +131,9 @@ def test_what_no_triple_is_of_is_not_a_number():
     # steps from a key that is seen to one that is not decide nothing
     verdict = result.exhibits_recency()[1]
     assert verdict.query - verdict.key <= 2
-    assert "NaN" not in json.dumps(result.model.as_dict())
-    assert decode(RecencyModel, result.model.as_dict()) == result.model
-    assert "mask" not in RecencyModel().as_dict()
+    assert "NaN" not in json.dumps(encode(result.model))
+    assert decode(RecencyModel, encode(result.model)) == result.model
+    assert "mask" not in encode(RecencyModel())
 
 
 def test_a_window_as_wide_as_the_text_is_the_causal_mask_and_a_full_mask_prefers_no_key():

@@ -58,7 +58,7 @@ def test_arrays_are_labelled_and_say_what_made_them(cell):
         assert (
             data["accuracy_by_position"].sel(member=0, item=3) == cell.evaluation.accuracy_by_position[1, 3]
         )
-        assert data["attention"].sel(member=4, layer=1, query=8, key=0) == cell.attention[0, 1, 8, 0]
+        assert data["attention"].sel(member=4, layer=1, query=8, key=0) == cell.rollout.attention[0, 1, 8, 0]
         np.testing.assert_allclose(data["attention"].sum("key"), 1.0, rtol=1e-6)
         assert data["curve_loss"].dims == ("member", "step")
         assert data["step"].values.tolist() == list(cell.trained.curves["iteration"])

@@ -14,8 +14,8 @@ from refused import refused
 import posbias
 from posbias.comparison.scores import compare
 from posbias.core import machine
-from posbias.profiles.curves import at_shares, least_stretch
-from posbias.profiles.profile import Profile, spearman, uniform, wasserstein
+from posbias.profiles.curves import at_shares, least_stretch, spearman, wasserstein
+from posbias.profiles.profile import Profile, uniform
 from posbias.profiles.stochastic_order import noise_floor, prefix_shares, violations
 from posbias.profiles.summary import MixingBand
 

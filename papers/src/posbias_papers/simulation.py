@@ -65,7 +65,7 @@ class RecencyCell(Cell):
     @property
     def specification(self) -> Mapping[str, Any]:
         """Model and seed."""
-        return {"model": self.model.as_dict(), "seed": self.seed}
+        return {"model": encode(self.model), "seed": self.seed}
 
     @property
     def name(self) -> str:
@@ -266,7 +266,7 @@ class VariantResult:
     @property
     def specification(self) -> dict[str, Any]:
         """The variant in JSON's terms."""
-        return encode(self.variant) | {"model": self.variant.model.as_dict()}
+        return encode(self.variant) | {"model": encode(self.variant.model)}
 
 
 def simulate_variant(

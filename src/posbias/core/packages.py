@@ -11,8 +11,8 @@ is imported before. Importing one may register its classes with transformers.
 
 import importlib.util
 import traceback
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
@@ -130,9 +130,8 @@ def family(name: str) -> ModelFamily | None:
     if name not in names():
         return None
     made = load(GROUP, name)
-    if not isinstance(made, ModelFamily):
-        made = ModelFamily(made)
-    return ModelFamily(made.read, made.capture, _package(_entry(GROUP, name)))
+    made = made if isinstance(made, ModelFamily) else ModelFamily(made)
+    return replace(made, package=_package(_entry(GROUP, name)))
 
 
 def bundled() -> dict[str, Path]:
@@ -150,7 +149,7 @@ def _entry(group: str, name: str) -> EntryPoint:
     if len(found) != 1:
         what = "model_type" if group == GROUP else group
         raise PluginError(
-            f"{what}: expected one package that brings {name!r}, got {_listed(map(_package, found))}"
+            f"{what}: expected one package that brings {name!r}, got {' and '.join(sorted(map(_package, found)))}"
         )
     return found[0]
 
@@ -163,7 +162,3 @@ def failed(package: str, what: str, error: Exception | None = None) -> PluginErr
 
 def _package(entry: EntryPoint) -> str:
     return "of an unknown name" if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
-
-
-def _listed(words: Iterable[str]) -> str:
-    return " and ".join(sorted(words))

@@ -20,7 +20,7 @@ from posbias.core.arrays import numbers
 from posbias.core.errors import wrong
 from posbias.core.plotting import Plottable
 from posbias.profiles.calibration import Calibration
-from posbias.profiles.curves import at_shares, blocks, least_stretch, ranks, spearman, wasserstein
+from posbias.profiles.curves import at_shares, blocks, least_stretch
 from posbias.profiles.estimate import Estimate, intervals, ratio_of_means, shares_of
 from posbias.profiles.summary import (
     LEAST_PROMPTS,
@@ -37,17 +37,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from posbias.profiles.places import Places
-
-__all__ = [
-    "Profile",
-    "Summary",
-    "harmonic",
-    "measured_influence",
-    "ranks",
-    "spearman",
-    "uniform",
-    "wasserstein",
-]
 
 Kind = Literal["mass", "rate", "signed"]
 """What the numbers of a profile are: shares of one whole, shares of each position's own, or of either sign."""

@@ -9,12 +9,12 @@ Another mask than the causal one changes what a token attends to, not how it is 
 """
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, FiniteFloat
 
 from posbias.core.errors import wrong
-from posbias.core.spec import Count, Positive, Size, encode, later, value
+from posbias.core.spec import Count, Positive, Size, later, value
 from posbias.theory.masks import Causal, Mask
 
 Anisotropy = Annotated[FiniteFloat, Field(ge=0, lt=1)]
@@ -59,10 +59,6 @@ class RecencyModel:
             raise wrong("dimension", f"at least {least} with norm {self.norm!r}", self.dimension)
         if not self.mask.allowed(self.tokens).any(axis=1).all():
             raise wrong("mask", "one that leaves every query a key", got=f"{self.mask}")
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON; the causal mask goes without saying."""
-        return encode(self)
 
     @property
     def shared(self) -> float:

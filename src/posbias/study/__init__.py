@@ -10,29 +10,6 @@
 explains.
 """
 
-from posbias.profiles.claims import Judged
-from posbias.study.running import Outcome, StudyError, judge, run_study, status
-from posbias.study.tables import csv_text, rows
-from posbias.study.value import Cell, StatedClaim, Study, read_study, study
-from posbias.study.verbs import VERBS, Measure, Predict, Simulate, Train
+import lazy_loader
 
-__all__ = [
-    "VERBS",
-    "Cell",
-    "Judged",
-    "Measure",
-    "Outcome",
-    "Predict",
-    "Simulate",
-    "StatedClaim",
-    "Study",
-    "StudyError",
-    "Train",
-    "csv_text",
-    "judge",
-    "read_study",
-    "rows",
-    "run_study",
-    "status",
-    "study",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 
 from posbias.core.errors import counted, non_negative, whole, wrong
 from posbias.core.files import need_writable
@@ -65,11 +64,6 @@ class Cell:
     def experiment(self) -> Experiment:
         """What was trained."""
         return self.trained.experiment
-
-    @property
-    def attention(self) -> Float[np.ndarray, "member layer query key"]:
-        """Attention averaged over sequences that favour no position; NaN for stopped members."""
-        return self.rollout.attention
 
 
 def measure_cell(trained: Trained, sequences: int = 2000) -> Cell:

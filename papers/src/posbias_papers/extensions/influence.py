@@ -15,8 +15,9 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.core.machine import stream
+from posbias.profiles.curves import spearman, wasserstein
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.profile import Profile, harmonic, spearman, wasserstein
+from posbias.profiles.profile import Profile, harmonic
 from posbias_papers.extensions.cells import Cell, Result, Results, rounded
 from posbias_papers.pages import Page, Table
 from posbias_papers.study import Study, titled

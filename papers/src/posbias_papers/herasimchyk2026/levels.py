@@ -27,9 +27,9 @@ from posbias.comparison.predictors import PREDICTORS, Fold, folds
 from posbias.comparison.scores import Comparison, compare_all
 from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.core.machine import stream
-from posbias.profiles.curves import least_stretch
+from posbias.profiles.curves import least_stretch, spearman, wasserstein
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.profile import Profile, measured_influence, spearman, wasserstein
+from posbias.profiles.profile import Profile, measured_influence
 from posbias.profiles.summary import at_ends
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.configs import preset, read_architecture

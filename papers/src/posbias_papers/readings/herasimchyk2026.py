@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posbias.comparison.predictors import predictions
+from posbias.profiles.curves import spearman, wasserstein
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.profile import Profile, measured_influence, spearman, wasserstein
+from posbias.profiles.profile import Profile, measured_influence
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import PRESETS
 from posbias.theory.content import ConstantDiagonal, NoContent

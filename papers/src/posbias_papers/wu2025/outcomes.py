@@ -103,7 +103,7 @@ def outcome_of(cell: "Cell") -> Outcome:
         evaluation.in_context_accuracy.values,
         evaluation.loss.values,
         evaluation.accuracy_by_position,
-        cell.attention,
+        cell.rollout.attention,
         sinks.metric(),
         sinks.metric(of="untrained"),
         sinks.metric(of="uniform")[0],

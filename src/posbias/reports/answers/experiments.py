@@ -82,7 +82,7 @@ class SimulateLayernorm(Answer):
             "adjacency_probability": _by_layer(Layer, result.adjacency_probability),
             "definition_1": _by_layer(Definition1, result.exhibits_recency()),
         }
-        return super().of(result, model=result.model.as_dict(), **by_layer, **more)
+        return super().of(result, model=encode(result.model), **by_layer, **more)
 
 
 def _by_layer(kind: type[Part], results: Iterable[Any]) -> list[Any]:
