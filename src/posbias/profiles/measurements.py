@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import FiniteFloat
+from pydantic import Field, FiniteFloat
 
 from posbias.core import machine
-from posbias.core.errors import DamagedError, InputFileError, InvalidValueError
+from posbias.core.errors import DamagedError, InputFileError, InvalidValueError, is_number
 from posbias.core.files import read_text
 from posbias.core.formats import Header, NetCDFCodec, undamaged
 from posbias.core.spec import decode, value
@@ -148,6 +148,7 @@ class _Prediction:
     left_out: tuple[str, ...] = ()
     measures: str = "rollout"
     kind: Kind = "mass"
+    architecture: Mapping[str, Any] = Field(default_factory=dict)
     calibration: Calibration | None = None
 
 
@@ -168,18 +169,19 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
         why = "JSON nested too deeply" if isinstance(error, RecursionError) else f"invalid JSON ({error})"
         raise InputFileError(f"{path}: expected a prediction, a list or a .nc, got {why}") from None
     listed = data.get("profile") if isinstance(data, dict) else data
-    if not isinstance(listed, list) or not all(_is_number(entry) for entry in listed) or not listed:
+    if not isinstance(listed, list) or not all(map(is_number, listed)) or not listed:
         raise InputFileError(f"{path}: holds no list of numbers and no key 'profile' with one")
     try:
-        weights = np.array([float(entry) for entry in listed])
+        weights = np.array(listed, dtype=np.float64)
         if not isinstance(data, dict):
             return Profile.from_weights(weights, measures="weights")
         said = decode(
             _Prediction, {key: data[key] for key in _Prediction.__dataclass_fields__ if key in data}
         )
         about = {key: getattr(said, key) for key in ("query", "left_out", "measures", "kind", "calibration")}
-        return Profile(weights, missing_mass=said.lost, model=_architecture_in(data), **about)
-    except (InvalidValueError, OverflowError) as error:
+        model = str(said.architecture.get("name") or "")
+        return Profile(weights, missing_mass=said.lost, model=model, **about)
+    except InvalidValueError as error:
         raise InputFileError(f"{path}: {error}") from None
 
 
@@ -190,14 +192,3 @@ def influence_in(path: str | os.PathLike[str]) -> Profile:
         return measured_influence(measurement)
     except InvalidValueError as error:
         raise InputFileError(f"{path}: {error}") from None
-
-
-def _architecture_in(prediction: Mapping[str, Any]) -> str:
-    """The name of the architecture that a prediction's JSON is about; empty where it does not say."""
-    architecture = prediction.get("architecture")
-    name = architecture.get("name") if isinstance(architecture, dict) else ""
-    return name if isinstance(name, str) else ""
-
-
-def _is_number(entry: Any) -> bool:
-    return isinstance(entry, int | float) and not isinstance(entry, bool)

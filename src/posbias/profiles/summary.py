@@ -216,11 +216,7 @@ def margins(samples: Samples, ends: int, last: bool) -> tuple[Estimate, ...]:
     against = [RISE * trough, FLOOR * ends / tokens * whole]
     if tokens > 2 * ends:
         against.append(ends * samples[:, ends:-ends].mean(axis=1))
-    return tuple(_ratio(end - other, whole) for other in against)
-
-
-def _ratio(part: Float[np.ndarray, "prompt"], whole: Float[np.ndarray, "prompt"]) -> Estimate:
-    return Estimate.linearised(*ratio_of_means(part, whole))
+    return tuple(Estimate.linearised(*ratio_of_means(end - other, whole)) for other in against)
 
 
 def favoured(found: tuple[Estimate, ...]) -> bool | None:
