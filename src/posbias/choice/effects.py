@@ -1,0 +1,386 @@
+"""What a place adds to being chosen: effects of slots and labels, whatever the options are.
+
+The model: the log-odds of choosing an option are effect of its slot + effect of its label + the option's own, where
+slots, and labels, sum to zero. From answers: of two decisions s, t on one item for different options a ≠ b,
+P(s → a, t → b | one is for a, the other for b) = σ[(η_sa − η_sb) − (η_ta − η_tb)], in which the options' own parts
+cancel; the product of these over all pairs is maximised. From log-probabilities: least squares within items. The
+unit that intervals go by is the set of contents (`Decisions.sets`): a sandwich over G sets with G/(G − 1), in its
+form that leaves out one set after another (CR3), and Student's t on G − 1 degrees of freedom. Below `LEAST_SETS`
+sets there is no interval.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from posbias.core import machine
+from posbias.core.errors import InvalidValueError, one_of
+from posbias.profiles.decisions import REFUSED, TIE, Decisions
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.gaps import gaps_of
+
+LEAST_SETS = 5
+"""With fewer sets of contents there is no interval and no test."""
+PERMUTATIONS = 1999
+ONE_SIDED = 0.025
+"""Where all switches go one way, the level of the bound."""
+_FAR = 12.0
+"""Log-odds beyond which it is tried whether the likelihood has a maximum at all."""
+Rows = Float[np.ndarray, "row effect"]
+Design = Float[np.ndarray, "decision option effect"]
+
+
+class Test(NamedTuple):
+    """A test: its p-value, and how many sets (or permutations) it rests on."""
+
+    p: float
+    draws: int
+
+
+class _Fit(NamedTuple):
+    """Coded effects with their covariance over the sets that say something; NaN where there is no maximum."""
+
+    effects: Float[np.ndarray, "effect"]
+    covariance: Float[np.ndarray, "effect effect"]
+    sets: int
+
+
+@dataclass(frozen=True)
+class ChoiceEffects:
+    """Effects of slots and labels of `Decisions`, by `source`: "answers", or "scores" (the default where known).
+
+    Raises `InvalidValueError` for decisions whose orders do not cross, so that no effect of a slot is in them.
+    """
+
+    decisions: Decisions
+    source: str = ""
+
+    def __post_init__(self):
+        sources = ("answers",) if self.decisions.scores is None else ("scores", "answers")
+        object.__setattr__(self, "source", one_of("source", self.source or sources[0], sources))
+        possible = _within_items(self.decisions, _design(self.decisions))
+        if np.linalg.matrix_rank(possible) < possible.shape[1]:
+            raise InvalidValueError(
+                "order: expected each item with its options in other slots (and under other labels) in other "
+                "decisions, got orders that do not cross: effects of place and content cannot be told apart"
+            )
+
+    # --- numbers ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def sets(self) -> int:
+        """The number of sets of contents."""
+        return np.unique(self.decisions.sets[self.decisions.item]).size
+
+    @property
+    def slots(self) -> list[Estimate]:
+        """By slot its effect in log-odds; they sum to zero."""
+        return [self._contrast(slots=row) for row in np.eye(self.decisions.slots)]
+
+    @property
+    def labels(self) -> dict[str, Estimate]:
+        """By label its effect in log-odds, where labels were crossed with slots."""
+        names = self.decisions.label_names
+        return {name: self._contrast(labels=row) for name, row in zip(names, np.eye(len(names)), strict=True)}
+
+    @property
+    def gaps(self) -> dict[str, Estimate]:
+        """Differences in log-odds between the ends and the mean of the inner slots; of two first − last alone."""
+        differences = gaps_of(np.eye(self.decisions.slots))
+        return {name: self._contrast(slots=row) for name, row in differences.items()}
+
+    @property
+    def points(self) -> list[Estimate]:
+        """By slot, the share of decisions for it less 1/k: its effect in points of probability.
+
+        NaN where an option did not stand equally often in every slot of its item: a share is then its own too.
+        """
+        held, k = self.decisions, self.decisions.slots
+        if not held.balanced:
+            return [Estimate(math.nan)] * k
+        chosen, decided = np.eye(k)[np.maximum(held.chosen, 0)], held.chosen >= 0
+        if held.scores is not None and self.source == "scores":
+            chosen, decided = _softmax(held.scores), np.full(len(held.chosen), True)
+        return [self._mean(column - 1 / k, decided, held.item) for column in chosen.T]
+
+    @property
+    def flips(self) -> tuple[Estimate, Estimate]:
+        """The share of pairs of decisions on one item that differ: in other orders, and in the same order again.
+
+        The second, the floor, is NaN where nothing was asked twice. Ties and refusals differ from a choice.
+        """
+        first, second = self.decisions.pairs.T
+        differ = (self.decisions.option[first] != self.decisions.option[second]).astype(np.float64)
+        same, item = self.decisions.same_order, self.decisions.item[first]
+        return self._mean(differ, ~same, item), self._mean(differ, same, item)
+
+    @property
+    def declined(self) -> dict[str, int]:
+        """The numbers of ties and of refusals."""
+        kinds = {"ties": TIE, "refusals": REFUSED}
+        return {name: int((self.decisions.chosen == kind).sum()) for name, kind in kinds.items()}
+
+    # --- tests ------------------------------------------------------------------------------------------------
+
+    @property
+    def slot_test(self) -> Test:
+        """Whether slots have any effect (Wald's test, F over sets)."""
+        return _wald(self._fit, slice(0, self.decisions.slots - 1))
+
+    @property
+    def label_test(self) -> Test:
+        """Whether labels have any effect."""
+        return _wald(self._fit, slice(self.decisions.slots - 1, None))
+
+    @cached_property
+    def lack_of_fit(self) -> Test:
+        """Whether slots matter more, or less, for options that are chosen often: slot × content.
+
+        How often is counted in the other decisions on the same options, so that under the model it says nothing of
+        those it is held against. NaN where nothing but the two orders of a pair was decided.
+        """
+        design, k = _design(self.decisions), self.decisions.slots
+        x, y, cluster = self._rows(np.concatenate([design, design[:, :, : k - 1]], axis=2), interacts=k - 1)
+        return _wald(_fitted(x, y, cluster), slice(1 - k, None))
+
+    def permutation_test(self, seed: int = 0) -> Test:
+        """Whether order matters at all: choices of options are permuted among the decisions on an item.
+
+        Where order does not matter, all permutations are alike; the statistic is Σ over slots (sum − mean)² of
+        choices, or of scores. p = (1 + b)/(1 + B) with B = `PERMUTATIONS`.
+        """
+        held, k, rows = self.decisions, self.decisions.slots, np.argsort(self.decisions.item, kind="stable")
+        random, item = machine.stream(seed, "choice.permutations"), held.item[rows]
+        option, slot_of, order = held.option[rows], held.slot_of[rows], held.order[rows]
+        by_option = np.where(np.arange(k) == option[:, None], 1.0, 0.0)
+        if held.scores is not None and self.source == "scores":
+            by_option = np.take_along_axis(held.scores[rows], slot_of, axis=1)
+            by_option = by_option - by_option.mean(axis=1, keepdims=True)
+
+        def statistic(shuffled: Int[np.ndarray, "decision"]) -> float:
+            by_slot = np.take_along_axis(by_option[shuffled], order, axis=1).sum(axis=0)
+            return float(((by_slot - by_slot.mean()) ** 2).sum())
+
+        seen = statistic(np.arange(len(rows))) * (1 - 1e-12)
+        beyond = sum(
+            statistic(np.argsort(item + random.random(len(rows)))) >= seen for _ in range(PERMUTATIONS)
+        )
+        return Test((1 + beyond) / (1 + PERMUTATIONS), PERMUTATIONS)
+
+    # --- the fit ----------------------------------------------------------------------------------------------
+
+    def _rows(
+        self, design: Design, interacts: int = 0
+    ) -> tuple[Rows, Float[np.ndarray, "row"] | None, Int[np.ndarray, "row"]]:
+        """Row by row what effects are multiplied by, what is explained (None: the choice), and the set.
+
+        The last `interacts` effects are multiplied by how often the option was chosen elsewhere.
+        """
+        held = self.decisions
+        if held.scores is not None and self.source == "scores":
+            scores = np.take_along_axis(held.scores, held.slot_of, axis=1)
+            if interacts:
+                design = design.copy()
+                design[:, :, -interacts:] *= _scored_elsewhere(held, scores)[:, :, None]
+            x, y = _within_items(held, design), _within_items(held, scores[:, :, None])[:, 0]
+            return x, y, np.repeat(held.sets[held.item], held.slots)
+        first, second = held.pairs.T
+        a, b = held.option[first], held.option[second]
+        kept = (a >= 0) & (b >= 0) & (a != b)
+        first, second, a, b = (each[kept] for each in (first, second, a, b))
+        at = design[first, a], design[first, b], design[second, a], design[second, b]
+        x = at[0] - at[1] - at[2] + at[3]
+        if interacts:
+            often = _chosen_elsewhere(held, first, second)
+            c, d = often[np.arange(len(a)), a, None], often[np.arange(len(a)), b, None]
+            x[:, -interacts:] = (c * (at[0] - at[2]) - d * (at[1] - at[3]))[:, -interacts:]
+        return x, None, held.sets[held.item[first]]
+
+    @cached_property
+    def _fit(self) -> _Fit:
+        return _fitted(*self._rows(_design(self.decisions)))
+
+    def _contrast(
+        self,
+        slots: Float[np.ndarray, "slot"] | None = None,
+        labels: Float[np.ndarray, "label"] | None = None,
+    ) -> Estimate:
+        """A sum of effects of slots or labels, each weighted."""
+        parts = [(slots, self.decisions.slots)]
+        if self.decisions.labels is not None:
+            parts.append((labels, len(self.decisions.label_names)))
+        weights = np.concatenate([np.zeros(n - 1) if row is None else row @ _coding(n) for row, n in parts])
+        value, sets = float(weights @ self._fit.effects), self._fit.sets
+        if math.isnan(value):
+            return self._bound(weights)
+        variance = float(weights @ self._fit.covariance @ weights)
+        return Estimate(value, math.sqrt(variance) if sets >= LEAST_SETS else math.nan, sets)
+
+    def _bound(self, weights: Float[np.ndarray, "effect"]) -> Estimate:
+        """What is known where the likelihood has no maximum: of n sets that switch, all one way, that
+        σ(effect)ⁿ ≥ `ONE_SIDED` (exact, one-sided). NaN where they do not all go one way."""
+        x, _, cluster = self._rows(_design(self.decisions))
+        factor = x @ weights / (weights @ weights)
+        alone = np.isclose(x, factor[:, None] * weights).all(axis=1) & (factor != 0)
+        ways = factor[alone][np.unique(cluster[alone], return_index=True)[1]]
+        if not len(ways) or (not (ways > 0).all() and not (ways < 0).all()):
+            return Estimate(math.nan)
+        sign, share = math.copysign(1.0, ways[0]), ONE_SIDED ** (1 / len(ways))
+        end = sign * math.log(share / (1 - share)) / float(np.abs(ways).max())
+        ends = (end, math.inf) if sign > 0 else (-math.inf, end)
+        return Estimate(sign * math.inf, math.nan, len(ways), ends=ends, method="exact")
+
+    def _mean(
+        self, values: Float[np.ndarray, "row"], kept: Bool[np.ndarray, "row"], item: Int[np.ndarray, "row"]
+    ) -> Estimate:
+        """The mean of rows, each item weighing the same, with its error over sets."""
+        if not kept.any():
+            return Estimate(math.nan)
+        items, row_item, counts = np.unique(item[kept], return_inverse=True, return_counts=True)
+        return clustered_mean(np.bincount(row_item, values[kept]) / counts, self.decisions.sets[items])
+
+
+def clustered_mean(values: Float[np.ndarray, "row"], cluster: Int[np.ndarray, "row"]) -> Estimate:
+    """The mean of rows whose errors are shared within clusters; without an interval below `LEAST_SETS` of them."""
+    value = float(values.mean())
+    _, own = np.unique(cluster, return_inverse=True)
+    sums = np.bincount(own, values - value)
+    sets = len(sums)
+    if sets < LEAST_SETS:
+        return Estimate(value, math.nan, sets)
+    return Estimate(value, math.sqrt(sets / (sets - 1) * float(sums @ sums)) / len(values), sets)
+
+
+def _coding(count: int) -> Float[np.ndarray, "level effect"]:
+    """Effects that sum to zero: by level, what each of count − 1 coded effects is multiplied by."""
+    return np.vstack([np.eye(count - 1), -np.ones(count - 1)])
+
+
+def _design(held: Decisions) -> Design:
+    """By decision and option, what the coded effects of slots, then of labels, are multiplied by."""
+    parts = [_coding(held.slots)[held.slot_of]]
+    if held.labels is not None:
+        shown = np.take_along_axis(held.labels, held.slot_of, axis=1)
+        parts.append(_coding(len(held.label_names))[shown])
+    return np.concatenate(parts, axis=2)
+
+
+def _within_items(held: Decisions, values: Design) -> Rows:
+    """What is left of numbers by decision and option when means over a decision's options, and over an item's
+    decisions for each option, are taken away."""
+    values = values - values.mean(axis=1, keepdims=True)
+    items, own = np.unique(held.item, return_inverse=True)
+    sums = np.zeros((len(items), *values.shape[1:]))
+    np.add.at(sums, own, values)
+    means = sums / np.bincount(own)[:, None, None]
+    return (values - means[own]).reshape(-1, values.shape[2])
+
+
+def _sums_by_option(
+    held: Decisions, values: Float[np.ndarray, "decision option"]
+) -> tuple[Float[np.ndarray, "decision option"], Float[np.ndarray, "decision option"]]:
+    """By decision and option, sum and number of what decisions in the same set have for the same option."""
+    number: dict[tuple[int, str], int] = {}
+    ids = np.array(
+        [
+            [number.setdefault((which, option), len(number)) for option in own]
+            for which, own in zip(held.sets.tolist(), held.options, strict=True)
+        ]
+    )[held.item]
+    return (
+        np.bincount(ids.ravel(), values.ravel())[ids],
+        np.bincount(ids.ravel()).astype(np.float64)[ids],
+    )
+
+
+def _scored_elsewhere(
+    held: Decisions, scores: Float[np.ndarray, "decision option"]
+) -> Float[np.ndarray, "decision option"]:
+    """An option's mean score, less that of its rivals, in the other decisions in its set."""
+    centred = scores - scores.mean(axis=1, keepdims=True)
+    sums, counts = _sums_by_option(held, centred)
+    return (sums - centred) / np.maximum(counts - 1, 1)
+
+
+def _chosen_elsewhere(
+    held: Decisions, first: Int[np.ndarray, "pair"], second: Int[np.ndarray, "pair"]
+) -> Float[np.ndarray, "pair option"]:
+    """The share, less 1/k, of the decisions in an option's set but for two that are for it."""
+    k = held.slots
+    chosen = np.where(np.arange(k) == held.option[:, None], 1.0, 0.0)
+    sums, counts = _sums_by_option(held, chosen)
+    rest = counts[first] - 2
+    return np.where(
+        rest > 0, (sums[first] - chosen[first] - chosen[second]) / np.maximum(rest, 1) - 1 / k, 0.0
+    )
+
+
+def _fitted(x: Rows, y: Float[np.ndarray, "row"] | None, cluster: Int[np.ndarray, "row"]) -> _Fit:
+    """Least squares of `y`, or the logistic fit of what was seen (None), with the jackknife over clusters.
+
+    Where clusters weigh alike that is the sandwich with the factor G/(G − 1); where they do not, it is wider.
+    """
+    effects = x.shape[1]
+    nothing = _Fit(np.full(effects, math.nan), np.full((effects, effects), math.nan), 0)
+    if len(x) < effects or np.linalg.matrix_rank(x) < effects:
+        return nothing
+    if y is not None:
+        found = np.linalg.lstsq(x, y, rcond=None)[0]
+        scores, weighted = x * (y - x @ found)[:, None], x
+    else:
+        found = _maximum(x)
+        if found is None:
+            return nothing
+        miss = 1 / (1 + np.exp(x @ found))
+        scores, weighted = x * miss[:, None], x * (miss * (1 - miss))[:, None]
+    _, own = np.unique(cluster, return_inverse=True)
+    sets = int(own.max()) + 1
+    sums, parts = np.zeros((sets, effects)), np.zeros((sets, effects, effects))
+    np.add.at(sums, own, scores)
+    np.add.at(parts, own, weighted[:, :, None] * x[:, None, :])
+    without = np.linalg.pinv(parts.sum(axis=0) - parts, hermitian=True)
+    shifts = np.einsum("gij,gj->gi", without, sums)
+    return _Fit(found, shifts.T @ shifts * (sets - 1) / sets, sets)
+
+
+def _maximum(x: Rows) -> Float[np.ndarray, "effect"] | None:
+    """Where Σ log σ(x·effects) is greatest, by Newton's steps; None where it has no maximum."""
+    found = np.zeros(x.shape[1])
+    for _ in range(100):
+        miss = 1 / (1 + np.exp(np.clip(x @ found, -700, 700)))
+        step = np.linalg.solve((x * (miss * (1 - miss))[:, None]).T @ x, x.T @ miss)
+        found = found + step * min(1.0, 4.0 / np.abs(x @ step).max(initial=1e-300))
+        if np.abs(step).max() < 1e-10:
+            return found
+        if np.abs(x @ found).max() > _FAR and _separates(x):
+            return None
+    return None
+
+
+def _separates(x: Rows) -> bool:
+    """Whether some effects make every row's x·effects ≥ 0, and not all 0: then greater ones fit ever better."""
+    from scipy.optimize import linprog
+
+    tried = linprog(-x.sum(axis=0), A_ub=-x, b_ub=np.zeros(len(x)), bounds=[(-1, 1)] * x.shape[1])
+    return bool(tried.fun < -1e-9)
+
+
+def _wald(fit: _Fit, which: slice) -> Test:
+    """Wald's test that effects are all 0, by F(q, G − q) with Hotelling's factor (G − q)/(q(G − 1))."""
+    effects, covariance = fit.effects[which], fit.covariance[which, which]
+    q, sets = len(effects), fit.sets
+    if not q or sets < max(LEAST_SETS, q + 1) or np.isnan(effects).any():
+        return Test(math.nan, sets)
+    from scipy.special import fdtrc
+
+    statistic = float(effects @ np.linalg.pinv(covariance) @ effects)
+    return Test(float(fdtrc(q, sets - q, statistic * (sets - q) / (q * (sets - 1)))), sets)
+
+
+def _softmax(scores: Float[np.ndarray, "decision slot"]) -> Float[np.ndarray, "decision slot"]:
+    held = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return held / held.sum(axis=1, keepdims=True)
