@@ -303,7 +303,7 @@ def _scored_elsewhere(
     """An option's mean score, less that of its rivals, in the other decisions in its set."""
     centred = scores - scores.mean(axis=1, keepdims=True)
     sums, counts = _sums_by_option(held, centred)
-    return (sums - centred) / np.maximum(counts - 1, 1)
+    return _unit((sums - centred) / np.maximum(counts - 1, 1))
 
 
 def _chosen_elsewhere(
@@ -314,9 +314,13 @@ def _chosen_elsewhere(
     chosen = np.where(np.arange(k) == held.option[:, None], 1.0, 0.0)
     sums, counts = _sums_by_option(held, chosen)
     rest = counts[first] - 2
-    return np.where(
-        rest > 0, (sums[first] - chosen[first] - chosen[second]) / np.maximum(rest, 1) - 1 / k, 0.0
-    )
+    shares = (sums[first] - chosen[first] - chosen[second]) / np.maximum(rest, 1)
+    return _unit(np.where(rest > 0, shares - 1 / k, 0.0))
+
+
+def _unit(rows: Float[np.ndarray, "row option"]) -> Float[np.ndarray, "row option"]:
+    """Rows of length 1: then no set weighs more for its options lying farther apart."""
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
 
 
 def _fitted(x: Rows, y: Float[np.ndarray, "row"] | None, cluster: Int[np.ndarray, "row"]) -> _Fit:
