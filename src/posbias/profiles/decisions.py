@@ -20,6 +20,7 @@ from posbias.core.formats import Header, JsonCodec, versions_here
 KIND, SCHEMA = "decisions", 1
 TIE, REFUSED = -1, -2
 """What stands in place of the slot that was chosen: a tie between options, or none of them."""
+_ARRAYS = ("item", "order", "chosen", "labels", "scores")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +51,7 @@ class Decisions:
     job: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self):
-        for name in ("item", "order", "chosen", "labels", "scores"):
+        for name in _ARRAYS:
             if (held := getattr(self, name)) is not None:
                 kind = np.float64 if name == "scores" else np.int64
                 object.__setattr__(self, name, np.asarray(held, dtype=kind))
@@ -150,6 +151,8 @@ def load_decisions(path: str | os.PathLike[str]) -> Decisions:
     """What `save_decisions` wrote. Raises `InputFileError`, `DamagedError`."""
     _, content = JsonCodec().read(Path(path), KIND, SCHEMA)
     try:
-        return Decisions(**content["decisions"])
+        held = content["decisions"]
+        arrays = {name: np.array(held[name]) for name in _ARRAYS if name in held}
+        return Decisions(**held | arrays)
     except (TypeError, KeyError, ValueError) as error:
         raise DamagedError(f"{path}: damaged, its decisions are not whole ({error!s:.80})") from None
