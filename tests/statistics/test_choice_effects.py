@@ -198,9 +198,9 @@ def test_flips_stand_beside_their_floor_and_what_was_declined_is_counted():
     assert effects.declined == {"ties": 2, "refusals": 1}
 
 
-def test_decisions_are_kept_as_they_are(folder):
+def test_decisions_are_kept_as_they_are(tmp_path):
     held = planted(2, SLOTS[3], sets=6, labels=SLOTS[3], noise=0.2)
-    again = load_decisions(save_decisions(held, folder / "decisions.json"))
+    again = load_decisions(save_decisions(held, tmp_path / "decisions.json"))
     assert again.as_dict() == held.as_dict()
     assert [*map(str, ChoiceEffects(again).slots)] == [*map(str, ChoiceEffects(held).slots)]
 
