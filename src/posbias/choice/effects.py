@@ -1,7 +1,7 @@
 """What a place adds to being chosen: effects of slots and labels, whatever the options are.
 
 The model: the log-odds of choosing an option are effect of its slot + effect of its label + the option's own;
-those of slots, and of labels, sum to zero. From answers: of two decisions s, t on one item for different options a ≠ b,
+those of slots, and of labels, sum to zero. From answers: of two decisions s, t on one item for options a ≠ b,
 P(s → a, t → b | one is for a, the other for b) = σ[(η_sa − η_sb) − (η_ta − η_tb)], in which the options' own parts
 cancel; the product of these over all pairs is maximised. From log-probabilities: least squares within items. The
 unit that intervals go by is the set of contents (`Decisions.sets`): a sandwich over G sets with G/(G − 1), in its

@@ -4,9 +4,10 @@ The same item is decided several times, its options in other orders; so what is 
 is its place's remains (`posbias.choice.effects`). `Decisions` holds rows whose options are numbered within items.
 """
 
+import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from posbias.core.errors import DamagedError, InvalidValueError
-from posbias.core.formats import Header, JsonCodec, versions_here
+from posbias.core.formats import Header, JsonCodec, dump_json, versions_here
 
 KIND, SCHEMA = "decisions", 1
 TIE, REFUSED = -1, -2
@@ -134,9 +135,8 @@ class Decisions:
 
     def as_dict(self) -> dict[str, Any]:
         """In JSON's terms, what is not there left out."""
-        held = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        plain = {name: one.tolist() if isinstance(one, np.ndarray) else one for name, one in held.items()}
-        return {name: one for name, one in plain.items() if one not in (None, (), {}, [])}
+        held = json.loads(dump_json({one.name: getattr(self, one.name) for one in fields(self)}))
+        return {name: one for name, one in held.items() if one not in (None, [], {})}
 
 
 def save_decisions(decisions: Decisions, path: str | os.PathLike[str]) -> Path:
