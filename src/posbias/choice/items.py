@@ -1,0 +1,147 @@
+"""Items to choose from: a question, its options and, where known, the right one; how people's files have them."""
+
+import os
+import string
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from posbias.core.errors import InputFileError, InvalidValueError, one_of
+from posbias.core.matching import normalised
+from posbias.core.tables import bare_name, number, parsed, table_lines, unexpected
+
+Kind = Literal["question", "judge", "tools", "rating"]
+NAMES: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+"""What columns are called, by what they hold; `kinds`: how items of each kind are worded."""
+ROLES = ("question", "options", "right", "sides", "name")
+LETTERS = string.ascii_uppercase
+"""Labels; so many options an item can have."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A question (which may be empty), its options, and the number of the right one (−1: nobody knows).
+
+    `details`: of tools, what each does. `sides`: whose each option is. Raises `InvalidValueError` for fewer than 2
+    or more than 26 options, and for two that are alike.
+    """
+
+    question: str
+    options: tuple[str, ...]
+    right: int = -1
+    name: str = ""
+    details: tuple[str, ...] = ()
+    sides: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        if not 2 <= len(self.options) <= len(LETTERS):
+            raise InvalidValueError(f"options: expected 2 to {len(LETTERS)}, got {len(self.options)}")
+        known: dict[str, str] = {}
+        for option in self.options:
+            if (
+                other := known.setdefault(" ".join(option.split()), option)
+            ) is not option or not option.strip():
+                raise InvalidValueError(
+                    f"options: expected texts that differ, got {other!r:.60} twice or none"
+                )
+
+
+def read_items(path: str | os.PathLike[str], columns: Mapping[str, str] | None = None) -> tuple[Item, ...]:
+    """Read items from JSON lines, JSON or CSV. Raises `InputFileError` naming line and key.
+
+    A row has `question`, `options` (a list of texts, or of objects with name and description, or by letter; or a
+    column for each: A, B, …; option_1, …; response_a, …) and, where known, `right`: a letter, the option itself,
+    or its number, from 0 or from 1, which the numbers of all rows must tell. `columns` says what columns hold.
+    """
+    for role in columns or {}:
+        one_of("columns", role, ROLES)
+    held = []
+    for line in table_lines(Path(path)):
+        row = {bare_name(name): parsed(cell) for name, cell in line.columns.items()}
+        named = {role: parsed(line.columns.get(name)) for role, name in (columns or {}).items()}
+        held.append((line.where, _cells(row) | named))
+    if not held:
+        raise InputFileError(f"{path}: expected one object for each item, got none")
+    first = _counted_from([cells for _, cells in held], path)
+    return tuple(_item(cells, where, first) for where, cells in held)
+
+
+def kind_of(items: Sequence[Item]) -> Kind:
+    """What items look like: tools where options have details, judged answers where they have sides."""
+    if any(item.details for item in items):
+        return "tools"
+    return "judge" if any(item.sides for item in items) else "question"
+
+
+def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The cells of a row by role."""
+    cells = {
+        role: next((row[name] for name in map(bare_name, NAMES[role]) if name in row), None) for role in ROLES
+    }
+    for names in ([*LETTERS.lower()], *_numbered()):
+        if cells["options"] is None and names[0] in row and names[1] in row:
+            cells["options"] = [row[name] for name in names if row.get(name) is not None]
+    if cells["sides"] is None and {"modela", "modelb"} <= row.keys():
+        cells["sides"] = [row["modela"], row["modelb"]]
+    return cells
+
+
+def _numbered() -> list[list[str]]:
+    """Names of columns that hold an option each."""
+    endings = [*LETTERS.lower()], [str(k) for k in range(1, 27)], [str(k) for k in range(26)]
+    return [[f"{name}{ending}" for ending in some] for name in NAMES["one"] for some in endings]
+
+
+def _counted_from(rows: Sequence[Mapping[str, Any]], path: Any) -> int:
+    """Whether numbers of right options count from 0 or from 1."""
+    numbers = [(number(cells["right"]), len(_options(cells, path)[0])) for cells in rows]
+    known = [(int(right), count) for right, count in numbers if right is not None and right == int(right)]
+    if not known or min(right for right, _ in known) == 0:
+        return 0
+    if any(right == count for right, count in known):
+        return 1
+    raise unexpected(f"{path}: right", "numbers of which one is 0, or that of the last option", "others")
+
+
+def _options(cells: Mapping[str, Any], where: Any) -> tuple[list[str], list[str], list[str]]:
+    """Options of a row, what each does, and their labels."""
+    held, labels = cells["options"], [*LETTERS]
+    if isinstance(held, dict) and isinstance(held.get("text"), list):
+        held, labels = held["text"], held.get("label", labels)
+    elif isinstance(held, dict):
+        labels, held = [*held], [*held.values()]
+    if not isinstance(held, list):
+        raise unexpected(f"{where}: options", "a list, or a column for each", held)
+    objects = [one.get("function", one) if isinstance(one, dict) else {"text": one} for one in held]
+    texts = [next((one[name] for name in NAMES["text"] if name in one), None) for one in objects]
+    if any(text is None or isinstance(text, dict | list) for text in texts):
+        raise unexpected(f"{where}: options", "texts, or objects with name and description", held)
+    details = [next((str(one[name]) for name in NAMES["detail"] if name in one), "") for one in objects]
+    return [*map(str, texts)], details if any(details) else [], [*map(str, labels)]
+
+
+def _item(cells: Mapping[str, Any], where: str, first: int) -> Item:
+    options, details, labels = _options(cells, where)
+    right, said = -1, cells["right"]
+    if said is not None and said != "":
+        text, place = normalised(str(said)), number(said)
+        spelled = [*map(normalised, options)], [label.lower() for label in labels[: len(options)]]
+        places = [
+            held.index(one)
+            for held, one in zip(spelled, (text, str(said).lower()), strict=True)
+            if one in held
+        ]
+        right = places[0] if places else -1 if place is None else int(place) - first
+        if not 0 <= right < len(options):
+            raise unexpected(
+                f"{where}: right", f"one of the {len(options)} options, its letter or number", said
+            )
+    sides = cells["sides"] if isinstance(cells["sides"], list) else []
+    question = "" if cells["question"] is None else str(cells["question"])
+    name = "" if cells["name"] is None else str(cells["name"])
+    try:
+        return Item(question, tuple(options), right, name, tuple(details), tuple(map(str, sides)))
+    except InvalidValueError as error:
+        raise InputFileError(f"{where}: {error}") from None
