@@ -117,7 +117,11 @@ class AnswerFile:
             raise DamagedError(f"{path}: damaged, not a file of answers")
         for where, row in lines:
             prompt, answer = row.get("prompt"), row.get("answer")
-            if not (isinstance(prompt, str) and isinstance(answer, str) and row.get("id") == id_of(prompt)):
+            if not (
+                isinstance(prompt, str)
+                and isinstance(answer, str)
+                and str(row.get("id")).partition("-")[0] == id_of(prompt)
+            ):
                 raise DamagedError(f"{where}: damaged, not an answer of posbias")
             self.known[row["id"]] = _answer_of(row)
         if whole < len(content):

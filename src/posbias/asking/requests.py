@@ -47,7 +47,7 @@ Generator = Writer | Callable[[str], str]
 class Place:
     """Where what a request is about stands: a position or slot by number, a label, or a control arm by name."""
 
-    kind: Literal["position", "slot", "label", "arm"]
+    kind: Literal["position", "slot", "label", "order", "arm"]
     at: int | str
 
 
@@ -58,15 +58,17 @@ class Request:
     trial: int
     place: Place
     prompt: str
+    again: int = 0
 
     @property
     def id(self) -> str:
-        """Sixteen hexadecimal digits of the prompt: equal prompts are asked once."""
-        return id_of(self.prompt)
+        """Sixteen hexadecimal digits of the prompt: equal prompts are asked once, unless `again` counts them."""
+        return f"{id_of(self.prompt)}-{self.again}" if self.again else id_of(self.prompt)
 
     def line(self, **answer: Any) -> str:
         """The line of a file, without an answer or with one."""
-        return json_line({"id": self.id, **asdict(self), **answer})
+        about = {name: held for name, held in asdict(self).items() if name != "again" or held}
+        return json_line({"id": self.id, **about, **answer})
 
 
 def id_of(prompt: str) -> str:

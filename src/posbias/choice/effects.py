@@ -95,7 +95,8 @@ class ChoiceEffects:
 
     @property
     def points(self) -> list[Estimate]:
-        """By slot, the share of decisions for it less 1/k: its effect in points of probability.
+        """By slot, the share of decisions for it less 1/k: its effect in points of probability, orders asked
+        again apart.
 
         NaN where an option did not stand equally often in every slot of its item: a share is then its own too.
         """
@@ -105,7 +106,7 @@ class ChoiceEffects:
         chosen, decided = np.eye(k)[np.maximum(held.chosen, 0)], held.chosen >= 0
         if held.scores is not None and self.source == "scores":
             chosen, decided = _softmax(held.scores), np.full(len(held.chosen), True)
-        return [self._mean(column - 1 / k, decided, held.item) for column in chosen.T]
+        return [self._mean(column - 1 / k, decided & held.first, held.item) for column in chosen.T]
 
     @property
     def flips(self) -> tuple[Estimate, Estimate]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from posbias.core.errors import InputFileError, InvalidValueError, one_of
 from posbias.core.matching import normalised
-from posbias.core.tables import bare_name, number, parsed, table_lines, unexpected
+from posbias.core.tables import Names, bare_name, number, table_lines, unexpected
 
 Kind = Literal["question", "judge", "tools", "rating"]
 NAMES: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -58,10 +58,9 @@ def read_items(path: str | os.PathLike[str], columns: Mapping[str, str] | None =
     for role in columns or {}:
         one_of("columns", role, ROLES)
     held = []
-    for line in table_lines(Path(path)):
-        row = {bare_name(name): parsed(cell) for name, cell in line.columns.items()}
-        named = {role: parsed(line.columns.get(name)) for role, name in (columns or {}).items()}
-        held.append((line.where, _cells(row) | named))
+    for where, cells in table_lines(Path(path), Names(cells=NAMES["options"]), lists=True):
+        named = {role: cells.get(name) for role, name in (columns or {}).items()}
+        held.append((where, _cells({bare_name(name): cell for name, cell in cells.items()}) | named))
     if not held:
         raise InputFileError(f"{path}: expected one object for each item, got none")
     first = _counted_from([cells for _, cells in held], path)

@@ -125,11 +125,19 @@ class Decisions:
             same &= (self.labels[first] == self.labels[second]).all(axis=1)
         return same
 
+    @cached_property
+    def first(self) -> Bool[np.ndarray, "decision"]:
+        """Whether a decision is the first on its item with this order and these labels, not asked again."""
+        found = np.full(len(self.item), True)
+        found[self.pairs[self.same_order].max(axis=1)] = False
+        return found
+
     @property
     def balanced(self) -> bool:
-        """Whether in each item every option stood equally often in every slot."""
+        """Whether in each item every option stood equally often in every slot, orders asked again apart."""
         counts = np.zeros((len(self.options), self.slots, self.slots), dtype=np.int64)
-        np.add.at(counts, (self.item[:, None], np.arange(self.slots), self.order), 1)
+        some = self.first
+        np.add.at(counts, (self.item[some, None], np.arange(self.slots), self.order[some]), 1)
         seen = counts[np.unique(self.item)]
         return bool((seen == seen[:, :1, :1]).all())
 

@@ -1,0 +1,6 @@
+from .asking import ChoiceJob as ChoiceJob
+from .asking import ask_choices as ask_choices
+from .effects import ChoiceEffects as ChoiceEffects
+from .items import Item as Item
+from .items import read_items as read_items
+from .orders import orders_of as orders_of
