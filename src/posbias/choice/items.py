@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from posbias.core.errors import InputFileError, InvalidValueError, one_of
+from posbias.core.errors import InputFileError, InvalidValueError, one_of, shortened
 from posbias.core.matching import normalised
 from posbias.core.tables import Names, bare_name, number, table_lines, unexpected
 
@@ -38,14 +38,9 @@ class Item:
     def __post_init__(self):
         if not 2 <= len(self.options) <= len(LETTERS):
             raise InvalidValueError(f"options: expected 2 to {len(LETTERS)}, got {len(self.options)}")
-        known: dict[str, str] = {}
-        for option in self.options:
-            if (
-                other := known.setdefault(" ".join(option.split()), option)
-            ) is not option or not option.strip():
-                raise InvalidValueError(
-                    f"options: expected texts that differ, got {other!r:.60} twice or none"
-                )
+        plain = [" ".join(option.split()) for option in self.options]
+        if len({*plain, ""}) <= len(plain):
+            raise InvalidValueError(f"options: expected texts that differ, got {shortened(self.options)}")
 
 
 def read_items(path: str | os.PathLike[str], columns: Mapping[str, str] | None = None) -> tuple[Item, ...]:
