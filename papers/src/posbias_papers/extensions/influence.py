@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from posbias.core.machine import stream
 from posbias.profiles.curves import spearman, wasserstein
@@ -37,10 +37,16 @@ RESAMPLES = 1000
 
 
 @functools.cache
-def _loaded(model: str) -> "LoadedModel":
-    from posbias.measurement import load_model
+def drawn(
+    model: str, tokens: int, prompts: int, seed: int
+) -> "tuple[LoadedModel, Int[np.ndarray, ' prompt position']]":
+    """A model and prompts of the bundled text, each begun as the model's tokenizer begins a text."""
+    from posbias.measurement import load_model, prompts_from, read_text
+    from posbias.measurement.texts.prompts import bos_of
 
-    return load_model(model)
+    loaded, text = load_model(model), read_text(None)
+    how: dict[str, Any] = {"tokens": tokens, "prompts": prompts, "seed": seed}
+    return loaded, prompts_from(loaded.tokenizer, text, bos=bos_of(loaded.tokenizer, text), **how).ids
 
 
 @dataclass(frozen=True)
@@ -58,15 +64,12 @@ class InfluenceCell(Cell):
         """By position: the gradient influence, and each effect of each change."""
         import torch
 
-        from posbias.measurement import prompts_from, read_text
         from posbias.measurement.quantities.influence import gradients, predict
 
-        loaded = _loaded(self.model)
-        how: dict[str, Any] = {"tokens": self.tokens, "prompts": self.prompts, "seed": SEED}
-        drawn = prompts_from(loaded.tokenizer, read_text(None), **how).ids
-        ids = torch.tensor(drawn[self.prompt])
+        loaded, prompts = drawn(self.model, self.tokens, self.prompts, SEED)
+        ids = torch.tensor(prompts[self.prompt])
         # the tokens put in are drawn as often as prompts have them
-        chosen = stream(SEED, f"influence.{self.prompt}").choice(drawn.ravel(), size=self.tokens)
+        chosen = stream(SEED, f"influence.{self.prompt}").choice(prompts.ravel(), size=self.tokens)
         result = {GRADIENT: gradients(predict(loaded.model, ids), ids)["influence"]}
         result |= effects(loaded.model, ids, torch.tensor(chosen))
         return {name: rounded(values) for name, values in result.items()}

@@ -43,6 +43,7 @@ squares, distances 1 to 127); the loss. SmolLM2 at linear × 4 moved influence f
 (docs/predict.md): a model does so where both intervals exclude zero.
 """
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,7 @@ import numpy as np
 
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import measured_influence
+from posbias.profiles.summary import at_ends
 from posbias_papers.extensions import influence, ordering, predictors
 from posbias_papers.extensions.cells import Cell, Result, Results, rounded
 from posbias_papers.extensions.influence import InfluenceCell
@@ -118,6 +120,62 @@ def _listed(by_prompt: np.ndarray) -> list[float]:
     return [*rounded([mean.value, mean.se]), by_prompt.size]
 
 
+@dataclass(frozen=True)
+class RotaryCell(Cell):
+    """A model under a rotary scaling, without further training; by a factor of 1 it is as it was trained."""
+
+    model: str
+    scaling: str
+    factor: float
+    tokens: int = 256
+    prompts: int = 16
+
+    kind = "rotary_cell"
+
+    def compute(self, on_event: Any = None) -> Result:
+        """By prompt the loss, the shares of both ends and the slope by distance; the mean curve."""
+        import torch
+
+        from posbias.measurement.quantities.influence import gradients, predict
+
+        loaded, ids = influence.drawn(self.model, self.tokens, self.prompts, 0)
+        kept, decoder = loaded.model.model.rotary_emb, loaded.model.model
+        decoder.rotary_emb = type(kept)(scaled(loaded.model.config, self.scaling, self.factor))
+        found = [gradients(predict(loaded.model, row), row) for row in torch.tensor(ids)]
+        decoder.rotary_emb = kept
+        samples = np.array([one["influence"] / one["influence"].sum() for one in found])
+        ends, distance = at_ends(self.tokens), np.arange(1, self.tokens // 2)
+        slope = np.polyfit(np.log(distance), np.log(samples[:, -1 - distance]).T, 1)[0]
+        by_prompt = {"loss": [float(one["loss"]) for one in found], "slope": slope}
+        by_prompt |= {"first": samples[:, :ends].sum(axis=1), "last": samples[:, -ends:].sum(axis=1)}
+        return {"influence": rounded(samples.mean(axis=0))} | {
+            name: rounded(values) for name, values in by_prompt.items()
+        }
+
+
+def scaled(config: Any, scaling: str, factor: float) -> Any:
+    """The configuration of a model whose rotary pairs turn more slowly, where layers see the whole text."""
+    changed = copy.deepcopy(config)
+    rope = changed.rope_parameters
+    rope = rope.get("full_attention", rope)
+    if scaling == "ntk":
+        rope["rope_theta"] *= factor ** (config.head_dim / (config.head_dim - 2))
+    else:
+        rope |= {"rope_type": scaling, "factor": factor}
+        rope["original_max_position_embeddings"] = config.max_position_embeddings
+    return changed
+
+
+SCALED = tuple(
+    RotaryCell(model, scaling, factor)
+    for model in ("smollm2-135m", MODEL)
+    for scaling, factors in {
+        "linear": (1.0, 2.0, 4.0, 8.0),
+        "ntk": (2.0, 4.0, 8.0),
+        "yarn": (2.0, 4.0, 8.0),
+    }.items()
+    for factor in factors
+)
 CELLS: tuple[Cell, ...] = tuple(LengthCell(tokens, prompts) for tokens, prompts in PROMPTS.items())
 
 
