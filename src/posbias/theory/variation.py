@@ -139,16 +139,6 @@ def _full_place(architecture: Architecture, place: int) -> Architecture:
     return replace(architecture, layers=(*near[:place], *full, *near[place:]))
 
 
-def _mixing(architecture: Architecture, lam: float) -> Architecture:
-    """The same λ in every layer."""
-    return replace(architecture, mixing=ConstantMixing(lam))
-
-
-def _mixing_exponent(architecture: Architecture, exponent: float) -> Architecture:
-    """λ falling with depth from that of the bottom layer, as λ_t = λ_0/(t + 1)^β."""
-    return replace(architecture, mixing=PowerDecay(float(architecture.coefficients[0]), float(exponent)))
-
-
 def _nope_period(architecture: Architecture, period: int) -> Architecture:
     """Every period-th layer without an encoding, the others with the one that there is."""
     kinds = {layer.positional for layer in architecture.layers} - {NoPE()}
@@ -173,43 +163,37 @@ def _each(change: Callable[[Layer, Any], Layer | None]) -> Callable[[Architectur
     return changed
 
 
-def _field(part: str, kinds: Any, name: str, factor: bool = False) -> Callable[..., Architecture | None]:
-    """Another number in a part of these `kinds`, or a `factor` on it; of a list the same for all heads."""
+def _part(part: str, kinds: Any, change: Callable[..., Any], among: Any = lambda held: True) -> Any:
+    """Other fields of a part of these `kinds` that is `among` those, as `change` makes them of part and value."""
 
     def changed(layer: Layer, given: float) -> Layer | None:
         held = getattr(layer, part)
-        if not isinstance(held, kinds):
+        if not isinstance(held, kinds) or not among(held):
             return None
+        return replace(layer, **{part: replace(held, **change(held, given))})
+
+    return _each(changed)
+
+
+def _number_in(name: str, factor: bool = False) -> Callable[[Any, float], dict[str, Any]]:
+    """Another number in a field, or a `factor` on it; of a list the same for all heads."""
+
+    def change(held: Any, given: float) -> dict[str, Any]:
         before = getattr(held, name)
-        old = before if isinstance(before, tuple) else (before,)
-        new = tuple(given * one for one in old) if factor else (given,)
-        return replace(layer, **{part: replace(held, **{name: new if isinstance(before, tuple) else new[0]})})
+        if not isinstance(before, tuple):
+            return {name: given * before if factor else given}
+        return {name: tuple(given * one for one in before) if factor else (given,)}
 
-    return _each(changed)
-
-
-def _rotary(among: Callable[[RoPE], bool], change: Callable[[Any, float], dict[str, Any]]) -> Any:
-    """Change the rotary encodings `among` which a quantity is."""
-
-    def changed(layer: Layer, given: float) -> Layer | None:
-        rope = layer.positional
-        if not isinstance(rope, RoPE) or not among(rope):
-            return None
-        return replace(layer, positional=replace(rope, **change(rope, given)))
-
-    return _each(changed)
+    return change
 
 
 def _content(name: str) -> Callable[[Architecture, float], Architecture | None]:
     """Another content logit for all heads; where there was no content it is all there is."""
-    change = _field("content", ConstantDiagonal, name)
+    begin = _each(lambda layer, held: replace(layer, content=held) if layer.content == NoContent() else None)
+    change = _part("content", ConstantDiagonal, _number_in(name))
 
     def changed(architecture: Architecture, given: float) -> Architecture | None:
-        layers = (
-            replace(layer, content=ConstantDiagonal((0.0,))) if layer.content == NoContent() else layer
-            for layer in architecture.layers
-        )
-        return change(replace(architecture, layers=tuple(layers)), float(given))
+        return change(begin(architecture, ConstantDiagonal((0.0,))) or architecture, float(given))
 
     return changed
 
@@ -220,27 +204,30 @@ def _scalable(layer: Layer, scale: float) -> Layer:
     return replace(layer, query_scale=replace(held, scale=(float(scale),)))
 
 
-_KERPLE = (KerpleLog, KerplePower)
 _ROWS: tuple[tuple[str, str, Span, Callable[..., Architecture | None]], ...] = (
     ("depth", "number of layers", COUNT._replace(most=MOST_LAYERS), _depth),
-    ("mixing", "weight of attention λ in every layer", Span(least=0, most=1), _mixing),
-    ("mixing_exponent", "β of λ_t = λ_0/(t + 1)^β, λ_0 of the bottom layer", Span(least=0), _mixing_exponent),
+    ("mixing", "weight of attention λ in every layer", Span(least=0, most=1),
+     lambda held, lam: replace(held, mixing=ConstantMixing(lam))),
+    ("mixing_exponent", "β of λ_t = λ_0/(t + 1)^β, λ_0 of the bottom layer", Span(least=0),
+     lambda held, beta: replace(held, mixing=PowerDecay(float(held.coefficients[0]), float(beta)))),
     *((cls.word, cls.varied, SIZE, _mask(cls)) for cls in MASKS if issubclass(cls, LooksBack) and cls.varied),
     ("full_period", "every so many layers a full one, the others under the window", COUNT, _full_period),
     ("full_place", "place of the full layer in the pattern, from 0", COUNT._replace(least=0), _full_place),
     ("sinks", "number of first tokens that every window sees", COUNT._replace(least=0),
-     _field("mask", SlidingWindow, "sinks")),
+     _part("mask", SlidingWindow, _number_in("sinks"))),
     ("heads", "number of heads in every layer", SIZE, _each(lambda layer, heads: replace(layer, heads=heads))),
     ("gate", "what every head's output is multiplied by", ANY, lambda held, gate: gated(held, [gate])),
-    ("slopes", "factor on the slopes of ALiBi", RATIO, _field("positional", ALiBi, "scale", factor=True)),
+    ("slopes", "factor on the slopes of ALiBi", RATIO, _part("positional", ALiBi, _number_in("scale", True))),
     ("rope_base", "base of the rotary angles", RATIO,
-     _rotary(lambda rope: rope.frequencies is None, lambda _, base: {"base": base})),
+     _part("positional", RoPE, _number_in("base"), lambda rope: rope.frequencies is None)),
     ("rope_angle", "angle per token of one rotary pair", RATIO,
-     _rotary(lambda rope: len(rope.angles) == 1, lambda _, one: {"frequencies": (one,), "dimension": None})),
+     _part("positional", RoPE, lambda _, angle: {"frequencies": (angle,), "dimension": None},
+           lambda rope: len(rope.angles) == 1)),
     ("rope_factor", "factor of the rotary scaling", RATIO,
-     _rotary(lambda rope: rope.scaling is not None,
-             lambda rope, factor: {"scaling": replace(rope.scaling, factor=float(factor))})),
-    ("kerple", "factor on the scale of KERPLE", RATIO, _field("positional", _KERPLE, "scale", factor=True)),
+     _part("positional", RoPE, lambda rope, factor: {"scaling": replace(rope.scaling, factor=float(factor))},
+           lambda rope: rope.scaling is not None)),
+    ("kerple", "factor on the scale of KERPLE", RATIO,
+     _part("positional", (KerpleLog, KerplePower), _number_in("scale", True))),
     ("diagonal", "content logit of a token on itself", ANY, _content("diagonal")),
     ("first_column", "content logit of all tokens on the first", ANY, _content("first_column")),
     ("sink_logit", "logit of a sink next to the keys", ANY,
@@ -251,7 +238,7 @@ _ROWS: tuple[tuple[str, str, Span, Callable[..., Architecture | None]], ...] = (
     ("temperature", "temperature of every softmax", RATIO,
      _each(lambda layer, number: replace(layer, temperature=float(number)))),
     ("scalable_softmax", "s of a softmax whose logits grow as s·ln(i + 1)", ANY, _each(_scalable)),
-    ("step_scale", "β of logits that grow in steps", ANY, _field("query_scale", StepScale, "beta")),
+    ("step_scale", "β of logits that grow in steps", ANY, _part("query_scale", StepScale, _number_in("beta"))),
     ("tokens", "length of the text", SIZE, lambda architecture, tokens: architecture),
 )  # fmt: skip
 QUANTITIES = {row[0]: Quantity(*row) for row in _ROWS}
