@@ -2,7 +2,8 @@
 
 python tools/explore_curves.py FOLDER       write curves.json; FOLDER keeps the measurements
 
-Every tiny model is measured on the bundled text, a minute each on one core; SmolLM2's measurement is bundled.
+Every tiny model is measured on the bundled text, a minute each on one core, and Gemma 3 270M, whose terms are to
+be accepted before (`posbias models --fetch gemma-3-270m --accept-terms`); SmolLM2's measurement is bundled.
 """
 
 import sys
@@ -17,7 +18,7 @@ from posbias.profiles.measurements import load_measurement, save_measurement
 from posbias.profiles.profile import measured_influence
 
 PLACE = Path(__file__).parents[1] / "src" / "posbias" / "reports" / "explore"
-TOKENS, PROMPTS, DIGITS = 256, 32, 5
+TOKENS, PROMPTS, DIGITS, GEMMA = 256, 32, 5, "gemma-3-270m"
 
 
 def curve(measurement: Any) -> dict[str, Any]:
@@ -33,7 +34,7 @@ def curve(measurement: Any) -> dict[str, Any]:
 def main(folder: Path) -> None:
     """Measure what FOLDER does not have, and write the curves."""
     curves = [curve(load_measurement(SMOLLM2))]
-    for model in sorted(bundled()):
+    for model in (GEMMA, *sorted(bundled())):
         file = folder / f"{model}.nc"
         if not file.exists():
             save_measurement(measure(model, tokens=TOKENS, prompts=PROMPTS), file)

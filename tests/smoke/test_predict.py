@@ -112,11 +112,16 @@ def test_a_band_over_known_mixings_and_a_verdict_only_if_all_agree(answered):
     assert (answer["summary"]["verdict"] is None) == (len({*answer["band"]["verdicts"].values()}) > 1)
 
 
-def test_vary_one_and_two(answered):
+def test_vary_one_and_two(answered, folder):
     one = answered("predict", "bloom-560m", "--tokens", 32, "--vary", "depth=2,8,24")
     assert one["values"] == [2, 8, 24]
     two = answered("predict", "bloom-560m", "--tokens", 32, "--vary", "depth=2,8", "--vary", "window=8,16,32")
     assert [len(row) for row in two["summaries"]] == [3, 3]
+    scaled = 'positional = {kind = "rope", amplitudes = [2.0], dimension = 2, '
+    (folder / "rope.toml").write_text(f"{CAUSAL}{scaled}scaling = {{kind = 'linear_scaling', factor = 2}}}}")
+    rotary = answered("predict", "rope.toml", "--tokens", 32, "--vary", "rope_factor=2,4")
+    assert [line.partition(",")[0] for line in rotary["measured"]] == ["smollm2-135m", "gemma-3-270m"]
+    assert one["measured"] == []
 
 
 def test_the_trajectory_over_depth():

@@ -268,10 +268,11 @@ def _varied(case: _Case, options: Options) -> None:
         varied=quantity,
         values=[value for value, _ in found],
         profiles=[Profile.of(profile) for _, profile in found],
+        measured=variation.MEASURED.get(quantity, []),
         **case.about([quantity]),
     )
     draw = lambda plots: plots.variation_figure(quantity, found)  # noqa: E731
-    _answer(answer, lambda: describe_variation(quantity, found), options, draw)
+    _answer(answer, lambda: [*describe_variation(quantity, found), *answer.measured], options, draw)
 
 
 def _map(case: _Case, options: Options) -> None:

@@ -8,9 +8,11 @@ of it is spaced.
 """
 
 import math
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +32,8 @@ from posbias.theory.prediction import predict
 
 STEPS, MOST = 33, 10_000
 """Values that a range gives when it does not say how many, and that it may ask for at most."""
+MEASURED: dict[str, list[str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+"""What other values of a quantity did to models that were measured, a line for each model."""
 
 
 class Span(NamedTuple):
@@ -67,6 +71,7 @@ class Quantity:
                     "rotary positions left out, whose amplitudes no configuration holds; a file of your own with "
                     "them has it (posbias.encodings.rope_of, docs/own.md)"
                 )
+                given = "; ".join([given, *MEASURED.get(self.name, [])])
             raise wrong(self.name, f"a layer with one ({self.what})", got=given)
         return changed
 

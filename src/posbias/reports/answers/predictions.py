@@ -92,6 +92,7 @@ class PredictVaried(WithArchitecture, Answer):
     varied: str = entry("the quantity")
     values: list[float]
     profiles: list[Profile] = entry("one for each value")
+    measured: Texts = entry("what other values did to models that were measured, by model")
 
 
 class PredictMap(WithArchitecture, Answer):
