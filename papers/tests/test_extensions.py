@@ -20,13 +20,15 @@ from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.masks import SlidingWindow
 from posbias.theory.mixing import AttentionOnly, known_mixing
 from posbias.theory.positional import DecayBias
+from posbias.theory.rope_scaling import LinearScaling, YaRN, plain_angles
+from posbias.theory.variation import MEASURED
 from posbias_papers.extensions import EXTENSIONS, make, on_record
 from posbias_papers.extensions.cells import Cell
 from posbias_papers.extensions.designed import CAUSAL, DECAY, FLAT, NARROW, TOKENS, DesignedCell
 from posbias_papers.extensions.influence import agreement, effects
 from posbias_papers.extensions.ordering import gains
 from posbias_papers.extensions.predictors import PAIRS, PredictorCell, holm, outcomes, predicted, trial
-from posbias_papers.extensions.second_model import WINDOW, edge
+from posbias_papers.extensions.second_model import WINDOW, LengthCell, edge, moved, scaled
 from posbias_papers.study import Study
 
 
@@ -99,12 +101,43 @@ def test_a_fall_at_the_edge_of_the_window_is_found_beyond_that_by_distance(facto
 
 def test_the_curve_on_record_is_that_of_the_document():
     """A U up to the window's length, through the first token alone; at twice that, a step at the window's edge."""
-    found = {cell.tokens: one for cell, one in on_record(EXTENSIONS["second-model"].cells).items()}
+    stored = on_record(EXTENSIONS["second-model"].cells)
+    found = {cell.tokens: one for cell, one in stored.items() if isinstance(cell, LengthCell)}
     for tokens, one in found.items():
         assert (one["verdict"], one["without first"]) == ("U" if tokens <= WINDOW else "recency", "recency")
         assert len(one["influence"]) == tokens
-    assert Estimate(*found[1024]["edge"]).interval == pytest.approx((0.21, 0.78), abs=0.01)
+    for tokens, interval in ((1024, (0.21, 0.78)), (2048, (0.22, 0.48))):
+        assert Estimate(*found[tokens]["edge"]).interval == pytest.approx(interval, abs=0.01)
     np.testing.assert_allclose(found[256]["mixing"], known_mixing()["gemma-3-270m"].coefficients, rtol=1e-3)
+
+
+@pytest.mark.parametrize("scaling", ["linear", "ntk", "yarn"])
+def test_scaled_models_turn_as_rotary_scalings_do(scaling):
+    model = llama()
+    changed = scaled(model.config, scaling, 4.0)
+    rotary = type(model.model.rotary_emb)(changed)
+    size, base = model.config.head_dim, model.config.rope_parameters["rope_theta"]
+    expected = {
+        "linear": LinearScaling(4.0).angles_of(base, size),
+        "ntk": plain_angles(base * 4.0 ** (size / (size - 2)), size),
+        "yarn": YaRN(4.0, model.config.max_position_embeddings).angles_of(base, size),
+    }
+    np.testing.assert_allclose(rotary.inv_freq, expected[scaling], rtol=1e-6)
+    assert changed.rope_parameters != model.config.rope_parameters
+
+
+def test_what_scaling_did_is_said_as_it_is_on_record():
+    """A change whose interval holds zero stands in brackets."""
+    changes = {}
+    for cell, change in moved(on_record(EXTENSIONS["second-model"].cells)):
+        for name, one in change.items():
+            low, high = one.interval
+            word = f"{one.value:+.3f}" if low > 0 or high < 0 else f"({one.value:+.3f})"
+            changes.setdefault((cell.model, name, cell.scaling), []).append(word)
+    for (model, name, scaling), words in changes.items():
+        [line] = [line for line in MEASURED["rope_factor"] if line.startswith(f"{model}, ")]
+        _, _, of_name = line.partition({"first": "first 5 %", "last": "last 5 %"}.get(name, name))
+        assert of_name.partition(";")[0].count(f"{scaling} {', '.join(words)}") == 1
 
 
 # --- ordering -----------------------------------------------------------------------------------

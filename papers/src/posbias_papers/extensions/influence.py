@@ -25,8 +25,6 @@ from posbias_papers.study import Study, titled
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from posbias.measurement import LoadedModel
-
 MODEL, TOKENS, PROMPTS, SEED = "smollm2-135m", 128, 24, 2
 BATCH = 16
 """Changed prompts that go through the model in one pass."""
@@ -37,9 +35,7 @@ RESAMPLES = 1000
 
 
 @functools.cache
-def drawn(
-    model: str, tokens: int, prompts: int, seed: int
-) -> "tuple[LoadedModel, Int[np.ndarray, ' prompt position']]":
+def drawn(model: str, tokens: int, prompts: int, seed: int) -> tuple[Any, Int[np.ndarray, "prompt position"]]:
     """A model and prompts of the bundled text, each begun as the model's tokenizer begins a text."""
     from posbias.measurement import load_model, prompts_from, read_text
     from posbias.measurement.texts.prompts import bos_of

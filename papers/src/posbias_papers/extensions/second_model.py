@@ -1,7 +1,7 @@
 """A second pretrained model: what SmolLM2-135M showed, asked of Gemma 3 270M (a 4-bit re-upload).
 
-Cells of the studies of predictors, of influence and use, and of orders are theirs, for this model; here are those
-of its curve by length. The protocol, as it was committed before the runs (0334428c):
+Cells of the studies of predictors and of influence and use are theirs, for this model; here are those of its
+curve by length, and of rotary scaling. The protocol, as it was committed before the runs (0334428c):
 
 The base model, unpacked to float32 (windows of 512 in 15 of 18 layers, full attention in layers 5, 11 and 17
 from 0), is measured as SmolLM2-135M was: by the same commands, texts, seeds and rules. Seen before, by hand, on
@@ -44,19 +44,19 @@ squares, distances 1 to 127); the loss. SmolLM2 at linear × 4 moved influence f
 """
 
 import copy
+import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.profile import measured_influence
+from posbias.profiles.profile import Profile, measured_influence
 from posbias.profiles.summary import at_ends
-from posbias_papers.extensions import influence, ordering, predictors
+from posbias_papers.extensions import influence, predictors
 from posbias_papers.extensions.cells import Cell, Result, Results, rounded
 from posbias_papers.extensions.influence import InfluenceCell
-from posbias_papers.extensions.ordering import OrderCell
 from posbias_papers.extensions.predictors import PredictorCell
 from posbias_papers.pages import Page, Table
 from posbias_papers.study import Study, titled
@@ -65,8 +65,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
 MODEL = "gemma-3-270m"
-PROMPTS = {64: 32, 128: 32, 256: 32, 512: 32, 1024: 16}
-"""By length; the protocol's 8 of 2,048 tokens are not measured yet."""
+PROMPTS = {64: 32, 128: 32, 256: 32, 512: 32, 1024: 16, 2048: 4}
+"""By length."""
 WINDOW, STEP = 512, 32
 """Keys that a layer with a window sees, and the distances on either side of its edge that are compared."""
 
@@ -139,18 +139,20 @@ class RotaryCell(Cell):
         from posbias.measurement.quantities.influence import gradients, predict
 
         loaded, ids = influence.drawn(self.model, self.tokens, self.prompts, 0)
-        kept, decoder = loaded.model.model.rotary_emb, loaded.model.model
-        decoder.rotary_emb = type(kept)(scaled(loaded.model.config, self.scaling, self.factor))
+        trained = loaded.model.model.rotary_emb
+        loaded.model.model.rotary_emb = type(trained)(scaled(loaded.model.config, self.scaling, self.factor))
         found = [gradients(predict(loaded.model, row), row) for row in torch.tensor(ids)]
-        decoder.rotary_emb = kept
+        loaded.model.model.rotary_emb = trained
         samples = np.array([one["influence"] / one["influence"].sum() for one in found])
         ends, distance = at_ends(self.tokens), np.arange(1, self.tokens // 2)
         slope = np.polyfit(np.log(distance), np.log(samples[:, -1 - distance]).T, 1)[0]
-        by_prompt = {"loss": [float(one["loss"]) for one in found], "slope": slope}
-        by_prompt |= {"first": samples[:, :ends].sum(axis=1), "last": samples[:, -ends:].sum(axis=1)}
-        return {"influence": rounded(samples.mean(axis=0))} | {
-            name: rounded(values) for name, values in by_prompt.items()
+        kept = {
+            "influence": samples.mean(axis=0),
+            "slope": slope,
+            "loss": [float(one["loss"]) for one in found],
         }
+        kept |= {"first": samples[:, :ends].sum(axis=1), "last": samples[:, -ends:].sum(axis=1)}
+        return {name: rounded(values) for name, values in kept.items()}
 
 
 def scaled(config: Any, scaling: str, factor: float) -> Any:
@@ -166,34 +168,60 @@ def scaled(config: Any, scaling: str, factor: float) -> Any:
     return changed
 
 
-SCALED = tuple(
-    RotaryCell(model, scaling, factor)
-    for model in ("smollm2-135m", MODEL)
-    for scaling, factors in {
-        "linear": (1.0, 2.0, 4.0, 8.0),
-        "ntk": (2.0, 4.0, 8.0),
-        "yarn": (2.0, 4.0, 8.0),
-    }.items()
-    for factor in factors
+TEXTS = ("addresses", "code", "shuffled")
+SCALINGS = (("linear", 1.0), *itertools.product(("linear", "ntk", "yarn"), (2.0, 4.0, 8.0)))
+SCALED = tuple(RotaryCell(model, *how) for model in ("smollm2-135m", MODEL) for how in SCALINGS)
+CELLS: tuple[Cell, ...] = (
+    *(LengthCell(tokens, prompts) for tokens, prompts in PROMPTS.items()),
+    *SCALED,
+    *(PredictorCell(MODEL, text, tokens) for tokens in (128, 256) for text in TEXTS),
+    *(InfluenceCell(prompt, MODEL) for prompt in range(8)),
 )
-CELLS: tuple[Cell, ...] = tuple(LengthCell(tokens, prompts) for tokens, prompts in PROMPTS.items())
+
+
+def moved(results: Results) -> Iterator[tuple[RotaryCell, dict[str, Estimate]]]:
+    """Each scaled model, and by how much its numbers exceed those of the model as it was trained."""
+    for cell, result in results.items():
+        if isinstance(cell, RotaryCell) and cell.factor > 1:
+            trained = results[replace(cell, scaling="linear", factor=1.0)]
+            less = {name: np.subtract(result[name], trained[name]) for name in trained if name != "influence"}
+            yield cell, {name: Estimate.of_mean(values) for name, values in less.items()}
 
 
 def _tables(results: Results) -> Iterator[Table]:
     rows = []
     for cell, result in results.items():
         if isinstance(cell, LengthCell):
-            row = {"tokens": cell.tokens, "prompts": cell.prompts}
-            row |= {name: result[name] for name in ("verdict", "without first")}
-            row |= {"λ, mean over layers": float(np.mean(result["mixing"]))}
-            row |= {
-                name: Estimate(*result[name]) if name in result else None for name in ("fall of λ", "edge")
-            }
-            rows.append(row | {"sink share": float(np.mean(result["sink_share"]))})
-    yield Table.of(f"{MODEL} by length", rows)
-    for study, kind in ((predictors, PredictorCell), (influence, InfluenceCell), (ordering, OrderCell)):
+            row = cell.specification | {name: result[name] for name in ("verdict", "without first")}
+            row |= {name: Estimate(*result[name]) for name in ("fall of λ", "edge") if name in result}
+            rows.append(row | {name: float(np.mean(result[name])) for name in ("mixing", "sink_share")})
+    yield Table.of("By length: λ and the first token's sink, means over layers, and the window's edge", rows)
+    scaled_less_trained = [cell.specification | change for cell, change in moved(results)]
+    yield Table.of(
+        "Shares of both ends, slope by distance and loss, less the trained model's", scaled_less_trained
+    )
+    for study, kind in ((predictors, PredictorCell), (influence, InfluenceCell)):
         part = {cell: result for cell, result in results.items() if isinstance(cell, kind)}
         yield from study.tables(part) if part else ()
+
+
+def _draw(results: Results) -> Any:
+    from posbias.reports.plots.influence import draw_profiles
+    from posbias.reports.plots.style import direct_label, new_figure
+
+    lengths = {f"{cell.tokens:,} tokens": cell for cell in results if isinstance(cell, LengthCell)}
+    panels: dict[str, dict[str, Any]] = {f"{MODEL}, by length": lengths}
+    for cell in results:
+        if isinstance(cell, RotaryCell) and cell.factor in (1.0, 8.0):
+            name = f"{cell.scaling} × {cell.factor:g}"
+            panels.setdefault(f"{cell.model}, rotary scaling", {})[name] = cell
+    figure = new_figure(10.5, 3.6)
+    for ax, (title, cells) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
+        draw_profiles(
+            ax, {name: Profile.from_weights(results[cell]["influence"]) for name, cell in cells.items()}
+        )
+        direct_label(ax, title, "black")
+    return figure
 
 
 STUDY = Study(
@@ -203,5 +231,6 @@ STUDY = Study(
     (150.0, 150.0),
     "cells",
     page=lambda results: Page(note="See docs/evidence.md", tables=tuple(_tables(results))),
+    draw=lambda results, caption: _draw(results),
     document="docs/evidence.md",
 )
