@@ -52,7 +52,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.profile import Profile, measured_influence
+from posbias.profiles.profile import measured_influence
 from posbias.profiles.summary import at_ends
 from posbias_papers.extensions import influence, predictors
 from posbias_papers.extensions.cells import Cell, Result, Results, rounded
@@ -205,25 +205,6 @@ def _tables(results: Results) -> Iterator[Table]:
         yield from study.tables(part) if part else ()
 
 
-def _draw(results: Results) -> Any:
-    from posbias.reports.plots.influence import draw_profiles
-    from posbias.reports.plots.style import direct_label, new_figure
-
-    lengths = {f"{cell.tokens:,} tokens": cell for cell in results if isinstance(cell, LengthCell)}
-    panels: dict[str, dict[str, Any]] = {f"{MODEL}, by length": lengths}
-    for cell in results:
-        if isinstance(cell, RotaryCell) and cell.factor in (1.0, 8.0):
-            name = f"{cell.scaling} × {cell.factor:g}"
-            panels.setdefault(f"{cell.model}, rotary scaling", {})[name] = cell
-    figure = new_figure(10.5, 3.6)
-    for ax, (title, cells) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
-        draw_profiles(
-            ax, {name: Profile.from_weights(results[cell]["influence"]) for name, cell in cells.items()}
-        )
-        direct_label(ax, title, "black")
-    return figure
-
-
 STUDY = Study(
     *titled("extensions/second-model"),
     (),
@@ -231,6 +212,5 @@ STUDY = Study(
     (150.0, 150.0),
     "cells",
     page=lambda results: Page(note="See docs/evidence.md", tables=tuple(_tables(results))),
-    draw=lambda results, caption: _draw(results),
     document="docs/evidence.md",
 )
