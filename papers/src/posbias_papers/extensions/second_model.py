@@ -173,9 +173,7 @@ SCALINGS = (("linear", 1.0), *itertools.product(("linear", "ntk", "yarn"), (2.0,
 SCALED = tuple(RotaryCell(model, *how) for model in ("smollm2-135m", MODEL) for how in SCALINGS)
 CELLS: tuple[Cell, ...] = (
     *(LengthCell(tokens, prompts) for tokens, prompts in PROMPTS.items()),
-    *SCALED,
-    *(PredictorCell(MODEL, text, tokens) for tokens in (128, 256) for text in TEXTS),
-    *(InfluenceCell(prompt, MODEL) for prompt in range(8)),
+    *(cell for cell in SCALED if cell.model != MODEL),
 )
 
 
