@@ -1,5 +1,6 @@
 """What servers really reply: thoughts, parts, streams, refusals, errors; other parameters; keys and proxies."""
 
+import gzip
 import json
 
 import pytest
@@ -64,6 +65,14 @@ THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": "chair"}]}
         (reply({"content": "Sorry"}, "SAFETY"), "Sorry", Refused),
         (reply({"content": None, "tool_calls": [{"id": "1"}]}, "tool_calls"), "", ToolCall),
         (("status", 400, {}, b'{"error": {"code": "content_filter"}}'), "", Refused),
+        (("status", 400, {}, b'{"error": {"message": "Content Exists Risk"}}'), "", Refused),
+        (("status", 400, {}, b"Input data may contain inappropriate content."), "", Refused),
+        (("status", 400, {}, b"litellm.ContentPolicyViolationError: AzureException"), "", Refused),
+        (("status", 400, {}, b"Invalid prompt: your prompt was flagged"), "", Refused),
+        (("status", 403, {}, b"o3 requires moderation. Your input was flagged for violence"), "", Refused),
+        (("status", 400, {}, b"Could not finish the message because max_tokens was reached"), "", CutOff),
+        (("bytes", gzip.compress(reply({"content": "lamp"})[1], mtime=0)), "lamp", str),
+        (("status", 400, {}, gzip.compress(b"Content Exists Risk", mtime=0)), "", Refused),
         (stream("la", "mp\u2028"), "lamp\u2028", str),
         (stream("<think>chair", "</think>", "lamp", end=""), "lamp", str),
         (("bytes", b'\xef\xbb\xbf{"choices": [{"message": {"content": "lamp"}}]}'), "lamp", str),

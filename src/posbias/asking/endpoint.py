@@ -15,10 +15,11 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+import zlib
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
-from posbias.asking.replies import FAILED, answer_of, events, text_of
+from posbias.asking.replies import FAILED, answer_of, ending_of_error, events, text_of
 from posbias.core.errors import InvalidValueError, ModelError, one_of, positive, shortened, whole
 from posbias.core.matching import CutOff, Refused, ToolCall, final_answer
 from posbias.core.spec import fingerprint
@@ -59,6 +60,12 @@ class _NoRedirection(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, req, fp, code, msg, headers, newurl):
         return None
+
+
+def _unpacked(content: bytes) -> bytes:
+    """What stands in a reply, or its beginning, also where a proxy packs all of them unasked (gzip)."""
+    packed = content.startswith(b"\x1f\x8b")
+    return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(content, LARGEST + 1) if packed else content
 
 
 @dataclass(frozen=True)
@@ -186,8 +193,8 @@ class Endpoint:
             return self._text(self._sent(body))
         except urllib.error.HTTPError as error:
             said = self._said(error)
-            if error.code == 400 and "content_filter" in said:
-                return Refused("")
+            if error.code in (400, 403) and (ending := ending_of_error(said)) is not None:
+                return ending
             if error.code in (400, 422) and self._adapts(body, said):
                 return self._answer(prompt)
             if error.code in _AGAIN:
@@ -204,10 +211,10 @@ class Endpoint:
         try:
             request = urllib.request.Request(self._address, json.dumps(body).encode(), headers, method="POST")
             with opener.open(request, timeout=self.timeout) as response:
-                return response.read(LARGEST + 1)
+                return _unpacked(response.read(LARGEST + 1))
         except urllib.error.HTTPError:
             raise
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except (OSError, http.client.HTTPException, ValueError, zlib.error) as error:
             reason = getattr(error, "reason", None) or error
             said = str(reason) or type(reason).__name__
             late = isinstance(reason, TimeoutError)
@@ -243,8 +250,8 @@ class Endpoint:
         """A status and the words with it."""
         try:
             with error:
-                body = self._words(error.read(2000).decode(errors="replace"))
-        except (OSError, http.client.HTTPException):
+                body = self._words(_unpacked(error.read(2000)).decode(errors="replace"))
+        except (OSError, http.client.HTTPException, zlib.error):
             body = ""
         more = self._proxy if error.code in (407, 502, 503, 504) else ""
         if 300 <= error.code < 400:

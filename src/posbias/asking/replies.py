@@ -18,6 +18,12 @@ _REASONS: dict[type[str], str] = {
 """By what became of an answer, what a `finish_reason` says then, in small letters."""
 FAILED = re.compile(r"error|abort|insufficient", re.IGNORECASE)
 """A `finish_reason` of a server that failed."""
+_DECLINED: dict[type[str], str] = {
+    Refused: r"content_?(filter|policy)|content (management|exists risk)|inappropriate content|"
+    r"(input|prompt) was flagged",
+    CutOff: r"could not finish the message",
+}
+"""By what became of an answer, what an error says that is about this prompt alone, in small letters."""
 _TEXTS = ("text", "output_text")
 
 
@@ -44,6 +50,12 @@ def answer_of(text: str, reason: object = None) -> str:
     kinds = (kind for kind, pattern in _REASONS.items() if re.search(pattern, reason))
     usual = CutOff if text.strip() and not said.strip() else str
     return next(kinds, usual)(said)
+
+
+def ending_of_error(said: str) -> str | None:
+    """The empty answer that an error stands for: a filter declined, or no token was left; None for all else."""
+    kinds = (kind for kind, pattern in _DECLINED.items() if re.search(pattern, said.lower()))
+    return next((kind() for kind in kinds), None)
 
 
 def events(content: bytes) -> list[Any]:
