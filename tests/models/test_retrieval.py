@@ -246,6 +246,32 @@ def test_a_model_here_writes_what_transformers_writes_and_can_be_asked(loaded):
     assert (curve.model, curve.results["accuracy"].shape) == ("tiny", (2, 3))
 
 
+def test_thoughts_whose_marks_are_special_tokens_are_no_answer():
+    """A model that writes the next word of its vocabulary, whatever it was asked."""
+    words = ["[UNK]", "go", "<think>", "chair", "</think>", "<pad>", "lamp", "end"]
+    kind = tokenizers.models.WordLevel({word: k for k, word in enumerate(words)}, unk_token="[UNK]")
+    tokenizer = tokenizers.Tokenizer(kind)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.add_special_tokens(["<think>", "</think>", "<pad>"])
+    made = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, unk_token="[UNK]", eos_token="end"
+    )
+    made.chat_template = "{{ messages[0].content }}"
+    model = specimen("llama", vocab_size=len(words), eos_token_id=7)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "o_proj" in name or "down_proj" in name:
+                weight.zero_()
+        model.model.embed_tokens.weight.copy_(torch.eye(len(words), model.config.hidden_size))
+        model.lm_head.weight.copy_(model.model.embed_tokens.weight.roll(1, 0))
+    loaded = LoadedModel.of(model, made, "next")
+    for api in ("chat", "completion"):
+        answer = LocalModel(loaded, api=api).write("go")
+        assert (answer.strip(), type(answer)) == ("lamp", str)
+        thoughts = LocalModel(loaded, api=api, most_out=2).write("go")
+        assert (thoughts, type(thoughts)) == ("", CutOff)
+
+
 def test_an_interrupted_run_goes_on_with_the_same_bits(loaded, job, found, tmp_path):
     checkpoint, heard = tmp_path / "c.safetensors", Heard()
     with pytest.raises(KeyboardInterrupt):

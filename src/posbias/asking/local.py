@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from posbias.asking.replies import answer_of
 from posbias.asking.requests import Scores
 from posbias.core.errors import InvalidValueError, ModelError
 from posbias.core.matching import CutOff
@@ -53,7 +54,9 @@ class LocalModel:
         return self.reader.endings(*self.split(prompt, endings))
 
     def write(self, prompt: str) -> str:
-        """What the model writes behind a prompt; in a chat a `CutOff` where its tokens ran out.
+        """What the model writes behind a prompt, without thoughts and special tokens.
+
+        A `CutOff` of thoughts alone, and in a chat where its tokens ran out.
 
         Raises `InvalidValueError` where the context does not hold prompt and answer.
         """
@@ -70,9 +73,13 @@ class LocalModel:
             if token in ends:
                 break
             written.append(token)
-        text = tokenizer.decode(written, skip_special_tokens=True)
-        ran_out = len(written) == self.most_out or not text.strip()
-        return CutOff(text) if self.api == "chat" and ran_out else text
+        # marks of thoughts may be special tokens: thoughts go before those do
+        answer = answer_of(tokenizer.decode(written))
+        text = str(answer)
+        for token in tokenizer.added_tokens_decoder.values():
+            text = text.replace(token.content, "") if token.special else text
+        ran_out = self.api == "chat" and (len(written) == self.most_out or not text.strip())
+        return CutOff(text) if ran_out or isinstance(answer, CutOff) else text
 
     def try_reuse(self, asked: Sequence[tuple[list[int], list[list[int]]]]) -> None:
         """Read what prompts share once if that is exact on some prompts with their endings, as token ids."""
