@@ -65,10 +65,40 @@ WRITTEN = {
     },
     "parts.json": {"data": [{"score": s, "content": [{"type": "text", "text": TEXT}]} for s in BOTH]},
     "rank.jsonl": [{"text": TEXT, "rank": k} for k in (1, 2)],
+    "opensearch.json": {"hits": {"hits": [{"_score": s, "_source": {"passage_text": TEXT}} for s in BOTH]}},
+    "mongodb.json": [{"text": TEXT, "vectorSearchScore": s} for s in BOTH],
+    "null.json": {
+        "objects": [
+            {"metadata": {"distance": None, "score": s, "rerank_score": None}, "properties": {"text": TEXT}}
+            for s in BOTH
+        ]
+    },
+    "fused.json": {
+        "hits": [
+            {
+                **{"document": {"text": TEXT}, "text_match": 1 / s, "text_match_info": {"score": str(1 / s)}},
+                **{"hybrid_search_info": {"rank_fusion_score": s}, "vector_distance": s},
+            }
+            for s in BOTH
+        ]
+    },
+    "matched.json": {
+        "hits": [
+            {
+                "document": {"text": TEXT},
+                "text_match": s,
+                "text_match_info": {"score": str(s), "fields_matched": 1},
+            }
+            for s in (578730, 578650)
+        ]
+    },
 }
 WEIGHTS = {
     name: [1, 0.5]
-    for name in ("bge.jsonl", "chroma.jsonl", "query.json", "typesense.json", "redis.jsonl", "rank.jsonl")
+    for name in (
+        *("bge.jsonl", "chroma.jsonl", "query.json", "typesense.json", "redis.jsonl", "rank.jsonl"),
+        *("fused.json", "matched.json"),
+    )
 }
 WEIGHTS["logits.json"] = [1 / (1 + np.exp(-2)), 0.5]
 
@@ -94,6 +124,7 @@ SEVERAL = {
     "run.trec": "".join(f"q{q} Q0 d{k} {k} {s} bm25\n" for q in (1, 2) for k, s in enumerate(THREE)),
     "column.csv": "query_id,text,score\n" + "".join(f"q{q},{TEXT},{s}\n" for q in (1, 2) for s in THREE),
     "lines.jsonl": [{"query": f"q{q}", "hits": documents()} for q in (1, 2)],
+    "answers.jsonl": [{"query": f"q{q}", "documents": documents()} for q in (1, 2)],
     "lists.json": [documents(), documents()],
     "by_query.json": {"q1": documents(), "q2": documents()},
 }
@@ -143,7 +174,10 @@ def test_a_score_that_rises_and_a_distance_that_falls_are_asked_about():
 
 @pytest.mark.parametrize(
     ("scores", "words"),
-    [((0.9, -1, 0.2), "line 2"), ((0.8, 80, 75), "0.8 and 80"), ((0.9, None, 0.2), "line 2")],
+    [
+        *[((0.9, -1, 0.2), "line 2"), ((0.8, 80, 75), "0.8 and 80"), ((0.9, None, 0.2), "line 2")],
+        ((None, None, None), "line 1: score: .*None"),
+    ],
 )
 def test_marks_for_no_score_and_two_scales_in_one_column_are_named(scores, words):
     with pytest.raises(InputFileError, match=words) as refused:

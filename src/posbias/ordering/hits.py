@@ -32,7 +32,7 @@ from posbias.core.tables import (
 Scale = Literal["score", "similarity", "distance", "logit", "rank"]
 NAMES: dict[str, list[str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 """What fields are called, by what they hold."""
-SCORES = [name for kind in ("reranked", "score", "logit", "distance", "unscaled") for name in NAMES[kind]]
+SCORES = [name for kind in ("reranked", "unscaled", "score", "logit", "distance") for name in NAMES[kind]]
 """What scores are called, a reranker's before others'."""
 FEWEST = 3
 """Documents whose scores say whether they rise or fall with the list."""
@@ -97,7 +97,10 @@ def _weights(
     table: Table, rows: Sequence["Row"], scale: Scale | None
 ) -> tuple[Float[np.ndarray, "document"], str]:
     """A weight for each document, and what was taken for its score where that is not plain."""
-    known = [name for name in SCORES if any(name in row for row in rows)]
+    named = [name for name in SCORES if any(name in row for row in rows)]
+    # a client lists scores that were not asked for, as null (Weaviate)
+    null = [name for name in named if all(row[name][1] is None for row in rows if name in row)]
+    known = [name for name in named if name not in null] or named[:1]
     rank = next((name for name in NAMES["rank"] if all(name in row for row in rows)), None)
     if not known and rank is None and scale != "rank":
         what = f"one of {', '.join(SCORES[:12])}, … or rank (--scores rank: as listed)"
@@ -230,9 +233,14 @@ def _queries(data: Any) -> list[list[dict[str, Any]]]:
 
 
 def _document(one: Any) -> dict[str, Any] | None:
-    """An object with a name that is known, or a list of an object or texts and one number; None for all else."""
+    """An object with a name that is known, or a list of an object or texts and one number; None for all else.
+
+    A name with a list of objects is that of several documents.
+    """
     if isinstance(one, dict):
-        return one if _KNOWN & _flat(one).keys() else None
+        known = [held for name, (_, held) in _flat(one).items() if name in _KNOWN]
+        several = [isinstance(held, list) and all(isinstance(part, dict) for part in held) for held in known]
+        return None if all(several) else one
     if not isinstance(one, list):
         return None
     numbers = [held for held in one if isinstance(held, int | float)]
