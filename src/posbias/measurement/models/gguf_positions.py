@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float
 from transformers.modeling_gguf_pytorch_utils import read_field
 
-from posbias.core.errors import ModelError, shortened
+from posbias.core.errors import ModelError, is_integer, shortened
 from posbias.measurement.models.families import family_for
 
 _CONCERNS = re.compile(
@@ -47,11 +47,17 @@ def take_over(path: Path, config: Any) -> Angles | None:
     said: dict[str, Any] = {key: value[0] if len(value) == 1 else value for key, value in values.items()}
     said |= {tensor.name: tensor.data for tensor in reader.tensors if _CONCERNS.search(tensor.name)}
     local = held.get("head_dim") or config.hidden_size // config.num_attention_heads
-    size = held.get("global_head_dim") or local
+    # heads of full attention may have a size of their own (Gemma 4)
+    size = max([local, *(one.get("head_dim", 0) for one in (held.get("per_layer_config") or {}).values())])
     slides = [kind != "full_attention" for kind in held.get("layer_types") or []]
+    pattern: Any = said.get("attention.sliding_window_pattern")
+    # every so many layers one sees all, or layer by layer
+    if is_integer(pattern) and pattern > 0 and slides == [(k + 1) % pattern != 0 for k in range(len(slides))]:
+        del said["attention.sliding_window_pattern"]
     right: dict[str, Any] = {
         **{"attention.key_length": size, "attention.value_length": size},
         **{"attention.key_length_swa": local, "attention.value_length_swa": local},
+        "rope.dimension_count_swa": local,
         **{"attention.sliding_window": 0, "attention.sliding_window_pattern": slides},
         **{"attention.causal": True, "rope.scaling.yarn_ext_factor": 1.0},
         "attention.shared_kv_layers": held.get("num_kv_shared_layers"),
