@@ -267,6 +267,7 @@ def test_what_is_no_number_where_a_family_has_one_is_refused_by_its_key(family, 
         *(("num_heads_per_layer", [2] * 8), ("use_rope", [True, False] * 4), ("attn_type_list", [0, 1] * 4)),
         *(("rope_theta", [1e4] * 8), ("head_dim", [16] * 8), ("per_layer_config", {"0": {"head_dim": 8}})),
         *(("block_configs", [{"attention": {"no_op": True}}] * 8), ("pruned_heads", {"0": [1]})),
+        *(("dual_chunk_attention_config", {"chunk_size": 8}), ("sparse_config", {"topk": 64})),
     ],
 )
 def test_what_a_family_does_not_read_by_layer_is_named(key, value):

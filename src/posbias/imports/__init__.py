@@ -58,6 +58,18 @@ CURVE = {"model", "job", "rule", "words", "able", "found"}
 """Keys of the answer on a curve, for who writes that to a file."""
 KEPT = "posbias_kind"
 """A key of the first line of a file of answers."""
+_INSTEAD = {
+    "an array called attributions or scores in .safetensors or .npz": (
+        ".npy",
+        ".pt",
+        ".pth",
+        ".pkl",
+        ".pickle",
+    ),
+    "a log as JSON (inspect log convert --to json)": (".eval",),
+    "a table as CSV, JSON or JSON lines": (".xlsx", ".xls", ".ods", ".parquet", ".feather", ".arrow"),
+}
+"""What is read in place of files of these endings."""
 _NAMES = Names(
     known={bare_name(name) for form in FORMATS[-2:] for names in form.needs for name in names},
     cells={name for form in FORMATS[:-2] for names in form.needs for name in names if name != "input"},
@@ -123,8 +135,9 @@ def _own(path: Path, table: bool) -> Profile | None:
         return read_asked(data, path)
     if suffix in arrays.KINDS:
         return arrays.read_arrays(path)
-    if suffix in (".npy", ".pt", ".pth", ".pkl", ".pickle") and path.is_file():
-        raise unexpected(path, "an array called attributions or scores in .safetensors or .npz", suffix)
+    wanted = next((what for what, suffixes in _INSTEAD.items() if suffix in suffixes), None)
+    if wanted and path.is_file():
+        raise unexpected(path, wanted, suffix)
     return None if table and not _is_ours(data) else load_profile(path)
 
 

@@ -57,8 +57,8 @@ Rotation = tuple[float, int, RopeScaling | None]
 """Base, rotated dimensions and scaling of rotary positions."""
 
 _CONCERNS = re.compile(
-    r"alibi|window|prefix_lm|bidirectional|attention_chunk|layer_types|block_type|sink|no_?rope|nope|"
-    r"local_attention|global_attn|attention_types?$|position_embedding_type|relative_attention|^residual|"
+    r"alibi|window|prefix_lm|bidirectional|attention_chunk|chunk_attention|layer_types|block_type|sink|no_?rope|"
+    r"nope|local_attention|sparse_(attn|attention|config)|global_attn|attention_types?$|position_embedding_type|relative_attention|^residual|"
     r"parallel_(attn|residual)|softcap|per_layer_(input|config)$|block_configs|attn_(type|layers)|mask_type|"
     r"(use_rope|rope_layers)$|pruned_heads|skip_layers"
 )
