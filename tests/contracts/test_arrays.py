@@ -14,6 +14,7 @@ import posbias
 from posbias import Profile
 from posbias.core.errors import InputFileError, OutputFileError
 from posbias.core.formats import save_json
+from posbias.ordering.hits import read_hits
 from posbias.profiles.measurements import load_profile
 
 WEIGHTS = np.array([0.5, 0.25, 0.25])
@@ -72,6 +73,11 @@ def test_a_text_for_a_number_in_a_file_of_ours_is_one_line(tmp_path):
 def test_a_name_that_is_no_utf8_is_written_and_read(tmp_path):
     name = os.fsdecode(b"caf\xe9")
     assert json.loads(save_json({"name": name}, tmp_path / f"{name}.json").read_text())["name"] == name
+    for ending, table in {".csv": "position,accuracy\n0,.9\n1,.5\n", ".json": '{"0": 0.9, "5": 0.5}'}.items():
+        (tmp_path / f"{name}{ending}").write_text(table)
+        assert posbias.read(tmp_path / f"{name}{ending}").mass.tolist() == [0.9, 0.5]
+    (tmp_path / f"{name}.jsonl").write_text('{"text": "a"}\n{"text": "b"}\n')
+    assert read_hits(tmp_path / f"{name}.jsonl", "rank").scores.tolist() == [1.0, 0.5]
     text = tmp_path / f"{name}.txt"
     text.write_text("the quick brown fox jumps over the lazy dog " * 30)
     measurement = posbias.measure("tiny-nope", text=text, tokens=8, prompts=1, threads=1)

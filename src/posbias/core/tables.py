@@ -67,6 +67,11 @@ def unexpected(where: Any, what: str, got: Any) -> PosbiasError:
     return wrong(where, what, got, kind=InputFileError)
 
 
+def in_utf8(path: Path) -> Path:
+    """A path for labels of rows, which are texts to pandas, as a name that is no UTF-8 is not."""
+    return Path(os.fsencode(path).decode(errors="replace"))
+
+
 def is_table(path: Path) -> bool:
     """Whether the name is that of a file with a table."""
     return path.name.lower().endswith(KINDS)
@@ -126,6 +131,7 @@ def _json_object(row: Any, where: str) -> dict[str, Any]:
 
 
 def _table_in(text: str, path: Path, names: Names) -> Table:
+    path = in_utf8(path)
     if path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv")):
         return _checked(_of_csv(text, path), path)
     return table_of(_of_json(text, path, names), path)

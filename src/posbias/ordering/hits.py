@@ -22,6 +22,7 @@ from posbias.core.errors import InputFileError, wrong
 from posbias.core.files import read_text
 from posbias.core.tables import (
     Table,
+    in_utf8,
     number,
     plain_name,
     read_table,
@@ -163,16 +164,17 @@ Row = dict[str, tuple[tuple[str, ...], Any]]
 def _table(path: Path) -> tuple[Table, list[str], str]:
     """The documents of the first query, the lines that hold them where each has its own, and which query it is."""
     text = read_text(path)
+    named = in_utf8(path)
     every = enumerate(text.removeprefix("\ufeff").split("\n"), 1)
-    lines = {f"{path}: line {place}": line.rstrip("\r") for place, line in every if line.strip()}
+    lines = {f"{named}: line {place}": line.rstrip("\r") for place, line in every if line.strip()}
     runs, queries, which = [_TREC.fullmatch(line.strip()) for line in lines.values()], 1, ""
     if lines and all(runs):
-        table = table_of(zip(lines, (run.groupdict() for run in runs if run), strict=True), path)
+        table = table_of(zip(lines, (run.groupdict() for run in runs if run), strict=True), named)
     elif {".csv", ".tsv"} & set(path.suffixes):
         table, lines = read_table(path), {}
     else:
-        documents, where, queries = _of_json(text, lines, path)
-        table = table_of(zip(where, documents, strict=True), path)
+        documents, where, queries = _of_json(text, lines, named)
+        table = table_of(zip(where, documents, strict=True), named)
         lines = lines if where == list(lines) else {}
     column = next((one for one in table.columns if plain_name(one) in NAMES["query"]), None)
     if column is not None and 1 < (of_query := table[column].map(str)).nunique() < len(table):
