@@ -77,13 +77,13 @@ def test_a_small_space_is_searched_whole():
 
 
 def test_an_interrupted_search_goes_on_to_the_same_end(tmp_path):
-    job, kept = {"tokens": 24, "evaluations": 40, "seed": 1}, tmp_path / "kept.json"
+    job, kept = {"tokens": 24, "evaluations": 40, "seed": 1}, tmp_path / "kept.npz"
     whole = design(BASE, VARIED, **job)
     with pytest.raises(KeyboardInterrupt):
         design(BASE, VARIED, kept=kept, on_event=Heard(stop=32), **job)
     assert kept.stat().st_size > 500
     assert plain(design(BASE, VARIED, kept=kept, **job)) == plain(whole)
-    kept.write_text(kept.read_text()[:300])
+    kept.write_bytes(kept.read_bytes()[:300])
     assert plain(design(BASE, VARIED, kept=kept, threads=3, **job)) == plain(whole)
     assert design(BASE, VARIED, **job | {"seed": 2}).fingerprint != whole.fingerprint
 

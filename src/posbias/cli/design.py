@@ -119,7 +119,7 @@ def _designed(job: Any, folder: Path, name: str, threads: int | None) -> "Design
     from posbias.reports.answers.predictions import Design
 
     clear_leftovers(folder)
-    kept = folder / f".design-{job.of_costs}.partial.json"
+    kept = folder / f".design-{job.of_costs}.partial.npz"
     with resumable(min(job.space.size, job.evaluations), "architectures", COMPILING) as on_event:
         found = job.run(threads, kept, on_event)
     files = [f"design-{number:02}.toml" for number in range(1, len(found.front) + 1)]

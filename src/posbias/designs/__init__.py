@@ -13,20 +13,24 @@ into queries, keys and values has no part in it.
 
 import hashlib
 import json
+import logging
+import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from posbias.core.errors import InvalidValueError, whole, wrong
 from posbias.core.machine import cores
 from posbias.core.progress import Deferred, Event, OnEvent
 from posbias.core.spec import encode
+from posbias.core.store import Checkpoint, Tensors
 from posbias.core.terminal import plain
 from posbias.designs.space import (
     Costs,
-    KeptCosts,
     Point,
     Space,
     Target,
@@ -41,6 +45,7 @@ from posbias.theory.rollout.dispatch import influence
 
 __all__ = ["Candidate", "Designs", "design"]
 
+log = logging.getLogger(__name__)
 DesignVerdict = Literal["met", "no difference", "not met", "not known"]
 THEORY = (
     "theory alone: influence by mask, encoding by distance and residual mixing; what training puts into queries, "
@@ -237,14 +242,17 @@ class DesignJob:
 
     def run(self, threads: int | None, kept: Path | None, on_event: OnEvent | None) -> Designs:
         """Search and measure, as `design` says."""
-        memory, done = KeptCosts(kept, self.of_costs), 0
+        checkpoint, done = Checkpoint(kept, self.of_costs, 0.0), 0
+        memory = _costs_in(checkpoint.load())
+        if memory:
+            log.info("resuming after %d architectures from %s", len(memory), kept)
         with Deferred() as interruption, ThreadPoolExecutor(cores(threads)) as pool:
 
             def measure(points: Sequence[Point]) -> list[Costs | None]:
                 nonlocal done
                 if fresh := [point for point in points if point not in memory]:
                     memory.update(zip(fresh, pool.map(self._costs, fresh), strict=True))
-                    memory.write()
+                    checkpoint.write(lambda: _tensors(memory))
                 done += len(points)
                 if on_event is not None:
                     on_event(Event(done, min(self.space.size, self.evaluations), "architecture"))
@@ -299,6 +307,21 @@ class DesignJob:
         profile = influence(architecture, self.tokens, threads=1)
         cache, reach = cached_keys(architecture, self.tokens), profile.summary.effective_range
         return self.target.distance(profile), float(cache), -float(reach)
+
+
+def _tensors(memory: Mapping[Point, Costs | None]) -> Tensors:
+    """Points and their costs, NaN where values do not go together."""
+    costs = [[math.nan] * 3 if one is None else one for one in memory.values()]
+    return Tensors({"points": np.array([*memory]), "costs": np.array(costs)})
+
+
+def _costs_in(stored: Tensors | None) -> dict[Point, Costs | None]:
+    """The costs that a checkpoint holds, if there is one."""
+    points, costs = (
+        ([], []) if stored is None else (stored.arrays[name].tolist() for name in ("points", "costs"))
+    )
+    known = (None if math.isnan(one[0]) else tuple(one) for one in costs)
+    return dict(zip(map(tuple, points), known, strict=True))
 
 
 def _digest(data: Any) -> str:

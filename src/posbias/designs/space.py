@@ -33,8 +33,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
-from posbias.core.errors import InputFileError, InvalidValueError, nearest, one_of, shortened, wrong
-from posbias.core.formats import parse_json, save_json, undamaged
+from posbias.core.errors import InvalidValueError, nearest, one_of, shortened, wrong
 from posbias.core.machine import stream
 from posbias.core.spec import encode
 from posbias.profiles.curves import at_shares, wasserstein
@@ -202,35 +201,6 @@ def on_front(costs: Float[np.ndarray, "row cost"]) -> Bool[np.ndarray, "row"]:
             keep[row] = True
             front = np.vstack([front, costs[row]])
     return keep
-
-
-class KeptCosts(dict[Point, Costs | None]):
-    """Costs by point, with the JSON file they are kept in; with path None in memory alone.
-
-    A point's costs depend on nothing but the job that the fingerprint stands for, so those of any search may be
-    used by any other of the same job. A file that is damaged or of another job is as good as none.
-    """
-
-    def __init__(self, path: Path | None, fingerprint: str):
-        super().__init__()
-        self._path, self._fingerprint = path, fingerprint
-        if path is None or not path.is_file():
-            return
-        try:
-            held = undamaged(parse_json(path), path)
-            if held["fingerprint"] == fingerprint:
-                points = [tuple(map(int, point)) for point in held["points"]]
-                costs = [None if one is None else tuple(map(float, one)) for one in held["costs"]]
-                self.update(zip(points, costs, strict=True))
-                log.info("resuming after %d architectures from %s", len(self), path)
-        except (InputFileError, KeyError, TypeError, ValueError):
-            log.warning("%s is damaged: starting over", path)
-
-    def write(self) -> None:
-        """Write all of it, whole or not at all. Raises `OutputFileError`."""
-        if self._path is not None:
-            data = {"fingerprint": self._fingerprint, "points": [*self], "costs": [*self.values()]}
-            save_json(data, self._path)
 
 
 # --- targets --------------------------------------------------------------------------------------------------
