@@ -201,7 +201,7 @@ def design(
     of what was predicted, written as the search goes and resumed from; it stays for the caller to remove. The
     result depends neither on `threads` nor on interruptions. `on_event` counts architectures. Raises
     `InvalidValueError` as `Space`, `target_of` and `influence`, `OutputFileError` where `kept` cannot be written,
-    KeyboardInterrupt on Ctrl-C.
+    `InputFileError` where it is another job's, KeyboardInterrupt on Ctrl-C.
     """
     target_at = target_of(target, whole("tokens", tokens, 1), within)
     job = DesignJob(Space(architecture, varied), target_at, tokens, evaluations, seed)

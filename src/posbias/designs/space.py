@@ -22,7 +22,6 @@ chosen.
 """
 
 import json
-import logging
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,7 +44,6 @@ from posbias.theory.masks import Banded, Mask, Split
 from posbias.theory.prediction import predict
 from posbias.theory.variation import QUANTITIES
 
-log = logging.getLogger(__name__)
 Point = tuple[int, ...]
 MOST = 10**12
 """Combinations that a space may have at most."""
