@@ -25,6 +25,7 @@ member's place in the stack goes on from zero weights, so that nobody else's mat
 """
 
 import hashlib
+import itertools
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -237,15 +238,17 @@ class Ensemble:
             for column in zip(*sets, strict=True)
         ]
 
-    def trained(self, members: slice) -> dict[str, Tensor]:
-        """A copy of some members' weights; NaN for those that were stopped."""
-        stopped = [
-            member - members.start for member in self.stopped if member in range(*members.indices(10**9))
-        ]
+    def trained(self, experiment: Experiment, first: int, cost: Mapping[str, Any]) -> "Trained":
+        """A copy of one experiment's networks, of which `first` is the first; NaN for those that were stopped."""
+        members = slice(first, first + len(experiment.seeds))
+        stopped = {member: at for member, at in self.stopped.items() if first <= member < members.stop}
         weights = {name: held.detach()[members].clone() for name, held in self.weights.items()}
         for held in weights.values():
-            held[stopped] = torch.nan
-        return weights
+            held[[member - first for member in stopped]] = torch.nan
+        steps = {"iteration": self.curves["iteration"]}
+        curves = {name: curve[members] for name, curve in self.curves.items()} | steps
+        by_seed = {self.members[member][1]: at for member, at in stopped.items()}
+        return Trained(experiment, weights, curves, by_seed, dict(cost))
 
     def state(self) -> Tensors:
         """All that decides what comes next: twelve bytes a weight, curves, and sums since their last point."""
@@ -408,20 +411,10 @@ def _results(experiments: list[Experiment], ensemble: Ensemble, device: str) -> 
         "device": torch.cuda.get_device_name(device) if device != "cpu" else "cpu",
         "threads": torch.get_num_threads(),
     }
-    results, start = [], 0
-    for experiment in experiments:
-        rows = slice(start, start + len(experiment.seeds))
-        weights = ensemble.trained(rows)
-        stopped = {
-            ensemble.members[member][1]: iteration
-            for member, iteration in ensemble.stopped.items()
-            if rows.start <= member < rows.stop
-        }
-        steps = ensemble.curves["iteration"]
-        curves = {name: held[rows] for name, held in ensemble.curves.items()} | {"iteration": steps}
-        results.append(Trained(experiment, weights, curves, stopped, dict(cost)))
-        start = rows.stop
-    return results
+    ends = itertools.accumulate(len(one.seeds) for one in experiments)
+    return [
+        ensemble.trained(one, end - len(one.seeds), cost) for one, end in zip(experiments, ends, strict=True)
+    ]
 
 
 def _check(experiments: list[Experiment], device: str, threads: int | None) -> None:
