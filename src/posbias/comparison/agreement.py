@@ -41,6 +41,8 @@ from posbias.profiles.summary import LEAST_PROMPTS
 SCORES = ("spearman", "wasserstein", "spearman_without_first", "wasserstein_without_first")
 """The fields of `Agreement`, in the order of every axis called score."""
 
+Scores = Float[np.ndarray, "score"]
+
 
 @dataclass(frozen=True)
 class Agreement:
@@ -59,32 +61,18 @@ class Agreement:
     wasserstein_without_first: Estimate
 
     @classmethod
-    def of(
-        cls,
-        values: Float[np.ndarray, "score"],
-        low: Float[np.ndarray, "score"] | None = None,
-        high: Float[np.ndarray, "score"] | None = None,
-    ) -> "Agreement":
+    def of(cls, values: Scores, low: Scores, high: Scores) -> "Agreement":
         """The four scores in the order of `SCORES`; one that is NaN, or an end of it, has no interval."""
         scores = []
-        for place, value in enumerate(values.tolist()):
-            ends = None if low is None or high is None else (float(low[place]), float(high[place]))
-            defined = ends is not None and not any(map(math.isnan, (value, *ends)))
-            scores.append(Estimate(value, math.nan, ends=ends if defined else None))
+        for value, *ends in zip(values.tolist(), low.tolist(), high.tolist(), strict=True):
+            defined = not any(map(math.isnan, (value, *ends)))
+            scores.append(Estimate(value, math.nan, ends=(ends[0], ends[1]) if defined else None))
         return cls(*scores)
 
     @classmethod
-    def estimated(
-        cls,
-        estimates: Sequence[Estimate],
-        least: Sequence[float] = (-math.inf,) * len(SCORES),
-        most: float = math.inf,
-    ) -> "Agreement":
-        """The four scores in the order of `SCORES`, with the part of each interval from `least` to `most`."""
-        scores = []
-        for one, bound in zip(estimates, least, strict=True):
-            scores.append(one.clipped(bound, most) if one.known else replace(one, se=math.nan, ends=None))
-        return cls(*scores)
+    def estimated(cls, estimates: Sequence[Estimate]) -> "Agreement":
+        """The four scores in the order of `SCORES`; one whose error is not known has no interval."""
+        return cls(*(one if one.known else replace(one, se=math.nan, ends=None) for one in estimates))
 
 
 def scores(

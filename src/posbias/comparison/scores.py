@@ -373,7 +373,7 @@ class Scored:
 def mean_agreement(folds: Sequence[Scored]) -> Agreement:
     """The mean of scores over folds (or the only one), with intervals from the bootstrap."""
     mean = _mean([one.value for one in folds], [one.se for one in folds], [one.prompts for one in folds])
-    return Agreement.estimated(mean, _LEAST, 1.0)
+    return Agreement.estimated([one.clipped(least, 1.0) for one, least in zip(mean, _LEAST, strict=True)])
 
 
 def differences_of(
