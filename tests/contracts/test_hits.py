@@ -67,31 +67,9 @@ WRITTEN = {
     "rank.jsonl": [{"text": TEXT, "rank": k} for k in (1, 2)],
     "opensearch.json": {"hits": {"hits": [{"_score": s, "_source": {"passage_text": TEXT}} for s in BOTH]}},
     "mongodb.json": [{"text": TEXT, "vectorSearchScore": s} for s in BOTH],
-    "null.json": {
-        "objects": [
-            {"metadata": {"distance": None, "score": s, "rerank_score": None}, "properties": {"text": TEXT}}
-            for s in BOTH
-        ]
-    },
-    "fused.json": {
-        "hits": [
-            {
-                **{"document": {"text": TEXT}, "text_match": 1 / s, "text_match_info": {"score": str(1 / s)}},
-                **{"hybrid_search_info": {"rank_fusion_score": s}, "vector_distance": s},
-            }
-            for s in BOTH
-        ]
-    },
-    "matched.json": {
-        "hits": [
-            {
-                "document": {"text": TEXT},
-                "text_match": s,
-                "text_match_info": {"score": str(s), "fields_matched": 1},
-            }
-            for s in (578730, 578650)
-        ]
-    },
+    "null.json": [{"text": TEXT, "score": s, "distance": None, "rerank_score": None} for s in BOTH],
+    "fused.json": [{"text": TEXT, "text_match": 1 / s, "rank_fusion_score": s} for s in BOTH],
+    "matched.json": [{"text": TEXT, "text_match": s, "text_match_info": {"score": s}} for s in (578, 577)],
 }
 WEIGHTS = {
     name: [1, 0.5]

@@ -144,30 +144,28 @@ def test_windows_and_bases_go_where_a_family_has_them(tmp_path):
 def test_which_layers_have_windows_is_said_layer_by_layer_or_by_a_period(tmp_path):
     """Gemma 3's files have a period, Gemma 4's a list, and two sizes of heads and of what rotates."""
     sizes = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 6, "head_dim": 8}
+    gemma3, gemma4 = transformers.Gemma3TextConfig, transformers.Gemma4TextConfig
+    by_layer = [True] * 5 + [False]
 
-    def layers(pattern, wide=8):
+    def taken(config, pattern, wide=8):
         def said(writer):
             writer.add_sliding_window(6)
             writer.add_key_length(wide)
             writer.add_rope_dimension_count(wide)
-            for key in ("attention.key_length_swa", "rope.dimension_count_swa"):
-                writer.add_uint32(f"llama.{key}", 8)
+            writer.add_uint32("llama.attention.key_length_swa", 8)
+            writer.add_uint32("llama.rope.dimension_count_swa", 8)
             writer.add_sliding_window_pattern(pattern)
 
-        return write_gguf(llama(), tmp_path / f"{wide}.gguf", said=said)
+        take_over(write_gguf(llama(), tmp_path / "layers.gguf", said=said), config)
+        return config.sliding_window
 
-    take_over(layers(6), transformers.Gemma3TextConfig(**sizes))
-    for other in (0, 4):
-        with pytest.raises(ModelError, match=r"sliding_window_pattern"):
-            take_over(layers(other), transformers.Gemma3TextConfig(**sizes))
-    config = transformers.Gemma4TextConfig(**sizes, global_head_dim=16)
-    take_over(layers([True] * 5 + [False], wide=16), config)
-    assert config.sliding_window == 6
-    assert config.rope_parameters["full_attention"]["rope_type"] == "proportional"
-    with pytest.raises(ModelError, match="key_length"):
-        take_over(
-            layers([True] * 5 + [False], wide=32), transformers.Gemma4TextConfig(**sizes, global_head_dim=16)
-        )
+    assert taken(gemma3(**sizes), 6) == taken(gemma4(**sizes, global_head_dim=16), by_layer, 16) == 6
+    for config, pattern, wide, key in (
+        *((gemma3(**sizes), period, 8, "sliding_window_pattern") for period in (0, 4)),
+        (gemma4(**sizes, global_head_dim=16), by_layer, 32, "key_length"),
+    ):
+        with pytest.raises(ModelError, match=key):
+            taken(config, pattern, wide)
 
 
 def test_a_part_of_a_head_that_rotates_is_the_files(tmp_path):

@@ -114,6 +114,8 @@ def test_parts_that_are_texts_are_the_answer():
         ("ចម្លើយគឺភ្នំពេញ", "ភ្នំពេញ"), ("အဖြေမှာနေပြည်တော်ဖြစ်", "နေပြည်တော်"), ("정답은 서울입니다.", "서울"),
         ("答案是Paris。", "Paris"), ("价格是4821元", "4821"), ("It is 500km away", "500"), ("第 3 组", "第3组"),
         ("乔治·华盛顿", "乔治华盛顿"), ("ＬＡＭＰ １２", "lamp 12"), ("๔๒", "42"), ("ｶﾞﾗｽ", "ガラス"),
+        ("**lamp**", "lamp"), ('{"answer": "lamp"}', "lamp"), (r"\boxed{\text{lamp}}", "lamp"),
+        ("lamp<|im_end|>\n<|im_start|>user\nnothing", "lamp"),
         ("cafe\u0301", "café"), ("STRASSE", "Straße"), ("Lon\u00addon", "London"), ("दिल्ली में", "दिल्ली"),
     ],
 )  # fmt: skip
