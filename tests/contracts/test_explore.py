@@ -18,8 +18,8 @@ from posbias.comparison.extrapolation import BUNDLED
 from posbias.profiles.measurements import load_measurement
 from posbias.profiles.profile import measured_influence
 from posbias.reports.explore.kernel import exported, not_expressed, sweeps
-from posbias.reports.explore.menu import menu
-from posbias.reports.explore.page import BEGIN, known_curves, page, page_data, tiny_architectures
+from posbias.reports.explore.menu import WORDS, menu
+from posbias.reports.explore.page import known_curves, page, page_data, tiny_architectures
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import PRESETS, preset
 from posbias.theory.content import ScalableSoftmax
@@ -225,7 +225,7 @@ def test_presets_are_themselves_on_a_page_that_begins_from_another():
     data = page_data(preset("gemma-3-1b"), 96, "", [])
     states = {one["key"]: data["begin"] | one.get("state", {}) for one in data["presets"]}
     assert [states[key]["every"] for key in ("own", "mistral-7b-v0.1", "")] == [6, 0, 0]
-    assert states[""] == BEGIN | {"tokens": 96}
+    assert states[""] == WORDS["begin"] | {"tokens": 96}
 
 
 def test_the_band_is_that_of_posbias_predict_where_lambda_is_assumed(opened):

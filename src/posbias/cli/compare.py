@@ -8,6 +8,7 @@ from posbias.cli import options as shared
 from posbias.cli.output import answer_with, read_as
 from posbias.cli.terminal import comparison_table
 from posbias.core.terminal import table
+from posbias.reports import answers, plots
 
 if TYPE_CHECKING:
     from posbias.comparison.scores import Comparison
@@ -46,7 +47,6 @@ def compare(
     from posbias.comparison.scores import compare
     from posbias.imports import read_one
     from posbias.imports.columns import Choice
-    from posbias.reports.answers.measurements import Compare
 
     shared.check_targets(None, plot, p, q)
     choice = Choice(None, tokens, shared.column_names(columns), shared=True)
@@ -61,7 +61,7 @@ def compare(
     )
     scores = vars(comparison.agreements["p"])
     keys = ("prompts", "baselines", "reliability", "leads", "shares", "same_prompts")
-    answer = Compare.of(
+    answer = answers.Compare.of(
         **{name: score.value for name, score in scores.items()},
         intervals={name: score.bounds for name, score in scores.items()},
         **{name: getattr(comparison, name) for name in keys},
@@ -76,14 +76,13 @@ def _rates(
     comparison: "Comparison", names: tuple[str, str], profile: "Profile", reference: "Profile"
 ) -> tuple[dict[str, Any], list[str]]:
     """What two curves of rates with trials differ in: for JSON, and in sentences and a table by place."""
-    from posbias.reports.answers.retrievals import CurveDifference
 
     between = comparison.between
     assert between is not None
     dull = tuple(names["pq".index(one)] for one in between.dull)
     between = replace(between, way=names[0], against=names[1], dull=dull)
     sentences = between.sentences()
-    answer = {"between": CurveDifference.of(between, answer=sentences)}
+    answer = {"between": answers.CurveDifference.of(between, answer=sentences)}
     columns = [
         [
             f"{value:.2f} [{low:.2f}, {high:.2f}]"
@@ -105,12 +104,11 @@ def _masses(
     """Where two profiles differ, and what attributions hold beyond position: for JSON, and as lines."""
     from posbias.comparison.differences import influence_differences, prior_normalised, residuals, sentence
     from posbias.imports.columns import MEASURES
-    from posbias.reports.answers.measurements import InfluenceDifferences
 
     answer, sentences, name = {}, [], Path(names[0]).name
     differences = influence_differences(profile, reference, shares=comparison.shares)
     if differences is not None:
-        answer["influence_differences"] = InfluenceDifferences.with_verdict(differences)
+        answer["influence_differences"] = answers.InfluenceDifferences.with_verdict(differences)
         sentences.append(differences.sentence(*names))
     sentences += [f"{name}: {words}" for words in comparison.sentences().values()]
     compared, prior = comparison.profiles["p"], comparison.reference
@@ -156,7 +154,7 @@ def _notes(comparison: "Comparison", named: "dict[str, Profile]") -> list[str]:
 
 def _draw(comparison: "Comparison", name: str, path: Path) -> None:
     """Draw a comparison, its one profile under the name of its file."""
-    from posbias.reports.plots import draw_comparison, save_drawing
 
     agreements, profiles = ({name: of["p"]} for of in (comparison.agreements, comparison.profiles))
-    save_drawing(path, draw_comparison, replace(comparison, agreements=agreements, profiles=profiles))
+    drawn = replace(comparison, agreements=agreements, profiles=profiles)
+    plots.save_figure(plots.drawing(plots.draw_comparison, drawn), path)

@@ -1,15 +1,13 @@
 """`posbias design`: architectures whose predicted influence meets a target, against cache and reach."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from posbias.cli import options as shared
 from posbias.cli.mixing import with_mixing
 from posbias.cli.output import COMPILING, answer_with, need_folder, resumable
 from posbias.core.terminal import plain, table
-
-if TYPE_CHECKING:
-    from posbias.reports.answers.predictions import Design
+from posbias.reports import answers, plots
 
 ANSWER, SHOWN = "design.json", 20
 
@@ -69,7 +67,6 @@ def design(architecture: str, *, options: Options = Options()) -> None:
     from posbias.core.store import file_of_job
     from posbias.designs import DesignJob
     from posbias.designs.space import Space, target_of
-    from posbias.reports.answers.predictions import Design
     from posbias.theory.configs import read_architecture
     from posbias.theory.variation import values_of
 
@@ -91,14 +88,12 @@ def design(architecture: str, *, options: Options = Options()) -> None:
     file, finished = file_of_job(place, ANSWER, lambda file: _held(file).get("fingerprint"), job.fingerprint)
     folder = file.parent
     if finished:
-        answer = Design.read(_held(file), str(file))
+        answer = answers.Design.read(_held(file), str(file))
     else:
         answer = _designed(job, folder, Path(architecture).stem, options.threads)
     if options.plot is not None:
-        from posbias.reports import plots
-
         shown = answer.front, answer.baseline, answer.target.within
-        plots.save_drawing(options.plot, plots.draw_designs, *shown)
+        plots.save_figure(plots.drawing(plots.draw_designs, *shown), options.plot)
     answer_with(answer, lambda: _lines(answer, folder), options.json)
 
 
@@ -109,21 +104,20 @@ def _held(file: Path) -> dict[str, Any]:
     return undamaged(parse_json(file), file)
 
 
-def _designed(job: Any, folder: Path, name: str, threads: int | None) -> "Design":
+def _designed(job: Any, folder: Path, name: str, threads: int | None) -> "answers.Design":
     """Search, and write the designs, the answer last."""
     from dataclasses import replace
 
     from posbias.core.files import clear_leftovers, write_text
     from posbias.core.formats import save_json
     from posbias.designs.space import toml_of
-    from posbias.reports.answers.predictions import Design
 
     clear_leftovers(folder)
     kept = folder / f".design-{job.of_costs}.partial.npz"
     with resumable(min(job.space.size, job.evaluations), "architectures", COMPILING) as on_event:
         found = job.run(threads, kept, on_event)
     files = [f"design-{number:02}.toml" for number in range(1, len(found.front) + 1)]
-    answer = Design.of(found, files=files)
+    answer = answers.Design.of(found, files=files)
     for number, (one, file) in enumerate(zip(found.front, files, strict=True), 1):
         about = f"design {number} for {found.target.name}, {found.tokens:,} tokens: distance {one.distance!r}"
         named = replace(one.architecture, name=f"{name}-design-{number:02}")
@@ -134,7 +128,7 @@ def _designed(job: Any, folder: Path, name: str, threads: int | None) -> "Design
     return answer
 
 
-def _lines(answer: "Design", folder: Path) -> list[str]:
+def _lines(answer: "answers.Design", folder: Path) -> list[str]:
     """The verdict, the front as a table, what is theory."""
     names, known = list(answer.varied), any(one.nearer for one in answer.front)
 

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with
 from posbias.core.errors import InputFileError, InvalidValueError, OtherKindError, PosbiasError
+from posbias.reports import answers
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -51,7 +52,6 @@ def explore(source: str | None = None, *, options: Options = Options()) -> None:
         folder), whose curve is drawn beneath the prediction.
     """
     from posbias.core.files import write_text
-    from posbias.reports.answers.predictions import Explore
     from posbias.reports.explore.page import page
 
     if options.out.suffix not in (".html", ".htm"):
@@ -71,7 +71,7 @@ def explore(source: str | None = None, *, options: Options = Options()) -> None:
     )
     if (size := written.stat().st_size) > SMALL:
         line += f"; {size / 1000:,.0f} kB, since each of its heads has a table of its own"
-    answer = Explore.of(page=written, opened=opened, begins_from=source)
+    answer = answers.Explore.of(page=written, opened=opened, begins_from=source)
     answer_with(answer, lambda: [line], options.json)
 
 
@@ -114,9 +114,7 @@ def _begin(source: str | None) -> Begin:
     if is_asked(answer):
         return _of_retrieval(path)
     if str(answer.get("schema")).startswith("measure/"):
-        from posbias.reports.answers.measurements import Measure
-
-        measured = Measure.read(answer, str(path))
+        measured = answers.Measure.read(answer, str(path))
         return _of_curve(path, measured.influence, measured.mixing, {"model": measured.model})
     from posbias.theory.configs import read_architecture
 

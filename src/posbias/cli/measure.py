@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from posbias.cli import options as shared
 from posbias.cli.mixing import say_mixing
 from posbias.cli.output import answer_with, resumable
+from posbias.reports import answers
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -79,7 +80,6 @@ def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Op
     `torchrun --nproc-per-node N -m posbias measure …`, N processes share the prompts.
     """
     from posbias.measurement import estimate_cost, load_model, prepared
-    from posbias.reports.answers.measurements import Measure, MeasureCost
 
     if options.out is not None and options.out.suffix != ".nc":
         raise shared.wrong("out", "a name ending in .nc", str(options.out))
@@ -89,7 +89,7 @@ def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Op
         loaded = load_model(model, tokens=job.tokens, **vars(options.loading))
         prepared(loaded, job)
         cost = estimate_cost(loaded, job)
-        answer_with(MeasureCost.of(cost), cost.lines, options.json)
+        answer_with(answers.MeasureCost.of(cost), cost.lines, options.json)
         return
     place = options.out or results_of(model, options.prompting, job)
     finished = measured(model, place, job, options.loading, options.threads, options.rerun)
@@ -101,7 +101,7 @@ def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Op
     from posbias.reports.profile_sentences import describe
 
     profile = measured_influence(measurement)
-    answer = Measure.of(
+    answer = answers.Measure.of(
         file=written,
         model=measurement.attrs["model"],
         tokens=options.tokens,

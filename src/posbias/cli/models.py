@@ -7,6 +7,7 @@ from cyclopts import App
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with
 from posbias.core.terminal import table
+from posbias.reports import answers
 
 models = App(
     name="models",
@@ -34,17 +35,17 @@ def available(
         You accept the terms of use that it comes under; gemma-3-270m's: https://ai.google.dev/gemma/terms.
     """
     from posbias import measurement as measuring
-    from posbias.reports.answers.measurements import Models, ModelsFetch
 
     if rerun and fetch is None:
         raise shared.wrong("rerun", "--fetch MODEL with it", None)
     if fetch is not None:
         folder = measuring.fetch(fetch, again=rerun, accept_terms=accept_terms)
-        answer_with(ModelsFetch.of(model=fetch, folder=folder), lambda: [f"{fetch}: {folder}"], json)
+        answer_with(answers.ModelsFetch.of(model=fetch, folder=folder), lambda: [f"{fetch}: {folder}"], json)
         return
     records = measuring.available_models()
     rows = [[one.name, one.state, one.licence, one.description] for one in records]
-    answer_with(Models.of(models=records), lambda: table(["model", "on disk", "licence", "what"], rows), json)
+    head = ["model", "on disk", "licence", "what"]
+    answer_with(answers.Models.of(models=records), lambda: table(head, rows), json)
 
 
 @models.command
@@ -52,12 +53,11 @@ def families(*, json: shared.Json = False) -> None:
     """List the model families whose measurement is proven by tests; any other has to pass a check each time."""
     from posbias.core import packages
     from posbias.measurement.models.families import FAMILIES
-    from posbias.reports.answers.measurements import ModelsFamilies
 
     rows = [family.as_dict() for family in FAMILIES.values()]
     # families of other packages have to pass the check each time, whatever their rows say
     brought = {name: package for name, package in packages.names().items() if name not in FAMILIES}
-    answer = ModelsFamilies.of(families=rows, brought=brought)
+    answer = answers.ModelsFamilies.of(families=rows, brought=brought)
     lines = [[row["model_type"], row["positional"], " ".join(row["attentions"]), _also(row)] for row in rows]
     others = [f"{name}: brought by {package}" for name, package in sorted(brought.items())]
     answer_with(answer, lambda: table(["family", "positions", "attention", "also"], lines) + others, json)

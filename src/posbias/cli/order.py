@@ -7,6 +7,7 @@ from cyclopts import Parameter
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, read_as
+from posbias.reports import answers
 
 Length = Annotated[float, Parameter(n_tokens=1)]
 _LENGTHS = {
@@ -57,7 +58,6 @@ def order(
     from posbias.ordering import order as ordered
     from posbias.ordering import profile_of
     from posbias.ordering.hits import read_hits
-    from posbias.reports.answers.predictions import Order
 
     shared.check_targets(out, None, hits)
     given = read_hits(hits, scores)
@@ -67,6 +67,6 @@ def order(
     if out is not None:
         write_text(out, given.text(found.recommended))
     about = {"lengths_in": given.unit, "scores": given.note, "read_as": read_as({"profile": worth})}
-    answer = Order.of(found, instead=found.instead and found.instead[0], **about)
+    answer = answers.Order.of(found, instead=found.instead and found.instead[0], **about)
     notes = filter(None, [_LENGTHS[given.unit], given.note])
     answer_with(answer, lambda: [*str(found).split("\n"), *notes], json)

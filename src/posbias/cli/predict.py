@@ -11,8 +11,11 @@ from posbias.cli.mixing import say_mixing, with_mixing
 from posbias.cli.output import COMPILING, answer_with, notice, progress
 from posbias.cli.terminal import describe_map, describe_several, describe_variation, orders
 from posbias.core.terminal import plain, table
+from posbias.reports import answers, plots
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from posbias.theory.critical_distances import DistanceCurve
 
 log = logging.getLogger(__name__)
@@ -104,16 +107,18 @@ def predict(architecture: str, *more: str, options: Options = Options()) -> None
         raise shared.wrong(asked[0], "a single prediction with it", len(cases))
     if "depth_trajectory" in asked and len(asked) > 1:
         raise shared.wrong("depth_trajectory", "no --vary and no --critical-distance with it", asked[0])
-    if options.critical_distance:
-        _critical(cases[0], options)
-    elif len(cases) > 1:
-        _several(cases, options, measurement)
-    elif len(options.vary) > 1:
-        _map(cases[0], options)
-    elif options.vary or options.depth_trajectory:
-        _varied(cases[0], options)
-    else:
-        _one(cases[0], options, measurement)
+    with notice(COMPILING):
+        if options.critical_distance:
+            found = _critical(cases[0], options)
+        elif len(cases) > 1:
+            found = _several(cases, options, measurement)
+        elif len(options.vary) > 1:
+            found = _map(cases[0], options)
+        elif options.vary or options.depth_trajectory:
+            found = _varied(cases[0], options)
+        else:
+            found = _one(cases[0], options, measurement)
+    _answer(options, *found)
 
 
 @dataclass(frozen=True)
@@ -188,24 +193,21 @@ def _calibration(options: Options) -> Any:
     return load_measurement(BUNDLED if named else options.calibrate)
 
 
+Found = tuple[Any, Callable[[], list[str]], Callable[[], "Figure"]]
+"""An answer, its lines, and its picture."""
+
+
 def _answer(
-    answer: Any,
-    lines: Callable[[], list[str]],
-    options: Options,
-    draw: Callable[[Any], Any],
-    named: Any = None,
+    options: Options, answer: Any, lines: Callable[[], list[str]], draw: Callable[[], "Figure"]
 ) -> None:
-    """Draw, say what is assumed (each assumption of an architecture once), and print.
-
-    `draw` takes the module of plots and returns a figure; `named` are answers by name, where there are several.
-    """
+    """Draw, say what is assumed (each assumption of an architecture once), and print."""
     if options.plot is not None:
-        from posbias.reports import plots
-
-        plots.save_figure(draw(plots), options.plot)
+        plots.save_figure(draw(), options.plot)
+    several = getattr(answer, "predictions", None)
+    named = [("", answer)] if several is None else [(one.name, one) for one in several]
     assumed = [
         f"assumed{f' of {name}' if name else ''}: {assumption}"
-        for name, one in (named or [("", answer)])
+        for name, one in named
         for assumption in one.assumptions
     ]
     for line in dict.fromkeys(assumed):
@@ -213,98 +215,72 @@ def _answer(
     answer_with(answer, lines, options.json, options.out)
 
 
-def _drawn(plots: Any, draw: str, data: Any, *size: float) -> Any:
-    """A figure of one panel."""
-    figure = plots.new_figure(*size)
-    getattr(plots, draw)(figure.subplots(), data)
-    return figure
-
-
-def _one(case: _Case, options: Options, measurement: Any) -> None:
-    with notice(COMPILING):
-        profile = case.profile(options, measurement)
-    from posbias.reports.answers.predictions import Predict
+def _one(case: _Case, options: Options, measurement: Any) -> Found:
     from posbias.reports.profile_sentences import describe
 
-    draw = lambda plots: _drawn(plots, "draw_profile", profile)  # noqa: E731
-    answer = case.answer(Predict, profile)
+    profile = case.profile(options, measurement)
+    answer = case.answer(answers.Predict, profile)
     say_mixing(answer.mixing)
-    _answer(answer, lambda: describe(profile), options, draw)
+    return answer, lambda: describe(profile), lambda: plots.drawing(plots.draw_profile, profile)
 
 
-def _several(cases: Sequence[_Case], options: Options, measurement: Any) -> None:
+def _several(cases: Sequence[_Case], options: Options, measurement: Any) -> Found:
     """Answer with a table of all, the flattest first."""
-    with notice(COMPILING):
-        found = [(case, case.profile(options, measurement)) for case in cases]
+    found = [(case, case.profile(options, measurement)) for case in cases]
     found.sort(key=lambda one: one[1].summary.flatness, reverse=True)
     named = [(f"{case.name}, {case.tokens:,} tokens", profile) for case, profile in found]
     curves: dict[str, Any] = {}
     for name, profile in named:
         curves[f"{name} ({len(curves) + 1})" if name in curves else name] = profile
-    from posbias.reports.answers.predictions import NamedPrediction, PredictSeveral
-
-    answers = [case.answer(NamedPrediction, profile, name=case.name) for case, profile in found]
-    answer = PredictSeveral.of(predictions=answers, orders=orders(named))
-    draw = lambda plots: _drawn(plots, "draw_profiles", curves, 6.4, 3.6)  # noqa: E731
-    _answer(answer, lambda: describe_several(named), options, draw, [(one.name, one) for one in answers])
+    each = [case.answer(answers.NamedPrediction, profile, name=case.name) for case, profile in found]
+    answer = answers.PredictSeveral.of(predictions=each, orders=orders(named))
+    picture = lambda: plots.drawing(plots.draw_profiles, curves, size=(6.4, 3.6))  # noqa: E731
+    return answer, lambda: describe_several(named), picture
 
 
-def _varied(case: _Case, options: Options) -> None:
+def _varied(case: _Case, options: Options) -> Found:
     """Answer with a profile for every value of a quantity, or after every layer."""
-    from posbias.reports.answers.predictions import PredictVaried, Profile
     from posbias.theory import variation
     from posbias.theory.rollout.dispatch import trajectory
 
     architecture, at = case.architecture, (case.tokens, options.query)
     method, threads = options.method, options.threads
-    with notice(COMPILING):
-        if options.depth_trajectory:
-            profiles = trajectory(architecture, *at, method=method, threads=threads)
-            quantity, found = "layers passed", list(enumerate(profiles))
-        else:
-            quantity, values = variation.values_of(options.vary[0])
-            found = variation.vary(architecture, quantity, values, *at, method=method, threads=threads)
-    answer = PredictVaried.of(
+    if options.depth_trajectory:
+        profiles = trajectory(architecture, *at, method=method, threads=threads)
+        quantity, found = "layers passed", list(enumerate(profiles))
+    else:
+        quantity, values = variation.values_of(options.vary[0])
+        found = variation.vary(architecture, quantity, values, *at, method=method, threads=threads)
+    answer = answers.PredictVaried.of(
         varied=quantity,
         values=[value for value, _ in found],
-        profiles=[Profile.of(profile) for _, profile in found],
+        profiles=[answers.Profile.of(profile) for _, profile in found],
         measured=variation.MEASURED.get(quantity, []),
         **case.about([quantity]),
     )
-    draw = lambda plots: plots.variation_figure(quantity, found)  # noqa: E731
-    _answer(answer, lambda: [*describe_variation(quantity, found), *answer.measured], options, draw)
+    picture = lambda: plots.variation_figure(quantity, found)  # noqa: E731
+    return answer, lambda: [*describe_variation(quantity, found), *answer.measured], picture
 
 
-def _map(case: _Case, options: Options) -> None:
+def _map(case: _Case, options: Options) -> Found:
     """Answer with the shares of both ends over two quantities."""
-    from posbias.reports.answers.predictions import PredictMap
     from posbias.theory import variation
 
     axes = [variation.values_of(spelling) for spelling in options.vary]
-    with notice(COMPILING):
-        profiles = variation.vary_two(
-            case.architecture,
-            axes,
-            case.tokens,
-            options.query,
-            method=options.method,
-            threads=options.threads,
-        )
-    answer = PredictMap.of(
+    at, method, threads = (case.tokens, options.query), options.method, options.threads
+    profiles = variation.vary_two(case.architecture, axes, *at, method=method, threads=threads)
+    answer = answers.PredictMap.of(
         varied=[name for name, _ in axes],
         values=[values for _, values in axes],
         summaries=[[profile.summary for profile in row] for row in profiles],
         left_out=[[profile.left_out for profile in row] for row in profiles],
         **case.about([name for name, _ in axes]),
     )
-    draw = lambda plots: plots.map_figure(axes, profiles)  # noqa: E731
-    _answer(answer, lambda: describe_map(axes, profiles), options, draw)
+    return answer, lambda: describe_map(axes, profiles), lambda: plots.map_figure(axes, profiles)
 
 
-def _critical(case: _Case, options: Options) -> None:
+def _critical(case: _Case, options: Options) -> Found:
     """Answer with x* and the peaks of walks × envelope and of the rollout, by depth."""
-    from posbias.reports.answers.predictions import PredictCritical
-
     if options.query != -1:
         raise shared.wrong("query", "none with --critical-distance", options.query)
     curves = _distance_curves(case, options.vary)
@@ -317,10 +293,10 @@ def _critical(case: _Case, options: Options) -> None:
         )
     ]
     said = "distances from the query, in tokens; x*: Wu et al. 2025, Theorems 4.5 and 4.7"
-    answer = PredictCritical.of(tokens=case.tokens, curves=curves, **case.about())
+    answer = answers.PredictCritical.of(tokens=case.tokens, curves=curves, **case.about())
     named = {curve.name: curve for curve in curves}
-    draw = lambda plots: _drawn(plots, "draw_critical_distance", named)  # noqa: E731
-    _answer(answer, lambda: [*table(head, rows), "", said], options, draw)
+    picture = lambda: plots.drawing(plots.draw_critical_distance, named)  # noqa: E731
+    return answer, lambda: [*table(head, rows), "", said], picture
 
 
 def _distance_curves(case: Any, varied: Sequence[str]) -> "list[DistanceCurve]":

@@ -11,6 +11,7 @@ from posbias.cli.output import answer_with, need_folder
 from posbias.cli.terminal import comparison_table
 from posbias.core.errors import OtherKindError
 from posbias.core.packages import need
+from posbias.reports import answers
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -62,7 +63,6 @@ def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) 
     """
     from posbias.profiles.measurements import RETRIEVAL
     from posbias.reports import write_report
-    from posbias.reports.answers.measurements import Report
 
     # it is said before the model is measured
     need("jinja2", "matplotlib", work="a report", extra="report")
@@ -86,7 +86,7 @@ def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) 
     page = write_report(measurement, folder, seed=options.seed, links=links)
     labels = {key: profile.predictor for key, profile in page.predictions.items()}
     about = {name: getattr(page, name) for name in ("page", "answer", "verdicts")}
-    answer = Report.of(page.comparison, measurement=written, explore=explored, **about)
+    answer = answers.Report.of(page.comparison, measurement=written, explore=explored, **about)
     scores = comparison_table(page.comparison, labels)
     lines = [*page.answer, "", *page.verdicts, "", *scores, "", f"report: {page.page}"]
     answer_with(answer, lambda: lines, options.json)
@@ -108,19 +108,18 @@ def _report_profile(path: Path, options: Options) -> None:
     """The page of results made elsewhere (of each context length, one) or of a retrieval or prediction of ours."""
     from posbias.imports import read_curves
     from posbias.imports.columns import Choice
-    from posbias.reports.answers.measurements import ReportProfile
     from posbias.reports.profile_page import write_profile_report
 
     shared.refuse(options, "none with a file of results", kept=("out", "json", "tokens", "columns"))
     curves = read_curves(path, Choice(None, options.tokens, shared.column_names(options.columns)))
-    place, answers, lines = options.out or Path("results") / path.stem, [], []
+    place, pages, lines = options.out or Path("results") / path.stem, [], []
     for length, profile in curves.items():
         unit = "documents" if "documents" in profile.attrs else "tokens"
         folder = place if len(curves) == 1 else place / f"{length:.0f}-{unit}"
         title = path.name if len(curves) == 1 else f"{path.name}, {length:,.0f} {unit}"
-        answers.append(one := write_profile_report(profile, folder, title=title))
+        pages.append(one := write_profile_report(profile, folder, title=title))
         lines += [*([""] if lines else []), one.read_as["source"], "", *one.answer, "", f"report: {one.page}"]
-    answer = ReportProfile.of(answers[0], lengths=answers if len(answers) > 1 else [])
+    answer = answers.ReportProfile.of(pages[0], lengths=pages if len(pages) > 1 else [])
     answer_with(answer, lambda: lines, options.json)
 
 

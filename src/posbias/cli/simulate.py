@@ -7,6 +7,7 @@ from cyclopts import App, Parameter
 from posbias.cli import options as shared
 from posbias.cli.output import COMPILING, answer_with, progress
 from posbias.core.terminal import table
+from posbias.reports import answers, plots
 
 if TYPE_CHECKING:
     from posbias.simulation import InterruptedSimulation, RecencyModel, RecencyResult
@@ -93,16 +94,13 @@ def layernorm(*, model: Model = Model(), options: Options = Options()) -> None:
     shared.check_targets(options.out, options.plot)
     if model.tokens < 3:
         raise shared.wrong("tokens", "at least 3, for a recency probability", model.tokens)
-    from posbias.reports.answers.experiments import SimulateLayernorm
     from posbias.simulation import RecencyModel
     from posbias.theory.masks import mask_of
 
     fields: dict[str, Any] = {**vars(model), "mask": mask_of(model.mask)}
     result, interrupted = _simulated(RecencyModel(**fields), options)
-    answer = SimulateLayernorm.of(result, interrupted=interrupted is not None)
+    answer = answers.SimulateLayernorm.of(result, interrupted=interrupted is not None)
     if options.plot is not None:
-        from posbias.reports import plots
-
         plots.save_figure(plots.scores_figure(result), options.plot)
     answer_with(answer, lambda: _lines(result), options.json, options.out)
     if interrupted is not None:

@@ -8,6 +8,7 @@ from cyclopts import App, Parameter
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, progress
 from posbias.core.terminal import table
+from posbias.reports import answers, plots
 
 if TYPE_CHECKING:
     from posbias.study import Outcome, Study
@@ -115,14 +116,13 @@ def export(
 ) -> None:
     """Write every number of a study as a table: one row per cell, quantity and index."""
     from posbias.core.files import write_text
-    from posbias.reports.answers.experiments import StudyExport
     from posbias.study import status
     from posbias.study.tables import csv_text, rows
 
     if json and csv is not None:
         raise shared.wrong("csv", "none together with --json", csv)
     outcome = status(*_read(file, out))
-    answer, lines = StudyExport.of(rows=rows(outcome)), csv_text(outcome).splitlines()
+    answer, lines = answers.StudyExport.of(rows=rows(outcome)), csv_text(outcome).splitlines()
     if csv is not None and csv != "-":
         lines = [f"table: {write_text(csv, csv_text(outcome))}"]
     answer_with(answer, lambda: lines, json)
@@ -137,20 +137,12 @@ def _read(file: str, out: Path | None) -> "tuple[Study, Path]":
 
 def _answer_status(one: "Study", folder: Path, json: bool, todo: bool = False) -> None:
     """How many cells are finished, and the labels of those that are not; with `todo`, all are to be done."""
-    from posbias.reports.answers.experiments import MissingCell, StudyStatus
     from posbias.study import status
 
     outcome = status(one, folder)
     missing, count = one.all_cells if todo else outcome.missing, len(one.all_cells)
-    answer = StudyStatus.of(
-        study=one.name,
-        question=one.question,
-        folder=folder,
-        cells=count,
-        combinations=len(one.combinations),
-        finished=outcome.finished,
-        missing=[MissingCell.of(cell) for cell in missing],
-        cost=outcome.cost,
+    answer = answers.StudyStatus.of(
+        outcome, cells=count, combinations=len(one.combinations), missing=list(missing)
     )
     seeds = f", {len(one.combinations):,} combinations × {len(one.seeds)} seeds" if count > 1 else ""
     lines = [
@@ -170,7 +162,6 @@ def _answer(
     cells: bool = False,
     picture: Path | None = None,
 ) -> None:
-    from posbias.reports.answers.experiments import Study, StudyCell, StudyClaim
     from posbias.study import judge
     from posbias.study.tables import summary
 
@@ -178,15 +169,15 @@ def _answer(
     held = [
         {name: record and record.result.get(name) for name in ("quantities", "about")} for _, record in pairs
     ]
-    answer = Study.of(
+    answer = answers.Study.of(
         outcome,
-        study=outcome.study.name,
-        question=outcome.study.question,
         cells=[
-            StudyCell.of(cell, file=record and record.path, cost=record and record.header.cost, **more)
+            answers.StudyCell.of(
+                cell, file=record and record.path, cost=record and record.header.cost, **more
+            )
             for (cell, record), more in zip(pairs, held, strict=True)
         ],
-        claims=[StudyClaim.of(**claim.as_dict()) for claim in claims],
+        claims=[answers.StudyClaim.of(**claim.as_dict()) for claim in claims],
         plot=picture,
     )
 
@@ -223,10 +214,9 @@ def _cost_line(outcome: "Outcome") -> str:
 
 def _draw(outcome: "Outcome", quantities: tuple[str, ...], path: Path) -> Path:
     """Draw the quantity asked for, or that of the first claim, or the first that is shown."""
-    from posbias.reports.plots import draw_study, save_drawing
     from posbias.study.tables import columns, lines
 
     named = [*quantities, *(claim.quantity for claim in outcome.study.claims)]
     quantity = columns(outcome, named[:1])[0]
     axis, drawn = lines(outcome, quantity)
-    return save_drawing(path, draw_study, drawn, axis, quantity, size=(5.2, 3.2))
+    return plots.save_figure(plots.drawing(plots.draw_study, drawn, axis, quantity, size=(5.2, 3.2)), path)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, progress
 from posbias.core.terminal import table
+from posbias.reports import answers
 
 if TYPE_CHECKING:
     from posbias.profiles.estimate import Estimate
@@ -149,7 +150,6 @@ def train(
     shared.check_threads(options.threads)
     engine = shared.engine(None, options.ray, options.threads)
     experiments, swept = _experiments(spec, experiment.given)
-    from posbias.reports.answers.experiments import Cell, Train, TrainSweep
     from posbias.training import run_cells
     from posbias.training.experiments import words_of
 
@@ -162,10 +162,10 @@ def train(
     with progress() as on_event:
         cells = run_cells(experiments, folder, on_event=on_event, **how)
     if swept:
-        answer = TrainSweep.of(cells=list(map(Cell.of, cells)))
+        answer = answers.TrainSweep.of(cells=list(map(answers.Cell.of, cells)))
         answer_with(answer, lambda: _sweep_lines(cells), options.json)
     else:
-        answer_with(Train.of(cells[0]), lambda: _cell_lines(cells[0]), options.json)
+        answer_with(answers.Train.of(cells[0]), lambda: _cell_lines(cells[0]), options.json)
 
 
 def _experiments(spec: Path | None, given: dict[str, Any]) -> "tuple[list[Trained], bool]":

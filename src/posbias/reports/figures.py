@@ -119,10 +119,10 @@ def illustrations(found: Findings) -> list[Illustration]:
     measurement, measured, predictions = found.measurement, found.measured, found.predictions
     depth = measurement.sizes["layer"]
     shown = [round(layer) for layer in np.linspace(0, depth - 1, min(6, depth))]
-    where, narrow, mixing = (plots.new_figure(*size) for size in ((6.6, 3.1), (3.1, 2.6), (6.6, 2.9)))
-    for figure in (where, narrow):
-        plots.draw_influence(figure.subplots(), measured)
-    plots.draw_mixing(mixing.subplots(), measurement)
+    where, narrow = (
+        plots.drawing(plots.draw_influence, measured, size=size) for size in ((6.6, 3.1), (3.1, 2.6))
+    )
+    mixing = plots.drawing(plots.draw_mixing, measurement, size=(6.6, 2.9))
     drawn = {
         "influence": (where, curve(measured, measured.tokens, f"measured {UNIFORM}"), narrow),
         "predictors": _predictors(measured, predictions),

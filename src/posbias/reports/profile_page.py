@@ -12,14 +12,13 @@ from posbias.profiles.estimate import Estimate, digits_of_shares
 from posbias.profiles.gaps import gaps_of, signed, signs_of
 from posbias.profiles.places import ANY, by_t
 from posbias.profiles.profile import Profile
-from posbias.reports.answers.numbers import JudgedClaim
+from posbias.reports import plots
+from posbias.reports.answers import JudgedClaim, ProfilePage
 from posbias.reports.profile_sentences import ends_line, headline, lead, paragraph, surety
-from posbias.reports.sentences import EXPECTED, PROMPT, SHOWS, SURE
+from posbias.reports.sentences import PROMPT, SHOWS, SURE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from posbias.reports.answers.measurements import ProfilePage
 
 WIDE, NARROW = 6.4, 3.1
 """Inches of the picture on a wide page, and on one of some 400 pixels."""
@@ -27,7 +26,7 @@ VERDICTS: dict[int, ClaimVerdict] = {1: "holds", 0: "undecided", -1: "fails"}
 """What is said of an end above the middle, by the sign of its gap."""
 
 
-def write_profile_report(profile: Profile, folder: str | os.PathLike[str], *, title: str) -> "ProfilePage":
+def write_profile_report(profile: Profile, folder: str | os.PathLike[str], *, title: str) -> ProfilePage:
     """Write `report.html`, the curve (`profile.svg`, `profile.png`) and its numbers (`profile.csv`) into a folder.
 
     Raises `MissingPackageError` without matplotlib or jinja2, `OutputFileError` if a file cannot be written, and
@@ -36,7 +35,6 @@ def write_profile_report(profile: Profile, folder: str | os.PathLike[str], *, ti
     if profile.tokens < 2:
         raise InvalidValueError(f"profile: expected two positions or more, got {profile.tokens}")
     need("jinja2", "matplotlib", work="a report", extra="report")
-    from posbias.reports.answers.measurements import ProfilePage
     from posbias.reports.figures import Illustration, curve
     from posbias.reports.page import write_page
 
@@ -62,17 +60,12 @@ def write_profile_report(profile: Profile, folder: str | os.PathLike[str], *, ti
 
 def _drawn(profile: Profile, width: float) -> "Figure":
     """The curve; of results by place that have margins or control arms, with those."""
-    from posbias.reports.plots import draw_profile, new_figure
-    from posbias.reports.plots.retrieval import answers_figure, retrieval_figure
-
     places = profile.places
     if places is not None and "margin" in places.results:
-        return retrieval_figure(places, width=width)
+        return plots.retrieval_figure(places, width=width)
     if places is not None and places.arms:
-        return answers_figure([places], width)
-    figure = new_figure(width, max(2.6, width / 2))
-    draw_profile(figure.subplots(), profile)
-    return figure
+        return plots.answers_figure([places], width)
+    return plots.drawing(plots.draw_profile, profile, size=(width, max(2.6, width / 2)))
 
 
 def _rows(profile: Profile) -> int:
@@ -126,13 +119,8 @@ def taken_for(profile: Profile) -> str:
 
 
 def answers(profile: Profile, claims: list[JudgedClaim]) -> dict[str, str]:
-    """By question: what the curve shows, how sure that is, and what such a file does not say."""
+    """By question: what the curve shows, how sure that is, and what follows."""
     computed = profile.measures == "rollout"
-    made = (
-        "The curve is itself computed, from an architecture or from attention, and was not measured."
-        if computed
-        else "The file does not hold how the model is built; ‘posbias predict’ computes it from a configuration."
-    )
     places = profile.places
     # of other rates nobody knows what stands at a place: an option, perhaps
     documents = places is not None and (bool(places.job) or places.unit == "documents")
@@ -143,7 +131,7 @@ def answers(profile: Profile, claims: list[JudgedClaim]) -> dict[str, str]:
         else f"It shows which positions weigh most in what the model writes next{', in theory' * computed}. "
         "Weight is not use: whether a fact is found there is measured by ‘posbias retrieve’."
     )
-    return {SHOWS: _shows(profile), SURE: _sure(profile, claims), EXPECTED: made, PROMPT: prompt}
+    return {SHOWS: _shows(profile), SURE: _sure(profile, claims), PROMPT: prompt}
 
 
 def _shows(profile: Profile) -> str:

@@ -11,7 +11,7 @@ from posbias.profiles.estimate import share_text
 from posbias.profiles.place_differences import CurveDifference, ways_differences
 from posbias.profiles.places import ABSENT, ALONE, Key, Places, retrieval_curve
 from posbias.profiles.profile import Profile, measured_influence
-from posbias.reports.answers import retrievals
+from posbias.reports import answers, plots
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -33,11 +33,9 @@ def of_opened(
 ) -> "tuple[Answer, list[str]]":
     """The answer on a model that was opened and its lines; `measured` is drawn next to the curve. Raises as
     `retrieval_curve`, and `OutputFileError` if a picture cannot be written."""
-    from posbias.reports.plots.retrieval import retrieval_figure
-
     curve = retrieval_curve(retrieval, equivalence)
-    pictures = _draw(retrieval_figure(curve, _influence(measured)), folder)
-    answer = retrievals.Retrieve.of(curve, file=file, pictures=pictures)
+    pictures = _draw(plots.retrieval_figure(curve, _influence(measured)), folder)
+    answer = answers.Retrieve.of(curve, file=file, pictures=pictures)
     return answer, [*curve_lines(curve), "", f"retrieval: {file}"]
 
 
@@ -52,19 +50,17 @@ def of_asked(
     if len(kept) == 1:
         (file,), own = kept.values(), [*curves.values()]
         lines = [line for curve in own for line in (*curve_lines(curve), "")]
-        return retrievals.RetrieveAnswers.of(**_asked(own, file, place)), [*lines, f"answers: {file}"]
-    from posbias.reports.plots.retrieval import ways_figure
-
+        return answers.RetrieveAnswers.of(**_asked(own, file, place)), [*lines, f"answers: {file}"]
     found, ways = ways_differences(curves), []
     lengths = dict.fromkeys(key.length for key in curves)
     sizes = [{key.way: one for key, one in curves.items() if key.length == length} for length in lengths]
     for name, file in kept.items():
         own = [curve for key, curve in curves.items() if key.way == name]
-        ways.append(retrievals.Way.of(name=name, folder=file.parent, **_asked(own, file, file.parent)))
-    of = retrievals.CurveDifference.of
+        ways.append(answers.Way.of(name=name, folder=file.parent, **_asked(own, file, file.parent)))
+    of = answers.CurveDifference.of
     differences = [[of(one, answer=one.sentences()) for one in ones] for ones in found]
-    pictures = _draw(ways_figure(sizes), place)
-    answer = retrievals.RetrieveWays.of(pictures=pictures, ways=ways, differences=differences)
+    pictures = _draw(plots.ways_figure(sizes), place)
+    answer = answers.RetrieveWays.of(pictures=pictures, ways=ways, differences=differences)
     tables = [line for size, ones in zip(sizes, found, strict=True) for line in _ways_lines(size, ones)]
     messages = [f"{way.name}: {shortened(way.asked.system)}" for way in ways if way.asked.system is not None]
     return answer, [*tables, *messages, f"answers: {place}"]
@@ -72,17 +68,13 @@ def of_asked(
 
 def _asked(curves: list[Places], file: Path, place: Path) -> dict[str, Any]:
     """The parts of an answer on one way to ask."""
-    from posbias.reports.plots.retrieval import answers_figure
-
     asked = {name: held for name, held in curves[0].asked.items() if name != "way"}
-    pictures, parts = _draw(answers_figure(curves), place), list(map(retrievals.AnswerCurve.of, curves))
+    pictures, parts = _draw(plots.answers_figure(curves), place), list(map(answers.AnswerCurve.of, curves))
     return {"file": file, "pictures": pictures, "asked": asked, "curves": parts}
 
 
 def _draw(figure: Any, folder: Path) -> list[Path]:
-    from posbias.reports.plots import save_figure
-
-    return [save_figure(figure, folder / name) for name in PICTURES]
+    return [plots.save_figure(figure, folder / name) for name in PICTURES]
 
 
 def _influence(measurement: "xr.Dataset | None") -> dict[str, Profile] | None:

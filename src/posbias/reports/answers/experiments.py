@@ -303,8 +303,8 @@ class StudyClaim(JudgedClaim):
 class Study(Answer):
     """What a study of a file found."""
 
-    study: str = entry("its name")
-    question: str
+    study: str = entry("its name", of="study.name")
+    question: str = entry(of="study.question")
     folder: Path
     cells: list[StudyCell]
     finished: int
@@ -324,8 +324,8 @@ class MissingCell(Part):
 class StudyStatus(Answer):
     """Which cells of a study are finished."""
 
-    study: str = entry("its name")
-    question: str
+    study: str = entry("its name", of="study.name")
+    question: str = entry(of="study.question")
     folder: Path
     cells: int
     combinations: int = entry("cells without seeds")

@@ -14,6 +14,7 @@ from posbias.reports.answers.numbers import (
     JudgedClaim,
     Reliability,
     Score,
+    Scores,
 )
 from posbias.reports.answers.retrievals import CurveDifference
 
@@ -138,22 +139,13 @@ class Residual(Part):
     interval: Interval = entry("those of all positions hold together in 95 %", of="ratio.interval")
 
 
-class Intervals(Part):
+class Intervals(Scores[Interval]):
     """The 95 % intervals of the scores."""
 
-    spearman: Interval
-    wasserstein: Interval
-    spearman_without_first: Interval
-    wasserstein_without_first: Interval
 
-
-class Compare(Answer):
+class Compare(Scores[Number], Answer):
     """Two profiles compared: the scores, their intervals, and what profiles that know nothing would score."""
 
-    spearman: Number = entry("null where ranks are tied")
-    wasserstein: Number = entry("in shares of the length; null for what is no mass")
-    spearman_without_first: Number
-    wasserstein_without_first: Number
     intervals: Intervals
     prompts: int | None = entry("how many the intervals are over; null without")
     baselines: Baselines
@@ -186,7 +178,7 @@ class ProfilePage(Part):
     """The page of a curve."""
 
     page: Path
-    answer: Texts = entry("what the curve shows, how sure that is, what the file does not tell")
+    answer: Texts = entry("what the curve shows, how sure that is, what follows")
     claims: list[JudgedClaim]
     read_as: ReadAs
 

@@ -1,10 +1,11 @@
 """Numbers with their errors, scores and claims, as answers have them."""
 
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from posbias.core.answers import Interval, Number, Part, entry
 from posbias.profiles.claims import ClaimVerdict, Provenance, Strength
 
+Of = TypeVar("Of")
 ToTell = int | None
 """About how many prompts the 95 % interval needs to leave out 0, were the difference as seen: with that many, even
 odds. null where it does already, or its error is not known; 10001 stands for more than 10,000."""
@@ -38,13 +39,17 @@ class Score(Part):
     interval: Interval = entry(of="bounds")
 
 
-class Agreement(Part):
-    """Two profiles compared: Spearman correlation, and 1-Wasserstein distance in shares of the length."""
+class Scores(Part, Generic[Of]):
+    """What there is of each score."""
 
-    spearman: Score
-    wasserstein: Score
-    spearman_without_first: Score
-    wasserstein_without_first: Score
+    spearman: Of = entry("null where ranks are tied")
+    wasserstein: Of = entry("in shares of the length; null for what is no mass")
+    spearman_without_first: Of
+    wasserstein_without_first: Of
+
+
+class Agreement(Scores[Score]):
+    """Two profiles compared: Spearman correlation, and 1-Wasserstein distance in shares of the length."""
 
 
 class Difference(Part):

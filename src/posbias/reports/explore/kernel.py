@@ -68,13 +68,11 @@ def exported(architecture: Architecture, tokens: int) -> dict[str, Any]:
         raise InvalidValueError(f"architecture: expected plain attention by distance, got {reason}")
     if tokens > longest(architecture):
         raise InvalidValueError(f"tokens: expected at most {longest(architecture):,}, got {tokens:,}")
-    layers = [exported_layer(layer.at(tokens), tokens) for layer in architecture.layers]
+    layers = [
+        exported_span(layer.mask, tokens) | {"heads": exported_heads(layer, tokens)}
+        for layer in (one.at(tokens) for one in architecture.layers)
+    ]
     return {"mixing": architecture.coefficients.tolist(), "layers": layers}
-
-
-def exported_layer(layer: Layer, tokens: int) -> dict[str, Any]:
-    """A layer, as `exported` has it."""
-    return exported_span(layer.mask, tokens) | {"heads": exported_heads(layer, tokens)}
 
 
 def exported_span(mask: Any, tokens: int) -> dict[str, Any]:

@@ -10,7 +10,9 @@ import base64
 import dataclasses
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -43,7 +45,6 @@ from posbias.theory.mixing import (
 from posbias.theory.positional import (
     POSITIONALS,
     T5,
-    ALiBi,
     DecayBias,
     KerpleLog,
     KerplePower,
@@ -59,66 +60,27 @@ PROBES = (64, 128)
 SPANS = ("behind", "always", "prefix", "step")
 OWN = "its numbers are a model's own: begin from a file that holds them"
 
-Controls = dict[str, tuple[str, str, float, float, float]]
+Controls = Mapping[str, Sequence[Any]]
 """Sliders by what their number does: `times` multiplies logits (or λ), `power` is the exponent of the distance (or
 the layer). Field, label, least, most and first value."""
-ENCODINGS: dict[type, tuple[Any, str, Controls]] = {
-    ALiBi: (ALiBi(), "", {"times": ("scale", "Factor on the slopes", 1 / 64, 64, 1.0)}),
-    DecayBias: (DecayBias(1.0), "", {"times": ("rate", "Decay per token", 1e-4, 4, 0.05)}),
-    RoPE: (
-        RoPE(((1.0,),), dimension=64),
-        "32 pairs with base 10,000, all of one amplitude and without phase",
-        {"times": ("amplitudes", "Amplitude of each pair", 1e-3, 4, 0.1)},
-    ),
-    T5: (
-        T5((tuple(-k / 31 for k in range(32)),), bidirectional=False),
-        "32 buckets up to 128 tokens, whose biases fall by equal steps",
-        {"times": ("biases", "Fall from first to last bucket", 1 / 16, 32, 4.0)},
-    ),
-    KerpleLog: (KerpleLog((1.0,)), "", {"times": ("scale", "Scale r₁", 1 / 64, 16, 1.0)}),
-    KerplePower: (
-        KerplePower((1.0,), (1.0,)),
-        "",
-        {"times": ("scale", "Scale r₁", 1e-3, 8, 0.2), "power": ("exponent", "Exponent r₂", 0.05, 2, 0.5)},
-    ),
-    Sandwich: (Sandwich((1.0,)), "128 dimensions, one ratio for all heads", {}),
-    NeedsMeasurement: (NeedsMeasurement("rotary or learned"), "", {}),
+WORDS: Mapping[str, dict[str, Any]] = tomllib.loads(
+    files("posbias.reports.explore").joinpath("menu.toml").read_text(encoding="utf-8")
+)
+"""What a page begins with; titles, sliders and what was chosen, by the `kind` of a member."""
+CONTENT: Controls = WORDS["sliders"]["content"]
+GIVEN: dict[type, Any] = {
+    DecayBias: DecayBias(1.0),
+    RoPE: RoPE(((1.0,),), dimension=64),
+    T5: T5((tuple(-k / 31 for k in range(32)),), bidirectional=False),
+    KerpleLog: KerpleLog((1.0,)),
+    KerplePower: KerplePower((1.0,), (1.0,)),
+    Sandwich: Sandwich((1.0,)),
+    NeedsMeasurement: NeedsMeasurement("rotary or learned"),
+    ConstantMixing: ConstantMixing(1.0),
+    PowerDecay: PowerDecay(1.0, 1.0),
 }
-"""What the menu has of an encoding: a value, what was chosen in it, and its sliders.
-
-One that is not here, that needs no numbers and is the same for all heads, is offered as it is.
-"""
-SCHEDULES: dict[type, tuple[Any, Controls]] = {
-    ConstantMixing: (ConstantMixing(1.0), {"times": ("value", "λ", 0.0, 1.0, 0.2)}),
-    PowerDecay: (
-        PowerDecay(1.0, 1.0),
-        {"times": ("initial", "λ₀", 0.0, 1.0, 0.5), "power": ("exponent", "β", 0.0, 2.0, 0.5)},
-    ),
-}
-CONTENT: Controls = {
-    "diagonal": ("diagonal", "Logit of a token on itself", -8, 12, 0.0),
-    "first": ("first_column", "Logit on the first token", -8, 12, 0.0),
-    "constant": ("constant", "Logit on every token", -8, 8, 0.0),
-}
-"""What tokens add to logits whatever they say."""
-TITLES = {
-    "nope": "none (NoPE)",
-    "alibi": "ALiBi: linear in the distance, a slope per head",
-    "decay": "linear in the distance, one rate for all heads",
-    "rope": "rotary, amplitudes given",
-    "t5": "T5: learned biases by bucket of distance",
-    "kerple_log": "KERPLE, logarithmic in the distance",
-    "kerple_power": "KERPLE, a power of the distance",
-    "sandwich": "Sandwich: cosines of the distance",
-    "needs_measurement": "rotary or learned: needs a measured model",
-    "constant": "the same in every layer",
-    "power_decay": "falls as a power of the layer",
-    "abnar_zuidema": "½ in every layer (attention rollout)",
-    "at_initialisation": "pre-norm network before training",
-    "trained_median": "median of trained models",
-    "per_layer": "set layer by layer",
-}
-"""What an option is called, by `kind`, where that is not its name."""
+"""What the menu has of a member that needs numbers; any other is offered as it is, an encoding if all heads share
+it."""
 
 
 def menu() -> dict[str, Any]:
@@ -154,7 +116,15 @@ def _about(cls: Any) -> dict[str, Any]:
     """Key, name and first sentence of a member."""
     words = " ".join((inspect.getdoc(cls) or "").split()).replace("`", "")
     sentence = re.split(r"(?<! al)(?<!\bEq)[.] ", words)[0].rstrip(".")
-    return {"key": cls.kind, "title": TITLES.get(cls.kind, cls.kind.replace("_", " ")), "words": sentence}
+    return {
+        "key": cls.kind,
+        "title": WORDS["titles"].get(cls.kind, cls.kind.replace("_", " ")),
+        "words": sentence,
+    }
+
+
+def _sliders(cls: Any) -> Controls:
+    return WORDS["sliders"].get(cls.kind, {})
 
 
 def _numbered(part: str, given: Any, controls: Controls, **more: Any) -> dict[str, Any]:
@@ -180,7 +150,7 @@ def _mask(cls: Any) -> dict[str, Any]:
     fields = _fields(cls)
     here = dict.fromkeys(fields, PROBES[0])
     span = _span(cls, here)
-    controls: Controls = {}
+    controls: dict[str, Sequence[Any]] = {}
     for name, needed in fields.items():
         label = getattr(cls, "varied", "") if needed else "first tokens that are always seen"
         least = 2 if needed else 0
@@ -224,15 +194,15 @@ def _span(cls: Any, here: dict[str, int]) -> dict[str, Any]:
 
 
 def _encoding(cls: Any) -> dict[str, Any]:
-    given, chosen, controls = ENCODINGS.get(cls) or (_as_it_is(cls), "", {})
+    given = GIVEN.get(cls) or _as_it_is(cls)
     if given is None:
         return _about(cls) | {"reason": OWN}
     caveat = "" if given.exact else getattr(given, "caveat", "")
     return _about(cls) | {
         "reason": layer_not_expressed(Layer(positional=given)),
-        "caveat": "; ".join(filter(None, (chosen, caveat))) or None,
+        "caveat": "; ".join(filter(None, (WORDS["chosen"].get(cls.kind), caveat))) or None,
         "exact": given.exact,
-        **_numbered("encoding", given, controls),
+        **_numbered("encoding", given, _sliders(cls)),
         **_logits(given),
     }
 
@@ -295,7 +265,7 @@ def _schedules() -> Iterator[dict[str, Any]]:
     `coefficients`, or is `drawn` into that field.
     """
     for cls in MIXINGS:
-        given, controls = SCHEDULES.get(cls, (None, {}))
+        given = GIVEN.get(cls)
         if given is None:
             if any(_fields(cls).values()):
                 continue
@@ -307,7 +277,7 @@ def _schedules() -> Iterator[dict[str, Any]]:
             _about(cls)
             | by_layer
             | {
-                **_numbered("schedule", given, controls),
+                **_numbered("schedule", given, _sliders(cls)),
                 "caveat": assumed.removeprefix("mixing: ") or None,
                 "assumed": bool(assumed),
                 "alone": cls is AttentionOnly,

@@ -16,29 +16,13 @@ from posbias.core.errors import InvalidValueError
 from posbias.core.packages import bundled
 from posbias.core.spec import encode
 from posbias.reports.explore.kernel import MOST_TOKENS, exported, longest
-from posbias.reports.explore.menu import menu, mixing_state, packed, state_of
+from posbias.reports.explore.menu import WORDS, menu, mixing_state, packed, state_of
 from posbias.theory.architecture import Architecture
 from posbias.theory.configs import PRESETS, load_architecture
 from posbias.theory.mixing import known_mixing
 
 SCRIPTS = "kernel choices chart controls trajectory views export page"
 """The parts of the script, each a constant that later ones use."""
-BEGIN = {
-    "depth": 24,
-    "heads": 16,
-    "tokens": 256,
-    "every": 0,
-    "mask": "causal",
-    "encoding": "alibi",
-    "schedule": "trained_median",
-    "drawn": [],
-    "numbers": {},
-    "residual": True,
-    "own": False,
-    "scale": "logarithm",
-    "shown": [],
-}
-"""What a page shows that begins from nothing."""
 
 
 def page(
@@ -73,7 +57,7 @@ def page_data(
     most = MOST_TOKENS if architecture is None else longest(architecture)
     if tokens is not None and not 8 <= tokens <= most:
         raise InvalidValueError(f"tokens: expected 8 to {most:,} for this page, got {tokens:,}")
-    begin = BEGIN | {"shown": [curve["key"] for curve in curves], "tokens": tokens or 256}
+    begin = WORDS["begin"] | {"shown": [curve["key"] for curve in curves], "tokens": tokens or 256}
     usual = {"key": "", "title": "24 layers with ALiBi", "reason": None, "state": dict(begin)}
     presets: list[dict[str, Any]] = [usual]
     if architecture is not None:

@@ -1,10 +1,9 @@
 """Layer by layer: an architecture, and what was measured: λ, kernels, the first token's attention and norm."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float
 
 from posbias.profiles.estimate import Estimate
 from posbias.reports.plots import style
@@ -29,21 +28,14 @@ def draw_mixing(ax: "Axes", measurement: "xr.Dataset") -> "Axes":
         ("mixing_token", "mean over tokens of each one's own ratio", style.SECOND, "s"),
     )
     for name, label, colour, marker in variants:
-        draw_prompt_mean(ax, measurement[name].values, 0.25, label=label, color=colour, marker=marker)
+        samples = measurement[name].values
+        low, high = zip(*(Estimate.of_mean(column).interval for column in samples.T), strict=True)
+        ax.fill_between(np.arange(samples.shape[1]), low, high, color=colour, alpha=0.25, linewidth=0)
+        look = {"color": colour, "linewidth": style.LINE, "marker": marker, "markersize": 3}
+        ax.plot(samples.mean(axis=0), label=label, **look)
     ax.set_ylim(bottom=0)
     _layers(ax, measurement.sizes["layer"])
     style.key(ax)
-    return ax
-
-
-def draw_prompt_mean(
-    ax: "Axes", samples: Float[np.ndarray, "prompt layer"], alpha: float, *, color: str, **look: Any
-) -> "Axes":
-    """Draw the mean over prompts by layer, with its 95 % interval as a band of opacity `alpha`."""
-    layer = np.arange(samples.shape[1])
-    low, high = zip(*(Estimate.of_mean(column).interval for column in samples.T), strict=True)
-    ax.fill_between(layer, low, high, color=color, alpha=alpha, linewidth=0)
-    ax.plot(layer, samples.mean(axis=0), color=color, linewidth=style.LINE, markersize=3, **look)
     return ax
 
 

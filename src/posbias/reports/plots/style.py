@@ -126,19 +126,14 @@ def save_figure(figure: "Figure", path: str | os.PathLike[str]) -> Path:
     return write_bytes(path, picture_bytes(figure, check_kind(path)))
 
 
-def save_drawing(
-    path: str | os.PathLike[str],
-    draw: "Callable[..., Axes]",
-    *data: Any,
-    size: tuple[float, float] = (6.4, 3.2),
-) -> Path:
-    """Write a figure with what `draw(ax, *data)` draws. Raises as `save_figure`."""
+def drawing(draw: "Callable[..., Axes]", *data: Any, size: tuple[float, float] = (6.4, 3.2)) -> "Figure":
+    """A figure of what `draw(ax, *data)` draws, `size` inches large."""
     figure = new_figure(*size)
     draw(figure.subplots(), *data)
-    return save_figure(figure, path)
+    return figure
 
 
-def notebook_html(words: str, draw: "Callable[[Axes], object]") -> str:
+def notebook_html(words: str, draw: "Callable[[Axes], Axes]") -> str:
     """What a notebook shows of a value: the first line of `words` over the picture that `draw` makes.
 
     Words are escaped, and the picture is an image of its own (a data address), in which nothing can run. Without
@@ -146,8 +141,7 @@ def notebook_html(words: str, draw: "Callable[[Axes], object]") -> str:
     """
     if importlib.util.find_spec("matplotlib") is None:
         return f"<pre>{html.escape(words)}</pre>"
-    figure = new_figure()
-    draw(figure.subplots())
+    figure = drawing(draw)
     picture, kind = picture_bytes(figure, "svg"), "svg+xml"
     if len(picture) > LARGEST:
         picture, kind = picture_bytes(figure, "png"), "png"

@@ -1,12 +1,13 @@
 """What if, as pictures: profiles against what was varied, designs against their target, a study over an axis."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
 from posbias.core.terminal import plain
+from posbias.profiles.curves import at_shares
 from posbias.profiles.profile import Profile
 from posbias.reports.plots import style
 from posbias.reports.plots.influence import INFLUENCE, SHARE, density, headline, scale_influence
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+
+    from posbias.study.tables import Line
 
 BINS = 256
 """Places along the text that a heat map distinguishes."""
@@ -27,19 +30,6 @@ WIDE = 10.0
 Varied = Sequence[tuple[float, Profile]]
 Axes2 = Sequence[tuple[str, Sequence[float]]]
 """Both quantities that were varied, each with its values: rows, columns."""
-
-
-class Drawn(Protocol):
-    """A line: its label ("" for none), and value and half of its 95 % interval (0: exact) at every x."""
-
-    @property
-    def label(self) -> str: ...
-    @property
-    def x(self) -> Sequence[float]: ...
-    @property
-    def value(self) -> Sequence[float]: ...
-    @property
-    def reach(self) -> Sequence[float]: ...
 
 
 def variation_figure(quantity: str, varied: Varied) -> "Figure":
@@ -73,7 +63,7 @@ def draw_variation(ax: "Axes", varied: Varied, quantity: str) -> "Axes":
     """Draw every profile as a row of colours: blue below a uniform profile, red above, one row per value."""
     from matplotlib.colors import LogNorm
 
-    image = np.stack([_resampled(density(profile)) for _, profile in varied])
+    image = np.stack([at_shares(density(profile), BINS, total=False) for _, profile in varied])
     values, places = np.array([value for value, _ in varied], dtype=np.float64), np.linspace(0, 1, BINS + 1)
     style.dress(ax, SHARE, quantity)
     bar = _draw_colours(
@@ -148,7 +138,7 @@ def draw_designs(ax: "Axes", front: Sequence[Any], baseline: Any, within: float)
     return ax
 
 
-def draw_study(ax: "Axes", lines: Sequence[Drawn], axis: str, quantity: str) -> "Axes":
+def draw_study(ax: "Axes", lines: "Sequence[Line]", axis: str, quantity: str) -> "Axes":
     """Draw the lines over `axis` with their 95 % intervals."""
     drawn = any(reach > 0 for line in lines for reach in line.reach)
     style.dress(ax, axis, f"{quantity} ± 95 %" if drawn else quantity)
@@ -181,13 +171,6 @@ def _draw_colours(
     bar.outline.set_edgecolor(style.RULE)  # type: ignore[union-attr]
     bar.set_label(words, fontsize=style.SMALL, color=style.INK)
     return bar
-
-
-def _resampled(height: Float[np.ndarray, "position"]) -> Float[np.ndarray, "place"]:
-    """Means over `BINS` equal stretches of the text; a short text keeps its positions, each over its stretch."""
-    total = np.concatenate([[0.0], np.cumsum(height)])
-    edges = np.linspace(0, height.size, BINS + 1)
-    return np.diff(np.interp(edges, np.arange(height.size + 1), total)) / np.diff(edges)
 
 
 def _scale(axis: "Axis", values: Float[np.ndarray, "value"]) -> None:
