@@ -102,13 +102,9 @@ def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Op
 
     profile = measured_influence(measurement)
     answer = answers.Measure.of(
+        profile,
         file=written,
-        model=measurement.attrs["model"],
-        tokens=options.tokens,
         prompts=measurement.sizes["prompt"],
-        influence=profile.mass,
-        summary=profile.summary,
-        doubts=profile.doubts,
         mixing=measured_mixing(measurement),
         sink_share=measurement["sink_share"].mean().item(),
         selfcheck=json.loads(measurement.attrs["selfcheck"]),

@@ -46,7 +46,7 @@ class Measure(Answer):
     model: str
     tokens: int = entry("of each prompt")
     prompts: int
-    influence: Numbers = entry("gradient influence by position; sums to 1")
+    influence: Numbers = entry("gradient influence by position; sums to 1", of="mass")
     summary: Summary
     doubts: Texts = entry("what of the verdict the prompts do not tell")
     mixing: Numbers = entry("weight of attention by layer")

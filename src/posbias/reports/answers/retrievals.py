@@ -1,5 +1,6 @@
 """Answers of retrieve."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -26,6 +27,12 @@ class Curve(Part):
     detectable: dict[str, Number] = entry("by difference, the least true one shown in 80 % of experiments")
     doubts: Texts = entry("what the trials leave open of the verdict")
     answer: Texts = entry("in sentences")
+
+
+def _positions(depth: Any, numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Numbers by name and place as what each place has."""
+    columns = {"position": range(len(depth)), "depth": depth, **numbers}
+    return [dict(zip(columns, held, strict=True)) for held in zip(*columns.values(), strict=True)]
 
 
 class Place(Part):
@@ -57,17 +64,12 @@ class Retrieve(Curve, Answer):
     @classmethod
     def of(cls, result: Any = None, **more: Any) -> Self:
         """A curve with its places one by one."""
-        depth, token, curves = result.depth, result.results["token"].mean(axis=0), result.curves
-        places = [
-            {"position": k, "depth": depth[k], "token": token[k]}
-            | {name: held[k] for name, held in curves.items()}
-            for k in range(len(depth))
-        ]
+        numbers = {"token": result.results["token"].mean(axis=0), **result.curves}
         return super().of(
             result,
             candidates=round(1 / result.chance),
             overall={name: result.overall[name] for name in ("choice", "lift")},
-            positions=places,
+            positions=_positions(result.depth, numbers),
             differences=result.gaps,
             answer=result.sentences(),
             **more,
@@ -101,15 +103,12 @@ class AnswerCurve(Curve):
     @classmethod
     def of(cls, result: Any = None, **more: Any) -> Self:
         """A curve with its places one by one."""
-        places = [
-            {"position": k, "depth": result.depth[k], "accuracy": result.curves["accuracy"][k]}
-            | {"all_found": result.curves["all_found"][k] if result.several else None}
-            for k in range(len(result.depth))
-        ]
+        accuracy, whole = (result.curves.get(name) for name in ("accuracy", "all_found"))
+        numbers = {"accuracy": accuracy, "all_found": whole if result.several else [None] * len(result.depth)}
         return super().of(
             result,
             found=result.results["accuracy"].astype(int),
-            positions=places,
+            positions=_positions(result.depth, numbers),
             controls={arm: result.overall[arm] for arm in ARMS},
             differences=result.deciding | {name: result.overall[name] for name in EFFECTS},
             trials_for={f"{width:g}": result.trials_for(width) for width in WIDTHS},

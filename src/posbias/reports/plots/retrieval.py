@@ -108,7 +108,7 @@ def retrieval_figure(
     about = [f"{curve.model}, prompts of about {curve.tokens:,.0f} tokens"]
     if not curve.able:
         about.append("at chance, or not shown to be above it: where it copies from, not what it finds")
-    return _entitled(figure, about)
+    return style.entitled(figure, about)
 
 
 def answers_figure(curves: Sequence[Places], width: float = 4.6) -> "Figure":
@@ -126,7 +126,7 @@ def answers_figure(curves: Sequence[Places], width: float = 4.6) -> "Figure":
         about.append(
             f"{'answers cut off, or ' * cut}not shown to be found more often than guessed or copied{which}"
         )
-    return _entitled(figure, about)
+    return style.entitled(figure, about)
 
 
 def ways_figure(sizes: Sequence[Mapping[str, Places]]) -> "Figure":
@@ -136,7 +136,7 @@ def ways_figure(sizes: Sequence[Mapping[str, Places]]) -> "Figure":
         draw_ways(ax, curves)
     shown = [next(iter(curves.values())) for curves in sizes]
     named = [f"{_size(shown[0])[0]}: {', '.join(_size(one)[1] for one in shown)}, from above"]
-    return _entitled(figure, [_trials(shown), *named * (len(sizes) > 1)])
+    return style.entitled(figure, [_trials(shown), *named * (len(sizes) > 1)])
 
 
 def _dress(ax: "Axes", level: float = 0.0, vertical: str = "share of trials", share: bool = True) -> None:
@@ -150,11 +150,6 @@ def _dress(ax: "Axes", level: float = 0.0, vertical: str = "share of trials", sh
             look = {"fontsize": style.SMALL, "color": style.MUTED, "ha": "right", "va": "bottom"}
             ax.text(1.0, level, "chance", **look)
     ax.set_xlim(-0.03, 1.03)
-
-
-def _entitled(figure: "Figure", lines: Sequence[str]) -> "Figure":
-    figure.suptitle("\n".join(lines), fontsize=style.SMALL, color=style.INK)
-    return figure
 
 
 def _trials(curves: Sequence[Places]) -> str:

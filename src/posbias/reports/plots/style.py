@@ -195,6 +195,12 @@ def key(ax: "Axes", columns: int = 3) -> None:
         ax.figure.set_figheight(ax.figure.get_figheight() + lines * 1.6 * SMALL / 72)
 
 
+def entitled(figure: "Figure", lines: Sequence[str]) -> "Figure":
+    """The figure with lines above all its panels."""
+    figure.suptitle("\n".join(lines), fontsize=SMALL, color=INK, parse_math=False)
+    return figure
+
+
 def direct_label(ax: "Axes", text: str, colour: str) -> None:
     """Name the one thing an axes shows, above it, in its colour."""
     ax.set_title(text, fontsize=SMALL, color=colour, loc="left", pad=4)

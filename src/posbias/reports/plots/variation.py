@@ -37,7 +37,7 @@ def variation_figure(quantity: str, varied: Varied) -> "Figure":
     figure = style.new_figure(9.6, 3.8)
     left, right = figure.subfigures(1, 2, width_ratios=(1.0, 1.15)).flat  # type: ignore[union-attr]
     draw_variation(left.subplots(), varied, quantity)
-    _entitle(figure, [profile for _, profile in varied])
+    style.entitled(figure, [headline([profile for _, profile in varied])])
     shown = [
         varied[k] for k in np.unique(np.linspace(0, len(varied) - 1, min(6, len(varied))).round().astype(int))
     ]
@@ -97,8 +97,7 @@ def map_figure(axes: Axes2, profiles: Sequence[Sequence[Profile]]) -> "Figure":
         draw_map(ax, shares, axes, f"share of the {end} 5 %")
         ax.plot(axes[1][1][column], axes[0][1][row], "o", **look)
     circle = f"circle: the flattest of these, flatness {flatness.max():.3f}"
-    _entitle(figure, [profile for row in profiles for profile in row], circle)
-    return figure
+    return style.entitled(figure, [headline([profile for row in profiles for profile in row], circle)])
 
 
 def draw_map(ax: "Axes", shares: Float[np.ndarray, "row column"], axes: Axes2, words: str) -> "Axes":
@@ -155,20 +154,13 @@ def draw_study(ax: "Axes", lines: "Sequence[Line]", axis: str, quantity: str) ->
     return ax
 
 
-def _entitle(figure: "Figure", profiles: Sequence[Profile], *notes: str) -> None:
-    """Write above all panels what the profiles are of, further notes, and what they do not cover."""
-    figure.suptitle(headline(profiles, *notes), fontsize=style.SMALL, color=style.INK, parse_math=False)
-
-
 def _draw_colours(
     ax: "Axes", edges: Sequence[Float[np.ndarray, "edge"]], image: np.ndarray, words: str, **look: Any
 ) -> Any:
     """Draw numbers as colours between edges (horizontal, vertical), and return their bar."""
     ax.grid(False)
     drawn = ax.pcolormesh(*edges, image, rasterized=True, linewidth=0, **look)
-    bar = ax.figure.colorbar(drawn, ax=ax, pad=0.02)
-    bar.ax.tick_params(labelsize=style.SMALL, labelcolor=style.INK)
-    bar.outline.set_edgecolor(style.RULE)  # type: ignore[union-attr]
+    bar = style.colour_bar(ax, drawn)
     bar.set_label(words, fontsize=style.SMALL, color=style.INK)
     return bar
 
