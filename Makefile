@@ -8,7 +8,7 @@ INSTALL := -m pip install --disable-pip-version-check --progress-bar off -c cons
 # a file's tests stay in one process, in the order of collection: tests that wait come first
 TESTS := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: report test test-all test-tenth coverage test-adapters lint bench networks networks-left dist pages docs venv
+.PHONY: report test test-all test-tenth coverage test-adapters lint bench networks networks-left dist pages pictures docs venv
 
 ## The main job: measure the bundled model on the bundled text, compare with the theory, write the report
 report: venv
@@ -70,6 +70,24 @@ pages: venv
 	$(BIN)/python -m posbias_papers.theorems docs/made
 	HF_HUB_OFFLINE=1 $(BIN)/python tools/families.py
 	HF_HUB_OFFLINE=1 PYTHONPATH=tests/support:tools $(BIN)/python tests/support/zoo.py
+
+## The pictures of the documents, in docs/img: those of scripts and records in minutes, those that measure or train in an hour
+pictures: venv
+	cd docs/img && for file in *.py; do ../../$(BIN)/python $$file || exit 1; done
+	$(BIN)/posbias study run docs/studies/dimension.toml
+	$(BIN)/posbias study show docs/studies/dimension.toml --plot docs/img/study.png
+	for name in influence designed predictors; do $(BIN)/posbias paper extensions $$name --out build || exit 1; done
+	cp build/extensions/influence.png build/extensions/designed.png docs/img
+	cp build/extensions/predictors.png docs/img/parts.png
+	$(BIN)/posbias report --out build/report
+	cp build/report/predictors.png docs/img
+	$(BIN)/posbias paper herasimchyk2026 fig1 --models smollm2-135m --out build
+	cp build/fig1.png docs/img/mixing_by_length.png
+	$(BIN)/posbias paper wu2025 fig3 --embedding variance --effort 2500 --networks 3 --out build
+	cp build/fig3.png docs/img/asked_first_or_last.png
+	$(BIN)/posbias measure smollm2-135m --tokens 40 --prompts 64 --out build/m40.nc
+	$(BIN)/posbias retrieve smollm2-135m --prompts 200 --measurement build/m40.nc --out build/retrieve
+	cp build/retrieve/retrieval.png docs/img
 
 ## The site, in build/site: notebooks run, warnings are errors, links within are checked
 docs: .venv/.docs
