@@ -11,7 +11,6 @@ from posbias.cli.output import answer_with, log, progress
 from posbias.core.errors import PosbiasError
 from posbias.core.packages import need
 from posbias.core.terminal import table
-from posbias_papers.cli.reproduce import Models
 
 if TYPE_CHECKING:
     from posbias.profiles.claims import Judged
@@ -169,7 +168,7 @@ class AllOptions:
     effort: shared.Effort = "quick"
     report: shared.Flag = False
     configs: shared.Configs = None
-    models: Models = ()
+    models: shared.Names = ()
     workers: shared.Workers = None
     ray: shared.Ray = None
     rerun: shared.Rerun = False
@@ -186,8 +185,10 @@ def all_(*, options: AllOptions = AllOptions()) -> None:
     """
     from posbias.profiles.claims import count
     from posbias_papers.cli.answers import PaperAll
+    from posbias_papers.herasimchyk2026.measure import check_models
     from posbias_papers.results import collect
 
+    check_models(() if options.models == ("none",) else options.models, "--models")
     if options.report:
         need("jinja2", "markdown_it", work="the page", extra="report")
     engine = shared.engine(options.workers, options.ray)

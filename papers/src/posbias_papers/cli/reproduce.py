@@ -2,9 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any, Literal
 
 from posbias.cli import options as shared
 from posbias.cli.output import COMPILING, answer_with, log, progress
@@ -13,16 +11,6 @@ from posbias.core.terminal import table
 
 if TYPE_CHECKING:
     from posbias_papers.pages import Page
-
-
-def _check_models(_type: Any, names: Sequence[str]) -> None:
-    """Refuse what can be no model as the words are read, before anything is computed."""
-    from posbias_papers.herasimchyk2026.measure import check_models
-
-    check_models(() if names == ("none",) else names, "--models")
-
-
-Models = Annotated[shared.Names, Parameter(validator=_check_models)]
 
 
 @shared.options
@@ -151,7 +139,7 @@ class HerasimchykOptions:
         The folder to write to.
     """
 
-    models: Models = ("tiny-alibi", "smollm2-135m")
+    models: shared.Names = ("tiny-alibi", "smollm2-135m")
     corpora: shared.Names = ()
     shuffle_tokens: shared.Flag = False
     documents: shared.Flag = False
