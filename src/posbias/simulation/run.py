@@ -277,12 +277,7 @@ def simulate_recency(
     `InterruptedSimulation` on Ctrl-C, with what was counted.
     Source: Kim et al. 2026, Section 3.
     """
-    if samples is not None:
-        whole("samples", samples, 1)
-    if until_se is not None:
-        positive("until_se", until_se)
-        if model.tokens < 3:
-            raise _few(model.tokens)
+    _check(model, samples, until_se)
     sequence(seed, "check")
     module = import_module(f"posbias.simulation.{one_of('engine', engine, ENGINES)}")
     if engine == "gram":
@@ -338,6 +333,15 @@ def _blocks(
         tally = waiting.popleft().result()
         waiting.extend(pool.submit(module.run_block, model, seed, *job) for job in islice(jobs, 1))
         yield tally
+
+
+def _check(model: RecencyModel, samples: int | None, until_se: float | None) -> None:
+    if samples is not None:
+        whole("samples", samples, 1)
+    if until_se is not None:
+        positive("until_se", until_se)
+        if model.tokens < 3:
+            raise _few(model.tokens)
 
 
 def _few(tokens: int) -> PosbiasError:
