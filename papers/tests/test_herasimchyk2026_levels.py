@@ -22,13 +22,7 @@ from posbias.theory.mixing import ConstantMixing
 from posbias.theory.positional import alibi_slopes
 from posbias.theory.rollout.dispatch import influence
 from posbias_papers.herasimchyk2026.configs import BINS, HUB, TABLE1
-from posbias_papers.herasimchyk2026.levels import (
-    FITTED,
-    config_curves,
-    curves_of,
-    mean_content,
-    slopes_of,
-)
+from posbias_papers.herasimchyk2026.levels import FITTED, config_curves, curves_of, mean_content, slopes_of
 from posbias_papers.herasimchyk2026.quantities import fit, shannon_similarity, similarity
 
 LAYER = 1 + np.arange(DEPTH)[:, None]

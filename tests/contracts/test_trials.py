@@ -118,10 +118,7 @@ GOOD = DocumentSet("q?", ("a", "b", "c"), ("it is x",), (("x",),))
     ("bad", "words"),
     [
         (DocumentSet("q?", ("a", "b", "c"), ("it is y",), (("x",),)), "in 1 of 3 sets no accepted answer"),
-        (
-            DocumentSet("q?", ("a", "b", "It is: X."), ("it is x",), (("x",),)),
-            "in 1 of 3 sets the gold",
-        ),
+        (DocumentSet("q?", ("a", "b", "It is: X."), ("it is x",), (("x",),)), "in 1 of 3 sets the gold"),
         (DocumentSet("q?", tuple("abcdefg"), ("it is x",), (("x",),)), "4 to 8 documents"),
         (GOOD, None),
     ],

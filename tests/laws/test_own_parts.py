@@ -270,11 +270,7 @@ class Useless:
     kind: Literal["test_useless"] = tag(default="test_useless")
 
 
-OWN = {
-    "mask": Dilated(),
-    "positional": Logarithmic(0.7),
-    "content": SelfLoving(),
-}
+OWN = {"mask": Dilated(), "positional": Logarithmic(0.7), "content": SelfLoving()}
 
 
 @pytest.mark.parametrize("names", [*([name] for name in OWN), [*OWN]], ids="+".join)

@@ -89,10 +89,7 @@ def same(written, read):
     return written == read
 
 
-CASES = [
-    pytest.param(JsonCodec(), MAPPINGS, id="json"),
-    pytest.param(NetCDFCodec(), datasets(), id="netcdf"),
-]
+CASES = [pytest.param(JsonCodec(), MAPPINGS, id="json"), pytest.param(NetCDFCodec(), datasets(), id="netcdf")]
 EXAMPLES = {
     ".json": {"value": [0.1, 1e-200], "words": "nature", "none": None, "count": 7},
     ".nc": xr.Dataset(

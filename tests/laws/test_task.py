@@ -186,10 +186,7 @@ def test_batches_are_distributed_as_the_papers_procedure(inputs, answers):
     batch = batch_of(task, 2, 0, size)
     ours, theirs = batch.tokens.double().numpy(), np.array([one[0] for one in plainly])
     i, j = np.triu_indices(task.tokens)
-    for statistic in (
-        lambda x: x.reshape(size, -1),
-        lambda x: np.einsum("sid,sjd->sij", x, x)[:, i, j],
-    ):
+    for statistic in (lambda x: x.reshape(size, -1), lambda x: np.einsum("sid,sjd->sij", x, x)[:, i, j]):
         a, b = statistic(ours), statistic(theirs)
         error = np.sqrt((a.var(0) + b.var(0)) / size) + 1e-7
         # some 80 comparisons: 4.5 standard errors

@@ -70,11 +70,7 @@ def synthetic(seed, heads, shared, tokens, depth, window):
     layers = []
     for index in range(depth):
         scores = Factored(
-            2 * draw(heads, tokens, 3),
-            draw(shared, tokens, 3),
-            scale=0.7,
-            causal=True,
-            mask=mask,
+            2 * draw(heads, tokens, 3), draw(shared, tokens, 3), scale=0.7, causal=True, mask=mask
         )
         layers.append(
             SeenLayer(

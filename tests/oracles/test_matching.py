@@ -38,10 +38,7 @@ MARKS = {
     "apertus": ("<|inner_prefix|>", "<|inner_suffix|>"),
     "gemma 4": ("<|channel>thought\n", "<channel|>"),
     "solar": ("<|think|>", "<|end|><|begin|>assistant<|content|>"),
-    "gpt-oss": (
-        "<|channel|>analysis<|message|>",
-        "<|end|><|start|>assistant<|channel|>final<|message|>",
-    ),
+    "gpt-oss": ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
     "gpt-oss, bare": ("analysis", "assistantfinal"),
     "granite": ("Here is my thought process: ", "Here is my response: "),
     "apriel": ("Here are my reasoning steps:\n", "[BEGIN FINAL RESPONSE]\n"),

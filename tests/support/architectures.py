@@ -209,7 +209,7 @@ def contents(heads: int) -> st.SearchStrategy:
     every = {
         ConstantDiagonal: st.one_of(
             st.builds(ConstantDiagonal, each, each), st.builds(ConstantDiagonal, each, first_column=column)
-        ),
+        )
     }
     return st.one_of(*members(CONTENTS, every, heads).values())
 

@@ -17,12 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from posbias.core.errors import (
-    InvalidValueError,
-    PosbiasError,
-    one_of,
-    shortened,
-)
+from posbias.core.errors import InvalidValueError, PosbiasError, one_of, shortened
 from posbias.core.files import clear_leftovers, need_writable, write_text
 from posbias.core.formats import VERSION, dump_json, save_json
 from posbias.core.packages import missing as missing_package

@@ -31,15 +31,7 @@ from posbias.core.packages import need
 from posbias.core.progress import OnEvent
 from posbias.core.running import Engine
 from posbias.core.sources import cite
-from posbias.profiles.claims import (
-    ALWAYS,
-    ELSEWHERE,
-    VERDICTS,
-    ClaimVerdict,
-    Judged,
-    count,
-    undecided,
-)
+from posbias.profiles.claims import ALWAYS, ELSEWHERE, VERDICTS, ClaimVerdict, Judged, count, undecided
 from posbias.profiles.estimate import Estimate
 from posbias_papers.registry import PAPERS, STUDIES, find_studies
 from posbias_papers.reproduction import content_of, page_of

@@ -293,13 +293,7 @@ def _similarity(measured: Measured) -> Iterator[Row]:
 
 def _order(measured: Measured) -> Iterator[Row]:
     """Powers of ten by which the share of violating triples is below the printed one, and the mean gap above."""
-    yield {
-        "source": "printed",
-        "model": "all five",
-        "corpus": "all three",
-        "rate": VIOLATIONS,
-        "gap": GAP,
-    }
+    yield {"source": "printed", "model": "all five", "corpus": "all three", "rate": VIOLATIONS, "gap": GAP}
     needed = "monotonicity_rate" if measured.reading == "corrected" else "kernel"
     for key in measured.keys:
         if needed not in measured.cells[key]:

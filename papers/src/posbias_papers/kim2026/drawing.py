@@ -8,17 +8,7 @@ import numpy as np
 
 from posbias.profiles.estimate import NORMAL_95, Estimate
 from posbias.reports.plots.recency import draw_scores, probability_text
-from posbias.reports.plots.style import (
-    INK,
-    LEGEND,
-    LINE,
-    MUTED,
-    SMALL,
-    TEXT,
-    THIN,
-    dress,
-    whole_numbers,
-)
+from posbias.reports.plots.style import INK, LEGEND, LINE, MUTED, SMALL, TEXT, THIN, dress, whole_numbers
 from posbias.simulation import RecencyModel
 from posbias_papers.kim2026.table import setting
 from posbias_papers.plots import captioned_figure, settle

@@ -17,11 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from posbias.simulation import RecencyModel, RecencyResult
-from posbias_papers.closed_forms.layernorm import (
-    ReadingName,
-    SecondLayer,
-    closed_scores,
-)
+from posbias_papers.closed_forms.layernorm import ReadingName, SecondLayer, closed_scores
 
 if TYPE_CHECKING:
     import pandas as pd

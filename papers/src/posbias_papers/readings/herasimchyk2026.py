@@ -24,15 +24,7 @@ from posbias.theory.mixing import ConstantMixing, Mixing, PowerDecay, PreNormIni
 from posbias.theory.positional import ALiBi
 from posbias.theory.rollout.dispatch import influence
 from posbias_papers.closed_forms import bounds
-from posbias_papers.errata import (
-    BOTH,
-    BUNDLED,
-    Comparison,
-    Material,
-    UnavailableError,
-    answer,
-    discrepancy,
-)
+from posbias_papers.errata import BOTH, BUNDLED, Comparison, Material, UnavailableError, answer, discrepancy
 from posbias_papers.herasimchyk2026.configs import (
     HUB,
     LARGE,

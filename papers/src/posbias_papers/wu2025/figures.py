@@ -33,16 +33,7 @@ from posbias_papers.wu2025.drawing import (
     draw_sinks,
 )
 from posbias_papers.wu2025.outcomes import LEARNT, PAIRS, Outcome, Outcomes, basis_of, recorded
-from posbias_papers.wu2025.settings import (
-    ABSOLUTE,
-    DEEP,
-    DEPTHS,
-    FULL,
-    NORMALISERS,
-    QUICK,
-    RELATIVE,
-    Setting,
-)
+from posbias_papers.wu2025.settings import ABSOLUTE, DEEP, DEPTHS, FULL, NORMALISERS, QUICK, RELATIVE, Setting
 from posbias_papers.wu2025.table import decided_by, judge, outcomes_of, table
 
 if TYPE_CHECKING:
@@ -237,15 +228,7 @@ def not_measured(rows: "pd.DataFrame") -> Iterator[Evidence]:
     yield Evidence("language models", flaw="not measured: pretrained models of this kind needed")
 
 
-NAMED = (
-    spared,
-    equally_accurate,
-    equally_low,
-    harder_to_train,
-    learnt_less,
-    most_of_main_text,
-    not_measured,
-)
+NAMED = (spared, equally_accurate, equally_low, harder_to_train, learnt_less, most_of_main_text, not_measured)
 """The functions that rows of `claims.csv` name."""
 CLAIMS = read_claims(Path(__file__).with_name("claims.csv"), {one.__name__: one for one in NAMED})
 
@@ -307,12 +290,7 @@ def _note(results: Outcomes, basis: Basis) -> str:
 # --- trained networks --------------------------------------------------------------------------------------
 
 
-def _study(
-    name: str,
-    cells: Iterable[Setting],
-    draw: Callable[..., Any],
-    *compared: Setting,
-) -> Study:
+def _study(name: str, cells: Iterable[Setting], draw: Callable[..., Any], *compared: Setting) -> Study:
     """A study of trained networks; claims may look at further networks, `compared`."""
     cells, curved = tuple(dict.fromkeys(cells)), draw not in (draw_maps, draw_sinks)
     minutes = QUICK.minutes(cells), FULL.minutes(cells)
@@ -485,18 +463,10 @@ def _all() -> Iterator[Study]:
         ),
     )
     yield _untrained(
-        "fig1",
-        "every mask of a kind",
-        tested_on=INSTANCED,
-        draw=draw_masks,
-        table=centres_table,
+        "fig1", "every mask of a kind", tested_on=INSTANCED, draw=draw_masks, table=centres_table
     )
     yield from sorted(figures.values(), key=lambda study: int(study.name.removeprefix("fig")))
-    yield _study(
-        "curves",
-        figures["fig2"].cells,
-        draw_curves,
-    )
+    yield _study("curves", figures["fig2"].cells, draw_curves)
     yield _untrained(
         "observed-sinks",
         observed.BASIS,
