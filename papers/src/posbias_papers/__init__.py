@@ -18,6 +18,8 @@ __version__ = "0.3.0"
 
 MODELS = Path(__file__).with_name("models")
 """Small decoders of our own, a folder each: `tiny-alibi` and its like, where this package is installed."""
+SMALL = ("tiny-nope", "tiny-alibi", "tiny-rope", "tiny-learned", "tiny-window")
+"""Decoders of ours that differ in the encoding alone (`docs/evidence.md`)."""
 
 
 Thing = TypeVar("Thing")

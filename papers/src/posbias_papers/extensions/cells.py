@@ -7,18 +7,18 @@ language models and of training are in `records.jsonl` too, as they take long: t
 import dataclasses
 import functools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from posbias.core import store
+from posbias_papers.pages import Page, Table
+from posbias_papers.study import Study, titled
 
 Result = Mapping[str, Any]
 """What a cell computes, in JSON's terms."""
 Results = Mapping[Any, Result]
 """Results by cell."""
-SMALL = ("tiny-nope", "tiny-alibi", "tiny-rope", "tiny-learned", "tiny-window")
-"""Decoders of ours that differ in the encoding alone (`docs/evidence.md`)."""
 RECORDS = Path(__file__).with_name("records.jsonl")
 """Results that come along, a line each: the fingerprint and specification of a cell, what made it, its result."""
 
@@ -53,3 +53,24 @@ def _records() -> dict[str, Result]:
 def rounded(values: Iterable[float], digits: int = 4) -> list[float]:
     """The same to `digits` significant digits, which is what records keep."""
     return [float(f"{value:.{digits}g}") for value in values]
+
+
+def own_study(
+    name: str,
+    cells: Iterable[Cell],
+    minutes: float,
+    tables: Callable[[Results], Iterable[Table]],
+    draw: Callable[[Results], Any] | None = None,
+    document: str = "docs/evidence.md",
+) -> Study:
+    """A study of ours, which has no claims: its cells, the tables of its page, and its figure."""
+    return Study(
+        *titled(f"extensions/{name}"),
+        (),
+        tuple(cells),
+        (minutes, minutes),
+        "cells",
+        page=lambda results: Page(note=f"See {document}", tables=tuple(tables(results))),
+        draw=draw and (lambda results, caption: draw(results)),
+        document=document,
+    )

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from posbias.profiles.estimate import Estimate
-from posbias_papers.extensions.cells import Cell, Result, Results, rounded
-from posbias_papers.pages import Page, Table
-from posbias_papers.study import Study, titled
+from posbias_papers.extensions.cells import Cell, Result, Results, own_study, rounded
+from posbias_papers.pages import Table
 
 DEPTH, ITERATIONS, SEQUENCES, TOKENS, NETWORKS = 2, 2500, 2000, 17, 10
 
@@ -86,13 +85,4 @@ def _draw(results: Results) -> Any:
     return figure
 
 
-STUDY = Study(
-    *titled("extensions/designed"),
-    (),
-    tuple(NAMES),
-    (9.0, 9.0),
-    "cells",
-    page=lambda results: Page(note="See docs/design.md", tables=tuple(_tables(results))),
-    draw=lambda results, caption: _draw(results),
-    document="docs/design.md",
-)
+STUDY = own_study("designed", NAMES, 9.0, _tables, _draw, "docs/design.md")

@@ -18,9 +18,8 @@ from posbias.core.machine import stream
 from posbias.profiles.curves import spearman, wasserstein
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile, harmonic
-from posbias_papers.extensions.cells import Cell, Result, Results, rounded
-from posbias_papers.pages import Page, Table
-from posbias_papers.study import Study, titled
+from posbias_papers.extensions.cells import Cell, Result, Results, own_study, rounded
+from posbias_papers.pages import Table
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -199,13 +198,4 @@ def _draw(results: Results) -> Any:
     return figure
 
 
-STUDY = Study(
-    *titled("extensions/influence"),
-    (),
-    CELLS,
-    (40.0, 40.0),
-    "cells",
-    page=lambda results: Page(note="See docs/evidence.md", tables=tuple(tables(results))),
-    draw=lambda results, caption: _draw(results),
-    document="docs/evidence.md",
-)
+STUDY = own_study("influence", CELLS, 40.0, tables, _draw)

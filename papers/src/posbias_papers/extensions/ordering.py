@@ -18,9 +18,9 @@ from posbias.core.machine import stream
 from posbias.ordering import STRATEGIES, Ordering, order
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
-from posbias_papers.extensions.cells import SMALL, Cell, Result, Results, rounded
-from posbias_papers.pages import Page, Table
-from posbias_papers.study import Study, titled
+from posbias_papers import SMALL
+from posbias_papers.extensions.cells import Cell, Result, Results, own_study, rounded
+from posbias_papers.pages import Table
 
 MODELS = ("smollm2-135m", *SMALL)
 PLACES = 10
@@ -124,12 +124,4 @@ def tables(results: Results) -> Iterator[Table]:
     yield Table.of("Accuracy by place, over the trials of both seeds", rows)
 
 
-STUDY = Study(
-    *titled("extensions/ordering"),
-    (),
-    CELLS,
-    (25.0, 25.0),
-    "cells",
-    page=lambda results: Page(note="See docs/order.md", tables=tuple(tables(results))),
-    document="docs/order.md",
-)
+STUDY = own_study("ordering", CELLS, 25.0, tables, document="docs/order.md")

@@ -28,9 +28,9 @@ from posbias.profiles.claims import LEVEL
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile, harmonic, measured_influence, uniform
 from posbias.profiles.summary import SHARE
-from posbias_papers.extensions.cells import SMALL, Cell, Result, Results, rounded
-from posbias_papers.pages import Page, Table
-from posbias_papers.study import Study, titled
+from posbias_papers import SMALL
+from posbias_papers.extensions.cells import Cell, Result, Results, own_study, rounded
+from posbias_papers.pages import Table
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -261,13 +261,4 @@ def _draw(results: Results) -> Any:
     return figure
 
 
-STUDY = Study(
-    *titled("extensions/predictors"),
-    (),
-    CELLS,
-    (150.0, 150.0),
-    "cells",
-    page=lambda results: Page(note="See docs/evidence.md", tables=tuple(tables(results))),
-    draw=lambda results, caption: _draw(results),
-    document="docs/evidence.md",
-)
+STUDY = own_study("predictors", CELLS, 150.0, tables, _draw)

@@ -7,6 +7,7 @@ corpus, Figure 4 of all others; Tables 2 and 3 show the first corpus, Tables 4 a
 """
 
 import math
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -45,20 +46,8 @@ AT_HAND = {
 """What claims rest on for which nothing has to be measured, by words of their `where`."""
 WHEN, ON_RECORD = "2026-11-27", "32 prompts"
 """When what is on record was measured, and on how much."""
-SOURCES = (
-    ("abnar2020", "attention rollout"),
-    ("press2022", "ALiBi"),
-    ("bigscience2022", "BLOOM, one of the paper's models"),
-    ("mosaic2023a", "MPT-7B, one of the paper's models"),
-    ("mosaic2023b", "MPT-30B, one of the paper's models"),
-    ("penedo2023", "Falcon-RW, one of the paper's models"),
-)
-"""What every study uses of whom."""
-INFLUENCE = (
-    ("simonyan2014", "influence as a gradient"),
-    ("wu2025", "the level without residual connections"),
-)
-"""The same where levels are shown with measured influence."""
+ABOUT: dict[str, Any] = tomllib.loads(Path(__file__).with_name("figures.toml").read_text(encoding="utf-8"))
+"""What is shown of every `kind` of table and of every `study`, and the sources that they use."""
 
 
 # --- what contrasts cannot say -----------------------------------------------------------------------------
@@ -116,56 +105,18 @@ def _rows(frame: "pd.DataFrame") -> list[dict[str, Any]]:
 
 # --- tables of a page --------------------------------------------------------------------------------------
 
-LISTED: dict[str, tuple[str, str, dict[str, str]]] = {
-    "order": (
-        "Violations, measured and printed (at most, about)",
-        "rate == rate",
-        {
-            "violating triples": "rate",
-            "noise floor": "floor",
-            "mean gap of those": "gap",
-            "worst layer": "worst",
-        },
-    ),
-    "schedules": (
-        "λ, mean ± standard error over prompts",
-        "bottom == bottom",
-        {"tokens": "tokens", "prompts": "n", "λ of layer 0": "bottom", "of the last": "top", "fall": "fall"},
-    ),
-    "curves": (
-        "Shape of every curve (shares of all influence)",
-        "first_token == first_token",
-        {
-            "curve": "curve",
-            "token 0": "first_token",
-            "first 5 %": "first",
-            "last 5 %": "last",
-            "last 10 %": "last_tenth",
-            "trough at": "trough",
-            "verdict": "verdict",
-        },
-    ),
-}
-"""By kind the caption of its table, the rows that are listed there, and columns by their heads."""
-CROSSED = (
-    ("Measured here", "measured", "value"),
-    ("Normal numbers of the same mean and deviation", "measured", "null"),
-    ("Printed in the paper", "printed", "printed"),
-    ("Configurations on the hub", "configuration", "value"),
-)
-"""Of kinds with printed numbers: captions, the source of the rows, and the column that is shown."""
 NAMES = {letter: f"({letter})" for letter in "abcd"} | NOISE
 
 
 def _tables(frame: "pd.DataFrame", name: str, kind: str) -> Iterator[Table]:
-    if kind in LISTED:
-        caption, where, columns = LISTED[kind]
-        rows = _rows(of_figure(frame.query(where), name))
-        columns = {"source": "source", "model": "model", "corpus": "corpus", **columns}
+    about = ABOUT["kind"][kind]
+    if "columns" in about:
+        rows = _rows(of_figure(frame.query(about["where"]), name))
+        columns = {name: name for name in ("source", "model", "corpus")} | about["columns"]
         listed = [{head: _value(row, column) for head, column in columns.items()} for row in rows]
-        yield from [Table.of(caption, listed)] if rows else []
+        yield from [Table.of(about["caption"], listed)] if rows else []
         return
-    for caption, source, column in CROSSED:
+    for caption, source, column in ABOUT["crossed"]:
         models: dict[str, dict[str, Any]] = {}
         rows = frame.query(f"source == '{source}'") if column in frame else frame.iloc[:0]
         for row in _rows(of_figure(rows, name)):
@@ -239,71 +190,20 @@ def _json(frame: "pd.DataFrame") -> dict[str, Any]:
     return {"measured": _measured(frame), "stand_in": stand_in(_measured(frame)), "rows": rows}
 
 
-NOISE_NOTE = (
-    "Split-half: one half of the prompts against the other; second measurement: these against as many others, and "
-    "noise ceiling: a noiseless predictor against these, both inferred (posbias.comparison.agreement)."
-)
-PRINTED = ("table1", "table2", "table3", "table4", "table5")
-LEVELLED = ("fig2", "fig3")
-LACKING = {
-    **dict.fromkeys(LEVELLED, "no such model: linear biases are fig2's, others fig3's"),
-    "fig4": "one corpus only",
-    "fig5": "no mean content matrices",
-}
-"""Why a figure has nothing to show where it is left out."""
-NOTES = {
-    "sizes": "",
-    "spearman": f"Against the measured influence, higher is better. {NOISE_NOTE}",
-    "wasserstein": f"Against the measured influence, on positions over n − 1, lower is better. {NOISE_NOTE}",
-    "similarity": f"Shannon similarity (Eq. 9) of mean content logits in {BINS} bins. Errors are over heads.",
-    "schedules": "λ by layer, mean over prompts with its 95 % interval.",
-    "curves": "Influence relative to uniform; BLOOM-176B, unless measured here, as in the authors' figures.",
-    "content": "Mean content logits (softmax units); colours: 1 to 99 %.",
-    "order": "Triples (i < i′, k) whose later row holds more of the prefix 0 … k (Assumption 4.1); the noise "
-    "floor is what sampling noise would give were the true kernels monotone.",
-}
-"""What the numbers of each kind are."""
-
-
-def _note(frame: "pd.DataFrame", kind: str) -> str:
-    """What the numbers rest on, and whether other models stand in for the paper's."""
-    others = "Not the paper's models." if stand_in(_measured(frame)) else ""
-    return " ".join(part for part in (frame.attrs["note"], NOTES[kind], others) if part)
-
-
 def missing(frame: "pd.DataFrame", name: str) -> str:
     """Why there is nothing to show; "" if there is. Of tables with printed numbers there always is."""
-    rows = of_figure(frame, name)
-    shown = rows if name in LEVELLED else rows.query("source == 'measured'")
-    return "" if name in PRINTED or len(shown) else LACKING.get(name, "nothing measured of it")
+    about, rows = ABOUT["study"][name], of_figure(frame, name)
+    shown = rows if about["kind"] == "curves" else rows.query("source == 'measured'")
+    always = ABOUT["kind"][about["kind"]].get("printed")
+    return "" if always or len(shown) else about.get("lacking", "nothing measured of it")
 
 
 def _page(frame: "pd.DataFrame", *, name: str, kind: str) -> Page:
-    return Page(note=_note(frame, kind), tables=tuple(_tables(frame, name, kind)), data=_json(frame))
-
-
-def _study(name: str, kind: str) -> Study:
-    """A study of this paper: what is measured is asked for at each run, and judged on the table of its `kind`."""
-    # profiles and matrices, which figures are drawn of, are not on record
-    serves = () if kind in ("curves", "content") else ("quick",)
-    basis = Basis(cells=2, recorded=2)
-    on_record = Recorded(f"quick: {ON_RECORD}", basis, serves, partial(recorded, kind), WHEN)
-    options: dict[str, Any] = {"minutes": (3, 35), "count": 2, "recorded": lambda study: on_record}
-    draw = DRAWN.get(kind)
-    return Study(
-        *titled(f"herasimchyk2026/{name}"),
-        tuple(CLAIMS.get(name, ())),
-        (),
-        unit="prompts",
-        table=partial(table, kind),
-        page=partial(_page, name=name, kind=kind),
-        draw=draw and partial(draw, name=name),
-        judge=judge_extended,
-        needs="models",
-        uses=(*SOURCES, *(INFLUENCE if kind in ("curves", "spearman", "wasserstein") else ())),
-        decided_by=decided_by(name),
-        **options | OPTIONS.get(name, {}),
-    )
+    """Its note says what the numbers rest on, and whether other models stand in for the paper's."""
+    note = ABOUT["kind"][kind]["note"].format(noise=ABOUT["noise"], bins=BINS)
+    others = "Not the paper's models." if stand_in(_measured(frame)) else ""
+    words = " ".join(part for part in (frame.attrs["note"], note, others) if part)
+    return Page(note=words, tables=tuple(_tables(frame, name, kind)), data=_json(frame))
 
 
 DRAWN: "dict[str, Callable[..., Figure]]" = {
@@ -312,25 +212,34 @@ DRAWN: "dict[str, Callable[..., Figure]]" = {
     "content": draw_content,
 }
 """The drawing of each kind that has one."""
-OPTIONS: dict[str, dict[str, Any]] = {
-    "table1": {"minutes": (0.1, 0.1)},
-    "fig1": {"minutes": (7.5, 160), "count": 5},
-    "fig4": {"minutes": (0.5, 10), "count": 4, "recorded": lambda study: None, "apart": True},  # one text
-}
-OF_KIND = {
-    "table1": "sizes",
-    "table2": "spearman",
-    "table3": "wasserstein",
-    "table4": "spearman",
-    "table5": "wasserstein",
-    "table6": "similarity",
-    "fig1": "schedules",
-    "fig2": "curves",
-    "fig3": "curves",
-    "fig4": "schedules",
-    "fig5": "content",
-    "section4": "order",
-}
-"""By name the kind of table that each is of."""
-STUDIES = Studies(_study(*about) for about in OF_KIND.items())
+
+
+def _study(name: str, about: Mapping[str, Any]) -> Study:
+    """A study of this paper: what is measured is asked for at each run, and judged on the table of its kind."""
+    kind, apart, draw = about["kind"], about.get("apart", False), DRAWN.get(about["kind"])
+    # profiles and matrices, which figures are drawn of, are not on record
+    serves = () if kind in ("curves", "content") else ("quick",)
+    basis = Basis(cells=2, recorded=2)
+    on_record = Recorded(f"quick: {ON_RECORD}", basis, serves, partial(recorded, kind), WHEN)
+    uses = ABOUT["uses"] + (ABOUT["influence"] if ABOUT["kind"][kind].get("influence") else [])
+    return Study(
+        *titled(f"herasimchyk2026/{name}"),
+        tuple(CLAIMS.get(name, ())),
+        (),
+        minutes=tuple(about.get("minutes", (3, 35))),
+        unit="prompts",
+        table=partial(table, kind),
+        page=partial(_page, name=name, kind=kind),
+        draw=draw and partial(draw, name=name),
+        judge=judge_extended,
+        recorded=lambda study: None if apart else on_record,
+        needs="models",
+        uses=tuple(map(tuple, uses)),
+        decided_by=decided_by(name),
+        count=about.get("cells", 2),
+        apart=apart,
+    )
+
+
+STUDIES = Studies(_study(name, about) for name, about in ABOUT["study"].items())
 """Tables, figures and the check of Section 4, in the order of the text."""

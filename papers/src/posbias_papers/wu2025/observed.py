@@ -21,6 +21,7 @@ from jaxtyping import Float
 
 from posbias.profiles.curves import sink_metric
 from posbias.profiles.estimate import Estimate
+from posbias_papers import SMALL
 from posbias_papers.pages import Page, Table
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from posbias.measurement.capture.forward import SeenLayer
 
 PRETRAINED = ("smollm2-135m", "gemma-3-270m")
-SMALL = ("tiny-nope", "tiny-alibi", "tiny-rope", "tiny-learned", "tiny-window")
-"""Decoders of ours that differ in the encoding alone (`docs/evidence.md`)."""
 MODELS = (*PRETRAINED, *SMALL)
 TOKENS, PROMPTS, SEED = 256, 16, 0
 SHOWN = 16

@@ -38,18 +38,6 @@ if TYPE_CHECKING:
 
 ROWS = 5
 """A key that fewer queries see (the last four under the causal mask) is left out where sinks are compared."""
-LEVELS = (
-    "residual",
-    "depth",
-    "positional",
-    "mask",
-    "size",
-    "answers",
-    "inputs",
-    "normaliser",
-    "strength",
-    "network",
-)
 CHANGED = {"first-last": "first_last", "in_context_accuracy": "accuracy"}
 """Learning curves, and what columns call them."""
 WHOLE = FULL.iterations[2]
@@ -103,6 +91,9 @@ def _about(cell: Setting) -> dict[str, Any]:
         "normaliser": cell.normaliser,
         "strength": cell.shared_direction if cell.inputs == "fixed_vocabulary" else 0.0,
     }
+
+
+LEVELS = (*_about(Setting()), "network")
 
 
 def _parts(cell: Setting, outcome: Outcome) -> Iterator[Columns]:
