@@ -202,11 +202,10 @@ def theorem_1(**model: Any) -> float:
     return _definition(SecondLayer(**model, reading="means"))
 
 
-ONE_INPUT = {"seed": 0, "samples": 1, "tokens": 8, "dimension": 1024, "anisotropy": 0.0, "residual": False}
 FEW_INPUTS = partial(inputs, samples=800, tokens=(7, 9), dimension=(16, 81))
 
 
-@strictly("kim-theorem-1-draws", "Theorem 1, of drawn inputs", FEW_INPUTS, witness=ONE_INPUT, **OURS)
+@strictly("kim-theorem-1-draws", "Theorem 1, of drawn inputs", FEW_INPUTS, **OURS)
 def one_draw(dimension: int, corrected: bool, **drawn: Any) -> float:
     """S⁽²⁾ of a single drawn input satisfies Definition 1
 
@@ -261,10 +260,7 @@ def proposition_2(**model: Any) -> float:
     return _definition(SecondLayer(**model))
 
 
-THREE = {"tokens": 3, "dimension": 64, "anisotropy": 0.5, "residual": False}
-
-
-@strictly("kim-proposition-3", "Proposition 3", form, witness=THREE, proof=OURS)
+@strictly("kim-proposition-3", "Proposition 3", form, proof=OURS)
 def proposition_3(corrected: bool, **model: Any) -> float:
     """with Eqs. 33 and 41 as printed below the diagonal and S_ii = √d on it, by Eqs. 20 and 21, S⁽²⁾ satisfies
     Definition 1
@@ -296,10 +292,7 @@ def _mean_score(corrected: bool, seed: int, samples: int, **model: Any) -> float
     return _agreement((second - first)[:, lower].mean(axis=1), predicted, drawn.dimension)
 
 
-MANY_INPUTS = {**ONE_INPUT, "samples": 1000, "tokens": 6, "dimension": 256}
-
-
-@strictly("kim-equation-5", "Equation 5", inputs, witness=MANY_INPUTS, provenance="ours", **STEP)
+@strictly("kim-equation-5", "Equation 5", inputs, provenance="ours", **STEP)
 def equation_5(corrected: bool, **drawn: Any) -> float:
     """for d ≫ 1 Eq. 5, cross terms taken as zero, is the mean of S⁽²⁾ at α = 0, within 5 standard errors and
     5/d
@@ -315,7 +308,7 @@ def equation_5(corrected: bool, **drawn: Any) -> float:
     return _mean_score(corrected, **drawn)
 
 
-@strictly("kim-equation-19", "Equation 19", inputs, witness=MANY_INPUTS, provenance="ours", **STEP)
+@strictly("kim-equation-19", "Equation 19", inputs, provenance="ours", **STEP)
 def equation_19(corrected: bool, **drawn: Any) -> float:
     """Eq. 19 is the mean of S⁽²⁾ without LayerNorm, within 5 standard errors and 5/d
 
@@ -331,10 +324,9 @@ def equation_19(corrected: bool, **drawn: Any) -> float:
 
 
 ANISOTROPIC = partial(inputs, samples=500, anisotropy=(0.2, 0.99), residuals=True)
-HALF = {**MANY_INPUTS, "dimension": 64, "anisotropy": 0.5, "residual": True}
 
 
-@strictly("kim-equation-42", "Equation 42", ANISOTROPIC, witness=HALF, provenance="ours", **STEP)
+@strictly("kim-equation-42", "Equation 42", ANISOTROPIC, provenance="ours", **STEP)
 def equation_42(seed: int, samples: int, corrected: bool, **model: Any) -> float:
     """for d ≫ 1 h(j)/h(0), γ = 1 with a residual, is the ratio of the mean scores of a row, within 5 standard
     errors and 5/d
@@ -355,10 +347,7 @@ def equation_42(seed: int, samples: int, corrected: bool, **model: Any) -> float
     return _agreement((_row_rises(change) / level).sum(axis=1), float(rise), dimension)
 
 
-MORE = {"tokens": 10, "dimension": 16, "anisotropy": 0.75, "residual": False}
-
-
-@statement("kim-figure-2", "Section 3, Figure 2", form, witness=MORE, **OURS)
+@statement("kim-figure-2", "Section 3, Figure 2", form, **OURS)
 def grows_with_anisotropy(corrected: bool, **model: Any) -> float:
     """h grows more at any α > 0 than at α = 0, at every d and number of tokens too
 
@@ -393,10 +382,7 @@ def one_of_four_layers(s: Sampler) -> Instance:
     return {**inputs(s, samples=100, tokens=(3, 12), dimension=(4, 128)), "layer": s.whole(1, 4)}
 
 
-THIRD = {**ONE_INPUT, "samples": 200, "tokens": 10, "dimension": 16, "layer": 3}
-
-
-@to_rounding("kim-section-3", "Section 3, without LayerNorm", one_of_four_layers, witness=THIRD, **OURS)
+@to_rounding("kim-section-3", "Section 3, without LayerNorm", one_of_four_layers, **OURS)
 def close_to_half(layer: int, seed: int, samples: int, corrected: bool, **model: Any) -> float:
     """the recency probability is close to one half in layers 3 and 4 as in 1 and 2 (within .05)
 
@@ -562,13 +548,10 @@ def several_heads(kind: str, **drawn: Any) -> float:
     return _above_half(_scores(groups=groups, **drawn)[0][1])
 
 
-FOUR = {"seed": 0, "inputs": 1000, "head_dimension": 16, "heads": 4, "anisotropy": 0.75, "tokens": 10}
-
-
 HEADS = partial(network, inputs=300)
 
 
-@strictly("kim-4-head-dimension", "Section 4, dimension of a head", HEADS, witness=FOUR, **OURS)
+@strictly("kim-4-head-dimension", "Section 4, dimension of a head", HEADS, **OURS)
 def same_probability(corrected: bool, **drawn: Any) -> float:
     """with a key head each the recency probability of layer 2 is that of a single head of d_h dimensions, within
     .01 and 5 standard errors

@@ -18,8 +18,10 @@ exact arithmetic passes up to `tolerance`.
 
 import inspect
 import math
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,6 +40,10 @@ REMARK: Mapping[str, Any] = {"strength": "observation"}
 OURS: Mapping[str, Any] = {"provenance": "ours", "strength": "observation"}
 """Of a statement that is a reading of ours."""
 LABELS = ("Corrected", "Asserts", "Scope", "Evidence", "Shows", "Erratum")
+COUNTEREXAMPLES: dict[str, Instance] = tomllib.loads(
+    Path(__file__).with_name("counterexamples.toml").read_text(encoding="utf-8")
+)
+"""Instances on which statements fail as printed, by their keys."""
 _SOURCES = {"wu": "wu2025", "herasimchyk": "herasimchyk2026", "kim": "kim2026"}
 
 
@@ -113,8 +119,9 @@ def statement(
 ) -> Callable[[Callable[..., Any]], Statement]:
     """A decorator that makes a margin function the statement `key` of the paper that the key begins with.
 
-    With an erratum the note is what that says.
+    With an erratum the note is what that says. The `witness` is by default that of `COUNTEREXAMPLES`.
     """
+    witness = COUNTEREXAMPLES.get(key, witness)
     source = _SOURCES[key.partition("-")[0]]
 
     def record(margin: Callable[..., Any]) -> Statement:

@@ -126,10 +126,7 @@ def lemma_b_1(kernels: Stack, size: int) -> float:
     return min(room(floor**h, weights, lower=True), room(weights, 1.0))
 
 
-EVEN_WINDOW = {"kernels": [[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]]] * 2, "size": 2}
-
-
-@statement("wu-B.2", "Theorem 4.2, proof (Appendix B.2)", WINDOW, witness=EVEN_WINDOW, **STEP)
+@statement("wu-B.2", "Theorem 4.2, proof (Appendix B.2)", WINDOW, **STEP)
 def b_2(kernels: Stack, size: int, corrected: bool) -> float:
     """P_ij ≤ (1 − ε)^((t+1)/(w−1)) for t < h and j > 1
 
@@ -149,13 +146,7 @@ def b_2(kernels: Stack, size: int, corrected: bool) -> float:
     return min(below(largest, math.log1p(-floor)), below(suffixes(P)[:, 1:], np.stack(blocks, axis=1)))
 
 
-UNEVEN_PREFIX = {
-    "kernels": [[[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], last] for last in ([0.01, 0.49, 0.5], [0.01, 0.01, 0.98])],
-    "size": 2,
-}
-
-
-@statement("wu-C", "Theorem 4.3, proof (Appendix C)", PREFIX, witness=UNEVEN_PREFIX, **STEP)
+@statement("wu-C", "Theorem 4.3, proof (Appendix C)", PREFIX, **STEP)
 def c(kernels: Stack, size: int, corrected: bool) -> float:
     """P_ik₁/P_ik₂ ≥ min A_lk₁⁽⁰⁾/A_lk₂⁽⁰⁾ over l ≤ min(i, K), for t > 0
 
@@ -460,10 +451,7 @@ def _slack_decay(corrected: bool, layers: bool, content: Stack, rate: float) -> 
     return inside(envelope.log_bounds, log_kernels, layers)
 
 
-FLAT = {"content": [[[0.0, 0.0], [0.0, 0.0]]], "rate": 1.0}
-
-
-@statement("wu-4.4", "Lemma 4.4", decay_and_content, witness=FLAT)
+@statement("wu-4.4", "Lemma 4.4", decay_and_content)
 def lemma_4_4(corrected: bool, **decay: Any) -> float:
     """C_min = (1 − e^−m)e^(I_min−I_max), C_max = e^(I_max−I_min)/(1 + e^−m), as Appendix D prints them
 
@@ -478,13 +466,7 @@ def lemma_4_4(corrected: bool, **decay: Any) -> float:
     return _slack_decay(corrected, True, **decay)
 
 
-@statement(
-    "wu-4.5",
-    "Theorem 4.5",
-    decay_and_content,
-    witness=FLAT,
-    proof={**OURS, "alias_of": "wu2025/lemma-4.4-proof"},
-)
+@statement("wu-4.5", "Theorem 4.5", decay_and_content, proof={**OURS, "alias_of": "wu2025/lemma-4.4-proof"})
 def theorem_4_5(corrected: bool, **decay: Any) -> float:
     """C_min^(t+1) ≤ P_ij/(binom(t+i−j, i−j)·e^(−(i−j)m)) ≤ C_max^(t+1) with Appendix D's constants
 
@@ -588,9 +570,6 @@ def stirling(depth: int, rate: float) -> float:
     return min(-abs(slope(star)) / rate, slope(0.9 * star), -slope(1.1 * star), deeper, steeper)
 
 
-TWO_LAYERS = {"depth": 2, "rate": 1.0}
-
-
 @statement("wu-4.5-monotone", "Theorem 4.5, L", depth_and_decay, strength="observation")
 def monotone(depth: int, rate: float) -> float:
     """as exactly as Stirling's approximation is, to one token: L(x) = log(binom(t+x, x)e^(−xm)) is not a monotone
@@ -607,9 +586,7 @@ def monotone(depth: int, rate: float) -> float:
     return abs(first) if rises == (depth - 1 > math.expm1(rate)) else -abs(first)
 
 
-@statement(
-    "wu-4.5-distance", "Theorem 4.5, critical distance", any_depth_and_decay, witness=TWO_LAYERS, **OURS
-)
+@statement("wu-4.5-distance", "Theorem 4.5, critical distance", any_depth_and_decay, **OURS)
 def highest(depth: int, rate: float, corrected: bool) -> float:
     """L(x) = log(binom(t+x, x)e^(−xm)), Γ for factorials, is highest at t/(e^m − 1)
 
@@ -831,10 +808,7 @@ def depth_and_angle(s: Sampler) -> Instance:
     return {"depth": depth, "angle": float(angle)}
 
 
-ANGLE = {"depth": 5, "angle": 0.1}
-
-
-@statement("wu-4.7-distance", "Theorem 4.7, critical distance (Appendix H)", depth_and_angle, witness=ANGLE)
+@statement("wu-4.7-distance", "Theorem 4.7, critical distance (Appendix H)", depth_and_angle)
 def rope_distance(depth: int, angle: float, corrected: bool) -> float:
     """by Stirling's approximation the critical point of L solves log((t+x)/x) = 2θx, as Appendix H prints it
 
