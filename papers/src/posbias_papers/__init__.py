@@ -7,9 +7,11 @@
 A paper's package has its `PAPER` (`study`): what it says, its studies by name, and what computes their tables.
 """
 
+import csv
+import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from posbias.core.errors import InvalidValueError, nearest, shortened
 
@@ -20,9 +22,18 @@ MODELS = Path(__file__).with_name("models")
 """Small decoders of our own, a folder each: `tiny-alibi` and its like, where this package is installed."""
 SMALL = ("tiny-nope", "tiny-alibi", "tiny-rope", "tiny-learned", "tiny-window")
 """Decoders of ours that differ in the encoding alone (`docs/evidence.md`)."""
-
-
 Thing = TypeVar("Thing")
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a CSV file, by column; lines that begin with # are about it."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return [*csv.DictReader(line for line in file if line[0] != "#")]
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """What a TOML file holds."""
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def choose(

@@ -5,7 +5,6 @@ from posbias_papers.citations import cite_all, bibliography
 print(bibliography(cite_all(["bloom-176b", "wu2025/fig2"])))
 """
 
-import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from posbias.theory.mixing import MIXINGS
 from posbias.theory.normalisers import NORMALISERS
 from posbias.theory.positional import POSITIONALS, RoPE
 from posbias.theory.rope_scaling import ROPE_SCALINGS
+from posbias_papers import read_rows
 from posbias_papers.registry import PAPERS, STUDIES, find_studies
 from posbias_papers.study import STATEMENTS, Study
 
@@ -40,8 +40,8 @@ KINDS: dict[str, Use] = {
     "rmsnorm": ("zhang2019", "RMSNorm"),
 } | {cls.kind: cls.cites for cls in MEMBERS if hasattr(cls, "cites")}
 """Encodings, masks, contents, mixings and norms by their `kind`; others have no source."""
-with Path(__file__).with_name("models.csv").open(encoding="utf-8", newline="") as _file:
-    MODELS: dict[str, Use] = {row["begins"]: (row["source"], row["name"]) for row in csv.DictReader(_file)}
+_ROWS = read_rows(Path(__file__).with_name("models.csv"))
+MODELS: dict[str, Use] = {row["begins"]: (row["source"], row["name"]) for row in _ROWS}
 """Models by how their names begin."""
 
 

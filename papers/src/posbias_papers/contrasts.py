@@ -26,7 +26,6 @@ quantities stand with " ; " between them, each followed by its own test if that 
 """
 
 import ast
-import csv
 import itertools
 import math
 import re
@@ -41,6 +40,7 @@ import numpy as np
 from posbias.core.errors import InputFileError
 from posbias.profiles.claims import ABOUT, Above, Below, Claim, Evidence, Near, Printed, Test
 from posbias.profiles.estimate import Estimate
+from posbias_papers import read_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,14 +62,13 @@ def read_claims(path: Path, functions: Mapping[str, Function] | None = None) -> 
     a row that cannot be read, naming it.
     """
     found: dict[str, list[Claim]] = {}
-    with path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            try:
-                if tuple(row)[: len(FIELDS)] != FIELDS or None in row:
-                    raise ValueError(f"columns: expected {', '.join(FIELDS)}, got {', '.join(map(str, row))}")
-                found.setdefault(row["figure"], []).append(_claim(row, functions or {}))
-            except (KeyError, ValueError) as error:
-                raise InputFileError(f"{path}: {row.get('id')}: {error}") from None
+    for row in read_rows(path):
+        try:
+            if tuple(row)[: len(FIELDS)] != FIELDS or None in row:
+                raise ValueError(f"columns: expected {', '.join(FIELDS)}, got {', '.join(map(str, row))}")
+            found.setdefault(row["figure"], []).append(_claim(row, functions or {}))
+        except (KeyError, ValueError) as error:
+            raise InputFileError(f"{path}: {row.get('id')}: {error}") from None
     return found
 
 

@@ -14,10 +14,8 @@ import functools
 import inspect
 import logging
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from posbias.core.errors import InputFileError, InvalidValueError, PosbiasError, nearest, shortened
 from posbias.core.sources import cite
 from posbias.profiles.estimate import Estimate
+from posbias_papers import read_toml
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -73,7 +72,7 @@ class Erratum:
         return self.key.partition("/")[0]
 
 
-_DATA = tomllib.loads((files("posbias_papers") / "errata.toml").read_text(encoding="utf-8"))
+_DATA = read_toml(Path(__file__).with_name("errata.toml"))
 ERRATA: tuple[Erratum, ...] = tuple(Erratum(**given) for given in _DATA["erratum"])
 """Every entry, paper by paper, in the order of the text."""
 _BY_KEY = {one.key: one for one in ERRATA}

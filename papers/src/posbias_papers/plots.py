@@ -71,11 +71,8 @@ def mask_figure(masks: Sequence[Mask], tokens: int, layers: int = 0) -> "Figure"
 
     Centre nodes, and what leaves them, are in the accent colour.
     """
-    heights = [
-        *([WIDTH * (RISE * layers + 1.2) / (tokens + 0.2)] if layers else []),
-        WIDTH - 0.4,
-        0.75 * WIDTH,
-    ]
+    above = [WIDTH * (RISE * layers + 1.2) / (tokens + 0.2)] if layers else []
+    heights = [*above, WIDTH - 0.4, 0.75 * WIDTH]
     figure = new_figure(WIDTH * len(masks), sum(heights) + 0.75 + 0.25 * bool(layers))
     axes = figure.subplots(len(heights), len(masks), squeeze=False, height_ratios=heights)
     for mask, column in zip(masks, axes.T, strict=True):

@@ -11,7 +11,6 @@ or from recorded results. What has not been computed is undecided, as is what ca
 to do. `why` is the reason computed and, after it, the explanation that somebody wrote for that claim.
 """
 
-import csv
 import datetime
 import functools
 import logging
@@ -32,7 +31,7 @@ from posbias.core.progress import OnEvent
 from posbias.core.running import Engine
 from posbias.core.sources import cite
 from posbias.profiles.claims import ALWAYS, ELSEWHERE, VERDICTS, ClaimVerdict, Judged, count, undecided
-from posbias.profiles.estimate import Estimate
+from posbias_papers import read_rows
 from posbias_papers.registry import PAPERS, STUDIES, find_studies
 from posbias_papers.reproduction import content_of, page_of
 from posbias_papers.study import EVIDENCE, INSTANCED, OTHERS, STATEMENTS, UNTESTED, Basis, Recorded, Study
@@ -185,10 +184,8 @@ def by_paper(claims: Iterable[Judged]) -> dict[str, list[Judged]]:
 def sentences(claims: Iterable[Judged]) -> list[tuple[str, Judged]]:
     """What to remember of some papers (`sentences.csv`), each sentence with the claim that it rests on."""
     known = {claim.id: claim for claim in claims}
-    with Path(__file__).with_name("sentences.csv").open(encoding="utf-8", newline="") as file:
-        return [
-            (row["sentence"], known[row["claim"]]) for row in csv.DictReader(file) if row["claim"] in known
-        ]
+    rows = read_rows(Path(__file__).with_name("sentences.csv"))
+    return [(row["sentence"], known[row["claim"]]) for row in rows if row["claim"] in known]
 
 
 def rests_on(claim: Judged) -> str:
@@ -312,7 +309,7 @@ def write_page(
     filters = {
         "inline": _inline,
         "rests_on": rests_on,
-        "number": _number,
+        "number": lambda estimate: str(estimate).replace("-", "−"),
         "link": functools.partial(_link, Path(out).parent),
     }
     style = Markup(resource("report.css"))
@@ -323,11 +320,6 @@ def write_page(
 def _link(folder: Path, file: Path) -> str:
     """A file as a page in `folder` names it."""
     return quote(Path(os.path.relpath(file, folder)).as_posix())
-
-
-def _number(estimate: Estimate) -> str:
-    """A number with its error."""
-    return str(estimate).replace("-", "−")
 
 
 @functools.cache

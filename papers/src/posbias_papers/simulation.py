@@ -15,6 +15,7 @@ of them does. So a network's own probability is estimated, and its spread over n
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +25,7 @@ from posbias.core.errors import InvalidValueError, shortened, whole
 from posbias.core.formats import Header
 from posbias.core.machine import sequence
 from posbias.core.progress import Event, OnEvent
-from posbias.core.spec import Size, encode, value
+from posbias.core.spec import Size, decode, encode, value
 from posbias.core.store import Cell
 from posbias.profiles.estimate import Estimate
 from posbias.simulation.model import RecencyModel
@@ -34,6 +35,7 @@ from posbias.simulation.token_space import normalised
 from posbias.theory.masks import Causal
 from posbias.theory.positional import alibi_slopes
 from posbias.theory.rollout.kernel import masked_softmax
+from posbias_papers import read_toml
 
 # --- a simulation as a cell of the store: model and seed decide it, more samples serve whoever wants fewer ---
 
@@ -179,30 +181,8 @@ class Variant:
         return shapes
 
 
-_BARE = RecencyModel(dimension=64, norm="none")
-_BLOCK = {"values": True, "heads": 4, "feed_forward": True}
-
-VARIANTS: dict[str, Variant] = {
-    "plain": Variant(),
-    "plain-d16": Variant(RecencyModel(dimension=16)),
-    "heads": Variant(heads=4),
-    "tied": Variant(projections="tied"),
-    "tied-heads": Variant(projections="tied", heads=4),
-    "tied-grouped": Variant(projections="tied", heads=4, groups=2),
-    "tied-multi-query": Variant(projections="tied", heads=4, groups=1),
-    "values": Variant(values=True),
-    "feed-forward": Variant(feed_forward=True),
-    "feed-forward-isotropic": Variant(RecencyModel(dimension=64, anisotropy=0.0), feed_forward=True),
-    "independent": Variant(projections="independent"),
-    "independent-per-input": Variant(projections="independent", direction="input"),
-    "independent-no-norm": Variant(_BARE, projections="independent"),
-    "block-tied": Variant(RecencyModel(dimension=64, residual=True), projections="tied", **_BLOCK),
-    "block": Variant(RecencyModel(dimension=64, residual=True), projections="independent", **_BLOCK),
-    "rope": Variant(heads=4, positional="rope"),
-    "rope-no-norm": Variant(_BARE, heads=4, positional="rope"),
-    "alibi": Variant(heads=4, positional="alibi"),
-    "alibi-no-norm": Variant(_BARE, heads=4, positional="alibi"),
-}
+_ROWS = read_toml(Path(__file__).with_name("variants.toml"))
+VARIANTS = {name: decode(Variant, fields) for name, fields in _ROWS.items()}
 """The variants of the gallery's figure: 10 tokens, 4 layers, d = 64, α = 0.5 unless the name says otherwise."""
 
 

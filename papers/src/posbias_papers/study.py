@@ -10,7 +10,6 @@ All that is shown is a function of the table: the page, the figure, and the verd
 `posbias_papers.reproduction` computes cells and writes results, `posbias_papers.results` reads them again.
 """
 
-import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from typing import Any
 from posbias.core.errors import InvalidValueError
 from posbias.core.sources import BIBLIOGRAPHY, cite
 from posbias.profiles.claims import Claim, Judged, judged
-from posbias_papers import choose
+from posbias_papers import choose, read_rows
 from posbias_papers.pages import Page
 
 EFFORTS = ("quick", "full")
@@ -129,8 +128,8 @@ class Tables:
 
 @cache
 def _titles() -> dict[str, tuple[str, str]]:
-    with Path(__file__).with_name("studies.csv").open(encoding="utf-8", newline="") as file:
-        return {row["study"]: (row["title"], row["question"]) for row in csv.DictReader(file)}
+    rows = read_rows(Path(__file__).with_name("studies.csv"))
+    return {row["study"]: (row["title"], row["question"]) for row in rows}
 
 
 def titled(key: str) -> tuple[str, str, str]:

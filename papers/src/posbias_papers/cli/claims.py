@@ -187,6 +187,7 @@ def all_(*, options: AllOptions = AllOptions()) -> None:
     from posbias_papers.cli.answers import PaperAll
     from posbias_papers.herasimchyk2026.measure import check_models
     from posbias_papers.results import collect
+    from posbias_papers.study import minutes_text
 
     check_models(() if options.models == ("none",) else options.models, "--models")
     if options.report:
@@ -197,7 +198,10 @@ def all_(*, options: AllOptions = AllOptions()) -> None:
     judged = collect(options.out)
     page = _page(options.out, judged, _readings(options.out, options.configs)) if options.report else None
     answer = PaperAll.of(ran, counts=count(judged), page=page)
-    answer_with(answer, lambda: _all_lines(ran, judged, page), options.json)
+    lines = [f"{len(ran.made)} studies made in {minutes_text(ran.seconds / 60)}"]
+    lines += [f"{key}: {reason}" for key, reason in ran.left_out.items()]
+    lines += ["", *_evidence(judged), *([f"page: {page}"] if page else [])]
+    answer_with(answer, lambda: lines, options.json)
     _refuse_failures(ran)
 
 
@@ -231,15 +235,3 @@ def _page(out: Path, judged: "Sequence[Judged]", readings: "Sequence[Comparison]
     from posbias_papers.results import write_page
 
     return write_page(out, out / "papers.html", claims=judged, readings=readings, errata=ERRATA)
-
-
-def _all_lines(ran: "Ran", judged: "Sequence[Judged]", page: Path | None) -> list[str]:
-    from posbias_papers.study import minutes_text
-
-    return [
-        f"{len(ran.made)} studies made in {minutes_text(ran.seconds / 60)}",
-        *(f"{key}: {reason}" for key, reason in ran.left_out.items()),
-        "",
-        *_evidence(judged),
-        *([f"page: {page}"] if page else []),
-    ]

@@ -112,17 +112,11 @@ def variants(*names: str, options: VariantOptions = VariantOptions()) -> None:
 
 def variants_table(results: "Mapping[str, VariantResult]") -> list[str]:
     """Recency probabilities of variants by layer: the mean over networks, and how far networks lie apart."""
-    rows = [
-        [
-            label,
-            *(
-                f"{one}{_spread(apart.value)}"
-                for one, apart in zip(part.recency_probability, part.variance, strict=True)
-            ),
-        ]
-        for name, result in results.items()
-        for label, part in result.parts(name)
-    ]
+    rows = []
+    for name, result in results.items():
+        for label, part in result.parts(name):
+            both = zip(part.recency_probability, part.variance, strict=True)
+            rows.append([label, *(f"{one}{_spread(apart.value)}" for one, apart in both)])
     head = ["variant", *(f"layer {layer}" for layer in range(1, max(map(len, rows))))]
     lines = table(head, [row + [""] * (len(head) - len(row)) for row in rows])
     return [*lines, "", "recency probability ± standard error (standard deviation over networks); ½: none"]

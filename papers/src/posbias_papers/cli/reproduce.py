@@ -45,8 +45,7 @@ def kim2026(*what: str, options: KimOptions = KimOptions()) -> None:
     what
         fig1 to fig7, section3 (the printed probabilities), or all, the default.
     """
-    settings = {name: getattr(options, name) for name in ("seed", "threads")}
-    _reproduce("kim2026", what or ("all",), options, settings, COMPILING)
+    _reproduce("kim2026", what or ("all",), options, ("seed", "threads"), COMPILING)
 
 
 @shared.options
@@ -100,11 +99,9 @@ def wu2025(*what: str, options: WuOptions = WuOptions()) -> None:
         models, or all. Default: fig2.
     """
     shared.check_threads(options.threads)
-    asked = "effort", "networks", "middle", "embedding", "test_direction", "device", "gpus_per_cell"
-    same = {name: getattr(options, name) for name in asked}
+    names = ("networks", "middle", "embedding", "test_direction", "device", "gpus_per_cell")
     engine = shared.engine(None, options.ray, options.threads)
-    settings: dict[str, Any] = {**same, "workers": options.threads, "engine": engine}
-    _reproduce("wu2025", what or ("fig2",), options, settings)
+    _reproduce("wu2025", what or ("fig2",), options, names, workers=options.threads, engine=engine)
 
 
 @shared.options
@@ -170,27 +167,34 @@ def herasimchyk2026(*what: str, options: HerasimchykOptions = HerasimchykOptions
     shared.check_threads(options.threads)
     if isinstance(options.effort, int):
         whole("effort", options.effort, 2)
-    same = ("documents", "tokens", "reading", "configs", "seed", "threads")
-    settings: dict[str, Any] = {name: getattr(options, name) for name in same}
-    settings |= {
+    names = ("documents", "tokens", "reading", "configs", "seed", "threads")
+    others: dict[str, Any] = {
         "models": [] if options.models == ("none",) else options.models,
         "corpora": [None if text == "bundled" else text for text in options.corpora] or [None],
         "scramble": options.shuffle_tokens or None,
         "loading": vars(options.loading),
         "lengths": options.lengths or None,
     }
-    _reproduce("herasimchyk2026", what or ("table2", "table3", "fig2"), options, settings)
+    _reproduce("herasimchyk2026", what or ("table2", "table3", "fig2"), options, names, **others)
 
 
 def _reproduce(
-    paper: str, what: Sequence[str], options: Any, settings: Mapping[str, Any], waiting: str | None = None
+    paper: str,
+    what: Sequence[str],
+    options: Any,
+    names: Iterable[str],
+    waiting: str | None = None,
+    **others: Any,
 ) -> None:
-    """Make some of a paper with a bar, and answer with what was made; `settings` as of the paper's `tables`."""
+    """Make some of a paper with a bar, and answer with what was made.
+
+    Options of these `names`, and `others`, are settings of the paper's `tables`.
+    """
     from posbias.core.formats import dump_json
     from posbias_papers.cli.answers import reproduced
     from posbias_papers.reproduction import reproduce
 
-    how = {"effort": options.effort, **settings, "again": options.rerun}
+    how = {name: getattr(options, name) for name in ("effort", *names)} | {"again": options.rerun, **others}
     with progress(waiting) as on_event:
         made = reproduce(paper, what, out=options.out, on_event=on_event, **how)
     if made.more.get("stand_in"):

@@ -104,9 +104,8 @@ CELLS = tuple(InfluenceCell(prompt) for prompt in range(PROMPTS))
 
 def curves(results: Results) -> dict[str, Float[np.ndarray, "prompt position"]]:
     """By prompt: the gradient, and every effect of every change; with the root of KL, which is of first order."""
-    samples = {
-        name: np.array([one[name] for one in results.values()]) for name in next(iter(results.values()))
-    }
+    names = next(iter(results.values()))
+    samples = {name: np.array([one[name] for one in results.values()]) for name in names}
     return samples | {f"root_{change}": np.sqrt(samples[f"kl_{change}"]) for change in CHANGES}
 
 
@@ -154,7 +153,7 @@ def tables(results: Results) -> Iterator[Table]:
             }
             row = {"token": change, "effect": words}
             for head, found in scores.items():
-                row |= {head.format(name): one for name, one in _words(found).items()}
+                row |= {head.format(name): _interval(one) for name, one in found.items()}
             rows.append(row | _halves(effects))
     yield Table.of("Gradient influence against effects, 95 % intervals over prompts", rows)
     shares = []
@@ -174,12 +173,9 @@ def _halves(samples: Float[np.ndarray, "prompt position"]) -> dict[str, float]:
     return {f"half against half, {name}": one.value for name, one in found.items()}
 
 
-def _words(scores: dict[str, Estimate]) -> dict[str, str]:
-    words = {}
-    for name, one in scores.items():
-        low, high = one.interval
-        words[name] = f"{one.value:.2f} [{low:.2f}, {high:.2f}]".replace("-", "−")
-    return words
+def _interval(score: Estimate) -> str:
+    low, high = score.interval
+    return f"{score.value:.2f} [{low:.2f}, {high:.2f}]".replace("-", "−")
 
 
 def _draw(results: Results) -> Any:

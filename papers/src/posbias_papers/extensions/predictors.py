@@ -189,10 +189,8 @@ def outcomes(more: str, less: str, score: str, results: Results) -> dict[Predict
     """
     better = {}
     for cell, result in results.items():
-        ceiling, numbers = (
-            result["noise"]["noiseless"][RANK],
-            result["differences"][f"{more} - {less}"][score],
-        )
+        ceiling = result["noise"]["noiseless"][RANK]
+        numbers = result["differences"][f"{more} - {less}"][score]
         usable = score != RANK or (ceiling is not None and ceiling >= CEILING)
         if usable and numbers is not None and numbers[1] is not None:
             difference = Estimate(numbers[0], numbers[1], max(2, round(numbers[2]) + 1), numbers[2])

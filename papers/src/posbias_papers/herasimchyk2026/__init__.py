@@ -83,9 +83,7 @@ def tables(
     asked = MODELS if models is None else models
     if asked or configs is None:
         check(asked, corpora, [*dict.fromkeys((tokens, *lengths))], prompts)
-    files: dict[str, Any] = {}
-    if configs is not None:
-        files = {"files": config_curves(configs, reading, tokens)}
+    files = () if configs is None else config_curves(configs, reading, tokens)
     texts = [MeasurementJob(text, prompts=prompts, seed=seed, packed=not documents) for text in corpora]
     texts += [replace(text, scramble=True) for text in texts[:1] if shuffled]
     jobs = [
@@ -101,7 +99,7 @@ def tables(
             raise
         log.warning("%s; going on with %s alone", error, MODELS[0])
         cells = gather(MODELS[:1], jobs, folder / "cells", **options)
-    measured = Measured(cells, tokens=tokens, reading=reading, **files, seed=seed)
+    measured = Measured(cells, files, tokens, reading, seed)
     return _shown(wanted, measured, effort if isinstance(effort, str) else f"{effort} prompts")
 
 
@@ -111,11 +109,9 @@ def _shown(wanted: Sequence[str], measured: Measured, effort: str) -> Tables:
     left_out = {name: reason for name, frame in frames.items() if (reason := missing(frame, name))}
     shown = {name: frame for name, frame in frames.items() if name not in left_out}
     pages = {name: {"effort": effort, **STUDIES[name].page(frame).data} for name, frame in shown.items()}
-    about = {
-        "cells": [vars(key) for key in measured.cells],
-        "stand_in": stand_in(names(measured.cells, "model")),
-    }
-    return Tables(shown, effort, left_out, {"tables": pages, **about})
+    more = {"tables": pages, "cells": [vars(key) for key in measured.cells]}
+    more["stand_in"] = stand_in(names(measured.cells, "model"))
+    return Tables(shown, effort, left_out, more)
 
 
 def _lengths(wanted: Sequence[str], first: bool, tokens: int, lengths: Sequence[int]) -> dict[int, bool]:

@@ -5,14 +5,15 @@ columns of Tables 4 and 5 for two models. A model or text of another name is the
 `corpus_of` say so; any other stands in (`stand_in`).
 """
 
-import csv
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from posbias.theory.configs import PRESETS
+from posbias_papers import read_rows
 
+FOLDER = Path(__file__).parent
 CORPORA = ("FineWeb-Edu", "DCLM-Baseline", "Wikipedia")
 TOKENS = 256
 """Length of the prompts behind Tables 2 to 6."""
@@ -23,18 +24,12 @@ LENGTHS = (64, 256, 1024, PLOTTED)
 """Lengths at which λ is measured here."""
 
 
-def _rows(name: str) -> list[dict[str, Any]]:
-    """The rows of a file of this package; lines that begin with # are about it."""
-    with Path(__file__).with_name(name).open(encoding="utf-8", newline="") as file:
-        return [*csv.DictReader(line for line in file if line[0] != "#")]
-
-
 def printed(table: str) -> list[dict[str, Any]]:
     """Every number of Table 1, 4, 5 or 6: whose it is (`corpus` "" if of no text), of what, and its digits.
 
     What is said of scores is the level, such as "a"; `claimed` is 1 where the claim about its row is about it.
     """
-    rows = (row for row in _rows("printed.csv") if row["table"] == table)
+    rows = (row for row in read_rows(FOLDER / "printed.csv") if row["table"] == table)
     return [row | {name: float(row[name]) for name in ("printed", "digits", "claimed")} for row in rows]
 
 
@@ -43,7 +38,7 @@ def published_curves() -> dict[str, list[float]]:
 
     `c_scaled` has content over √d_head, `b_own` the slopes of the model instead of the files', `c_own` both.
     """
-    rows = _rows("bloom-176b.csv")
+    rows = read_rows(FOLDER / "bloom-176b.csv")
     return {name: [float(row[name]) for row in rows] for name in rows[0] if name != "position"}
 
 
@@ -54,11 +49,9 @@ def rollout_files() -> list[dict[str, Any]]:
     lies from (b) (Wasserstein), content as published and scaled (over √d_head), (b) with FineWeb's λ as in the
     authors' code; how much later scaled content moves the mean position, with one λ and the models' own slopes.
     """
-    rows = _rows("rollouts.csv")
-    return [
-        {key: value if key in ("model", "corpus") else float(value) for key, value in row.items()}
-        for row in rows
-    ]
+    texts = ("model", "corpus")
+    rows = (row.items() for row in read_rows(FOLDER / "rollouts.csv"))
+    return [{key: value if key in texts else float(value) for key, value in row} for row in rows]
 
 
 def _by_model(table: str) -> dict[str, dict[str, tuple[float, ...]]]:
@@ -138,11 +131,8 @@ def stand_in(measured: Iterable[str]) -> str:
     measured = [*measured]
     others = [name for name in measured if not model_of(name)]
     lacking = [model for model in TABLE1 if model not in {*map(model_of, measured)}]
-    return (
-        f"{', '.join(others) or 'None'} measured in place of {', '.join(lacking)} of the paper."
-        if lacking
-        else ""
-    )
+    words = f"{', '.join(others) or 'None'} measured in place of {', '.join(lacking)} of the paper."
+    return words if lacking else ""
 
 
 def _plain(name: str) -> str:

@@ -7,7 +7,6 @@ corpus, Figure 4 of all others; Tables 2 and 3 show the first corpus, Tables 4 a
 """
 
 import math
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from posbias.profiles.claims import ELSEWHERE, Evidence, Judged, Printed, undecided
 from posbias.profiles.estimate import Estimate
+from posbias_papers import read_toml
 from posbias_papers.contrasts import Quantity, contrasted, read_claims
 from posbias_papers.herasimchyk2026.configs import BINS, HUB, PROMPTS, PUBLISHED, stand_in
 from posbias_papers.herasimchyk2026.drawing import draw_content, draw_curves, draw_schedules, of_figure
@@ -46,7 +46,7 @@ AT_HAND = {
 """What claims rest on for which nothing has to be measured, by words of their `where`."""
 WHEN, ON_RECORD = "2026-11-27", "32 prompts"
 """When what is on record was measured, and on how much."""
-ABOUT: dict[str, Any] = tomllib.loads(Path(__file__).with_name("figures.toml").read_text(encoding="utf-8"))
+ABOUT = read_toml(Path(__file__).with_name("figures.toml"))
 """What is shown of every `kind` of table and of every `study`, and the sources that they use."""
 
 

@@ -61,10 +61,9 @@ def gather(
     `save_measurement`; KeyboardInterrupt on Ctrl-C, naming the folder of finished measurements.
     """
     cells: dict[Key, Any] = {}
-    options = {"jobs": jobs, "folder": folder, "again": again, "threads": threads}
-    options |= {"loading": loading or {}}
+    same = {"jobs": jobs, "folder": folder, "again": again, "threads": threads, "loading": loading or {}}
     failed = run(
-        {name: Task(_measure, {"name": name, **options}, name) for name in models},
+        {name: Task(_measure, {"name": name, **same}, name) for name in models},
         lambda name, measured: cells.update((_key(cell), cell) for cell in measured),
         unit="model",
         on_event=on_event,

@@ -121,14 +121,10 @@ def _answer(frames: "Mapping[str, pd.DataFrame]") -> dict[str, Any]:
 def page(frame: "pd.DataFrame", *, name: str, layers: Sequence[int]) -> Page:
     """Recency probabilities of some layers, and the printed ones of Section 3 where a study is about these."""
     printed = [*printed_numbers(frame)] if name in ("fig1", "section3") else []
-    rows = [
-        {"model": describe(model), "d": model.dimension}
-        | {
-            f"layer {layer}": _text(own.loc[layer, "recency"], own.loc[layer, "recency_se"])
-            for layer in layers
-        }
-        for model, own in recency(frame)
-    ]
+    rows = []
+    for model, own in recency(frame):
+        numbers = {f"layer {n}": _text(*own.loc[n, ["recency", "recency_se"]]) for n in layers}
+        rows.append({"model": describe(model), "d": model.dimension, **numbers})
     compared = [
         {"printed in Section 3": one["where"], "printed": f"{one['printed']:.4f}"}
         | {"here": _text(one["value"], one["se"]), "standard errors of the difference": one["deviation"]}

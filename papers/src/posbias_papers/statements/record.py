@@ -18,7 +18,6 @@ exact arithmetic passes up to `tolerance`.
 
 import inspect
 import math
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from posbias.profiles.claims import Above, Claim
-from posbias_papers import choose
+from posbias_papers import choose, read_toml
 from posbias_papers.errata import find_erratum
 from posbias_papers.statements.draws import Instance, Sampler
 
@@ -40,9 +39,7 @@ REMARK: Mapping[str, Any] = {"strength": "observation"}
 OURS: Mapping[str, Any] = {"provenance": "ours", "strength": "observation"}
 """Of a statement that is a reading of ours."""
 LABELS = ("Corrected", "Asserts", "Scope", "Evidence", "Shows", "Erratum")
-COUNTEREXAMPLES: dict[str, Instance] = tomllib.loads(
-    Path(__file__).with_name("counterexamples.toml").read_text(encoding="utf-8")
-)
+COUNTEREXAMPLES: dict[str, Instance] = read_toml(Path(__file__).with_name("counterexamples.toml"))
 """Instances on which statements fail as printed, by their keys."""
 _SOURCES = {"wu": "wu2025", "herasimchyk": "herasimchyk2026", "kim": "kim2026"}
 

@@ -151,12 +151,10 @@ def check(statement: Statement, instances: int, seed: int, corrected: bool = Fal
     """
     # the name of the stream decides what is drawn
     rng, least = stream(seed, f"verify/{statement.key}/{'amended' if corrected else 'published'}"), math.inf
-    on_witness = statement.witness is not None and not corrected
-    tries = 1 if on_witness else whole("instances", instances, 1)
+    witness = None if corrected else statement.witness
+    tries = whole("instances", instances, 1) if witness is None else 1
     for number in range(tries):
-        drawn = None if on_witness else statement.draw(Sampler(rng, number % EDGE_EVERY == EDGE_EVERY - 1))
-        instance = statement.witness if drawn is None else drawn
-        assert instance is not None
+        instance = witness or statement.draw(Sampler(rng, number % EDGE_EVERY == EDGE_EVERY - 1))
         slack = float(statement.slack(instance, corrected))
         if math.isnan(slack):
             raise InvalidValueError(

@@ -20,6 +20,7 @@ from jaxtyping import Float
 from posbias.profiles.claims import LEAST, Above, Evidence, judged, mean
 from posbias.profiles.estimate import Estimate
 from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
+from posbias_papers import read_rows
 from posbias_papers.contrasts import difference, read_claims
 from posbias_papers.pages import Page, Table
 from posbias_papers.study import EFFORTS, INSTANCED, Basis, Recorded, Studies, Study, minutes_text, titled
@@ -424,13 +425,8 @@ def observations(_: Any = None) -> "pd.DataFrame":
     import pandas as pd
 
     folder = Path(__file__).parent
-    items, frame = (
-        pd.read_csv(folder / f"{name}.csv", keep_default_na=False) for name in ("items", "table1")
-    )
-    held = [
-        ({*places.split(", ")}, claims.split())
-        for places, claims in zip(items["place"], items["claims"], strict=True)
-    ]
+    held = [({*row["place"].split(", ")}, row["claims"].split()) for row in read_rows(folder / "items.csv")]
+    frame = pd.read_csv(folder / "table1.csv", keep_default_na=False)
     frame["claims"] = [
         ", ".join(dict.fromkeys(one for at, own in held if at & {*results.split("; ")} for one in own))
         for results in frame["results"]

@@ -137,12 +137,6 @@ def amount(outcome: Outcome) -> Amount:
     return outcome.iterations, len(outcome.loss), outcome.embedding, outcome.test_direction
 
 
-def _spent(effort: Effort, setting: Setting) -> Amount:
-    """The amount that an effort is for a setting."""
-    tests = effort.test_direction if setting.inputs == "fixed_vocabulary" else "training"
-    return effort.steps(setting), effort.networks, effort.embedding, tests
-
-
 def read_records(path: Path) -> dict[Amount, dict[Setting, Outcome]]:
     """The outcomes of a file of records by amount and setting, read once; none of one that is not there."""
     return _records(path, path.stat().st_mtime_ns if path.is_file() else None)
@@ -174,8 +168,14 @@ def records(effort: Effort, settings: Iterable[Setting]) -> dict[Setting, Outcom
     """The outcomes of those of some settings that are on record, on as many test sequences at least."""
     if effort.middle is not None:
         return {}
-    known = {s: read_records(RECORDS).get(_spent(effort, s), {}).get(s) for s in settings}
-    return {s: one for s, one in known.items() if one is not None and one.sequences >= effort.sequences}
+    known = {}
+    for setting in settings:
+        tests = effort.test_direction if setting.inputs == "fixed_vocabulary" else "training"
+        spent = effort.steps(setting), effort.networks, effort.embedding, tests
+        one = read_records(RECORDS).get(spent, {}).get(setting)
+        if one is not None and one.sequences >= effort.sequences:
+            known[setting] = one
+    return known
 
 
 def compared_with(effort: Effort, settings: Iterable[Setting]) -> dict[Setting, Outcome]:
