@@ -13,6 +13,7 @@ import inspect
 import json
 import re
 import sys
+import tomllib
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -39,67 +40,10 @@ from posbias.theory.positional import ALiBi, NoPE
 PAGE = Path(__file__).parents[1] / "docs" / "made" / "families.md"
 PROMPT = torch.tensor([17, 4, 33, 8, 60, 21, 5, 5, 48, 12, 39, 7, 26, 3, 55, 30, 41, 9, 14, 62])
 DEPTH, WINDOW, VOCABULARY, LARGEST = 8, 5, 64, 3_000_000
-SIZES = {
-    8: r"head_dim$|^d_kv$|lora_rank$|^(num_hidden_layers|n_layers?|num_layers|decoder_layers)$",
-    32: r"^(hidden_size|d_model|n_embd|embedding_size|word_embed_proj_dim|dim|embed_dim)$",
-    4: r"^(num_attention_heads|n_heads?|num_heads|decoder_attention_heads)$|experts$",
-    2: r"^(num_key_value_heads|num_kv_heads|n_head_kv)$|per_tok(en)?$",
-    48: r"intermediate|^(ffn_dim|n_inner|d_ff|decoder_ffn_dim|ffn_hidden_size)$",
-    VOCABULARY: r"^(vocab_size|max_position_embeddings|n_positions|max_seq_len|n_ctx)$",
-    WINDOW: r"^(sliding_window|window_size|attention_chunk_size)$",
-    16: r"^qk_head_dim$",
-}
-"""Size → the keys that are made so small."""
-_WIDTH = {"head_dim": 8}
-_LATENT = {"num_key_value_heads": 4, "n_group": 1, "topk_group": 1}
-SPECIAL: dict[str, dict[str, Any]] = {
-    "codegen": {"rotary_dim": 4},
-    "gptj": {"rotary_dim": 4},
-    "deepseek_v2": {"num_key_value_heads": 4, "n_group": 1, "topk_group": 1, "num_experts_per_tok": 2},
-    "deepseek_v3": _LATENT,
-    "deepseek_v32": _LATENT,
-    "glm4_moe_lite": _LATENT,
-    "glm_moe_dsa": _LATENT,
-    **dict.fromkeys(("axk1", "axk2", "dots3_note_text", "kimi_linear", "minicpm3", "youtu"), _LATENT),
-    "dots1": _LATENT | {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2},
-    "mistral4": _LATENT | {"head_dim": 16},
-    "gemma4_text": {"vocab_size_per_layer_input": VOCABULARY},
-    "lfm2": {"full_attn_idxs": [2, 5]},
-    "ernie4_5_moe": {"moe_k": 2},
-    "mpt": {"expansion_ratio": 2},
-    "hunyuan_v1_dense": _WIDTH,
-    "hunyuan_v1_moe": _WIDTH,
-    "ministral": _WIDTH,
-    "nemotron": _WIDTH | {"num_key_value_heads": 4},
-    "gpt_neo": {"attention_types": [[["global", "local"], 4]]},
-    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 4},
-    "longcat_flash": _LATENT,
-    "mamba2": {"num_heads": 8, "head_dim": 8, "expand": 2, "n_groups": 1},
-    "marian": {"decoder_vocab_size": VOCABULARY, "pad_token_id": 0},
-    "bamba": {"attn_layer_indices": [2, 5], "mamba_n_heads": 8, "mamba_d_head": 8},
-    "granitemoehybrid": {"layer_types": ["mamba", "attention"] * 4, "mamba_n_heads": 8, "mamba_d_head": 8},
-    "xmod": {"languages": ["en_XX"], "default_language": "en_XX"},
-    "reformer": {"is_decoder": True, "axial_pos_embds_dim": [16, 16], "axial_pos_shape": [8, 8]},
-    "esm": {"vocab_size": VOCABULARY, "pad_token_id": 1, "position_embedding_type": "rotary"},
-    "squeezebert": dict.fromkeys(
-        (f"{part}_groups" for part in ("q", "k", "v", "post_attention", "intermediate", "output")), 1
-    ),
-    "xlnet": {"attn_type": "uni"},
-}
-"""What some families need in addition to this to be built."""
-_SELECTS = "it rotates, which the capture does not see in addition to the mask of the selection"
-NAMED = {
-    "codegen": "it rotates by a table of its own, which the capture does not see",
-    "deepseek_v32": _SELECTS,
-    "glm_moe_dsa": _SELECTS,
-}
-"""Families where encodings read and captured differ for a known reason; masks agree."""
-RECENT = (
-    *("deepseek_v32", "deepseek_v4", "exaone4", "falcon_h1", "gemma4", "glm_moe_dsa", "gpt_oss", "jamba"),
-    *("kimi_linear", "lfm2", "llama4", "mistral4", "nemotron_h", "olmo3", "qwen3", "qwen3_5", "qwen3_next"),
-    "smollm3",
-)
-"""Families whose parts the page lists."""
+ABOUT: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+"""What some families need to be built, and what is said of them."""
+SPECIAL, NAMED, RECENT = (ABOUT[name] for name in ("special", "named", "recent"))
+FILLED: list[str] = ABOUT["filled"]
 OUTSIDE = {"mistral4": "Mistral4ForCausalLM"}
 """Causal families that `AutoModelForCausalLM` does not list → their model."""
 
@@ -146,7 +90,7 @@ def small(config: dict[str, Any]) -> dict[str, Any]:
     for key, given in config.items():
         if isinstance(given, bool) or not isinstance(given, int):
             continue
-        sizes = [size for size, keys in SIZES.items() if re.search(keys, key)]
+        sizes = [size for size, keys in ABOUT["sizes"] if re.search(keys, key)]
         if sizes and not ("experts" in key and given <= 1):
             made[key] = sizes[-1]
         elif key.endswith("token_id"):
@@ -277,23 +221,6 @@ def row(family: str, **changes: Any) -> Row:
 def _line(error: Exception) -> str:
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:77]}{'…' * (len(text) > 77)}"
-
-
-FILLED = (
-    *("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "hidden_size", "head_dim"),
-    *("qk_nope_head_dim", "qk_rope_head_dim", "max_position_embeddings", "original_max_position_embeddings"),
-    *("sliding_window", "use_sliding_window", "max_window_layers", "attention_chunk_size", "rotary_dim"),
-    *(
-        "compress_rope_theta",
-        "index_topk",
-        "attn_layer_period",
-        "attn_layer_offset",
-        "conv_L_cache",
-        "hc_mult",
-    ),
-    *("attn_scale", "floor_scale", "attn_temperature_tuning", "global_attn_every_n_layers"),
-)
-"""Keys of fields whose defaults are read."""
 
 
 def class_defaults(family: str) -> dict[str, Any]:
