@@ -15,7 +15,7 @@ import pytest
 from answers import SCHEMAS, faults
 from command import called, commands
 from jsonschema import Draft202012Validator
-from project import ROOT
+from project import ROOT, cases
 
 
 def named(requirement):
@@ -53,57 +53,7 @@ FILES = {
     "decay.toml": 'depth = 3\nmixing = {kind = "attention_only"}\n'
     '[[layers]]\npositional = {kind = "decay", rate = 1}',
 }
-# a command of every kind, in this order, with what it needs beyond the base, in the order in which it is said
-LINES = {
-    "predict bloom-7b1 --tokens 16": (),
-    "predict bloom-7b1 --tokens 16,32": (),
-    "predict bloom-7b1 --tokens 16 --depth-trajectory": (),
-    "predict bloom-7b1 --tokens 16 --vary depth=2,4 --vary slopes=1:4:3": (),
-    "predict decay.toml --critical-distance --tokens 16": (),
-    "predict bloom-7b1 --tokens 16 --plot p.png": ("matplotlib",),
-    "predict bloom-7b1 --tokens 16 --mixing list.nc": ("netCDF4",),
-    "predict smollm2-135m --tokens 64 --calibrate smollm2-135m": ("netCDF4",),
-    "design bloom-7b1 --tokens 16 --vary depth=1:3": (),
-    "order hits.jsonl --profile smollm2-135m": (),
-    "order hits.jsonl --profile list.nc": ("netCDF4",),
-    "measure tiny-alibi": ("torch",),
-    "retrieve tiny-alibi": ("torch", "matplotlib"),
-    "retrieve --write-prompts p.jsonl --prompts 2": (),
-    "retrieve --answers list.json --prompts 2": ("matplotlib",),
-    "compare list.json list.json": (),
-    "compare list.json list.json --plot p.png": ("matplotlib",),
-    "compare list.nc list.json": ("netCDF4",),
-    "report tiny-alibi": ("jinja2", "torch"),
-    "report list.nc": ("jinja2", "netCDF4"),
-    "explore bloom-7b1 --no-open": (),
-    "explore list.nc --no-open": ("netCDF4",),
-    "simulate layernorm --tokens 5 --dimension 8 --effort 100": (),
-    "paper variants tied --networks 2 --inputs 2": (),
-    "train": ("torch",),
-    "train --ray local": ("ray", "torch"),
-    "study run study.toml": (),
-    "study run study.toml --ray local": ("ray",),
-    "study run measure.toml": ("torch",),
-    "study status study.toml": (),
-    "study show study.toml": (),
-    "study show study.toml --plot p.png": ("matplotlib",),
-    "study export study.toml": (),
-    "paper all": ("matplotlib",),
-    "paper all --report": ("jinja2", "matplotlib"),
-    "paper list": (),
-    "paper claims wu2025 --instances 1": (),
-    "paper extensions": (),
-    "paper extensions ordering": ("matplotlib",),
-    "paper herasimchyk2026": ("matplotlib", "torch"),
-    "paper kim2026 fig1": ("matplotlib",),
-    "paper wu2025": ("matplotlib", "torch"),
-    "verify kim-theorem-1 --effort 2": (),
-    "presets": (),
-    "models": (),
-    "models families": (),
-    "models --fetch smollm2-135m": ("torch",),
-    "cite bloom-7b1": (),
-}
+LINES = cases("lines")
 ABSENT = """
 import os, sys
 from importlib.machinery import PathFinder

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from project import install
+from project import cases, install
 from refused import refused
 from transformers import AutoConfig
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
@@ -88,13 +88,7 @@ def test_a_preset_is_no_file(tmp_path):
 
 @pytest.mark.parametrize(
     ("key", "changes"),
-    [
-        ("diagonal_scores", {"content_config": {"diagonal_scores": [0.5, -0.5, 0]}}),
-        ("content_config", {"content_config": 3}),
-        ("banana", {"content_config": {"banana": 3}}),
-        ("head_weights", {"attention_config": {"num_heads": 2, "head_weights": [[0, 0]]}}),
-        ("width", {"mask_config": {"mask_type": "sliding_window"}}),
-    ],
+    cases("rollout_refused"),
 )
 def test_a_published_rollout_file_is_refused_by_its_key(write, key, changes):
     refused(
@@ -113,33 +107,9 @@ def test_alibi_slopes_are_those_of_the_models():
         np.testing.assert_allclose(alibi_slopes(heads, 4), half.numpy(), rtol=1e-6)
 
 
-KIMI = {"full_attn_layers": [3, 13], "kda_layers": [1, 2, *range(4, 13)]}
-
-
 @pytest.mark.parametrize(
     ("family", "given"),
-    [
-        ("qwen3_next", {}),
-        ("qwen3_5_text", {"full_attention_interval": 3}),
-        ("jamba", {"attn_layer_period": 5, "attn_layer_offset": 0}),
-        ("lfm2", {"full_attn_idxs": [2, 5, 8]}),
-        ("falcon_h1", {}),
-        ("kimi_linear", {}),
-        ("kimi_linear", {"linear_attn_config": KIMI}),
-        ("nemotron_h", {"hybrid_override_pattern": "MEM*-M*"}),
-        ("nemotron_h", {"layers_block_type": ["mamba", "mlp", "attention"]}),
-        ("nemotron_h", {}),
-        ("olmo_hybrid", {"num_attention_heads": 5}),
-        ("olmo_hybrid", {"num_hidden_layers": 2}),
-        ("afmoe", {}),
-        ("afmoe", {"global_attn_every_n_layers": 3}),
-        ("gemma4_text", {}),
-        ("gemma4_text", {"layer_types": ["sliding_attention"] * 13}),
-        ("glm_moe_dsa", {"layer_types": ["deepseek_sparse_attention"] * 13}),
-        ("deepseek_v32", {}),
-        ("deepseek_v4", {}),
-        ("deepseek_v4", {"compress_ratios": [0, 128, 4, 0] * 4}),
-    ],
+    cases("kinds_of_layers"),
 )
 def test_kinds_of_layers_are_those_of_the_models(write, family, given):
     """Against the list that transformers' own configuration makes of the same keys."""
@@ -170,57 +140,9 @@ def test_the_assumed_schedule_is_that_of_a_network_at_initialisation():
 
 
 LLAMA = {"model_type": "llama", "num_hidden_layers": 4, "num_attention_heads": 4}
-SLIDING_ALONE = {"layer_types": ["sliding_attention"] * 4, "sliding_window": 8}
-REFUSED = [
-    ("num_key_value_heads", {"num_key_value_heads": 3}),
-    ("layer_types", {"layer_types": ["banana"] * 4}),
-    ("layer_types", {"layer_types": ["chunked_attention"] * 4}),
-    ("layer_types", {"layer_types": ["full_attention"]}),
-    ("layer_types", {"model_type": "deepseek_v4", "layer_types": [["a"]] * 4}),
-    ("layer_types", {"model_type": "smollm3", **SLIDING_ALONE}),
-    ("layer_types", {"model_type": "qwen2_moe", **SLIDING_ALONE}),
-    ("hybrid_override_pattern", {"model_type": "nemotron_h", "hybrid_override_pattern": "MX"}),
-    ("attn_layer_offset", {"model_type": "jamba", "attn_layer_offset": -1}),
-    ("full_attn_layers", {"model_type": "kimi_linear", "linear_attn_config": {"full_attn_layers": 3}}),
-    ("compress_ratios", {"model_type": "deepseek_v4", "compress_ratios": [0, 4, 5, 0]}),
-    ("attention_chunk_size", {"attention_chunk_size": 8192}),
-    (
-        "rope_parameters",
-        {"model_type": "ministral3", "rope_parameters": {"full_attention": {"rope_theta": 1e4}}},
-    ),
-    ("rope_type", {"rope_scaling": {"rope_type": "banana", "factor": 2}}),
-    (
-        "sliding_window_pattern",
-        {"model_type": "exaone4", "sliding_window": 8, "sliding_window_pattern": "LXG"},
-    ),
-    ("sliding_window", {"model_type": "mpt", "n_heads": 4, "attn_config": {"sliding_window_size": -3}}),
-    ("no_rope_layers", {"model_type": "smollm3", "no_rope_layers": [1]}),
-    ("attn_config", {"model_type": "mpt", "n_layers": 2, "n_heads": 4, "attn_config": 3}),
-    (
-        "alibi_bias_max",
-        {"model_type": "mpt", "n_layers": 2, "n_heads": 4, "attn_config": {"alibi_bias_max": 2e3}},
-    ),
-    ("hidden_size", {"model_type": "falcon", "alibi": True, "hidden_size": 10}),
-    ("layers_block_type", {"model_type": "nemotron_h", "layers_block_type": 3}),
-    ("encoding", {"model_type": "posbias_tiny", "encoding": "banana"}),
-    # models that may look both ways
-    ("architectures", {"architectures": ["LlamaBiModel"]}),
-    ("architectures", {"architectures": ["LlamaForMaskedLM"]}),
-    ("architectures", {"architectures": ["MistralForCausalLM"]}),
-    ("architectures", {"model_type": "bert", "architectures": ["JinaBertModel"]}),
-    ("auto_map", {"auto_map": {"AutoModel": "modeling_llama_encoder.LlamaEncoderModel"}}),
-    ("auto_map", {"auto_map": {"AutoModel": "modeling_llama_bidirectional.LlamaModel"}}),
-    ("auto_map", {"auto_map": {"AutoModelForCausalLM": "modeling_gritlm7b.LlamaForCausalLM"}}),
-    ("use_bidirectional_attention", {"use_bidirectional_attention": True}),
-    ("use_bidirectional_attention", {"model_type": "gemma4_text", "use_bidirectional_attention": "all"}),
-    ("prefix_lm", {"prefix_lm": True}),
-    ("causal", {"causal": False}),
-    ("is_causal", {"model_type": "mistral", "is_causal": False}),
-    ("model_type", {"model_type": "paligemma", "text_config": {"model_type": "gemma2"}}),
-]
 
 
-@pytest.mark.parametrize(("key", "changes"), REFUSED)
+@pytest.mark.parametrize(("key", "changes"), cases("configurations_refused"))
 def test_what_is_not_predicted_is_refused_by_its_key(write, key, changes):
     with pytest.raises(InvalidValueError, match=rf"config\.json: ([\w.]*\.)?{key}: ") as caught:
         load_architecture(write("config.json", LLAMA | changes))
@@ -229,14 +151,7 @@ def test_what_is_not_predicted_is_refused_by_its_key(write, key, changes):
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"architectures": ["LlamaForSequenceClassification"]},
-        {"architectures": ["LLaMAForCausalLM"], "is_causal": True, "use_bidirectional_attention": None},
-        {"auto_map": {"AutoConfig": "encoder.X", "AutoModelForCausalLM": "modeling_llama.LlamaForCausalLM"}},
-        {"model_type": "deepseek_v3", "auto_map": {"AutoModel": "modeling_deepseek.DeepseekV3Model"}},
-        {"model_type": "llava", "architectures": ["LlavaLlamaForCausalLM"]},
-        {"model_type": "gemma4_text", "use_bidirectional_attention": "vision"},
-    ],
+    cases("inert"),
 )
 def test_a_familys_own_class_and_inert_flags_are_no_reason_to_refuse(write, changes):
     stack = load_architecture(write("config.json", LLAMA | changes)).stack

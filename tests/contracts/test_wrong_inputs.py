@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from command import called, commands
 from measured import measurement
+from project import cases
 
 import posbias
 from posbias import encodings, masks, mixing
@@ -134,64 +135,7 @@ FILES = {
     "train.toml": CELL,
     "sweep.toml": CELL.replace("depth", "dept"),
 }  # fmt: skip
-COMMANDS = """
-preditc small.toml | predict
-predict | architecture
-predict nowhere.toml | nowhere.toml
-predict key.toml | 'depth'
-predict broken.yaml | broken.yaml
-predict small.toml --tokens 9000000000000 | takes about
-predict small.toml --mixing nan | mixing
-predict small.toml --tokns 4 | --tokns
-predict small.toml --rule both | --calibrate
-predict smollm2-135m --calibrate nothing.nc | nothing.nc
-predict small.toml --critical-distance | posbias: --critical-distance: expected
-predict small.toml --tokens 0 | posbias: --tokens: expected
-predict small.toml --tokens=x | posbias: --tokens: expected
-predict small.toml --vary window=0 | posbias: --vary window: expected
-measure tiny-alibi --seed -1 --dry-run | posbias: --seed: expected
-simulate layernorm --until-se -1 | posbias: --until-se: expected
-design small.toml --vary window=8,16 --within 3 | posbias: --within: expected
-measure '' | model
-measure tiny-alibi --out m.txt | out
-retrieve --endpoint http://localhost/v1 | model
-retrieve m --endpoint http://localhost/v1 --sizes 4,5 --pairs 4 | pairs
-retrieve --answers list.json --endpoint http://localhost/v1 | answers
-compare list.json nowhere.json | nowhere.json
-compare list.json words.json | words.json
-compare small.toml list.json | small.toml
-report broken.nc | broken.nc
-report columns.csv | --columns place=COLUMN
-order cut.jsonl --profile list.json | line 2
-design small.toml | vary
-explore nowhere --no-open | nowhere
-explore measured.json --no-open | measured.json
-simulate layernorm --alpha 1 | anisotropy
-simulate layernorm --tokens 2 | tokens
-train train.toml --depth 2 | depth
-train sweep.toml | 'network.depth'
-train --ray 127.0.0.1:1 | ray
-study run claim.toml | 'recency_probability'
-study show study.toml --quantities recency | quantity
-study export study.toml --csv - --json | json
-study status nowhere.toml | nowhere.toml
-paper kim2026 fig9 | 'fig
-paper all --effort 5 | effort
-paper all --models NONSENSE | --models: expected
-paper all --models tiny-alibbi | did you mean 'tiny-alibi'
-paper claims --effort 5 | effort
-paper list kim2026/fig9 | fig9
-paper variants tide | tide
-paper extensions desined | designed
-paper herasimchyk2026 table9 | 'table
-paper wu2025 fig99 | fig
-verify wu-4.55 | 'wu-4.5'
-presets --jsn | --jsn
-models --rerun | --fetch
-models families --jsn | --jsn
-cite wu2024 | 'wu2025'
-"""
-LINES = [tuple(line.split(" | ")) for line in COMMANDS.strip().splitlines()]
+LINES = cases("wrong_lines")
 
 
 @pytest.mark.parametrize(("line", "named"), LINES, ids=[line for line, _ in LINES])

@@ -2,10 +2,13 @@
 packages in a folder as an installer leaves them.
 """
 
+import functools
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from posbias.core.packages import GROUP
 
@@ -17,6 +20,16 @@ needs_rollout_files = pytest.mark.skipif(
 
 
 README = ROOT / "README.md"
+
+
+@functools.cache
+def _cases() -> dict[str, Any]:
+    return yaml.safe_load((ROOT / "tests" / "cases.yaml").read_text(encoding="utf-8"))
+
+
+def cases(name: str) -> Any:
+    """The rows of a part of `tests/cases.yaml`."""
+    return _cases()[name]
 
 
 def blocks(language: str, page: Path = README) -> list[str]:

@@ -15,6 +15,7 @@ import pytest
 import tokenizers
 import torch
 import transformers
+from project import cases
 
 from families import SPECIAL, VOCABULARY, small
 from posbias.core.machine import stream
@@ -134,47 +135,7 @@ def write_wheel(folder, project, files):
 
 _DEPTH = dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers"), 3)
 """By the names that families have for it."""
-_TURNS = {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
-_SCALED = {**_TURNS, "head_dim": 12, "query_pre_attn_scalar": 10}
-_SIX_HEADS = {"n_head": 6, "hidden_size": 36}
-_CHANGES: dict[str, tuple[dict[str, Any], ...]] = {
-    "llama": ({"attention_bias": True},),
-    "qwen2": (_TURNS,),
-    "qwen3": ({**_TURNS, "head_dim": 12},),
-    "gemma2": ({**_SCALED, "attn_logit_softcapping": 3.0},),
-    "gemma3_text": (_SCALED,),
-    "olmo": ({"clip_qkv": 2.0},),
-    "granite": ({"attention_multiplier": 0.2, "residual_multiplier": 0.3},),
-    "stablelm": ({"partial_rotary_factor": 0.5}, {"use_parallel_residual": True}),
-    "cohere2": (_TURNS,),
-    "smollm3": ({"no_rope_layers": [1, 0, 1], "layer_types": ["full_attention"] * 3},),
-    "llama4_text": (
-        {
-            "intermediate_size_mlp": 48,
-            "interleave_moe_layer_step": 2,
-            "no_rope_layers": [1, 0, 1],
-            "attention_chunk_size": 8,
-            "floor_scale": 4,
-            "layer_types": ["chunked_attention", "full_attention", "chunked_attention"],
-        },
-    ),
-    "gpt_oss": (_TURNS,),
-    "gpt_neox": ({"use_parallel_residual": True}, {"use_parallel_residual": False}),
-    "gpt2": ({"scale_attn_by_inverse_layer_idx": True}, {"reorder_and_upcast_attn": True}),
-    "gpt_neo": ({"attention_types": [[["local", "global", "local"], 1]]},),
-    "opt": ({}, {"do_layer_norm_before": False, "word_embed_proj_dim": 16}),
-    "falcon": (
-        {"alibi": True, "parallel_attn": False, "multi_query": False, "num_kv_heads": 4, "bias": True},
-        {"alibi": False, "parallel_attn": True, "multi_query": True},
-        {"alibi": False, "new_decoder_architecture": True},
-    ),
-    "bloom": ({}, _SIX_HEADS),
-    "mpt": ({}, {"n_heads": 6, "d_model": 36}),
-    "posbias_tiny": (
-        *({"encoding": name, "sliding_window": None} for name in ("alibi", "rope", "nope", "learned")),
-        {"encoding": "window"},
-    ),
-}
+_CHANGES: dict[str, list[dict[str, Any]]] = cases("layouts")
 """Families with layouts of more than one kind, or with parts that their defaults leave out."""
 
 
