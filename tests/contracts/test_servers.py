@@ -178,16 +178,23 @@ def test_a_server_is_asked_as_it_wants_and_that_is_remembered_and_said_once(word
     assert len(caplog.records) == 1
 
 
-def test_a_server_that_wants_two_things_or_cannot_be_satisfied(caplog):
+def test_a_server_that_wants_two_things_or_cannot_be_satisfied(tmp_path, caplog):
     def answer(number, body):
         bad = next((name for name in ("max_tokens", "temperature") if name in body), None)
         return ("status", 400, {}, f"Unsupported parameter: '{bad}'".encode()) if bad else "lamp"
 
     with serving(answer) as server:
-        curve = ask(Endpoint(server.url, "m"), JOB, concurrency=3)
+        answers = tmp_path / "answers.jsonl"
+        curve = ask(Endpoint(server.url, "m"), JOB, concurrency=3, answers=answers)
         assert {len(body) for _, _, body in server.asked[-3:]} == {4}
+        asked = len(server.asked)
+        # what was really sent is known of the kept answers too, and they serve whoever asks the same
+        assert ask(Endpoint(server.url, "m"), JOB, answers=answers) == curve
+        assert len(server.asked) == asked
     assert len(caplog.records) == 2
     assert curve.prompts == 3
+    assert curve.asked["temperature"] is None
+    assert curve.asked["model"] == "m"
     for words in ("max_tokens is too large: 32", "temperature is not supported"):
         with serving(wants(words, lambda body: True)) as server, pytest.raises(ModelError, match=words):
             Endpoint(server.url, "m")("?")

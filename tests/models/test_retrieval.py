@@ -242,7 +242,7 @@ def test_a_model_here_writes_what_transformers_writes_and_can_be_asked(loaded):
     rest = range(ids.shape[1], alone.shape[1])
     expected = sum(float(logits[place - 1, alone[0, place]]) for place in rest)
     assert scores[0] == pytest.approx(expected, abs=1e-3)
-    curve = ask(model, retrieval_job("keys", pairs=3, positions=3, prompts=2), asked_of=model.asked_of)
+    curve = ask(model, retrieval_job("keys", pairs=3, positions=3, prompts=2))
     assert (curve.model, curve.results["accuracy"].shape) == ("tiny", (2, 3))
 
 

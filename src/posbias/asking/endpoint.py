@@ -123,10 +123,21 @@ class Endpoint:
             log.warning("the key of %s goes to %s without encryption; https keeps it", KEY, found["host"])
 
     @property
-    def asked_of(self) -> dict[str, Any]:
-        """What decides an answer apart from the prompt: model, api, system message and the answer's length."""
+    def specification(self) -> dict[str, Any]:
+        """What is asked for apart from the prompt: model, api, system message, answer's length, temperature."""
         about = {"model": self.model, "api": self.api, "system": self.system, "most_out": self.most_out}
         return {**about, "temperature": 0}
+
+    @property
+    def sent(self) -> dict[str, Any]:
+        """What of it the server wanted otherwise: a temperature, None where it takes none."""
+        change = self._changes.get("temperature")
+        return {} if change is None else {"temperature": change.get("temperature")}
+
+    @property
+    def asked_of(self) -> dict[str, Any]:
+        """What decides an answer apart from the prompt, as it was really sent."""
+        return self.specification | self.sent
 
     @property
     def way(self) -> str:

@@ -3,7 +3,8 @@
 A line has the prompt, its `id` (the beginning of the SHA-256 of the prompt) and, once there is one, the `answer`.
 An answer that may be none has the name of why (`ENDINGS`, `cut_off` for instance), or a server's `finish_reason`;
 thoughts that were kept with it are left out. The first line of a file that posbias writes says who was asked, and
-how; nobody else's answers go there. A last line that a kill has cut short is dropped.
+how; nobody else's answers go there; `sent` is what the server wanted otherwise. A last line that a kill has cut
+short is dropped.
 """
 
 import os
@@ -81,15 +82,19 @@ class AnswerFile:
         self.path, self.known = None if path is None else Path(path), dict[str, str]()
         self.asked_of = dict(specification)
         about = {"posbias_kind": KIND, "schema": SCHEMA, "fingerprint": spec.fingerprint(dict(specification))}
-        self._header = about | {"specification": self.asked_of}
+        self._header = about | {"specification": dict(specification)}
         if self.path is not None:
             need_writable(self.path)
             if self.path.exists():
                 self._read(self.path)
 
-    def add(self, request: Request, answer: str) -> None:
-        """Keep an answer: it is on its way to the disk when this returns. Raises `OutputFileError`."""
+    def add(self, request: Request, answer: str, sent: Mapping[str, Any] = {}) -> None:
+        """Keep an answer: it is on its way to the disk when this returns. Raises `OutputFileError`.
+
+        `sent`: what was sent otherwise than `asked_of` says, which says so from now on.
+        """
         self.known[request.id] = answer
+        self.asked_of |= sent
         if self.path is None:
             return
         why = {name: True for name, kind in ENDINGS.items() if isinstance(answer, kind)}
@@ -97,7 +102,8 @@ class AnswerFile:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("ab") as file:
-                file.write((line if file.tell() else json_line(self._header) + line).encode())
+                header = self._header | ({"sent": dict(sent)} if sent else {})
+                file.write((line if file.tell() else json_line(header) + line).encode())
         except OSError as error:
             raise OutputFileError(f"cannot write {self.path}: {error.strerror or error}") from None
 
@@ -113,6 +119,7 @@ class AnswerFile:
                     raise InputFileError(
                         f"{path}: expected answers of this {what}, got others; give another name"
                     )
+            self.asked_of |= first.get("sent", {})
         elif not content.startswith(b'{"posbias_kind"'[: len(content)]):
             raise DamagedError(f"{path}: damaged, not a file of answers")
         for where, row in lines:

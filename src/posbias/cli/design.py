@@ -5,7 +5,7 @@ from typing import Any
 
 from posbias.cli import options as shared
 from posbias.cli.mixing import with_mixing
-from posbias.cli.output import COMPILING, answer_with, need_folder, resumable
+from posbias.cli.output import COMPILING, answer_with, resumable
 from posbias.core.terminal import plain, table
 from posbias.reports import answers, plots
 
@@ -70,7 +70,7 @@ def design(architecture: str, *, options: Options = Options()) -> None:
     from posbias.theory.configs import read_architecture
     from posbias.theory.variation import values_of
 
-    need_folder(options.out)
+    shared.need_folder(options.out)
     base, written_for = read_architecture(architecture)
     if options.mixing is not None:
         base = with_mixing(options.mixing, base)

@@ -46,6 +46,12 @@ def check_targets(out: Path | None, plot: Path | None, *inputs: str | Path | Non
             need_writable(target)
 
 
+def need_folder(out: Path | None) -> None:
+    """Raise `InvalidValueError` for the name of a file where an answer of several files goes."""
+    if out is not None and out.suffix:
+        raise wrong("out", "a folder (the answer is several files)", str(out))
+
+
 # ── what is typed ──
 
 

@@ -9,7 +9,6 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posbias.core.errors import InvalidValueError
 from posbias.core.progress import Event, OnEvent, Pace, one_line
 from posbias.core.terminal import fitted
 
@@ -133,9 +132,3 @@ def resumable(total: int, what: str = "prompts", waiting: str | None = None) -> 
                 raise
             kept = f"{done:,.0f} of {total:,} {what} are kept"
             raise KeyboardInterrupt(pace.goes_on(kept, done - first, total - done)) from None
-
-
-def need_folder(out: Path | None) -> None:
-    """Raise `InvalidValueError` for the name of a file where an answer of several files goes."""
-    if out is not None and out.suffix:
-        raise InvalidValueError(f"out: expected a folder (the answer is several files), got {str(out)!r}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from posbias.cli import options as shared
 from posbias.cli.explore import write_measured
 from posbias.cli.measure import measured, results_of
-from posbias.cli.output import answer_with, need_folder
+from posbias.cli.output import answer_with
 from posbias.cli.terminal import comparison_table
 from posbias.core.errors import OtherKindError
 from posbias.core.packages import need
@@ -66,7 +66,7 @@ def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) 
 
     # it is said before the model is measured
     need("jinja2", "matplotlib", work="a report", extra="report")
-    need_folder(options.out)
+    shared.need_folder(options.out)
     if _is_made_elsewhere(Path(source)):
         _report_profile(Path(source), options)
         return

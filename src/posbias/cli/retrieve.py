@@ -3,18 +3,17 @@
 The model is opened here; or it is a black box: a server answers the prompts, or somebody else did.
 """
 
-import functools
-import logging
+import math
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from posbias.cli import options as shared
-from posbias.cli.output import answer_with, need_folder, resumable
-from posbias.core.errors import positive
-from posbias.core.files import need_writable
+from posbias.cli.output import answer_with, resumable
+from posbias.core.files import file_name, need_writable
 from posbias.core.packages import need
 
 if TYPE_CHECKING:
@@ -22,9 +21,8 @@ if TYPE_CHECKING:
 
     from posbias.asking.requests import Writer
     from posbias.core.answers import Answer
-    from posbias.retrieval import RetrievalJob, Session
+    from posbias.retrieval import DocumentSet, RetrievalJob, Session
 
-log = logging.getLogger(__name__)
 _SHORT = 256
 SOURCES = ("endpoint", "answers", "write_prompts")
 """Options of which one makes a model a black box."""
@@ -107,15 +105,19 @@ class BlackBox:
             return {"answers": AnswersRead(self.answers, model or "")}
         if model is None:
             raise shared.wrong("model", "the name of a model of the server", None)
-        messages = [system for _, system in ways if system is not None]
         assert self.endpoint is not None
-        how: dict[str, Any] = {"most_out": self.answer_tokens, "timeout": self.timeout}
-        return {
-            api if system is None else f"{api}, system message {messages.index(system) + 1}": Endpoint(
-                self.endpoint, model, api=api, system=system, **how
+        writers, messages = dict[str, Writer](), 0
+        for api, system in ways:
+            messages += system is not None
+            name = api if system is None else f"{api}, system message {messages}"
+            writers[name] = Endpoint(
+                *(self.endpoint, model),
+                api=api,
+                system=system,
+                most_out=self.answer_tokens,
+                timeout=self.timeout,
             )
-            for api, system in ways
-        }
+        return writers
 
     @property
     def wanted(self) -> bool:
@@ -126,6 +128,16 @@ class BlackBox:
             what = " and ".join(f"--{name.replace('_', '-')}" for name in named) or "none of them"
             raise shared.wrong((named or given)[-1], "--endpoint, --answers or --write-prompts", what)
         return bool(named)
+
+    def check(self, options: "Options") -> None:
+        """Raise `InvalidValueError` for other options that do not go with these."""
+        if self.trials is not None:
+            shared.refuse(options, "none with --trials, which decide it", ("task", "text"))
+        elif self.columns:
+            raise shared.wrong("columns", "--trials, whose columns they name", " ".join(self.columns))
+        if self.sizes and (options.pairs, options.length, self.trials) != (None, None, None):
+            raise shared.wrong("sizes", "none of --pairs, --length and --trials with it", self.sizes)
+        shared.check_targets(self.write_prompts, None, self.trials, options.text)
 
 
 @shared.options
@@ -180,6 +192,44 @@ class Options:
     rerun: shared.Rerun = False
     json: shared.Json = False
 
+    def check(self, model: str | None) -> None:
+        """Raise `InvalidValueError` for options that do not go together, before anything is read or opened."""
+        shared.need_folder(self.out)
+        if self.equivalence is not None and not 0 < self.equivalence < math.inf:
+            raise shared.wrong("equivalence", "a finite number above 0", self.equivalence)
+        if self.asking.wanted:
+            opened = ("threads", "measurement", "rerun", "loading")
+            shared.refuse(self, "none with a model that is not opened (another --out asks anew)", opened)
+            self.asking.check(self)
+        elif (model or "").endswith(".nc"):
+            shown = ("measurement", "out", "json", "equivalence")
+            shared.refuse(self, "none with a finished retrieval", kept=shown)
+        else:
+            shared.check_threads(self.threads)
+            if model == "":
+                raise shared.wrong("model", "a name, a model folder, a .gguf file or a hub id", "")
+
+    def job(self, documents: "Sequence[DocumentSet] | None" = None) -> "RetrievalJob":
+        """What is asked, worded as a message for a chat where nothing is said. Raises `InvalidValueError`."""
+        from posbias.retrieval.documents import places_of
+        from posbias.retrieval.jobs import check_text, retrieval_job
+
+        chat = self.wording is None and self.asking.wanted and "chat" in self.asking.api
+        task, positions, prompts = self.task, self.positions, self.prompts
+        if documents is not None:
+            task, prompts = "documents", min(prompts, len(documents))
+            positions = places_of(documents) if positions is None else positions
+        check_text(task, self.text)
+        return retrieval_job(
+            task,
+            pairs=self.pairs,
+            length=self.length,
+            wording="chat" if chat else self.wording,
+            positions=positions,
+            prompts=prompts,
+            seed=self.seed,
+        )
+
 
 def retrieve(model: str | None = None, *, options: Options = Options()) -> None:
     """Measure retrieval accuracy by position of the fact: first, last or in between.
@@ -194,80 +244,64 @@ def retrieve(model: str | None = None, *, options: Options = Options()) -> None:
         A model (as for `posbias measure`), the .nc of a finished retrieval, shown and drawn again, or with
         --endpoint a model of that server. Default: smollm2-135m.
     """
-    need_folder(options.out)
-    if options.equivalence is not None:
-        positive("equivalence", options.equivalence)
+    options.check(model)
     if options.asking.wanted:
         answer, lines = _answers(model, options)
+    elif model is not None and model.endswith(".nc"):
+        answer, lines = _shown(Path(model), options)
     else:
-        answer, lines = _margins(model, options)
+        answer, lines = _shown(_opened(shared.DEFAULT_MODEL if model is None else model, options), options)
     answer_with(answer, lambda: lines, options.json)
 
 
-def _margins(model: str | None, options: Options) -> "tuple[Answer, list[str]]":
-    """The answer on a model that is opened, or on a finished retrieval."""
-    model = shared.DEFAULT_MODEL if model is None else model
-    finished = model.endswith(".nc")
-    if not finished:
-        need("torch", "xarray", work="asking a model", extra="measure")
+# ── a model that is opened ──
+
+
+def _opened(model: str, options: Options) -> Path:
+    """Ask a model that is opened here, or find what an earlier run did: the retrieval's file."""
+    need("torch", "xarray", work="asking a model", extra="measure")
     need("matplotlib", work="the curve", extra="report")
-    from posbias.profiles.measurements import load_measurement
+    from posbias.measurement import load_model
+    from posbias.retrieval.local import find_or_retrieve
+
+    job = options.job()
+    place = options.out or _results(model, job, options.text)
+    loaded = load_model(model, tokens=job.length or _SHORT, **vars(options.loading))
+    _measured(options.measurement, loaded.checksum, loaded.name)  # another model's is refused now
+    with resumable(job.prompts) as on_event:
+        return find_or_retrieve(
+            *(loaded, place, job),
+            text=options.text,
+            threads=options.threads,
+            rerun=options.rerun,
+            on_event=on_event,
+        )[1]
+
+
+def _shown(file: Path, options: Options) -> "tuple[Answer, list[str]]":
+    """The answer on a finished retrieval."""
+    need("matplotlib", work="the curve", extra="report")
+    from posbias.profiles.measurements import load_retrieval
+    from posbias.profiles.places import retrieval_curve
     from posbias.reports.retrieval import of_opened
 
-    measured = None if options.measurement is None else load_measurement(options.measurement)
-    found = _finished(model, options, measured) if finished else _asked(model, options, measured)
-    return of_opened(*found, options.equivalence, measured)
+    curve = retrieval_curve(load_retrieval(file), options.equivalence)
+    measured = _measured(options.measurement, str(curve.asked.get("checksum")), curve.model)
+    # of a file that is given the pictures may go elsewhere
+    return of_opened(curve, file, options.out or file.parent, measured)
 
 
-def _finished(
-    source: str, options: Options, measured: "xr.Dataset | None"
-) -> "tuple[xr.Dataset, Path, Path]":
-    """A finished retrieval, its file and the folder for its pictures."""
-    from posbias.profiles.measurements import load_retrieval
+def _measured(file: Path | None, checksum: str, model: str) -> "xr.Dataset | None":
+    """A measurement of the model that was asked. Raises `InvalidValueError` for one of another."""
+    if file is None:
+        return None
+    from posbias.profiles.measurements import load_measurement
 
-    shared.refuse(
-        options, "none with a finished retrieval", kept=("measurement", "out", "json", "equivalence")
-    )
-    retrieval = load_retrieval(source)
-    about = retrieval.attrs
-    _check_same_model(measured, options.measurement, str(about.get("checksum")), str(about.get("model")))
-    return retrieval, Path(source), options.out or Path(source).parent
-
-
-def _asked(model: str, options: Options, measured: "xr.Dataset | None") -> "tuple[xr.Dataset, Path, Path]":
-    """What a model answers, the file that it is written to or was by an earlier run, and its folder."""
-    from posbias.measurement import find_or_compute, load_model, read_text
-    from posbias.profiles.measurements import load_retrieval, save_retrieval
-    from posbias.retrieval.jobs import check_text, retrieval_job
-    from posbias.retrieval.local import retrieval_fingerprint
-    from posbias.retrieval.local import retrieve as ask
-
-    names = ("pairs", "length", "wording", "positions", "prompts", "seed")
-    job = retrieval_job(options.task, **{name: getattr(options, name) for name in names})
-    if not model:
-        raise shared.wrong("model", "a name, a model folder, a .gguf file or a hub id", "")
-    shared.check_threads(options.threads)
-    check_text(job.task, options.text)
-    place = options.out or _results(model, job, options.text)
-    need_writable(place)
-    if job.task == "needle":
-        read_text(options.text)
-    loaded = load_model(model, tokens=job.length or _SHORT, **vars(options.loading))
-    _check_same_model(measured, options.measurement, loaded.checksum, loaded.name)
-    kept = ("retrieval", retrieval_fingerprint(loaded, job, options.text), load_retrieval, save_retrieval)
-    how = {"text": options.text, "threads": options.threads}
-    with resumable(job.prompts) as on_event:
-        compute = functools.partial(ask, loaded, job, on_event=on_event, **how)
-        asked = find_or_compute(place, *kept, compute, rerun=options.rerun)
-    assert asked is not None  # this process is the only one
-    return *asked, asked[1].parent
-
-
-def _check_same_model(measurement: "xr.Dataset | None", file: Path | None, checksum: str, model: str) -> None:
-    """Raise `InvalidValueError` for a measurement of another model than the one that was asked."""
-    if measurement is not None and measurement.attrs.get("checksum") != checksum:
-        other = measurement.attrs.get("model")
+    measured = load_measurement(file)
+    if measured.attrs.get("checksum") != checksum:
+        other = measured.attrs.get("model")
         raise shared.wrong("measurement", f"one of {model!r}", f"{file} of {other!r}, or of other weights")
+    return measured
 
 
 def _results(model: str, job: "RetrievalJob", text: str | None) -> Path:
@@ -282,80 +316,64 @@ def _results(model: str, job: "RetrievalJob", text: str | None) -> Path:
 
 
 def _answers(model: str | None, options: Options) -> "tuple[Answer, list[str]]":
-    """Write the prompts, or ask: the answer. Raises as `posbias.retrieval.Session.ask_each`."""
-    opened = ("threads", "measurement", "rerun", "loading")
-    shared.refuse(options, "none with a model that is not opened (another --out asks anew)", opened)
-    asking, session = options.asking, _session(options)
-    if asking.write_prompts is not None:
-        return _write_prompts(asking.write_prompts, session, options)
-    need("matplotlib", work="the curve", extra="report")
-    from posbias.reports.retrieval import of_asked
+    """Write the prompts for somebody to answer; or ask in every way, or take answers made elsewhere.
+
+    Raises as `posbias.retrieval.Session.ask_each`.
+    """
+    from posbias.measurement import read_text
+    from posbias.profiles.gaps import EQUIVALENCE
+    from posbias.retrieval import Session, read_document_sets
     from posbias.retrieval.session import ANSWERS, folder_of
 
+    asking, documents, text = options.asking, None, None
+    if asking.trials is not None:
+        documents = read_document_sets(asking.trials, shared.column_names(asking.columns))
+    elif options.task == "needle":
+        text = read_text(options.text).content
+    job = options.job(documents)
+    key = "pairs" if options.task == "keys" else "length"
+    session = Session(
+        tuple(replace(job, **{key: size}) for size in asking.sizes) or (job,),
+        text,
+        documents,
+        asking.rule,
+        asking.until,
+        EQUIVALENCE if options.equivalence is None else options.equivalence,
+        asking.concurrency if asking.endpoint is not None else 1,
+    )
+    if asking.write_prompts is not None:
+        return _written(asking.write_prompts, session)
+    need("matplotlib", work="the curve", extra="report")
+    from posbias.reports.retrieval import of_asked
+
     writers = asking.writers(model)
-    named = model or f"answers of {asking.answers}"
-    place = options.out or shared.RESULTS / _folder(named, session.jobs[0].task, asking)
+    place = options.out or shared.RESULTS / _folder(model or f"answers of {asking.answers}", job.task, asking)
     need_writable(place)
-    with resumable(len(session.requests()) * len(writers)) as on_event:
+    with resumable(session.count * len(writers)) as on_event:
         curves = session.ask_each(writers, place, on_event)
-    kept = {name: asking.answers or (folder_of(place, name, writers) or place) / ANSWERS for name in writers}
+    kept = {name: asking.answers or folder_of(place, name, writers) / ANSWERS for name in writers}
     return of_asked(curves, kept, place)
 
 
-def _write_prompts(path: Path, session: "Session", options: Options) -> "tuple[Answer, list[str]]":
+def _written(path: Path, session: "Session") -> "tuple[Answer, list[str]]":
     """Write the prompts for somebody to answer."""
     from posbias.asking.kept import write_requests
     from posbias.asking.requests import cost
     from posbias.reports.answers.retrievals import RetrievePrompts
 
-    shared.check_targets(path, None, options.asking.trials, options.text)
-    total = cost(asked := session.requests(), {})
-    write_requests(asked, path)
+    session.announce()
+    requests = session.requests()
+    total = cost(requests, {})
+    write_requests(requests, path)
     answer = RetrievePrompts.of(file=path, prompts=total.requests, words=total.words_in)
     said = f"{total.requests:,} prompts with {total.words_in:,} words: {path}"
     return answer, [said, "answer each line under its id"]
 
 
-def _session(options: Options) -> "Session":
-    """What is asked: a job for each size, worded as a message for a chat where nothing is said."""
-    from posbias.measurement import read_text
-    from posbias.retrieval import Session, read_document_sets, retrieval_job
-    from posbias.retrieval.documents import job_of
-    from posbias.retrieval.jobs import check_text
-
-    asking, sizes = options.asking, options.asking.sizes
-    wording = options.wording or ("chat" if "chat" in asking.api else None)
-    about: dict[str, Any] = {"positions": options.positions, "wording": wording, "seed": options.seed}
-    text, documents = None, None
-    if asking.columns and asking.trials is None:
-        raise shared.wrong("columns", "--trials, whose columns they name", " ".join(asking.columns))
-    if asking.trials is not None:
-        for name, usual in (("task", "keys"), ("text", None)):
-            if (given := getattr(options, name)) != usual:
-                raise shared.wrong(name, "none with --trials, which decide it", given)
-        documents = read_document_sets(asking.trials, shared.column_names(asking.columns))
-        if (prompts := min(options.prompts, len(documents))) < (n := len(documents)):
-            log.info("%d of the %d questions are asked: --prompts %d asks all", prompts, n, n)
-        job = job_of(documents, pairs=options.pairs, length=options.length, prompts=prompts, **about)
-    else:
-        check_text(options.task, options.text)
-        text = read_text(options.text).content if options.task == "needle" else None
-        size = {"pairs": options.pairs, "length": options.length}
-        job = retrieval_job(options.task, **size, prompts=options.prompts, **about)
-    if sizes and (options.pairs is not None or options.length is not None or documents is not None):
-        raise shared.wrong("sizes", "none of --pairs, --length and --trials with it", sizes)
-    key = "pairs" if options.task == "keys" else "length"
-    jobs = tuple(replace(job, **{key: size}) for size in sizes) or (job,)
-    equivalence: dict[str, Any] = {} if options.equivalence is None else {"equivalence": options.equivalence}
-    concurrency = asking.concurrency if asking.endpoint is not None else 1
-    return Session(jobs, text, documents, asking.rule, asking.until, concurrency=concurrency, **equivalence)
-
-
 def _folder(name: str, task: str, asking: BlackBox) -> str:
     """NAME of results/NAME: who is asked, and how; answers of any task go into the same folder."""
-    plain = "".join(one if one.isalnum() or one in "-._" else "-" for one in Path(name).name) or "answers"
     api, system = asking.ways[0]
     how = "ways" if len(asking.ways) > 1 else f"{api}{'-system' if system is not None else ''}"
     # answers of another length are other answers
     most = f"-{asking.answer_tokens}tokens" if asking.answer_tokens != BlackBox.answer_tokens else ""
-    return f"{plain[:80]}-{how}-{task}{most}"
+    return f"{(file_name(Path(name).name) or 'answers')[:80]}-{how}-{task}{most}"

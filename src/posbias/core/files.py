@@ -99,6 +99,11 @@ def need_writable(path: str | os.PathLike[str]) -> None:
         raise OutputFileError(f"cannot write {target}: no permission in {folder}")
 
 
+def file_name(text: str) -> str:
+    """A text as the name of a file: letters, digits, - . and _, all others as -."""
+    return "".join(sign if sign.isalnum() or sign in "-._" else "-" for sign in text)
+
+
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> Path:
     """Write `content` to `path`, whole or not at all. Raises `OutputFileError`."""
     with replacing(path) as temporary:

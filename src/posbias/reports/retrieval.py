@@ -9,7 +9,7 @@ from posbias.core.progress import one_line
 from posbias.core.terminal import table
 from posbias.profiles.estimate import share_text
 from posbias.profiles.place_differences import CurveDifference, ways_differences
-from posbias.profiles.places import ABSENT, ALONE, Key, Places, retrieval_curve
+from posbias.profiles.places import ABSENT, ALONE, Key, Places
 from posbias.profiles.profile import Profile, measured_influence
 from posbias.reports import answers, plots
 
@@ -25,15 +25,12 @@ OPENED |= {"control_margin": "asked for another", "lift": "lift"}
 
 
 def of_opened(
-    retrieval: "xr.Dataset",
-    file: Path,
-    folder: Path,
-    equivalence: float | None = None,
-    measured: "xr.Dataset | None" = None,
+    curve: Places, file: Path, folder: Path, measured: "xr.Dataset | None" = None
 ) -> "tuple[Answer, list[str]]":
-    """The answer on a model that was opened and its lines; `measured` is drawn next to the curve. Raises as
-    `retrieval_curve`, and `OutputFileError` if a picture cannot be written."""
-    curve = retrieval_curve(retrieval, equivalence)
+    """The answer on a model that was opened and its lines; `measured` is drawn next to the curve.
+
+    Raises `OutputFileError` if a picture cannot be written.
+    """
     pictures = _draw(plots.retrieval_figure(curve, _influence(measured)), folder)
     answer = answers.Retrieve.of(curve, file=file, pictures=pictures)
     return answer, [*curve_lines(curve), "", f"retrieval: {file}"]

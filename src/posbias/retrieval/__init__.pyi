@@ -2,6 +2,7 @@ from .documents import DocumentSet as DocumentSet
 from .documents import read_document_sets as read_document_sets
 from .jobs import RetrievalJob as RetrievalJob
 from .jobs import retrieval_job as retrieval_job
+from .local import find_or_retrieve as find_or_retrieve
 from .local import retrieval_fingerprint as retrieval_fingerprint
 from .local import retrieve as retrieve
 from .session import Endpoint as Endpoint

@@ -19,7 +19,7 @@ import numpy as np
 from posbias.core.errors import InputFileError, InvalidValueError, is_integer, one_of
 from posbias.core.matching import normalised, place_in
 from posbias.core.tables import Names, bare_name, number, table_lines, unexpected
-from posbias.retrieval.jobs import POSITIONS, RetrievalJob, retrieval_job
+from posbias.retrieval.jobs import POSITIONS
 from posbias.retrieval.trials import Trial, Trials
 
 NEARLY_ALL = 0.9
@@ -46,12 +46,6 @@ class DocumentSet:
 def places_of(sets: Sequence[DocumentSet], at_most: int = POSITIONS) -> int:
     """As many positions as the smallest set has places, between 3 and `at_most`."""
     return max(3, min(at_most, min(map(len, sets), default=0)))
-
-
-def job_of(sets: Sequence[DocumentSet], **given: Any) -> RetrievalJob:
-    """The job that asks about all document sets; `given` as of `retrieval_job`. Raises as that."""
-    about: dict[str, Any] = {"positions": places_of(sets), "prompts": len(sets)}
-    return retrieval_job("documents", **about | {name: one for name, one in given.items() if one is not None})
 
 
 class Documents(Trials):

@@ -1,11 +1,11 @@
 """Retrieval by position: what a model makes of one fact, standing at one place after another.
 
 `retrieve` asks a model that is opened for the fact of each trial (`retrieval.trials`) at every position, and keeps
-how likely the
-right thing and each wrong one are to follow. Trials are the samples: what is compared between positions is
-compared within a trial, where nothing but the place has changed.
+how likely the right thing and each wrong one are to follow. Trials are the samples: what is compared between
+positions is compared within a trial, where nothing but the place has changed.
 """
 
+import functools
 import logging
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import xarray as xr
 
 from posbias.asking.local import LocalModel
 from posbias.core.errors import InvalidValueError, ModelError
+from posbias.core.files import need_writable
 from posbias.core.formats import versions_here
 from posbias.core.machine import leaving_a_core, torch_threads
 from posbias.core.progress import OnEvent
@@ -22,8 +23,9 @@ from posbias.core.spec import encode
 from posbias.measurement.job import fingerprint_of, job_of
 from posbias.measurement.models.loading import LoadedModel, Treatment, ready
 from posbias.measurement.result import Quantity, State, attributes, variables
-from posbias.measurement.streaming import over_prompts
+from posbias.measurement.streaming import find_or_compute, over_prompts
 from posbias.measurement.texts.corpora import read_text
+from posbias.profiles.measurements import load_retrieval, save_retrieval
 from posbias.retrieval.jobs import RetrievalJob, check_text, retrieval_job
 from posbias.retrieval.session import trials_of
 from posbias.retrieval.trials import Trial, Trials
@@ -110,6 +112,29 @@ def retrieve(
         about = {} if source is None else {"text": source.name, "text_sha256": source.sha256}
         about |= {"fingerprint": fingerprint, "reuse": str(asker.model.reader.reuse)}
         return _dataset(state, loaded, job, about)
+
+
+def find_or_retrieve(
+    model: LoadedModel,
+    place: str | Path,
+    job: RetrievalJob,
+    *,
+    text: str | Path | None = None,
+    threads: int | None = None,
+    rerun: bool = False,
+    on_event: OnEvent | None = None,
+) -> tuple[xr.Dataset, Path]:
+    """Read a retrieval from its file where it is finished; else ask, and write the file. Both are returned.
+
+    `place`: the .nc file, or the folder of its retrieval.nc, as of `find_or_compute`; an interrupted run is
+    resumed. Other arguments as of `retrieve`. Raises what that, `load_retrieval` and `save_retrieval` raise.
+    """
+    need_writable(place)
+    compute = functools.partial(retrieve, model, job, text=text, threads=threads, on_event=on_event)
+    kept = ("retrieval", retrieval_fingerprint(model, job, text), load_retrieval, save_retrieval)
+    result = find_or_compute(Path(place), *kept, compute, rerun=rerun)
+    assert result is not None  # this process is the only one
+    return result
 
 
 class _Asker:

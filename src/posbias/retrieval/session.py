@@ -26,13 +26,14 @@ from posbias.asking.kept import AnswerFile, AnswersRead
 from posbias.asking.requests import Generator, Place, Request, cost, each_answer, id_of
 from posbias.core import spec
 from posbias.core.errors import InvalidValueError, ModelError, counted, shortened
+from posbias.core.files import file_name
 from posbias.core.matching import Rule, words_in
 from posbias.core.progress import Event, OnEvent
 from posbias.profiles.estimate import Estimate, about
 from posbias.profiles.gaps import EQUIVALENCE
 from posbias.profiles.place_differences import curve_differences, ways_differences
 from posbias.profiles.places import ARMS, MOST_CUT_OFF, Key, Places, retrieval_curve, save_places
-from posbias.retrieval.documents import Documents, DocumentSet, doubts_of, job_of
+from posbias.retrieval.documents import Documents, DocumentSet, doubts_of, places_of
 from posbias.retrieval.jobs import RetrievalJob, retrieval_job
 from posbias.retrieval.trials import Keys, Needle, Trial, Trials
 from posbias.retrieval.wordings import Words
@@ -120,41 +121,61 @@ class Session:
                 )
         counted("concurrency", self.concurrency)
         if not self.jobs:
-            task = "keys" if self.text is None else "needle"
-            job = retrieval_job(task) if self.documents is None else job_of(self.documents)
+            sets = self.documents
+            job = retrieval_job("keys" if self.text is None else "needle")
+            if sets is not None:
+                job = retrieval_job("documents", positions=places_of(sets), prompts=len(sets))
             object.__setattr__(self, "jobs", (job,))
         sizes = [job.pairs or job.length for job in self.jobs]
         if len({*sizes}) < len(sizes):
             raise InvalidValueError(f"jobs: expected each size once, got {shortened(sizes)}")
-        self._announce()
 
-    def _announce(self) -> None:
-        """Log what is doubtful of documents, which places are asked at, and how narrow intervals can be."""
-        job = self.jobs[0]
-        sets = (self.documents or ())[: job.prompts]
-        for doubt in doubts_of(sets) if sets else ():
-            log.warning("documents: %s", doubt)
-        if sets and job.positions < (most := max(map(len, sets))):
-            what = "positions: %d of up to %d places are asked at: both ends, the middle from %d between"
-            log.info(what, job.positions, most, job.positions - 2)
+    @property
+    def _sets(self) -> tuple[DocumentSet, ...]:
+        """The document sets that are asked about."""
+        return (self.documents or ())[: self.jobs[0].prompts]
+
+    @property
+    def doubts(self) -> list[str]:
+        """What of the documents makes answers to them doubtful."""
+        return [f"documents: {doubt}" for doubt in doubts_of(self._sets)] if self._sets else []
+
+    @property
+    def scope(self) -> list[str]:
+        """Which places of documents are asked at, and how narrow intervals can be."""
+        job, lines, every = self.jobs[0], [], len(self.documents or ())
+        if job.prompts < every:
+            lines.append(f"{job.prompts} of the {every} questions are asked")
+        if job.positions < (most := max(map(len, self._sets), default=0)):
+            both = f"both ends, the middle from {job.positions - 2} between"
+            lines.append(f"positions: {job.positions} of up to {most} places are asked at: {both}")
         if self.until is not None:
             reach = Estimate(0.0, SPREAD / job.prompts**0.5, job.prompts)
             width, needed = min(1.0, reach.half_width), about(reach.draws_for(self.until))
-            what = "until: %d trials reach about ± %.2f at an accuracy of %g; ± %g takes %s"
-            log.info(what, job.prompts, width, AT, self.until, needed)
+            reached = f"{job.prompts} trials reach about ± {width:.2f} at an accuracy of {AT:g}"
+            lines.append(f"until: {reached}; ± {self.until:g} takes {needed}")
+        return lines
+
+    def announce(self) -> None:
+        """Log doubts and scope, before anything is asked."""
+        for doubt in self.doubts:
+            log.warning(doubt)
+        for line in self.scope:
+            log.info(line)
 
     def trials(self, job: RetrievalJob) -> Trials:
         """The trials of a job, in words. Raises as `trials_of`."""
         return trials_of(job, text=self.text, documents=self.documents)
 
+    @property
+    def count(self) -> int:
+        """How many prompts there are, at every position and in every control arm."""
+        return sum(job.prompts * (job.positions + len(ARMS)) for job in self.jobs)
+
     def requests(self) -> list[Request]:
         """Every prompt of every job."""
-        made = [(index, trials.trial(index)) for trials, job in self._every for index in range(job.prompts)]
-        return [request for index, trial in made for request in requests_of(trial, index)]
-
-    @property
-    def _every(self) -> list[tuple[Trials, RetrievalJob]]:
-        return [(self.trials(job), job) for job in self.jobs]
+        each = [(trials, k) for job in self.jobs for trials in [self.trials(job)] for k in range(job.prompts)]
+        return [request for trials, index in each for request in requests_of(trials.trial(index), index)]
 
     def ask(self, generator: Generator, job: RetrievalJob, file: AnswerFile, on_event: OnEvent) -> Places:
         """Ask about a job what the file has no answer to, and score the answers. Raises as `ask`."""
@@ -167,30 +188,33 @@ class Session:
             on_event(Event(len(asked) - len(left), len(asked), "request"))
             answered = each_answer(generator, left, self.concurrency)
             for done, (request, answer) in enumerate(answered, start=len(asked) - len(left) + 1):
-                file.add(request, answer)
+                file.add(request, answer, getattr(generator, "sent", {}))
                 on_event(Event(done, len(asked), "request"))
             held = trials.documents(count) if isinstance(trials, Documents) else {}
-            curve = self._curve(made, spec.encode(job) | {"prompts": count} | held, file)
+            curve, unanswered = self._curve(made, spec.encode(job) | {"prompts": count} | held, file)
             if self.until is None or count == job.prompts or curve.half_width <= self.until:
+                for line in unanswered:
+                    log.warning(line)
                 return curve
             # what is estimated from few trials is not trusted beyond twice as many
             count = min(job.prompts, 2 * count, max(count + 1, curve.trials_for(self.until)))
 
-    def _curve(self, made: Sequence[Trial], job: Mapping[str, Any], file: AnswerFile) -> Places:
-        """The results of trials whose prompts are all answered."""
+    def _curve(
+        self, made: Sequence[Trial], job: Mapping[str, Any], file: AnswerFile
+    ) -> tuple[Places, list[str]]:
+        """The results of trials whose prompts are all answered, and why answers are none."""
         rule = self.rule or ("contains" if job["task"] == "documents" else "first")
         answers = [(trial, [file.known[id_of(prompt)] for prompt in trial.asked]) for trial in made]
         right = [[trial.right(answer, rule) for answer in row] for trial, row in answers]
         why = np.array([[trial.missing(answer, rule) for answer in row] for trial, row in answers])
-        flaws = []
-        for name, what in ENDED.items():
-            if count := int((why == name).sum()):
-                said = f"{count} of {why.size} answers: {what}; they count as not found (more tokens do not help)"
-                log.warning(said)
-                # what was not answered says nothing of places
-                flaws += [said] if (why == name).mean(axis=0).max() > MOST_CUT_OFF else []
-        controls = {arm: [(trial, file.known[id_of(trial.arms[arm])]) for trial in made] for arm in ARMS}
-        return Places(
+        unanswered = {
+            f"{count} of {why.size} answers: {what}; they count as not found (more tokens do not help)": name
+            for name, what in ENDED.items()
+            if (count := int((why == name).sum()))
+        }
+        # what was not answered says nothing of places
+        flaws = [said for said, name in unanswered.items() if (why == name).mean(axis=0).max() > MOST_CUT_OFF]
+        curve = Places(
             {
                 "accuracy": np.array([[each[0] for each in row] for row in right]),
                 "all_found": np.array([[all(each) for each in row] for row in right]),
@@ -200,8 +224,8 @@ class Session:
             {"model": "the generator"} | file.asked_of,
             job,
             {
-                arm: np.array([trial.right(one, rule)[0] for trial, one in own])
-                for arm, own in controls.items()
+                arm: np.array([trial.right(file.known[id_of(trial.arms[arm])], rule)[0] for trial in made])
+                for arm in ARMS
             },
             rule=rule,
             chance=1 / len(made[0].answers) if job["task"] == "keys" else 0.0,
@@ -212,6 +236,7 @@ class Session:
             until=self.until,
             flaws=tuple(flaws),
         )
+        return curve, [*unanswered]
 
     def ask_each(
         self,
@@ -230,22 +255,25 @@ class Session:
         """
         if len(ways) > 1 and self.until is not None:
             raise InvalidValueError(f"until: expected none with several ways to ask, got {self.until}")
+        self.announce()
         curves, asked, done = dict[Key, Places](), self.requests(), 0.0
 
         def add(event: Event) -> None:
-            on_event(Event(done + event.done, len(ways) * len(asked), event.unit))
+            on_event(Event(done + event.done, len(ways) * self.count, event.unit))
 
         for name, generator in ways.items():
-            file = self._file(name, generator, folder_of(folder, name, ways), asked)
+            place = None if folder is None else folder_of(folder, name, ways)
+            file = self._file(name, generator, place, asked)
+            own = dict[Key, Places]()
             for job in self.jobs:
                 with _kept_at_errors(file.path):
                     curve = self.ask(generator, job, file, add)
                 done += job.prompts * (job.positions + len(ARMS))
                 curve = replace(curve, asked={**curve.asked, "way": name})
-                curves[curve.key] = curve
-            own = [curve for key, curve in curves.items() if key.way == name]
-            if (place := folder_of(folder, name, ways)) is not None:
-                save_places(own, place / RESULT)
+                own[curve.key] = curve
+            if place is not None:
+                save_places(own.values(), place / RESULT)
+            curves |= own
         if folder is not None and len(ways) > 1:
             save_places(curves.values(), Path(folder) / RESULT)
         return curves
@@ -254,7 +282,7 @@ class Session:
         self, name: str, generator: Generator, place: Path | None, asked: Sequence[Request]
     ) -> AnswerFile:
         """The kept answers of a way; what is left to ask is logged."""
-        of = dict(getattr(generator, "asked_of", {"model": name}))
+        of = specification_of(generator) or {"model": name}
         if place is None or isinstance(generator, AnswersRead):
             return AnswerFile(None, of)
         file = AnswerFile(place / ANSWERS, of)
@@ -288,7 +316,8 @@ def ask(
     documents: one's own (`read_document_sets`).
     rule: how answers are scored: `first` or `contains` (`posbias.core.matching`).
     answers: a file that keeps them and is asked first, whatever the job.
-    asked_of: what decides an answer apart from the prompt (a model's name, a system prompt); the file must agree.
+    asked_of: what decides an answer apart from the prompt (a model's name, a system prompt), with which the file
+        must agree; by default what the generator says of itself, as `Endpoint` and `LocalModel` do.
     concurrency: threads that call the generator.
     until: the half-width of the gaps' intervals, in accuracy, at which asking stops.
     equivalence: the difference in accuracy that counts as none.
@@ -299,15 +328,19 @@ def ask(
     """
     jobs = () if job is None else (job,)
     session = Session(jobs, text, documents, rule, until, equivalence, concurrency)
-    return session.ask(generator, session.jobs[0], AnswerFile(answers, dict(asked_of or {})), on_event)
+    session.announce()
+    of = specification_of(generator) if asked_of is None else asked_of
+    return session.ask(generator, session.jobs[0], AnswerFile(answers, of), on_event)
 
 
-def folder_of(folder: str | os.PathLike[str] | None, name: str, ways: Mapping[str, Generator]) -> Path | None:
+def specification_of(generator: Generator) -> dict[str, Any]:
+    """What decides answers apart from prompts, as the generator says it; empty where it says nothing."""
+    return dict(getattr(generator, "specification", None) or getattr(generator, "asked_of", {}))
+
+
+def folder_of(folder: str | os.PathLike[str], name: str, ways: Mapping[str, Generator]) -> Path:
     """Where a way's answers are kept: the folder itself where there is one way, else one of its own in it."""
-    if folder is None or len(ways) == 1:
-        return None if folder is None else Path(folder)
-    plain = "".join(sign if sign.isalnum() or sign in "-._" else "-" for sign in name)
-    return Path(folder) / str(getattr(ways[name], "way", plain))
+    return Path(folder, *([getattr(ways[name], "way", file_name(name))] if len(ways) > 1 else []))
 
 
 @contextmanager

@@ -5,9 +5,11 @@ tokenizers have one token for each; no word begins with another. `Words` counts 
 not known.
 """
 
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from posbias.core.errors import InvalidValueError, ModelError
@@ -34,75 +36,14 @@ class Wording:
     chat: bool = False
 
 
-_WORD = "{key}'s secret word is"
-_READ = (
-    "Read these documents, of which not all matter, and answer the question behind them in a few words.\n\n"
-)
+_HELD = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 WORDINGS: dict[str, dict[str, Wording]] = {
-    "keys": {
-        "json": Wording("{", '"{key}": "{value}", ', "", '"{key}": "', joint=""),
-        "list": Wording("", "{key}: {value}\n", "", "{key}:"),
-        "belongs": Wording(
-            "", "The {value} belongs to {key}. ", "\nQuestion: What belongs to {key}?\nAnswer:", " the"
-        ),
-        "chat": Wording(
-            "Each of these people owns one thing.\n\n",
-            "{key} owns the {value}.\n",
-            "\nWhat does {key} own?",
-            "{key} owns the",
-            chat=True,
-        ),
-    },
-    "needle": {
-        "plain": Wording(
-            "", f"{_WORD} {{value}}.", "\n\nQuestion: What is {key}'s secret word?\nAnswer:", f" {_WORD}"
-        ),
-        "chat": Wording("", f"{_WORD} {{value}}.", "\n\nWhat is {key}'s secret word?", _WORD, chat=True),
-    },
-    "documents": {
-        "numbered": Wording(_READ, "Document [{number}] {value}\n", "\nQuestion: {key}\nAnswer:", ""),
-        "plain": Wording(_READ, "{value}\n\n", "Question: {key}\nAnswer:", ""),
-        "chat": Wording(_READ, "Document [{number}] {value}\n", "\nQuestion: {key}", "", chat=True),
-    },
+    task: {name: Wording(**pieces) for name, pieces in named.items()}
+    for task, named in _HELD["wordings"].items()
 }
 """Wordings by task and name; the first of a task is its default."""
-
-_NAMES = """
-Adam Alan Albert Alice Amy Andrew Anna Anthony Arthur Barbara Benjamin Betty Brian Bruce Carl Carol
-Charles Clara Daniel David Deborah Dennis Diana Donald Dorothy Douglas Edward Elizabeth Ellen Emily Emma
-Eric Eva Frances Frank Gary George Gloria Grace Gregory Harold Harry Heather Helen Henry Howard Irene
-Isaac Jack Jacob James Janet Jason Jeffrey Jennifer Jessica Joan John Joseph Joyce Judith Julia Justin
-Karen Katherine Keith Kelly Kenneth Kevin Kimberly Larry Laura Leonard Linda Lisa Louis Lucy Margaret
-Maria Mark Martin Matthew Melissa Michael Nancy Nicholas Nicole Oliver Oscar Pamela Patrick Paul Peter
-Philip Rachel Ralph Raymond Rebecca Richard Robert Roger Roy Russell Ruth Samuel Sandra Sarah Scott
-Sharon Simon Sophia Stephen Susan Teresa Thomas Timothy Victor Vincent Virginia Walter Wayne William
-"""
-_SURNAMES = """
-Adams Allen Anderson Bailey Baker Barnes Bell Bennett Brooks Brown Butler Campbell Carter Clark Collins
-Cook Cooper Cox Cruz Davis Edwards Evans Fisher Foster Garcia Gray Green Hall Harris Hill Hughes Jackson
-Jenkins Jones King Lee Lewis Long Lopez Marshall Mason Miller Mitchell Moore Morgan Morris Murphy Myers
-Nelson Parker Perry Phillips Powell Price Reed Reyes Rivera Robinson Rogers Ross Sanders Smith Stewart
-Sullivan Taylor Thompson Turner Walker Ward Watson White Wilson Wood Wright Young
-"""
-_THINGS = """
-anchor apple arrow axe ball banana barrel basket bell bench bicycle blanket boat book bottle bowl box
-bread brick bridge broom brush bucket button cabin cable cake camera candle carpet castle chain chair
-cheese clock cloud coat coin compass couch cow crown cup curtain desk diamond dog door dress drum eagle
-egg engine feather fence flag flower flute fork fountain garden ghost glass glove goat guitar hammer hat
-helmet honey horse island jacket jar jewel kettle key kitchen kite knife ladder lake lamp lantern leaf
-lemon letter lion lock magnet map mask medal milk mirror mountain needle nest ocean orange oven owl
-paint pearl pencil piano pillow pipe pizza planet plate pond potato purse rabbit radio ribbon rice ring
-river robe rocket roof rope saddle salt sandwich scarf ship shirt shoe shovel silk soap sofa soup spoon
-statue stone sugar sword table tent tiger tomato tower towel train tree truck trumpet tunnel umbrella
-vase violin wagon wallet watch wheel whistle window wolf
-"""
-_QUALITIES = """
-bright broken clean cold dark dry empty fancy flat giant golden green grey heavy huge light little local
-modern new old plain pretty purple quiet red rough round shiny short silver simple small smooth soft
-square strong tall thin tiny warm wet white wide wild wooden yellow
-"""
 NAMES, SURNAMES, THINGS, QUALITIES = (
-    tuple(words.split()) for words in (_NAMES, _SURNAMES, _THINGS, _QUALITIES)
+    tuple(_HELD[name].split()) for name in ("names", "surnames", "things", "qualities")
 )
 """First names, and names behind them where first names are too few; things, and what goes before those."""
 
