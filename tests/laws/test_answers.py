@@ -19,7 +19,7 @@ from scipy.stats import norm, t
 from posbias.asking.kept import AnswersRead, read_answers
 from posbias.asking.requests import Place, Request, cost, each_answer
 from posbias.core.errors import InputFileError, ModelError, OutputFileError
-from posbias.core.matching import normalised
+from posbias.core.matching import Refused, normalised
 from posbias.core.spec import encode
 from posbias.profiles.estimate import MOST_DRAWS, Estimate
 from posbias.profiles.gaps import EQUIVALENCE, GAPS, MEAN, RESAMPLES, resampled
@@ -217,6 +217,15 @@ def test_asking_goes_on_until_the_width_is_reached():
     assert (short.reached, reached.reached, plain.reached) == (False, True, None)
     assert short.prompts == 40
     assert short.trials_for(0.01) > 1000
+
+
+def test_what_became_of_answers_is_said_once_however_many_rounds_there_were(caplog):
+    def declines(prompt):
+        return Refused("") if int(Request(0, Place("arm", ""), prompt).id, 16) % 4 == 0 else noisy(prompt)
+
+    curve = ask(declines, retrieval_job("keys", pairs=6, positions=3, prompts=100), until=0.01)
+    assert curve.prompts == 100
+    assert len(caplog.records) == 1
 
 
 def test_a_verdict_on_one_end_leaves_the_other_inconclusive():

@@ -73,7 +73,7 @@ def found(loaded):
 
 @pytest.mark.parametrize("wording", list(wordings.WORDINGS["keys"]))
 def test_only_the_place_of_the_asked_pair_changes(wording):
-    trials = Keys(MERGED, wording, 4, seed=3, pairs=7)
+    trials = Keys(MERGED, retrieval_job("keys", wording=wording, positions=4, seed=3, pairs=7))
     for index in range(3):
         trial = trials.trial(index)
         assert trial.depths == (0.0, 2 / 6, 4 / 6, 1.0)
@@ -87,11 +87,11 @@ def test_only_the_place_of_the_asked_pair_changes(wording):
 
 
 def test_trials_differ_by_number_and_seed_and_their_control_asks_for_somebody_who_does_not_occur():
-    trials = Keys(MERGED, "list", 3, seed=0, pairs=6)
+    trials = Keys(MERGED, retrieval_job("keys", wording="list", positions=3, pairs=6))
     assert len({trials.trial(k).asked[0] for k in range(20)}) == 20
     trial = trials.trial(3)
-    assert trial == Keys(MERGED, "list", 3, seed=0, pairs=6).trial(3)
-    assert trial != Keys(MERGED, "list", 3, seed=1, pairs=6).trial(3)
+    assert trial == Keys(MERGED, retrieval_job("keys", wording="list", positions=3, pairs=6)).trial(3)
+    assert trial != Keys(MERGED, retrieval_job("keys", wording="list", positions=3, seed=1, pairs=6)).trial(3)
     for asked, control in zip(trial.asked, trial.control, strict=True):
         *rows, question = asked.splitlines()
         *same, other = control.splitlines()
@@ -104,8 +104,8 @@ def test_trials_differ_by_number_and_seed_and_their_control_asks_for_somebody_wh
 @pytest.mark.parametrize("tokenizer", [BYTES, MERGED], ids=["bytes", "merged"])
 @pytest.mark.parametrize("length", [150, 500])
 def test_as_many_pairs_as_fit_the_length(tokenizer, length):
-    trials = Keys(tokenizer, "list", 3, seed=0, length=length)
-    more = Keys(tokenizer, "list", 3, seed=0, pairs=trials.pairs + 1)
+    trials = Keys(tokenizer, retrieval_job("keys", wording="list", positions=3, length=length))
+    more = Keys(tokenizer, retrieval_job("keys", wording="list", positions=3, pairs=trials.pairs + 1))
     longest = [
         max(one.tokens(text) for k in range(4) for text in one.trial(k).asked) for one in (trials, more)
     ]
@@ -115,7 +115,7 @@ def test_as_many_pairs_as_fit_the_length(tokenizer, length):
 @pytest.mark.parametrize("wording", list(wordings.WORDINGS["needle"]))
 @pytest.mark.parametrize(("length", "positions"), [(600, 3), (1500, 6)])
 def test_a_needle_lies_between_sentences_and_nothing_else_changes(wording, length, positions):
-    trials = Needle(BYTES, wording, positions, 0, text=TEXT, name="t", length=length)
+    trials = Needle(BYTES, retrieval_job("needle", wording=wording, positions=positions, length=length), TEXT)
     for index in range(3):
         trial, around = trials.trial(index), set()
         name = trial.asked[0].split("What is ")[1].split("'s")[0]
@@ -201,7 +201,7 @@ def test_the_dataset_has_every_candidate_and_what_follows_from_them(loaded, job,
     np.testing.assert_array_equal(found.control_margin, control[..., 0] - control[..., 1:].max(axis=-1))
     assert (np.diff(found.token, axis=1) > 0).all()
     assert json.loads(found.attrs["job"])["pairs"] == 4
-    trial = Keys(loaded.tokenizer, job.wording, 3, 0, pairs=4).trial(2)
+    trial = Keys(loaded.tokenizer, retrieval_job("keys", wording=job.wording, positions=3, pairs=4)).trial(2)
     prompt = loaded.tokenizer(trial.asked[1])["input_ids"]
     endings = [loaded.tokenizer(answer)["input_ids"] for answer in trial.answers]
     exact = Reader(loaded.model, reuse=False).endings(prompt, endings)
@@ -382,7 +382,7 @@ def test_texts_and_models_that_cannot_be_asked_are_refused(loaded, job, tmp_path
         (lambda: retrieve(loaded, retrieval_job("needle", length=500), text=short), InputFileError),
         (lambda: retrieve(loaded, job, text=short), InvalidValueError),
         (lambda: retrieve(LoadedModel.of(model_of(), blind, "blind"), job), ModelError),
-        (lambda: Keys(blind, "chat", 3, 0, pairs=4), ModelError),
+        (lambda: Keys(blind, retrieval_job("keys", wording="chat", positions=3, pairs=4)), ModelError),
         (lambda: retrieve(LoadedModel.of(model_of(vocabulary=90), BYTES, "small"), job), ModelError),
         (lambda: retrieve(LoadedModel.of(broken, BYTES, "broken"), job), ModelError),
     ):

@@ -82,7 +82,7 @@ def json_line(row: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Cost:
+class RequestCost:
     """What is to be asked: requests, words and marks of punctuation in them, tokens that come back at most."""
 
     requests: int
@@ -95,11 +95,11 @@ class Cost:
         return f"{self.requests:,} requests, about {tokens}{out}"
 
 
-def cost(asked: Iterable[Request], known: Mapping[str, str], most_out: int | None = None) -> Cost:
+def cost(asked: Iterable[Request], known: Mapping[str, str], most_out: int | None = None) -> RequestCost:
     """What asking takes, less what is `known`; `most_out`: tokens of an answer at most."""
     left = {one.id: one.prompt for one in asked if one.id not in known}
     words = sum(words_in(prompt) for prompt in left.values())
-    return Cost(len(left), words, None if most_out is None else most_out * len(left))
+    return RequestCost(len(left), words, None if most_out is None else most_out * len(left))
 
 
 def each_answer(

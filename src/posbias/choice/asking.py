@@ -129,7 +129,7 @@ def ask_choices(
     ):
         file.add(request, answer)
         on_event(Event(done, len(asked), "request"))
-    return decided(asked, items, file.known, job, of, scored=scored)
+    return decided(asked, items, file.known, job, of if scored else file.asked_of, scored=scored)
 
 
 class _Scores:

@@ -105,19 +105,19 @@ class BlackBox:
             return {"answers": AnswersRead(self.answers, model or "")}
         if model is None:
             raise shared.wrong("model", "the name of a model of the server", None)
-        assert self.endpoint is not None
-        writers, messages = dict[str, Writer](), 0
-        for api, system in ways:
-            messages += system is not None
-            name = api if system is None else f"{api}, system message {messages}"
-            writers[name] = Endpoint(
-                *(self.endpoint, model),
+        servers = [
+            Endpoint(
+                *(self.endpoint or "", model),
                 api=api,
                 system=system,
                 most_out=self.answer_tokens,
                 timeout=self.timeout,
             )
-        return writers
+            for api, system in ways
+        ]
+        messages = [one.system for one in servers if one.system is not None]
+        named = {text: f"chat, system message {place}" for place, text in enumerate(messages, start=1)}
+        return {named.get(one.system or "", one.api): one for one in servers}
 
     @property
     def wanted(self) -> bool:
@@ -247,10 +247,10 @@ def retrieve(model: str | None = None, *, options: Options = Options()) -> None:
     options.check(model)
     if options.asking.wanted:
         answer, lines = _answers(model, options)
-    elif model is not None and model.endswith(".nc"):
-        answer, lines = _shown(Path(model), options)
     else:
-        answer, lines = _shown(_opened(shared.DEFAULT_MODEL if model is None else model, options), options)
+        model = shared.DEFAULT_MODEL if model is None else model
+        file = Path(model) if model.endswith(".nc") else _opened(model, options)
+        answer, lines = _shown(file, options)
     answer_with(answer, lambda: lines, options.json)
 
 
@@ -261,11 +261,14 @@ def _opened(model: str, options: Options) -> Path:
     """Ask a model that is opened here, or find what an earlier run did: the retrieval's file."""
     need("torch", "xarray", work="asking a model", extra="measure")
     need("matplotlib", work="the curve", extra="report")
-    from posbias.measurement import load_model
+    from posbias.measurement import load_model, read_text
     from posbias.retrieval.local import find_or_retrieve
 
     job = options.job()
     place = options.out or _results(model, job, options.text)
+    need_writable(place)
+    if job.task == "needle":
+        read_text(options.text)  # what is wrong with it is said before the model is loaded
     loaded = load_model(model, tokens=job.length or _SHORT, **vars(options.loading))
     _measured(options.measurement, loaded.checksum, loaded.name)  # another model's is refused now
     with resumable(job.prompts) as on_event:
@@ -322,12 +325,13 @@ def _answers(model: str | None, options: Options) -> "tuple[Answer, list[str]]":
     """
     from posbias.measurement import read_text
     from posbias.profiles.gaps import EQUIVALENCE
-    from posbias.retrieval import Session, read_document_sets
-    from posbias.retrieval.session import ANSWERS, folder_of
+    from posbias.retrieval.documents import read_document_sets
+    from posbias.retrieval.session import ANSWERS, Session, folder_of
 
     asking, documents, text = options.asking, None, None
+    columns = shared.column_names(asking.columns)
     if asking.trials is not None:
-        documents = read_document_sets(asking.trials, shared.column_names(asking.columns))
+        documents = read_document_sets(asking.trials, columns)
     elif options.task == "needle":
         text = read_text(options.text).content
     job = options.job(documents)

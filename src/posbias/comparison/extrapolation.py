@@ -25,7 +25,7 @@ from pydantic import TypeAdapter
 
 from posbias.core import machine
 from posbias.core.errors import InvalidValueError, one_of, wrong
-from posbias.profiles.calibration import Calibration, Trial
+from posbias.profiles.calibration import Calibration, ExtrapolationTrial
 from posbias.profiles.curves import at_shares
 from posbias.profiles.profile import Profile, measured_influence
 from posbias.theory.architecture import Architecture
@@ -211,10 +211,10 @@ RULES: Mapping[str, Callable[[Weights, int], Continued]] = {
 # --- trials of the rules -----------------------------------------------------------------------------------------
 
 
-def nearest_trial(model: str, measured: int, tokens: int) -> Trial | None:
+def nearest_trial(model: str, measured: int, tokens: int) -> ExtrapolationTrial | None:
     """The trial of a model that is nearest by both lengths, in their ratios; None without any."""
 
-    def apart(trial: Trial) -> float:
+    def apart(trial: ExtrapolationTrial) -> float:
         return abs(np.log(trial.measured / measured)) + abs(np.log(trial.tokens / tokens))
 
     return min((trial for trial in trials() if trial.model == model), key=apart, default=None)
@@ -232,7 +232,7 @@ def won_up_to(model: str, rule: str) -> tuple[float, int]:
 
 
 @functools.cache
-def trials() -> tuple[Trial, ...]:
+def trials() -> tuple[ExtrapolationTrial, ...]:
     """All trials, from `extrapolation.toml`."""
     text = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
-    return TypeAdapter(tuple[Trial, ...]).validate_python(tomllib.loads(text)["trial"])
+    return TypeAdapter(tuple[ExtrapolationTrial, ...]).validate_python(tomllib.loads(text)["trial"])

@@ -62,30 +62,6 @@ def clear_leftovers(folder: str | os.PathLike[str]) -> None:
             path.unlink(missing_ok=True)
 
 
-@contextmanager
-def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary folder next to `path` to fill; on success it becomes `path`, else it is removed.
-
-    An earlier folder at `path` is replaced only once the new one is complete. Raises `OutputFileError`.
-    """
-    target = Path(path)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    except OSError as error:
-        raise _cannot_write(target, error) from error
-    old = temporary.with_name(temporary.name + ".old")
-    try:
-        yield temporary
-        temporary.chmod(0o777 & ~_umask())
-        _put(temporary, target, old)
-    except OSError as error:
-        raise _cannot_write(target, error) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
-
-
 def need_writable(path: str | os.PathLike[str]) -> None:
     """Raise `OutputFileError` if nothing could be written at `path`; makes nothing, so long work can ask first."""
     target = Path(path)
@@ -133,8 +109,8 @@ def _lives(process: int) -> bool:
     return True
 
 
-def _put(folder: Path, target: Path, old: Path) -> None:
-    """Give a folder the name `target`, and what has that name now the name `old`.
+def move_folder(folder: Path, target: Path, old: Path) -> None:
+    """Give a finished folder the name `target`, and what has that name now the name `old`.
 
     Equal writers may do so at once: whatever each finds there is set aside, and the last one stays.
     """
@@ -143,12 +119,11 @@ def _put(folder: Path, target: Path, old: Path) -> None:
             target.rename(old)
         try:
             folder.rename(target)
+            return
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
             shutil.rmtree(old, ignore_errors=True)
-        else:
-            return
 
 
 def _as_a_plain_file(path: Path) -> None:

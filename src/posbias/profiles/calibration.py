@@ -10,7 +10,7 @@ Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Trial:
+class ExtrapolationTrial:
     """Rules held against a measurement at the longer length: Spearman and Wasserstein by rule, and verdicts.
 
     `verdict` is that of the measurement, `even` the Wasserstein distance to uniform, `recency` the scores
@@ -59,7 +59,7 @@ class Calibration:
     text: str
     tokens: int
     rule: str
-    trial: Trial | None
+    trial: ExtrapolationTrial | None
 
     def lines(self) -> list[str]:
         """In words: what was measured, and how the rule fared."""

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
-from posbias.core.errors import InputFileError, InvalidValueError, is_integer, one_of
+from posbias.core.errors import InputFileError, InvalidValueError, is_integer
 from posbias.core.matching import normalised, place_in
 from posbias.core.tables import Names, bare_name, number, table_lines, unexpected
-from posbias.retrieval.jobs import POSITIONS
+from posbias.retrieval.jobs import POSITIONS, RetrievalJob
 from posbias.retrieval.trials import Trial, Trials
 
 NEARLY_ALL = 0.9
@@ -51,13 +51,13 @@ def places_of(sets: Sequence[DocumentSet], at_most: int = POSITIONS) -> int:
 class Documents(Trials):
     """Trials on document sets, one each. Raises `InvalidValueError` for a set of fewer places than positions."""
 
-    def __init__(self, sets: Sequence[DocumentSet], tokenizer: Any, wording: str, positions: int, seed: int):
-        super().__init__(tokenizer, "documents", wording, positions, seed)
+    def __init__(self, tokenizer: Any, job: RetrievalJob, sets: Sequence[DocumentSet]):
+        super().__init__(tokenizer, job)
         self.sets = tuple(sets)
         for index, given in enumerate(self.sets, start=1):
-            if len(given) < positions:
+            if len(given) < job.positions:
                 raise InvalidValueError(
-                    f"positions: expected at most the {len(given)} documents of set {index}, got {positions}"
+                    f"positions: expected at most the {len(given)} documents of set {index}, got {job.positions}"
                 )
 
     def documents(self, prompts: int) -> dict[str, list[int]]:
@@ -110,8 +110,9 @@ def read_document_sets(
     document moves; others that are gold keep a drawn place, the rest their order. `columns` says what columns
     hold, keys within others by points ({"gold": "meta.gold"}). It warns where gold seems to count from 1.
     """
-    for role in columns or {}:
-        one_of("columns", role, ROLES)
+    if unknown := {*(columns or {})} - {*ROLES}:
+        what = f"names among {', '.join(ROLES)}"
+        raise InvalidValueError(f"columns: expected {what}, got {', '.join(sorted(unknown))}")
     rows = table_lines(Path(path), Names(cells=NAMES["documents"]), lists=True)
     sets = [_set_of(row, columns or {}, where) for where, row in rows]
     if not sets:

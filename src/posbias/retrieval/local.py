@@ -15,7 +15,6 @@ import xarray as xr
 
 from posbias.asking.local import LocalModel
 from posbias.core.errors import InvalidValueError, ModelError
-from posbias.core.files import need_writable
 from posbias.core.formats import versions_here
 from posbias.core.machine import leaving_a_core, torch_threads
 from posbias.core.progress import OnEvent
@@ -100,15 +99,16 @@ def retrieve(
                 f"length: expected at most the {loaded.context} tokens of context of {loaded.name}, got "
                 f"{job.length}"
             )
-        lies_in: dict[str, Any] = {} if source is None else {"text": source.content, "name": source.name}
-        asker = _Asker(loaded, trials_of(job, loaded.tokenizer, **lies_in))
+        text, name = (None, "") if source is None else (source.content, source.name)
+        asker = _Asker(loaded, trials_of(job, loaded.tokenizer, text=text, name=name))
         log.info("asking %s in %d prompts at %d positions", loaded.name, job.prompts, job.positions)
         with torch_threads(leaving_a_core() if threads is None else threads):
-            kept = {
-                "checkpoint": None if checkpoint is None else Path(checkpoint),
-                "fingerprint": fingerprint,
-            }
-            state, _ = over_prompts(asker.ask, job.prompts, _ROWS, on_event=on_event, **kept)
+            state, _ = over_prompts(
+                *(asker.ask, job.prompts, _ROWS),
+                checkpoint=None if checkpoint is None else Path(checkpoint),
+                fingerprint=fingerprint,
+                on_event=on_event,
+            )
         about = {} if source is None else {"text": source.name, "text_sha256": source.sha256}
         about |= {"fingerprint": fingerprint, "reuse": str(asker.model.reader.reuse)}
         return _dataset(state, loaded, job, about)
@@ -129,7 +129,6 @@ def find_or_retrieve(
     `place`: the .nc file, or the folder of its retrieval.nc, as of `find_or_compute`; an interrupted run is
     resumed. Other arguments as of `retrieve`. Raises what that, `load_retrieval` and `save_retrieval` raise.
     """
-    need_writable(place)
     compute = functools.partial(retrieve, model, job, text=text, threads=threads, on_event=on_event)
     kept = ("retrieval", retrieval_fingerprint(model, job, text), load_retrieval, save_retrieval)
     result = find_or_compute(Path(place), *kept, compute, rerun=rerun)

@@ -13,8 +13,7 @@ and in three control arms. A prompt is never asked twice.
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -76,14 +75,12 @@ def trials_of(
         if (given is None) == (job.task == task):
             expected, got = ("some", "none") if given is None else ("none", "some")
             raise InvalidValueError(f"{option}: expected {expected} with the task {job.task}, got {got}")
-    common = (Words() if tokenizer is None else tokenizer, job.wording, job.positions, job.seed)
+    words = Words() if tokenizer is None else tokenizer
     if documents is not None:
         if job.prompts > len(documents):
             raise InvalidValueError(f"prompts: expected at most the {len(documents)} sets, got {job.prompts}")
-        return Documents(documents, *common)
-    if text is not None:
-        return Needle(*common, text=text, name=name, length=job.length or 0)
-    return Keys(*common, pairs=job.pairs, length=job.length)
+        return Documents(words, job, documents)
+    return Keys(words, job) if text is None else Needle(words, job, text, name)
 
 
 def requests_of(trial: Trial, index: int) -> list[Request]:
@@ -266,8 +263,13 @@ class Session:
             file = self._file(name, generator, place, asked)
             own = dict[Key, Places]()
             for job in self.jobs:
-                with _kept_at_errors(file.path):
+                try:
                     curve = self.ask(generator, job, file, add)
+                except ModelError as error:
+                    if file.path is None or not file.path.exists():
+                        raise
+                    kept = f"answers so far are kept in {file.path}: the same command goes on"
+                    raise ModelError(f"{error}; {kept}") from None
                 done += job.prompts * (job.positions + len(ARMS))
                 curve = replace(curve, asked={**curve.asked, "way": name})
                 own[curve.key] = curve
@@ -341,14 +343,3 @@ def specification_of(generator: Generator) -> dict[str, Any]:
 def folder_of(folder: str | os.PathLike[str], name: str, ways: Mapping[str, Generator]) -> Path:
     """Where a way's answers are kept: the folder itself where there is one way, else one of its own in it."""
     return Path(folder, *([getattr(ways[name], "way", file_name(name))] if len(ways) > 1 else []))
-
-
-@contextmanager
-def _kept_at_errors(kept: Path | None) -> Iterator[None]:
-    """A server's refusal says what was kept before it."""
-    try:
-        yield
-    except ModelError as error:
-        if kept is None or not kept.exists():
-            raise
-        raise ModelError(f"{error}; answers so far are kept in {kept}: the same command goes on") from None

@@ -28,7 +28,7 @@ from posbias.core import machine
 from posbias.core.errors import InputFileError, InvalidValueError, ModelError, shortened
 from posbias.core.matching import Rule, is_right, missing
 from posbias.profiles.places import ARMS
-from posbias.retrieval.jobs import check_fit
+from posbias.retrieval.jobs import RetrievalJob, check_fit
 from posbias.retrieval.wordings import NAMES, QUALITIES, SURNAMES, THINGS, WORDINGS, Pool
 
 CHOICES = 8
@@ -67,23 +67,24 @@ class Trial:
 
 
 class Trials:
-    """What all tasks share: the tokenizer, the wording, the seed, and how many positions there are.
+    """What all tasks share: the tokenizer, and of a job the wording, the seed and how many positions there are.
 
     `special`: whether a prompt gets the special tokens that the tokenizer adds by itself.
     `trial(index)` makes the variants of one trial, the same on every machine and whatever else was drawn.
     """
 
-    def __init__(self, tokenizer: Any, task: str, wording: str, positions: int, seed: int):
-        self.tokenizer, self.positions, self._seed = tokenizer, positions, seed
-        self._wording = WORDINGS[task][wording]
+    def __init__(self, tokenizer: Any, job: RetrievalJob):
+        self.tokenizer, self.positions, self._seed = tokenizer, job.positions, job.seed
+        self._wording = WORDINGS[job.task][job.wording]
         self.special = not self._wording.chat
         self._names = Pool(self.encode, NAMES, SURNAMES, "owners")
         joint = self._wording.joint
         self._things = Pool(self.encode, THINGS, QUALITIES, "things", before=True, joint=joint)
         if self._wording.chat and not getattr(tokenizer, "chat_template", None):
+            plain = ", ".join(name for name, one in WORDINGS[job.task].items() if not one.chat)
             raise ModelError(
-                f"wording: expected {', '.join(name for name, one in WORDINGS[task].items() if not one.chat)}, "
-                f"as the model's tokenizer has no chat template, got {shortened(wording)}"
+                f"wording: expected {plain}, as the model's tokenizer has no chat template, got "
+                f"{shortened(job.wording)}"
             )
 
     def trial(self, index: int) -> Trial:
@@ -167,19 +168,10 @@ class Keys(Trials):
     `ModelError` when the tokenizer cannot tell enough things apart.
     """
 
-    def __init__(
-        self,
-        tokenizer: Any,
-        wording: str,
-        positions: int,
-        seed: int,
-        *,
-        pairs: int | None = None,
-        length: int | None = None,
-    ):
-        super().__init__(tokenizer, "keys", wording, positions, seed)
-        self.pairs = pairs if pairs is not None else self._fitting(length or 0)
-        check_fit(positions, self.pairs)
+    def __init__(self, tokenizer: Any, job: RetrievalJob):
+        super().__init__(tokenizer, job)
+        self.pairs = job.pairs if job.pairs is not None else self._fitting(job.length or 0)
+        check_fit(job.positions, self.pairs)
         # a list too long for the words is refused now
         self.trial(0)
 
@@ -226,10 +218,9 @@ class Needle(Trials):
     text is too short.
     """
 
-    def __init__(
-        self, tokenizer: Any, wording: str, positions: int, seed: int, *, text: str, name: str, length: int
-    ):
-        super().__init__(tokenizer, "needle", wording, positions, seed)
+    def __init__(self, tokenizer: Any, job: RetrievalJob, text: str, name: str = "text"):
+        super().__init__(tokenizer, job)
+        length = job.length or 0
         self.length, self._name = length, name
         self._words = text.split()
         self._ends = np.flatnonzero([_SENTENCE_END.search(word) is not None for word in self._words]) + 1
@@ -263,8 +254,8 @@ class Needle(Trials):
                     sentences += [[]] if _SENTENCE_END.search(word) else []
                 parts = [self._joined(sentence) for sentence in sentences if sentence]
                 answers = [self._wording.joint + value for value in values_here]
-                about = {"within": self._within(keys[0]), "sentences": parts}
-                return self._moving(index, fact, words, slots, keys, answers, **about)
+                within = self._within(keys[0])
+                return self._moving(index, fact, words, slots, keys, answers, within=within, sentences=parts)
         raise InvalidValueError(
             f"positions: expected fewer in {self.length} tokens of {self._name}, whose sentences end too rarely, "
             f"got {self.positions}"

