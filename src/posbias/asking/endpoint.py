@@ -20,7 +20,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
 from posbias.asking.replies import FAILED, answer_of, ending_of_error, events, text_of
-from posbias.core.errors import InvalidValueError, ModelError, one_of, positive, shortened, whole
+from posbias.core.errors import ModelError, one_of, positive, whole, wrong
 from posbias.core.matching import CutOff, Refused, ToolCall, final_answer
 from posbias.core.spec import fingerprint
 from posbias.core.tables import number
@@ -98,22 +98,18 @@ class Endpoint:
     def __post_init__(self):
         found = _ADDRESS.fullmatch(self.url)
         if found is None or not 0 < int(found["port"] or 80) < 65536:
-            raise InvalidValueError(
-                f"endpoint: expected an address such as http://localhost:8000/v1, got {shortened(self._named)}"
-            )
+            raise wrong("endpoint", "an address such as http://localhost:8000/v1", self._named)
         one_of("api", self.api, ("chat", "completion"))
         if not self.model:
-            raise InvalidValueError("model: expected the name of a model of the server, got ''")
+            raise wrong("model", "the name of a model of the server", "")
         if self.system is not None and self.api != "chat":
-            raise InvalidValueError("system: expected none with the api completion, got a message")
+            raise wrong("system", "none with the api completion", got="a message")
         whole("most_out", self.most_out, 1)
         whole("retries", self.retries, 0)
         positive("timeout", self.timeout)
         key = (os.environ.get(KEY, "") if self.key is None else self.key).strip()
         if key and not (key.isascii() and key.isprintable()):
-            raise InvalidValueError(
-                f"key: expected printable ASCII (key or {KEY}), got {len(key)} characters with others"
-            )
+            raise wrong("key", f"printable ASCII (key or {KEY})", got=f"{len(key)} characters with others")
         object.__setattr__(self, "key", key or None)
         if (
             self.key
@@ -155,8 +151,9 @@ class Endpoint:
                 return self._answer(prompt)
             except _RefusedError as error:
                 if tried >= (min(1, self.retries) if error.unreachable else self.retries):
-                    raise ModelError(
-                        f"endpoint: expected an answer of {self._named}, got {error} (tried {tried + 1} times)"
+                    said = f"{error} (tried {tried + 1} times)"
+                    raise wrong(
+                        "endpoint", f"an answer of {self._named}", got=said, kind=ModelError
                     ) from None
                 pause = 0.5 if error.unreachable else min(LONGEST_WAIT, max(error.wait, 2.0**tried))
                 log.info("%s: %s; asked again in %.0f s", self._named, error, pause)

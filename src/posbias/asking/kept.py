@@ -15,7 +15,7 @@ from typing import Any
 from posbias.asking.replies import answer_of, text_of
 from posbias.asking.requests import Request, id_of, json_line
 from posbias.core import spec
-from posbias.core.errors import DamagedError, InputFileError, OutputFileError, shortened
+from posbias.core.errors import DamagedError, InputFileError, OutputFileError, shortened, wrong
 from posbias.core.files import need_writable, write_text
 from posbias.core.matching import ENDINGS
 from posbias.core.tables import json_lines, table_lines
@@ -63,10 +63,9 @@ class AnswersRead:
     def write(self, prompt: str) -> str:
         """The answer to a prompt."""
         if id_of(prompt) not in self._known:
-            raise InputFileError(
-                f"{self.path}: expected answers to all prompts of the same options, got none to {id_of(prompt)} "
-                f"({shortened(prompt)})"
-            )
+            none = f"none to {id_of(prompt)} ({shortened(prompt)})"
+            what = "answers to all prompts of the same options"
+            raise wrong(self.path, what, got=none, kind=InputFileError)
         return self._known[id_of(prompt)]
 
 
@@ -116,9 +115,8 @@ class AnswerFile:
             held = {"posbias_kind": "kind", "schema": "schema", "fingerprint": "model and options"}
             for key, what in held.items():
                 if first.get(key) != self._header[key]:
-                    raise InputFileError(
-                        f"{path}: expected answers of this {what}, got others; give another name"
-                    )
+                    others = "others; give another name"
+                    raise wrong(path, f"answers of this {what}", got=others, kind=InputFileError)
             self.asked_of |= first.get("sent", {})
         elif not content.startswith(b'{"posbias_kind"'[: len(content)]):
             raise DamagedError(f"{path}: damaged, not a file of answers")

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from posbias.asking.replies import answer_of
 from posbias.asking.requests import Scores
-from posbias.core.errors import InvalidValueError, ModelError
+from posbias.core.errors import ModelError, wrong
 from posbias.core.matching import CutOff
 from posbias.measurement.models.loading import LoadedModel
 
@@ -107,10 +107,8 @@ class LocalModel:
     def _check(self, tokens: int) -> None:
         context = self.loaded.context
         if context is not None and tokens > context:
-            raise InvalidValueError(
-                f"length: expected at most the {context} tokens of context of {self.loaded.name}, got prompts "
-                f"of {tokens} with their answers"
-            )
+            most = f"at most the {context} tokens of context of {self.loaded.name}"
+            raise wrong("length", most, got=f"prompts of {tokens} with their answers")
 
 
 def _listed(held: Any) -> list[Any]:

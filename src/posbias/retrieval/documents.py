@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
-from posbias.core.errors import InputFileError, InvalidValueError, is_integer
+from posbias.core.errors import InputFileError, is_integer, wrong
 from posbias.core.matching import normalised, place_in
 from posbias.core.tables import Names, bare_name, number, table_lines, unexpected
 from posbias.retrieval.jobs import POSITIONS, RetrievalJob
@@ -56,9 +56,8 @@ class Documents(Trials):
         self.sets = tuple(sets)
         for index, given in enumerate(self.sets, start=1):
             if len(given) < job.positions:
-                raise InvalidValueError(
-                    f"positions: expected at most the {len(given)} documents of set {index}, got {job.positions}"
-                )
+                most = f"at most the {len(given)} documents of set {index}"
+                raise wrong("positions", most, job.positions)
 
     def documents(self, prompts: int) -> dict[str, list[int]]:
         """Of the first `prompts` sets the fewest and the most documents, for what is kept of a job."""
@@ -111,8 +110,7 @@ def read_document_sets(
     hold, keys within others by points ({"gold": "meta.gold"}). It warns where gold seems to count from 1.
     """
     if unknown := {*(columns or {})} - {*ROLES}:
-        what = f"names among {', '.join(ROLES)}"
-        raise InvalidValueError(f"columns: expected {what}, got {', '.join(sorted(unknown))}")
+        raise wrong("columns", f"names among {', '.join(ROLES)}", got=", ".join(sorted(unknown)))
     rows = table_lines(Path(path), Names(cells=NAMES["documents"]), lists=True)
     sets = [_set_of(row, columns or {}, where) for where, row in rows]
     if not sets:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from posbias.core import machine
-from posbias.core.errors import InvalidValueError, one_of, shortened
+from posbias.core.errors import InvalidValueError, one_of, wrong
 from posbias.core.spec import Count, NaturalNumber, value
 from posbias.retrieval.wordings import WORDINGS
 
@@ -38,10 +38,8 @@ class RetrievalJob:
             "documents": ("neither, as files decide", not sizes),
         }[self.task]
         if not right:
-            raise InvalidValueError(
-                f"{next(iter(sizes), 'length')}: expected {wanted} with the task {self.task}, "
-                f"got {sizes or 'none'}"
-            )
+            name = next(iter(sizes), "length")
+            raise wrong(name, f"{wanted} with the task {self.task}", got=str(sizes or "none"))
         if self.pairs is not None:
             check_fit(self.positions, self.pairs)
         one_of("wording", self.wording, WORDINGS[self.task])
@@ -50,13 +48,13 @@ class RetrievalJob:
 def check_fit(positions: int, pairs: int) -> None:
     """Raise `InvalidValueError` for more positions than pairs."""
     if positions > pairs:
-        raise InvalidValueError(f"positions: expected at most the {pairs} pairs of the list, got {positions}")
+        raise wrong("positions", f"at most the {pairs} pairs of the list", positions)
 
 
 def check_text(task: str, text: object) -> None:
     """Raise `InvalidValueError` for a `text`, not None, that no task but needle has."""
     if task != "needle" and text is not None:
-        raise InvalidValueError(f"text: expected none with the task {task}, got {shortened(text)}")
+        raise wrong("text", f"none with the task {task}", text)
 
 
 def retrieval_job(

@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 
 from posbias.asking.local import LocalModel
-from posbias.core.errors import InvalidValueError, ModelError
+from posbias.core.errors import ModelError, wrong
 from posbias.core.formats import versions_here
 from posbias.core.machine import leaving_a_core, torch_threads
 from posbias.core.progress import OnEvent
@@ -86,19 +86,15 @@ def retrieve(
     """
     job = job or retrieval_job()
     if job.task == "documents":
-        raise InvalidValueError(
-            "task: expected keys or needle, got documents, which are asked of a generator "
-            "(`posbias.retrieval.ask`)"
-        )
+        got = "documents, which are asked of a generator (`posbias.retrieval.ask`)"
+        raise wrong("task", "keys or needle", got=got)
     check_text(job.task, text)
     source = read_text(text) if job.task == "needle" else None
     with ready(model, tokenizer, treatment) as loaded:
         fingerprint = retrieval_fingerprint(loaded, job, text)
         if job.length is not None and loaded.context is not None and job.length > loaded.context:
-            raise InvalidValueError(
-                f"length: expected at most the {loaded.context} tokens of context of {loaded.name}, got "
-                f"{job.length}"
-            )
+            most = f"at most the {loaded.context} tokens of context of {loaded.name}"
+            raise wrong("length", most, job.length)
         text, name = (None, "") if source is None else (source.content, source.name)
         asker = _Asker(loaded, trials_of(job, loaded.tokenizer, text=text, name=name))
         log.info("asking %s in %d prompts at %d positions", loaded.name, job.prompts, job.positions)

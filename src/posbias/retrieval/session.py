@@ -24,7 +24,7 @@ from posbias.asking.endpoint import Endpoint
 from posbias.asking.kept import AnswerFile, AnswersRead
 from posbias.asking.requests import Generator, Place, Request, cost, each_answer, id_of
 from posbias.core import spec
-from posbias.core.errors import InvalidValueError, ModelError, counted, shortened
+from posbias.core.errors import ModelError, counted, wrong
 from posbias.core.files import file_name
 from posbias.core.matching import Rule, words_in
 from posbias.core.progress import Event, OnEvent
@@ -74,11 +74,11 @@ def trials_of(
     for option, given, task in (("text", text, "needle"), ("documents", documents, "documents")):
         if (given is None) == (job.task == task):
             expected, got = ("some", "none") if given is None else ("none", "some")
-            raise InvalidValueError(f"{option}: expected {expected} with the task {job.task}, got {got}")
+            raise wrong(option, f"{expected} with the task {job.task}", got=got)
     words = Words() if tokenizer is None else tokenizer
     if documents is not None:
         if job.prompts > len(documents):
-            raise InvalidValueError(f"prompts: expected at most the {len(documents)} sets, got {job.prompts}")
+            raise wrong("prompts", f"at most the {len(documents)} sets", job.prompts)
         return Documents(words, job, documents)
     return Keys(words, job) if text is None else Needle(words, job, text, name)
 
@@ -113,9 +113,7 @@ class Session:
         for name in ("until", "equivalence"):
             share = getattr(self, name)
             if share is not None and not 0 < share < 1:
-                raise InvalidValueError(
-                    f"{name}: expected a number above 0 and below 1, got {shortened(share)}"
-                )
+                raise wrong(name, "a number above 0 and below 1", share)
         counted("concurrency", self.concurrency)
         if not self.jobs:
             sets = self.documents
@@ -125,7 +123,7 @@ class Session:
             object.__setattr__(self, "jobs", (job,))
         sizes = [job.pairs or job.length for job in self.jobs]
         if len({*sizes}) < len(sizes):
-            raise InvalidValueError(f"jobs: expected each size once, got {shortened(sizes)}")
+            raise wrong("jobs", "each size once", sizes)
 
     @property
     def _sets(self) -> tuple[DocumentSet, ...]:
@@ -251,7 +249,7 @@ class Session:
         what it takes is logged. Raises as `ask`.
         """
         if len(ways) > 1 and self.until is not None:
-            raise InvalidValueError(f"until: expected none with several ways to ask, got {self.until}")
+            raise wrong("until", "none with several ways to ask", self.until)
         self.announce()
         curves, asked, done = dict[Key, Places](), self.requests(), 0.0
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from posbias.core import machine
-from posbias.core.errors import InputFileError, InvalidValueError, ModelError, shortened
+from posbias.core.errors import InputFileError, ModelError, wrong
 from posbias.core.matching import Rule, is_right, missing
 from posbias.profiles.places import ARMS
 from posbias.retrieval.jobs import RetrievalJob, check_fit
@@ -82,10 +82,8 @@ class Trials:
         self._things = Pool(self.encode, THINGS, QUALITIES, "things", before=True, joint=joint)
         if self._wording.chat and not getattr(tokenizer, "chat_template", None):
             plain = ", ".join(name for name, one in WORDINGS[job.task].items() if not one.chat)
-            raise ModelError(
-                f"wording: expected {plain}, as the model's tokenizer has no chat template, got "
-                f"{shortened(job.wording)}"
-            )
+            what = f"{plain}, as the model's tokenizer has no chat template"
+            raise wrong("wording", what, job.wording, kind=ModelError)
 
     def trial(self, index: int) -> Trial:
         """The variants of trial `index`."""
@@ -200,10 +198,8 @@ class Keys(Trials):
         least = max(2, self.positions)
         needed = self._longest(least)
         if needed > length:
-            raise InvalidValueError(
-                f"length: expected at least {needed} tokens for {least} pairs at {self.positions} positions, "
-                f"got {length}"
-            )
+            what = f"at least {needed} tokens for {least} pairs at {self.positions} positions"
+            raise wrong("length", what, length)
         many = 2 * least
         while self._longest(many) <= length:
             many *= 2
@@ -227,10 +223,9 @@ class Needle(Trials):
         # as many words as tokens always suffice: a word has one token at least
         self._usable = self._ends[self._ends >= length]
         if not self._usable.size:
-            raise InputFileError(
-                f"text: expected {length} words before the end of a sentence for prompts of {length} tokens, "
-                f"got {len(self._words)} words with {self._ends.size} sentence ends in {name}"
-            )
+            what = f"{length} words before the end of a sentence for prompts of {length} tokens"
+            got = f"{len(self._words)} words with {self._ends.size} sentence ends in {name}"
+            raise wrong("text", what, got=got, kind=InputFileError)
 
     def trial(self, index: int) -> Trial:
         """The variants of trial `index`: one stretch of text, one fact, at each position."""
@@ -256,10 +251,8 @@ class Needle(Trials):
                 answers = [self._wording.joint + value for value in values_here]
                 within = self._within(keys[0])
                 return self._moving(index, fact, words, slots, keys, answers, within=within, sentences=parts)
-        raise InvalidValueError(
-            f"positions: expected fewer in {self.length} tokens of {self._name}, whose sentences end too rarely, "
-            f"got {self.positions}"
-        )
+        what = f"fewer in {self.length} tokens of {self._name}, whose sentences end too rarely"
+        raise wrong("positions", what, self.positions)
 
     def _joined(self, pieces: Sequence[str]) -> str:
         return " ".join(pieces)
@@ -271,9 +264,8 @@ class Needle(Trials):
             return self.tokens(self._prompt(self._joined([*stretch[len(stretch) - words :], fact]), key))
 
         if (bare := needed(0)) + 2 * self.positions > self.length:
-            raise InvalidValueError(
-                f"length: expected more than the {bare} tokens of the fact and the question, got {self.length}"
-            )
+            what = f"more than the {bare} tokens of the fact and the question"
+            raise wrong("length", what, self.length)
         most = bisect.bisect(range(len(stretch) + 1), self.length, key=needed) - 1
         return stretch[len(stretch) - most :]
 

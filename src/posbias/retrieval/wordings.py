@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from posbias.core.errors import InvalidValueError, ModelError
+from posbias.core.errors import ModelError, wrong
 from posbias.core.matching import PIECE
 
 _VARIETY = 32
@@ -76,16 +76,15 @@ class Pool:
         apart.
         """
         if needed > (most := len(self._words[1])):
-            raise InvalidValueError(f"pairs: expected at most {most} {self._what}, got {needed}")
+            raise wrong("pairs", f"at most {most} {self._what}", needed)
         for in_twos in (False, True):
             for _, group in sorted(self._groups(in_twos).items()):
                 if len(group) >= max(needed, _VARIETY):
                     return group
         distinct = [word for group in self._groups(True).values() for word in group]
         if len(distinct) < needed:
-            raise ModelError(
-                f"model: expected a tokenizer that distinguishes {needed} {self._what}, got {len(distinct)}"
-            )
+            what = f"a tokenizer that distinguishes {needed} {self._what}"
+            raise wrong("model", what, len(distinct), kind=ModelError)
         return distinct
 
     def _groups_of(self, in_twos: bool) -> dict[int, list[str]]:
