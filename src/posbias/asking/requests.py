@@ -43,6 +43,11 @@ Generator = Writer | Callable[[str], str]
 """What answers a prompt: a `Writer`, or a function from prompt to text."""
 
 
+def specification_of(generator: Any) -> dict[str, Any]:
+    """What decides answers apart from prompts, as the generator says it; empty where it says nothing."""
+    return dict(getattr(generator, "specification", None) or getattr(generator, "asked_of", {}))
+
+
 @dataclass(frozen=True)
 class Place:
     """Where what a request is about stands: a position or slot by number, a label, or a control arm by name."""

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Int
 
 from posbias.asking.kept import AnswerFile
-from posbias.asking.requests import Generator, Place, Request, Scorer, each_answer
+from posbias.asking.requests import Generator, Place, Request, Scorer, each_answer, specification_of
 from posbias.choice.items import LETTERS, NAMES, Item, Kind, kind_of
 from posbias.choice.orders import labels_of, orders_of
 from posbias.core.errors import InvalidValueError
@@ -117,7 +117,7 @@ def ask_choices(
     """
     job = job or ChoiceJob(kind_of(items))
     asked = [*presentations(items, job)]
-    of = dict(getattr(who, "asked_of", {"model": "the generator"}))
+    of = specification_of(who) or {"model": "the generator"}
     scored = hasattr(who, "score")
     file = AnswerFile(answers, of | {"scores": scored} if scored else of)
     endings = {one.request.prompt: one.endings for one in asked}
@@ -127,7 +127,7 @@ def ask_choices(
     for done, (request, answer) in enumerate(
         each_answer(writer, left, concurrency), len(asked) - len(left) + 1
     ):
-        file.add(request, answer)
+        file.add(request, answer, getattr(who, "sent", {}))
         on_event(Event(done, len(asked), "request"))
     return decided(asked, items, file.known, job, of if scored else file.asked_of, scored=scored)
 

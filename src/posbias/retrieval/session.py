@@ -22,7 +22,7 @@ import numpy as np
 
 from posbias.asking.endpoint import Endpoint
 from posbias.asking.kept import AnswerFile, AnswersRead
-from posbias.asking.requests import Generator, Place, Request, cost, each_answer, id_of
+from posbias.asking.requests import Generator, Place, Request, cost, each_answer, id_of, specification_of
 from posbias.core import spec
 from posbias.core.errors import ModelError, counted, wrong
 from posbias.core.files import file_name
@@ -331,11 +331,6 @@ def ask(
     session.announce()
     of = specification_of(generator) if asked_of is None else asked_of
     return session.ask(generator, session.jobs[0], AnswerFile(answers, of), on_event)
-
-
-def specification_of(generator: Generator) -> dict[str, Any]:
-    """What decides answers apart from prompts, as the generator says it; empty where it says nothing."""
-    return dict(getattr(generator, "specification", None) or getattr(generator, "asked_of", {}))
 
 
 def folder_of(folder: str | os.PathLike[str], name: str, ways: Mapping[str, Generator]) -> Path:
