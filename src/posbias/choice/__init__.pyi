@@ -1,3 +1,4 @@
+from .answer import ChoiceAnswer as ChoiceAnswer
 from .asking import ChoiceJob as ChoiceJob
 from .asking import ask_choices as ask_choices
 from .effects import ChoiceEffects as ChoiceEffects

@@ -237,6 +237,8 @@ def signed(one: Estimate, unit: str) -> str:
 
 
 def percent(one: Estimate) -> str:
+    if one.bounds is None:
+        return "not known" if math.isnan(one.value) else f"{one.value:.0%}"
     return f"{one.value:.0%} (95 % interval {one.interval[0]:.0%} to {one.interval[1]:.0%})"
 
 
