@@ -10,7 +10,7 @@ sets there is no interval.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -53,7 +53,8 @@ class _Fit(NamedTuple):
 class ChoiceEffects:
     """Effects of slots and labels of `Decisions`, by `source`: "answers", or "scores" (the default where known).
 
-    Raises `InvalidValueError` for decisions whose orders do not cross, so that no effect of a slot is in them.
+    Labels that are not crossed with slots are left out: effects are of both `together`. Raises `InvalidValueError`
+    for decisions whose orders do not cross, so that no effect of a slot is in them.
     """
 
     decisions: Decisions
@@ -62,8 +63,9 @@ class ChoiceEffects:
     def __post_init__(self):
         sources = ("answers",) if self.decisions.scores is None else ("scores", "answers")
         object.__setattr__(self, "source", one_of("source", self.source or sources[0], sources))
-        possible = _within_items(self.decisions, _design(self.decisions))
-        if np.linalg.matrix_rank(possible) < possible.shape[1]:
+        if self.decisions.labels is not None and not _crossed(self.decisions):
+            object.__setattr__(self, "decisions", replace(self.decisions, labels=None))
+        if not _crossed(self.decisions):
             raise InvalidValueError(
                 "order: expected each item with its options in other slots (and under other labels) in other "
                 "decisions, got orders that do not cross: effects of place and content cannot be told apart"
@@ -77,6 +79,11 @@ class ChoiceEffects:
         return np.unique(self.decisions.sets[self.decisions.item]).size
 
     @property
+    def together(self) -> bool:
+        """Whether labels were shown whose effects cannot be told from those of slots."""
+        return bool(self.decisions.label_names) and self.decisions.labels is None
+
+    @property
     def slots(self) -> list[Estimate]:
         """By slot its effect in log-odds; they sum to zero."""
         return [self._contrast(slots=row) for row in np.eye(self.decisions.slots)]
@@ -84,7 +91,7 @@ class ChoiceEffects:
     @property
     def labels(self) -> dict[str, Estimate]:
         """By label its effect in log-odds, where labels were crossed with slots."""
-        names = self.decisions.label_names
+        names = () if self.decisions.labels is None else self.decisions.label_names
         return {name: self._contrast(labels=row) for name, row in zip(names, np.eye(len(names)), strict=True)}
 
     @property
@@ -117,7 +124,7 @@ class ChoiceEffects:
         first, second = self.decisions.pairs.T
         differ = (self.decisions.option[first] != self.decisions.option[second]).astype(np.float64)
         same, item = self.decisions.same_order, self.decisions.item[first]
-        return self._mean(differ, ~same, item), self._mean(differ, same, item)
+        return tuple(_as_share(self._mean(differ, some, item)) for some in (~same, same))  # type: ignore[return-value]
 
     @property
     def declined(self) -> dict[str, int]:
@@ -254,6 +261,24 @@ def clustered_mean(values: Float[np.ndarray, "row"], cluster: Int[np.ndarray, "r
     if sets < LEAST_SETS:
         return Estimate(value, math.nan, sets)
     return Estimate(value, math.sqrt(sets / (sets - 1) * float(sums @ sums)) / len(values), sets)
+
+
+def clustered_share(values: Float[np.ndarray, "row"], cluster: Int[np.ndarray, "row"]) -> Estimate:
+    """`clustered_mean` of shares, whose interval lies within 0 to 1."""
+    return _as_share(clustered_mean(values, cluster))
+
+
+def _as_share(one: Estimate) -> Estimate:
+    """Where all clusters are alike, with the interval of their number alone."""
+    if not math.isfinite(one.se):
+        return one
+    return one.clipped(0.0, 1.0) if one.se else Estimate.alike(one.value, one.n or 1)
+
+
+def _crossed(held: Decisions) -> bool:
+    """Whether orders tell the effects of slots, labels and contents apart."""
+    possible = _within_items(held, _design(held))
+    return bool(np.linalg.matrix_rank(possible) == possible.shape[1])
 
 
 def _coding(count: int) -> Float[np.ndarray, "level effect"]:
