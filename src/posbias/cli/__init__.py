@@ -132,7 +132,7 @@ def _fail(error: BaseException, words: list[str]) -> None:
         where = "standard output" if error.filename is None else error.filename
         message = f"{where}: {error.strerror or error}"
         _silence_output()
-    else:
+    elif not isinstance(error, MissingPackageError):
         message = _of_option(message, words)
     sys.stderr.write(f"posbias: {one_line(message)}\n")
     raise SystemExit(130 if isinstance(error, KeyboardInterrupt) else 2)
