@@ -3,6 +3,8 @@ from .kept import AnswerFile as AnswerFile
 from .kept import AnswersRead as AnswersRead
 from .kept import read_answers as read_answers
 from .local import LocalModel as LocalModel
+from .logprobs import ServerScorer as ServerScorer
+from .logprobs import scorer_of as scorer_of
 from .requests import Place as Place
 from .requests import Request as Request
 from .requests import Scorer as Scorer

@@ -16,6 +16,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import zlib
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
@@ -146,9 +147,23 @@ class Endpoint:
 
     def write(self, prompt: str) -> str:
         """The answer to a prompt. Raises `ModelError` for a refusal, or after the last try."""
+        return self._tried(prompt, self._text, {})
+
+    def choice(self, prompt: str, **more: Any) -> dict[str, Any]:
+        """The first choice of the reply to a prompt as the server sends it, asked with more parameters.
+
+        Raises as `write`, and `ModelError` for a prompt that a filter declines.
+        """
+        choice = self._tried(prompt, self._choice, more)
+        if isinstance(choice, str):
+            raise ModelError(f"endpoint: {self._named} declined a prompt ({shortened(prompt)})")
+        return choice
+
+    def _tried(self, prompt: str, read: Callable[[bytes], Any], more: Mapping[str, Any]) -> Any:
+        """What `read` makes of the reply to a prompt; an empty ending where an error stands for one."""
         for tried in range(self.retries + 1):
             try:
-                return self._answer(prompt)
+                return self._answer(prompt, read, more)
             except _RefusedError as error:
                 if tried >= (min(1, self.retries) if error.unreachable else self.retries):
                     said = f"{error} (tried {tried + 1} times)"
@@ -186,25 +201,26 @@ class Endpoint:
             return ""
         return f" (through the proxy {re.sub('[^/@]*@', '', proxy)} of the environment)"
 
-    def _answer(self, prompt: str) -> str:
+    def _answer(self, prompt: str, read: Callable[[bytes], Any], more: Mapping[str, Any]) -> Any:
         """One try, and further ones where the server wants other parameters, each of which changes once."""
         body = {"model": self.model} | self._parameters
         for name, replacement in [*self._changes.items()]:
             del body[name]
             body |= replacement
+        body |= more
         if self.api == "chat":
             system = [] if self.system is None else [{"role": "system", "content": self.system}]
             body["messages"] = [*system, {"role": "user", "content": prompt}]
         else:
             body["prompt"] = prompt
         try:
-            return self._text(self._sent(body))
+            return read(self._sent(body))
         except urllib.error.HTTPError as error:
             said = self._said(error)
             if error.code in (400, 403) and (ending := ending_of_error(said)) is not None:
                 return ending
             if error.code in (400, 422) and self._adapts(body, said):
-                return self._answer(prompt)
+                return self._answer(prompt, read, more)
             if error.code in _AGAIN:
                 raise _RefusedError(said, number(error.headers.get("Retry-After")) or 0.0) from None
             raise ModelError(f"endpoint: {self._named} refused: {said}") from None
@@ -270,6 +286,15 @@ class Endpoint:
         """What a server says, on one line and without the key."""
         said = said.replace(self.key, "***") if self.key else said
         return " ".join(said.split())[:LONGEST_MESSAGE]
+
+    def _choice(self, content: bytes) -> dict[str, Any]:
+        """The first choice in a server's reply. Raises `_RefusedError` where there is none."""
+        try:
+            event = events(content)[0]
+            return dict(event["choices"][0])
+        except (ValueError, LookupError, TypeError, RecursionError):
+            said = self._words(content.decode(errors="replace"))
+            raise _RefusedError(f"not an answer of this api: {said!r}") from None
 
     def _text(self, content: bytes) -> str:
         """The answer in a server's reply. Raises `_RefusedError` where there is none."""
