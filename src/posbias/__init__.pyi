@@ -3,6 +3,7 @@
 from . import encodings as encodings
 from . import masks as masks
 from . import mixing as mixing
+from .choice import choose as choose
 from .comparison.differences import prior_normalised as prior_normalised
 from .comparison.extrapolation import extrapolate as extrapolate
 from .comparison.predictors import PREDICTORS as PREDICTORS

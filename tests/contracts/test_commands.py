@@ -48,6 +48,7 @@ FILES = {
     "list.json": "[1, 2, 3, 4]",
     "list.nc": "no result",
     "hits.jsonl": '{"score": 1, "tokens": 3}\n{"score": 2, "tokens": 3}\n',
+    "items.jsonl": '{"question": "Warm?", "options": ["ice", "fire"], "right": "fire"}\n' * 2,
     "study.toml": STUDY.format('kind = "simulate", samples = 20, model = {tokens = 5, dimension = 8}'),
     "measure.toml": STUDY.format('kind = "measure", model = "tiny-alibi", tokens = 8, prompts = 2'),
     "decay.toml": 'depth = 3\nmixing = {kind = "attention_only"}\n'

@@ -16,6 +16,7 @@ from project import cases
 import posbias
 from posbias import encodings, masks, mixing
 from posbias.asking import Endpoint
+from posbias.choice import Item
 from posbias.core.cluster import engine_of
 from posbias.core.errors import ClusterError, InputFileError, InvalidValueError, OutputFileError, PosbiasError
 from posbias.core.running import Processes
@@ -38,6 +39,7 @@ def without(name):
 # the public name, what is called, and what the message begins with; of a class, after its name
 FUNCTIONS = [
     ("alibi_slopes", lambda: posbias.alibi_slopes(0), "heads"),
+    ("choose", lambda: posbias.choose(print, [Item("", ("a", "b")), Item("", ("a", "b", "c"))]), "items"),
     ("compare", lambda: posbias.compare(EIGHT, NINE), "p"),
     ("compare_all", lambda: posbias.compare_all({"rollout": NINE}, EIGHT), "rollout"),
     ("design", lambda: posbias.design(TWO, {"window": [2, 3]}, tokens=16, target="flatt"), "target"),
@@ -130,6 +132,8 @@ FILES = {
     "columns.csv": "where,ok\n0,1\n",
     "hits.jsonl": HITS * 2,
     "cut.jsonl": HITS + "{",
+    "items.jsonl": '{"options": ["a", "b"]}\n' * 2,
+    "one.jsonl": '{"options": ["a"]}\n',
     "study.toml": STUDY,
     "claim.toml": STUDY + "[[claims]]\nclaim = 'c'\nquantity = 'recency_probabilty.1'\nabove = 0\n",
     "train.toml": CELL,

@@ -8,7 +8,7 @@ Every number names what it is of: items, their sets of contents (the unit of int
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -25,8 +25,8 @@ from posbias.profiles.places import Places
 
 ALPHA = 0.05
 """The level below which a p-value is said to show something."""
-BySlot = tuple[Float[np.ndarray, "item slot"], Int[np.ndarray, "item"]]
-"""By item and slot a share of decisions, and the items' sets of contents."""
+BySlot = tuple[Float[np.ndarray, "whole slot"], Int[np.ndarray, "whole"]]
+"""By item that has decisions in every slot, and by slot, a share of them; and the items' sets of contents."""
 
 
 class Wins(NamedTuple):
@@ -189,18 +189,14 @@ class ChoiceAnswer:
         return json.loads(dump_json(_plain(held)))
 
 
-def table_of(answers: Sequence[ChoiceAnswer]) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of a table with a row for each of several who chose; 95 % intervals in brackets."""
-    head, rows = (
-        ["who", "items", "sets", f"{ENDS}, log-odds", "flips", "same order", "balanced", "slot-free"],
-        [],
-    )
-    for one in answers:
+def table_of(answers: Mapping[str, ChoiceAnswer]) -> tuple[list[str], list[list[str]]]:
+    """Head and rows of a table with a row for each of several who chose, by their names."""
+    head, rows = ["who", "items", "sets", ENDS, "flips", "same order", "balanced", "slot-free"], []
+    for name, one in answers.items():
         wins = next(iter(one.wins.values()), None)
         shares = [*one.effects.flips, *(wins[:2] if wins else (Estimate(math.nan),) * 2)]
         counts = [str(np.unique(one.decisions.item).size), str(one.effects.sets)]
-        cells = [log_odds(one.effects.gaps[ENDS]), *map(percent, shares)]
-        rows.append([one.model, *counts, *cells])
+        rows.append([name, *counts, log_odds(one.effects.gaps[ENDS]), *map(percent, shares)])
     return head, rows
 
 
@@ -209,7 +205,7 @@ def log_odds(one: Estimate) -> str:
     low, high = one.interval
     if math.isinf(one.value):
         bound = f"≥ {low:+.2f}" if one.value > 0 else f"≤ {high:+.2f}"
-        return f"{bound} in log-odds (a bound: all {one.n} sets that switch go one way)"
+        return f"{bound} in log-odds (a bound: {one.n} sets switch, all one way)"
     if math.isnan(one.value):
         return "not determined by these decisions"
     interval = f" (95 % interval {low:+.2f} to {high:+.2f})" if one.bounds else ""

@@ -8,26 +8,34 @@ Whoever scores endings is asked for scores, and the likeliest option is the choi
 the label or option is looked for that it names.
 """
 
+import itertools
 import json
+import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Int
 
 from posbias.asking.kept import AnswerFile
-from posbias.asking.requests import Generator, Place, Request, Scorer, each_answer, specification_of
-from posbias.choice.items import LETTERS, NAMES, Item, Kind, kind_of
+from posbias.asking.requests import Generator, Place, Request, Scorer, cost, each_answer, specification_of
+from posbias.choice.answer import ChoiceAnswer
+from posbias.choice.items import LETTERS, NAMES, Item, Kind, kind_of, read_items
 from posbias.choice.orders import labels_of, orders_of
 from posbias.core.errors import InvalidValueError
+from posbias.core.machine import leaving_a_core, torch_threads
 from posbias.core.matching import final_answer, is_right
 from posbias.core.progress import Event, OnEvent
 from posbias.core.spec import Count, NaturalNumber, encode, value
 from posbias.profiles.decisions import REFUSED, TIE, Decisions
 
+if TYPE_CHECKING:
+    from posbias.measurement.models.loading import Treatment
+
+log = logging.getLogger(__name__)
 LABELLED = ("question", "judge")
 """Kinds of items whose options are shown with labels."""
 AGAIN = 20
@@ -123,6 +131,7 @@ def ask_choices(
     endings = {one.request.prompt: one.endings for one in asked}
     writer: Any = _Scores(who, endings) if scored else who  # type: ignore[arg-type]
     left = [one.request for one in asked if one.request.id not in file.known]
+    log.info("%s: to ask: %s", of.get("model"), cost(left, {}, of.get("most_out") if not scored else None))
     on_event(Event(len(asked) - len(left), len(asked), "request"))
     for done, (request, answer) in enumerate(
         each_answer(writer, left, concurrency), len(asked) - len(left) + 1
@@ -130,6 +139,44 @@ def ask_choices(
         file.add(request, answer, getattr(who, "sent", {}))
         on_event(Event(done, len(asked), "request"))
     return decided(asked, items, file.known, job, of if scored else file.asked_of, scored=scored)
+
+
+def choose(
+    who: Any,
+    items: Sequence[Item] | str | os.PathLike[str],
+    job: ChoiceJob | None = None,
+    *,
+    tokenizer: Any = None,
+    treatment: "Treatment | None" = None,
+    threads: int | None = None,
+    answers: str | os.PathLike[str] | None = None,
+    concurrency: int = 1,
+    on_event: OnEvent = lambda event: None,
+) -> ChoiceAnswer:
+    """Measure what an option's slot and label add to its being chosen.
+
+    who: a model, as of `posbias.measure`, which is opened and scores the options; or whom `ask_choices` asks.
+    items: what is chosen from, or the file that has it (`read_items`).
+    job: how (`ChoiceJob`); by default what items look like, in all orders, and of a model that is opened, whose
+    scores are the same again, none twice. `tokenizer`, `treatment`: as of `posbias.measure`; `threads` of torch.
+
+    Other arguments, and what is raised, as of `ask_choices`; also as `posbias.measure` where a model cannot be
+    opened, and `InvalidValueError` where a prompt does not fit its context.
+    """
+    held = read_items(items) if isinstance(items, str | os.PathLike) else items
+    how: dict[str, Any] = {"answers": answers, "on_event": on_event}
+    if hasattr(who, "score") or hasattr(who, "write") or (callable(who) and not hasattr(who, "parameters")):
+        return ChoiceAnswer(ask_choices(who, held, job, concurrency=concurrency, **how))
+    from posbias.asking.local import LocalModel
+    from posbias.measurement.models.loading import ready
+
+    job = job or ChoiceJob(kind_of(held), again=0)
+    tried = [*itertools.islice(presentations(held, job), 2)]
+    with ready(who, tokenizer, treatment) as loaded:
+        model = LocalModel(loaded)
+        with torch_threads(leaving_a_core() if threads is None else threads):
+            model.try_reuse([model.split(one.request.prompt, one.endings) for one in tried])
+            return ChoiceAnswer(ask_choices(model, held, job, **how))
 
 
 class _Scores:
@@ -140,6 +187,8 @@ class _Scores:
 
     def write(self, prompt: str) -> str:
         """The scores behind a prompt."""
+        if (reader := getattr(self._scorer, "reader", None)) is not None:
+            reader.forget()  # whether a run is resumed here must not show in any bit
         return json.dumps(self._scorer.score(prompt, self._endings[prompt])[0].tolist())
 
 

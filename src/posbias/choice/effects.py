@@ -30,6 +30,8 @@ ONE_SIDED = 0.025
 """Where all switches go one way, the level of the bound."""
 _FAR = 12.0
 """Log-odds beyond which it is tried whether the likelihood has a maximum at all."""
+_EXACT = 1e-12
+"""A standard error below this is rounding."""
 Rows = Float[np.ndarray, "row effect"]
 Design = Float[np.ndarray, "decision option effect"]
 
@@ -230,17 +232,24 @@ class ChoiceEffects:
 
     def _bound(self, weights: Float[np.ndarray, "effect"]) -> Estimate:
         """What is known where the likelihood has no maximum: of n sets that switch, all one way, that
-        σ(effect)ⁿ ≥ `ONE_SIDED` (exact, one-sided). NaN where they do not all go one way."""
+        σ(effect)ⁿ ≥ `ONE_SIDED` (exact, one-sided). NaN where they do not all go one way.
+
+        Of two options sets count in pairs whose labels are the other way about: as log σ is concave, whatever
+        effect labels have, σ(effect + label) σ(effect − label) ≤ σ(effect)².
+        """
         x, _, cluster = self._rows(_design(self.decisions))
         factor = x @ weights / (weights @ weights)
-        alone = np.isclose(x, factor[:, None] * weights).all(axis=1) & (factor != 0)
-        ways = factor[alone][np.unique(cluster[alone], return_index=True)[1]]
-        if not len(ways) or (not (ways > 0).all() and not (ways < 0).all()):
+        rest = np.where(np.isclose(x, factor[:, None] * weights), 0.0, x - factor[:, None] * weights)
+        kept = factor != 0 if self.decisions.slots == 2 else (rest == 0).all(axis=1) & (factor != 0)
+        first = np.flatnonzero(kept)[np.unique(cluster[kept], return_index=True)[1]]
+        side, ways = np.sign(rest[first] @ np.sign(weights[::-1])), factor[first]
+        count = int((side == 0).sum() + 2 * min((side > 0).sum(), (side < 0).sum()))
+        if not count or (not (ways > 0).all() and not (ways < 0).all()):
             return Estimate(math.nan)
-        sign, share = math.copysign(1.0, ways[0]), ONE_SIDED ** (1 / len(ways))
+        sign, share = math.copysign(1.0, ways[0]), ONE_SIDED ** (1 / count)
         end = sign * math.log(share / (1 - share)) / float(np.abs(ways).max())
         ends = (end, math.inf) if sign > 0 else (-math.inf, end)
-        return Estimate(sign * math.inf, math.nan, len(ways), ends=ends, method="exact")
+        return Estimate(sign * math.inf, math.nan, count, ends=ends, method="exact")
 
     def _mean(
         self, values: Float[np.ndarray, "row"], kept: Bool[np.ndarray, "row"], item: Int[np.ndarray, "row"]
@@ -272,7 +281,7 @@ def _as_share(one: Estimate) -> Estimate:
     """Where all clusters are alike, with the interval of their number alone."""
     if not math.isfinite(one.se):
         return one
-    return one.clipped(0.0, 1.0) if one.se else Estimate.alike(one.value, one.n or 1)
+    return one.clipped(0.0, 1.0) if one.se > _EXACT else Estimate.alike(one.value, one.n or 1)
 
 
 def _crossed(held: Decisions) -> bool:

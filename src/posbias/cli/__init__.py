@@ -28,7 +28,9 @@ __all__ = ["app", "main"]
 
 log = logging.getLogger(__name__)
 VERBOSE, QUIET = ("-v", "--verbose"), ("-q", "--quiet")
-COMMANDS = "predict measure retrieve compare report order design explore simulate train study presets models"
+COMMANDS = (
+    "predict measure retrieve choose compare report order design explore simulate train study presets models"
+)
 
 app = App(
     name="posbias",

@@ -13,11 +13,14 @@ from posbias.core.files import need_writable
 from posbias.core.packages import need
 
 if TYPE_CHECKING:
+    from posbias.asking import Endpoint
     from posbias.core.running import Engine
 
 T = TypeVar("T")
 DEFAULT_MODEL = "smollm2-135m"
 RESULTS = Path("results")
+Way = tuple[Literal["chat", "completion"], str | None]
+"""Api and system message."""
 
 
 @dataclass_transform(frozen_default=True)
@@ -139,7 +142,8 @@ Effort = Annotated[Literal["quick", "full"] | int, _integer_or("quick", "full")]
 _CONTEXT = "Of results at several context lengths take this one, or all: their mean."
 ContextLength = Annotated[int | Literal["all"] | None, _integer_or("all"), Parameter(help=_CONTEXT)]
 _COLUMNS = "What columns of a table are: place=COLUMN score=COLUMN (also total, trial, length, model, scale)."
-Columns = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="", help=_COLUMNS)]
+ColumnNames = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
+Columns = Annotated[ColumnNames, Parameter(help=_COLUMNS)]
 Networks = Annotated[Whole | None, Parameter(help="Networks of each cell, with seeds from 0 on.")]
 _MODEL = "A name that `posbias models` lists, a model folder, a .gguf file, or the id of a model on a hub."
 Model = Annotated[str, Parameter(help=_MODEL)]
@@ -187,7 +191,71 @@ def refuse(options: Any, expected: str, names: Collection[str] = (), kept: Colle
                 raise wrong(name, expected, given)
 
 
-# ── how a model is loaded, what its prompts are ──
+# ── who is asked, how a model is loaded, what its prompts are ──
+
+
+@options
+class Server:
+    """How to ask a server.
+
+    Parameters
+    ----------
+    endpoint
+        Ask MODEL of this OpenAI-compatible server, http://localhost:8000/v1 for instance; key in OPENAI_API_KEY.
+    api
+        chat: prompts are a user's messages, in the server's template. completion: as they are. Given twice: both,
+        compared with each other. Default: chat.
+    system
+        A system message before each prompt (chat). Given several times: each, compared with the first; '' is none.
+    concurrency
+        Requests at a time.
+    answer_tokens
+        Tokens of an answer at most.
+    timeout
+        Seconds that a server may be silent.
+    """
+
+    endpoint: str | None = None
+    api: Annotated[tuple[Literal["chat", "completion"], ...], Parameter(negative="", show_default=False)] = (
+        "chat",
+    )
+    system: Words = ()
+    concurrency: Whole = 4
+    answer_tokens: Whole = 32
+    timeout: float = 120.0
+
+    @property
+    def ways(self) -> list[Way]:
+        """Api and system message of each way to ask. Raises `InvalidValueError` for one that is given twice."""
+        chats: list[Way] = [("chat", text or None) for text in self.system or ("",)]
+        plain: list[Way] = [("completion", None)]
+        ways = [way for api in self.api for way in (chats if api == "chat" else plain)]
+        if self.system and "chat" not in self.api:
+            raise wrong("system", "none with the api completion", self.system)
+        if len(set(ways)) < len(ways):
+            name = "api" if len(set(self.api)) < len(self.api) else "system"
+            raise wrong(name, "each value once", getattr(self, name))
+        return ways
+
+    def servers(self, model: str | None) -> "dict[str, Endpoint]":
+        """The server in each way, by its name. Raises `InvalidValueError` for options that do not go together."""
+        from posbias.asking import Endpoint
+
+        if model is None:
+            raise wrong("model", "the name of a model of the server", None)
+        servers = [
+            Endpoint(
+                *(self.endpoint or "", model),
+                api=api,
+                system=system,
+                most_out=self.answer_tokens,
+                timeout=self.timeout,
+            )
+            for api, system in self.ways
+        ]
+        messages = [one.system for one in servers if one.system is not None]
+        named = {text: f"chat, system message {place}" for place, text in enumerate(messages, start=1)}
+        return {named.get(one.system or "", one.api): one for one in servers}
 
 
 @options

@@ -7,9 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Literal
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, resumable
@@ -26,23 +24,14 @@ if TYPE_CHECKING:
 _SHORT = 256
 SOURCES = ("endpoint", "answers", "write_prompts")
 """Options of which one makes a model a black box."""
-Way = tuple[Literal["chat", "completion"], str | None]
-"""Api and system message."""
 
 
 @shared.options
-class BlackBox:
+class BlackBox(shared.Server):
     """How to ask a model that is not opened here.
 
     Parameters
     ----------
-    endpoint
-        Ask MODEL of this OpenAI-compatible server, http://localhost:8000/v1 for instance; key in OPENAI_API_KEY.
-    api
-        chat: prompts are a user's messages, in the server's template. completion: as they are. Given twice: both,
-        compared with each other. Default: chat.
-    system
-        A system message before each prompt (chat). Given several times: each, compared with the first; '' is none.
     answers
         Answers made elsewhere: JSON lines with answer, and with id or prompt.
     write_prompts
@@ -57,67 +46,25 @@ class BlackBox:
         Several --pairs (keys) or --length (needle), with commas: a curve each, and a map.
     until
         Ask more trials until every gap is known to ± this much accuracy, --prompts at most.
-    concurrency
-        Requests at a time.
-    answer_tokens
-        Tokens of an answer at most.
-    timeout
-        Seconds that a server may be silent.
     """
 
-    endpoint: str | None = None
-    api: Annotated[tuple[Literal["chat", "completion"], ...], Parameter(negative="", show_default=False)] = (
-        "chat",
-    )
-    system: shared.Words = ()
     answers: Path | None = None
     write_prompts: Path | None = None
     trials: Path | None = None
-    columns: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None
+    columns: shared.ColumnNames = None
     rule: Literal["contains", "first"] | None = None
     sizes: shared.Lengths = ()
     until: float | None = None
-    concurrency: shared.Whole = 4
-    answer_tokens: shared.Whole = 32
-    timeout: float = 120.0
-
-    @property
-    def ways(self) -> list[Way]:
-        """Api and system message of each way to ask. Raises `InvalidValueError` for one that is given twice."""
-        chats: list[Way] = [("chat", text or None) for text in self.system or ("",)]
-        plain: list[Way] = [("completion", None)]
-        ways = [way for api in self.api for way in (chats if api == "chat" else plain)]
-        if self.system and "chat" not in self.api:
-            raise shared.wrong("system", "none with the api completion", self.system)
-        if len(set(ways)) < len(ways):
-            name = "api" if len(set(self.api)) < len(self.api) else "system"
-            raise shared.wrong(name, "each value once", getattr(self, name))
-        return ways
 
     def writers(self, model: str | None) -> "dict[str, Writer]":
         """Who answers, by the name of the way. Raises `InvalidValueError` for options that do not go together."""
-        from posbias.asking import AnswersRead, Endpoint
+        if self.answers is None:
+            return {**self.servers(model)}
+        from posbias.asking import AnswersRead
 
-        ways = self.ways
-        if self.answers is not None:
-            if len(ways) > 1:
-                raise shared.wrong("system", "--endpoint with several ways to ask", [*ways])
-            return {"answers": AnswersRead(self.answers, model or "")}
-        if model is None:
-            raise shared.wrong("model", "the name of a model of the server", None)
-        servers = [
-            Endpoint(
-                *(self.endpoint or "", model),
-                api=api,
-                system=system,
-                most_out=self.answer_tokens,
-                timeout=self.timeout,
-            )
-            for api, system in ways
-        ]
-        messages = [one.system for one in servers if one.system is not None]
-        named = {text: f"chat, system message {place}" for place, text in enumerate(messages, start=1)}
-        return {named.get(one.system or "", one.api): one for one in servers}
+        if len(self.ways) > 1:
+            raise shared.wrong("system", "--endpoint with several ways to ask", self.ways)
+        return {"answers": AnswersRead(self.answers, model or "")}
 
     @property
     def wanted(self) -> bool:

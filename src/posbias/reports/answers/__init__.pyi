@@ -1,3 +1,5 @@
+from .choices import Choose as Choose
+from .choices import ChooseCost as ChooseCost
 from .experiments import Cell as Cell
 from .experiments import MissingCell as MissingCell
 from .experiments import SimulateLayernorm as SimulateLayernorm

@@ -1,0 +1,114 @@
+"""Choose: what the order of options adds to a choice."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command import called
+from http_servers import prompt_of, serving
+
+import posbias
+from posbias.choice import ChoiceAnswer
+from posbias.profiles.decisions import load_decisions
+
+ITEMS = [
+    ("What is the capital of France?", ["Paris", "Rome", "Berlin"], "Paris"),
+    ("Which animal barks?", ["A cat", "A dog", "A cow"], "A dog"),
+    ("What colour is grass?", ["Red", "Blue", "Green"], "Green"),
+    ("How many legs has a spider?", ["Eight", "Six", "Four"], "Eight"),
+    ("Which is a fruit?", ["Carrot", "Apple", "Potato"], "Apple"),
+    ("What do bees make?", ["Milk", "Silk", "Honey"], "Honey"),
+]
+
+
+@pytest.fixture
+def items(folder):
+    rows = [dict(zip(("question", "options", "right"), item, strict=True)) for item in ITEMS]
+    Path("items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return "items.jsonl"
+
+
+@pytest.fixture
+def answers_of_two(folder):
+    """Two answers to each question, by two systems that are compared."""
+    rows = [
+        {"question": f"q{n}?", "responses": [f"good {n}", f"poor {n}"], "models": ["new", "old"]}
+        for n in range(12)
+    ]
+    Path("judged.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return "judged.jsonl"
+
+
+def first_of_most(number, body):
+    """A judge that prefers what is good in every third question, else the first."""
+    prompt = prompt_of(body)
+    question = int(prompt.split("Question: q")[1].split("?")[0])
+    labels = {"A": prompt.find("Answer A:"), "B": prompt.find("Answer B:")}
+    if question % 3 == 0:
+        good = prompt.find("good")
+        return f"[[{max((at, label) for label, at in labels.items() if at < good)[1]}]]"
+    return f"[[{min(labels, key=labels.__getitem__)}]]"
+
+
+def test_a_judge_behind_an_endpoint(answered, answers_of_two):
+    """The first of most: a bound on its effect, flips far above their floor, balanced and slot-free win rates."""
+    with serving(first_of_most) as server:
+        words = (
+            "choose",
+            "toy",
+            "--endpoint",
+            server.url,
+            "--items",
+            answers_of_two,
+            "--again",
+            6,
+            "--out",
+            "j",
+        )
+        found = answered(*words)
+        asked = len(server.asked)
+        assert answered(*words) == found
+        assert len(server.asked) == asked == 12 * 2 + 6
+    (judge,) = found["judges"]
+    assert judge["flips"]["other_order"]["value"] == pytest.approx(8 / 12)
+    assert judge["flips"]["same_order"]["value"] == 0
+    assert judge["changed"] == [8, 12]
+    assert judge["gaps"]["first - last"]["value"] is None
+    assert judge["gaps"]["first - last"]["interval"][0] > 0
+    wins = judge["wins"]["new"]
+    assert [wins[name]["value"] for name in ("balanced", "first", "last")] == pytest.approx([2 / 3, 1, 1 / 3])
+    kept = ChoiceAnswer(load_decisions("j/decisions.json"))
+    assert kept.as_dict() == {name: held for name, held in judge.items() if name != "who"}
+
+
+def test_several_judges_in_one_table(answered, answers_of_two):
+    with serving(first_of_most) as server:
+        words = ("choose", "one", "two", "--endpoint", server.url, "--items", answers_of_two, "--out", "s")
+        found = answered(*words)
+        assert called(*words).stdout.splitlines()[0].split()[:3] == ["who", "items", "sets"]
+    assert [judge["who"] for judge in found["judges"]] == ["one", "two"]
+
+
+def test_a_model_that_is_opened_is_asked_for_scores(answered, items):
+    cost = answered("choose", "tiny-alibi", "--items", items, "--dry-run")
+    assert (cost["requests"], cost["orders"]) == (36, 6)
+    assert not Path("results").exists()
+    (found,) = answered("choose", "tiny-alibi", "--items", items, "--out", "t")["judges"]
+    assert (found["source"], found["decisions"], found["sets"], found["together"]) == ("scores", 36, 6, False)
+    assert sum(slot["value"] for slot in found["slots"]) == pytest.approx(0, abs=1e-9)
+    assert len(found["accuracy"]) == 3
+
+
+def test_options_of_a_chooser_in_python(folder, items):
+    """Whoever always says A: labels have all effect, slots none."""
+    answer = posbias.choose(lambda prompt: "A", items)
+    assert [slot.value for slot in answer.effects.points] == pytest.approx([0, 0, 0], abs=1e-12)
+    assert answer.effects.flips[1].value == 0
+
+
+@pytest.mark.slow
+@pytest.mark.real_model
+def test_smollm2_goes_by_the_label(answered, items):
+    (found,) = answered("choose", "smollm2-135m", "--items", items, "--out", "real")["judges"]
+    assert found["labels"]["A"]["interval"][0] > 0
+    assert found["changed"] == [6, 6]
