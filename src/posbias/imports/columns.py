@@ -42,8 +42,8 @@ REFUSED: list[dict[str, Any]] = NAMES.pop("refused")
 RATES = NAMES["score"] + NAMES["share"] + NAMES["right"] + NAMES["count"]
 SCALES = {"share": (0.0, 1.0), "percent": (0.0, 100.0)}
 """What scores count in: what becomes 0, and 1. Others are LOW-HIGH: 1-5 of judges, 0-10 of ROUGE × 10."""
-ROLES = ("place", "score", "total", "trial", "length", "model", "scale")
-"""What `Choice.columns` may name; a scale is one of `SCALES` or LOW-HIGH."""
+ROLES = ("place", "score", "total", "trial", "length", "model", "scale", "item", "order", "winner", "slot")
+"""What `Choice.columns` may name; a scale is one of `SCALES` or LOW-HIGH. The last four are of decisions."""
 _OPTION = re.compile(r"\(?[A-Za-z]\)?\.?")
 _SCALE = re.compile(r"(\d+(?:\.\d+)?)-(\d+(?:\.\d+)?)")
 _RANGE = re.compile(r"[(\[]?\s*(\d+(?:\.\d+)?)\s*%?\s*(?:-|–|to|,\s)\s*(\d+(?:\.\d+)?)\s*(%?)\s*[)\]]?")
