@@ -1,7 +1,8 @@
 """A second pretrained model: what SmolLM2-135M showed, asked of Gemma 3 270M (a 4-bit re-upload).
 
-Cells of the studies of predictors and of influence and use are theirs, for this model; here are those of its
-curve by length, and of rotary scaling. The protocol, as it was committed before the runs (0334428c):
+Cells are of its curve by length, with the scores of predictors on it, and of rotary scaling. Not run yet: the
+other texts and 64 prompts of `predictors.py`, and `influence.py`. The protocol, as it was committed before the
+runs (0334428c; its last paragraph 3029713f):
 
 The base model, unpacked to float32 (windows of 512 in 15 of 18 layers, full attention in layers 5, 11 and 17
 from 0), is measured as SmolLM2-135M was: by the same commands, texts, seeds and rules. Seen before, by hand, on
@@ -53,10 +54,9 @@ import numpy as np
 
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import measured_influence
-from posbias.profiles.summary import at_ends
+from posbias.profiles.summary import LEAST_PROMPTS, at_ends
 from posbias_papers.extensions import influence, predictors
 from posbias_papers.extensions.cells import Cell, Result, Results, rounded
-from posbias_papers.extensions.influence import InfluenceCell
 from posbias_papers.extensions.predictors import PredictorCell
 from posbias_papers.pages import Page, Table
 from posbias_papers.study import Study, titled
@@ -89,7 +89,7 @@ class LengthCell(Cell):
 
 
 def curve(measurement: "xr.Dataset") -> dict[str, Any]:
-    """What is kept of a measurement: verdicts, shares, λ and sinks by layer, the fall at the window's edge."""
+    """What is kept: verdict and curve, λ and sinks by layer, the window's edge, and how predictors fare."""
     profile = measured_influence(measurement)
     summary = profile.summary
     kept: dict[str, Any] = {"verdict": summary.verdict, "without first": summary.verdict_without_first}
@@ -102,7 +102,8 @@ def curve(measurement: "xr.Dataset") -> dict[str, Any]:
     kept["fall of λ"] = _listed(mixing[:, :half].mean(axis=1) - mixing[:, -half:].mean(axis=1))
     if measurement.sizes["position"] > WINDOW + STEP:
         kept["edge"] = _listed(edge(measurement["influence"].values))
-    return kept
+    # fewer prompts have no halves that agree
+    return kept | (predictors.trial(measurement) if measurement.sizes["prompt"] > LEAST_PROMPTS else {})
 
 
 def edge(samples: np.ndarray) -> np.ndarray:
@@ -168,7 +169,6 @@ def scaled(config: Any, scaling: str, factor: float) -> Any:
     return changed
 
 
-TEXTS = ("addresses", "code", "shuffled")
 SCALINGS = (("linear", 1.0), *itertools.product(("linear", "ntk", "yarn"), (2.0, 4.0, 8.0)))
 SCALED = tuple(RotaryCell(model, *how) for model in ("smollm2-135m", MODEL) for how in SCALINGS)
 CELLS: tuple[Cell, ...] = (
@@ -198,9 +198,10 @@ def _tables(results: Results) -> Iterator[Table]:
     yield Table.of(
         "Shares of both ends, slope by distance and loss, less the trained model's", scaled_less_trained
     )
-    for study, kind in ((predictors, PredictorCell), (influence, InfluenceCell)):
-        part = {cell: result for cell, result in results.items() if isinstance(cell, kind)}
-        yield from study.tables(part) if part else ()
+    judged = {cell: result for cell, result in results.items() if "scores" in result}
+    yield from predictors.tables(
+        {PredictorCell(MODEL, "addresses", cell.tokens): judged[cell] for cell in judged}
+    )
 
 
 STUDY = Study(
