@@ -42,6 +42,9 @@ larger models scale). By linear, NTK (base · factor^(d/(d − 2)), fixed) and Y
 model, paired by prompt: shares of the first and last 5 %; the slope of ln influence on ln distance (least
 squares, distances 1 to 127); the loss. SmolLM2 at linear × 4 moved influence from the end to the beginning
 (docs/predict.md): a model does so where both intervals exclude zero.
+
+Before the run of `influence.py`: prompts of 64 tokens, not 128, for which a shared machine takes an hour; all
+else as above.
 """
 
 import copy
