@@ -120,7 +120,7 @@ def test_vary_one_and_two(answered, folder):
     scaled = 'positional = {kind = "rope", amplitudes = [2.0], dimension = 2, '
     (folder / "rope.toml").write_text(f"{CAUSAL}{scaled}scaling = {{kind = 'linear_scaling', factor = 2}}}}")
     rotary = answered("predict", "rope.toml", "--tokens", 32, "--vary", "rope_factor=2,4")
-    assert [line.partition(",")[0] for line in rotary["measured"]] == ["smollm2-135m"]
+    assert [line.partition(",")[0] for line in rotary["measured"]] == ["smollm2-135m", "gemma-3-270m"]
     assert one["measured"] == []
 
 

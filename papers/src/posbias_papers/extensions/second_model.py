@@ -176,7 +176,7 @@ SCALINGS = (("linear", 1.0), *itertools.product(("linear", "ntk", "yarn"), (2.0,
 SCALED = tuple(RotaryCell(model, *how) for model in ("smollm2-135m", MODEL) for how in SCALINGS)
 CELLS: tuple[Cell, ...] = (
     *(LengthCell(tokens, prompts) for tokens, prompts in PROMPTS.items()),
-    *(cell for cell in SCALED if cell.model != MODEL),
+    *SCALED,
 )
 
 
