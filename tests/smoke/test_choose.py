@@ -1,6 +1,7 @@
 """Choose: what the order of options adds to a choice."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,8 @@ def answers_of_two(folder):
 def first_of_most(number, body):
     """A judge that prefers what is good in every third question, else the first."""
     prompt = prompt_of(body)
+    if "Question: q" not in prompt:
+        return "what the server is tried with"
     question = int(prompt.split("Question: q")[1].split("?")[0])
     labels = {"A": prompt.find("Answer A:"), "B": prompt.find("Answer B:")}
     if question % 3 == 0:
@@ -66,12 +69,11 @@ def test_a_judge_behind_an_endpoint(answered, answers_of_two):
             "j",
         )
         found = answered(*words)
-        asked = len(server.asked)
         assert answered(*words) == found
-        assert len(server.asked) == asked == 12 * 2 + 6
+        asked = [prompt_of(body) for _, _, body in server.asked]
+        assert len([prompt for prompt in asked if "Question: q" in prompt]) == 12 * 2 + 6
     (judge,) = found["judges"]
-    assert judge["flips"]["other_order"]["value"] == pytest.approx(8 / 12)
-    assert judge["flips"]["same_order"]["value"] == 0
+    assert [share["value"] for share in judge["flips"]] == pytest.approx([8 / 12, 0])
     assert judge["changed"] == [8, 12]
     assert judge["gaps"]["first - last"]["value"] is None
     assert judge["gaps"]["first - last"]["interval"][0] > 0
@@ -94,9 +96,31 @@ def test_a_model_that_is_opened_is_asked_for_scores(answered, items):
     assert (cost["requests"], cost["orders"]) == (36, 6)
     assert not Path("results").exists()
     (found,) = answered("choose", "tiny-alibi", "--items", items, "--out", "t")["judges"]
-    assert (found["source"], found["decisions"], found["sets"], found["together"]) == ("scores", 36, 6, False)
+    assert (found["source"], found["count"], found["sets"], found["together"]) == ("scores", 36, 6, False)
     assert sum(slot["value"] for slot in found["slots"]) == pytest.approx(0, abs=1e-9)
     assert len(found["accuracy"]) == 3
+
+
+def test_a_server_that_gives_log_probabilities_is_asked_for_them(answered, items):
+    """It is twice as likely to choose what stands first; labels are its only alternatives."""
+
+    def answer(number, body):
+        prompt = prompt_of(body)
+        labels = sorted("ABC", key=lambda label: prompt.find(f"{label}. "))
+        top = [
+            {"token": label, "logprob": math.log(p)}
+            for label, p in zip(labels, (0.5, 0.25, 0.2), strict=True)
+        ]
+        content = [{"token": labels[0], "logprob": math.log(0.5), "top_logprobs": top}]
+        choice = {"message": {"content": labels[0]}, "logprobs": {"content": content}, "index": 0}
+        return "bytes", json.dumps({"choices": [choice]}).encode()
+
+    with serving(answer) as server:
+        words = ("choose", "toy", "--endpoint", server.url, "--items", items, "--out", "l")
+        (found,) = answered(*words)["judges"]
+    assert found["source"] == "scores"
+    assert found["gaps"]["first - last"]["value"] == pytest.approx(math.log(0.5 / 0.2))
+    assert found["gaps"]["first - middle"]["value"] == pytest.approx(math.log(2))
 
 
 def test_options_of_a_chooser_in_python(folder, items):

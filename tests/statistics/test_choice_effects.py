@@ -1,5 +1,6 @@
 """Effects of slots and labels on choices: against plain references, and planted choosers in many draws."""
 
+import dataclasses
 import itertools
 import math
 
@@ -158,6 +159,25 @@ def test_where_all_switches_go_one_way_the_effect_is_a_bound():
     # the chooser that prefers the last slot has the bound on the other side
     turned = ChoiceEffects(Decisions(held.item, held.order[:, ::-1], 1 - held.chosen, held.options))
     assert turned.gaps[ENDS].interval == pytest.approx((-math.inf, -gap.interval[0]))
+
+
+def test_where_labels_are_crossed_the_bound_rests_on_sets_in_pairs():
+    held = planted(0, np.array([4.0, -4.0]), sets=25, labels=np.zeros(2), contents=0.1)
+    gap = ChoiceEffects(held).gaps[ENDS]
+    # 13 sets have label A first, 12 have B first
+    share = 0.025 ** (1 / 24)
+    assert gap.interval == pytest.approx((0.5 * math.log(share / (1 - share)), math.inf))
+    without = Decisions(held.item, held.order, held.chosen, held.options)
+    assert gap.interval[0] < ChoiceEffects(without).gaps[ENDS].interval[0]
+
+
+def test_labels_that_were_not_crossed_are_one_effect_with_slots():
+    held = planted(4, SLOTS[3])
+    labels = np.broadcast_to(np.arange(3), held.order.shape)
+    together = ChoiceEffects(dataclasses.replace(held, labels=labels, label_names=("A", "B", "C")))
+    assert together.together
+    assert together.labels == {}
+    assert together.slots == ChoiceEffects(held).slots
 
 
 @pytest.mark.parametrize("slot", [0, 3])

@@ -1,9 +1,9 @@
 """Choices by position: items, the orders that their options are asked in, and what a place adds to being chosen.
 
-from posbias.choice import ChoiceEffects, ask_choices, read_items
+from posbias.choice import choose
 
-decisions = ask_choices(lambda prompt: my_model(prompt), read_items("items.jsonl"))
-print(*ChoiceEffects(decisions).slots)
+answer = choose(lambda prompt: my_model(prompt), "items.jsonl")
+print(*answer.sentences(), sep="\n")
 """
 
 import lazy_loader

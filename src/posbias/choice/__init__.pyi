@@ -1,6 +1,5 @@
 from .answer import ChoiceAnswer as ChoiceAnswer
 from .asking import ChoiceJob as ChoiceJob
-from .asking import ask_choices as ask_choices
 from .asking import choose as choose
 from .effects import ChoiceEffects as ChoiceEffects
 from .items import Item as Item

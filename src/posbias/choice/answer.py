@@ -11,12 +11,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from posbias.choice.effects import LEAST_SETS, ChoiceEffects, Test, clustered_share
+from posbias.core.answers import Number, OverPrompts, Part, Texts, entry
 from posbias.core.formats import dump_json
 from posbias.profiles.decisions import REFUSED, TIE, Decisions
 from posbias.profiles.estimate import Estimate
@@ -43,15 +44,52 @@ class Wins(NamedTuple):
     last: Estimate
 
 
+class WinsOf(Part):
+    """How often one of two sides is chosen."""
+
+    balanced: OverPrompts = entry("both orders counted alike")
+    slot_free: OverPrompts = entry("were there no effect of slots")
+    first: OverPrompts = entry("where its option stands first")
+    last: OverPrompts
+
+
+class TestOf(Part):
+    """A test."""
+
+    p: Number = entry("null where it says nothing")
+    draws: int = entry("sets of contents, or permutations")
+
+
+class Choices(Part):
+    """What somebody's decisions show of order; intervals are over sets of contents, null below 5 of them."""
+
+    model: str
+    count: int = entry("decisions")
+    items: int
+    sets: int = entry("sets of contents: items that share an option are one", of="effects.sets")
+    source: Literal["answers", "scores"] = entry("what effects are estimated from", of="effects.source")
+    together: bool = entry("whether effects are those of slot and label together", of="effects.together")
+    slots: list[OverPrompts] = entry(
+        "effects in log-odds; null with an interval: a bound", of="effects.slots"
+    )
+    labels: dict[str, OverPrompts] = entry("by label its effect in log-odds", of="effects.labels")
+    gaps: dict[str, OverPrompts] = entry("between slots, in log-odds", of="effects.gaps")
+    points: list[OverPrompts] = entry("by slot, share of decisions less an even share", of="effects.points")
+    declined: dict[Literal["ties", "refusals"], int] = entry(of="effects.declined")
+    flips: tuple[OverPrompts, OverPrompts] = entry("in other orders, in the same one", of="effects.flips")
+    changed: tuple[int, int] = entry("items whose decision order changes, and items in several orders")
+    order_test: TestOf = entry("permutations within items: whether order matters")
+    lack_of_fit: TestOf = entry("whether slots matter more for some options", of="effects.lack_of_fit")
+    accuracy: list[OverPrompts] = entry("by the right option's slot; empty where not known, or below 5 sets")
+    wins: dict[str, WinsOf] = entry("by side, where two are compared")
+    answer: Texts = entry("in sentences")
+
+
 @dataclass(frozen=True, eq=False)
 class ChoiceAnswer:
-    """What decisions show of order; effects are of `source` ("answers", or "scores" where there are some).
-
-    Raises `InvalidValueError` where orders do not cross.
-    """
+    """What decisions show of order. Raises `InvalidValueError` where orders do not cross."""
 
     decisions: Decisions
-    source: str = ""
 
     def __post_init__(self):
         _ = self.effects
@@ -59,7 +97,17 @@ class ChoiceAnswer:
     @cached_property
     def effects(self) -> ChoiceEffects:
         """Effects of slots and labels, flips, tests."""
-        return ChoiceEffects(self.decisions, self.source)
+        return ChoiceEffects(self.decisions)
+
+    @property
+    def count(self) -> int:
+        """The number of decisions, ties and refusals among them."""
+        return len(self.decisions.item)
+
+    @property
+    def items(self) -> int:
+        """The number of items that were decided."""
+        return np.unique(self.decisions.item).size
 
     @property
     def model(self) -> str:
@@ -93,6 +141,11 @@ class ChoiceAnswer:
         about: dict[str, Any] = {"asked": held.asked, "job": held.job, "rows": "sets of contents"}
         return Places({"accuracy": shares}, np.arange(held.slots), chance=1 / held.slots, **about)
 
+    @property
+    def accuracy(self) -> list[Estimate]:
+        """Accuracy by slot of the right option, where there are `places`."""
+        return [] if self.places is None else self.places.curves["accuracy"]
+
     @cached_property
     def wins(self) -> dict[str, Wins]:
         """By side how often it is chosen, where two options whose sides are known are compared."""
@@ -124,24 +177,17 @@ class ChoiceAnswer:
 
     def sentences(self) -> list[str]:
         """The answer in words: what was decided, effects of order, then what is known of the options."""
-        return [*self._decided(), *self._effects(), *self._flips(), *self._known()]
-
-    def _decided(self) -> list[str]:
-        effects, held = self.effects, self.decisions
+        effects, test, (changed, items) = self.effects, self.order_test, self.changed
         ties, refusals = effects.declined.values()
-        items, few = (
-            np.unique(held.item).size,
-            f": below {LEAST_SETS} no interval" * (effects.sets < LEAST_SETS),
-        )
-        return [
-            f"{self.model}: {len(held.item):,} decisions on {items:,} items in {effects.sets:,} "
-            f"sets of contents{few}; {ties:,} ties, {refusals:,} without a choice"
+        few = f": below {LEAST_SETS} no interval" * (effects.sets < LEAST_SETS)
+        of = f"{self.items:,} items in {effects.sets:,} sets of contents{few}"
+        lines = [
+            f"{self.model}: {self.count:,} decisions on {of}; {ties:,} ties, {refusals:,} without a choice"
         ]
-
-    def _effects(self) -> list[str]:
-        effects, test = self.effects, self.order_test
+        if bounds := self.decisions.asked.get("bounds"):
+            lines.append(f"{bounds:,} scores are but bounds, of options that the server did not list")
         what = "slot and label together" if effects.together else "slot"
-        lines = [f"{what}, {name}: {log_odds(gap)}" for name, gap in effects.gaps.items()]
+        lines += [f"{what}, {name}: {log_odds(gap)}" for name, gap in effects.gaps.items()]
         if effects.labels:
             label, most = max(effects.labels.items(), key=lambda one: one[1].value)
             lines.append(f"label, {label} has the greatest effect: {log_odds(most)}")
@@ -150,22 +196,23 @@ class ChoiceAnswer:
             lines.append(
                 f"one effect of slots for all options does not fit (p = {effects.lack_of_fit.p:.2g})"
             )
-        return lines
-
-    def _flips(self) -> list[str]:
-        (other, same), (changed, items) = self.effects.flips, self.changed
-        again = "none was asked twice" if math.isnan(same.value) else percent(same)
-        return [
-            f"flips: {percent(other)} of pairs of decisions in other orders differ; in the same order: {again}",
-            f"order changes the decision on {changed:,} of {items:,} items",
-        ]
+        other, same = map(percent, effects.flips)
+        lines.append(
+            f"flips: {other} of pairs of decisions in other orders differ; in the same order: {same}"
+        )
+        lines.append(f"order changes the decision on {changed:,} of {items:,} items")
+        return [*lines, *self._known()]
 
     def _known(self) -> list[str]:
         lines = []
         if self.places is not None:
-            first, *_, last = self.places.curves["accuracy"]
-            mean = f"{percent(self.places.overall['accuracy'])}, chance {self.places.chance:.0%}"
-            lines.append(f"right: {mean}; {percent(first)} where it stands first, {percent(last)} last")
+            (first, *_, last), mean = self.accuracy, self.places.overall["accuracy"]
+            above = "" if mean.interval[0] > self.places.chance else ", not shown to be above it"
+            above = ", at ceiling" if self.places.verdict == "at ceiling" else above
+            lines.append(
+                f"right: {percent(mean)}, chance {self.places.chance:.0%}{above}; {percent(first)} where it "
+                f"stands first, {percent(last)} last"
+            )
         for side, wins in list(self.wins.items())[: 1 if len(self.wins) == 2 else None]:
             lead, order = abs(wins.balanced.value - 0.5), abs(wins.first.value - wins.last.value) / 2
             within = f"; {100 * lead:.1f} points from even are within the {100 * order:.1f} that order does"
@@ -176,27 +223,17 @@ class ChoiceAnswer:
         return lines
 
     def as_dict(self) -> dict[str, Any]:
-        """Every number, in JSON's terms; estimates have value, se, n and interval."""
-        effects, places = self.effects, self.places
-        named = ("sets", "together", "source", "slots", "labels", "gaps", "points", "declined", "lack_of_fit")
-        held: dict[str, Any] = {"model": self.model, "decisions": len(self.decisions.item)}
-        held |= {"items": np.unique(self.decisions.item).size} | {
-            name: getattr(effects, name) for name in named
-        }
-        held |= {"flips": dict(zip(("other_order", "same_order"), effects.flips, strict=True))}
-        held |= {name: getattr(self, name) for name in ("changed", "order_test", "wins")}
-        held |= {"accuracy": [] if places is None else places.curves["accuracy"], "answer": self.sentences()}
-        return json.loads(dump_json(_plain(held)))
+        """Every number, in JSON's terms (`Choices`)."""
+        return json.loads(dump_json(Choices.of(self, answer=self.sentences()).model_dump(mode="json")))
 
 
 def table_of(answers: Mapping[str, ChoiceAnswer]) -> tuple[list[str], list[list[str]]]:
     """Head and rows of a table with a row for each of several who chose, by their names."""
     head, rows = ["who", "items", "sets", ENDS, "flips", "same order", "balanced", "slot-free"], []
     for name, one in answers.items():
-        wins = next(iter(one.wins.values()), None)
-        shares = [*one.effects.flips, *(wins[:2] if wins else (Estimate(math.nan),) * 2)]
-        counts = [str(np.unique(one.decisions.item).size), str(one.effects.sets)]
-        rows.append([name, *counts, log_odds(one.effects.gaps[ENDS]), *map(percent, shares)])
+        wins = next(iter(one.wins.values()), (Estimate(math.nan),) * 2)
+        cells = [log_odds(one.effects.gaps[ENDS]), *map(percent, (*one.effects.flips, *wins[:2]))]
+        rows.append([name, str(one.items), str(one.effects.sets), *cells])
     return head, rows
 
 
@@ -223,14 +260,3 @@ def _even_log_odds(rows: Float[np.ndarray, "item slot"], sets: Int[np.ndarray, "
 def _even_share(rows: Float[np.ndarray, "item slot"]) -> float:
     won, lost = rows.sum(axis=0), (1 - rows).sum(axis=0)
     return float(1 / (1 + np.exp(-np.log((won + 0.5) / (lost + 0.5)).mean())))
-
-
-def _plain(held: Any) -> Any:
-    """Estimates, and what has named parts, as mappings."""
-    if isinstance(held, Estimate):
-        return {name: getattr(held, name) for name in ("value", "se", "n", "interval")}
-    if isinstance(held, tuple) and hasattr(held, "_asdict"):
-        held = held._asdict()
-    if isinstance(held, Mapping):
-        return {name: _plain(one) for name, one in held.items()}
-    return [_plain(one) for one in held] if isinstance(held, list) else held

@@ -1,19 +1,19 @@
 """Asking for choices: the prompts of items in their orders, and what answers or scores decide.
 
-    from posbias.choice import ChoiceJob, ask_choices, read_items
+    from posbias.choice import choose
 
-    decisions = ask_choices(lambda prompt: my_model(prompt), read_items("items.jsonl"))
+    answer = choose(lambda prompt: my_model(prompt), "items.jsonl")
 
 Whoever scores endings is asked for scores, and the likeliest option is the choice; else for an answer, in which
 the label or option is looked for that it names.
 """
 
-import itertools
 import json
 import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Int
 
 from posbias.asking.kept import AnswerFile
-from posbias.asking.requests import Generator, Place, Request, Scorer, cost, each_answer, specification_of
+from posbias.asking.requests import Place, Request, Scorer, cost, each_answer, specification_of
 from posbias.choice.answer import ChoiceAnswer
 from posbias.choice.items import LETTERS, NAMES, Item, Kind, kind_of, read_items
 from posbias.choice.orders import labels_of, orders_of
@@ -103,44 +103,6 @@ def _presented(
     )
 
 
-def ask_choices(
-    who: Generator | Scorer,
-    items: Sequence[Item],
-    job: ChoiceJob | None = None,
-    *,
-    answers: str | os.PathLike[str] | None = None,
-    concurrency: int = 1,
-    on_event: OnEvent = lambda event: None,
-) -> Decisions:
-    """Ask for a choice in every order of every item.
-
-    who: whoever has `score` gives log-probabilities; who has `write`, or is a function, an answer in words.
-    items: what is chosen from (`read_items`).
-    job: how (`ChoiceJob`); by default what items look like, in all orders.
-    answers: a file that keeps answers and is asked first; the same call goes on after an interruption.
-    concurrency: threads that ask.
-    on_event: hears of answered requests.
-
-    Raises `InvalidValueError` for what cannot be right, `ModelError` where there is no answer, as `AnswerFile`.
-    """
-    job = job or ChoiceJob(kind_of(items))
-    asked = [*presentations(items, job)]
-    of = specification_of(who) or {"model": "the generator"}
-    scored = hasattr(who, "score")
-    file = AnswerFile(answers, of | {"scores": scored} if scored else of)
-    endings = {one.request.prompt: one.endings for one in asked}
-    writer: Any = _Scores(who, endings) if scored else who  # type: ignore[arg-type]
-    left = [one.request for one in asked if one.request.id not in file.known]
-    log.info("%s: to ask: %s", of.get("model"), cost(left, {}, of.get("most_out") if not scored else None))
-    on_event(Event(len(asked) - len(left), len(asked), "request"))
-    for done, (request, answer) in enumerate(
-        each_answer(writer, left, concurrency), len(asked) - len(left) + 1
-    ):
-        file.add(request, answer, getattr(who, "sent", {}))
-        on_event(Event(done, len(asked), "request"))
-    return decided(asked, items, file.known, job, of if scored else file.asked_of, scored=scored)
-
-
 def choose(
     who: Any,
     items: Sequence[Item] | str | os.PathLike[str],
@@ -148,39 +110,60 @@ def choose(
     *,
     tokenizer: Any = None,
     treatment: "Treatment | None" = None,
+    loading: Mapping[str, Any] = {},
     threads: int | None = None,
     answers: str | os.PathLike[str] | None = None,
     concurrency: int = 1,
     on_event: OnEvent = lambda event: None,
 ) -> ChoiceAnswer:
-    """Measure what an option's slot and label add to its being chosen.
+    """Ask for a choice in every order of every item: what slots and labels add to an option's being chosen.
 
-    who: a model, as of `posbias.measure`, which is opened and scores the options; or whom `ask_choices` asks.
+    who: whoever has `score` gives log-probabilities of options; who has `write`, or is a function, an answer in
+    words; else a model, as of `posbias.measure`, which is opened and scores.
     items: what is chosen from, or the file that has it (`read_items`).
-    job: how (`ChoiceJob`); by default what items look like, in all orders, and of a model that is opened, whose
-    scores are the same again, none twice. `tokenizer`, `treatment`: as of `posbias.measure`; `threads` of torch.
+    job: how (`ChoiceJob`); by default what items look like, in all orders, of a scorer none twice.
+    tokenizer, treatment, loading: of a model, as of `posbias.measure`; `threads`: of torch.
+    answers: a file that keeps answers and is asked first; the same call goes on after an interruption.
+    concurrency: threads that ask whom is not opened.
+    on_event: hears of answered requests.
 
-    Other arguments, and what is raised, as of `ask_choices`; also as `posbias.measure` where a model cannot be
-    opened, and `InvalidValueError` where a prompt does not fit its context.
+    Raises `InvalidValueError` for what cannot be right, `ModelError` where there is no answer, as `AnswerFile`;
+    and as `posbias.measure` where a model cannot be opened.
     """
     held = read_items(items) if isinstance(items, str | os.PathLike) else items
-    how: dict[str, Any] = {"answers": answers, "on_event": on_event}
-    if hasattr(who, "score") or hasattr(who, "write") or (callable(who) and not hasattr(who, "parameters")):
-        return ChoiceAnswer(ask_choices(who, held, job, concurrency=concurrency, **how))
-    from posbias.asking.local import LocalModel
-    from posbias.measurement.models.loading import ready
+    opened = not (hasattr(who, "score") or hasattr(who, "write")) and not _is_function(who)
+    scored = opened or hasattr(who, "score")
+    job = job or ChoiceJob(kind_of(held), again=0 if scored else AGAIN)
+    asked = [*presentations(held, job)]
+    with ExitStack() as stack:
+        if opened:
+            from posbias.asking.local import LocalModel
+            from posbias.measurement.models.loading import ready
 
-    job = job or ChoiceJob(kind_of(held), again=0)
-    tried = [*itertools.islice(presentations(held, job), 2)]
-    with ready(who, tokenizer, treatment) as loaded:
-        model = LocalModel(loaded)
-        with torch_threads(leaving_a_core() if threads is None else threads):
-            model.try_reuse([model.split(one.request.prompt, one.endings) for one in tried])
-            return ChoiceAnswer(ask_choices(model, held, job, **how))
+            loaded = stack.enter_context(ready(who, tokenizer, treatment, loading=loading))
+            stack.enter_context(torch_threads(leaving_a_core() if threads is None else threads))
+            who, concurrency = LocalModel(loaded), 1
+            who.try_reuse([who.split(one.request.prompt, one.endings) for one in asked[:2]])
+        of = specification_of(who) or {"model": "the generator"}
+        file = AnswerFile(answers, of | {"scores": True} if scored else of)
+        writer = _Scores(who, {one.request.prompt: one.endings for one in asked}) if scored else who
+        left = [one.request for one in asked if one.request.id not in file.known]
+        log.info("%s: to ask: %s", of.get("model"), cost(left, {}, None if scored else of.get("most_out")))
+        answered = len(asked) - len(left)
+        on_event(Event(answered, len(asked), "request"))
+        for done, (request, answer) in enumerate(each_answer(writer, left, concurrency), answered + 1):
+            file.add(request, answer, getattr(who, "sent", {}))
+            on_event(Event(done, len(asked), "request"))
+    return ChoiceAnswer(decided(asked, held, file.known, job, of if scored else file.asked_of, scored=scored))
+
+
+def _is_function(who: Any) -> bool:
+    """Whether it is called with a prompt, and is no model in memory, which can be called too."""
+    return callable(who) and not hasattr(who, "parameters")
 
 
 class _Scores:
-    """A scorer as a writer: its answer to a prompt is the list of scores of the endings, as JSON."""
+    """A scorer as a writer: its answer has, as JSON, the scores of the endings and the number of bounds."""
 
     def __init__(self, scorer: Scorer, endings: Mapping[str, Sequence[str]]):
         self._scorer, self._endings = scorer, endings
@@ -189,7 +172,9 @@ class _Scores:
         """The scores behind a prompt."""
         if (reader := getattr(self._scorer, "reader", None)) is not None:
             reader.forget()  # whether a run is resumed here must not show in any bit
-        return json.dumps(self._scorer.score(prompt, self._endings[prompt])[0].tolist())
+        score = getattr(self._scorer, "bounded", self._scorer.score)
+        own, _, *bounds = score(prompt, self._endings[prompt])
+        return json.dumps([own.tolist(), sum(int(one.sum()) for one in bounds)])
 
 
 def decided(
@@ -205,8 +190,10 @@ def decided(
     labelled, scores = job.kind in LABELLED, None
     answers = [known[one.request.id] for one in asked]
     if scored:
-        scores = np.array([json.loads(answer) for answer in answers])
-        chosen = scores.argmax(axis=1)
+        scores, bounds = (np.array(part) for part in zip(*map(json.loads, answers), strict=True))
+        # options that are but bounded may have the same bound
+        several = (scores == scores.max(axis=1, keepdims=True)).sum(axis=1) > 1
+        chosen, of = np.where(several, TIE, scores.argmax(axis=1)), {**of, "bounds": int(bounds.sum())}
     else:
         shown = [[LETTERS[label] for label in one.labels] if labelled else [] for one in asked]
         options = [[items[one.request.trial].options[option] for option in one.order] for one in asked]

@@ -1,15 +1,12 @@
 """`posbias choose`: what the order of options does to a choice."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, resumable
 from posbias.core.files import file_name, need_writable
 from posbias.core.packages import need
-
-if TYPE_CHECKING:
-    from posbias.choice import ChoiceAnswer, ChoiceJob, Item
 
 
 @shared.options
@@ -52,6 +49,32 @@ class Options:
     dry_run: shared.Flag = False
     json: shared.Json = False
 
+    def check(self) -> None:
+        """Raise `InvalidValueError` for options that do not go together."""
+        shared.need_folder(self.out)
+        shared.check_threads(self.threads)
+        if self.asking.endpoint is None:
+            shared.refuse(self.asking, "--endpoint with it")
+        else:
+            shared.refuse(self, "none with --endpoint", ("threads", "loading"))
+
+    def who(self, models: tuple[str, ...], kind: str) -> dict[str, Any]:
+        """Who is asked, by name: models that are opened; or of a server each model in each way, for its
+        log-probabilities where it gives those of all options."""
+        if self.asking.endpoint is None:
+            need("torch", work="asking a model", extra="measure")
+            return {model: model for model in models or (shared.DEFAULT_MODEL,)}
+        from posbias.asking import scorer_of
+        from posbias.choice.asking import LABELLED
+
+        several, who = len(self.asking.ways) > 1, {}
+        for model in models or (None,):
+            for way, server in self.asking.servers(model).items():
+                scorer = scorer_of(server)
+                whole = scorer is not None and (scorer.echoes or kind in LABELLED)
+                who[f"{model}, {way}" if several else model] = scorer if whole else server
+        return who
+
 
 def choose(*models: str, items: Path, options: Options = Options()) -> None:
     """Measure what the order of options adds to a choice: of judges, multiple choice, tools, scales.
@@ -68,17 +91,15 @@ def choose(*models: str, items: Path, options: Options = Options()) -> None:
     """
     from posbias.asking.requests import cost
     from posbias.choice import ChoiceJob, read_items
+    from posbias.choice import choose as ask
     from posbias.choice.asking import AGAIN, presentations
     from posbias.choice.items import kind_of
+    from posbias.profiles.decisions import save_decisions
     from posbias.reports.answers.choices import ChooseCost
     from posbias.reports.choices import of_choices
 
-    shared.need_folder(options.out)
+    options.check()
     opened = options.asking.endpoint is None
-    if opened:
-        shared.refuse(options.asking, "--endpoint with it")
-    else:
-        shared.refuse(options, "none with --endpoint", ("threads", "loading"))
     read = read_items(items, shared.column_names(options.columns))
     again = (0 if opened else AGAIN) if options.again is None else options.again
     job = ChoiceJob(options.kind or kind_of(read), options.orders, again, options.criteria)
@@ -89,44 +110,16 @@ def choose(*models: str, items: Path, options: Options = Options()) -> None:
         answer = ChooseCost.of(requests=total.requests, words=total.words_in, orders=orders)
         answer_with(answer, lambda: [f"{total}; {orders} orders of {len(read)} items"], options.json)
         return
-    who = _opened(models, options) if opened else _servers(models, options.asking)
+    who = options.who(models, job.kind)
     place = options.out or shared.RESULTS / f"{file_name(Path(next(iter(who))).name)}-choose"
     need_writable(place)
+    how: dict[str, Any] = {"concurrency": options.asking.concurrency, "threads": options.threads}
     found = {}
     for name, one in who.items():
         folder = place / file_name(name) if len(who) > 1 else place
         with resumable(len(requests), "answers") as on_event:
-            found[name] = _asked(one, read, job, folder, options, on_event)
+            how |= {"answers": folder / "answers.jsonl", "on_event": on_event}
+            found[name] = ask(one, read, job, loading=vars(options.loading), **how)
+        save_decisions(found[name].decisions, folder / "decisions.json")
     answer, lines = of_choices(found, place)
     answer_with(answer, lambda: lines, options.json)
-
-
-def _servers(models: tuple[str, ...], asking: shared.Server) -> dict[str, Any]:
-    """Each model in each way to ask it, by name."""
-    several, who = len(asking.ways) > 1, {}
-    for model in models or (None,):
-        who |= {f"{model}, {way}" if several else model: one for way, one in asking.servers(model).items()}
-    return who
-
-
-def _opened(models: tuple[str, ...], options: Options) -> dict[str, Any]:
-    need("torch", work="asking a model", extra="measure")
-    shared.check_threads(options.threads)
-    return {model: model for model in models or (shared.DEFAULT_MODEL,)}
-
-
-def _asked(
-    one: Any, items: "tuple[Item, ...]", job: "ChoiceJob", folder: Path, options: Options, on_event: Any
-) -> "ChoiceAnswer":
-    """Ask one, and keep answers and decisions."""
-    from posbias.choice import choose as ask
-    from posbias.profiles.decisions import save_decisions
-
-    if isinstance(one, str):
-        from posbias.measurement import load_model
-
-        one = load_model(one, **vars(options.loading))
-    how: dict[str, Any] = {"answers": folder / "answers.jsonl", "concurrency": options.asking.concurrency}
-    found = ask(one, items, job, threads=options.threads, on_event=on_event, **how)
-    save_decisions(found.decisions, folder / "decisions.json")
-    return found

@@ -61,6 +61,25 @@ class Part(BaseModel):
         return cls(**keys)
 
 
+class Value(Part):
+    """A number and its standard error, in the same unit; null: not defined (value) or not known (se)."""
+
+    value: Number
+    se: Number
+
+
+class Counted(Value):
+    """A number from n independent draws; n is null of what is exact."""
+
+    n: int | None
+
+
+class OverPrompts(Counted):
+    """A number over prompts; `se` is null of a share, whose interval is Wilson's."""
+
+    interval: Interval
+
+
 class Answer(Part):
     """What a command answers; `schema` names its class and a version, which changes when a key goes."""
 

@@ -7,14 +7,14 @@ from posbias.choice.answer import ChoiceAnswer, log_odds, table_of
 from posbias.core.progress import one_line
 from posbias.core.terminal import table
 from posbias.profiles.estimate import share_text
-from posbias.reports.answers.choices import Choices, Choose
+from posbias.reports.answers.choices import Choose, Judge
 
 
 def of_choices(choices: Mapping[str, ChoiceAnswer], folder: Path) -> tuple[Choose, list[str]]:
     """The answer on who chose, by their names, and its lines; of several with a table of all."""
     lines = [*table(*table_of(choices)), ""] if len(choices) > 1 else []
     for one in choices.values():
-        right = one.places.curves["accuracy"] if one.places else [None] * one.decisions.slots
+        right = one.accuracy or [None] * one.decisions.slots
         columns = zip(one.effects.slots, one.effects.points, right, strict=True)
         rows = [
             [str(slot), log_odds(effect), share_text(points), share_text(share) if share else "–"]
@@ -23,6 +23,6 @@ def of_choices(choices: Mapping[str, ChoiceAnswer], folder: Path) -> tuple[Choos
         lines += [*table(["slot", "effect", "share - 1/k", "right"], rows), ""]
         lines += [*(one_line(sentence, None) for sentence in one.sentences()), ""]
     answer = Choose.of(
-        folder=folder, judges=[Choices(who=who, **one.as_dict()) for who, one in choices.items()]
+        folder=folder, judges=[Judge.of(one, who=who, answer=one.sentences()) for who, one in choices.items()]
     )
     return answer, [*lines, f"decisions: {folder}"]

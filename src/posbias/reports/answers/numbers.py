@@ -2,7 +2,10 @@
 
 from typing import Generic, Literal, TypeVar
 
+from posbias.core.answers import Counted as Counted
 from posbias.core.answers import Interval, Number, Part, entry
+from posbias.core.answers import OverPrompts as OverPrompts
+from posbias.core.answers import Value as Value
 from posbias.profiles.claims import ClaimVerdict, Provenance, Strength
 
 Of = TypeVar("Of")
@@ -11,25 +14,6 @@ ToTell = int | None
 odds. null where it does already, or its error is not known; 10001 stands for more than 10,000."""
 Under = dict[str, bool]
 """Whether it holds, by the model whose λ it is or the assumed schedule."""
-
-
-class Value(Part):
-    """A number and its standard error, in the same unit; null: not defined (value) or not known (se)."""
-
-    value: Number
-    se: Number
-
-
-class Counted(Value):
-    """A number from n independent draws; n is null of what is exact."""
-
-    n: int | None
-
-
-class OverPrompts(Counted):
-    """A number over prompts; `se` is null of a share, whose interval is Wilson's."""
-
-    interval: Interval
 
 
 class Score(Part):
