@@ -21,7 +21,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
 from posbias.asking.replies import FAILED, answer_of, ending_of_error, events, text_of
-from posbias.core.errors import ModelError, one_of, positive, whole, wrong
+from posbias.core.errors import ModelError, one_of, positive, shortened, whole, wrong
 from posbias.core.matching import CutOff, Refused, ToolCall, final_answer
 from posbias.core.spec import fingerprint
 from posbias.core.tables import number

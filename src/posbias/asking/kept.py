@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from posbias.asking.replies import answer_of, text_of
-from posbias.asking.requests import Request, id_of, json_line
+from posbias.asking.requests import Generator, Request, each_answer, id_of, json_line
 from posbias.core import spec
 from posbias.core.errors import DamagedError, InputFileError, OutputFileError, shortened, wrong
 from posbias.core.files import need_writable, write_text
 from posbias.core.matching import ENDINGS
+from posbias.core.progress import Event, OnEvent
 from posbias.core.tables import json_lines, table_lines
 
 KIND, SCHEMA = "retrieval-answers", 1
@@ -105,6 +106,17 @@ class AnswerFile:
                 file.write((line if file.tell() else json_line(header) + line).encode())
         except OSError as error:
             raise OutputFileError(f"cannot write {self.path}: {error.strerror or error}") from None
+
+    def answer(
+        self, generator: Generator, asked: Sequence[Request], concurrency: int, on_event: OnEvent
+    ) -> None:
+        """Ask each prompt once that has no answer yet, and keep what comes. Raises as `each_answer` and `add`."""
+        left = list({one.id: one for one in asked if one.id not in self.known}.values())
+        before = len(asked) - len(left)
+        on_event(Event(before, len(asked), "request"))
+        for done, pair in enumerate(each_answer(generator, left, concurrency), start=before + 1):
+            self.add(*pair, getattr(generator, "sent", {}))
+            on_event(Event(done, len(asked), "request"))
 
     def _read(self, path: Path) -> None:
         content = path.read_bytes()

@@ -22,7 +22,6 @@ from jaxtyping import Bool
 from posbias.asking.endpoint import Endpoint
 from posbias.asking.requests import Scores
 from posbias.core.errors import ModelError, shortened
-from posbias.core.tables import number
 
 log = logging.getLogger(__name__)
 PROBE = "One, two, three, four, five, six, seven, eight,"
@@ -43,10 +42,6 @@ class _Token(NamedTuple):
     own: float
     others: list[tuple[str, float]]
 
-    @property
-    def likeliest(self) -> float:
-        return max((held for _, held in self.others), default=np.inf)
-
 
 @dataclass(frozen=True)
 class ServerScorer:
@@ -62,11 +57,6 @@ class ServerScorer:
     def asked_of(self) -> dict[str, Any]:
         """What decides the scores apart from prompt and endings."""
         return self.endpoint.asked_of | {"temperature": 1, **self.parameters}
-
-    @property
-    def requests(self) -> str:
-        """What a prompt takes, in words."""
-        return "a request for each ending" if self.echoes else "one request"
 
     @property
     def echoes(self) -> bool:
@@ -96,11 +86,7 @@ class ServerScorer:
             alike = zip(*([token.text for token in tokens] for tokens, _, _ in spans), strict=False)
             shared = next((k for k, texts in enumerate(alike) if len({*texts}) > 1), np.inf)
             begin = max(1, int(min(shared, *(first for _, first, _ in spans))))
-            parts = [tokens[begin:end] for tokens, _, end in spans]
-            scored = [
-                (sum(one.own for one in part), all(one.own >= one.likeliest for one in part), False)
-                for part in parts
-            ]
+            scored = [_all(tokens[begin:end]) for tokens, _, end in spans]
         own, greedy, bounds = (np.array(column) for column in zip(*scored, strict=True))
         if not np.isfinite(own).all():
             raise ModelError(f"endpoint: expected log-probabilities, got {shortened(own.tolist())}")
@@ -160,30 +146,23 @@ def _answers(tokens: Sequence[_Token]) -> bool:
 
 def _tokens(choice: Mapping[str, Any]) -> list[_Token]:
     """The tokens in a reply, in the form of chats or of completions; none where it has no log-probabilities."""
+    held = choice.get("logprobs") or {}
     try:
-        held = choice.get("logprobs") or {}
         if content := held.get("content"):
-            parts = ((one["token"], one["logprob"], one.get("top_logprobs")) for one in content)
+            rows = [(one["token"], one["logprob"], one["top_logprobs"]) for one in content]
+            rows = [(*row, [(one["token"], one["logprob"]) for one in others]) for *row, others in rows]
         else:
-            texts = held.get("tokens") or []
-            parts = zip(
-                texts, held["token_logprobs"], held.get("top_logprobs") or [None] * len(texts), strict=True
-            )
-        return [_Token(str(text), _nats(own), _listed(others)) for text, own, others in parts]
+            columns = (held[name] for name in ("tokens", "token_logprobs", "top_logprobs"))
+            rows = [(*row, [*(others or {}).items()]) for *row, others in zip(*columns, strict=True)]
+        return [_Token(text, np.nan if own is None else float(own), others) for text, own, others in rows]
     except (ValueError, LookupError, TypeError, AttributeError):
         return []
 
 
-def _listed(others: Any) -> list[tuple[str, float]]:
-    """Alternatives with their log-probabilities: a mapping of completions, or a list of chats."""
-    if isinstance(others, list):
-        return [(str(one["token"]), _nats(one["logprob"])) for one in others]
-    return [(text, _nats(held)) for text, held in (others or {}).items()]
-
-
-def _nats(held: object) -> float:
-    found = number(held)
-    return np.nan if found is None else found
+def _all(tokens: Sequence[_Token]) -> tuple[float, bool, bool]:
+    """The score of an ending's tokens, whether each is the likeliest, and that it is no bound."""
+    likeliest = all(token.own >= max(held for _, held in token.others) for token in tokens)
+    return sum(token.own for token in tokens), likeliest, False
 
 
 def _first(token: _Token, ending: str, chat: bool) -> tuple[float, bool, bool]:
@@ -197,7 +176,7 @@ def _first(token: _Token, ending: str, chat: bool) -> tuple[float, bool, bool]:
     if own := [held for text, held in words if text == wanted]:
         return float(np.logaddexp.reduce(own)), max(own) >= max(listed.values()), False
     # what was drawn may be less likely than tokens that are not listed
-    least = min(held for text, held in token.others if text != token.text)
+    least = min((held for text, held in token.others if text != token.text), default=np.inf)
     rest = np.log(max(_ROUNDING, 1.0 - np.exp([*listed.values()]).sum()))
     begun = [held for text, held in words if text and wanted.startswith(text)]
     return float(max(min(least, rest), *begun)) if begun else float(min(least, rest)), False, True

@@ -50,9 +50,12 @@ def specification_of(generator: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Place:
-    """Where what a request is about stands: a position or slot by number, a label, or a control arm by name."""
+    """Where what a request is about stands: a position or slot by number, a label, or a control arm by name.
 
-    kind: Literal["position", "slot", "label", "order", "arm"]
+    control: a position, where something else is asked for.
+    """
+
+    kind: Literal["position", "control", "slot", "label", "order", "arm"]
     at: int | str
 
 

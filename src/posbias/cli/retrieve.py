@@ -17,6 +17,7 @@ from posbias.core.packages import need
 if TYPE_CHECKING:
     import xarray as xr
 
+    from posbias.asking import ServerScorer
     from posbias.asking.requests import Writer
     from posbias.core.answers import Answer
     from posbias.retrieval import DocumentSet, RetrievalJob, Session
@@ -46,6 +47,9 @@ class BlackBox(shared.Server):
         Several --pairs (keys) or --length (needle), with commas: a curve each, and a map.
     until
         Ask more trials until every gap is known to ± this much accuracy, --prompts at most.
+    logprobs
+        Ask the server for log-probabilities of the candidates: margins, as of a model that is opened (keys,
+        needle). Where it gives none, answers in words.
     """
 
     answers: Path | None = None
@@ -55,6 +59,7 @@ class BlackBox(shared.Server):
     rule: Literal["contains", "first"] | None = None
     sizes: shared.Lengths = ()
     until: float | None = None
+    logprobs: shared.Flag = False
 
     def writers(self, model: str | None) -> "dict[str, Writer]":
         """Who answers, by the name of the way. Raises `InvalidValueError` for options that do not go together."""
@@ -84,6 +89,10 @@ class BlackBox(shared.Server):
             raise shared.wrong("columns", "--trials, whose columns they name", " ".join(self.columns))
         if self.sizes and (options.pairs, options.length, self.trials) != (None, None, None):
             raise shared.wrong("sizes", "none of --pairs, --length and --trials with it", self.sizes)
+        one_curve = self.endpoint is not None and len(self.ways) == 1
+        if self.logprobs and not (one_curve and (self.trials, self.sizes, self.until) == (None, (), None)):
+            others = "--endpoint, one way to ask, and none of --trials, --sizes and --until"
+            raise shared.wrong("logprobs", others, True)
         shared.check_targets(self.write_prompts, None, self.trials, options.text)
 
 
@@ -270,6 +279,7 @@ def _answers(model: str | None, options: Options) -> "tuple[Answer, list[str]]":
 
     Raises as `posbias.retrieval.Session.ask_each`.
     """
+    from posbias.asking import scorer_of
     from posbias.measurement import read_text
     from posbias.profiles.gaps import EQUIVALENCE
     from posbias.retrieval.documents import read_document_sets
@@ -282,6 +292,10 @@ def _answers(model: str | None, options: Options) -> "tuple[Answer, list[str]]":
     elif options.task == "needle":
         text = read_text(options.text).content
     job = options.job(documents)
+    if asking.logprobs:
+        (server,) = asking.servers(model).values()
+        if (scorer := scorer_of(server)) is not None:
+            return _scored(scorer, job, text, options)
     key = "pairs" if options.task == "keys" else "length"
     session = Session(
         tuple(replace(job, **{key: size}) for size in asking.sizes) or (job,),
@@ -304,6 +318,31 @@ def _answers(model: str | None, options: Options) -> "tuple[Answer, list[str]]":
         curves = session.ask_each(writers, place, on_event)
     kept = {name: asking.answers or folder_of(place, name, writers) / ANSWERS for name in writers}
     return of_asked(curves, kept, place)
+
+
+def _scored(
+    scorer: "ServerScorer", job: "RetrievalJob", text: str | None, options: Options
+) -> "tuple[Answer, list[str]]":
+    """Ask a server for log-probabilities: margins, as of a model that is opened."""
+    need("matplotlib", work="the curve", extra="report")
+    from posbias.profiles.places import save_places
+    from posbias.reports.retrieval import of_opened
+    from posbias.retrieval.margins import ask_margins
+    from posbias.retrieval.session import ANSWERS, RESULT
+
+    folder = f"{_folder(scorer.endpoint.model, job.task, options.asking)}-logprobs"
+    place = options.out or shared.RESULTS / folder
+    need_writable(place)
+    with resumable(2 * job.prompts * job.positions) as on_event:
+        curve = ask_margins(
+            *(scorer, job),
+            text=text,
+            answers=place / ANSWERS,
+            concurrency=options.asking.concurrency,
+            equivalence=options.equivalence,
+            on_event=on_event,
+        )
+    return of_opened(curve, save_places([curve], place / RESULT), place)
 
 
 def _written(path: Path, session: "Session") -> "tuple[Answer, list[str]]":

@@ -44,9 +44,9 @@ NATS = ("margin", "margin_mean", "control_margin", "lift")
 """Quantities in nats; `lift` is the margin against the others' mean less that of the control."""
 QUANTITIES = ("accuracy", "choice", *NATS)
 """What a model that is opened gives."""
-PROMPT = ("token", "cut_off")
+PROMPT = ("token", "cut_off", "bounded")
 """What of the results is about prompt and answer: the token at which the fact begins, 1 where an answer was cut
-off before it was right."""
+off before it was right, 1 where the margin is a bound."""
 MOST_CUT_OFF = 0.1
 """There is no verdict where a larger share of the answers at a place was cut off before it was right."""
 SHARE, DIFFERENCE, ANY = (0.0, 1.0), (-1.0, 1.0), (-math.inf, math.inf)

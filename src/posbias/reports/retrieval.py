@@ -92,11 +92,11 @@ def curve_lines(curve: Places) -> list[str]:
     names = OPENED if opened else names
     for k, depth in enumerate(curve.depth):
         numbers = {name: curve.curves[name][k] for name in names}
-        token = [f"{curve.results['token'][:, k].mean():.0f}"] if opened else []
+        token = [f"{curve.results['token'][:, k].mean():.0f}"] if "token" in curve.results else []
         shares = ("accuracy", "choice", "all_found")
         shown = [share_text(one) if name in shares else str(one) for name, one in numbers.items()]
         rows.append([str(k), f"{depth:.2f}", *token, *shown])
-    head = ["position", "place", *["token"] * opened, *names.values()]
+    head = ["position", "place", *["token"] * ("token" in curve.results), *names.values()]
     said = [one_line(sentence, None) for sentence in curve.sentences()]
     return [*table(head, rows), "", _size_of(curve), *said]
 

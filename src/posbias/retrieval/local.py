@@ -26,6 +26,7 @@ from posbias.measurement.streaming import find_or_compute, over_prompts
 from posbias.measurement.texts.corpora import read_text
 from posbias.profiles.measurements import load_retrieval, save_retrieval
 from posbias.retrieval.jobs import RetrievalJob, check_text, retrieval_job
+from posbias.retrieval.margins import margins_of
 from posbias.retrieval.session import trials_of
 from posbias.retrieval.trials import Trial, Trials
 
@@ -162,8 +163,8 @@ class _Asker:
         control, _ = self.model.score(trial.control[position], trial.answers)
         for name, scores in (("", asked), ("control_", control)):
             found[f"{name}log_probability"].append(scores)
-            found[f"{name}margin"].append(scores[0] - scores[1:].max())
-            found[f"{name}margin_mean"].append(scores[0] - scores[1:].mean())
+            for margin, nats in margins_of(scores).items():
+                found[f"{name}{margin}"].append(nats)
         found["accuracy"].append(greedy[0])
         found["choice"].append(asked[0] > asked[1:].max())
         found["token"].append(self._trials.tokens(trial.asked[position][: trial.places[position]].rstrip()))

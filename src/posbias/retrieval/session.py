@@ -22,7 +22,7 @@ import numpy as np
 
 from posbias.asking.endpoint import Endpoint
 from posbias.asking.kept import AnswerFile, AnswersRead
-from posbias.asking.requests import Generator, Place, Request, cost, each_answer, id_of, specification_of
+from posbias.asking.requests import Generator, Place, Request, cost, id_of, specification_of
 from posbias.core import spec
 from posbias.core.errors import ModelError, counted, wrong
 from posbias.core.files import file_name
@@ -179,12 +179,7 @@ class Session:
         while True:
             made += [trials.trial(index) for index in range(len(made), count)]
             asked = [request for index, trial in enumerate(made) for request in requests_of(trial, index)]
-            left = list({one.id: one for one in asked if one.id not in file.known}.values())
-            on_event(Event(len(asked) - len(left), len(asked), "request"))
-            answered = each_answer(generator, left, self.concurrency)
-            for done, (request, answer) in enumerate(answered, start=len(asked) - len(left) + 1):
-                file.add(request, answer, getattr(generator, "sent", {}))
-                on_event(Event(done, len(asked), "request"))
+            file.answer(generator, asked, self.concurrency, on_event)
             held = trials.documents(count) if isinstance(trials, Documents) else {}
             curve, unanswered = self._curve(made, spec.encode(job) | {"prompts": count} | held, file)
             if self.until is None or count == job.prompts or curve.half_width <= self.until:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import numpy as np
+
 from posbias.core.answers import Answer, Number, Part, Table, Texts, entry
 from posbias.profiles.gaps import WIDTHS
 from posbias.profiles.places import ARMS, EFFECTS
@@ -40,7 +42,7 @@ class Place(Part):
 
     position: int = entry("from 0")
     depth: float = entry("place in the prompt, 0 to 1")
-    token: float = entry("mean token")
+    token: Number = entry("mean token; null: behind a server")
     accuracy: OverPrompts = entry("share of prompts where it writes the answer")
     choice: OverPrompts = entry("share where it prefers the answer among candidates")
     margin: OverPrompts = entry("log-probability over the best other, nats")
@@ -52,8 +54,9 @@ class Place(Part):
 class Retrieve(Curve, Answer):
     """Retrieval by position of the answer; margins, which the verdict rests on, in nats."""
 
-    file: Path = entry("the retrieval's .nc")
+    file: Path = entry("the retrieval's .nc, or the curve of a server")
     pictures: list[Path]
+    bounded: Number = entry("share of margins that are bounds; null: of a model that is opened")
     candidates: int
     tokens: float = entry("mean length of the prompts")
     overall: dict[Literal["choice", "lift"], OverPrompts]
@@ -64,9 +67,12 @@ class Retrieve(Curve, Answer):
     @classmethod
     def of(cls, result: Any = None, **more: Any) -> Self:
         """A curve with its places one by one."""
-        numbers = {"token": result.results["token"].mean(axis=0), **result.curves}
+        unknown = np.full_like(result.results["margin"], np.nan)
+        about = {name: result.results.get(name, unknown) for name in ("token", "bounded")}
+        numbers = {"token": about["token"].mean(axis=0), **result.curves}
         return super().of(
             result,
+            bounded=about["bounded"].mean(),
             candidates=round(1 / result.chance),
             overall={name: result.overall[name] for name in ("choice", "lift")},
             positions=_positions(result.depth, numbers),
