@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from posbias.choice.effects import LEAST_SETS, ChoiceEffects, Test, clustered_share
+from posbias.choice.effects import LEAST_SETS, ChoiceEffects, Test, as_share, clustered_share
 from posbias.core.answers import Number, OverPrompts, Part, Texts, entry
 from posbias.core.formats import dump_json
 from posbias.profiles.decisions import REFUSED, TIE, Decisions
@@ -254,7 +254,7 @@ def _even_log_odds(rows: Float[np.ndarray, "item slot"], sets: Int[np.ndarray, "
     left_out = [sets == one for one in np.unique(sets)]
     shares = [_even_share(rows[~own]) for own in left_out] if len(left_out) >= LEAST_SETS else [math.nan]
     se = math.sqrt((len(left_out) - 1) * float(np.var(shares)))
-    return Estimate(_even_share(rows), se, len(left_out)).clipped(0.0, 1.0)
+    return as_share(Estimate(_even_share(rows), se, len(left_out)))
 
 
 def _even_share(rows: Float[np.ndarray, "item slot"]) -> float:

@@ -126,7 +126,7 @@ class ChoiceEffects:
         first, second = self.decisions.pairs.T
         differ = (self.decisions.option[first] != self.decisions.option[second]).astype(np.float64)
         same, item = self.decisions.same_order, self.decisions.item[first]
-        return tuple(_as_share(self._mean(differ, some, item)) for some in (~same, same))  # type: ignore[return-value]
+        return tuple(as_share(self._mean(differ, some, item)) for some in (~same, same))  # type: ignore[return-value]
 
     @property
     def declined(self) -> dict[str, int]:
@@ -274,10 +274,10 @@ def clustered_mean(values: Float[np.ndarray, "row"], cluster: Int[np.ndarray, "r
 
 def clustered_share(values: Float[np.ndarray, "row"], cluster: Int[np.ndarray, "row"]) -> Estimate:
     """`clustered_mean` of shares, whose interval lies within 0 to 1."""
-    return _as_share(clustered_mean(values, cluster))
+    return as_share(clustered_mean(values, cluster))
 
 
-def _as_share(one: Estimate) -> Estimate:
+def as_share(one: Estimate) -> Estimate:
     """Where all clusters are alike, with the interval of their number alone."""
     if not math.isfinite(one.se):
         return one
