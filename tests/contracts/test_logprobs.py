@@ -1,13 +1,20 @@
 """Log-probabilities of a server: what it gives is found out by counting, and equals that of the opened model."""
 
+import json
+from typing import Any
+
 import numpy as np
 import pytest
+from answers import faults
+from command import called
 from http_servers import serving
 from scoring_server import answers_of
 
 from posbias.asking import Endpoint, LocalModel, scorer_of
-from posbias.core.errors import ModelError
+from posbias.core.errors import InvalidValueError, ModelError
 from posbias.measurement import load_model
+from posbias.retrieval import retrieval_job
+from posbias.retrieval.margins import ask_margins
 
 PROMPT = '{"Anna": "lamp", "Peter": "chair", "Anna": "'
 WORDS = ["lamp", "chair", "lam", "umbrella"]
@@ -20,7 +27,7 @@ def model():
     return opened
 
 
-def scorer(server, api="completion", **about):
+def scorer(server, api: Any = "completion", **about) -> Any:
     return scorer_of(Endpoint(server.url, "m", api=api, retries=0, **about))
 
 
@@ -83,3 +90,50 @@ def test_a_server_that_changes_its_mind_is_an_error(model):
         found = scorer(server)
         with pytest.raises(ModelError, match="tokens that hold the prompt"):
             found.score(PROMPT, WORDS)
+
+
+def test_margins_behind_a_server_are_those_of_the_opened_model(model):
+    job = retrieval_job("keys", pairs=4, positions=3, prompts=2)
+    with serving(answers_of(model.loaded, "echo")) as server:
+        found = ask_margins(scorer(server), job, concurrency=2)
+        assert len(server.asked) == 1 + 2 * 2 * 3 * 4
+    expected = ask_margins(model, job)
+    assert found.verdict == expected.verdict
+    assert not found.results["bounded"].any()
+    for name, held in expected.results.items():
+        np.testing.assert_allclose(found.results[name], held, rtol=0, atol=1e-3)
+
+
+def test_bounded_margins_are_counted_and_have_no_verdict(model, tmp_path):
+    job = retrieval_job("keys", pairs=4, positions=3, prompts=2)
+    with serving(answers_of(model.loaded, "generated")) as server:
+        kept = [ask_margins(scorer(server), job, answers=tmp_path / "a.jsonl") for _ in range(2)]
+        assert len(server.asked) == 2 + 12 + 2
+    assert kept[0] == kept[1]
+    assert (kept[0].verdict, kept[0].able) == ("inconclusive", False)
+    assert "6 of 6 margins are bounds" in kept[0].verdict_in_words
+    with pytest.raises(InvalidValueError, match=r"^task: expected keys or needle"):
+        ask_margins(model, retrieval_job("documents", positions=3, prompts=2))
+
+
+@pytest.mark.parametrize(("how", "schema"), [("echo", "retrieve/1"), ("dropped", "retrieve-answers/1")])
+def test_the_command_takes_what_the_server_gives(model, tmp_path, how, schema):
+    line = [
+        "retrieve",
+        "m",
+        "--api",
+        "completion",
+        "--pairs",
+        "4",
+        "--positions",
+        "3",
+        "--prompts",
+        "2",
+        "--logprobs",
+        "--json",
+    ]
+    with serving(answers_of(model.loaded, how)) as server:
+        answer = json.loads(called(*line, "--endpoint", server.url, "--out", str(tmp_path)).stdout)
+    assert (answer["schema"], faults(answer)) == (schema, [])
+    if how == "echo":
+        assert (answer["bounded"], answer["positions"][0]["token"]) == (0, None)

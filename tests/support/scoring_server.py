@@ -46,7 +46,8 @@ def _tokens(loaded: Any, prompt: str, most: int) -> list[tuple[str, float | None
     ids = loaded.tokenizer(prompt)["input_ids"]
     known = loaded.model(torch.tensor([ids])).logits[0].double().log_softmax(-1)
     # a server draws: what it draws may be none of the likeliest
-    ids, rows = [*ids, int(known[-1].argmin())], [(loaded.tokenizer.decode(ids[:1]), None, None)]
+    ids = [*ids, int(known[-1].argmin())]
+    rows: list[Any] = [(loaded.tokenizer.decode(ids[:1]), None, None)]
     for row, token in zip(known, ids[1:], strict=True):
         top = {loaded.tokenizer.decode([k]): float(row[k]) for k in row.topk(most).indices.tolist()}
         text = loaded.tokenizer.decode([token])
