@@ -64,6 +64,33 @@ def test_documents_of_ones_own_behind_an_endpoint(answered, folder):
     assert accuracies(found["curves"][0]) == [0, 0, 1]
 
 
+def test_rules_with_a_curve_each_of_what_must_be_and_what_must_not(answered):
+    """One kind alone asks nothing anew, and can be compared."""
+    rows = [
+        {"rule": "End with a dot.", "check": "regex", "value": r"\.\Z"},
+        {
+            "rule": 'No "{thing}".',
+            "check": "contains",
+            "value": "{thing}",
+            "kind": "must not",
+            "request": "Hi",
+        },
+    ]
+    Path("own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    line = ("--task", "rules", "--pairs", 6, "--positions", 3, "--prompts", 4, "--out", "r")
+    own = (*line, "--trials", "own.jsonl")
+    with serving(lambda number, body: "Yes.") as server:
+        found = [answered("retrieve", "toy", "--endpoint", server.url, *words) for words in (line, own)]
+        asked = len(server.asked)
+        found.append(answered("retrieve", "toy", "--endpoint", server.url, *own, "--kind", "must not"))
+        assert len(server.asked) == asked
+    kinds = [[curve["job"]["kind"] for curve in one["curves"]] for one in found]
+    assert kinds == [["must", "must not"], ["must", "must not"], ["must not"]]
+    assert accuracies(found[1]["curves"][0]) == accuracies(found[1]["curves"][1]) == [1, 1, 1]
+    assert found[1]["curves"][1]["controls"]["no gold"]["value"] == 1
+    assert answered("compare", "r", "r")
+
+
 def test_an_endpoint_and_its_kept_answers(answered):
     with serving(answer) as server:
         found = answered("retrieve", "toy", "--endpoint", server.url, *LISTS, "--out", "e")

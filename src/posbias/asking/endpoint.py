@@ -21,6 +21,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
 from posbias.asking.replies import FAILED, answer_of, ending_of_error, events, text_of
+from posbias.asking.requests import messages_of
 from posbias.core.errors import ModelError, one_of, positive, shortened, whole, wrong
 from posbias.core.matching import CutOff, Refused, ToolCall, final_answer
 from posbias.core.spec import fingerprint
@@ -209,8 +210,7 @@ class Endpoint:
             body |= replacement
         body |= more
         if self.api == "chat":
-            system = [] if self.system is None else [{"role": "system", "content": self.system}]
-            body["messages"] = [*system, {"role": "user", "content": prompt}]
+            body["messages"] = messages_of(prompt, self.system)
         else:
             body["prompt"] = prompt
         try:

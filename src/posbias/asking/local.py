@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posbias.asking.replies import answer_of
-from posbias.asking.requests import Scores
+from posbias.asking.requests import Scores, messages_of
 from posbias.core.errors import ModelError, wrong
 from posbias.core.matching import CutOff
 from posbias.measurement.models.loading import LoadedModel
@@ -62,8 +62,8 @@ class LocalModel:
         """
         tokenizer, special = self.loaded.tokenizer, self.special
         if self.api == "chat":
-            turn = [{"role": "user", "content": prompt}]
-            prompt = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
+            turns = messages_of(prompt)
+            prompt = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
             special = False
         ids = tokenizer(prompt, add_special_tokens=special, verbose=False)["input_ids"]
         self._check(len(ids) + self.most_out)

@@ -7,6 +7,7 @@ position, an option in a slot or under a label, or whether it is a control arm.
 
 import hashlib
 import json
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -41,6 +42,27 @@ class Scorer(Protocol):
 
 Generator = Writer | Callable[[str], str]
 """What answers a prompt: a `Writer`, or a function from prompt to text."""
+
+
+TURN = re.compile(r"\n+(?=(?:System|User|Assistant):)")
+"""What parts the turns of a conversation."""
+
+
+class Transcript(str):
+    """A prompt of several turns, each behind its role; the last one, "Assistant:", opens the answer."""
+
+
+def messages_of(prompt: str, system: str | None = None) -> list[dict[str, str]]:
+    """A prompt as messages of a chat: a user's, or those of a `Transcript`; `system` goes before them."""
+    turns = [("user", prompt)]
+    if isinstance(prompt, Transcript):
+        parts = (turn.partition(":") for turn in TURN.split(prompt))
+        turns = [(role.lower(), text.strip()) for role, _, text in parts if text.strip()]
+    if system is not None and turns[0][0] == "system":
+        turns[0] = ("system", f"{system}\n\n{turns[0][1]}")
+    elif system is not None:
+        turns.insert(0, ("system", system))
+    return [{"role": role, "content": text} for role, text in turns]
 
 
 def specification_of(generator: Any) -> dict[str, Any]:

@@ -38,13 +38,14 @@ class BlackBox(shared.Server):
     write_prompts
         Write the prompts to this file as JSON lines, for somebody to answer, and ask nothing.
     trials
-        Questions and documents of your own, as JSON lines, JSON or CSV: question, documents, gold, answers.
+        Questions and documents of your own, as JSON lines, JSON or CSV: question, documents, gold, answers. With
+        --task rules your rules: rule, check, value, kind, request.
     columns
         What columns of --trials hold: question=COLUMN documents=COLUMN gold=COLUMN answers=COLUMN.
     rule
         How answers are scored. Default: first of the list's things; documents: contains a right spelling.
     sizes
-        Several --pairs (keys) or --length (needle), with commas: a curve each, and a map.
+        Several --pairs (keys, rules) or --length (needle), with commas: a curve each, and a map.
     until
         Ask more trials until every gap is known to ± this much accuracy, --prompts at most.
     logprobs
@@ -83,15 +84,15 @@ class BlackBox(shared.Server):
 
     def check(self, options: "Options") -> None:
         """Raise `InvalidValueError` for other options that do not go with these."""
-        if self.trials is not None:
+        if self.trials is not None and options.task != "rules":
             shared.refuse(options, "none with --trials, which decide it", ("task", "text"))
         elif self.columns:
-            raise shared.wrong("columns", "--trials, whose columns they name", " ".join(self.columns))
+            raise shared.wrong("columns", "documents of --trials, which have them", " ".join(self.columns))
         if self.sizes and (options.pairs, options.length, self.trials) != (None, None, None):
             raise shared.wrong("sizes", "none of --pairs, --length and --trials with it", self.sizes)
-        one_curve = self.endpoint is not None and len(self.ways) == 1
+        one_curve = self.endpoint is not None and len(self.ways) == 1 and options.task != "rules"
         if self.logprobs and not (one_curve and (self.trials, self.sizes, self.until) == (None, (), None)):
-            others = "--endpoint, one way to ask, and none of --trials, --sizes and --until"
+            others = "keys or needle, --endpoint, one way to ask, and none of --trials, --sizes and --until"
             raise shared.wrong("logprobs", others, True)
         shared.check_targets(self.write_prompts, None, self.trials, options.text)
 
@@ -104,18 +105,21 @@ class Options:
     ----------
     task
         keys: a list of who owns what, and a question for one owner. needle: one fact in running text.
+        rules: one rule among others, kept or not; a curve each of what must be and what must not.
+    kind
+        Of rules: what must be, or what must not, alone. Default: a curve of each.
     pairs
-        Pairs in the list (keys). Default: 5, unless --length is given.
+        Pairs in the list (keys), or rules. Default: 5, of rules 20, unless --length is given.
     length
-        Tokens of a prompt: as many pairs as fit (keys), or text and question (needle). Default: 256 (needle).
+        Tokens of a prompt: as many pairs or rules as fit, or text and question (needle). Default: 256 (needle).
     positions
         Places of the answer, evenly from first to last, at least 3. Default: 5, or all pairs or documents if
         they are fewer.
     prompts
         Trials: each has its own facts and order, and is asked at every place.
     wording
-        keys: json, list, belongs or chat. needle: plain or chat. --trials: numbered, plain or chat. Default: the
-        first; chat with --api chat.
+        keys: json, list, belongs or chat. needle: plain or chat. rules: in the system message, or in earlier
+        turns. --trials: numbered, plain or chat. Default: the first; chat with --api chat.
     equivalence
         A difference up to this counts as none: in accuracy of a model behind a server (default 0.05), in nats
         of one that is opened (no default).
@@ -131,7 +135,8 @@ class Options:
         How to ask a model that is not opened here.
     """
 
-    task: Literal["keys", "needle"] = "keys"
+    task: Literal["keys", "needle", "rules"] = "keys"
+    kind: Literal["must", "must not"] | None = None
     pairs: shared.Whole | None = None
     length: shared.Whole | None = None
     positions: shared.Whole | None = None
@@ -162,6 +167,8 @@ class Options:
             shared.refuse(self, "none with a finished retrieval", kept=shown)
         else:
             shared.check_threads(self.threads)
+            if self.task == "rules":
+                raise shared.wrong("task", "--endpoint or --answers with rules", "a model that is opened")
             if model == "":
                 raise shared.wrong("model", "a name, a model folder, a .gguf file or a hub id", "")
 
@@ -170,8 +177,8 @@ class Options:
         from posbias.retrieval.documents import places_of
         from posbias.retrieval.jobs import check_text, retrieval_job
 
-        chat = self.wording is None and self.asking.wanted and "chat" in self.asking.api
         task, positions, prompts = self.task, self.positions, self.prompts
+        chat = self.wording is None and self.asking.wanted and "chat" in self.asking.api and task != "rules"
         if documents is not None:
             task, prompts = "documents", min(prompts, len(documents))
             positions = places_of(documents) if positions is None else positions
@@ -184,6 +191,7 @@ class Options:
             positions=positions,
             prompts=prompts,
             seed=self.seed,
+            kind=self.kind,
         )
 
 
@@ -283,11 +291,14 @@ def _answers(model: str | None, options: Options) -> "tuple[Answer, list[str]]":
     from posbias.measurement import read_text
     from posbias.profiles.gaps import EQUIVALENCE
     from posbias.retrieval.documents import read_document_sets
+    from posbias.retrieval.rules import INSTRUCTIONS, read_instructions
     from posbias.retrieval.session import ANSWERS, Session, folder_of
 
-    asking, documents, text = options.asking, None, None
+    asking, documents, text, instructions = options.asking, None, None, None
     columns = shared.column_names(asking.columns)
-    if asking.trials is not None:
+    if asking.trials is not None and options.task == "rules":
+        instructions = read_instructions(asking.trials)
+    elif asking.trials is not None:
         documents = read_document_sets(asking.trials, columns)
     elif options.task == "needle":
         text = read_text(options.text).content
@@ -296,15 +307,20 @@ def _answers(model: str | None, options: Options) -> "tuple[Answer, list[str]]":
         (server,) = asking.servers(model).values()
         if (scorer := scorer_of(server)) is not None:
             return _scored(scorer, job, text, options)
-    key = "pairs" if options.task == "keys" else "length"
+    key = "length" if options.task == "needle" else "pairs"
+    jobs = [replace(job, **{key: size}) for size in asking.sizes] or [job]
+    if job.kind is not None and options.kind is None:
+        kinds = sorted({one.kind for one in instructions or INSTRUCTIONS})
+        jobs = [replace(one, kind=kind) for kind in kinds for one in jobs]
     session = Session(
-        tuple(replace(job, **{key: size}) for size in asking.sizes) or (job,),
+        tuple(jobs),
         text,
         documents,
         asking.rule,
         asking.until,
         EQUIVALENCE if options.equivalence is None else options.equivalence,
         asking.concurrency if asking.endpoint is not None else 1,
+        instructions,
     )
     if asking.write_prompts is not None:
         return _written(asking.write_prompts, session)

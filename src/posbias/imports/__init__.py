@@ -281,8 +281,8 @@ def read_asked(data: Mapping[str, Any], path: Path) -> Profile:
         raise unexpected(path, what, "a curve without its trials" if opened else "several ways")
     curves = places_in(data, path)
     if len(curves) > 1:
-        what = "one curve (the folder of one way to ask; ask again with one size, which asks nothing anew)"
-        named = [f"{curve.key.way} {_size(curve)}".strip() for curve in curves]
+        what = "one curve (the folder of one way to ask; one size or --kind again asks nothing anew)"
+        named = [f"{curve.asked.get('way', '')} {_size(curve)}".strip() for curve in curves]
         raise unexpected(path, what, ", ".join(named))
     (curve,) = curves
     said = f"{FORMAT}: {_size(curve)}, {curve.prompts} trials of {curve.model}"
@@ -292,4 +292,4 @@ def read_asked(data: Mapping[str, Any], path: Path) -> Profile:
 def _size(curve: Places) -> str:
     job = curve.job
     size = next((f" {job[key]} {key}" for key in ("pairs", "length") if job.get(key) is not None), "")
-    return f"{job.get('task')}{size}"
+    return f"{job.get('task')}{f' {curve.kind}' if curve.kind else ''}{size}"

@@ -9,7 +9,7 @@ Differences are taken within trials, where these are the same. Several are looke
 are wider than one alone (Bonferroni): all of them hold at once in at least 95 % of experiments.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -115,10 +115,16 @@ def ways_differences(curves: Mapping[Key, Places]) -> list[list[CurveDifference]
 
     Raises as `curve_differences`.
     """
-    lengths: dict[float | None, dict[str, Places]] = {}
-    for key, curve in curves.items():
-        lengths.setdefault(key.length, {})[key.way] = curve
-    return [curve_differences(ways, together=len(lengths)) for ways in lengths.values()]
+    sizes = by_size(curves.values())
+    return [curve_differences(ways, together=len(sizes)) for ways in sizes]
+
+
+def by_size(curves: Iterable[Places]) -> list[dict[str, Places]]:
+    """For each length, and of rules each kind, the curve of each way."""
+    sizes: dict[tuple[float | None, str], dict[str, Places]] = {}
+    for curve in curves:
+        sizes.setdefault((curve.key.length, curve.kind), {})[str(curve.asked.get("way", ""))] = curve
+    return [*sizes.values()]
 
 
 def profile_difference(

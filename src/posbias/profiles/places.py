@@ -108,10 +108,15 @@ class Places:
 
     @property
     def key(self) -> Key:
-        """Model, way and length."""
+        """Model, way (of rules with their kind) and length."""
         size = self.job.get("pairs") or self.job.get("length")
         length = size if size is not None else self.length if math.isfinite(self.length) else None
-        return Key(self.model, str(self.asked.get("way", "")), length)
+        return Key(self.model, ", ".join(filter(None, (self.asked.get("way"), self.kind))), length)
+
+    @property
+    def kind(self) -> str:
+        """Of rules, must or must not; else empty."""
+        return str(self.job.get("kind") or "")
 
     @property
     def quantities(self) -> list[str]:
@@ -352,9 +357,11 @@ class Places:
         if not self.arms:
             return []
         found, arms = self.results["accuracy"], {name: gaps.percent(self.overall[name]) for name in ARMS}
+        rule = ("keeps", "by chance", f'"{self.kind}"')
+        does, guesses, what = rule if self.kind else ("finds", "guesses it", "fact")
         lines = [
-            f"{self.model} finds the fact in {found.mean():.0%} of the placed prompts, guesses it without the "
-            f"fact in {arms[ABSENT]}, finds it alone in {arms[ALONE]}, and with everything in a drawn order in "
+            f"{self.model} {does} the {what} in {found.mean():.0%} of the placed prompts, {guesses} without the "
+            f"{what} in {arms[ABSENT]}, {does} it alone in {arms[ALONE]}, and with everything in a drawn order in "
             f"{arms[SHUFFLED]}"
             + (f"; copying any would be right in {self.chance:.0%} of these" if self.chance else "")
         ]

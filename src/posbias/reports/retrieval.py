@@ -8,7 +8,7 @@ from posbias.core.errors import shortened
 from posbias.core.progress import one_line
 from posbias.core.terminal import table
 from posbias.profiles.estimate import share_text
-from posbias.profiles.place_differences import CurveDifference, ways_differences
+from posbias.profiles.place_differences import CurveDifference, by_size, ways_differences
 from posbias.profiles.places import ABSENT, ALONE, Key, Places
 from posbias.profiles.profile import Profile, measured_influence
 from posbias.reports import answers, plots
@@ -49,10 +49,9 @@ def of_asked(
         lines = [line for curve in own for line in (*curve_lines(curve), "")]
         return answers.RetrieveAnswers.of(**_asked(own, file, place)), [*lines, f"answers: {file}"]
     found, ways = ways_differences(curves), []
-    lengths = dict.fromkeys(key.length for key in curves)
-    sizes = [{key.way: one for key, one in curves.items() if key.length == length} for length in lengths]
+    sizes = by_size(curves.values())
     for name, file in kept.items():
-        own = [curve for key, curve in curves.items() if key.way == name]
+        own = [curve for curve in curves.values() if curve.asked.get("way") == name]
         ways.append(answers.Way.of(name=name, folder=file.parent, **_asked(own, file, file.parent)))
     of = answers.CurveDifference.of
     differences = [[of(one, answer=one.sentences()) for one in ones] for ones in found]
@@ -88,7 +87,8 @@ def _influence(measurement: "xr.Dataset | None") -> dict[str, Profile] | None:
 def curve_lines(curve: Places) -> list[str]:
     """A curve as a table and in words."""
     opened, rows = "margin" in curve.results, []
-    names = {"accuracy": "found"} | ({"all_found": "all found"} if curve.several else {})
+    names = {"accuracy": "kept" if curve.kind else "found"}
+    names |= {"all_found": "all found"} if curve.several else {}
     names = OPENED if opened else names
     for k, depth in enumerate(curve.depth):
         numbers = {name: curve.curves[name][k] for name in names}
@@ -120,5 +120,5 @@ def _size_of(curve: Places) -> str:
         about = f"{curve.prompts} prompts of about {curve.tokens:.0f} tokens"
         return f"{about}; chance {curve.chance:.2f}; others in nats"
     size = curve.job["pairs"] or curve.job["length"]
-    what = f"{curve.job['task']}{f' {size}' if size else ''}"
+    what = " ".join(filter(None, (curve.job["task"], curve.kind, str(size or ""))))
     return f"{what}: {curve.prompts} trials of about {curve.length:.0f} words"

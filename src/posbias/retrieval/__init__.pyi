@@ -5,6 +5,8 @@ from .jobs import retrieval_job as retrieval_job
 from .local import find_or_retrieve as find_or_retrieve
 from .local import retrieval_fingerprint as retrieval_fingerprint
 from .local import retrieve as retrieve
+from .rules import Instruction as Instruction
+from .rules import read_instructions as read_instructions
 from .session import Endpoint as Endpoint
 from .session import Places as Places
 from .session import Session as Session

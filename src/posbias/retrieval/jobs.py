@@ -6,11 +6,13 @@ from pydantic import Field
 
 from posbias.core import machine
 from posbias.core.errors import InvalidValueError, one_of, wrong
-from posbias.core.spec import Count, NaturalNumber, value
+from posbias.core.spec import Count, NaturalNumber, later, value
 from posbias.retrieval.wordings import WORDINGS
 
-PAIRS, LENGTH, POSITIONS = 5, 256, 5
+PAIRS, LENGTH, POSITIONS = {"keys": 5, "rules": 20}, 256, 5
 """The defaults of a job."""
+KINDS = ("must", "must not")
+"""Kinds of rules, the curves of which are never one."""
 
 
 @value
@@ -18,22 +20,26 @@ class RetrievalJob:
     """What is asked of a model: all that decides the numbers, but for the model and the text.
 
     `task` is `keys` (a list of `pairs`, or as many as `length` tokens hold) or `needle` (running text of
-    `length` tokens), where one of `pairs` and `length` is given, or `documents` (one's own, which decide both).
+    `length` tokens), where one of `pairs` and `length` is given, or `documents` (one's own, which decide both),
+    or `rules` of a `kind` (a list, as `keys`).
     Raises `InvalidValueError` for what cannot be right.
     """
 
-    task: Literal["keys", "needle", "documents"]
+    task: Literal["keys", "needle", "documents", "rules"]
     pairs: Count | None
     length: Count | None
     wording: str
     positions: int = Field(ge=3)
     prompts: int = Field(ge=2)
     seed: NaturalNumber = 0
+    kind: Literal["must", "must not"] | None = later(default=None)
 
     def __post_init__(self):
         sizes = {name: held for name in ("pairs", "length") if (held := getattr(self, name)) is not None}
+        if (self.kind is None) == (self.task == "rules"):
+            raise wrong("kind", f"{' or '.join(KINDS)} with the task rules alone", self.kind)
         wanted, right = {
-            "keys": ("pairs or length", len(sizes) == 1),
+            **dict.fromkeys(PAIRS, ("pairs or length", len(sizes) == 1)),
             "needle": ("length alone", [*sizes] == ["length"]),
             "documents": ("neither, as files decide", not sizes),
         }[self.task]
@@ -66,21 +72,23 @@ def retrieval_job(
     positions: int | None = None,
     prompts: int = 64,
     seed: int = 0,
+    kind: str | None = None,
 ) -> RetrievalJob:
     """A job with what is not given filled in: 5 pairs, or 256 tokens around a needle, and 5 positions at most.
 
-    Of `documents` nothing of the kind is filled in.
+    Of `documents` nothing of the kind is filled in; of `rules` 20, and the `kind` "must".
 
     Raises `InvalidValueError` for values that cannot be right.
     """
     one_of("task", task, WORDINGS)
     if pairs is None and length is None and task != "documents":
-        pairs, length = (PAIRS, None) if task == "keys" else (None, LENGTH)
+        pairs, length = (PAIRS[task], None) if task in PAIRS else (None, LENGTH)
     if positions is None:
         positions = POSITIONS if pairs is None else max(3, min(POSITIONS, pairs))
     machine.stream(seed, "retrieval")
-    first = next(iter(WORDINGS[task]))
-    parts: Any = (task, pairs, length, first if wording is None else wording, positions, prompts, seed)
+    wording = next(iter(WORDINGS[task])) if wording is None else wording
+    kind = kind or {"rules": KINDS[0]}.get(task)
+    parts: Any = (task, pairs, length, wording, positions, prompts, seed, kind)
     try:
         return RetrievalJob(*parts)
     except InvalidValueError as error:

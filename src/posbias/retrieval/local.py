@@ -86,8 +86,8 @@ def retrieve(
     `ModelError` for a model that cannot be loaded, has hooks without a treatment, or whose outputs are not finite.
     """
     job = job or retrieval_job()
-    if job.task == "documents":
-        got = "documents, which are asked of a generator (`posbias.retrieval.ask`)"
+    if job.task in ("documents", "rules"):
+        got = f"{job.task}, which are asked of a generator (`posbias.retrieval.ask`)"
         raise wrong("task", "keys or needle", got=got)
     check_text(job.task, text)
     source = read_text(text) if job.task == "needle" else None

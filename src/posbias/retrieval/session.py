@@ -34,6 +34,7 @@ from posbias.profiles.place_differences import curve_differences, ways_differenc
 from posbias.profiles.places import ARMS, MOST_CUT_OFF, Key, Places, retrieval_curve, save_places
 from posbias.retrieval.documents import Documents, DocumentSet, doubts_of, places_of
 from posbias.retrieval.jobs import RetrievalJob, retrieval_job
+from posbias.retrieval.rules import INSTRUCTIONS, Instruction, Rules
 from posbias.retrieval.trials import Keys, Needle, Trial, Trials
 from posbias.retrieval.wordings import Words
 
@@ -65,12 +66,16 @@ def trials_of(
     text: str | None = None,
     name: str = "text",
     documents: tuple[DocumentSet, ...] | None = None,
+    instructions: tuple[Instruction, ...] | None = None,
 ) -> Trials:
     """The trials of a job in the tokens of a model, or without a tokenizer in words (`Words`).
 
-    `text`: what a needle lies in, called `name`; `documents`: of the task documents. Raises `InvalidValueError`
-    where one is missing or not needed, or the job does not fit, and as the classes of trials.
+    `text`: what a needle lies in, called `name`; `documents`, `instructions`: of the tasks documents and rules
+    (None: ours). Raises `InvalidValueError` where one is missing or not needed, or the job does not fit, and as
+    the classes of trials.
     """
+    if instructions is not None and job.task != "rules":
+        raise wrong("instructions", f"none with the task {job.task}", got="some")
     for option, given, task in (("text", text, "needle"), ("documents", documents, "documents")):
         if (given is None) == (job.task == task):
             expected, got = ("some", "none") if given is None else ("none", "some")
@@ -80,6 +85,8 @@ def trials_of(
         if job.prompts > len(documents):
             raise wrong("prompts", f"at most the {len(documents)} sets", job.prompts)
         return Documents(words, job, documents)
+    if job.task == "rules":
+        return Rules(words, job, instructions or INSTRUCTIONS)
     return Keys(words, job) if text is None else Needle(words, job, text, name)
 
 
@@ -94,11 +101,11 @@ class Session:
     """What is asked of whoever it is, how answers are scored, and how sure the curves are to be.
 
     `jobs`: one for each size; without one, text and documents decide its task, and all documents are asked about.
-    `text`, `documents`: as of `trials_of`. `rule`: how answers are scored (`core.matching`), by default
-    `contains` for documents and `first` for else. `until`: trials are asked until every gap's 95 % interval is at
-    most ± this, `job.prompts` of them at most (`Places.reached`). `equivalence`: the difference in accuracy that
-    counts as none. `concurrency`: threads that call who is asked. Raises `InvalidValueError` for what cannot be
-    right.
+    `text`, `documents`, `instructions`: as of `trials_of`. `rule`: how answers are scored (`core.matching`), by
+    default `contains` for documents and `first` for else; rules have checks of their own. `until`: trials are
+    asked until every gap's 95 % interval is at most ± this, `job.prompts` of them at most (`Places.reached`).
+    `equivalence`: the difference in accuracy that counts as none. `concurrency`: threads that call who is asked.
+    Raises `InvalidValueError` for what cannot be right.
     """
 
     jobs: tuple[RetrievalJob, ...] = ()
@@ -108,6 +115,7 @@ class Session:
     until: float | None = None
     equivalence: float = EQUIVALENCE
     concurrency: int = 1
+    instructions: tuple[Instruction, ...] | None = None
 
     def __post_init__(self):
         for name in ("until", "equivalence"):
@@ -121,9 +129,11 @@ class Session:
             if sets is not None:
                 job = retrieval_job("documents", positions=places_of(sets), prompts=len(sets))
             object.__setattr__(self, "jobs", (job,))
-        sizes = [job.pairs or job.length for job in self.jobs]
+        if self.rule is not None and any(job.task == "rules" for job in self.jobs):
+            raise wrong("rule", "none with the task rules, whose checks decide", self.rule)
+        sizes = [(job.pairs or job.length, job.kind) for job in self.jobs]
         if len({*sizes}) < len(sizes):
-            raise wrong("jobs", "each size once", sizes)
+            raise wrong("jobs", "each size once", [size for size, _ in sizes])
 
     @property
     def _sets(self) -> tuple[DocumentSet, ...]:
@@ -160,7 +170,7 @@ class Session:
 
     def trials(self, job: RetrievalJob) -> Trials:
         """The trials of a job, in words. Raises as `trials_of`."""
-        return trials_of(job, text=self.text, documents=self.documents)
+        return trials_of(job, text=self.text, documents=self.documents, instructions=self.instructions)
 
     @property
     def count(self) -> int:
@@ -193,7 +203,7 @@ class Session:
         self, made: Sequence[Trial], job: Mapping[str, Any], file: AnswerFile
     ) -> tuple[Places, list[str]]:
         """The results of trials whose prompts are all answered, and why answers are none."""
-        rule = self.rule or ("contains" if job["task"] == "documents" else "first")
+        rule: Any = self.rule or {"documents": "contains", "rules": "check"}.get(job["task"], "first")
         answers = [(trial, [file.known[id_of(prompt)] for prompt in trial.asked]) for trial in made]
         right = [[trial.right(answer, rule) for answer in row] for trial, row in answers]
         why = np.array([[trial.missing(answer, rule) for answer in row] for trial, row in answers])
@@ -295,6 +305,7 @@ def ask(
     text: str | None = None,
     documents: tuple[DocumentSet, ...] | None = None,
     rule: Rule | None = None,
+    instructions: tuple[Instruction, ...] | None = None,
     answers: str | os.PathLike[str] | None = None,
     asked_of: Mapping[str, Any] | None = None,
     concurrency: int = 1,
@@ -310,6 +321,7 @@ def ask(
     text: what a needle lies in; with it, or with documents, the job may be left out.
     documents: one's own (`read_document_sets`).
     rule: how answers are scored: `first` or `contains` (`posbias.core.matching`).
+    instructions: rules of one's own (`read_instructions`) for the task rules.
     answers: a file that keeps them and is asked first, whatever the job.
     asked_of: what decides an answer apart from the prompt (a model's name, a system prompt), with which the file
         must agree; by default what the generator says of itself, as `Endpoint` and `LocalModel` do.
@@ -322,7 +334,7 @@ def ask(
     generator raises, and as `AnswerFile`.
     """
     jobs = () if job is None else (job,)
-    session = Session(jobs, text, documents, rule, until, equivalence, concurrency)
+    session = Session(jobs, text, documents, rule, until, equivalence, concurrency, instructions)
     session.announce()
     of = specification_of(generator) if asked_of is None else asked_of
     return session.ask(generator, session.jobs[0], AnswerFile(answers, of), on_event)

@@ -46,7 +46,8 @@ class Trial:
     `answers`: what may follow, the right one first; `places`: by position, the character of `asked` at which
     the right thing stands; `depths`: by position, the share of the other facts or words that stand before it.
     `arms`: the prompt of each control arm (`ARMS`). `accepted`: by asked fact, the moved one first, every
-    spelling that is right; without any, `answers[0]` is.
+    spelling that is right; without any, `answers[0]` is. `instruction`: the rule that is asked about
+    (`rules.Instruction`), which then decides.
     """
 
     asked: tuple[str, ...]
@@ -56,13 +57,18 @@ class Trial:
     depths: tuple[float, ...]
     arms: Mapping[str, str] = field(default_factory=dict)
     accepted: tuple[tuple[str, ...], ...] = ()
+    instruction: Any = None
 
     def right(self, answer: str, rule: Rule = "contains") -> tuple[bool, ...]:
         """By asked fact, the moved one first, whether the answer has it by this rule."""
+        if self.instruction is not None:
+            return (self.instruction.kept(answer),)
         return is_right(answer, self.accepted or ((self.answers[0],),), self.answers[1:], rule)
 
     def missing(self, answer: str, rule: Rule = "contains") -> str:
         """Why an answer without the moved fact is none, a name of `ENDINGS`; empty for a right or wrong one."""
+        if self.instruction is not None:
+            return self.instruction.missing(answer)
         return missing(answer, self.accepted or ((self.answers[0],),), self.answers[1:], rule)
 
 

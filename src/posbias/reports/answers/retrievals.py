@@ -94,7 +94,7 @@ class AskedPlace(Part):
 class AnswerCurve(Curve):
     """Accuracy of answers by place of what is asked for, and in the control arms."""
 
-    rule: Literal["contains", "first"] = entry("how answers are scored")
+    rule: Literal["contains", "first", "check"] = entry("how answers are scored")
     words: float = entry("mean length of the prompts, in words and marks of punctuation", of="length")
     found: Table = entry("0 or 1: whether the moved fact was in the answer, by trial and position")
     cut_off: list[float] = entry("by position, the share of answers that were cut off")

@@ -162,4 +162,4 @@ def _trials(curves: Sequence[Places]) -> str:
 def _size(curve: Places) -> tuple[str, str]:
     """What the size of a task is counted in, and the size."""
     name = "pairs" if curve.job["pairs"] else "length" if curve.job["length"] else "task"
-    return {"length": "words"}.get(name, name), str(curve.job[name])
+    return {"length": "words"}.get(name, name), f"{curve.kind} {curve.job[name]}".strip()
