@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from browser import alone, browser, plain, read  # noqa: F401
+from browser import alone, plain, read
 
 from posbias.comparison.predictors import LABELS, PREDICTORS, predictions
 from posbias.profiles.curves import wasserstein

@@ -280,7 +280,7 @@ def evaluation_of(first_middle, first_last, middle_last) -> Evaluation:
         gaps[name] = Gap(*places[name], over, over, np.ones(members))
     none = Averages(*np.full((2, members), 0.5), np.ones(members, dtype=int))
     empty = np.zeros((members, 4))
-    return Evaluation((0,), 100, 0, gaps, none, none, empty, empty, 1.0, {})
+    return Evaluation(100, 0, gaps, none, none, empty, empty)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import json
 import math
 import platform
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -120,7 +121,9 @@ class Run:
             "held_out_bits_per_character": loss / math.log(2) / characters,
             "cpu_seconds": self.log[-1]["cpu_seconds"],
         }
-        with quiet_transformers(), files.replacing_folder(folder) as place:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with quiet_transformers(), tempfile.TemporaryDirectory(dir=folder.parent) as workplace:
+            place = Path(workplace, "model")
             self.model.half().save_pretrained(place)
             self.tokenizer.save_pretrained(place)
             (place / "training.json").write_text(json.dumps(self.head, indent=1) + "\n", encoding="utf-8")
@@ -128,6 +131,7 @@ class Run:
             (place / "log.jsonl").write_text(lines, encoding="utf-8")
             for path in place.iterdir():
                 path.chmod(0o644)
+            files.move_folder(place, folder, Path(workplace, "old"))
         self.model.float()
         return last
 

@@ -114,6 +114,7 @@ def move_folder(folder: Path, target: Path, old: Path) -> None:
 
     Equal writers may do so at once: whatever each finds there is set aside, and the last one stays.
     """
+    target.parent.mkdir(parents=True, exist_ok=True)
     while True:
         with contextlib.suppress(FileNotFoundError):
             target.rename(old)
