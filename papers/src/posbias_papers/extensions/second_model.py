@@ -1,7 +1,7 @@
 """A second pretrained model: what SmolLM2-135M showed, asked of Gemma 3 270M (a 4-bit re-upload).
 
-Cells are of its curve by length, with the scores of predictors on it, and of rotary scaling. Not run yet: the
-other texts and 64 prompts of `predictors.py`, and `influence.py`. The protocol, as it was committed before the
+Cells are of its curve by length, with the scores of predictors on it, of rotary scaling, and of influence and use.
+Not run yet: the other texts and 64 prompts of `predictors.py`. The protocol, as it was committed before the
 runs (0334428c; its last paragraph 3029713f):
 
 The base model, unpacked to float32 (windows of 512 in 15 of 18 layers, full attention in layers 5, 11 and 17
@@ -60,6 +60,7 @@ from posbias.profiles.profile import measured_influence
 from posbias.profiles.summary import LEAST_PROMPTS, at_ends
 from posbias_papers.extensions import influence, predictors
 from posbias_papers.extensions.cells import Cell, Result, Results, rounded
+from posbias_papers.extensions.influence import InfluenceCell
 from posbias_papers.extensions.predictors import PredictorCell
 from posbias_papers.pages import Page, Table
 from posbias_papers.study import Study, titled
@@ -177,6 +178,7 @@ SCALED = tuple(RotaryCell(model, *how) for model in ("smollm2-135m", MODEL) for 
 CELLS: tuple[Cell, ...] = (
     *(LengthCell(tokens, prompts) for tokens, prompts in PROMPTS.items()),
     *SCALED,
+    *(InfluenceCell(prompt, MODEL, tokens=64) for prompt in range(8)),
 )
 
 
@@ -205,6 +207,7 @@ def _tables(results: Results) -> Iterator[Table]:
     yield from predictors.tables(
         {PredictorCell(MODEL, "addresses", cell.tokens): judged[cell] for cell in judged}
     )
+    yield from influence.tables({cell: results[cell] for cell in results if isinstance(cell, InfluenceCell)})
 
 
 STUDY = Study(
