@@ -25,7 +25,7 @@ from posbias.theory.variation import MEASURED
 from posbias_papers.extensions import EXTENSIONS, make, on_record
 from posbias_papers.extensions.cells import Cell
 from posbias_papers.extensions.designed import CAUSAL, DECAY, FLAT, NARROW, TOKENS, DesignedCell
-from posbias_papers.extensions.influence import agreement, effects
+from posbias_papers.extensions.influence import InfluenceCell, agreement, curves, effects
 from posbias_papers.extensions.ordering import gains
 from posbias_papers.extensions.predictors import PAIRS, PredictorCell, holm, outcomes, predicted, trial
 from posbias_papers.extensions.second_model import WINDOW, LengthCell, edge, moved, scaled
@@ -109,6 +109,16 @@ def test_the_curve_on_record_is_that_of_the_document():
     for tokens, interval in ((1024, (0.21, 0.78)), (2048, (0.22, 0.48))):
         assert Estimate(*found[tokens]["edge"]).interval == pytest.approx(interval, abs=0.01)
     np.testing.assert_allclose(found[256]["mixing"], known_mixing()["gemma-3-270m"].coefficients, rtol=1e-3)
+
+
+def test_the_first_token_moves_the_answer_as_its_gradient_says_in_gemma():
+    stored = on_record(EXTENSIONS["second-model"].cells)
+    samples = curves({cell: one for cell, one in stored.items() if isinstance(cell, InfluenceCell)})
+    first = {
+        name: 64 * values.mean(axis=0)[0] / values.mean(axis=0).sum() for name, values in samples.items()
+    }
+    assert first.pop("gradient") == pytest.approx(5.0, abs=0.05)
+    assert (min(first.values()), max(first.values())) == pytest.approx((3.4, 9.3), abs=0.05)
 
 
 @pytest.mark.parametrize("scaling", ["linear", "ntk", "yarn"])
