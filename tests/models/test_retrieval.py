@@ -23,6 +23,8 @@ from posbias.measurement.texts.corpora import read_text
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.measurements import load_retrieval, save_retrieval
 from posbias.profiles.place_differences import profile_difference
+from posbias.profiles.profile import uniform
+from posbias.reports.plots.retrieval import retrieval_figure
 from posbias.retrieval import ask, retrieval_curve, retrieval_fingerprint, retrieval_job, retrieve, wordings
 from posbias.retrieval.trials import CHOICES, Keys, Needle
 
@@ -332,6 +334,13 @@ def test_verdicts_follow_the_gaps(found, margins, verdict, undecided):
     assert (made.able, made.verdict, len(made.doubts)) == (True, verdict, undecided)
     gap = made.gaps["margin"]["first - middle"]
     assert gap.value == pytest.approx(margins[0] - margins[1], abs=1e-9)
+
+
+def test_shares_margins_and_influence_stand_in_one_row(found):
+    curve = retrieval_curve(found)
+    panels = retrieval_figure(curve, {"measured": uniform(8)}).axes
+    assert {ax.get_subplotspec().rowspan.start for ax in panels} == {0}
+    assert len(panels) == 3
 
 
 def test_gaps_are_paired(found):

@@ -93,7 +93,7 @@ def draw_answer_map(ax: "Axes", curves: Sequence[Places]) -> "Axes":
 
 
 def retrieval_figure(
-    curve: Places, influence: Mapping[str, Profile] | None = None, width: float = 9.6
+    curve: Places, influence: Mapping[str, Profile] | None = None, width: float = 3 * PANEL
 ) -> "Figure":
     """Shares and margins by place, and the influence by place of the same model, if given.
 
