@@ -21,6 +21,7 @@ FILES = {
     'base = {kind = "simulate", samples = 20_000, model = {tokens = 6, dimension = 16}}\n',
     "cells.toml": "seeds = [0, 1]\niterations = 400\nbatch = 16\n[sweep]\nnetwork.depth = [1, 2]"
     + SMALL_TASK,
+    "items.jsonl": "".join(f'{{"options": ["{n} is", "{n} is not", "{n} may be"]}}\n' for n in range(6)),
     "base.toml": 'depth = 8\n[mixing]\nkind = "constant"\nvalue = 0.3\n[[layers]]\npositional = {kind = "alibi"}',
 }
 LINES = {
@@ -28,6 +29,7 @@ LINES = {
     "measure": "measure tiny-alibi --tokens 32 --prompts 8 --out kept/m.nc",
     "train": "train cells.toml --sequences 50 --threads 1 --out kept",
     "paper": "paper kim2026 fig1 --effort 3000 --threads 1 --out kept",
+    "choose": "choose tiny-alibi --items items.jsonl --out kept",
     "retrieve": "retrieve tiny-alibi --pairs 4 --positions 3 --prompts 4 --out kept",
     "design": "design base.toml --tokens 4096 --evaluations 300 --threads 1 --vary depth=4:24 --vary "
     "window=16:1024:12 --vary full_period=1:6 --vary mixing=0.1:0.6:6 --out kept",

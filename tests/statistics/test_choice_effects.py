@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 
+from posbias.choice.answer import ChoiceAnswer
 from posbias.choice.effects import LEAST_SETS, ChoiceEffects
 from posbias.choice.orders import labels_of, orders_of, williams
 from posbias.core.errors import InvalidValueError
@@ -311,3 +312,34 @@ def test_permutations_reject_a_true_null_as_often_as_they_say():
 def test_an_effect_that_grows_with_how_often_an_option_is_chosen_is_found():
     assert ChoiceEffects(planted(1, SLOTS[4], sets=12, noise=0.5, interaction=0.6)).lack_of_fit.p < 0.01
     assert ChoiceEffects(planted(1, SLOTS[4], sets=60, interaction=1.0)).lack_of_fit.p < 0.05
+
+
+def test_a_slot_free_win_rate_is_that_of_a_judge_without_effects_of_order():
+    random, content, slot, items = np.random.default_rng(0), 0.8, 1.5, 4000
+    chance = 1 / (1 + np.exp(-np.array([content + slot, content - slot])))
+    wins = random.random((items, 2)) < chance
+    decisions = Decisions(
+        np.repeat(np.arange(items), 2),
+        np.tile([[0, 1], [1, 0]], (items, 1)),
+        np.where(wins, [0, 1], [1, 0]).ravel(),
+        [[f"new {item}", f"old {item}"] for item in range(items)],
+        sides=[("new", "old")] * items,
+    )
+    answer = ChoiceAnswer(decisions)
+    new, old = answer.wins.values()
+    assert new.slot_free.value == pytest.approx(1 / (1 + math.exp(-content)), abs=3 * new.slot_free.se)
+    assert new.balanced.value == pytest.approx(chance.mean(), abs=3 * new.balanced.se)
+    assert old.slot_free.value == pytest.approx(1 - new.slot_free.value)
+    assert answer.changed == (int((wins[:, 0] != wins[:, 1]).sum()), items)
+    # the jackknife's error, against that over twentieths of the items
+    parts = [
+        ChoiceAnswer(dataclasses.replace(decisions, **part(decisions, k))).wins["new"] for k in range(20)
+    ]
+    apart = np.std([one.slot_free.value for one in parts], ddof=1) / math.sqrt(20)
+    assert new.slot_free.se == pytest.approx(apart, rel=0.5)
+
+
+def part(held, k):
+    """A twentieth of decisions."""
+    some = held.item % 20 == k
+    return {name: getattr(held, name)[some] for name in ("item", "order", "chosen")}

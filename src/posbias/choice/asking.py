@@ -148,7 +148,9 @@ def choose(
         file = AnswerFile(answers, of | {"scores": True} if scored else of)
         writer = _Scores(who, {one.request.prompt: one.endings for one in asked}) if scored else who
         left = [one.request for one in asked if one.request.id not in file.known]
-        log.info("%s: to ask: %s", of.get("model"), cost(left, {}, None if scored else of.get("most_out")))
+        total = cost(left, {}, None if scored else of.get("most_out"))
+        each = f"; each prompt takes {who.requests}" if hasattr(who, "requests") else ""
+        log.info("%s: to ask: %s%s", of.get("model"), total, each)
         answered = len(asked) - len(left)
         on_event(Event(answered, len(asked), "request"))
         for done, (request, answer) in enumerate(each_answer(writer, left, concurrency), answered + 1):

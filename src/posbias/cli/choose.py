@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, resumable
-from posbias.core.files import file_name, need_writable
+from posbias.core.files import clear_leftovers, file_name, need_writable
 from posbias.core.packages import need
 
 
@@ -117,6 +117,7 @@ def choose(*models: str, items: Path, options: Options = Options()) -> None:
     found = {}
     for name, one in who.items():
         folder = place / file_name(name) if len(who) > 1 else place
+        clear_leftovers(folder)
         with resumable(len(requests), "answers") as on_event:
             how |= {"answers": folder / "answers.jsonl", "on_event": on_event}
             found[name] = ask(one, read, job, loading=vars(options.loading), **how)

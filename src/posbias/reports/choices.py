@@ -6,7 +6,7 @@ from pathlib import Path
 from posbias.choice.answer import ChoiceAnswer, log_odds, table_of
 from posbias.core.progress import one_line
 from posbias.core.terminal import table
-from posbias.profiles.estimate import share_text
+from posbias.profiles.gaps import percent
 from posbias.reports.answers.choices import Choose, Judge
 
 
@@ -17,7 +17,7 @@ def of_choices(choices: Mapping[str, ChoiceAnswer], folder: Path) -> tuple[Choos
         right = one.accuracy or [None] * one.decisions.slots
         columns = zip(one.effects.slots, one.effects.points, right, strict=True)
         rows = [
-            [str(slot), log_odds(effect), share_text(points), share_text(share) if share else "–"]
+            [str(slot), log_odds(effect), percent(points), percent(share) if share else "–"]
             for slot, (effect, points, share) in enumerate(columns)
         ]
         lines += [*table(["slot", "effect", "share - 1/k", "right"], rows), ""]
