@@ -17,6 +17,7 @@ from posbias.simulation import RecencyModel, simulate_recency
 from posbias_papers.closed_forms.layernorm import SecondLayer, closed_scores
 from posbias_papers.kim2026.figures import ALPHAS, CLAIMS, FOUR, RESIDUAL, STUDIES, models, printed_numbers
 from posbias_papers.kim2026.table import recorded, setting, table
+from posbias_papers.results import collect, rests_on
 from posbias_papers.simulation import RecencyCell
 
 SAMPLES = 20_000
@@ -81,7 +82,7 @@ def test_the_table_has_what_was_simulated(results):
                 level = scores[i, :i].mean()
                 assert share[i, j] == pytest.approx(result.rises.value[layer - 1][i, j] / level)
         beyond = at(frame, model, layer, "beyond_first")
-        for away in range(1, 8):
+        for away in range(1, 9):
             assert beyond[9, 9 - away] == pytest.approx(scores[9, 9 - away] - scores[away, 0])
 
 
@@ -216,6 +217,13 @@ def test_the_papers_effort_is_drawn_from_what_is_on_record(tmp_path, no_draws, a
     assert all(one["holds"] for one in answer["published"])
     assert [claim["verdict"] for claim in answer["claims"]["section3"]] == ["holds"] * 13
     assert not (tmp_path / "cells").exists()
+
+
+def test_what_no_draw_enters_is_said_to_rest_on_a_closed_form(tmp_path):
+    claims = collect(tmp_path, papers=["kim2026/fig1", "kim2026/fig2"])
+    computed = {one.id for one in claims if rests_on(one) == "a closed form, no draws"}
+    assert computed == {"kim2026/fig1/4", "kim2026/fig2/1", "kim2026/fig2/10"}
+    assert all("10,000,000 samples" in rests_on(one) for one in claims if one.id not in computed)
 
 
 @pytest.mark.slow

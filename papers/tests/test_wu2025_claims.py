@@ -151,6 +151,15 @@ def test_sinks_that_grow_hold_and_none_fails(name):
     assert "holds" not in {verdict for number, verdict in found.items() if (name, number) != ("fig11", "5")}
 
 
+def test_one_network_is_example_enough():
+    one = {
+        cell: replace(known, sinks=known.sinks.copy())
+        for cell, known in sinks("fig9", lambda s: 0.05).items()
+    }
+    next(iter(one.values())).sinks[0, 0] += 0.04
+    assert [verdicts(name, one)["1"] for name in ("fig9", "fig10")] == ["holds", "undecided"]
+
+
 def test_what_tends_to_be_is_a_share_of_the_settings():
     grows = sinks("fig11", lambda s: 0.3 + 0.04 * s.mask.width * (-1 if s.residual else 1))
     claim = judged("fig11", grows)["1"]

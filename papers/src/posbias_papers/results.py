@@ -34,7 +34,7 @@ from posbias.profiles.claims import ALWAYS, ELSEWHERE, VERDICTS, ClaimVerdict, J
 from posbias_papers import read_rows
 from posbias_papers.registry import PAPERS, STUDIES, find_studies
 from posbias_papers.reproduction import content_of, page_of
-from posbias_papers.study import EVIDENCE, INSTANCED, OTHERS, STATEMENTS, UNTESTED, Basis, Recorded, Study
+from posbias_papers.study import COMPUTED, EVIDENCE, OTHERS, STATEMENTS, UNTESTED, Basis, Recorded, Study
 from posbias_papers.theorems import INSTANCES, judge_statements, tried_already, try_statements
 
 log = logging.getLogger("posbias.papers")
@@ -160,7 +160,7 @@ def collect(
     claims: list[Judged] = []
     for study in studies:
         if study.name == STATEMENTS:
-            claims += [replace(one, tested_on=INSTANCED) for one in judge_statements([study.paper], tried)]
+            claims += judge_statements([study.paper], tried)
         else:
             claims += _claims_of(state(study, folder))
     return claims
@@ -229,6 +229,8 @@ def _read(study: Study, data: Mapping[str, Any]) -> Iterator[Judged]:
     for row in data["claims"]:
         claim = claims.get(row["id"]) or claims.get(row["id"].removesuffix(ELSEWHERE))
         one = Judged.read(row, row["id"], study.key)
+        if basis.samples and not one.estimate.se:  # whatever was drawn for others
+            one = replace(one, effort=COMPUTED, tested_on=COMPUTED)
         own, why = one.effort, one.why
         spent = own or (f"{effort}: {basis}" if str(basis) else effort) or NOTHING
         if str(basis) and not own:
@@ -239,8 +241,7 @@ def _read(study: Study, data: Mapping[str, Any]) -> Iterator[Judged]:
         # of a claim that is extended to other models, what is explained is what these show, unless it has evidence
         extended = f"{row['id']}{ELSEWHERE}" in ids and math.isnan(one.estimate.value)
         explained = claim.explanation if claim and not extended and one.verdict != "holds" else ""
-        if explained:
-            why = f"{why}. {explained}"
+        why = f"{why}. {explained}" if explained else why
         yield replace(
             one,
             why=why,

@@ -32,6 +32,7 @@ MACHINE = "2 cores, x86-64"
 """What costs are of."""
 EVIDENCE = (
     "instances",
+    "a closed form, no draws",
     "simulated at the paper's effort",
     "the paper's models",
     "trained at the paper's effort",
@@ -41,7 +42,7 @@ EVIDENCE = (
 )
 """Kinds of evidence. "instances" are random, adversarial or all of them; of the paper's models, configurations and
 the authors' files count too."""
-INSTANCED, *_, OTHERS, UNTESTED = EVIDENCE
+INSTANCED, COMPUTED, *_, OTHERS, UNTESTED = EVIDENCE
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from posbias.core.running import Engine, Processes
 from posbias.core.store import Store, Stored, compute
 from posbias.profiles.claims import AMENDED, Claim, Evidence, Judged, judged, undecided
 from posbias.profiles.estimate import Estimate
-from posbias_papers.study import STATEMENTS
+from posbias_papers.study import INSTANCED, STATEMENTS
 
 if TYPE_CHECKING:
     from posbias_papers.statements.trials import Finding, StatementCell
@@ -103,9 +103,9 @@ def judge_statements(papers: Sequence[str], tried: "Mapping[str, Finding]") -> I
         for claim in statement.claims:
             if finding is None:
                 why = f"could not be tried; `posbias verify {statement.key}` says why"
-                yield replace(undecided(claim, why, study), statement=statement.key)
+                yield replace(undecided(claim, why, study), statement=statement.key, tested_on=INSTANCED)
             else:
-                yield replace(_judge(claim, finding), study=study)
+                yield replace(_judge(claim, finding), study=study, tested_on=INSTANCED)
 
 
 def _judge(claim: Claim, finding: "Finding") -> Judged:

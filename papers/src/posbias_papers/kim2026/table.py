@@ -140,10 +140,8 @@ def _of_rows(known: Matrices) -> Matrices:
     inner = np.where(np.arange(last + 1) > 0, 1.0, np.nan)
     columns = {"rise_share": known["rise"] / level * inner, "rise_share_se": known["rise_se"] / abs(level)}
     beyond, error = (np.full_like(score, np.nan) for _ in range(2))
-    for j in range(2, last):
-        away = last - j
-        beyond[last, j] = score[last, j] - score[away, 0]
-        error[last, j] = math.hypot(se[last, j], se[away, 0])
+    beyond[last, 1:last] = score[last, 1:last] - score[last - 1 : 0 : -1, 0]
+    error[last, 1:last] = np.hypot(se[last, 1:last], se[last - 1 : 0 : -1, 0])
     return columns | {"beyond_first": beyond, "beyond_first_se": error}
 
 

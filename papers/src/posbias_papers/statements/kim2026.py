@@ -703,10 +703,10 @@ def even_bias(seed: int, samples: int, **fields: Any) -> float:
     """layer 2: under the causal mask the recency probability of later queries is higher; under a sliding window
     of width w that of all queries from 2(w − 1) on is the same; under the full mask it is one half
 
-    Holds, at initialisation; the text recommends to modify the mask, these masks are ours. At d = 16, α = .5 and
-    24 tokens queries 2, 10 and 23 have .573, .661 and .710 under the causal mask, under a window of 6 tokens
-    .573, .534 and .533, with its first token as a sink .573, .611 and .606, under a prefix of 8 .501, .519 and
-    .638. A window evens the bias and lessens it; the full mask leaves none.
+    Holds, at initialisation; the text calls exploring a modified mask promising, these masks are ours. At d = 16,
+    α = .5 and 24 tokens queries 2, 10 and 23 have .573, .661 and .710 under the causal mask, under a window of 6
+    tokens .573, .534 and .533, with its first token as a sink .573, .611 and .606, under a prefix of 8 .501, .519
+    and .638. A window evens the bias and lessens it; the full mask leaves none.
 
     Scope: d from 16 to 32, α from .4 to .6, windows of 3 to 6, texts four times as long, layer 2, at
     initialisation

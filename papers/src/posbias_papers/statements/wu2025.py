@@ -126,7 +126,7 @@ def lemma_b_1(kernels: Stack, size: int) -> float:
     return min(room(floor**h, weights, lower=True), room(weights, 1.0))
 
 
-@statement("wu-B.2", "Theorem 4.2, proof (Appendix B.2)", WINDOW, **STEP)
+@statement("wu-B.2", "Theorem 4.2, proof (Appendix B.2)", WINDOW, provenance="ours", **STEP)
 def b_2(kernels: Stack, size: int, corrected: bool) -> float:
     """P_ij ≤ (1 − ε)^((t+1)/(w−1)) for t < h and j > 1
 
@@ -146,7 +146,7 @@ def b_2(kernels: Stack, size: int, corrected: bool) -> float:
     return min(below(largest, math.log1p(-floor)), below(suffixes(P)[:, 1:], np.stack(blocks, axis=1)))
 
 
-@statement("wu-C", "Theorem 4.3, proof (Appendix C)", PREFIX, **STEP)
+@statement("wu-C", "Theorem 4.3, proof (Appendix C)", PREFIX, provenance="ours", **STEP)
 def c(kernels: Stack, size: int, corrected: bool) -> float:
     """P_ik₁/P_ik₂ ≥ min A_lk₁⁽⁰⁾/A_lk₂⁽⁰⁾ over l ≤ min(i, K), for t > 0
 
