@@ -18,9 +18,14 @@ report: venv
 test: venv
 	$(TESTS) -m "not slow and not real_model" --hypothesis-profile=quick
 
-## All tests
-test-all: venv
+## All tests; llama-cpp-python's server is built once, and where that fails its test is skipped
+test-all: venv .venv-server/.tried
 	$(TESTS)
+
+.venv-server/.tried:
+	$(PYTHON) -m venv .venv-server
+	-.venv-server/bin/python $(INSTALL) "llama-cpp-python[server]==0.3.36"
+	touch $@
 
 ## A tenth of what `make test` leaves out, as the gate runs it: TENTH is 0 to 9, another one each day
 test-tenth: venv

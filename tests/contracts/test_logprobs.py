@@ -1,6 +1,9 @@
 """Log-probabilities of a server: what it gives is found out by counting, and equals that of the opened model."""
 
+import contextlib
 import json
+import socket
+import subprocess
 from typing import Any
 
 import numpy as np
@@ -8,7 +11,9 @@ import pytest
 from answers import faults
 from command import called
 from http_servers import serving
+from project import ROOT
 from scoring_server import answers_of
+from tiny import llama, write_gguf
 
 from posbias.asking import Endpoint, LocalModel, scorer_of
 from posbias.core.errors import InvalidValueError, ModelError
@@ -137,3 +142,46 @@ def test_the_command_takes_what_the_server_gives(model, tmp_path, how, schema):
     assert (answer["schema"], faults(answer)) == (schema, [])
     if how == "echo":
         assert (answer["bounded"], answer["positions"][0]["token"]) == (0, None)
+
+
+@pytest.fixture(scope="module")
+def llama_server(tmp_path_factory):
+    """A server of llama-cpp-python with a tiny model that is not quantised: its address, and the model's file."""
+    python = ROOT / ".venv-server/bin/python"
+    if (
+        not python.exists()
+        or subprocess.run([python, "-c", "import llama_cpp.server.app"], check=False).returncode
+    ):
+        pytest.skip("llama-cpp-python is not built: make .venv-server/.tried")
+    # token 288 is a space: byte-pair tokenizers have it as a letter
+    file = write_gguf(
+        llama(vocab_size=300, max_position_embeddings=256), tmp_path_factory.mktemp("g") / "m.gguf"
+    )
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    # keys and values in float32, as those of the opened model
+    options = {"model": file, "port": port, "logits_all": True, "n_ctx": 256, "type_k": 0, "type_v": 0}
+    words = [str(word) for name, value in options.items() for word in (f"--{name}", value)]
+    with subprocess.Popen([python, "-m", "llama_cpp.server", *words]) as process:
+        while process.poll() is None:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+        yield f"http://127.0.0.1:{port}/v1", file
+        process.terminate()
+
+
+@pytest.mark.slow
+def test_llama_cpp_gives_what_the_opened_model_gives(llama_server):
+    url, file = llama_server
+    opened = LocalModel(load_model(file, tokens=64))
+    opened.try_reuse([opened.split(PROMPT, WORDS)])
+    expected, written = opened.score(PROMPT, WORDS)
+    found = scorer_of(Endpoint(url, "m", api="completion"))
+    assert found is not None
+    own, greedy, bounds = found.bounded(PROMPT, WORDS)
+    np.testing.assert_allclose(own[~bounds], expected[~bounds], rtol=0, atol=1e-3)
+    assert (own[bounds] >= expected[bounds]).all()
+    assert (greedy <= written).all()
+    chat = scorer_of(Endpoint(url, "m", api="chat"))
+    assert chat is None or np.isfinite(chat.score(PROMPT, WORDS)[0]).all()
