@@ -4,6 +4,7 @@ from . import encodings as encodings
 from . import masks as masks
 from . import mixing as mixing
 from .choice import choose as choose
+from .choice.answer import read as read
 from .comparison.differences import prior_normalised as prior_normalised
 from .comparison.extrapolation import extrapolate as extrapolate
 from .comparison.predictors import PREDICTORS as PREDICTORS
@@ -14,7 +15,6 @@ from .comparison.scores import compare_all as compare_all
 from .core.errors import PosbiasError as PosbiasError
 from .designs import Designs as Designs
 from .designs import design as design
-from .imports import read as read
 from .measurement import measure as measure
 from .ordering import Ordering as Ordering
 from .ordering import order as order

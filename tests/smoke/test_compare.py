@@ -82,6 +82,27 @@ def test_a_report_of_results_made_elsewhere(answered):
     assert answer["claims"][0]["number"] == pytest.approx(0.9 - np.mean(CURVE[1:-1]))
 
 
+def test_a_report_of_decisions_made_elsewhere(answered):
+    """FastChat's pairs of one judge who prefers what stands first in 9 of 12 items, and one who never does."""
+    about = {"model_1": "new", "model_2": "old", "turn": 1, "g1_winner": "model_1"}
+    rows = [
+        {"question_id": item, "judge": [judge, "pair-v2"], **about, "g2_winner": f"model_{1 + flips}"}
+        for judge, least in (("first", 3), ("steady", 12))
+        for item in range(12)
+        for flips in [item >= least]
+    ]
+    rows[0] |= {"g1_winner": "model_2", "g2_winner": "model_1"}
+    Path("pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    read = posbias.read("pairs.jsonl")
+    assert read["first"].effects.gaps["first - last"].value == pytest.approx(np.log(9 / 1) / 2)
+    answer = answered("report", "pairs.jsonl", "--out", "page")
+    assert answer["headline"] == "Order moves the choices of 1 of 2"
+    assert [judge["changed"] for judge in answer["judges"]] == [[10, 12], [0, 12]]
+    page = Path("page/report.html").read_text()
+    assert page.count("<svg") == 2
+    assert "<td>nan" not in page
+
+
 @pytest.mark.parametrize("form", ["csv", "json", "jsonl", "gz"])
 def test_tables_in_every_form(form):
     rows = [{"position": place, "accuracy": rate, "n": 40} for place, rate in enumerate(CURVE)]

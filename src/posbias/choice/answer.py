@@ -8,21 +8,27 @@ Every number names what it is of: items, their sets of contents (the unit of int
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from posbias import imports
 from posbias.choice.effects import LEAST_SETS, ChoiceEffects, Test, as_share, clustered_share
 from posbias.core.answers import Number, OverPrompts, Part, Texts, entry
 from posbias.core.formats import dump_json
+from posbias.imports.columns import Choice
+from posbias.imports.decisions import read_decisions
 from posbias.profiles.decisions import REFUSED, TIE, Decisions
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.gaps import ENDS, percent
 from posbias.profiles.places import Places
+from posbias.profiles.profile import Profile
 
 ALPHA = 0.05
 """The level below which a p-value is said to show something."""
@@ -260,3 +266,18 @@ def _even_log_odds(rows: Float[np.ndarray, "item slot"], sets: Int[np.ndarray, "
 def _even_share(rows: Float[np.ndarray, "item slot"]) -> float:
     won, lost = rows.sum(axis=0), (1 - rows).sum(axis=0)
     return float(1 / (1 + np.exp(-np.log((won + 0.5) / (lost + 0.5)).mean())))
+
+
+def read(
+    path: str | os.PathLike[str], *, columns: Mapping[str, str] | None = None, **how: Any
+) -> Profile | dict[str, ChoiceAnswer]:
+    """Read results that anybody made: decisions as `read_choices`, all else as `posbias.imports.read`."""
+    return read_choices(path, columns) or imports.read(path, columns=columns, **how)
+
+
+def read_choices(
+    path: str | os.PathLike[str], columns: Mapping[str, str] | None = None
+) -> dict[str, ChoiceAnswer]:
+    """By who chose, what the decisions in a file or folder show of order (`read_decisions`)."""
+    found = read_decisions(Path(path), Choice(columns=columns or {}))
+    return {who: ChoiceAnswer(decisions) for who, decisions in found.items()}

@@ -67,6 +67,8 @@ def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) 
     # it is said before the model is measured
     need("jinja2", "matplotlib", work="a report", extra="report")
     shared.need_folder(options.out)
+    if not (Path(source) / "config.json").exists() and _report_decisions(Path(source), options):
+        return
     if _is_made_elsewhere(Path(source)):
         _report_profile(Path(source), options)
         return
@@ -102,6 +104,20 @@ def _is_made_elsewhere(path: Path) -> bool:
             file_in(path) is not None or recognised(path) is not None
         )
     return is_table(path) or path.suffix.lower() in arrays.KINDS
+
+
+def _report_decisions(path: Path, options: Options) -> bool:
+    """The page of decisions, kept or made elsewhere; whether the file or folder holds some."""
+    from posbias.choice.answer import read_choices
+    from posbias.reports.choices import write_choices_report
+
+    choices = read_choices(path, shared.column_names(options.columns))
+    if choices:
+        shared.refuse(options, "none with a file of decisions", kept=("out", "json", "columns"))
+        place = options.out or shared.RESULTS / path.stem
+        answer, lines = write_choices_report(choices, place, title=path.name)
+        answer_with(answer, lambda: lines, options.json)
+    return bool(choices)
 
 
 def _report_profile(path: Path, options: Options) -> None:

@@ -12,6 +12,7 @@ import itertools
 import json
 import logging
 import re
+import string
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +23,8 @@ import numpy as np
 from posbias.core.errors import InputFileError
 from posbias.core.files import read_text
 from posbias.core.tables import bare_name, is_table, number, parsed, read_table, unexpected
-from posbias.imports.columns import ANY, Choice
+from posbias.imports.columns import ANY, RATES, Choice, having
+from posbias.imports.positions import PLACES
 from posbias.profiles.decisions import KIND, REFUSED, TIE, Decisions, load_decisions
 
 log = logging.getLogger(__name__)
@@ -70,27 +72,28 @@ def read_decisions(path: Path, choice: Choice = ANY) -> dict[str, Decisions]:
     an option or the slot where it stood.
     """
     rows: dict[tuple[str, int], list[Shown]] = {}
+    read: dict[str, Decisions] = {}
     said = ""
-    for place, file in enumerate([path] if path.is_file() else sorted(filter(is_table, path.rglob("*")))):
-        if place >= PROBED and not rows:
+    files = filter(is_table, [path] if path.is_file() else sorted(path.rglob("*")))
+    for place, file in enumerate(files):
+        if place >= PROBED and not rows and not read:
             break
         if file.suffix == ".json" and f'"{KIND}"' in read_text(file)[:2000]:
             ours = load_decisions(file)
-            return {str(ours.asked.get("model", path.stem)): ours}
+            read[str(ours.asked.get("model", path.stem))] = ours
+            continue
         form, found = _read(file, choice)
         said = said or form * bool(found)
-        for one in found if form == said else ():
+        for one in found if form == said and not read else ():
             rows.setdefault((one.judge, len(one.options)), []).append(one)
-    several = len({slots for _, slots in rows}) > 1
-    read = {
-        judge + f", {slots} options" * several: _decisions(held, path, said)
-        for (judge, slots), held in rows.items()
-    }
+    read_as = f"{said}: {sum(map(len, rows.values())):,} decisions"
+    for (judge, slots), held in rows.items():
+        read[f"{judge}, {slots} options" if judge in read else judge] = _decisions(held, path, read_as)
     once = said == LM_EVAL and all(held.same_order.all() for held in read.values())
     return {} if once else read
 
 
-def _decisions(rows: Sequence[Shown], path: Path, said: str) -> Decisions:
+def _decisions(rows: Sequence[Shown], path: Path, read_as: str) -> Decisions:
     """Rows as a value: a question with the same options in any order is one item."""
     items: dict[tuple[str, frozenset[str]], tuple[int, Shown]] = {}
     for row in rows:
@@ -108,10 +111,9 @@ def _decisions(rows: Sequence[Shown], path: Path, said: str) -> Decisions:
     if all(row.scores for row in rows):
         about["scores"] = np.array([row.scores for row in rows])
     if all(row.labelled for row in rows):
-        about["label_names"] = [chr(ord("A") + slot) for slot in range(len(order[0]))]
+        about["label_names"] = [*string.ascii_uppercase[: len(order[0])]]
     arrays = np.array([item for item, _ in own]), np.array(order), np.array([row.chosen for row in rows])
-    options, job = [row.options for row in held], {"read_as": f"{said}: {len(rows):,} decisions"}
-    return Decisions(*arrays, options, job=job, **about)
+    return Decisions(*arrays, [row.options for row in held], job={"read_as": read_as}, **about)
 
 
 def _read(file: Path, choice: Choice) -> tuple[str, list[Shown]]:
@@ -130,6 +132,8 @@ def _read(file: Path, choice: Choice) -> tuple[str, list[Shown]]:
     for name, (needs, read) in FORMS.items():
         if {*needs} <= {*columns}:
             return name, [one for where, row in rows for one in read(row, where, file)]
+    if having(table, PLACES) and having(table, RATES) and not choice.columns:
+        return "", []  # rates by place
     return "table of decisions", _of_table(rows, columns, file, choice)
 
 
@@ -151,17 +155,18 @@ def _of_fastchat(row: Row, where: str, file: Path) -> Iterator[Shown]:
 def _of_llmbar(row: Row, where: str, file: Path) -> Iterator[Shown]:
     """Both orders of the last step; winners are outputs, whatever stood first.
 
-    Outputs that were scored one by one have no order: equal scores are a tie, for which the file names whichever
-    stood second.
+    Outputs that were scored one by one have no order: equal scores are a tie, and none a refusal, for which the
+    file names whichever stood second, or first.
     """
     who = " ".join(file.parts[-3:-1] if "evaluators" in file.parts else [file.stem])
     same, last = row["output_1"] == row["output_2"], parsed(row["results"])[-1]
     outputs = f"{row['input']}: {row['output_1']}", f"{row['input']}: {row['output_2']}{' (again)' * same}"
-    tied = "score_1" in last and number(last["score_1"][0]) == number(last["score_2"][0])
+    scores = [number(last[name][0]) for name in ("score_1", "score_2") if name in last]
+    neither = REFUSED if None in scores else TIE if len({*scores}) == 1 else None
     winners = [last[name]["winner"] for name in ("swap = False", "swap = True")]
     for turn, chosen in _in_both_orders(winners, ("1", "2"), where):
         right = outputs[int(row["label"]) - 1]
-        yield Shown(who, str(row["input"]), outputs[::turn], TIE if tied else chosen, right)
+        yield Shown(who, str(row["input"]), outputs[::turn], chosen if neither is None else neither, right)
 
 
 def _in_both_orders(winners: Sequence[Any], names: tuple[str, str], where: str) -> Iterator[tuple[int, int]]:
@@ -211,7 +216,8 @@ def _calls_of(file: Path) -> list[Shown]:
         rows = json.loads(read_text(file))
     except (ValueError, RecursionError, InputFileError):
         return []
-    if not (isinstance(rows, list) and rows and all(_is_call(row) for row in rows)):
+    whole = isinstance(rows, list) and all(isinstance(row, list) and len(row) == 4 for row in rows)
+    if not whole or not rows or not all(isinstance(one, int) and one > 0 for row in rows for one in row):
         return []
     k = max(max(row[2:]) for row in rows)
     base = file.with_name(_RUN.sub("", file.stem) + file.suffix)
@@ -231,10 +237,6 @@ def _calls_of(file: Path) -> list[Shown]:
     if confused:
         log.warning("%s: left out %d of %d calls: place and API disagree", file, confused, len(rows))
     return found
-
-
-def _is_call(row: Any) -> bool:
-    return isinstance(row, list) and len(row) == 4 and all(isinstance(one, int) and one > 0 for one in row)
 
 
 # --- tables ---------------------------------------------------------------------------------------------------
@@ -270,15 +272,11 @@ def _of_table(rows: Sequence[tuple[str, Row]], columns: list[str], file: Path, c
             chosen = _slot(row.get(picked), len(shown), int(0 not in numbers), at)
         item = str(row.get(of["item"], ""))
         options = [name if reused or not item else f"{item}: {name}" for name, _ in shown]
-        letters = ["" if any(bare[1:]) else chr(ord("A") + slot) for slot in range(len(shown))]
-        right = [
-            option
-            for option, names, letter in zip(options, shown, letters, strict=True)
-            if of["right"] and str(row.get(of["right"])) in (*names, letter)
-        ]
+        right, letters = str(row.get(of["right"])), " " * 26 if any(bare[1:]) else string.ascii_uppercase
+        own = [options[slot] for slot, names in enumerate(shown) if right in (*names, letters[slot])]
         judge = str(row.get(of["judge"], file.stem))
         sides = () if of["shown"] else tuple(name for name, _ in shown)
-        found.append(Shown(judge, item, tuple(options), chosen, "".join(right), sides, labelled=not reused))
+        found.append(Shown(judge, item, tuple(options), chosen, "".join(own), sides, labelled=not reused))
     return found
 
 

@@ -1,28 +1,115 @@
-"""Choices as an answer: its JSON, and as lines of text."""
+"""Choices as an answer: its JSON, as lines of text, and as a page of decisions, kept or made elsewhere."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from posbias.choice.answer import ChoiceAnswer, log_odds, table_of
+import numpy as np
+
+from posbias.choice.answer import ALPHA, ChoiceAnswer, log_odds, table_of
+from posbias.core.packages import need
 from posbias.core.progress import one_line
 from posbias.core.terminal import table
-from posbias.profiles.gaps import percent
-from posbias.reports.answers.choices import Choose, Judge
+from posbias.profiles.gaps import ENDS, percent
+from posbias.reports import plots
+from posbias.reports.answers.choices import Choose, Judge, ReportChoices
+from posbias.reports.profile_sentences import paragraph
+from posbias.reports.tables import Row, TableCell
+
+SLOTS = ["effect", "share - 1/k", "right"]
+"""Columns of a table by slot."""
+CAPTION = (
+    "What slots (and their labels, where those are always the same) add to being chosen, in log-odds, with 95 % "
+    "intervals over sets of contents; of many who chose, the first slot's less the last's. A triangle is the end "
+    "of a bound: all that switch go one way."
+)
+FEW = 6
+"""Those who chose of whom a page has slots and words: of more, whose decisions differ most."""
 
 
 def of_choices(choices: Mapping[str, ChoiceAnswer], folder: Path) -> tuple[Choose, list[str]]:
     """The answer on who chose, by their names, and its lines; of several with a table of all."""
+    return Choose.of(folder=folder, judges=_judges(choices)), [*_lines(choices), f"decisions: {folder}"]
+
+
+def _lines(choices: Mapping[str, ChoiceAnswer]) -> list[str]:
+    """Of several a table of all; of each its slots and what is said."""
     lines = [*table(*table_of(choices)), ""] if len(choices) > 1 else []
     for one in choices.values():
-        right = one.accuracy or [None] * one.decisions.slots
-        columns = zip(one.effects.slots, one.effects.points, right, strict=True)
-        rows = [
-            [str(slot), log_odds(effect), percent(points), percent(share) if share else "–"]
-            for slot, (effect, points, share) in enumerate(columns)
-        ]
-        lines += [*table(["slot", "effect", "share - 1/k", "right"], rows), ""]
+        lines += [*table(["slot", *SLOTS], slot_rows(one)), ""]
         lines += [*(one_line(sentence, None) for sentence in one.sentences()), ""]
-    answer = Choose.of(
-        folder=folder, judges=[Judge.of(one, who=who, answer=one.sentences()) for who, one in choices.items()]
-    )
-    return answer, [*lines, f"decisions: {folder}"]
+    return lines
+
+
+def slot_rows(one: ChoiceAnswer) -> list[list[str]]:
+    """By slot its number and what `SLOTS` name."""
+    right = one.accuracy or [None] * one.decisions.slots
+    columns = zip(one.effects.slots, one.effects.points, right, strict=True)
+    return [
+        [str(slot), log_odds(effect), *("–" if one is None else percent(one) for one in shares)]
+        for slot, (effect, *shares) in enumerate(columns)
+    ]
+
+
+def write_choices_report(
+    choices: Mapping[str, ChoiceAnswer], folder: str | os.PathLike[str], *, title: str
+) -> tuple[ReportChoices, list[str]]:
+    """Write `report.html`, the picture and its numbers into a folder; the answer, and its lines.
+
+    Raises `MissingPackageError` without matplotlib or jinja2, `OutputFileError` if a file cannot be written.
+    """
+    need("jinja2", "matplotlib", work="a report", extra="report")
+    import pandas as pd
+
+    from posbias.reports.figures import HIGH, LOW, Illustration
+    from posbias.reports.page import write_page
+
+    few = dict(sorted(choices.items(), key=lambda held: -held[1].effects.flips[0].value)[:FEW])
+    effects = {who: held.effects.gaps[ENDS] for who, held in choices.items()}
+    if len(choices) <= FEW:
+        slots = [(who, slot, one) for who, held in few.items() for slot, one in enumerate(held.effects.slots)]
+        effects = {f"{who}, " * (len(few) > 1) + f"slot {slot}": one for who, slot, one in slots}
+    rows = [[name, one.value, *one.interval] for name, one in effects.items()]
+    numbers = pd.DataFrame(rows, columns=["of", "effect", LOW, HIGH])
+    size = 0.9 + 0.17 * len(effects)
+    wide, narrow = (plots.drawing(plots.draw_effects, effects, size=(width, size)) for width in (6.4, 3.1))
+    figure = Illustration("effects", "Effects of order", CAPTION, wide, numbers, narrow)
+    (corner, *head), judges = table_of(choices)
+    about = {"headline": headline(choices), "title": f"{title}: choices by position"}
+    about |= {"answers": {who: paragraph(*one.sentences()) for who, one in few.items()}}
+    about |= {"slots": {who: [_row(*cells) for cells in slot_rows(one)] for who, one in few.items()}}
+    most, one = next(iter(few.items()))
+    other, same = map(percent, one.effects.flips)
+    lead = f"most of {most}: " * (len(choices) > 1)
+    lead += f"{other} of pairs of decisions in other orders differ; in the same order again: {same}"
+    read_as = str(one.decisions.job.get("read_as", "decisions of posbias choose"))
+    about |= {"lead": lead, "under": f"{title}, read as {read_as}."}
+    about |= {"judges": [corner, head, [_row(*cells) for cells in judges]]}
+    page, _ = write_page(folder, "choices.html", [figure], **about)
+    held = _judges(choices)
+    answer = ReportChoices.of(page=page, headline=about["headline"], read_as=read_as, judges=held)
+    return answer, [read_as, "", f"{answer.headline} ({lead})", "", *_lines(choices), f"report: {page}"]
+
+
+def headline(choices: Mapping[str, ChoiceAnswer]) -> str:
+    """What order does, in a line: of one who chose, which slot is chosen most; of several, for how many."""
+    moved = [one for one in choices.values() if one.order_test.p < ALPHA]
+    if len(choices) > 1:
+        return f"Order moves the choices of {len(moved)} of {len(choices)}"
+    if not moved:
+        return "No effect of order is shown"
+    held = moved[0].decisions
+    slot = int(np.bincount(held.chosen[held.chosen >= 0]).argmax())
+    where = {0: "first", held.slots - 1: "last"}.get(slot, f"at slot {slot}")
+    return f"What stands {where} is chosen more often"
+
+
+def _judges(choices: Mapping[str, ChoiceAnswer]) -> list[Judge]:
+    return [Judge.of(one, who=who, answer=one.sentences()) for who, one in choices.items()]
+
+
+def _row(name: str, *cells: str) -> Row:
+    """A row of the page's tables, intervals in small print."""
+    short = (cell.replace(" in log-odds", "").replace("95 % interval ", "").rstrip(")") for cell in cells)
+    parts = (cell.partition(" (") for cell in short)
+    return Row(name, [TableCell(value, around) for value, _, around in parts])

@@ -1,5 +1,6 @@
 from .choices import Choose as Choose
 from .choices import ChooseCost as ChooseCost
+from .choices import ReportChoices as ReportChoices
 from .experiments import Cell as Cell
 from .experiments import MissingCell as MissingCell
 from .experiments import SimulateLayernorm as SimulateLayernorm

@@ -19,6 +19,15 @@ class Choose(Answer):
     judges: list[Judge]
 
 
+class ReportChoices(Answer):
+    """The page of decisions, kept or made elsewhere."""
+
+    page: Path
+    headline: str
+    read_as: str
+    judges: list[Judge]
+
+
 class ChooseCost(Answer):
     """What asking for choices takes, of each who is asked."""
 

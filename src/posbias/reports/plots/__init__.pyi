@@ -1,3 +1,4 @@
+from .choices import draw_effects as draw_effects
 from .influence import draw_comparison as draw_comparison
 from .influence import draw_cumulative as draw_cumulative
 from .influence import draw_influence as draw_influence
