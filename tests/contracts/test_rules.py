@@ -12,7 +12,7 @@ from readers import forgets_prohibitions, obeys, obeys_near_the_end
 from posbias.asking import Endpoint
 from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.core.matching import CutOff
-from posbias.retrieval import Instruction, Session, ask, read_instructions, retrieval_job
+from posbias.retrieval import Instruction, Session, ask, read_instructions, retrieval_job, ways_differences
 from posbias.retrieval.checks import CHECKS
 from posbias.retrieval.jobs import KINDS
 from posbias.retrieval.rules import INSTRUCTIONS
@@ -54,18 +54,18 @@ def test_one_that_keeps_every_rule_does_so_at_every_place_and_never_without_it(k
     assert curve.verdict == "at ceiling"
 
 
-def test_one_that_keeps_rules_near_the_end_alone_has_recency():
-    curve = ask(obeys_near_the_end, retrieval_job("rules", **SIZE))
-    assert [one.value for one in curve.curves["accuracy"]] == [0, 0, 0, 1]
-    assert curve.verdict == "recency"
-
-
-def test_prohibitions_that_are_forgotten_show_in_their_own_curve():
-    jobs = tuple(retrieval_job("rules", kind=kind, **SIZE) for kind in KINDS)
-    curves = Session(jobs).ask_each({"w": forgets_prohibitions})
-    assert {key.way: curve.verdict for key, curve in curves.items()} == {
-        "w, must": "at ceiling", "w, must not": "recency",
+def test_rules_near_the_end_and_prohibitions_that_are_forgotten_show_in_the_curves_of_their_kind():
+    session = Session(tuple(retrieval_job("rules", kind=kind, **SIZE) for kind in KINDS))
+    curves = session.ask_each({"late": obeys_near_the_end, "forgets": forgets_prohibitions})
+    rows = {key.way: [one.value for one in curve.curves["accuracy"]] for key, curve in curves.items()}
+    late = [0, 0, 0, 1]
+    assert rows == {
+        "late, must": late, "late, must not": late, "forgets, must": [1] * 4, "forgets, must not": late,
     }  # fmt: skip
+    assert [curve.verdict for curve in curves.values()] == ["recency", "recency", "at ceiling", "recency"]
+    must, must_not = ways_differences(curves)
+    assert [one.changed for one in must_not] == [[]]
+    assert must[0].changed
 
 
 def test_a_rule_that_is_kept_without_being_said_is_at_chance():
@@ -93,7 +93,6 @@ def test_a_server_gets_the_turns_as_messages(wording):
         ({"rule": "r", "check": "regex", "value": "("}, "value: expected a regular expression"),
         ({"rule": "r", "check": "lines", "value": "two"}, "value: expected a number"),
         ({"rule": "r", "check": "script", "value": "Cyrilic"}, "value: expected LATIN"),
-        ({"rule": "r", "check": "contains"}, "value: expected a text"),
         ({"rule": "r", "check": "json", "kind": "may"}, "kind: expected"),
         ({"rule": "a\nUser: b", "check": "json"}, "rule: expected a text without turns"),
     ],
@@ -102,9 +101,7 @@ def test_a_wrong_row_is_named(folder, row, said):
     Path("r.jsonl").write_text(json.dumps(row) + "\n")
     with pytest.raises(InputFileError, match=said):
         read_instructions("r.jsonl")
-    shown = called(
-        "retrieve", "m", "--task", "rules", "--trials", "r.jsonl", "--endpoint", "http://localhost/v1"
-    )
+    shown = called("retrieve", "--task", "rules", "--trials", "r.jsonl", "--write-prompts", "p.jsonl")
     assert (shown.returncode, shown.stderr.count("\n")) == (2, 1)
 
 

@@ -16,6 +16,7 @@ from posbias.core.errors import InputFileError
 from posbias.profiles.measurements import load_retrieval
 from posbias.profiles.places import places_in
 from posbias.retrieval import Session, retrieval_job, ways_differences
+from posbias.retrieval.jobs import KINDS
 
 LISTS = ("--pairs", 6, "--positions", 3, "--wording", "json", "--prompts", 8)
 
@@ -84,8 +85,8 @@ def test_rules_with_a_curve_each_of_what_must_be_and_what_must_not(answered):
         asked = len(server.asked)
         found.append(answered("retrieve", "toy", "--endpoint", server.url, *own, "--kind", "must not"))
         assert len(server.asked) == asked
-    kinds = [[curve["job"]["kind"] for curve in one["curves"]] for one in found]
-    assert kinds == [["must", "must not"], ["must", "must not"], ["must not"]]
+    kinds = [curve["job"]["kind"] for one in found for curve in one["curves"]]
+    assert kinds == [*KINDS, *KINDS, "must not"]
     assert accuracies(found[1]["curves"][0]) == accuracies(found[1]["curves"][1]) == [1, 1, 1]
     assert found[1]["curves"][1]["controls"]["no gold"]["value"] == 1
     assert answered("compare", "r", "r")
