@@ -190,9 +190,10 @@ def sentences(claims: Iterable[Judged]) -> list[tuple[str, Judged]]:
 
 def rests_on(claim: Judged) -> str:
     """'simulated at the paper's effort: 10,000,000 samples', what a claim was judged on, with how much of it."""
-    effort = claim.effort.rpartition(": ")[2]
-    kind = claim.tested_on
-    return kind if effort in ("", NOTHING) else effort if kind in effort else f"{kind}: {effort}"
+    effort, kind = claim.effort.rpartition(": ")[2], claim.tested_on
+    if kind == UNTESTED or effort in ("", NOTHING):
+        return kind
+    return effort if kind in effort else f"{kind}: {effort}"
 
 
 def by_section(claims: Iterable[Judged]) -> dict[str, list[Judged]]:

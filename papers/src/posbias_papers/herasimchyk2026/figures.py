@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-HERE = "the models and texts measured here, which are not the paper's"
-"""The scope of what is judged of them."""
 KNOWN = 0.05
 """A number whose standard error is larger does not confirm a printed one."""
 LEVEL = 0.05
@@ -78,15 +76,21 @@ def printed_row(rows: "pd.DataFrame") -> Iterator[Evidence]:
         yield Evidence(model, flaw=f"{what}, {decided_by(missing[0]['table'], [model])}")
 
 
-def in_all(rows: "pd.DataFrame") -> Iterator[Evidence]:
-    """That both ends rise over the sparsest stretch in every model; one model alone is not all cases."""
-    yield from contrasted(rows, "first_rise ; last_rise", "each", "> 0")
-    models = rows.dropna(subset=["first_rise"]).index.unique("model")
+def in_all(
+    rows: "pd.DataFrame", of: str = "first_rise ; last_rise", contrast: str = "each", test: str = "> 0"
+) -> Iterator[Evidence]:
+    """A contrast, by default that both ends rise over the sparsest stretch in every model; one model alone is
+    neither all cases nor most."""
+    yield from contrasted(rows, of, contrast, test)
+    models = rows.dropna(subset=[of.partition(" ")[0]]).index.unique("model")
     if len(models) == 1:
         yield Evidence(f"{models[0]} alone", flaw="one model, two needed")
 
 
+OFTEN = {"in_most": {}, "minimum_often": {"of": "minimum_off", "test": "= 0 within 0.05"}}
+"""Contrasts of most models by their names in claims.csv."""
 FUNCTIONS = {one.__name__: one for one in (printed_row, in_all)}
+FUNCTIONS |= {name: partial(in_all, contrast="share each", **about) for name, about in OFTEN.items()}
 CLAIMS = read_claims(Path(__file__).with_name("claims.csv"), FUNCTIONS)
 
 
@@ -146,8 +150,8 @@ def _measured(frame: "pd.DataFrame") -> list[str]:
 def judge_extended(study: Study, frame: "pd.DataFrame") -> Iterator[Judged]:
     """The claims of a study judged on what is of the paper's models; on other models, as claims of ours.
 
-    A claim of the paper of which only the second is known is left open, with the reason; the effort of a decided
-    one says where it rests on the authors' files alone.
+    The scope of these names the models. A claim of the paper of which only the second is known is left open, with
+    the reason; the effort of a decided one says where it rests on the authors' files alone.
     """
     own, others = frame.query("own == 1"), frame.query("own == 0")
     sources = {*own.index.unique("source")}
@@ -159,11 +163,14 @@ def judge_extended(study: Study, frame: "pd.DataFrame") -> Iterator[Judged]:
             for words, effort in AT_HAND.items()
             if words in claim.quantity.where and (effort != FIGURES or "figures" in sources)
         ]
+        models = ", ".join(_measured(claim.quantity.rows(frame if claim.provenance == "ours" else others)))
+        here = replace(claim, provenance="ours", scope=f"{models}: {frame.attrs['note']}")
         if claim.provenance == "ours" or claim.strength == "printed" or at_hand:
-            for verdict in judge_each([claim], frame):
+            one = here if claim.provenance == "ours" and not at_hand else claim
+            for verdict in judge_each([one], frame):
                 yield replace(verdict, effort=at_hand[0]) if at_hand else verdict
             continue
-        ours = replace(claim, id=f"{claim.id}{ELSEWHERE}", provenance="ours", scope=HERE, alias_of="")
+        ours = replace(here, id=f"{claim.id}{ELSEWHERE}", alias_of="")
         extended, decided = [*judge_each([ours], others)], [*judge_each([claim], own)]
         seen = [f"measured on other models, see {ours.id}"] if extended else []
         reason = "; ".join([*seen, study.decided_by])
@@ -172,20 +179,15 @@ def judge_extended(study: Study, frame: "pd.DataFrame") -> Iterator[Judged]:
         for verdict in decided:
             if verdict.verdict == "undecided":
                 yield replace(verdict, why=f"{verdict.why}; {reason}") if verdict.evidence else verdict
-            elif by_files:
-                yield replace(verdict, effort=FILES)
             else:
-                yield verdict
+                yield replace(verdict, effort=FILES) if by_files else verdict
         yield from extended
 
 
 def _json(frame: "pd.DataFrame") -> dict[str, Any]:
     """The rows for JSON, but for single positions and objects; with the models that were measured."""
-    whole = [
-        row
-        for row in _rows(frame.drop(columns=[*OBJECTS], errors="ignore"))
-        if math.isnan(row.get("position", math.nan))
-    ]
+    plain = _rows(frame.drop(columns=[*OBJECTS], errors="ignore"))
+    whole = [row for row in plain if math.isnan(row.get("position", math.nan))]
     rows = [{name: value for name, value in row.items() if value == value} for row in whole]
     return {"measured": _measured(frame), "stand_in": stand_in(_measured(frame)), "rows": rows}
 
@@ -202,7 +204,7 @@ def _page(frame: "pd.DataFrame", *, name: str, kind: str) -> Page:
     """Its note says what the numbers rest on, and whether other models stand in for the paper's."""
     note = ABOUT["kind"][kind]["note"].format(noise=ABOUT["noise"], bins=BINS)
     others = "Not the paper's models." if stand_in(_measured(frame)) else ""
-    words = " ".join(part for part in (frame.attrs["note"], note, others) if part)
+    words = " ".join(part for part in (f"{frame.attrs['note']}.", note, others) if part)
     return Page(note=words, tables=tuple(_tables(frame, name, kind)), data=_json(frame))
 
 
@@ -235,7 +237,7 @@ def _study(name: str, about: Mapping[str, Any]) -> Study:
         recorded=lambda study: None if apart else on_record,
         needs="models",
         uses=tuple(map(tuple, uses)),
-        decided_by=decided_by(name),
+        decided_by="" if apart else decided_by(name),
         count=about.get("cells", 2),
         apart=apart,
     )

@@ -44,6 +44,7 @@ from posbias_papers.herasimchyk2026.configs import (
     corpus_of,
     model_of,
     printed,
+    published_curves,
     rollout_files,
 )
 from posbias_papers.herasimchyk2026.levels import (
@@ -126,9 +127,9 @@ class Measured:
     @property
     def note(self) -> str:
         """In a line, what was measured."""
-        models, prompts = names(self.keys, "model"), [self.cells[key].sizes["prompt"] for key in self.keys]
-        what = f"{', '.join(models)}: at least {min(prompts)} prompts" if prompts else "Nothing measured"
-        return f"{what} of {self.tokens} tokens; {self.reading} reading."
+        prompts = [self.cells[key].sizes["prompt"] for key in self.keys]
+        what = f"at least {min(prompts)} prompts" if prompts else "nothing measured"
+        return f"{what} of {self.tokens} tokens, {self.reading} reading"
 
 
 def table(kind: str, measured: Measured) -> "pd.DataFrame":
@@ -152,9 +153,8 @@ def recorded(kind: str) -> "pd.DataFrame":
         {str(name): value for name, value in row.items() if value == value}
         for row in _records().loc[[kind]].to_dict("records")
     ]
-    return _frame(
-        kind, [*KINDS[kind][0](Measured({})), *rows], "On record: 32 prompts of each model and length."
-    )
+    note = f"32 prompts of {TOKENS} tokens (λ: up to 512) of the bundled text, on record"
+    return _frame(kind, [*KINDS[kind][0](Measured({})), *rows], note)
 
 
 def record(measured: Measured) -> str:
@@ -226,16 +226,16 @@ def _sizes(measured: Measured) -> Iterator[Row]:
 
 
 def _scores(score: str, measured: Measured) -> Iterator[Row]:
-    """The printed scores, those measured here, and of the curve in the authors' figures that of each level."""
+    """The printed scores, those measured here, and of the curve in the authors' figures that of each level, as
+    published and with content and slopes as the model has them (`published_curves`)."""
     name = "table4" if score == "spearman" else "table5"
     yield from _printed(name)
     if (curves := measured.published) is not None:
         about: Row = {"source": "figures", "model": curves.model, "corpus": curves.corpus, "place": 0}
-        scored = ((letter, level.mass, curves.influence.mass) for letter, level in curves.levels.items())
-        rows = (
-            about | {"what": of} | _number("value", Estimate(float(SCORES[score](*both))))
-            for of, *both in scored
-        )
+        masses = {letter: level.mass for letter, level in curves.levels.items()}
+        masses |= {what: np.array(mass) for what, mass in published_curves().items() if "_" in what}
+        scores = {what: float(SCORES[score](mass, curves.influence.mass)) for what, mass in masses.items()}
+        rows = (about | {"what": what} | _number("value", Estimate(of)) for what, of in scores.items())
         yield from _with_printed(name, rows)
     yield from _with_printed(name, (row for key in measured.keys for row in _scored(score, key, measured)))
 

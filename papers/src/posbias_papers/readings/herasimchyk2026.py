@@ -157,10 +157,8 @@ def _distance_of_content(material: Material) -> Comparison:
     """Wasserstein distance of (c) from the published influence of bloom-176b: printed, with scaled content"""
     curves = {name: np.array(values) for name, values in published_curves().items()}
     influence = curves.pop("measured")
-    others: dict[str, Any] = {
-        f"rank of {name}": float(spearman(curve, influence)) for name, curve in curves.items()
-    }
-    others |= {name: float(wasserstein(curve, influence)) for name, curve in curves.items()}
+    others: dict[str, Any] = {name: float(wasserstein(curve, influence)) for name, curve in curves.items()}
+    others |= {f"rank of {name}": float(spearman(curve, influence)) for name, curve in curves.items()}
     return answer(0.01, others.pop("c_scaled"), "As named in `bloom-176b.csv`.", **others)
 
 

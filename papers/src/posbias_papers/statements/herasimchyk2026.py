@@ -71,7 +71,7 @@ def falling_logits(s: Sampler) -> Instance:
     return {"logits": -np.cumsum(falls), "width": width}
 
 
-@ordered("herasimchyk-4.1", "Assumption 4.1 (remark)", falling_logits, **REMARK)
+@ordered("herasimchyk-4.1", "Assumption 4.1 (remark)", falling_logits, **OURS)
 def assumption_4_1(logits: Any, width: int) -> float:
     """Logits that do not rise with distance give stochastically monotone kernels under causal and sliding-window
     masks.
@@ -79,7 +79,8 @@ def assumption_4_1(logits: Any, width: int) -> float:
     Neither a full mask (weights 1, 1, 0.1, 0.1 by distance) nor logits that rise with distance, as those of RoPE
     may, need give a monotone kernel.
 
-    Scope: attention by distance alone
+    Scope: attention by distance alone; the decaying ones of the 'smoothly decaying or symmetric kernels' with
+    which the paper calls the assumption naturally compatible
 
     Evidence: a remark
     """
@@ -361,7 +362,7 @@ def softmax_step(content: Any, positional: Any, strengths: Any) -> float:
     return slack
 
 
-@ordered("herasimchyk-A.1.4", "Appendix A.1.4, order of the product", Sampler.stack, **STEP)
+@ordered("herasimchyk-A.1.4", "Appendix A.1.4, order of the product", Sampler.stack, **OURS)
 def bottom_first(kernels: Stack, mixing: Any, width: int, corrected: bool) -> float:
     """μ_t = μ_{t−1}R⁽ᵗ⁾ from e_i ends in row i of P⁽ᵀ⁾ = R⁽ᵀ⁾⋯R⁽¹⁾.
 
@@ -436,7 +437,8 @@ def lemma_5_3_i(corrected: bool, **network: Any) -> float:
     Corrected: Under Assumptions 5.1 and 5.2 and ‖X⁽⁰⁾‖ ≤ C every token's norm stays within C_X = C·C_V at all
     depths, for X⁽ᵗ⁾ = R⁽ᵗ⁾X⁽ᵗ⁻¹⁾W_V, as the proof expands the dynamics.
 
-    Scope: networks under Assumptions 5.1 and 5.2, the paper's; as amended whose stream is R⋯R·X⁽⁰⁾·W_V⋯W_V
+    Scope: networks under Assumptions 5.1 and 5.2, the paper's; the lemma names no update: X + Attn(X) is the one
+    that Section 3 prints; as amended that of its proof, R⋯R·X⁽⁰⁾·W_V⋯W_V, with which Theorem 5.4 (ii) is tried
 
     Erratum: lemma-5.3-i
     """
@@ -484,15 +486,15 @@ def one_layer(s: Sampler) -> Instance:
 @statement("herasimchyk-5.3-ii", "Lemma 5.3 (ii)", one_layer)
 def lemma_5_3_ii(hidden: Any, query: Any, key: Any, positional: Any, width: int, corrected: bool) -> float:
     """Every admitted weight is at least one ε > 0, the same at all depths, with no assumption on positional
-    encodings: by the softmax bound e^(−2M)/n, M = (C_X C)².
+    encodings (tried: the softmax bound e^(−2M)/n, M = (C_X C)²).
 
     Corrected: Every admitted weight is at least 1/(1 + (k − 1)e^(2M + B)), for k keys in the longest row and
     positional logits that range over no more than B within a row at any depth.
 
     Scope: networks whose hidden states are bounded as in (i), the paper's hypothesis; as amended positional logits
-    are bounded too
+    are bounded over depth too, as every encoding's that is the same in all layers
 
-    Shows: weight of a key with positional logit −5
+    Shows: weight of a key in layer 5, where its positional logit is −t in layer t
 
     Erratum: lemma-5.3-ii
     """
@@ -503,10 +505,10 @@ def lemma_5_3_ii(hidden: Any, query: Any, key: Any, positional: Any, width: int,
     floor = np.exp(-2 * M) / len(allowed)
     if corrected:
         rows = np.where(allowed, positional, np.nan)
-        ranges = np.nanmax(rows, axis=1) - np.nanmin(rows, axis=1)
+        ranges = np.nanmax(rows, axis=-1) - np.nanmin(rows, axis=-1)
         keys = int(allowed.sum(axis=1).max())
         floor = np.exp(bounds.log_attention_floor(keys, M, float(ranges.max())))
-    return room(floor, kernel[allowed].min(), kernel, lower=True)
+    return room(floor, kernel[..., allowed].min(axis=-1), kernel, lower=True)
 
 
 # --- Theorem 5.4, kernels given --------------------------------------------------------------------------------
@@ -626,9 +628,11 @@ def from_assumptions(**network: Any) -> float:
     """For a network under these assumptions the first token draws everything if Σλ = ∞: 1 − P_i0 ≤ Π(1 − ελ),
     with ε of Lemma 5.3's constants.
 
-    Holds with one ε for all depths where W_V acts on all of the stream, as the proof of Lemma 5.3 has it.
+    Holds with one ε for all depths where W_V acts on all of the stream, as the proof of Lemma 5.3 has it; with
+    positional logits that are bounded over depth the ε is that of Lemma 5.3 (ii) as amended.
 
-    Scope: networks under Assumptions 5.1 and 5.2 whose stream is R⋯R·X⁽⁰⁾·W_V⋯W_V, as in the proof of Lemma 5.3
+    Scope: networks without positional logits, under Assumptions 5.1 and 5.2, whose stream is R⋯R·X⁽⁰⁾·W_V⋯W_V, as
+    in the proof of Lemma 5.3
     """
     return room(_missing(**network, whole=True), _kept(network, _assumed(**network)))
 
