@@ -229,6 +229,16 @@ def test_a_retrieval_in_memory_saved_and_read_is_the_same_curve_and_profile(load
     assert not profile_difference(profile, other.profile()).paired
 
 
+def test_a_scorer_that_nobody_tried_tries_itself():
+    """tiny-alibi has no cache that holds several endings: scores are those of plain passes from the first on."""
+    model = LocalModel(load_model("tiny-alibi", tokens=64))
+    prompts, endings = ("Anna owns the", "Anna owns the red"), [" lamp", " small round table", " key"]
+    plain = Reader(model.loaded.model, reuse=False)
+    for prompt in prompts:
+        expected, _ = plain.endings(*model.split(prompt, endings))
+        assert model.score(prompt, endings)[0] == pytest.approx(expected, abs=1e-3)
+
+
 def test_a_model_here_writes_what_transformers_writes_and_can_be_asked(loaded):
     model, prompt = LocalModel(loaded, most_out=6), "Anna owns the"
     ids = torch.tensor([loaded.tokenizer(prompt)["input_ids"]])

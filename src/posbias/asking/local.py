@@ -41,7 +41,7 @@ class LocalModel:
     ):
         _ = loaded.treated  # hooks that no treatment names are refused now
         self.loaded, self.api, self.special, self.most_out = loaded, api, special, most_out
-        self.reader = Reader(loaded.model, reuse=True)
+        self.reader, self._tried = Reader(loaded.model, reuse=False), 0
 
     @property
     def asked_of(self) -> dict[str, Any]:
@@ -51,7 +51,10 @@ class LocalModel:
 
     def score(self, prompt: str, endings: Sequence[str]) -> Scores:
         """The scores of some endings behind a prompt. Raises as `split` and `Reader.endings`."""
-        return self.reader.endings(*self.split(prompt, endings))
+        asked = self.split(prompt, endings)
+        if self._tried < min(2, max(map(len, asked[1]))):
+            self.try_reuse([asked])
+        return self.reader.endings(*asked)
 
     def write(self, prompt: str) -> str:
         """What the model writes behind a prompt, without thoughts and special tokens.
@@ -67,6 +70,8 @@ class LocalModel:
             special = False
         ids = tokenizer(prompt, add_special_tokens=special, verbose=False)["input_ids"]
         self._check(len(ids) + self.most_out)
+        if not self._tried:
+            self.try_reuse([(ids, [ids[-1:]])])
         ends, written = {tokenizer.eos_token_id, *_listed(self.loaded.model.config.eos_token_id)}, []
         for _ in range(self.most_out):
             token = int(self.reader.following([*ids, *written]).argmax())
@@ -82,11 +87,15 @@ class LocalModel:
         return CutOff(text) if ran_out or isinstance(answer, CutOff) else text
 
     def try_reuse(self, asked: Sequence[tuple[list[int], list[list[int]]]]) -> None:
-        """Read what prompts share once if that is exact on some prompts with their endings, as token ids."""
+        """Read what prompts share once if that is exact on some prompts with their endings, as token ids.
+
+        The first prompt is tried by itself, and the first whose endings have several tokens.
+        """
         self.loaded.check_ids(max(max(*prompt, *map(max, endings)) for prompt, endings in asked))
         # two endings tell: a plain pass for each of many would take longer than a trial
         reuse = reuse_is_exact(self.loaded.model, [(prompt, endings[:2]) for prompt, endings in asked])
         self.reader = Reader(self.loaded.model, reuse=reuse)
+        self._tried = min(2, max(len(ending) for _, endings in asked for ending in endings))
 
     def split(self, prompt: str, endings: Sequence[str]) -> tuple[list[int], list[list[int]]]:
         """Token ids of a prompt, and by ending the ids that follow it.
