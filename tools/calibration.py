@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from posbias.comparison.agreement import reliability
-from posbias.comparison.extrapolation import RULES, Trial, extrapolate, trials
+from posbias.comparison.extrapolation import RULES, ExtrapolationTrial, extrapolate, trials
 from posbias.comparison.scores import Comparison, compare_all
 from posbias.profiles.calibration import Interval
 from posbias.profiles.curves import spearman, wasserstein
@@ -29,12 +29,12 @@ HEAD = """# How each rule of `extrapolation` fared on models that were measured 
 """
 
 
-def trial(short: xr.Dataset, long: xr.Dataset) -> Trial:
+def trial(short: xr.Dataset, long: xr.Dataset) -> ExtrapolationTrial:
     """Every rule from a short measurement against a longer one."""
     target, tokens = measured_influence(long), long.sizes["position"]
     known = {rule: Profile(extrapolate(short, tokens, rule).mass) for rule in RULES}
     compared = compare_all(known | {"recency": harmonic(tokens)}, target)
-    return Trial(
+    return ExtrapolationTrial(
         str(short.attrs["model"]),
         short.sizes["position"],
         tokens,
@@ -81,7 +81,7 @@ def _scores(p: np.ndarray, q: np.ndarray) -> Pair:
     return round(float(spearman(p, q)), 3), round(float(wasserstein(p, q)), 4)
 
 
-def write(new: list[Trial]) -> None:
+def write(new: list[ExtrapolationTrial]) -> None:
     """New trials next to those known, as facts, and as a table between the page's marks."""
     kept = {_place(one): one for one in (*trials(), *new)}
     ordered = [kept[place] for place in sorted(kept)]
@@ -93,11 +93,11 @@ def write(new: list[Trial]) -> None:
     PAGE.write_text(f"{before}<!-- trials -->\n\n{table}\n\n<!-- end of trials -->{after}", encoding="utf-8")
 
 
-def _place(one: Trial) -> tuple[str, int, int]:
+def _place(one: ExtrapolationTrial) -> tuple[str, int, int]:
     return one.model, one.measured, one.tokens
 
 
-def _entry(one: Trial) -> str:
+def _entry(one: ExtrapolationTrial) -> str:
     about = (
         f'model = "{one.model}"\nmeasured = {one.measured}\ntokens = {one.tokens}\nprompts = {one.prompts}\n'
     )
@@ -110,13 +110,13 @@ def _entry(one: Trial) -> str:
     return f"\n[[trial]]\n{about}"
 
 
-def _rows(ordered: list[Trial]) -> list[str]:
+def _rows(ordered: list[ExtrapolationTrial]) -> list[str]:
     """Scores and verdict of each rule, of recency alone, and as measured, as a table."""
     head = "| from → to | " + " | ".join(RULES) + " | recency only | measured |"
     return [head, "|" + "---|" * (3 + len(RULES)), *map(_row, ordered)]
 
 
-def _row(one: Trial) -> str:
+def _row(one: ExtrapolationTrial) -> str:
     cells = [f"{one.model}, {one.measured:,} → {one.tokens:,}"]
     for rule in RULES:
         said = f"{_pair(one.scores[rule])} {one.verdicts[rule]}" if rule in one.scores else ""
