@@ -72,6 +72,7 @@ def test_a_rule_that_is_kept_without_being_said_is_at_chance():
     never = (Instruction("Never write the word zebra.", "contains", "zebra", "must not"),)
     curve = ask(obeys, retrieval_job("rules", kind="must not", **SIZE), instructions=never)
     assert (curve.overall["no gold"].value, curve.verdict) == (1, "at chance")
+    assert curve.verdict_in_words == "at chance: rules are not shown to be kept for being asked for"
 
 
 @pytest.mark.parametrize("wording", ["system", "turns"])

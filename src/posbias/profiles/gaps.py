@@ -33,6 +33,7 @@ CEILING = 1 - EQUIVALENCE
 CLEAR = 0.25
 """At chance is what surely goes less than so far from chance to always right; less surely, it is inconclusive."""
 MAY_COPY = "the curve may show where it copies from, not what it can find"
+NOT_KEPT = "rules are not shown to be kept for being asked for"
 VERDICTS: dict[Verdict, str] = {
     "U": "U: both ends do better than the middle",
     "primacy": "primacy: the first place does better than the middle",

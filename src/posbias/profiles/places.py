@@ -335,10 +335,16 @@ class Places:
             return f"inconclusive: {'; '.join(self.flaws) or 'too many answers were cut off'}"
         if self.verdict == "inconclusive" and not self.able:
             needs = self._chance_needs
-            return f"inconclusive: {effort} do not distinguish it from chance{needs}, so {gaps.MAY_COPY}"
+            return f"inconclusive: {effort} do not distinguish it from chance{needs}, so {self._at_chance}"
         nats = self.measures in NATS
         about = (" nats", None) if nats else ("", self.results[self.measures])
-        return gaps.in_words(self.verdict, self.deciding, self.equivalence, effort, *about)
+        words = gaps.in_words(self.verdict, self.deciding, self.equivalence, effort, *about)
+        return words.replace(gaps.MAY_COPY, self._at_chance)
+
+    @property
+    def _at_chance(self) -> str:
+        """Why a curve that is not shown to be above chance says nothing of places."""
+        return gaps.NOT_KEPT if self.job.get("task") == "rules" else gaps.MAY_COPY
 
     def _abilities(self) -> list[str]:
         """What a model that was opened can do."""
