@@ -14,6 +14,7 @@ from posbias.choice.orders import labels_of, orders_of, williams
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.decisions import REFUSED, TIE, Decisions, load_decisions, save_decisions
 from posbias.profiles.gaps import ENDS
+from posbias.reports.choices import headline
 
 SLOTS = {
     2: np.array([0.4, -0.4]),
@@ -239,6 +240,20 @@ def test_what_cannot_be_decided_is_one_line(order, options, said):
     with pytest.raises(InvalidValueError, match=said) as error:
         ChoiceEffects(Decisions(np.zeros(2, dtype=int), np.array(order), np.zeros(2, dtype=int), options))
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("slots", "labels", "sets", "said"),
+    [
+        ([1.5, -0.5, -0.5, -0.5], None, 30, "What stands first is favoured"),
+        ([-0.5, -0.5, -0.5, 1.5], None, 30, "What stands last is favoured"),
+        ([0.0, 0.0, 0.0, 0.0], None, 30, "No effect of order is shown"),
+        ([0.0, 0.0, 0.0, 0.0], [3.0, -1.0, -1.0, -1.0], 5, "Order moves choices; no slot is surely favoured"),
+    ],
+)
+def test_a_headline_names_a_slot_where_its_effect_is_sure(slots, labels, sets, said):
+    held = planted(4, np.array(slots), sets=sets, labels=None if labels is None else np.array(labels))
+    assert headline({"judge": ChoiceAnswer(held)}) == said
 
 
 # --- planted choosers -----------------------------------------------------------------------------------------

@@ -40,6 +40,21 @@ class Scorer(Protocol):
         ...
 
 
+class ScoresWritten:
+    """A scorer as a writer: its answer has, as JSON, log-probabilities of the endings of a prompt, whether greedy
+    decoding writes them, and which are but upper bounds."""
+
+    def __init__(self, scorer: Scorer, endings: Mapping[str, Sequence[str]]):
+        self._scorer, self._endings = scorer, endings
+
+    def write(self, prompt: str) -> str:
+        """The scores of the endings of `prompt`."""
+        if (reader := getattr(self._scorer, "reader", None)) is not None:
+            reader.forget()  # whether a run is resumed here must not show in any bit
+        own, *rest = getattr(self._scorer, "bounded", self._scorer.score)(prompt, self._endings[prompt])
+        return json.dumps([part.astype(float).tolist() for part in (own, *rest, np.zeros_like(own))[:3]])
+
+
 Generator = Writer | Callable[[str], str]
 """What answers a prompt: a `Writer`, or a function from prompt to text."""
 

@@ -197,7 +197,8 @@ class ChoiceAnswer:
         if effects.labels:
             label, most = max(effects.labels.items(), key=lambda one: one[1].value)
             lines.append(f"label, {label} has the greatest effect: {log_odds(most)}")
-        lines.append(f"order in these items: p = {test.p:.2g} by {test.draws:,} permutations within them")
+        moved = "order and labels" if self.decisions.label_names else "order"
+        lines.append(f"{moved} in these items: p = {test.p:.2g} by {test.draws:,} permutations within them")
         if effects.lack_of_fit.p < ALPHA:
             lines.append(
                 f"one effect of slots for all options does not fit (p = {effects.lack_of_fit.p:.2g})"

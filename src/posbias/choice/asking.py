@@ -21,14 +21,14 @@ import numpy as np
 from jaxtyping import Int
 
 from posbias.asking.kept import AnswerFile
-from posbias.asking.requests import Place, Request, Scorer, cost, each_answer, specification_of
+from posbias.asking.requests import Place, Request, ScoresWritten, cost, specification_of
 from posbias.choice.answer import ChoiceAnswer
 from posbias.choice.items import LETTERS, NAMES, Item, Kind, kind_of, read_items
 from posbias.choice.orders import labels_of, orders_of
 from posbias.core.errors import InvalidValueError
 from posbias.core.machine import leaving_a_core, torch_threads
 from posbias.core.matching import final_answer, is_right
-from posbias.core.progress import Event, OnEvent
+from posbias.core.progress import OnEvent
 from posbias.core.spec import Count, NaturalNumber, encode, value
 from posbias.profiles.decisions import REFUSED, TIE, Decisions
 
@@ -146,37 +146,18 @@ def choose(
             who.try_reuse([who.split(one.request.prompt, one.endings) for one in asked[:2]])
         of = specification_of(who) or {"model": "the generator"}
         file = AnswerFile(answers, of | {"scores": True} if scored else of)
-        writer = _Scores(who, {one.request.prompt: one.endings for one in asked}) if scored else who
-        left = [one.request for one in asked if one.request.id not in file.known]
-        total = cost(left, {}, None if scored else of.get("most_out"))
+        writer = ScoresWritten(who, {one.request.prompt: one.endings for one in asked}) if scored else who
+        requests = [one.request for one in asked]
+        total = cost(requests, file.known, None if scored else of.get("most_out"))
         each = f"; each prompt takes {who.requests}" if hasattr(who, "requests") else ""
         log.info("%s: to ask: %s%s", of.get("model"), total, each)
-        answered = len(asked) - len(left)
-        on_event(Event(answered, len(asked), "request"))
-        for done, (request, answer) in enumerate(each_answer(writer, left, concurrency), answered + 1):
-            file.add(request, answer, getattr(who, "sent", {}))
-            on_event(Event(done, len(asked), "request"))
+        file.answer(writer, requests, concurrency, on_event)
     return ChoiceAnswer(decided(asked, held, file.known, job, of if scored else file.asked_of, scored=scored))
 
 
 def _is_function(who: Any) -> bool:
     """Whether it is called with a prompt, and is no model in memory, which can be called too."""
     return callable(who) and not hasattr(who, "parameters")
-
-
-class _Scores:
-    """A scorer as a writer: its answer has, as JSON, the scores of the endings and the number of bounds."""
-
-    def __init__(self, scorer: Scorer, endings: Mapping[str, Sequence[str]]):
-        self._scorer, self._endings = scorer, endings
-
-    def write(self, prompt: str) -> str:
-        """The scores behind a prompt."""
-        if (reader := getattr(self._scorer, "reader", None)) is not None:
-            reader.forget()  # whether a run is resumed here must not show in any bit
-        score = getattr(self._scorer, "bounded", self._scorer.score)
-        own, _, *bounds = score(prompt, self._endings[prompt])
-        return json.dumps([own.tolist(), sum(int(one.sum()) for one in bounds)])
 
 
 def decided(
@@ -192,7 +173,7 @@ def decided(
     labelled, scores = job.kind in LABELLED, None
     answers = [known[one.request.id] for one in asked]
     if scored:
-        scores, bounds = (np.array(part) for part in zip(*map(json.loads, answers), strict=True))
+        scores, _, bounds = np.moveaxis(np.array([json.loads(answer) for answer in answers]), 1, 0)
         # options that are but bounded may have the same bound
         several = (scores == scores.max(axis=1, keepdims=True)).sum(axis=1) > 1
         chosen, of = np.where(several, TIE, scores.argmax(axis=1)), {**of, "bounds": int(bounds.sum())}

@@ -70,7 +70,7 @@ class ChoiceEffects:
         if not _crossed(self.decisions):
             raise InvalidValueError(
                 "order: expected each item with its options in other slots (and under other labels) in other "
-                "decisions, got orders that do not cross: effects of place and content cannot be told apart"
+                "decisions, got orders that do not cross: place and content cannot be separated"
             )
 
     # --- numbers ----------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ class ChoiceEffects:
 
     @property
     def together(self) -> bool:
-        """Whether labels were shown whose effects cannot be told from those of slots."""
+        """Whether labels were shown whose effects cannot be separated from those of slots."""
         return bool(self.decisions.label_names) and self.decisions.labels is None
 
     @property

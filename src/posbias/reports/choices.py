@@ -1,10 +1,9 @@
 """Choices as an answer: its JSON, as lines of text, and as a page of decisions, kept or made elsewhere."""
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-
-import numpy as np
 
 from posbias.choice.answer import ALPHA, ChoiceAnswer, log_odds, table_of
 from posbias.core.packages import need
@@ -92,16 +91,24 @@ def write_choices_report(
 
 
 def headline(choices: Mapping[str, ChoiceAnswer]) -> str:
-    """What order does, in a line: of one who chose, which slot is chosen most; of several, for how many."""
+    """What order does, in a line: of one who chose, which slot is surely favoured; of several, for how many."""
     moved = [one for one in choices.values() if one.order_test.p < ALPHA]
     if len(choices) > 1:
-        return f"Order moves the choices of {len(moved)} of {len(choices)}"
+        return f"Order moves the choices of {len(moved)} of {len(choices)} (p < {ALPHA:g} each)"
     if not moved:
         return "No effect of order is shown"
-    held = moved[0].decisions
-    slot = int(np.bincount(held.chosen[held.chosen >= 0]).argmax())
-    where = {0: "first", held.slots - 1: "last"}.get(slot, f"at slot {slot}")
-    return f"What stands {where} is chosen more often"
+    effects = moved[0].effects
+    count = len(effects.slots)
+    # of two slots one effect is looked at; of more all together
+    signs = [
+        one if math.isinf(one.value) else one.jointly(count if count > 2 else 1) for one in effects.slots
+    ]
+    sure = {slot: effects.slots[slot].value for slot, one in enumerate(signs) if one.sign > 0}
+    if not sure:
+        return "Order moves choices; no slot is surely favoured"
+    slot = max(sure, key=lambda one: sure[one])
+    where = {0: "first", count - 1: "last"}.get(slot, f"at slot {slot}")
+    return f"What stands {where} is favoured{', place and label together' * effects.together}"
 
 
 def _judges(choices: Mapping[str, ChoiceAnswer]) -> list[Judge]:

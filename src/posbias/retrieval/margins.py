@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.asking.kept import AnswerFile
-from posbias.asking.requests import Place, Request, Scorer, cost, specification_of
+from posbias.asking.requests import Place, Request, Scorer, ScoresWritten, cost, specification_of
 from posbias.core import spec
 from posbias.core.errors import counted, positive, wrong
 from posbias.core.matching import words_in
@@ -66,16 +66,10 @@ def ask_margins(
         for k, prompt in enumerate(prompts)
     ]
     candidates = {one.prompt: made[one.trial].answers for one in asked}
-
-    def scored(prompt: str) -> str:
-        """Log-probabilities, whether greedy decoding writes them, and which are bounds, as JSON."""
-        own, *rest = getattr(scorer, "bounded", scorer.score)(prompt, candidates[prompt])
-        return json.dumps([part.astype(float).tolist() for part in (own, *rest, np.zeros_like(own))[:3]])
-
     file = AnswerFile(answers, specification_of(scorer))
     each = f", each of them {len(made[0].answers)} times" * getattr(scorer, "echoes", False)
     log.info("to ask: %s%s", cost(asked, file.known), each)
-    file.answer(scored, asked, concurrency, on_event)
+    file.answer(ScoresWritten(scorer, candidates), asked, concurrency, on_event)
     kept = [json.loads(file.known[one.id]) for one in asked]
     results = _results(np.reshape(kept, (job.prompts, 2, job.positions, 3, -1)))
     bounded = results["bounded"]
