@@ -29,7 +29,7 @@ def with_mixing(given: str, architecture: Any) -> Any:
 def say_mixing(by_layer: Any) -> None:
     """Say λ of every layer, with -v; None: not known."""
     if by_layer is not None:
-        log.info("λ by layer, bottom first: %s", " ".join(f"{one:.3g}" for one in by_layer))
+        log.debug("λ by layer, bottom first: %s", " ".join(f"{one:.3g}" for one in by_layer))
 
 
 def _mixing_from(given: str, name: str) -> Any:
