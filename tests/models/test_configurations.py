@@ -172,6 +172,7 @@ def cached(model):
     if not kept:
         return None
     keys = [getattr(layer, "keys", None) for layer in kept.layers]
+    keys += [None] * (model.config.num_hidden_layers - len(keys))  # a last layer without a cache has no entry
     return [one.shape[1] if one is not None else 0 for one in keys]
 
 
