@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from posbias.core.errors import InputFileError
-from posbias.profiles.claims import Above, Below, Near, Printed, judge, mean
+from posbias.profiles.claims import Above, Below, Evidence, Near, Printed, judge, mean
 from posbias.profiles.estimate import Estimate
-from posbias_papers.contrasts import FIELDS, contrasted, read_claims, read_test
+from posbias_papers.contrasts import FIELDS, contrasted, read_claims, read_test, share
 
 NOISE = np.random.default_rng(0).normal(0.0, 0.001, (100, 3))
 
@@ -137,6 +137,20 @@ def test_a_single_network_decides_nothing():
         "networks: 1 of 1, two needed"
     }
     assert not evidence(table, "depth == 9", "gap", "each", "> 0")
+
+
+def test_of_exact_numbers_that_all_miss_a_bar_the_nearest_is_named():
+    exact = estimated({1: (-0.3, 0.0), 2: (0.003, 0.0), 3: (-0.05, 0.0)})
+    (piece,) = evidence(exact, "", "p", "any each", "> 0.02")
+    assert (piece.estimate.value, piece.p) == (0.003, 1.0)
+
+
+def test_a_share_counts_those_without_a_number_apart():
+    known = [
+        Evidence("a", Estimate(1.0, 0.1), test=Above()),
+        Evidence("b", Estimate(-1.0, 0.1), test=Above()),
+    ]
+    assert share("cases", [*known, Evidence("c", flaw="none")]).where == "cases, 1 of 2, 1 without a number"
 
 
 def test_a_printed_number_has_the_error_of_its_own_samples():

@@ -324,7 +324,7 @@ def _surest(pieces: Sequence[Evidence], tests: int | None = None, whole: bool | 
         return pieces[0]
     whole = len(sound) == len(pieces) if whole is None else whole
     opposite = max(piece.against for piece in sound) if whole else 1.0
-    surest = min(sound, key=lambda piece: piece.p)
+    surest = min(sound, key=lambda piece: (piece.p, -piece.room))
     return replace(surest, picked=surest.picked * (tests or len(sound)), opposite=opposite)
 
 
@@ -368,8 +368,10 @@ def share(where: str, pieces: Sequence[Evidence]) -> Evidence:
         return Evidence(where, flaw=pieces[0].flaw if pieces else "nothing to count", test=MOST)
     chances = np.array([0.5 if piece.flaw else 1.0 - piece.p for piece in pieces])
     error = float(np.sqrt((chances * (1.0 - chances)).sum())) / len(pieces)
-    passed = sum(not piece.flaw and piece.p < 0.5 for piece in pieces)
-    counted = f"{where}, {passed} of {len(pieces)}" if len(pieces) > 1 else where
+    known = [piece for piece in pieces if not piece.flaw]
+    passed, unknown = sum(piece.p < 0.5 for piece in known), len(pieces) - len(known)
+    counted = f"{where}, {passed} of {len(known)}" if len(pieces) > 1 else where
+    counted += f", {unknown} without a number" if unknown else ""
     return Evidence(counted, Estimate(float(chances.mean()), error), test=MOST)
 
 

@@ -632,7 +632,8 @@ def from_assumptions(**network: Any) -> float:
     positional logits that are bounded over depth the ε is that of Lemma 5.3 (ii) as amended.
 
     Scope: networks without positional logits, under Assumptions 5.1 and 5.2, whose stream is R⋯R·X⁽⁰⁾·W_V⋯W_V, as
-    in the proof of Lemma 5.3
+    in the proof of Lemma 5.3; narrower than the paper's, which assumes nothing of positional logits: so printed it
+    fails with Lemma 5.3 (ii), of two tokens with logits −t in layer t and λ = 1 the second keeps .596
     """
     return room(_missing(**network, whole=True), _kept(network, _assumed(**network)))
 
