@@ -11,8 +11,10 @@ the sampling noise of the whole (`stochastic_order.noise_floor`).
 
 import datetime
 import json
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,62 +63,9 @@ class Quantity:
 
 
 Quantities = Mapping[str, Quantity]
-_PROMPT, _INFLUENCE, _BY_LAYER = ("prompt",), ("prompt", "position"), ("prompt", "layer")
-_BY_HEAD, _BY_TOKEN, _PAIRS = ("layer", "head"), ("layer", "position"), ("layer", "query", "key")
-_BY_DISTANCE, _BY_POSITION = (*_BY_HEAD, "distance"), (*_BY_HEAD, "position")
-_ALL = (*_BY_HEAD, "query", "key")
-
-QUANTITIES: dict[str, Quantity] = {
-    "influence": Quantity(_INFLUENCE, "gradient influence on the last prediction, not normalised"),
-    "influence_logit": Quantity(_INFLUENCE, "norm of the gradient of the predicted token's logit"),
-    "influence_log_probability": Quantity(_INFLUENCE, "norm of the gradient of its log-probability"),
-    "influence_target": Quantity(_INFLUENCE, "norm of the gradient of the target token's probability"),
-    "influence_input": Quantity(_INFLUENCE, "gradient times input, absolute value"),
-    "influence_outputs": Quantity(_INFLUENCE, "gradient influence on the prediction at each position, mean"),
-    "rollout_kernel": Quantity(_INFLUENCE, "last row of the residual-aware rollout of this prompt"),
-    "rollout_value": Quantity(_INFLUENCE, "the same, attention weighted by the norms of what heads pass on"),
-    "rollout_energy": Quantity(_INFLUENCE, "square root of the last row of the energy rollout"),
-    "probability": Quantity(_PROMPT, "probability of the token predicted last"),
-    "next_token": Quantity(_PROMPT, "token predicted last: the next one, an encoder's the one there"),
-    "target_probability": Quantity(_PROMPT, "probability of the target token"),
-    "target_token": Quantity(_PROMPT, "target token"),
-    "loss": Quantity(_PROMPT, "mean next-token cross-entropy", "nat"),
-    "mixing": Quantity(_BY_LAYER, "weight of attention, Frobenius norms over the sequence"),
-    "mixing_token": Quantity(_BY_LAYER, "weight of attention, mean over tokens of the per-token ratio"),
-    "mixing_head": Quantity((*_BY_LAYER, "head"), "each head's part of the weight of attention"),
-    "feed_forward_share": Quantity(_BY_LAYER, "part of a layer's updates that the feed-forward block adds"),
-    "massive_ratio": Quantity(_BY_LAYER, "largest norm of the residual stream over the median one"),
-    "massive_token": Quantity(_BY_LAYER, "position of the largest norm, -1 where a layer was not seen"),
-    "residual_norm": Quantity(_BY_TOKEN, "norm of the residual stream entering the layer"),
-    "update_norm": Quantity(_BY_TOKEN, "norm of the attention update as added"),
-    "logits_distance": Quantity(_BY_DISTANCE, "mean logit by distance, keys from 1", halved=True),
-    "logits_diagonal": Quantity(_BY_POSITION, "logit of a token to itself", halved=True),
-    "logits_first_column": Quantity(_BY_POSITION, "logit of a query to token 0", halved=True),
-    "positional_distance": Quantity(
-        _BY_DISTANCE, "mean logit minus content logit by distance, keys from 1", halved=True
-    ),
-    "content_mean": Quantity(_BY_HEAD, "mean content logit of earlier keys, from 1", halved=True),
-    "content_variance": Quantity(_BY_HEAD, "its variance over pairs and prompts", about="content_mean"),
-    "content_distance": Quantity(_BY_DISTANCE, "mean content logit by distance, keys from 1"),
-    "content_distance_variance": Quantity(
-        _BY_DISTANCE, "its variance over pairs and prompts", about="content_distance"
-    ),
-    "content_diagonal": Quantity(_BY_POSITION, "content logit of a token to itself", halved=True),
-    "content_first_column": Quantity(_BY_POSITION, "content logit of a query to token 0", halved=True),
-    "constant_diagonal_r2": Quantity(_BY_HEAD, "mean R² of a constant and a diagonal in a prompt's content"),
-    "sink_share": Quantity(_BY_HEAD, "attention received by token 0, mean over later queries"),
-    "attention_received": Quantity(_BY_POSITION, "attention received, mean over queries that see the key"),
-    "sink_metric": Quantity(_BY_POSITION, "share of the queries seeing a key that give it more than .2"),
-    "missing_mass": Quantity(_BY_HEAD, "one minus the row sums of attention: what learned sinks take"),
-    "energy_kernel": Quantity(_PAIRS, "expected squared Jacobian gain of attention", halved=True),
-    "kernel_head": Quantity(_ALL, "attention, mean over prompts"),
-    "logits": Quantity(_ALL, "mean logit, NaN where masked"),
-    "content": Quantity(_ALL, "mean content logit, NaN where masked"),
-    "kernel": Quantity(_PAIRS, "attention, mean over prompts and heads", halved=True),
-    "monotonicity_rate": Quantity(("layer", "tolerance"), "share of triples whose prefix mass rises"),
-    "monotonicity_gap": Quantity(("layer",), "mean rise of the prefix mass where it rises"),
-    "monotonicity_floor": Quantity(("layer",), "rate of rises expected from sampling noise alone"),
-    "head_gain": Quantity(_BY_HEAD, "squared gain of value and output projections per model dimension"),
+QUANTITIES = {
+    name: Quantity(tuple(row.pop("dimensions")), **row)
+    for name, row in tomllib.loads(Path(__file__).with_name("quantities.toml").read_text("utf-8")).items()
 }
 """What a measurement may hold, in the order of its dataset."""
 

@@ -1,4 +1,4 @@
-"""What cannot be inferred about model families, as a table.
+"""What cannot be inferred about model families, as a table (families.toml).
 
 The capture finds layers, attention, scale, positions and the update itself (see `capture/`). A row says what no
 look at one forward pass can tell: which attention implementations transformers computes correctly for the family,
@@ -6,9 +6,11 @@ what kind of position encoding it is to expect, and known defects. Tests prove e
 family without a row gets `generic`, and has to prove itself each time.
 """
 
-from collections.abc import Callable
+import tomllib
+from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from posbias.core import packages
@@ -35,9 +37,10 @@ class Family:
 
     `attention` lists the implementations that are right, the one to take by default first. `positional` is
     "rotary", "mixed" (rotary in some layers, nothing in others), "alibi", "learned", "none", several of these
-    where `configured` tells which from a configuration, or "inferred" for a family without a row. `rotation`
-    is a dotted path, from the layer, of a table [sin | cos] where rotations do not arrive as an argument of
-    the layer. `parallel`, `window`, `sinks` and `soft_cap` say what models of the family may have.
+    where `configured` has a key of the configuration and the kind for each of its values, or "inferred" for a
+    family without a row. `rotation` is a dotted path, from the layer, of a table [sin | cos] where rotations do
+    not arrive as an argument of the layer. `parallel`, `window`, `sinks` and `soft_cap` say what models of the
+    family may have.
     """
 
     model_type: str
@@ -48,7 +51,7 @@ class Family:
     window: bool = False
     sinks: bool = False
     soft_cap: bool = False
-    configured: Callable[[Any], str] | None = None
+    configured: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     rotation: str | None = None
     gains: Gains | None = None
     defects: tuple[str, ...] = ()
@@ -56,7 +59,9 @@ class Family:
 
     def positional_kind(self, config: Any) -> str:
         """Return the position encoding of a model of this family with this configuration."""
-        return self.positional if self.configured is None else self.configured(config.get_text_config())
+        for key, kinds in self.configured.items():
+            return kinds[str(getattr(config.get_text_config(), key)).lower()]
+        return self.positional
 
     def as_dict(self) -> dict[str, Any]:
         """Return the row as plain values: what a table or JSON shows of it."""
@@ -71,66 +76,14 @@ class Family:
         }
 
 
-_EAGER_ONLY = ("eager",)
-_OURS = {"alibi": "alibi", "rope": "rotary", "window": "rotary", "nope": "none", "learned": "learned"}
-_NO_SDPA = "transformers has no sdpa for it"
-_ROWS = (
-    Family("llama", gains=Gains()),
-    Family("mistral", window=True, gains=Gains()),
-    Family("mixtral", window=True, gains=Gains()),
-    Family("qwen2", window=True, gains=Gains()),
-    Family("qwen3", window=True, gains=Gains()),
-    Family("gemma"),
-    Family("gemma2", attention=_EAGER_ONLY, window=True, soft_cap=True, defects=(_NO_SDPA,)),
-    Family("gemma3_text", window=True),
-    Family("phi", parallel=True),
-    Family("phi3", window=True),
-    Family("olmo"),
-    Family("olmo2"),
-    Family("granite"),
-    Family("stablelm", parallel=True),
-    Family("starcoder2", window=True),
-    Family("cohere2", "mixed", parallel=True, window=True),
-    Family("smollm3", "mixed", gains=Gains()),
-    Family("llama4_text", "mixed", window=True, gains=Gains(epsilon="input_layernorm.eps")),
-    Family("gpt_oss", attention=_EAGER_ONLY, window=True, sinks=True, defects=(_NO_SDPA,)),
-    Family("gpt_neox", parallel=True),
-    Family(
-        "gptj",
-        attention=_EAGER_ONLY,
-        parallel=True,
-        rotation="attn.embed_positions",
-        defects=(_NO_SDPA,),
-    ),
-    Family("gpt2", "learned"),
-    Family("gpt_neo", "learned", attention=_EAGER_ONLY, window=True, defects=(_NO_SDPA,)),
-    Family("opt", "learned"),
-    Family(
-        "falcon",
-        "alibi or rotary",
-        configured=lambda config: "alibi" if config.alibi else "rotary",
-        attention=("sdpa",),
-        parallel=True,
-        defects=("eager counts ALiBi twice, in the mask and in the scores",),
-    ),
-    Family("bloom", "alibi", attention=_EAGER_ONLY, defects=(_NO_SDPA,)),
-    Family("mpt", "alibi", attention=_EAGER_ONLY, defects=(_NO_SDPA,)),
-    Family("bert", "learned", causal=False),
-    Family(
-        "posbias_tiny",
-        "alibi, rotary, none or learned",
-        configured=lambda config: _OURS[config.encoding],
-        window=True,
-        gains=Gains(epsilon="input_layernorm.eps"),
-    ),
-)
-FAMILIES = {row.model_type: row for row in _ROWS}
-MISREAD = {
-    "convbert": "a convolution stands next to attention, and is part of what is called its update",
-    "diffllama": "two softmaxes are subtracted: attention is that of each, λ that of the difference",
-    "falcon_h1": "a state space next to attention writes to the stream too, and is not in λ, kernel or rollouts",
-    "jetmoe": "each token has its own few of the query heads: a head is a place among them, not a weight",
-}
+def _row(model_type: str, gains: dict[str, str] | None = None, **row: Any) -> Family:
+    row = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+    return Family(model_type, gains=None if gains is None else Gains(**gains), **row)
+
+
+_HELD = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+FAMILIES = {model_type: _row(model_type, **row) for model_type, row in _HELD["rows"].items()}
+MISREAD: dict[str, str] = _HELD["misread"]
 """What is right and may still be misread, of families where it is so."""
 
 
