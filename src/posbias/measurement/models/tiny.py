@@ -16,7 +16,7 @@ from collections import OrderedDict
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Num
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
@@ -78,7 +78,7 @@ class Rotary(nn.Module):
         super().__init__()
         self._base, self._channels = config.rope_theta, config.head_dim
 
-    def forward(self, like: Tensor, position_ids: Int[Tensor, "batch position"]) -> tuple[Tensor, Tensor]:
+    def forward(self, like: Tensor, position_ids: Num[Tensor, "batch position"]) -> tuple[Tensor, Tensor]:
         """Return cos and sin [batch, position, channel], in the dtype of `like`."""
         precise = {"dtype": torch.promote_types(like.dtype, torch.float32), "device": like.device}
         exponent = torch.arange(0, self._channels, 2, **precise) / self._channels

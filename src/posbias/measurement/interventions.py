@@ -1,0 +1,360 @@
+"""Remedies inside an opened model: its passes are treated, by name, while a block runs.
+
+    with intervened(loaded, FirstTokenScale(0.5)) as treated:
+        treated.model(ids)
+
+An intervention is a frozen value; kind and parameters are the `treatment` of the model in the block, and so part
+of every fingerprint. No weight is written: the `forward` of some modules is replaced, and given back when the
+block ends, whatever ends it. An intervention needs two helpers at most. `_wrap` stands before a module (the model,
+a layer, what makes rotary tables), and may change what it is called with and what it returns. `_on_logits` changes
+the logits of a layer's attention just before their softmax; attention is eager meanwhile. A new intervention is a
+class here, and its name in `Intervention`; its `install` refuses by name the families that it does not fit.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+import torch
+from jaxtyping import Float, Int
+from pydantic import AfterValidator, Field
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from posbias.core.errors import ModelError, wrong
+from posbias.core.spec import NaturalNumber, Open, Positive, Positives, encode, members, tag, value
+from posbias.measurement.models.families import decoder_layers
+from posbias.measurement.models.loading import LoadedModel
+
+Logits = Float[Tensor, "batch head query key"]
+Arguments = dict[str, Any]
+"""What a module is called with, by name."""
+
+
+@contextmanager
+def intervened(loaded: LoadedModel, *interventions: "Intervention") -> Iterator[LoadedModel]:
+    """Treat the passes of a model while the block runs; yields the model with its treatment.
+
+    Raises `InvalidValueError` for a model that is treated already, `ModelError` for an encoder, for a family
+    outside the table, and where an intervention does not fit the family.
+    """
+    loaded.need_causal("interventions")
+    if not loaded.verified:
+        raise _refused(loaded, "a family of the table for interventions")
+    if loaded.treated:
+        raise wrong("interventions", "all of them at once", got="a model that is treated already")
+    name, parts = " + ".join(one.kind for one in interventions), [encode(one) for one in interventions]
+    with ExitStack() as undo:
+        for one in interventions:
+            one.install(loaded, undo)
+        yield replace(loaded, treatment={"name": name, "parts": parts})
+
+
+# --- where a pass can be treated ------------------------------------------------------------------------------
+
+
+def _wrap(undo: ExitStack, module: nn.Module, around: Callable[[Callable[..., Any], Arguments], Any]) -> None:
+    """Let `around(forward, arguments)` run where a module's own `forward` would, until `undo`."""
+    forward, had = module.forward, vars(module).get("forward")
+    signature = inspect.signature(forward)
+    rest = next((one.name for one in signature.parameters.values() if one.kind is one.VAR_KEYWORD), "")
+
+    @functools.wraps(forward)
+    def treated(*given: Any, **named: Any) -> Any:
+        arguments = signature.bind(*given, **named).arguments
+        return around(forward, {**arguments.pop(rest, {}), **arguments})
+
+    undo.callback(lambda: setattr(module, "forward", had) if had else delattr(module, "forward"))
+    module.forward = treated
+
+
+class _BeforeSoftmax(TorchFunctionMode):
+    def __init__(self, treat: Callable[[Logits], Logits]):
+        super().__init__()
+        self._treat = treat
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func in (functional.softmax, torch.softmax, Tensor.softmax) and args[0].dim() == 4:
+            args = (self._treat(args[0]), *args[1:])
+        return func(*args, **(kwargs or {}))
+
+
+def _on_logits(loaded: LoadedModel, undo: ExitStack, treat: Callable[[int, Logits], Logits]) -> None:
+    """Let `treat(layer, logits)` change what enters the softmax of every layer, −inf or very low where hidden."""
+    if "eager" not in loaded.family.attention:
+        raise _refused(loaded, "a family with eager attention for changes of its logits")
+    undo.callback(loaded.model.set_attn_implementation, loaded.attention)
+    loaded.model.set_attn_implementation("eager")
+
+    def around(number: int, forward: Any, arguments: Arguments) -> Any:
+        with _BeforeSoftmax(functools.partial(treat, number)):
+            return forward(**arguments)
+
+    for number, layer in enumerate(decoder_layers(loaded.model, loaded.family)):
+        _wrap(undo, layer, functools.partial(around, number))
+
+
+def _rows(logits: Logits) -> Int[Tensor, "query"]:
+    """Positions of the queries: they are the last of the keys."""
+    return torch.arange(logits.shape[-1], device=logits.device)[-logits.shape[-2] :]
+
+
+def _past(arguments: Arguments) -> int:
+    """Tokens whose keys and values earlier passes left in a cache."""
+    cache = arguments.get("past_key_values")
+    return 0 if cache is None else cache.get_seq_length()
+
+
+def _refused(loaded: LoadedModel, expected: str, why: str = "") -> ModelError:
+    return wrong("model", expected, got=f"{loaded.name} ({loaded.family.model_type}){why}", kind=ModelError)
+
+
+# --- changes of logits ------------------------------------------------------------------------------------------
+
+
+@value
+class QueryTemperature:
+    """Temperature by position: the logits of query i, biases included, are multiplied by b + s·ln(i + 1).
+
+    Place: before every softmax. `scale` is s, `bias` b. Families: those of the table with eager attention and no
+    learned sinks, whose logits are no products with a query. Source: scalable softmax (2501.19399), here with the
+    same s and b in every head.
+    """
+
+    scale: float
+    bias: float = 1.0
+    kind: Literal["query_temperature"] = tag(default="query_temperature")
+
+    def install(self, loaded: LoadedModel, undo: ExitStack) -> None:
+        """Treat every pass until `undo`. Raises `ModelError` for learned sinks."""
+        if loaded.family.sinks:
+            raise _refused(loaded, f"a family without learned sinks for {self.kind}")
+
+        def treat(layer: int, logits: Logits) -> Logits:
+            factors = self.bias + self.scale * torch.log1p(_rows(logits).to(logits.dtype))
+            hidden = logits <= torch.finfo(logits.dtype).min / 2
+            return (logits * factors[:, None]).masked_fill(hidden, -torch.inf)
+
+        _on_logits(loaded, undo, treat)
+
+
+@value
+class FirstTokenScale:
+    """Attention to the first token times f, rows renormalised: A'_ij = A_ij f^[j = 0] / Σ_k A_ik f^[k = 0].
+
+    Place: ln f is added to the logits of key 0 before every softmax. Families: those of the table with eager
+    attention. Source: ZeroTuning (2505.11739), here with the same f in every head.
+    """
+
+    factor: Positive
+    kind: Literal["first_token_scale"] = tag(default="first_token_scale")
+
+    def install(self, loaded: LoadedModel, undo: ExitStack) -> None:
+        """Treat every pass until `undo`."""
+
+        def treat(layer: int, logits: Logits) -> Logits:
+            first = torch.arange(logits.shape[-1], device=logits.device) == 0
+            return logits + first * torch.tensor(self.factor, dtype=logits.dtype).log()
+
+        _on_logits(loaded, undo, treat)
+
+
+# --- changes of positions ---------------------------------------------------------------------------------------
+
+
+class _ByHead:
+    """Cosines or sines by head [batch head position channel], where layers multiply with shared ones."""
+
+    def __init__(self, table: Tensor):
+        self.table, self.shape = table, table.shape
+
+    def __getitem__(self, index: Any) -> "_ByHead":
+        return self
+
+    unsqueeze = __getitem__
+
+    def __rmul__(self, states: Tensor) -> Tensor:
+        shared, rest = divmod(states.shape[1], self.shape[1])
+        if rest or not shared:
+            raise wrong(
+                "factors", f"1 number a row, or {states.shape[1]}, one a key head", got=f"{self.shape[1]}"
+            )
+        return states * self.table.repeat_interleave(shared, dim=1)
+
+
+@value
+class PositionScale:
+    """Rotary positions divided by a factor: query i and key j are turned by θ_c (i − j) / f.
+
+    `factors`: a row for all layers or one each; in it a number for all heads or one for each key head, which holds
+    for the query heads that share it. Place: cosines and sines, which every layer gets of i / f. Families: those
+    of the table whose layers are given cosines and sines. Sources: uniform 2306.15595, by layer 2503.04355, by
+    head 2403.04797.
+    """
+
+    factors: Annotated[tuple[Positives, ...], Field(min_length=1)]
+    kind: Literal["position_scale"] = tag(default="position_scale")
+
+    def install(self, loaded: LoadedModel, undo: ExitStack) -> None:
+        """Treat every pass until `undo`. Raises `ModelError` for other families.
+
+        Raises `InvalidValueError` where rows do not fit the layers, or, in a pass, numbers the heads.
+        """
+        layers = decoder_layers(loaded.model, loaded.family)
+        makers = [one for one in loaded.model.modules() if "rotary" in type(one).__name__.lower()]
+        biased = loaded.family.positional_kind(loaded.model.config) == "alibi"
+        if not makers or biased or loaded.family.model_type == "llama4_text":
+            raise _refused(loaded, f"a family whose layers are given cosines and sines for {self.kind}")
+        if len(self.factors) not in (1, len(layers)):
+            raise wrong("factors", f"1 or {len(layers)} rows, one a layer", got=f"{len(self.factors)}")
+
+        def make(forward: Any, arguments: Arguments) -> Any:
+            ids = arguments["position_ids"]
+            return lambda factor: forward(**arguments | {"position_ids": ids / factor})
+
+        def around(factors: tuple[float, ...], forward: Any, arguments: Arguments) -> Any:
+            tables = [arguments["position_embeddings"](factor) for factor in factors]
+            by_head = [_ByHead(torch.stack(one, dim=1)) for one in zip(*tables, strict=True)]
+            own = by_head if len(factors) > 1 else tables[0]
+            return forward(**arguments | {"position_embeddings": own})
+
+        for maker in makers:
+            _wrap(undo, maker, make)
+        for number, layer in enumerate(layers):
+            _wrap(undo, layer, functools.partial(around, self.factors[number % len(self.factors)]))
+
+
+# --- documents ------------------------------------------------------------------------------------------------
+
+
+def _rising(bounds: tuple[int, ...]) -> tuple[int, ...]:
+    if len(bounds) < 3 or sorted({*bounds}) != [*bounds]:
+        raise ValueError(f"expected three or more rising numbers of tokens, got {bounds}")
+    return bounds
+
+
+Bounds = Annotated[tuple[NaturalNumber, ...], AfterValidator(_rising)]
+"""Where each document begins, in tokens, and where the last ends: what stands between two is the former's."""
+
+
+@value
+class SeparateDocuments:
+    """Documents that neither see nor follow each other, so that their order cannot matter.
+
+    Place: the mask of every layer, and the positions. Query i sees key j ≤ i unless they stand in two documents;
+    the tokens of each document count from where the first one begins, p_j = j − b_k + b_0, and what comes behind
+    from where the longest ends. Windows go by p_i − p_j. Families: those of the table that take masks and
+    positions; where biases, windows or chunks go by the index of a key they are refused. Sources: Set-Based
+    Prompting (2406.06581), Set-LLM (2505.15433).
+    """
+
+    bounds: Bounds
+    kind: Literal["separate_documents"] = tag(default="separate_documents")
+
+    def layout(self, tokens: int) -> tuple[Int[Tensor, "token"], Int[Tensor, "token"]]:
+        """Of each token its document, from 1 (0: before them; one more than there are: behind), and position."""
+        begins = torch.tensor(self.bounds)
+        behind = begins[-1:] - begins.diff().max()
+        shifts = torch.cat([begins[:1], begins[:-1], behind]) - begins[0]
+        document = torch.bucketize(torch.arange(tokens), begins, right=True)
+        return document, torch.arange(tokens) - shifts[document]
+
+    def install(self, loaded: LoadedModel, undo: ExitStack) -> None:
+        """Treat every pass until `undo`. Raises `ModelError` where anything goes by the index of a key."""
+        biased = loaded.family.positional_kind(loaded.model.config) == "alibi"
+        if biased or loaded.family.model_type in ("gpt_neo", "llama4_text"):
+            why = f", whose {'biases' if biased else 'windows'} go by the index of a key"
+            raise _refused(loaded, f"a family that takes masks and positions for {self.kind}", why)
+        layout: list[Tensor] = []
+
+        def whole(forward: Any, arguments: Arguments) -> Any:
+            ids, past = arguments["input_ids"], _past(arguments)
+            layout[:] = self.layout(past + ids.shape[1])
+            # without a mask, positions that begin anew are taken for texts of their own
+            mask = {"attention_mask": ids.new_ones(len(ids), past + ids.shape[1])}
+            positions = layout[1][past:].expand(len(ids), -1).to(ids.device)
+            return forward(**mask | arguments | {"position_ids": positions})
+
+        def around(forward: Any, arguments: Arguments) -> Any:
+            stream, mask = arguments["hidden_states"], arguments.get("attention_mask")
+            document, position = (one.to(stream.device) for one in layout)
+            key = torch.arange(len(document), device=stream.device)
+            query = key[-stream.shape[1] :, None]
+            lowest, width = torch.finfo(stream.dtype).min, len(key)
+            if mask is not None:
+                plain = mask if mask.dtype == torch.bool else mask > lowest / 2
+                width = int((query[:, 0] - plain[0, 0].int().argmax(dim=-1)).max()) + 1
+            seen = (key <= query) & (position[query] - position < width)
+            seen &= (document[query] == document) | (document == 0) | (document[query] == len(self.bounds))
+            hides = torch.zeros_like(seen, dtype=stream.dtype).masked_fill(~seen, lowest)
+            return forward(**arguments | {"attention_mask": hides[None, None]})
+
+        _wrap(undo, loaded.model, whole)
+        for layer in decoder_layers(loaded.model, loaded.family):
+            _wrap(undo, layer, around)
+
+
+@value
+class CalibratedAttention:
+    """Attention to documents by how much it is above that to a dummy document in the same place.
+
+    Place: before every softmax from layer `first_layer` on, in the rows behind the documents. With a_k the
+    attention of a row to all of document k, d_k the same in a pass where every document is `dummy` (its tokens,
+    repeated or cut to the document's length), α = softmax((a − d) / t): A'_ij = A_ij · α_k Σ_l a_l / a_k for j in
+    document k. Documents together keep what they had, and so does every other key. Families: those of the table
+    with eager attention. Source: 2406.16008; here by row and head, and with one more pass for all places.
+    """
+
+    bounds: Bounds
+    dummy: Annotated[tuple[NaturalNumber, ...], Field(min_length=1)]
+    temperature: Positive = 5e-5
+    first_layer: NaturalNumber = 0
+    kind: Literal["calibrated_attention"] = tag(default="calibrated_attention")
+
+    def install(self, loaded: LoadedModel, undo: ExitStack) -> None:
+        """Treat every pass until `undo`; one with keys of earlier passes raises `InvalidValueError`."""
+        sizes, keys = torch.tensor(self.bounds).diff(), slice(self.bounds[0], self.bounds[-1])
+        filled = torch.cat([torch.tensor(self.dummy * size)[:size] for size in sizes.tolist()])
+        dummies = dict[int, Tensor]()
+
+        def whole(forward: Any, arguments: Arguments) -> Any:
+            if _past(arguments):
+                raise wrong("past_key_values", f"None with {self.kind}", got="keys of earlier passes")
+            ids = arguments["input_ids"].clone()
+            ids[:, keys] = filled.to(ids.device)
+            dummies.clear()
+            with torch.no_grad():
+                forward(**arguments | {"input_ids": ids, "past_key_values": None})
+            return forward(**arguments)
+
+        def treat(layer: int, logits: Logits) -> Logits:
+            if layer < self.first_layer:
+                return logits
+            shares = logits.softmax(dim=-1)[..., keys].split(sizes.tolist(), dim=-1)
+            mass = torch.stack([one.sum(dim=-1) for one in shares], dim=-1)
+            if layer not in dummies:
+                dummies[layer] = mass
+                return logits
+            # what a window hides of a row stays hidden
+            above = (mass - dummies.pop(layer)).masked_fill(mass == 0, -torch.inf) / self.temperature
+            factors = above.softmax(dim=-1) * mass.sum(dim=-1, keepdim=True) / mass
+            taken = (mass > 0) & (_rows(logits) >= keys.stop)[:, None]
+            added = torch.where(taken, factors.log(), 0).repeat_interleave(sizes.to(mass.device), dim=-1)
+            return logits + functional.pad(added, (keys.start, logits.shape[-1] - keys.stop))
+
+        _wrap(undo, loaded.model, whole)
+        _on_logits(loaded, undo, treat)
+
+
+Intervention = Annotated[
+    QueryTemperature | FirstTokenScale | PositionScale | SeparateDocuments | CalibratedAttention,
+    Field(discriminator="kind"),
+    Open("install"),
+]
+"""What can be done to a pass; a class of one's own with `install` is one too."""
+INTERVENTIONS = members(Intervention)
+"""Every class of the union."""

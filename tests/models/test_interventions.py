@@ -1,0 +1,226 @@
+"""Interventions in an opened model: each by its law on two families at least, and refused by name elsewhere."""
+
+import inspect
+from contextlib import nullcontext
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tiny import FAMILIES, RUNS, llama, tiny_model, word_tokenizer
+
+from posbias.asking import LocalModel
+from posbias.core.errors import InvalidValueError, ModelError
+from posbias.measurement import LoadedModel, MeasurementJob, job_fingerprint
+from posbias.measurement.interventions import (
+    INTERVENTIONS,
+    CalibratedAttention,
+    FirstTokenScale,
+    PositionScale,
+    QueryTemperature,
+    SeparateDocuments,
+    intervened,
+)
+from posbias.measurement.models.families import generic
+from posbias.measurement.models.loading import hooked
+
+IDS = torch.tensor([[3, 9, 4, 11, 12, 13, 14, 21, 22, 31, 32, 33, 34, 35, 5, 6, 7]])
+BOUNDS = (3, 7, 9, 14)
+SWAPPED = torch.tensor([[3, 9, 4, 31, 32, 33, 34, 35, 11, 12, 13, 14, 21, 22, 5, 6, 7]])
+EACH = (
+    QueryTemperature(0.2),
+    FirstTokenScale(0.5),
+    PositionScale(((2.0,),)),
+    SeparateDocuments(BOUNDS),
+    CalibratedAttention(BOUNDS, (40, 41), 0.1),
+)
+BY_INDEX = [("bloom", 0), ("mpt", 0), ("falcon", 0), ("gpt_neo", 0), ("llama4_text", 0), ("posbias_tiny", 0)]
+PROVEN = [
+    run for run in RUNS if FAMILIES[run[0]].causal and run[:2] not in [*BY_INDEX, ("bloom", 1), ("mpt", 1)]
+]
+ROUNDED = ("mixtral", "gpt_oss", "gpt2")
+"""Families whose experts or softmax are float32 under any attention."""
+
+
+def run(loaded, ids=IDS, *interventions):
+    """Outputs [token, word] of one pass, treated where there are interventions."""
+    with intervened(loaded, *interventions) if interventions else nullcontext(), torch.no_grad():
+        return loaded.model(ids, use_cache=False).logits[0]
+
+
+def attention(loaded, *interventions):
+    """Attention [head, query, key] of the bottom layer, which sees what no intervention has changed yet."""
+    with intervened(loaded, *interventions) if interventions else nullcontext(), torch.no_grad():
+        return loaded.model(IDS, use_cache=False, output_attentions=True).attentions[0][0]
+
+
+def test_every_intervention_is_tried_here():
+    assert {type(one) for one in EACH} == {*INTERVENTIONS}
+
+
+# ── documents in any order ──
+
+
+@pytest.mark.parametrize(("family", "number", "implementation"), PROVEN)
+def test_separate_documents_may_come_in_any_order(family, number, implementation):
+    loaded = tiny_model(family, number, implementation)
+    if exact := implementation == "sdpa" and family not in ROUNDED:
+        loaded.model.double()
+    one = run(loaded, IDS, SeparateDocuments(BOUNDS))[-3:]
+    other = run(loaded, SWAPPED, SeparateDocuments((3, 8, 12, 14)))[-3:]
+    assert (one - other).abs().max() <= (1e-9 if exact else 2e-5 * one.abs().max())
+    assert (run(loaded)[-3:] - run(loaded, SWAPPED)[-3:]).abs().max() > 0.1
+    # a document is read as if it were the only one
+    alone = run(loaded, IDS[:, [0, 1, 2, *range(9, 14)]])[3:]
+    assert (run(loaded, IDS, SeparateDocuments(BOUNDS))[9:14] - alone).abs().max() <= 1e-4 * alone.abs().max()
+
+
+@pytest.mark.parametrize(("family", "number"), BY_INDEX)
+def test_families_whose_parts_go_by_the_index_of_a_key_are_refused_by_name(family, number):
+    with pytest.raises(
+        ModelError, match=rf"masks and positions.*\({family}\), whose (biases|windows) go by the ind"
+    ):
+        run(tiny_model(family, number), IDS, SeparateDocuments(BOUNDS))
+
+
+@pytest.mark.parametrize("intervention", EACH, ids=lambda one: one.kind)
+def test_what_is_kept_of_a_prompt_may_be_used_again(intervention):
+    model, ending = LoadedModel.of(llama(), word_tokenizer(), "tiny"), "w3 w4 w5"
+    prompt = " ".join(f"w{number}" for number in IDS[0].tolist())
+    with intervened(model, intervention) as treated:
+        scorer, plain = LocalModel(treated), LocalModel(treated)
+        found, _ = scorer.score(prompt, [ending, "w8 w9"])
+        plain._tried = 2
+        np.testing.assert_allclose(found, plain.score(prompt, [ending, "w8 w9"])[0], atol=1e-4)
+        assert scorer.reader.reuse == (intervention.kind != "calibrated_attention")
+        assert scorer.asked_of["treatment"]["name"] == intervention.kind
+
+
+# ── logits ──
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "bloom"])
+def test_a_temperature_is_a_power_and_a_scale_of_the_first_token_a_factor(family):
+    loaded = tiny_model(family)
+    plain = attention(loaded)
+    factors = 0.5 + 0.3 * torch.log1p(torch.arange(17.0))[:, None]
+    warm, first = plain**factors, plain * torch.where(torch.arange(17) == 0, 0.25, 1.0)
+    for expected, one in ((warm, QueryTemperature(0.3, 0.5)), (first, FirstTokenScale(0.25))):
+        expected = expected / expected.sum(dim=-1, keepdim=True)
+        assert (attention(loaded, one) - expected).abs().max() < 1e-5
+        assert (run(loaded) - run(loaded, IDS, one)).abs().max() > 0.1
+    assert (run(loaded) - run(loaded, IDS, QueryTemperature(0.0), FirstTokenScale(1.0))).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_calibrated_attention_goes_by_what_is_above_a_dummy_document(family):
+    loaded = tiny_model(family)
+    plain, dummies = attention(loaded), IDS.clone()
+    dummies[:, 3:14] = torch.tensor([40, 41, 40, 41, 40, 41, 40, 41, 40, 41, 40])
+    with torch.no_grad():
+        empty = loaded.model(dummies, use_cache=False, output_attentions=True).attentions[0][0]
+    treated = attention(loaded, CalibratedAttention(BOUNDS, (40, 41), 0.1))
+    assert (treated - plain)[:, :14].abs().max() < 1e-6
+    assert (treated - plain)[:, 14:, [0, 1, 2, 14, 15, 16]].abs().max() < 1e-5
+
+    def mass(rows):
+        return torch.stack([rows[:, 14:, a:b].sum(-1) for a, b in ((3, 7), (7, 9), (9, 14))], dim=-1)
+
+    wanted = ((mass(plain) - mass(empty)) / 0.1).softmax(-1) * mass(plain).sum(-1, keepdim=True)
+    torch.testing.assert_close(mass(treated), wanted, atol=1e-5, rtol=1e-4)
+
+
+# ── rotary positions ──
+
+
+@pytest.mark.parametrize(("family", "number"), [("llama", 0), ("gpt_neox", 0), ("posbias_tiny", 1)])
+def test_positions_are_divided_in_all_layers_in_each_or_by_head(family, number):
+    loaded, slow = tiny_model(family, number), tiny_model(family, number)
+    by_two = run(loaded, IDS, PositionScale(((2.0,),)))
+    makers = [one for one in slow.model.modules() if "Rotary" in type(one).__name__]
+    makers[0].register_forward_pre_hook(
+        lambda module, given, named: (
+            given[:1],
+            {"position_ids": (named.get("position_ids", given[-1])) / 2},
+        ),
+        with_kwargs=True,
+    )
+    with torch.no_grad():
+        assert torch.equal(by_two, slow.model(IDS, use_cache=False).logits[0])
+    assert torch.equal(by_two, run(loaded, IDS, PositionScale(((2.0,),) * 3)))
+    assert not torch.equal(by_two, run(loaded, IDS, PositionScale(((2.0,), (1.0,), (2.0,)))))
+    heads = getattr(loaded.model.config, "num_key_value_heads", loaded.model.config.num_attention_heads)
+    own = attention(loaded, PositionScale(((2.0, *[1.0] * (heads - 1)),)))
+    shared = loaded.model.config.num_attention_heads // heads
+    torch.testing.assert_close(own[:shared], attention(loaded, PositionScale(((2.0,),)))[:shared])
+    torch.testing.assert_close(own[shared:], attention(loaded)[shared:])
+
+
+@pytest.mark.parametrize(
+    ("family", "intervention"),
+    [
+        *((name, PositionScale(((2.0,),))) for name in ("gpt2", "gptj", "bloom", "falcon", "llama4_text")),
+        ("gpt_oss", QueryTemperature(0.1)),
+        *(("falcon", one) for one in EACH if one.kind != "position_scale"),
+        *(("bert", one) for one in EACH),
+    ],
+)
+def test_other_families_are_refused_by_name(family, intervention):
+    with pytest.raises(ModelError, match=rf"^model: expected .* got tiny-{family}"):
+        run(tiny_model(family), IDS, intervention)
+
+
+@pytest.mark.parametrize("factors", [((1.0,), (2.0,)), ((1.0, 2.0, 3.0),)])
+def test_factors_fit_layers_and_heads(factors):
+    with pytest.raises(InvalidValueError, match=r"^factors: expected 1"):
+        run(tiny_model("llama"), IDS, PositionScale(factors))
+
+
+# ── without trace ──
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt_neox"])
+@pytest.mark.parametrize("intervention", EACH, ids=lambda one: one.kind)
+def test_nothing_is_left_behind_whatever_ends_the_block(family, intervention):
+    loaded = tiny_model(family, 0, "sdpa")
+    weights, before = {name: held.clone() for name, held in loaded.model.state_dict().items()}, run(loaded)
+    assert not torch.equal(run(loaded, IDS, intervention), before)
+    with pytest.raises(IndexError), intervened(loaded, intervention):
+        loaded.model(IDS + 10**6)
+    assert hooked(loaded.model) == []
+    assert loaded.attention == "sdpa"
+    assert torch.equal(run(loaded), before)
+    assert all(torch.equal(held, weights[name]) for name, held in loaded.model.state_dict().items())
+
+
+def test_each_intervention_and_parameter_has_a_fingerprint_of_its_own(text):
+    loaded, job = tiny_model("llama"), MeasurementJob(text, tokens=10, prompts=3)
+    ways = [(), *((one,) for one in EACH), (FirstTokenScale(0.25),), EACH[:2], EACH[1::-1]]
+    prints = []
+    for way in ways:
+        with intervened(loaded, *way) if way else nullcontext(loaded) as treated:
+            prints.append(job_fingerprint(treated, job))
+    assert len({*prints}) == len(ways)
+
+
+def test_a_treated_model_and_an_unknown_family_are_refused():
+    loaded = tiny_model("llama")
+    with intervened(loaded, EACH[0]), pytest.raises(ModelError, match="without hooks"):
+        run(loaded, IDS, EACH[1])
+    with pytest.raises(InvalidValueError, match="treated already"):
+        run(replace(loaded, treatment={"name": "mine"}), IDS, EACH[1])
+    # recurrent layers and short convolutions, too
+    with pytest.raises(ModelError, match=r"a family of the table.*\(lfm2\)"):
+        run(replace(loaded, family=generic("lfm2")), IDS, EACH[1])
+
+
+@pytest.mark.parametrize("bounds", [(3,), (3, 7), (3, 3, 7), (7, 3, 9)])
+def test_bounds_rise(bounds):
+    with pytest.raises(InvalidValueError, match="bounds"):
+        SeparateDocuments(bounds)
+
+
+@pytest.mark.parametrize("kind", INTERVENTIONS)
+def test_docstrings_say_place_families_and_source(kind):
+    said = inspect.getdoc(kind)
+    assert all(word in said for word in ("Place: ", "Families: ", "Source"))
