@@ -97,6 +97,34 @@ class Place:
 
 
 @dataclass(frozen=True)
+class PromptParts:
+    """What a prompt is made of: `text` is the prompt.
+
+    `opening`: what stands first. `pieces`: facts, documents or options in their order. `question`: what is asked
+    behind them. `reply`: what begins the answer. `join` makes one text of pieces, `wrap` puts all but the reply
+    into a chat template, where there is one.
+    """
+
+    opening: str
+    pieces: tuple[str, ...]
+    question: str
+    reply: str = ""
+    join: Callable[[Sequence[str]], str] = "".join
+    wrap: Callable[[str], str] = str
+
+    @property
+    def body(self) -> str:
+        """Opening, pieces and question."""
+        return self.opening + self.join(self.pieces) + self.question
+
+    @property
+    def text(self) -> str:
+        """The prompt."""
+        wrapped = self.wrap(self.body)
+        return wrapped + self.reply if self.reply else wrapped
+
+
+@dataclass(frozen=True)
 class Request:
     """A prompt to be answered: of which trial, and at which place."""
 

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Int
 
 from posbias.asking.kept import AnswerFile
-from posbias.asking.requests import Place, Request, ScoresWritten, cost, specification_of
+from posbias.asking.requests import Place, PromptParts, Request, ScoresWritten, cost, specification_of
 from posbias.choice.answer import ChoiceAnswer
 from posbias.choice.items import LETTERS, NAMES, Item, Kind, kind_of, read_items
 from posbias.choice.orders import labels_of, orders_of
@@ -63,9 +63,11 @@ class ChoiceJob:
 
 @dataclass(frozen=True)
 class Presentation:
-    """An item's options in one order: its request, and by slot the option, its label and what is scored."""
+    """An item's options in one order: its request and its parts, and by slot the option, its label and what is
+    scored."""
 
     request: Request
+    parts: PromptParts
     order: Int[np.ndarray, "slot"]
     labels: Int[np.ndarray, "slot"]
     endings: tuple[str, ...]
@@ -96,11 +98,10 @@ def _presented(
         for label, option in zip(shown, order, strict=True)
     ]
     opening = words["opening"].format(question=item.question, criteria=criteria)
-    prompt = f"{opening}{''.join(listed)}{words['asks']}\n{words['reply']}"
+    parts = PromptParts(opening, tuple(listed), f"{words['asks']}\n", words["reply"])
     endings = shown if job.kind in LABELLED else [item.options[option] for option in order]
-    return Presentation(
-        Request(number, place, prompt, again), order, labels, tuple(f" {one}" for one in endings)
-    )
+    request = Request(number, place, parts.text, again)
+    return Presentation(request, parts, order, labels, tuple(f" {one}" for one in endings))
 
 
 def choose(

@@ -158,17 +158,24 @@ class Estimate:
         low, high = self.interval
         return int(low > 0) - int(high < 0)
 
+    @property
+    def at_most(self) -> float:
+        """The least bound that the 90 % interval lies within ±; NaN where value or error is not known."""
+        if self.narrow is not None:
+            return max(-self.narrow[0], self.narrow[1])
+        return abs(self.value) + quantile_of_t(self.freedom, 1 - 0.05 / self.together) * self.se
+
     def within(self, bound: float) -> bool:
         """Whether the 90 % interval lies within ± `bound`: equivalence, by two one-sided tests at 5 %.
 
-        Of a bootstrap of shares, also no nearer to the bound than a true difference of that size may seem
-        (variance δ − δ²): where few trials differ, resamples alone would promise too much.
+        Of shares whose intervals were given, also no nearer to the bound than a true difference of that size may
+        seem (variance δ − δ²): where few trials differ, resamples alone would promise too much.
         """
         if self.narrow is None:
-            return self.known and abs(self.value) + quantile_of_t(self.freedom, 0.95) * self.se <= bound
+            return self.known and self.at_most <= bound
         reach = quantile_of_t(self.freedom, 1 - 0.05 / self.together)
         reach *= math.sqrt(bound * (1 - bound) / self.freedom)
-        return -bound <= self.narrow[0] and self.narrow[1] <= bound and abs(self.value) + reach <= bound
+        return max(self.at_most, abs(self.value) + reach) <= bound
 
     @property
     def detectable(self) -> float:

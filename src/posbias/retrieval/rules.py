@@ -106,8 +106,8 @@ class Rules(Keys):
         trial = self._moving(index, fact, others, slots, [instruction.request], [], within=self._within(""))
         return replace(trial, instruction=instruction)
 
-    def _prompt(self, context: str, key: str) -> str:
-        return Transcript(super()._prompt(context, key))
+    def _wrapped(self, body: str) -> str:
+        return Transcript(body)
 
 
 def read_instructions(path: str | os.PathLike[str]) -> tuple[Instruction, ...]:

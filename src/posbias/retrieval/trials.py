@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from posbias.asking.requests import PromptParts
 from posbias.core import machine
 from posbias.core.errors import InputFileError, ModelError, wrong
 from posbias.core.matching import Rule, is_right, missing
@@ -47,7 +48,8 @@ class Trial:
     the right thing stands; `depths`: by position, the share of the other facts or words that stand before it.
     `arms`: the prompt of each control arm (`ARMS`). `accepted`: by asked fact, the moved one first, every
     spelling that is right; without any, `answers[0]` is. `instruction`: the rule that is asked about
-    (`rules.Instruction`), which then decides.
+    (`rules.Instruction`), which then decides. `parts`: what each prompt is made of, by the prompt; pieces of a
+    needle's text are its words.
     """
 
     asked: tuple[str, ...]
@@ -58,6 +60,7 @@ class Trial:
     arms: Mapping[str, str] = field(default_factory=dict)
     accepted: tuple[tuple[str, ...], ...] = ()
     instruction: Any = None
+    parts: Mapping[str, PromptParts] = field(default_factory=dict, repr=False, compare=False)
 
     def right(self, answer: str, rule: Rule = "contains") -> tuple[bool, ...]:
         """By asked fact, the moved one first, whether the answer has it by this rule."""
@@ -106,14 +109,18 @@ class Trials:
     def _random(self, index: int, name: str = "retrieval") -> np.random.Generator:
         return np.random.default_rng(machine.sequence(self._seed, name, index))
 
-    def _prompt(self, context: str, key: str) -> str:
-        """`context` and the question for `key`, up to where the thing is to follow."""
+    def _parts(self, pieces: Sequence[str], key: str) -> PromptParts:
+        """`pieces` and the question for `key`, up to where the thing is to follow."""
         w = self._wording
-        body = w.opening + context + w.question.format(key=key)
-        if w.chat:
-            turn = [{"role": "user", "content": body}]
-            body = self.tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
-        return body + w.reply.format(key=key)
+        words = w.opening, tuple(pieces), w.question.format(key=key), w.reply.format(key=key)
+        return PromptParts(*words, self._joined, self._wrapped)
+
+    def _wrapped(self, body: str) -> str:
+        """A prompt up to its reply, in a chat in the model's template."""
+        if not self._wording.chat:
+            return body
+        turn = [{"role": "user", "content": body}]
+        return self.tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
 
     def _joined(self, pieces: Sequence[str]) -> str:
         """The pieces of a trial as one text."""
@@ -141,27 +148,35 @@ class Trials:
         `keys`: who is asked for and, but for documents, who does not occur. `within`: the character of `fact` at
         which the thing stands. `sentences`: what is put into a drawn order instead of the others.
         """
-        asked, places = [], []
+        asked, places, made = [], [], dict[str, PromptParts]()
+
+        def prompt(pieces: Sequence[str], key: str) -> str:
+            parts = self._parts(pieces, key)
+            made[text := parts.text] = parts
+            return text
+
         for slot in slots:
-            context = self._joined([*others[:slot], fact, *others[slot:]])
+            pieces = [*others[:slot], fact, *others[slot:]]
+            context = self._joined(pieces)
             place = context.index(fact, len(self._joined(others[:slot]))) + within
-            asked.append(self._prompt(context, keys[0]))
+            asked.append(prompt(pieces, keys[0]))
             # the context stands whole in the prompt, chat template or not; trimming may cost it its ends
             begin = asked[-1].index(context.strip()) - (len(context) - len(context.lstrip()))
             places.append(begin + place)
-        contexts = (self._joined([*others[:slot], fact, *others[slot:]]) for slot in slots)
+        contexts = ([*others[:slot], fact, *others[slot:]] for slot in slots)
         parts = [fact, *(others if sentences is None else sentences)]
         # a stream of its own, so that no other draw is changed
         drawn = [parts[k] for k in self._random(index, "retrieval.shuffled").permutation(len(parts))]
-        arms = (self._prompt(self._joined(pieces), keys[0]) for pieces in (others, [fact], drawn))
+        arms = [prompt(pieces, keys[0]) for pieces in (others, [fact], drawn)]
         return Trial(
             asked=tuple(asked),
-            control=tuple(self._prompt(context, key) for context in contexts for key in keys[1:]),
+            control=tuple(prompt(pieces, key) for pieces in contexts for key in keys[1:]),
             answers=tuple(answers),
             places=tuple(places),
             depths=tuple(slot / len(others) for slot in slots),
             arms=dict(zip(ARMS, arms, strict=True)),
             accepted=accepted,
+            parts=made,
         )
 
 
@@ -267,7 +282,7 @@ class Needle(Trials):
         """The most words from the end of `stretch` with which the prompt has at most `length` tokens."""
 
         def needed(words: int) -> int:
-            return self.tokens(self._prompt(self._joined([*stretch[len(stretch) - words :], fact]), key))
+            return self.tokens(self._parts([*stretch[len(stretch) - words :], fact], key).text)
 
         if (bare := needed(0)) + 2 * self.positions > self.length:
             what = f"more than the {bare} tokens of the fact and the question"

@@ -1,0 +1,15 @@
+from .answer import RemedyAnswer as RemedyAnswer
+from .run import remedy as remedy
+from .values import REMEDIES as REMEDIES
+from .values import BestPlaced as BestPlaced
+from .values import Divide as Divide
+from .values import OrdersAveraged as OrdersAveraged
+from .values import Plain as Plain
+from .values import PriorRemoved as PriorRemoved
+from .values import QuestionFirst as QuestionFirst
+from .values import Remedy as Remedy
+from .values import TaskLast as TaskLast
+from .values import TextRemedy as TextRemedy
+from .values import Treated as Treated
+from .values import Twice as Twice
+from .values import Vote as Vote
