@@ -13,7 +13,6 @@ uniform profile and than the stretched curve, and its verdict right, does a prof
 import functools
 import json
 import math
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from pydantic import TypeAdapter
 
 from posbias.core import machine
 from posbias.core.errors import InvalidValueError, one_of, wrong
+from posbias.core.files import data_table
 from posbias.profiles.calibration import Calibration, ExtrapolationTrial
 from posbias.profiles.curves import at_shares
 from posbias.profiles.profile import Profile, measured_influence
@@ -234,5 +234,4 @@ def won_up_to(model: str, rule: str) -> tuple[float, int]:
 @functools.cache
 def trials() -> tuple[ExtrapolationTrial, ...]:
     """All trials, from `extrapolation.toml`."""
-    text = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
-    return TypeAdapter(tuple[ExtrapolationTrial, ...]).validate_python(tomllib.loads(text)["trial"])
+    return TypeAdapter(tuple[ExtrapolationTrial, ...]).validate_python(data_table(__file__)["trial"])

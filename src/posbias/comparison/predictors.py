@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from posbias.core.errors import wrong
+from posbias.core.files import data_table
 from posbias.profiles.measurements import EVEN
 from posbias.profiles.profile import Profile, measured_influence, uniform
 from posbias.profiles.summary import at_ends
@@ -39,7 +40,7 @@ class Predictor:
     label: str
     method: str
     source: str
-    needs: tuple[str, ...]
+    needs: list[str]
     predict: Callable[["xr.Dataset"], Float[np.ndarray, "position"]]
     chosen: str = ""
 
@@ -136,67 +137,21 @@ def _energy(measurement: "xr.Dataset") -> np.ndarray:
     return np.sqrt(row)
 
 
-PREDICTORS = (
-    Predictor(
-        "attention_only",
-        "attention only (λ = 1)",
-        "Positional logits alone (measured logits minus those without rotation, by distance), no residual "
-        "connection: every layer replaces the stream.",
-        "Wu et al. 2025; Herasimchyk et al. 2026, §6.2 (a)",
-        ("positional_distance",),
-        _rolled(positional_kernels, lambda measurement: np.ones(measurement.sizes["layer"])),
-    ),
-    Predictor(
-        "positional",
-        "residual-aware, positional logits",
-        "The same positional logits, mixed with the identity by the measured λ_t.",
-        "Herasimchyk et al. 2026, Eqs. (2) to (4), §6.2 (b)",
-        ("positional_distance", "mixing"),
-        _rolled(positional_kernels),
-    ),
-    Predictor(
-        "fitted",
-        "residual-aware, fitted logits",
-        "Mean logits by distance with the diagonal, and the first column, as measured; softmax per head, "
-        "mixed by the measured λ_t.",
-        "after Herasimchyk et al. 2026, Proposition 4.5 and §6.2 (c)",
-        ("logits_distance", "logits_first_column", "mixing"),
-        _rolled(fitted_kernels),
-    ),
-    Predictor(
-        "measured_kernels",
-        "residual-aware, measured kernels",
-        "The attention itself, averaged over prompts and heads, mixed by the measured λ_t.",
-        "Herasimchyk et al. 2026, §3",
-        ("kernel", "mixing"),
-        _rolled(attention_kernels),
-    ),
-    Predictor(
-        "energy",
-        "energy rollout",
-        "The expected squared norm of the Jacobian: B_ij = δ_ij + Σ_h g_h·E[A²_h,ij/r_j²], with g_h = "
-        "‖W_O W_V diag(gain)‖²_F/d the strength of a head and r_j the RMS of the stream at key j; influence is "
-        "the square root of the last row of B_T ⋯ B_1.",
-        "posbias (no paper has it)",
-        ("energy_kernel",),
-        _energy,
-        "The energy rollout was found by trying some 75 variants on SmolLM2-135M with the text ‘sotu’: its scores "
-        "there are optimistic.",
-    ),
-)
+_PREDICT = {
+    "attention_only": _rolled(positional_kernels, lambda measurement: np.ones(measurement.sizes["layer"])),
+    "positional": _rolled(positional_kernels),
+    "fitted": _rolled(fitted_kernels),
+    "measured_kernels": _rolled(attention_kernels),
+    "energy": _energy,
+}
+_HELD = data_table(__file__)
+PREDICTORS = tuple(Predictor(key, predict=_PREDICT[key], **row) for key, row in _HELD["predictors"].items())
 """The predictors in the order of what they keep; the keys are stable names."""
 
 
 # --- a measured curve by parts ---------------------------------------------------------------------------------
 
-LABELS = {
-    "mask": "mask",
-    "residual": "+ residual (λ measured)",
-    "encoding": "+ encoding",
-    "content": "+ content (fitted logits)",
-    "norms": "+ norms (energy rollout)",
-    "measured": "the rest",
-}
+LABELS: dict[str, str] = _HELD["labels"]
 """What each step adds, in the order of the chain."""
 USED = frozenset({"positional", "fitted", "energy"})
 """The predictors that stand in it."""

@@ -26,6 +26,13 @@ from typing import Any
 from posbias.core.errors import InputFileError, OutputFileError, nearest, shortened
 
 
+def data_table(module: str, name: str = "") -> dict[str, Any]:
+    """Return a table of the library, next to a module (its `__file__`), of the same name or of `name`."""
+    path = Path(module)
+    path = path.with_name(name) if name else path.with_suffix(".toml")
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path next to `path` to write to; on success it becomes `path`, else it is removed.

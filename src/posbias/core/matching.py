@@ -9,10 +9,8 @@ words are asked for where a script has words: next to a letter of one without sp
 """
 
 import re
-import tomllib
 import unicodedata
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Literal
 
 Rule = Literal["contains", "first"]
@@ -21,7 +19,7 @@ TOKENS_A_WORD = 1.3
 PIECE = re.compile(r"\w+|[^\w\s]")
 """A word, or a mark of punctuation."""
 _ARTICLES = {"a", "an", "the"}
-_MARKS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_MARKS = data_table(__file__)
 _OPENS, _CLOSES, _OVER = (re.compile("|".join(_MARKS[name]), re.I) for name in ("opens", "closes", "over"))
 _THOUGHTS = re.compile(rf"(?is)(?:{_OPENS.pattern}).*?(?:{_CLOSES.pattern}|\Z)")
 _WITHOUT_SPACES = re.compile(f"[{''.join(_MARKS['without_spaces'])}]")

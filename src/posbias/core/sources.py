@@ -5,14 +5,13 @@
 The entries are data (`sources.toml`). Which of them a result rests on is said by `posbias_papers.citations`.
 """
 
-import tomllib
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from types import MappingProxyType
 
 from posbias.core.errors import InvalidValueError, nearest
+from posbias.core.files import data_table
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ def latex(text: str) -> str:
 
 
 def _read() -> dict[str, Source]:
-    data = tomllib.loads((files("posbias.core") / "sources.toml").read_text(encoding="utf-8"))
+    data = data_table(__file__)
     return {key: Source(key, **held) for key, held in data.items()}
 
 

@@ -20,6 +20,7 @@ from posbias.core.tables import Names, Table, bare_name, is_table, read_table, u
 from posbias.imports import arrays, positions, prompts
 from posbias.imports.columns import (
     ANY,
+    INSTEAD,
     NAMES,
     RATES,
     REFUSED,
@@ -58,18 +59,6 @@ CURVE = {"model", "job", "rule", "words", "able", "found"}
 """Keys of the answer on a curve, for who writes that to a file."""
 KEPT = "posbias_kind"
 """A key of the first line of a file of answers."""
-_INSTEAD = {
-    "an array called attributions or scores in .safetensors or .npz": (
-        ".npy",
-        ".pt",
-        ".pth",
-        ".pkl",
-        ".pickle",
-    ),
-    "a log as JSON (inspect log convert --to json)": (".eval",),
-    "a table as CSV, JSON or JSON lines": (".xlsx", ".xls", ".ods", ".parquet", ".feather", ".arrow"),
-}
-"""What is read in place of files of these endings."""
 _NAMES = Names(
     known={bare_name(name) for form in FORMATS[-2:] for names in form.needs for name in names},
     cells={name for form in FORMATS[:-2] for names in form.needs for name in names if name != "input"},
@@ -135,7 +124,7 @@ def _own(path: Path, table: bool) -> Profile | None:
         return read_asked(data, path)
     if suffix in arrays.KINDS:
         return arrays.read_arrays(path)
-    wanted = next((what for what, suffixes in _INSTEAD.items() if suffix in suffixes), None)
+    wanted = next((what for what, suffixes in INSTEAD.items() if suffix in suffixes), None)
     if wanted and path.is_file():
         raise unexpected(path, wanted, suffix)
     return None if table and not _is_ours(data) else load_profile(path)

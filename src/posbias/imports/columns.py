@@ -11,7 +11,6 @@ group's means are a row. Either way the curve is the mean of the rows.
 
 import math
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,13 +20,14 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.core.errors import InputFileError, InvalidValueError, shortened
+from posbias.core.files import data_table
 from posbias.core.tables import Column, Table, bare_name, number, plain_name, unexpected
 from posbias.profiles.curves import at_shares
 from posbias.profiles.gaps import EQUIVALENCE
 from posbias.profiles.places import Places
 from posbias.profiles.profile import Profile
 
-NAMES: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+NAMES: dict[str, Any] = data_table(__file__)
 """What columns are called, by what they hold."""
 WORDS = {word: float(place) for place, words in NAMES.pop("words").items() for word in words}
 """Words for places."""
@@ -39,6 +39,8 @@ MODELS: dict[str, list[str]] = NAMES.pop("models")
 """By writer, the columns next to which each column is a model's."""
 REFUSED: list[dict[str, Any]] = NAMES.pop("refused")
 """Files that hold no places: the columns that they have, and what is said."""
+INSTEAD: dict[str, list[str]] = NAMES.pop("instead")
+"""What is read in place of files of these endings."""
 RATES = NAMES["score"] + NAMES["share"] + NAMES["right"] + NAMES["count"]
 SCALES = {"share": (0.0, 1.0), "percent": (0.0, 100.0)}
 """What scores count in: what becomes 0, and 1. Others are LOW-HIGH: 1-5 of judges, 0-10 of ROUGE × 10."""

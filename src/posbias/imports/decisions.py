@@ -13,7 +13,6 @@ import json
 import logging
 import re
 import string
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,14 +20,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from posbias.core.errors import InputFileError
-from posbias.core.files import read_text
+from posbias.core.files import data_table, read_text
 from posbias.core.tables import bare_name, is_table, number, parsed, read_table, unexpected
 from posbias.imports.columns import ANY, RATES, Choice, having
 from posbias.imports.positions import PLACES
 from posbias.profiles.decisions import KIND, REFUSED, TIE, Decisions, load_decisions
 
 log = logging.getLogger(__name__)
-NAMES: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+NAMES: dict[str, Any] = data_table(__file__)
 """What columns are called, by what they hold."""
 WORDS: dict[str, list[str]] = NAMES.pop("words")
 """Words for orders and for no choice."""

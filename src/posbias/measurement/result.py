@@ -11,15 +11,14 @@ the sampling noise of the whole (`stochastic_order.noise_floor`).
 
 import datetime
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
+from posbias.core.files import data_table
 from posbias.core.progress import Deferred
 from posbias.core.store import Tensors
 from posbias.profiles.measurements import EVEN, HALVES, ODD
@@ -65,7 +64,7 @@ class Quantity:
 Quantities = Mapping[str, Quantity]
 QUANTITIES = {
     name: Quantity(tuple(row.pop("dimensions")), **row)
-    for name, row in tomllib.loads(Path(__file__).with_name("quantities.toml").read_text("utf-8")).items()
+    for name, row in data_table(__file__, "quantities.toml").items()
 }
 """What a measurement may hold, in the order of its dataset."""
 

@@ -9,7 +9,6 @@ that rises with the list may be a distance (LangChain's FAISS, Qdrant's Euclid),
 import json
 import os
 import re
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.core.errors import InputFileError, wrong
-from posbias.core.files import read_text
+from posbias.core.files import data_table, read_text
 from posbias.core.tables import (
     Table,
     in_utf8,
@@ -31,7 +30,7 @@ from posbias.core.tables import (
 )
 
 Scale = Literal["score", "similarity", "distance", "logit", "rank"]
-NAMES: dict[str, list[str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+NAMES: dict[str, list[str]] = data_table(__file__)
 """What fields are called, by what they hold."""
 SCORES = [name for kind in ("reranked", "unscaled", "score", "logit", "distance") for name in NAMES[kind]]
 """What scores are called, a reranker's before others'."""

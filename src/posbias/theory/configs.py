@@ -11,7 +11,6 @@ that no configuration holds (`NeedsMeasurement`); λ is published or measured (`
 """
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,7 +27,7 @@ from posbias.core.errors import (
     whole,
     wrong,
 )
-from posbias.core.files import read_mapping
+from posbias.core.files import data_table, read_mapping
 from posbias.core.packages import bundled
 from posbias.core.spec import decode
 from posbias.theory.architecture import Architecture, shortest_pattern
@@ -261,7 +260,7 @@ class Preset:
 
 
 def _presets() -> dict[str, Preset]:
-    rows = tomllib.loads((Path(__file__).parent / "presets.toml").read_text(encoding="utf-8"))
+    rows = data_table(__file__, "presets.toml")
     return {name: Preset(name, row.pop("source"), row.pop("context"), row) for name, row in rows.items()}
 
 

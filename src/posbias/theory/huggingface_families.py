@@ -2,8 +2,8 @@
 
 A row (`Family`) says how the family's files state layers, windows, rotary positions, encodings, key-value heads
 and causality; what it does not say is as in most families. `PARTS` are the kinds of layers that are no softmax
-over all earlier tokens. That the rows are right is tested on models that transformers builds (`tools/families.py`)
-and on configurations as their makers published them.
+over all earlier tokens, from huggingface_families.toml. That the rows are right is tested on models that
+transformers builds (`tools/families.py`) and on configurations as their makers published them.
 """
 
 import math
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from posbias.core.errors import shortened, wrong
+from posbias.core.files import data_table
 from posbias.core.spec import MOST_LAYERS
 from posbias.theory.config_keys import (
     DEFAULTS,
@@ -34,13 +35,11 @@ FULL, SLIDING, CHUNKED, LINEAR = (
 INDEXED, SPARSE, COMPRESSED = (
     f"{kind}_attention" for kind in ("indexed", "compressed_sparse", "heavily_compressed")
 )
-OLDER_KINDS = {
-    "attention": FULL,
-    "mamba": LINEAR,
-    "deepseek_sparse_attention": INDEXED,
-    "qwen_sparse_attention": INDEXED,
-}
+_HELD = data_table(__file__)
+OLDER_KINDS: dict[str, str] = _HELD["older_kinds"]
 """Older words of `layer_types` → those of today."""
+CONTAINERS: dict[str, str] = _HELD["containers"]
+"""Models with more than text → the family of their text, in `text_config` or, in older files, at the top level."""
 
 
 # --- kinds of layers ------------------------------------------------------------------------------------------
@@ -50,61 +49,27 @@ OLDER_KINDS = {
 class Part:
     """What a kind of layer is taken as: in words, what of it needs measurement ("": nothing), and its mask.
 
-    Both texts may name keys of the configuration in braces. `encoded`: whether the family's encoding of positions
-    acts in it; `measured`: whether `posbias measure` sees an attention in it.
+    Both texts may name keys of the configuration in braces. `window`, `chunk`: the width, or the key that has it.
+    `encoded`: whether the family's encoding of positions acts in it; `measured`: whether `posbias measure` sees
+    an attention in it.
     """
 
     taken: str
     unknown: str = ""
-    mask: Callable[[Config], Mask] = lambda config: Causal()
+    window: str | int = 0
+    chunk: str = ""
     encoded: bool = True
     measured: bool = True
 
+    def mask(self, config: Config) -> Mask:
+        """The mask of such a layer; all earlier tokens where the kind has none of its own."""
+        if self.chunk:
+            return Chunked(config.integer(self.chunk))
+        width = config.integer(self.window) if isinstance(self.window, str) else self.window
+        return SlidingWindow(width) if width else Causal()
 
-_ENTRIES = "the last {sliding_window} tokens one by one and earlier ones in entries of "
-_ALONE = Part("feed-forward alone, each token by itself", mask=lambda config: SlidingWindow(1), encoded=False)
-PARTS = {
-    LINEAR: Part(
-        "a state that forgets (linear attention, state space), taken as attention to all earlier tokens alike, as "
-        "if it forgot nothing",
-        "how fast linear attention forgets",
-        encoded=False,
-        measured=False,
-    ),
-    "conv": Part(
-        "a short convolution, taken as a window of {conv_L_cache} tokens that weigh the same",
-        "what short convolutions weigh",
-        lambda config: SlidingWindow(config.integer("conv_L_cache")),
-        encoded=False,
-        measured=False,
-    ),
-    CHUNKED: Part(
-        "chunks of {attention_chunk_size} tokens that do not see each other",
-        mask=lambda config: Chunked(config.integer("attention_chunk_size")),
-    ),
-    INDEXED: Part(
-        "sparse selection, {index_topk} earlier tokens for each query (up to that length all), taken as all of "
-        "them",
-        "which {index_topk} tokens each query selects",
-    ),
-    "hybrid": Part(
-        "attention and a state space in parallel, taken as the attention alone",
-        "what the state space parallel to attention adds",
-    ),
-    "mlp": _ALONE,
-    "moe": _ALONE,
-    SPARSE: Part(
-        _ENTRIES
-        + "{compress_rate_csa}, of which {index_topk} are selected; taken as all earlier tokens one by one",
-        "which compressed entries are selected, and what they hold",
-        measured=False,
-    ),
-    COMPRESSED: Part(
-        _ENTRIES + "{compress_rate_hca}; taken as all earlier tokens one by one",
-        "what compressed entries hold",
-        measured=False,
-    ),
-}
+
+PARTS = {kind: Part(**row) for kind, row in _HELD["parts"].items()}
 """Kinds of layers that are no softmax over all earlier tokens, by their words in `layer_types`."""
 UNMEASURED = frozenset(part.unknown for part in PARTS.values() if not part.measured)
 """What is not known of layers in which `posbias measure` sees no attention."""
@@ -747,17 +712,3 @@ FAMILIES: dict[str, Family] = {
     "kimi_linear": Family(unencoded, where(_kimi, LINEAR), (LINEAR,), key_heads=one_key_head),
 }
 """Hugging Face `model_type` → how its configuration is read."""
-
-CONTAINERS = {
-    "llama4": "llama4_text",
-    "gemma3": "gemma3_text",
-    "gemma4": "gemma4_text",
-    "qwen3_5": "qwen3_5_text",
-    "qwen3_5_moe": "qwen3_5_moe_text",
-    "mistral3": "mistral",
-    "llava": "llama",
-    "qwen2_vl": "qwen2_vl_text",
-    "qwen2_5_vl": "qwen2_5_vl_text",
-    "paligemma": "gemma",
-}
-"""Models with more than text → the family of their text, in `text_config` or, in older files, at the top level."""

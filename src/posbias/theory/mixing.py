@@ -25,10 +25,8 @@ In models C, q and w depend on the token. A prediction has their means, and is e
 """
 
 import functools
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
-from importlib.resources import files
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
@@ -37,6 +35,7 @@ from jaxtyping import Float
 from pydantic import Field
 
 from posbias.core.errors import InvalidValueError, wrong
+from posbias.core.files import data_table
 from posbias.core.spec import (
     Citation,
     Count,
@@ -248,12 +247,11 @@ def at_depth(mixing: MeasuredMixing, depth: int) -> MeasuredMixing:
 
 @functools.cache
 def _read() -> dict[str, _Record]:
-    text = files("posbias.theory").joinpath("known_mixing.toml").read_text(encoding="utf-8")
     return {
         name: _Record(
             pretrained=one.pop("pretrained"), definition=one.pop("definition"), mixing=MeasuredMixing(**one)
         )
-        for name, one in tomllib.loads(text).items()
+        for name, one in data_table(__file__, "known_mixing.toml").items()
     }
 
 

@@ -8,17 +8,16 @@ of it is spaced.
 """
 
 import math
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from posbias.core import machine
 from posbias.core.errors import InvalidValueError, nearest, one_of, shortened, typed_integer, whole, wrong
+from posbias.core.files import data_table
 from posbias.core.machine import cores
 from posbias.core.spec import MOST_LAYERS
 from posbias.profiles.profile import Profile
@@ -32,7 +31,7 @@ from posbias.theory.prediction import predict
 
 STEPS, MOST = 33, 10_000
 """Values that a range gives when it does not say how many, and that it may ask for at most."""
-MEASURED: dict[str, list[str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+MEASURED: dict[str, list[str]] = data_table(__file__)
 """What other values of a quantity did to models that were measured, a line for each model."""
 
 

@@ -6,15 +6,14 @@ what kind of position encoding it is to expect, and known defects. Tests prove e
 family without a row gets `generic`, and has to prove itself each time.
 """
 
-import tomllib
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from posbias.core import packages
 from posbias.core.errors import ModelError
+from posbias.core.files import data_table
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def _row(model_type: str, gains: dict[str, str] | None = None, **row: Any) -> Fa
     return Family(model_type, gains=None if gains is None else Gains(**gains), **row)
 
 
-_HELD = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_HELD = data_table(__file__)
 FAMILIES = {model_type: _row(model_type, **row) for model_type, row in _HELD["rows"].items()}
 MISREAD: dict[str, str] = _HELD["misread"]
 """What is right and may still be misread, of families where it is so."""

@@ -11,7 +11,6 @@ import logging
 import os
 import re
 import sys
-import tomllib
 from contextlib import AbstractContextManager, nullcontext, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 import platformdirs
 
 from posbias.core.errors import ModelError, nearest, shortened
+from posbias.core.files import data_table
 from posbias.core.packages import bundled
 
 log = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class Files:
 
 
 def _registered() -> dict[str, Registered]:
-    rows = tomllib.loads(Path(__file__).with_name("registered.toml").read_text(encoding="utf-8"))
+    rows = data_table(__file__, "registered.toml")
     wheels = {
         name: {kind: tuple(Wheel(*one) for one in row.get(kind, ())) for kind in ("parts", "documents")}
         for name, row in rows.items()

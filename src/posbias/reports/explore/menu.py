@@ -10,15 +10,14 @@ import base64
 import dataclasses
 import inspect
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from pydantic_core import PydanticUndefined
 
+from posbias.core.files import data_table
 from posbias.core.spec import encode
 from posbias.reports.explore.kernel import (
     MOST_AHEAD,
@@ -63,9 +62,7 @@ OWN = "its numbers are a model's own: begin from a file that holds them"
 Controls = Mapping[str, Sequence[Any]]
 """Sliders by what their number does: `times` multiplies logits (or λ), `power` is the exponent of the distance (or
 the layer). Field, label, least, most and first value."""
-WORDS: Mapping[str, dict[str, Any]] = tomllib.loads(
-    files("posbias.reports.explore").joinpath("menu.toml").read_text(encoding="utf-8")
-)
+WORDS: Mapping[str, dict[str, Any]] = data_table(__file__)
 """What a page begins with; titles, sliders and what was chosen, by the `kind` of a member."""
 CONTENT: Controls = WORDS["sliders"]["content"]
 GIVEN: dict[type, Any] = {
