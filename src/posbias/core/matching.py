@@ -13,6 +13,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from posbias.core.files import data_table
+
 Rule = Literal["contains", "first"]
 TOKENS_A_WORD = 1.3
 """Tokens of a word, about: in English text and most models' tokenizers."""
