@@ -1,5 +1,6 @@
 """`posbias` and `python -m posbias`: the command line, from its first import on."""
 
+import gc
 import sys
 
 
@@ -10,7 +11,10 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.stderr.write("posbias: interrupted\n")
         raise SystemExit(130) from None
-    run()
+    try:
+        run()
+    finally:
+        gc.freeze()  # or the interpreter looks through all objects before it ends, a quarter of `posbias predict`
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ Random numbers: two parts of a run must not share a stream, else a draw more in 
 names its stream; the same seed and name give the same numbers on every machine.
 """
 
+import functools
 import hashlib
 import os
 from collections.abc import Iterator
@@ -165,6 +166,7 @@ def compiled(
     """
     from numba import njit
 
+    _load_without_blas()
     return njit(
         cache=True,
         nogil=True,
@@ -172,3 +174,19 @@ def compiled(
         fastmath=set(liberties) or False,
         forceinline=inlined,
     )
+
+
+@functools.cache
+def _load_without_blas() -> None:
+    """Load Numba's functions of arrays without SciPy's linear algebra, a tenth of what `posbias predict` takes.
+
+    Numba imports it to see whether it is there, and again where a compiled product needs it.
+    """
+    from numba.np import linalg
+
+    needed = getattr(linalg, "ensure_blas", None)
+    linalg.ensure_blas = lambda: None
+    try:
+        import numba.np.arraymath  # noqa: F401
+    finally:
+        linalg.ensure_blas = needed
