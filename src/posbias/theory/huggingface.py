@@ -245,7 +245,8 @@ def _kinds(config: Config, row: Family) -> list[str]:
     if unknown := set(kinds) - {*known}:
         raise wrong("layer_types", " or ".join(known), min(unknown))
     if not listed or isinstance(rule, str):
-        kinds = [rule if isinstance(rule, str) else rule(t, config) for t in range(depth)]
+        pattern = (rule,) if isinstance(rule, str) else rule
+        kinds = [pattern(t, config) if callable(pattern) else pattern[t % len(pattern)] for t in range(depth)]
     elif SLIDING in kinds and _SWITCH in DEFAULTS.get(config["model_type"], {}) and not config.get(_SWITCH):
         raise InvalidValueError(f"layer_types: expected no {SLIDING} where {_SWITCH} is off")
     width = None if rule == FULL else _window(config)

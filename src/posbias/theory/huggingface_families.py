@@ -8,7 +8,7 @@ transformers builds (`tools/families.py`) and on configurations as their makers 
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from posbias.core.errors import shortened, wrong
@@ -97,30 +97,59 @@ def every(period: int, key: str = "", rest: str = SLIDING) -> Callable[[int, Con
     return kind
 
 
-def where(slides: Callable[[int, Config], bool], rest: str = SLIDING) -> Callable[[int, Config], str]:
-    """Layers of `rest` where a condition on t and the configuration holds, full ones elsewhere."""
-    return lambda t, config: rest if slides(t, config) else FULL
-
-
 def _full_layers(config: Config) -> int:
     """Qwen 2: how many layers at the bottom have no window (of its experts' models, those that may have one)."""
     return config.integer("max_window_layers", least=0) if config.get("max_window_layers") else 0
 
 
-def _jamba(t: int, config: Config) -> bool:
+def qwen2_layers(t: int, config: Config) -> str:
+    """Layers above the lowest have windows."""
+    return SLIDING if t >= _full_layers(config) else FULL
+
+
+def qwen2_moe_layers(t: int, config: Config) -> str:
+    """Every second of the lowest layers has a window."""
+    return SLIDING if t % 2 == 0 and t < _full_layers(config) else FULL
+
+
+def jamba_layers(t: int, config: Config) -> str:
+    """Of each period one layer is full, at an offset."""
     period = config.integer("attn_layer_period")
-    return t % period != config.integer("attn_layer_offset", least=0)
+    return FULL if t % period == config.integer("attn_layer_offset", least=0) else LINEAR
 
 
-def _kimi(t: int, config: Config) -> bool:
+def kimi_layers(t: int, config: Config) -> str:
     """`linear_attn_config` counts layers from 1."""
     given = config.inner("linear_attn_config").by_layer("full_attn_layers")
-    return t + 1 not in given if given else not t or bool(t % 4)
+    linear = t + 1 not in given if given else not t or t % 4
+    return LINEAR if linear else FULL
 
 
-def _olmo_hybrid(t: int, config: Config) -> bool:
+def olmo_hybrid_layers(t: int, config: Config) -> str:
+    """Every fourth layer is full, and the last of a model with fewer."""
     depth = config.integer(DEPTH)
-    return t % 4 != 3 and not (depth < 4 and t == depth - 1)
+    return FULL if t % 4 == 3 or (depth < 4 and t == depth - 1) else LINEAR
+
+
+def lfm2_layers(t: int, config: Config) -> str:
+    """Convolutions, but for layers that `full_attn_idxs` lists; without it none."""
+    listed = config.get("full_attn_idxs") is None or t in config.by_layer("full_attn_idxs")
+    return FULL if listed else "conv"
+
+
+def smollm3_layers(t: int, config: Config) -> str:
+    """Layers without rotary positions have windows."""
+    return SLIDING if without_rope("", t, config) else FULL
+
+
+def llama4_layers(t: int, config: Config) -> str:
+    """Layers with rotary positions see chunks."""
+    return FULL if without_rope("", t, config) else CHUNKED
+
+
+def deepseek_v4_layers(t: int, config: Config) -> str:
+    """Every second layer from the fourth is sparse."""
+    return SPARSE if t > 2 and t % 2 else COMPRESSED
 
 
 def without_rope(kind: str, t: int, config: Config) -> bool:
@@ -150,16 +179,21 @@ def not_sliding(kind: str, t: int, config: Config) -> bool:
     return kind != SLIDING
 
 
+def not_sliding_among_windows(kind: str, t: int, config: Config) -> bool:
+    """EXAONE 4: the same in models with windows."""
+    return kind != SLIDING and bool(config.get("sliding_window"))
+
+
 # --- families whose files are brought to today's keys ---------------------------------------------------------
 
 
-def _mpt(config: Config) -> Config:
+def mpt_keys(config: Config) -> Config:
     """The window stands in `attn_config`, where −1 is none."""
     size = config.inner("attn_config").get("sliding_window_size")
     return config | {"sliding_window": None if size == -1 else size}
 
 
-def _minimax(config: Config) -> Config:
+def minimax_keys(config: Config) -> Config:
     """Every second layer is linear; a window is for all others, whatever `layer_types` calls them."""
     every_second = [FULL, LINEAR] * config.integer(DEPTH, most=MOST_LAYERS)
     kinds = config.get("layer_types") or every_second[: config.integer(DEPTH)]
@@ -168,26 +202,26 @@ def _minimax(config: Config) -> Config:
     return config | {"layer_types": [SLIDING if kind == FULL else kind for kind in kinds]}
 
 
-def _gemma4(config: Config) -> Config:
+def gemma4_keys(config: Config) -> Config:
     """The last layer is full, whatever `layer_types` says of it."""
     kinds = config.get("layer_types")
     if kinds is None:
-        kinds = [every(6, "-")(t, config) for t in range(config.integer(DEPTH, most=MOST_LAYERS))]
+        kinds = [FULL if t % 6 == 5 else SLIDING for t in range(config.integer(DEPTH, most=MOST_LAYERS))]
     return config | {"layer_types": [*kinds[:-1], FULL] if isinstance(kinds, list) else kinds}
 
 
-def _mimo_layers(t: int, config: Config) -> str:
+def mimo_layers(t: int, config: Config) -> str:
     """Full layers are the first and every sixth."""
     return SLIDING if t and (t + 1) % 6 else FULL
 
 
-def _mimo(config: Config) -> Config:
+def mimo_keys(config: Config) -> Config:
     """MiMo V2 Flash: `sliding_window_size` does not count the query; chunks are not used.
 
     Raises `InvalidValueError` for released keys that say otherwise: models of transformers do not read them.
     """
     depth = config.integer(DEPTH, most=MOST_LAYERS)
-    kinds = config.get("layer_types") or [_mimo_layers(t, config) for t in range(depth)]
+    kinds = config.get("layer_types") or [mimo_layers(t, config) for t in range(depth)]
     own = Config({**DEFAULTS["mimo_v2_flash"], **config})
     right = {
         "hybrid_layer_pattern": [int(kind == SLIDING) for kind in kinds],
@@ -206,7 +240,7 @@ def _mimo(config: Config) -> Config:
     return made
 
 
-def _nemotron_h(config: Config) -> Config:
+def nemotron_h_keys(config: Config) -> Config:
     """`layers_block_type`, or letters in `hybrid_override_pattern`; their number is the depth."""
     letters = {"M": LINEAR, "E": "moe", "*": FULL, "-": "mlp"}
     kinds, pattern = config.get("layers_block_type"), config.get("hybrid_override_pattern")
@@ -221,7 +255,7 @@ def _nemotron_h(config: Config) -> Config:
     return config | {"layer_types": kinds, DEPTH: len(kinds)}
 
 
-def _deepseek_v4(config: Config) -> Config:
+def deepseek_v4_keys(config: Config) -> Config:
     """`layer_types`, or `compress_ratios` of each layer; what is beyond the depth predicts further tokens."""
     kinds, ratios = config.get("layer_types"), config.by_layer("compress_ratios")
     if kinds is None and ratios:
@@ -251,6 +285,11 @@ def learned(config: Config) -> Positional:
 def positions(config: Config) -> int | None:
     """How many positions a model has or is configured for; None where its configuration does not say."""
     return None if config.get(LENGTH) is None else config.integer(LENGTH)
+
+
+def alibi(config: Config) -> Positional:
+    """ALiBi with the published slopes."""
+    return ALiBi()
 
 
 def unencoded(config: Config) -> Positional:
@@ -314,24 +353,24 @@ def one_key_head(config: Config, kind: str) -> int | None:
     return 1
 
 
-def _falcon_key_heads(config: Config, kind: str) -> int | None:
+def falcon_key_heads(config: Config, kind: str) -> int | None:
     """One for all heads, unless `new_decoder_architecture` or `multi_query` says otherwise."""
     newer = config.flag("new_decoder_architecture", False) or config["model_type"] == "RefinedWeb"
     return 1 if not newer and config.flag("multi_query", True) else key_heads(config, kind)
 
 
-def _big_code_key_heads(config: Config, kind: str) -> int | None:
+def big_code_key_heads(config: Config, kind: str) -> int | None:
     return 1 if config.flag("multi_query", True) else None
 
 
-def _gemma4_key_heads(config: Config, kind: str) -> int | None:
+def gemma4_key_heads(config: Config, kind: str) -> int | None:
     """Full layers may have a number of their own."""
     key = "num_global_key_value_heads"
     own = kind == FULL and config.flag("attention_k_eq_v", False) and config.get(key) is not None
     return config.integer(key) if own else key_heads(config, kind)
 
 
-def _mimo_key_heads(config: Config, kind: str) -> int | None:
+def mimo_key_heads(config: Config, kind: str) -> int | None:
     """Sliding layers have twice as many."""
     given = key_heads(config, kind) or DEFAULTS["mimo_v2_flash"][KEY_HEADS]
     return 2 * given if kind == SLIDING else given
@@ -345,14 +384,14 @@ def no_scale(config: Config, bare: bool) -> QueryScale | None:
     return None
 
 
-def _tuned(config: Config, bare: bool) -> QueryScale | None:
+def tuned(config: Config, bare: bool) -> QueryScale | None:
     """Llama 4: in layers without an encoding, unless `attn_temperature_tuning` says no."""
     if not bare or not config.get("attn_temperature_tuning"):
         return None
     return StepScale(config.number("attn_scale"), config.integer("floor_scale"))
 
 
-def _beyond_training(config: Config, bare: bool) -> QueryScale | None:
+def beyond_training(config: Config, bare: bool) -> QueryScale | None:
     """Ministral 3, Mistral 4: beyond the length of their first training; positions count from 0 there."""
     given = _single(rope_settings(config))
     if given.get("llama_4_scaling_beta") is None:
@@ -434,7 +473,7 @@ def _single(made: Settings) -> Config:
     return Config(made[_ALL])
 
 
-def _two_bases(config: Config, given: Config) -> Settings:
+def two_bases(config: Config, given: Config) -> Settings:
     """Gemma 3, OLMo 3: the older keys scale full layers alone."""
     held, scaled = config.inner("rope_parameters"), config.inner("rope_scaling")
     if rope_type(scaled) != (scaled.get("rope_type") or "default"):
@@ -446,7 +485,7 @@ def _two_bases(config: Config, given: Config) -> Settings:
     }
 
 
-def _by_type(config: Config, given: Config) -> Settings:
+def by_type(config: Config, given: Config) -> Settings:
     """Gemma 4, MiMo: `rope_parameters` of each type alone; older keys have to agree."""
     share = DEFAULTS[str(config["model_type"])].get(_SHARE, 1.0)
     held = config.inner("rope_parameters")
@@ -462,7 +501,7 @@ def _by_type(config: Config, given: Config) -> Settings:
     return made
 
 
-def _compressing(config: Config, given: Config) -> Settings:
+def deepseek_v4_rope(config: Config, given: Config) -> Settings:
     """DeepSeek V4: compressed layers have a base and a scaling of their own, without YaRN's gain."""
     size = config.integer(HEAD_SIZE)
     rotating = config.get("qk_rope_head_dim")
@@ -480,31 +519,31 @@ def _compressing(config: Config, given: Config) -> Settings:
     return {SPARSE: packed, COMPRESSED: packed, SLIDING: main}
 
 
-def _neox(config: Config, given: Config) -> Settings:
+def neox_rope(config: Config, given: Config) -> Settings:
     return usual_rope(
         config | {_BASE: config.get("rotary_emb_base"), _SHARE: config.get("rotary_pct")}, given
     )
 
 
-def _fixed(config: Config, given: Config) -> Settings:
+def gptj_rope(config: Config, given: Config) -> Settings:
     """GPT-J, CodeGen: base 10,000, and a fixed number of dimensions."""
     return {_ALL: {_BASE: 10_000.0, HEAD_SIZE: config.integer("rotary_dim")}}
 
 
-def _dimensions(config: Config, given: Config) -> Settings:
+def minimax_m2_rope(config: Config, given: Config) -> Settings:
     """MiniMax M2: how many dimensions rotate, where the file has no share."""
     if config.get("rotary_dim") is None or _SHARE in given:
         return usual_rope(config, given)
     return usual_rope(config | {_SHARE: config.integer("rotary_dim") / config.integer(HEAD_SIZE)}, given)
 
 
-def _long(config: Config, given: Config) -> Settings:
+def phi3_rope(config: Config, given: Config) -> Settings:
     """Phi 3: older names of LongRoPE."""
     long = {"rope_type": "longrope"} if rope_type(given) in ("su", "yarn") else {}
     return usual_rope(config, given | long)
 
 
-def _amplified(config: Config, given: Config) -> Settings:
+def phimoe_rope(config: Config, given: Config) -> Settings:
     """Phi 3.5's experts: a gain for short texts and one for long ones, with the angles of short texts for all."""
     made = _single(usual_rope(config, given))
     if rope_type(made) == "default":
@@ -515,7 +554,7 @@ def _amplified(config: Config, given: Config) -> Settings:
     return {_ALL: {**made, "attention_factor": short, "long_factor": made.get("short_factor")}}
 
 
-def _latent(config: Config, given: Config) -> Settings:
+def mistral4_rope(config: Config, given: Config) -> Settings:
     """Mistral 4: a share of both parts of a head."""
     if config.inner("rope_scaling"):
         raise wrong("rope_scaling", "it within rope_parameters", got="it by itself")
@@ -524,7 +563,7 @@ def _latent(config: Config, given: Config) -> Settings:
     return usual_rope(config, given | {HEAD_SIZE: config.get(HEAD_SIZE) or both, _SHARE: share})
 
 
-def _bases(config: Config, given: Config) -> Settings:
+def granite_rope(config: Config, given: Config) -> Settings:
     """Granite with windows: a base for each layer, 0 for none of the encoding."""
     made = _single(usual_rope(config, given))
     bases, types = config.get("layer_rope_theta"), config.get("layer_types") or ()
@@ -545,7 +584,8 @@ class Family:
 
     - `positional`: the encoding of its layers, but those for which `bare` (kind, t, configuration) holds.
     - `layers`: the kind of all layers, whatever `layer_types` says, or of layer t (from 0) where a file has no
-      `layer_types`. Sliding ones are full where there is no window. `kinds`: which of `PARTS` its layers may be.
+      `layer_types`: a pattern that is repeated, or a rule. Sliding ones are full where there is no window.
+      `kinds`: which of `PARTS` its layers may be.
     - `encoder`: layers see both ways unless `is_decoder` says otherwise; `switchable`: whether `is_causal: false`
       makes its models look both ways. `classes`: names of its classes that do not begin with the family's.
     - `rope`: settings of rotary positions (`rope_settings`); `key_heads`: key-value heads of a layer of a kind;
@@ -557,7 +597,7 @@ class Family:
     """
 
     positional: Callable[[Config], Positional] = rotary
-    layers: str | Callable[[int, Config], str] = FULL
+    layers: str | tuple[str, ...] | Callable[[int, Config], str] = FULL
     kinds: tuple[str, ...] = ()
     bare: Callable[[str, int, Config], bool] | None = None
     encoder: bool = False
@@ -572,143 +612,21 @@ class Family:
     remarks: tuple[str, ...] = ()
 
 
-def _all(names: str, row: Family) -> dict[str, Family]:
-    return dict.fromkeys(names.split(), row)
-
-
-_SINKS = (
-    "learned sinks: every head{} has a trained logit next to the keys that draws attention off; it is not in the "
-    "configuration and left out (give it as Layer.sinks)"
-)
-_LATER_LOGITS = (
-    "logits grow with the query's position ({}): Layer.query_scale, which multiplies nothing while positional "
-    "and content logits are left out"
-)
-_BEYOND = _LATER_LOGITS.format("rope_parameters.llama_4_scaling_beta")
 _PLAIN = Family()
-_BOTH_TYPES = where(lambda t, config: t % 2 == 0)
-_FALCON = Family(falcon_positions, key_heads=_falcon_key_heads)
 
-FAMILIES: dict[str, Family] = {
-    **_all(
-        "apertus arcee aria_text bitnet cohere ernie4_5 ernie4_5_moe flex_olmo gemma glm glm4 glm4_moe granite "
-        "granitemoe granitemoeshared helium hy_v3 hyperclovax jais2 llama nanochat olmo olmo2 olmoe persimmon phi "
-        "seed_oss solar_open stablelm",
-        _PLAIN,
-    ),
-    **_all("internlm3 iquestcoder", Family(classes=("llama",))),
-    **_all("axk1 deepseek_v2 deepseek_v3 glm4_moe_lite minicpm3 youtu", Family(key_heads=one_key_head)),
-    "kimi_k2": Family(key_heads=one_key_head, classes=("deepseekv3",), defaults=DEFAULTS["deepseek_v3"]),
-    **_all("gpt_neox gpt_neox_japanese", Family(rope=_neox)),
-    **_all("gptj codegen", Family(rope=_fixed)),
-    "minimax": Family(layers=where(lambda t, config: bool(t % 2), LINEAR), kinds=(LINEAR,), rewrite=_minimax),
-    "minimax_m2": Family(rope=_dimensions),
-    **_all("gpt2 opt biogpt", Family(learned)),
-    "openai-gpt": Family(learned, switchable=False),
-    "gpt_bigcode": Family(learned, key_heads=_big_code_key_heads),
-    "bloom": Family(lambda config: ALiBi()),
-    "mpt": Family(mpt_positions, SLIDING, switchable=False, rewrite=_mpt),
-    "falcon": _FALCON,
-    **_all(
-        "RefinedWeb RefinedWebModel", replace(_FALCON, classes=("rw",), defaults={"rope_theta": 10_000.0})
-    ),
-    "posbias_tiny": Family(tiny_positions, SLIDING, classes=("tiny",)),
-    **_all(
-        "bert camembert data2vec-text electra ernie megatron-bert rembert roberta roberta-prelayernorm roc_bert "
-        "xlm-roberta xlm-roberta-xl xmod",
-        Family(absolute, encoder=True),
-    ),
-    **_all("mistral mixtral qwen3_moe starcoder2", Family(layers=SLIDING)),
-    "phi3": Family(layers=SLIDING, rope=_long),
-    "phimoe": Family(layers=SLIDING, rope=_amplified),
-    "ministral3": Family(layers=SLIDING, scale=_beyond_training, remarks=(_BEYOND,)),
-    "mistral4": Family(key_heads=one_key_head, rope=_latent, scale=_beyond_training, remarks=(_BEYOND,)),
-    **_all(
-        "qwen2 qwen3 qwen2_vl_text qwen2_5_vl_text",
-        Family(layers=where(lambda t, config: t >= _full_layers(config))),
-    ),
-    "qwen2_moe": Family(layers=where(lambda t, config: t % 2 == 0 and t < _full_layers(config))),
-    **_all("gemma2 vaultgemma", Family(layers=_BOTH_TYPES)),
-    "gemma3_text": Family(layers=every(6), rope=_two_bases),
-    "gemma4_text": Family(
-        layers=every(6),
-        rope=_by_type,
-        key_heads=_gemma4_key_heads,
-        rewrite=_gemma4,
-        unknown={"num_kv_shared_layers": "what {num_kv_shared_layers} layers read of an earlier layer"},
-    ),
-    "cohere2": Family(layers=every(4), bare=not_sliding),
-    **_all(
-        "exaone4 exaone_moe",
-        Family(
-            layers=every(4),
-            bare=lambda kind, t, config: kind != SLIDING and bool(config.get("sliding_window")),
-        ),
-    ),
-    "olmo3": Family(layers=where(lambda t, config: t % 4 != 3), rope=_two_bases),
-    "smollm3": Family(layers=where(lambda t, config: without_rope("", t, config)), bare=without_rope),
-    "cwm": Family(layers=where(lambda t, config: t % 4 != 0)),
-    "afmoe": Family(layers=every(4, "global_attn_every_n_layers"), bare=not_sliding),
-    "gpt_oss": Family(layers=_BOTH_TYPES, remarks=(_SINKS.format(""),)),
-    **_all(
-        "granite_swa granitemoe_swa",
-        Family(
-            layers=where(lambda t, config: t % 4 != 0),
-            bare=without_base,
-            rope=_bases,
-            remarks=(_SINKS.format(""),),
-        ),
-    ),
-    "mimo_v2_flash": Family(
-        layers=_mimo_layers,
-        rope=_by_type,
-        key_heads=_mimo_key_heads,
-        rewrite=_mimo,
-        remarks=(_SINKS.format(" of a sliding layer"),),
-    ),
-    "llama4_text": Family(
-        layers=where(lambda t, config: not without_rope("", t, config), CHUNKED),
-        kinds=(CHUNKED,),
-        bare=without_rope,
-        scale=_tuned,
-        remarks=(_LATER_LOGITS.format("attn_temperature_tuning, in layers without an encoding"),),
-    ),
-    **_all(
-        "deepseek_v32 glm_moe_dsa",
-        Family(layers=lambda t, config: INDEXED, kinds=(INDEXED,), key_heads=one_key_head),
-    ),
-    "deepseek_v4": Family(
-        layers=lambda t, config: SPARSE if t > 2 and t % 2 else COMPRESSED,
-        kinds=(SPARSE, COMPRESSED),
-        rope=_compressing,
-        key_heads=one_key_head,
-        rewrite=_deepseek_v4,
-        unknown={"hc_mult": "how hyper-connections mix {hc_mult} streams"},
-        remarks=(_SINKS.format(""),),
-    ),
-    **_all(
-        "qwen3_next qwen3_5_text qwen3_5_moe_text",
-        Family(
-            layers=every(4, "full_attention_interval", LINEAR),
-            kinds=(LINEAR,),
-            remarks=("attention's update passes a gate, which changes λ alone",),
-        ),
-    ),
-    "lfm2": Family(
-        layers=where(
-            lambda t, config: (
-                config.get("full_attn_idxs") is not None and t not in config.by_layer("full_attn_idxs")
-            ),
-            "conv",
-        ),
-        kinds=("conv",),
-    ),
-    "jamba": Family(unencoded, where(_jamba, LINEAR), (LINEAR,)),
-    "falcon_h1": Family(layers=lambda t, config: "hybrid", kinds=("hybrid",)),
-    "nemotron_h": Family(
-        unencoded, lambda t, config: FULL, kinds=(LINEAR, "mlp", "moe"), rewrite=_nemotron_h
-    ),
-    "olmo_hybrid": Family(layers=where(_olmo_hybrid, LINEAR), kinds=(LINEAR,), bare=without_base),
-    "kimi_linear": Family(unencoded, where(_kimi, LINEAR), (LINEAR,), key_heads=one_key_head),
-}
+
+def _row(row: dict[str, Any]) -> Family:
+    """Return a row of the table: what stands in it by name is put in its place."""
+    if "every" in row:
+        row["layers"] = every(**row.pop("every"))
+    if isinstance(row.get("defaults"), str):
+        row["defaults"] = DEFAULTS[row["defaults"]]
+    row["remarks"] = [_HELD["remarks"][name] for name in row.get("remarks", ())]
+    row = {
+        key: globals().get(value, value) if isinstance(value, str) else value for key, value in row.items()
+    }
+    return Family(**{key: tuple(value) if isinstance(value, list) else value for key, value in row.items()})
+
+
+FAMILIES = {name: _row(dict(row)) for names, row in _HELD["rows"].items() for name in names.split()}
 """Hugging Face `model_type` → how its configuration is read."""
