@@ -2,8 +2,9 @@
 
 A row (`Family`) says how the family's files state layers, windows, rotary positions, encodings, key-value heads
 and causality; what it does not say is as in most families. `PARTS` are the kinds of layers that are no softmax
-over all earlier tokens, from huggingface_families.toml. That the rows are right is tested on models that
-transformers builds (`tools/families.py`) and on configurations as their makers published them.
+over all earlier tokens. The tables are in huggingface_families.toml, the functions that they name here. That the
+rows are right is tested on models that transformers builds (`tools/families.py`) and on configurations as their
+makers published them.
 """
 
 import math
@@ -622,10 +623,12 @@ def _row(row: dict[str, Any]) -> Family:
     if isinstance(row.get("defaults"), str):
         row["defaults"] = DEFAULTS[row["defaults"]]
     row["remarks"] = [_HELD["remarks"][name] for name in row.get("remarks", ())]
-    row = {
-        key: globals().get(value, value) if isinstance(value, str) else value for key, value in row.items()
-    }
-    return Family(**{key: tuple(value) if isinstance(value, list) else value for key, value in row.items()})
+    for key, value in row.items():
+        if isinstance(value, list):
+            row[key] = tuple(value)
+        elif isinstance(value, str):
+            row[key] = globals().get(value, value)
+    return Family(**row)
 
 
 FAMILIES = {name: _row(dict(row)) for names, row in _HELD["rows"].items() for name in names.split()}
