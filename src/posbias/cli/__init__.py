@@ -29,7 +29,8 @@ __all__ = ["app", "main"]
 log = logging.getLogger(__name__)
 VERBOSE, QUIET = ("-v", "--verbose"), ("-q", "--quiet")
 COMMANDS = (
-    "predict measure retrieve choose compare report order design explore simulate train study presets models"
+    "predict measure retrieve choose remedy compare report order design explore simulate train study presets "
+    "models"
 )
 
 app = App(

@@ -127,17 +127,14 @@ RESAMPLES = 4000
 _AT_ONCE = 4_000_000
 
 
-def resampled(
-    columns: Columns[Name], seed: int = 0, together: int = 1, resamples: int = RESAMPLES
-) -> dict[Name, Estimate]:
+def resampled(columns: Columns[Name], seed: int = 0, together: int = 1) -> dict[Name, Estimate]:
     """The mean over trials of each column, with intervals from resamples of whole trials that all columns share.
 
     `columns` stand under the least and the most that they can be: an interval stays within them. Percentiles are
     widened as Student's t is (the expanded percentile interval of Hesterberg 2015, "What teachers should know
     about the bootstrap"): plain ones are too short for few trials. A column without spread has the interval of the
     number of trials alone: at most 1 − .05^(1/n) of all trials differ from those seen. `together` intervals hold
-    at once in 95 % of experiments (Bonferroni: each in 1 − .05/`together`). Without `resamples` they are Student's
-    t.
+    at once in 95 % of experiments (Bonferroni: each in 1 − .05/`together`).
     """
     limits = {name: ends for ends, named in columns.items() for name in named}
     samples = np.stack([column for named in columns.values() for column in named.values()], axis=1)
@@ -146,22 +143,18 @@ def resampled(
     drawn = np.empty((0, len(means)))
     if trials > 1:
         errors = (samples.std(axis=0, ddof=1) / math.sqrt(trials)).tolist()
-        drawn = _means(samples, seed, resamples * together) if resamples else np.full((1, len(means)), np.nan)
+        drawn = _means(samples, seed, RESAMPLES * together)
     found = {}
     for (name, (least, most)), mean, se, draws in zip(limits.items(), means, errors, drawn.T, strict=True):
         ends = []
         for miss in (0.05 / together, 0.1 / together):
-            if se > 0 and resamples:
+            if se > 0:
                 low, high = np.quantile(draws, _tails(trials, miss)).tolist()
-            elif se > 0:
-                half = quantile_of_t(trials - 1, 1 - miss / 2) * se
-                low, high = mean - half, mean + half
             else:
                 others = otherwise_at_most(trials, miss)
                 low, high = mean - others * (mean - least), mean + others * (most - mean)
             ends.append((max(least, low), min(most, high)))
-        method = "bootstrap" if resamples else "t"
-        held = {"ends": ends[0], "narrow": ends[1], "method": method, "together": together}
+        held = {"ends": ends[0], "narrow": ends[1], "method": "bootstrap", "together": together}
         found[name] = Estimate(mean, se, trials, **held)
     return found
 

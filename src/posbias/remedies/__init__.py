@@ -1,8 +1,8 @@
 """Remedies against position bias, before and after: the same trials plain and treated.
 
     session = Session((retrieval_job("keys", wording="chat"),))
-    answer = posbias.remedy(lambda prompt: my_model(prompt), session)
-    print(answer.effect("twice"), answer.changes["twice"].numbers)
+    found = posbias.remedy(lambda prompt: my_model(prompt), session)
+    print(found["twice"].effect, found["twice"].change)
 
 A remedy is a frozen value: its name (`kind`), its `source`, what it does to the parts of a prompt, to decisions or
 to who is asked, and so what it costs. Its parameters are part of what kept answers are found by.

@@ -1,4 +1,4 @@
-from .answer import RemedyAnswer as RemedyAnswer
+from .run import RemedyResult as RemedyResult
 from .run import remedy as remedy
 from .values import REMEDIES as REMEDIES
 from .values import BestPlaced as BestPlaced

@@ -1,10 +1,15 @@
-"""From who is asked to what remedies change: the same trials or items plain, then under each remedy."""
+"""The same trials or items plain and under remedies, and what each remedy changes within trials.
+
+All differences hold together: each interval (Student's t over trials) is as wide as the number of remedies times
+that of gaps needs it to be (Bonferroni).
+"""
 
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,20 +19,74 @@ from posbias.asking.kept import AnswerFile
 from posbias.asking.requests import PromptParts, specification_of
 from posbias.choice import ChoiceAnswer, ChoiceJob, Item, choose
 from posbias.choice.asking import presentations
-from posbias.choice.effects import LEAST_SETS
 from posbias.choice.items import kind_of
 from posbias.core.errors import one_of, wrong
 from posbias.core.matching import words_in
 from posbias.core.progress import OnEvent
 from posbias.profiles.decisions import Decisions
-from posbias.profiles.gaps import EQUIVALENCE
-from posbias.profiles.places import Places
-from posbias.remedies.answer import PLAIN, RemedyAnswer, Took
+from posbias.profiles.estimate import Estimate, otherwise_at_most
+from posbias.profiles.gaps import EQUIVALENCE, MEAN, gaps_of
+from posbias.profiles.places import NATS, Places
 from posbias.remedies.values import ABOUT, REMEDIES, OrdersAveraged, Plain, Remedy, TextRemedy
 from posbias.retrieval import Session
 from posbias.retrieval.margins import ask_margins
 
 log = logging.getLogger(__name__)
+PLAIN = Plain().kind
+
+
+@dataclass(frozen=True)
+class RemedyResult:
+    """Results under a remedy, and what an answer takes: requests, words in them, seconds.
+
+    `change`: what the mean over places and each gap have more than plain; empty of plain. Costs leave out a last
+    prompt of `divide`; kept answers take no seconds.
+    """
+
+    name: str
+    places: Places
+    requests: float
+    words: float
+    seconds: float = math.nan
+    change: Mapping[str, Estimate] = field(default_factory=dict)
+    equivalence: float = EQUIVALENCE
+
+    @property
+    def source(self) -> str:
+        """Its paper (arXiv), and what that reports."""
+        return ABOUT[self.name]["source"]
+
+    @property
+    def curve(self) -> list[Estimate]:
+        """What gaps are of (accuracy, margin, share chosen), at every place."""
+        return self.places.curves[self.places.measures]
+
+    @property
+    def controls(self) -> dict[str, Estimate]:
+        """Accuracy in the control arms, of answers in words."""
+        return {arm: self.places.overall[arm] for arm in self.places.arms}
+
+    @property
+    def effect(self) -> str:
+        """Less or more bias, bias moved, no difference, or inconclusive; of plain the verdict on its curve.
+
+        A gap has changed where its interval leaves out 0, and is less where it is nearer to 0 than plain's.
+        """
+        if not self.change:
+            return self.places.verdict
+        gaps = {name: one for name, one in self.change.items() if name != MEAN}
+        after = {name: self.places.deciding[name].value for name, one in gaps.items() if one.sign}
+        less = [abs(held) < abs(held - gaps[name].value) for name, held in after.items()]
+        if less:
+            return "less bias" if all(less) else "bias moved" if any(less) else "more bias"
+        return (
+            "no difference" if all(one.within(self.equivalence) for one in gaps.values()) else "inconclusive"
+        )
+
+    @property
+    def at_most(self) -> float:
+        """What no gap changes by more than, by 90 % intervals that all hold together; NaN of plain."""
+        return max((one.at_most for name, one in self.change.items() if name != MEAN), default=math.nan)
 
 
 class Task(NamedTuple):
@@ -51,8 +110,8 @@ def remedy(
     concurrency: int = 1,
     equivalence: float = EQUIVALENCE,
     on_event: OnEvent = lambda event: None,
-) -> RemedyAnswer:
-    """Ask the same trials plain and under each remedy: what each changes, within trials.
+) -> dict[str, RemedyResult]:
+    """Ask the same trials plain and under each remedy: results by name, plain first, and what each changes.
 
     who: whoever scores or writes (`LocalModel`, `Endpoint`), or a function from prompt to text.
     asked: a `Session` of one job, of keys or documents (of keys whoever scores gives margins); or items.
@@ -63,35 +122,43 @@ def remedy(
 
     Raises `InvalidValueError` for what cannot be right, and as `choose` and `posbias.retrieval.ask`.
     """
-    task = task_of(asked, job, hasattr(who, "score"), concurrency)
-    found, took = dict[str, Any](), dict[str, Took]()
-    for one in fitting(remedies, task.kind):
+    task = task_of(asked, hasattr(who, "score"), concurrency, job)
+    chosen, results, plain = fitting(remedies, task), dict[str, RemedyResult](), None
+    for one in chosen:
         log.info("%s", one.kind)
         began, cost = time.monotonic(), cost_of(one, task.parts)
         if isinstance(one, TextRemedy):
             file = None if folder is None else Path(folder, f"{one.kind}.jsonl")
             with one.treat(who, task.parts) as treated:
-                found[one.kind] = task.ask(treated, file, on_event)
+                found = task.ask(treated, file, on_event)
+            plain = found if plain is None else plain
         else:
-            found[one.kind], decided = one.decided(found[PLAIN]), found[PLAIN]
-            orders = len(decided.item) / len(decided.options) if isinstance(one, OrdersAveraged) else 1
-            cost = Took(orders * cost.requests, orders * cost.words)
-        took[one.kind] = cost._replace(seconds=(time.monotonic() - began) / len(task.parts))
-    places = {name: one if isinstance(one, Places) else by_slot(one) for name, one in found.items()}
-    return RemedyAnswer(places, took, equivalence)
+            assert isinstance(plain, Decisions)
+            found, orders = one.decided(plain), len(plain.item) / len(plain.options)
+            cost = [number * orders if isinstance(one, OrdersAveraged) else number for number in cost]
+        seconds = (time.monotonic() - began) / len(task.parts)
+        places = found if isinstance(found, Places) else by_slot(found)
+        change = changes(results[PLAIN].places, places, len(chosen) - 1) if results else {}
+        results[one.kind] = RemedyResult(one.kind, places, *cost, seconds, change, equivalence)
+    return results
 
 
-def fitting(remedies: Sequence[str | Remedy], kind: str) -> list[Remedy]:
+def fitting(remedies: Sequence[str | Remedy], task: Task) -> list[Remedy]:
     """Plain, and the remedies of these names, or all, that can treat a task. Raises `InvalidValueError`."""
+    asks = all(one.question.strip() for one in task.parts.values())
+    able = [
+        name
+        for name, one in ABOUT.items()
+        if task.kind in one["tasks"] and asks >= one.get("question", False)
+    ]
     named = [REMEDIES[one_of("remedy", one, REMEDIES)] if isinstance(one, str) else one for one in remedies]
-    able = [name for name in REMEDIES if kind in ABOUT[name]["tasks"]]
     if unfit := [one.kind for one in named if one.kind not in able]:
-        raise wrong("remedy", f"those for {kind}: {', '.join(able)}", unfit[0])
+        raise wrong("remedy", f"those for {task.kind}: {', '.join(able)}", unfit[0])
     return [*{one.kind: one for one in (Plain(), *(named or [REMEDIES[name] for name in able]))}.values()]
 
 
-def task_of(asked: Any, job: ChoiceJob | None, scored: bool, concurrency: int = 1) -> Task:
-    """What remedies treat. Raises `InvalidValueError` for several jobs, another task, a question without words."""
+def task_of(asked: Any, scored: bool, concurrency: int = 1, job: ChoiceJob | None = None) -> Task:
+    """What remedies treat. Raises `InvalidValueError` for several jobs, or another task."""
     if not isinstance(asked, Session):
         how: Any = job or ChoiceJob(kind_of(asked), again=0)
         parts = {one.request.prompt: one.parts for one in presentations(asked, how)}
@@ -106,8 +173,6 @@ def task_of(asked: Any, job: ChoiceJob | None, scored: bool, concurrency: int = 
     margins, trials = scored and how.task == "keys", [*map(session.trials(how).trial, range(how.prompts))]
     prompts = [(one, (*one.asked, *(one.control if margins else one.arms.values()))) for one in trials]
     parts = {text: one.parts[text] for one, texts in prompts for text in texts}
-    if not all(one.question.strip() for one in parts.values()):
-        raise wrong("wording", "one with a question", how.wording)
 
     def ask(who: Any, file: Path | None, hear: OnEvent) -> Places:
         if margins:
@@ -118,24 +183,34 @@ def task_of(asked: Any, job: ChoiceJob | None, scored: bool, concurrency: int = 
     return Task("margins" if margins else "answers", parts, ask)
 
 
-def cost_of(one: Remedy, parts: Mapping[str, PromptParts]) -> Took:
-    """What each answer takes under a remedy of text, before it is asked; of others as plain."""
+def cost_of(one: Remedy, parts: Mapping[str, PromptParts]) -> list[float]:
+    """Requests, and words in them, that each answer takes under a remedy of text; of others as plain."""
     each = [one.prompts(own) if isinstance(one, TextRemedy) else [own] for own in parts.values()]
     words = sum(words_in(asked.text) for prompts in each for asked in prompts)
-    return Took(sum(map(len, each)) / len(each), words / len(each))
+    return [sum(map(len, each)) / len(each), words / len(each)]
+
+
+def changes(plain: Places, treated: Places, remedies: int) -> dict[str, Estimate]:
+    """What a remedy, one of several, changes of the mean over places and of each gap.
+
+    What is the same in all trials has the interval of their number alone (`otherwise_at_most`).
+    """
+    rows = treated.results[treated.measures] - plain.results[plain.measures]
+    columns, widest = {MEAN: rows.mean(axis=1), **gaps_of(rows)}, math.inf if plain.measures in NATS else 2.0
+    together, found = remedies * len(columns), dict[str, Estimate]()
+    for name, column in columns.items():
+        found[name] = one = Estimate.of_mean(column).jointly(together)
+        if not one.se:
+            reach = widest * otherwise_at_most(len(column), 0.05 / together)
+            ends = (one.value - reach, one.value + reach)
+            found[name] = replace(one, se=math.nan, ends=ends, narrow=ends)
+    return found
 
 
 def by_slot(held: Decisions) -> Places:
-    """By set of contents and slot: accuracy where the right option stands there, else how often it is chosen.
-
-    Raises `InvalidValueError` for fewer than `LEAST_SETS` sets.
-    """
-    sets = held.sets[held.item]
-    if (count := np.unique(sets).size) < LEAST_SETS:
-        raise wrong("items", f"at least {LEAST_SETS} that share no option", count)
+    """By set of contents and slot: accuracy where the right option stands there, else how often it is chosen."""
     if held.right and (places := ChoiceAnswer(held).places) is not None:
         return places
-    chosen = np.eye(held.slots)[np.maximum(held.chosen, 0)] * (held.chosen >= 0)[:, None]
+    sets, chosen = held.sets[held.item], np.eye(held.slots)[held.chosen] * (held.chosen >= 0)[:, None]
     shares = np.array([chosen[sets == one].mean(axis=0) for one in np.unique(sets)])
-    about: dict[str, Any] = {"asked": held.asked, "job": held.job, "rows": "sets of contents"}
-    return Places({"chosen": shares}, np.arange(held.slots), **about)
+    return Places({"chosen": shares}, np.arange(held.slots), held.asked, held.job, rows="sets of contents")

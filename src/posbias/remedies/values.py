@@ -112,7 +112,9 @@ class QuestionFirst(TextRemedy):
     kind: Literal["question-first"] = tag(default="question-first")
 
     def prompts(self, parts: PromptParts) -> Sequence[PromptParts]:
-        return [replace(parts, opening=f"{parts.question.removesuffix(CUE).strip()}\n\n{parts.opening}")]
+        # where there is no question, what the reply begins with says what is asked for
+        question = parts.question.removesuffix(CUE).strip() or parts.reply.strip(' ":')
+        return [replace(parts, opening=f"{question}\n\n{parts.opening}")]
 
 
 @value
@@ -175,7 +177,7 @@ def _in_order(parts: PromptParts, order: Sequence[int] | np.ndarray) -> PromptPa
 
 def shared_words(parts: PromptParts) -> Float[np.ndarray, "piece"]:
     """How many words each piece shares with the question; those of fewer pieces count for more."""
-    asked, *held = ({*normalised(text).split()} for text in (parts.question, *parts.pieces))
+    asked, *held = ({*normalised(text).split()} for text in (parts.question + parts.reply, *parts.pieces))
     rarity = {word: np.log(len(held) / max(1, sum(word in own for own in held))) for word in asked}
     return np.array([sum(rarity[word] for word in asked & own) for own in held], dtype=np.float64)
 

@@ -36,6 +36,9 @@ from .predictions import PredictVaried as PredictVaried
 from .predictions import Preset as Preset
 from .predictions import Presets as Presets
 from .predictions import Profile as Profile
+from .remedies import Remedy as Remedy
+from .remedies import RemedyCost as RemedyCost
+from .remedies import Treated as Treated
 from .retrievals import AnswerCurve as AnswerCurve
 from .retrievals import CurveDifference as CurveDifference
 from .retrievals import Retrieve as Retrieve

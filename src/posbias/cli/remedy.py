@@ -1,0 +1,102 @@
+"""`posbias remedy`: the same trials plain and under remedies, and what each changes."""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from posbias.cli import options as shared
+from posbias.cli import retrieve
+from posbias.cli.output import answer_with, resumable
+from posbias.core.files import file_name, need_writable
+from posbias.core.packages import need
+
+UNWANTED = ("rerun", "measurement", "answers", "write_prompts", "sizes", "until")
+"""Options of retrieve that remedies have not."""
+
+
+@shared.options
+class Options:
+    """What is treated, and how; other options as of `posbias retrieve`.
+
+    Parameters
+    ----------
+    remedy
+        A remedy by name, several by repeating it. Default: all that can treat what is asked.
+    items
+        What is chosen from, as for `posbias choose`, in place of trials.
+    dry_run
+        Print what each remedy takes, and ask nothing.
+    """
+
+    remedy: shared.Words = ()
+    items: Path | None = None
+    dry_run: shared.Flag = False
+    asked: retrieve.Options = retrieve.Options()
+
+    def treated(self) -> Any:
+        """Items, or a session of one job. Raises `InvalidValueError` for what cannot be right."""
+        from posbias.choice import read_items
+        from posbias.retrieval import Session, read_document_sets
+
+        asked, trials = self.asked, self.asked.asking.trials
+        columns = shared.column_names(asked.asking.columns)
+        if self.items is not None:
+            return read_items(self.items, columns)
+        sets = None if trials is None else read_document_sets(trials, columns)
+        return Session((asked.job(sets),), documents=sets, rule=asked.asking.rule)
+
+
+def remedy(model: str | None = None, *, options: Options = Options()) -> None:
+    """Measure what remedies against position bias change: the same trials, plain and treated.
+
+    Writes a file of answers for each remedy. The same command goes on after an interruption.
+
+    Parameters
+    ----------
+    model
+        A model (as for `posbias measure`), or with --endpoint one of that server. Default: smollm2-135m.
+    """
+    from posbias.profiles.gaps import EQUIVALENCE
+    from posbias.remedies import remedy as treat
+    from posbias.remedies.run import cost_of, fitting, task_of
+    from posbias.reports.answers import RemedyCost
+    from posbias.reports.remedies import of_remedies
+
+    asked, asking = options.asked, options.asked.asking
+    asked.check(model)
+    for part in (asked, asking):
+        shared.refuse(part, "none with remedies", [name for name in UNWANTED if hasattr(part, name)])
+    treated, name = options.treated(), model or shared.DEFAULT_MODEL
+    task = task_of(treated, not asking.wanted or asking.logprobs)
+    chosen = fitting(options.remedy, task)
+    if options.dry_run:
+        costs = {one.kind: cost_of(one, task.parts) for one in chosen}
+        requests, words = ({name: cost[k] for name, cost in costs.items()} for k in (0, 1))
+        answer = RemedyCost.of(answers=len(task.parts), requests=requests, words=words)
+        lines = [
+            f"{name}: {a:.3g} requests, {b:,.0f} words for each answer" for name, (a, b) in costs.items()
+        ]
+        answer_with(answer, lambda: [*lines, f"{len(task.parts):,} answers under each"], asked.json)
+        return
+    place = asked.out or shared.RESULTS / f"{file_name(Path(name).name)}-remedy"
+    need_writable(place)
+    with ExitStack() as stack:
+        if asking.wanted:
+            from posbias.asking import scorer_of
+
+            (who,) = asking.servers(model).values()
+            who = (scorer_of(who) if asking.logprobs else None) or who
+        else:
+            need("torch", work="asking a model", extra="measure")
+            from posbias.asking import LocalModel
+            from posbias.core.machine import leaving_a_core, torch_threads
+            from posbias.measurement.models.loading import ready
+
+            stack.enter_context(torch_threads(asked.threads or leaving_a_core()))
+            who = LocalModel(stack.enter_context(ready(name, loading=vars(asked.loading))))
+        on_event = stack.enter_context(resumable(len(task.parts)))
+        how: Any = {"concurrency": asking.concurrency if asking.wanted else 1, "folder": place}
+        how["equivalence"] = asked.equivalence or EQUIVALENCE
+        found = treat(who, treated, options.remedy, on_event=on_event, **how)
+    answer, lines = of_remedies(found, place)
+    answer_with(answer, lambda: lines, asked.json)
