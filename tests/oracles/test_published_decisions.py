@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from posbias.choice import ChoiceEffects
+from posbias.choice.answer import read_choices
 from posbias.imports.decisions import read_decisions
 from posbias.profiles.decisions import REFUSED, TIE
 
@@ -58,13 +58,22 @@ def test_consistent_answers_of_position_bias_analyzer():
     assert len(files) == 54
 
 
-def test_slots_of_tool_selection(tmp_path):
+@pytest.mark.parametrize(
+    ("model", "deltas"),
+    [
+        ("gemini", (0.365, 0.306, 0.335)),
+        ("claude", (0.370, 0.325, 0.347)),
+        ("chatgpt_4", (0.331, 0.423, 0.377)),
+    ],
+)
+def test_slots_of_tool_selection(tmp_path, model, deltas):
     for run in ("", "-2", "-3"):
-        name = f"api_selection_stats_claude{run}.json"
+        name = f"api_selection_stats_{model}{run}.json"
         (tmp_path / name).write_bytes((clone("tool-selection-bias") / TOOLS / name).read_bytes())
-    (held,) = read_decisions(tmp_path).values()
-    effects = ChoiceEffects(held)
-    assert effects.sets == 10
-    found = [slot.value for slot in effects.slots]
-    np.testing.assert_allclose(found, (1.83, -0.30, -0.29, -0.88, -0.35), atol=0.1)
-    assert [round(one.value, 2) for one in effects.flips] == [0.59, 0.14]
+    (answer,) = read_choices(tmp_path).values()
+    assert tuple(round(one, 3) for one in answer.deltas.values()) == deltas
+    assert answer.effects.sets == 10
+    if model == "claude":
+        found = [slot.value for slot in answer.effects.slots]
+        np.testing.assert_allclose(found, (1.83, -0.30, -0.29, -0.88, -0.35), atol=0.1)
+        assert [round(one.value, 2) for one in answer.effects.flips] == [0.59, 0.14]

@@ -1,16 +1,26 @@
 """Choose: what the order of options adds to a choice."""
 
+import itertools
 import json
 import math
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from command import called
 from http_servers import prompt_of, serving
 
 import posbias
-from posbias.choice import ChoiceAnswer
+from posbias.asking import LocalModel
+from posbias.choice import ChoiceAnswer, ChoiceJob, read_items
+from posbias.choice.asking import presentations
+from posbias.choice.items import kind_of
+from posbias.measurement import load_model
+from posbias.measurement.quantities.influence import gradients, predict
 from posbias.profiles.decisions import load_decisions
+from posbias.reports.choices import headline
 
 ITEMS = [
     ("What is the capital of France?", ["Paris", "Rome", "Berlin"], "Paris"),
@@ -124,10 +134,49 @@ def test_a_server_that_gives_log_probabilities_is_asked_for_them(answered, items
 
 
 def test_options_of_a_chooser_in_python(folder, items):
-    """Whoever always says A: labels have all effect, slots none."""
+    """Whoever always says A: labels have all effect, slots none; who names the first label, goes by slots."""
     answer = posbias.choose(lambda prompt: "A", items)
     assert [slot.value for slot in answer.effects.points] == pytest.approx([0, 0, 0], abs=1e-12)
     assert answer.effects.flips[1].value == 0
+    assert headline({"it": answer}) == "Label A is chosen in all decisions, whatever option is there"
+    assert headline({"it": answer}) in answer.sentences()
+    assert not [line for line in answer.sentences() if "not determined" in line]
+    first = posbias.choose(lambda prompt: re.findall(r"(?m)^[A-C](?=\.)", prompt)[0], items)
+    assert first.always == "Slot 0 is chosen in all decisions, whatever option is there"
+
+
+@pytest.mark.parametrize(("kind", "slots"), [("question", 3), ("judge", 2), ("tools", 3), ("rating", 5)])
+def test_our_own_sets_are_of_their_kind_and_know_what_is_right(answered, kind, slots):
+    held = read_items(kind)
+    assert kind_of(held) == kind
+    assert {len(item.options) for item in held} == {slots}
+    assert all(item.right >= 0 for item in held)
+    asked = answered("choose", "tiny-alibi", "--items", kind, "--out", kind)["judges"][0]
+    assert asked["sets"] == asked["items"] == len(held)
+    assert len(asked["accuracy"]) == slots
+
+
+def test_influence_by_slot_beside_the_choice(answered, items):
+    """Shares that add up to one, kept with decisions; in a prompt the sums of a measurement's by token."""
+    words = ("choose", "tiny-alibi", "--items", items, "--influence", "--out", "i")
+    (found,) = answered(*words)["judges"]
+    assert answered(*words)["judges"] == [found]
+    assert sum(slot["value"] for slot in found["influence"]) == pytest.approx(1)
+    kept = load_decisions("i/decisions.json")
+    model = LocalModel(load_model("tiny-alibi", tokens=256))
+    one = next(presentations(read_items(items), ChoiceJob("question")))
+    ending = one.endings[int(kept.scores[0].argmax())]
+    ids, ((target, *_),) = model.split(one.request.prompt, [ending])
+    given = torch.tensor(ids)
+    by_token = gradients(predict(model.loaded.model, given), given, ("target",), target)["influence_target"]
+    bounds = np.searchsorted(ends_of(model, ids), one.bounds, "right")
+    sums = [by_token[begin:end].sum() for begin, end in itertools.pairwise(bounds)]
+    np.testing.assert_allclose(kept.influence[0], sums, rtol=1e-9)
+
+
+def ends_of(model, ids):
+    """By token of an ASCII prompt the character behind it, without its special tokens."""
+    return np.cumsum([len(model.loaded.tokenizer.decode([one], skip_special_tokens=True)) for one in ids])
 
 
 @pytest.mark.slow

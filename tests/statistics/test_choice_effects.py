@@ -327,6 +327,8 @@ def test_permutations_reject_a_true_null_as_often_as_they_say():
 def test_an_effect_that_grows_with_how_often_an_option_is_chosen_is_found():
     assert ChoiceEffects(planted(1, SLOTS[4], sets=12, noise=0.5, interaction=0.6)).lack_of_fit.p < 0.01
     assert ChoiceEffects(planted(1, SLOTS[4], sets=60, interaction=1.0)).lack_of_fit.p < 0.05
+    tiny = planted(1, 1e-3 * SLOTS[4], sets=12, noise=1e-6, interaction=0.6)
+    assert math.isnan(ChoiceEffects(tiny).lack_of_fit.p)  # of effects that print as .00
 
 
 def test_a_slot_free_win_rate_is_that_of_a_judge_without_effects_of_order():

@@ -42,17 +42,24 @@ class Scorer(Protocol):
 
 class ScoresWritten:
     """A scorer as a writer: its answer has, as JSON, log-probabilities of the endings of a prompt, whether greedy
-    decoding writes them, and which are but upper bounds."""
+    decoding writes them, and which are but upper bounds.
 
-    def __init__(self, scorer: Scorer, endings: Mapping[str, Sequence[str]]):
-        self._scorer, self._endings = scorer, endings
+    `parts`: by prompt, parts whose influence on the likeliest ending is written too (`LocalModel.influence`).
+    """
+
+    def __init__(self, scorer: Any, endings: Mapping[str, Sequence[str]], parts: Mapping[str, Any] = {}):
+        self._scorer, self._endings, self._parts = scorer, endings, parts
 
     def write(self, prompt: str) -> str:
         """The scores of the endings of `prompt`."""
         if (reader := getattr(self._scorer, "reader", None)) is not None:
             reader.forget()  # whether a run is resumed here must not show in any bit
-        own, *rest = getattr(self._scorer, "bounded", self._scorer.score)(prompt, self._endings[prompt])
-        return json.dumps([part.astype(float).tolist() for part in (own, *rest, np.zeros_like(own))[:3]])
+        endings = self._endings[prompt]
+        own, *rest = getattr(self._scorer, "bounded", self._scorer.score)(prompt, endings)
+        rows = [own, *rest, np.zeros_like(own)][:3]
+        if prompt in self._parts:
+            rows.append(self._scorer.influence(prompt, endings[own.argmax()], self._parts[prompt]))
+        return json.dumps([row.astype(float).tolist() for row in rows])
 
 
 Generator = Writer | Callable[[str], str]

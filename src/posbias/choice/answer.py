@@ -81,6 +81,7 @@ class Choices(Part):
     labels: dict[str, OverPrompts] = entry("by label its effect in log-odds", of="effects.labels")
     gaps: dict[str, OverPrompts] = entry("between slots, in log-odds", of="effects.gaps")
     points: list[OverPrompts] = entry("by slot, share of decisions less an even share", of="effects.points")
+    influence: list[OverPrompts] = entry("by slot, share of options' influence", of="effects.influence")
     declined: dict[Literal["ties", "refusals"], int] = entry(of="effects.declined")
     flips: tuple[OverPrompts, OverPrompts] = entry("in other orders, in the same one", of="effects.flips")
     changed: tuple[int, int] = entry("items whose decision order changes, and items in several orders")
@@ -88,6 +89,7 @@ class Choices(Part):
     lack_of_fit: TestOf = entry("whether slots matter more for some options", of="effects.lack_of_fit")
     accuracy: list[OverPrompts] = entry("by the right option's slot; empty where not known, or below 5 sets")
     wins: dict[str, WinsOf] = entry("by side, where two are compared")
+    deltas: dict[str, Number] = entry("δ of BiasBusters by API, place and model; empty of other files")
     answer: Texts = entry("in sentences")
 
 
@@ -119,6 +121,22 @@ class ChoiceAnswer:
     def model(self) -> str:
         """The name of who chose."""
         return str(self.decisions.asked.get("model", "the model"))
+
+    @property
+    def deltas(self) -> dict[str, float]:
+        """Of rows of BiasBusters what its paper (arXiv 2510.00307) measures (`read_decisions`); else empty."""
+        return self.decisions.job.get("deltas", {})
+
+    @property
+    def always(self) -> str:
+        """In words the slot or label that is chosen in every decision, whatever option is there; else empty."""
+        held = self.effects.decisions
+        rows = np.flatnonzero(held.chosen >= 0)
+        found = {"Slot": held.chosen[rows]}
+        if held.labels is not None:
+            found["Label"] = np.array(held.label_names)[held.labels[rows, held.chosen[rows]]]
+        same = [f"{kind} {one[0]}" for kind, one in found.items() if np.unique(one).size == 1]
+        return f"{same[0]} is chosen in all decisions, whatever option is there" if same else ""
 
     @cached_property
     def order_test(self) -> Test:
@@ -192,11 +210,17 @@ class ChoiceAnswer:
         ]
         if bounds := self.decisions.asked.get("bounds"):
             lines.append(f"{bounds:,} scores are but bounds, of options that the server did not list")
+        if self.decisions.asked.get("api") == "completion":
+            lines.append("prompts were asked as they are, in no chat template")
         what = "slot and label together" if effects.together else "slot"
-        lines += [f"{what}, {name}: {log_odds(gap)}" for name, gap in effects.gaps.items()]
+        known = {f"{what}, {name}": gap for name, gap in effects.gaps.items()}
         if effects.labels:
             label, most = max(effects.labels.items(), key=lambda one: one[1].value)
-            lines.append(f"label, {label} has the greatest effect: {log_odds(most)}")
+            known[f"label, {label} has the greatest effect"] = most
+        if self.always:
+            lines.append(self.always)
+            known = {name: one for name, one in known.items() if not math.isnan(one.value)}
+        lines += [f"{name}: {log_odds(one)}" for name, one in known.items()]
         moved = "order and labels" if self.decisions.label_names else "order"
         lines.append(f"{moved} in these items: p = {test.p:.2g} by {test.draws:,} permutations within them")
         if effects.lack_of_fit.p < ALPHA:
@@ -208,13 +232,14 @@ class ChoiceAnswer:
             f"flips: {other} of pairs of decisions in other orders differ; in the same order: {same}"
         )
         lines.append(f"order changes the decision on {changed:,} of {items:,} items")
+        lines += [f"δ by {name} (arXiv 2510.00307): {one:.3f}" for name, one in self.deltas.items()]
         return [*lines, *self._known()]
 
     def _known(self) -> list[str]:
         lines = []
         if self.places is not None:
             (first, *_, last), mean = self.accuracy, self.places.overall["accuracy"]
-            above = "" if mean.interval[0] > self.places.chance else ", not shown to be above it"
+            above = "" if mean.interval[0] > self.places.chance else ", at chance (not shown to be above)"
             above = ", at ceiling" if self.places.verdict == "at ceiling" else above
             lines.append(
                 f"right: {percent(mean)}, chance {self.places.chance:.0%}{above}; {percent(first)} where it "

@@ -72,6 +72,11 @@ class Presentation:
     labels: Int[np.ndarray, "slot"]
     endings: tuple[str, ...]
 
+    @property
+    def bounds(self) -> Int[np.ndarray, "bound"]:
+        """Where in the prompt the first option begins and each ends, in characters."""
+        return np.cumsum([len(self.parts.opening), *map(len, self.parts.pieces)])
+
 
 def presentations(items: Sequence[Item], job: ChoiceJob) -> Iterator[Presentation]:
     """Every prompt of every item. Raises `InvalidValueError` for items with other numbers of options."""
@@ -115,6 +120,7 @@ def choose(
     threads: int | None = None,
     answers: str | os.PathLike[str] | None = None,
     concurrency: int = 1,
+    influence: bool = False,
     on_event: OnEvent = lambda event: None,
 ) -> ChoiceAnswer:
     """Ask for a choice in every order of every item: what slots and labels add to an option's being chosen.
@@ -126,14 +132,21 @@ def choose(
     tokenizer, treatment, loading: of a model, as of `posbias.measure`; `threads`: of torch.
     answers: a file that keeps answers and is asked first; the same call goes on after an interruption.
     concurrency: threads that ask whom is not opened.
+    influence: of a model that is opened, also how much each option's tokens move the choice, by gradient.
     on_event: hears of answered requests.
 
     Raises `InvalidValueError` for what cannot be right, `ModelError` where there is no answer, as `AnswerFile`;
     and as `posbias.measure` where a model cannot be opened.
     """
     held = read_items(items) if isinstance(items, str | os.PathLike) else items
-    opened = not (hasattr(who, "score") or hasattr(who, "write")) and not _is_function(who)
+    # a model in memory can be called too, and is no function
+    asks = (
+        hasattr(who, "score") or hasattr(who, "write") or (callable(who) and not hasattr(who, "parameters"))
+    )
+    opened = not asks
     scored = opened or hasattr(who, "score")
+    if influence and not opened:
+        raise InvalidValueError("influence: expected a model that is opened, got one that is asked")
     job = job or ChoiceJob(kind_of(held), again=0 if scored else AGAIN)
     asked = [*presentations(held, job)]
     with ExitStack() as stack:
@@ -146,19 +159,15 @@ def choose(
             who, concurrency = LocalModel(loaded), 1
             who.try_reuse([who.split(one.request.prompt, one.endings) for one in asked[:2]])
         of = specification_of(who) or {"model": "the generator"}
-        file = AnswerFile(answers, of | {"scores": True} if scored else of)
-        writer = ScoresWritten(who, {one.request.prompt: one.endings for one in asked}) if scored else who
+        file = AnswerFile(answers, of | dict.fromkeys(["scores"] * scored + ["influence"] * influence, True))
+        parts = {one.request.prompt: one.bounds for one in asked if influence}
+        endings = {one.request.prompt: one.endings for one in asked}
+        writer = ScoresWritten(who, endings, parts) if scored else who
         requests = [one.request for one in asked]
         total = cost(requests, file.known, None if scored else of.get("most_out"))
-        each = f"; each prompt takes {who.requests}" if hasattr(who, "requests") else ""
-        log.info("%s: to ask: %s%s", of.get("model"), total, each)
+        log.info("%s: to ask: %s", of.get("model"), total)
         file.answer(writer, requests, concurrency, on_event)
     return ChoiceAnswer(decided(asked, held, file.known, job, of if scored else file.asked_of, scored=scored))
-
-
-def _is_function(who: Any) -> bool:
-    """Whether it is called with a prompt, and is no model in memory, which can be called too."""
-    return callable(who) and not hasattr(who, "parameters")
 
 
 def decided(
@@ -171,10 +180,10 @@ def decided(
     scored: bool = False,
 ) -> Decisions:
     """The decisions that answers make. `known`: answers, or scores as JSON, by the id of their request."""
-    labelled, scores = job.kind in LABELLED, None
+    labelled, scores, influence = job.kind in LABELLED, None, []
     answers = [known[one.request.id] for one in asked]
     if scored:
-        scores, _, bounds = np.moveaxis(np.array([json.loads(answer) for answer in answers]), 1, 0)
+        scores, _, bounds, *influence = np.moveaxis(np.array([*map(json.loads, answers)]), 1, 0)
         # options that are but bounded may have the same bound
         several = (scores == scores.max(axis=1, keepdims=True)).sum(axis=1) > 1
         chosen, of = np.where(several, TIE, scores.argmax(axis=1)), {**of, "bounds": int(bounds.sum())}
@@ -189,6 +198,7 @@ def decided(
         [item.options for item in items],
         labels=np.array([one.labels for one in asked]) if labelled else None,
         scores=scores,
+        influence=influence[0] if influence else None,
         names=[item.name or str(number) for number, item in enumerate(items)],
         right=[item.right for item in items] if any(item.right >= 0 for item in items) else (),
         sides=[item.sides for item in items] if any(item.sides for item in items) else (),

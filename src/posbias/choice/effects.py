@@ -118,6 +118,13 @@ class ChoiceEffects:
         return [self._mean(column - 1 / k, decided & held.first, held.item) for column in chosen.T]
 
     @property
+    def influence(self) -> list[Estimate]:
+        """By slot, the share of all options' influence that is of the tokens there; empty where not known."""
+        held, rows = self.decisions, self.decisions.influence
+        shares = np.zeros((0, 0)) if rows is None else rows / rows.sum(axis=1, keepdims=True)
+        return [as_share(self._mean(column, held.first, held.item)) for column in shares.T]
+
+    @property
     def flips(self) -> tuple[Estimate, Estimate]:
         """The share of pairs of decisions on one item that differ: in other orders, and in the same order again.
 
@@ -141,21 +148,20 @@ class ChoiceEffects:
         """Whether slots have any effect (Wald's test, F over sets)."""
         return _wald(self._fit, slice(0, self.decisions.slots - 1))
 
-    @property
-    def label_test(self) -> Test:
-        """Whether labels have any effect."""
-        return _wald(self._fit, slice(self.decisions.slots - 1, None))
-
     @cached_property
     def lack_of_fit(self) -> Test:
         """Whether slots matter more, or less, for options that are chosen often: slot × content.
 
         How often is counted in the other decisions on the same options, so that under the model it says nothing of
-        those it is held against. NaN where nothing but the two orders of a pair was decided.
+        those it is held against. NaN where nothing but the two orders of a pair was decided, and where it is below
+        .005 log-odds.
         """
         design, k = _design(self.decisions), self.decisions.slots
         x, y, cluster = self._rows(np.concatenate([design, design[:, :, : k - 1]], axis=2), interacts=k - 1)
-        return _wald(_fitted(x, y, cluster), slice(1 - k, None))
+        fit = _fitted(x, y, cluster)
+        # what prints as .00 is rounding, or matters to nobody
+        seen = np.abs(fit.effects[1 - k :]).max() >= 0.005
+        return _wald(fit, slice(1 - k, None)) if seen else Test(math.nan, fit.sets)
 
     def permutation_test(self, seed: int = 0) -> Test:
         """Whether order matters at all: choices of options are permuted among the decisions on an item.

@@ -2,19 +2,19 @@
 
 import os
 import string
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from posbias.core.errors import InputFileError, InvalidValueError, one_of, shortened
+from posbias.core.files import data_table
 from posbias.core.matching import normalised
 from posbias.core.tables import Names, bare_name, number, table_lines, unexpected
 
 Kind = Literal["question", "judge", "tools", "rating"]
-NAMES: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-"""What columns are called, by what they hold; `kinds`: how items of each kind are worded."""
+NAMES: dict[str, Any] = data_table(__file__)
+"""What columns are called, by what they hold; `kinds`: how items of each kind are worded; `sets`: some of ours."""
 ROLES = ("question", "options", "right", "sides", "name")
 LETTERS = string.ascii_uppercase
 """Labels; so many options an item can have."""
@@ -44,7 +44,7 @@ class Item:
 
 
 def read_items(path: str | os.PathLike[str], columns: Mapping[str, str] | None = None) -> tuple[Item, ...]:
-    """Read items from JSON lines, JSON or CSV. Raises `InputFileError` naming line and key.
+    """Read items from JSON lines, JSON or CSV, or a set of ours by its name. Raises `InputFileError`.
 
     A row has `question`, `options` (a list of texts, or of objects with name and description, or by letter; or a
     column for each: A, B, …; option_1, …; response_a, …) and, where known, `right`: a letter, the option itself,
@@ -53,7 +53,8 @@ def read_items(path: str | os.PathLike[str], columns: Mapping[str, str] | None =
     for role in columns or {}:
         one_of("columns", role, ROLES)
     held = []
-    for where, cells in table_lines(Path(path), Names(cells=NAMES["options"]), lists=True):
+    ours = [("", row) for row in NAMES["sets"].get(str(path), []) if not Path(path).is_file()]
+    for where, cells in ours or table_lines(Path(path), Names(cells=NAMES["options"]), lists=True):
         named = {role: cells.get(name) for role, name in (columns or {}).items()}
         held.append((where, _cells({bare_name(name): cell for name, cell in cells.items()}) | named))
     if not held:
@@ -63,9 +64,12 @@ def read_items(path: str | os.PathLike[str], columns: Mapping[str, str] | None =
 
 
 def kind_of(items: Sequence[Item]) -> Kind:
-    """What items look like: tools where options have details, judged answers where they have sides."""
+    """What items look like: tools where options have details, judged answers where they have sides, a rating where
+    several have the same numbers as options."""
     if any(item.details for item in items):
         return "tools"
+    if len({item.options for item in items}) == 1 < len(items) and number(items[0].options[0]) is not None:
+        return "rating"
     return "judge" if any(item.sides for item in items) else "question"
 
 

@@ -25,6 +25,8 @@ class Options:
         opened, whose scores are the same again.
     criteria
         What a judge or rater goes by.
+    influence
+        Also how much each option's tokens move the choice, by gradient: of a model that is opened.
     columns
         What columns of --items hold: question=COLUMN options=COLUMN right=COLUMN sides=COLUMN name=COLUMN.
     asking
@@ -41,6 +43,7 @@ class Options:
     orders: shared.Whole | None = None
     again: shared.Whole | None = None
     criteria: str = ""
+    influence: shared.Flag = False
     columns: shared.ColumnNames = None
     asking: shared.Server = shared.Server()
     loading: shared.Loading = shared.Loading()
@@ -56,7 +59,7 @@ class Options:
         if self.asking.endpoint is None:
             shared.refuse(self.asking, "--endpoint with it")
         else:
-            shared.refuse(self, "none with --endpoint", ("threads", "loading"))
+            shared.refuse(self, "none with --endpoint", ("threads", "loading", "influence"))
 
     def who(self, models: tuple[str, ...], kind: str) -> dict[str, Any]:
         """Who is asked, by name: models that are opened; or of a server each model in each way, for its
@@ -87,7 +90,8 @@ def choose(*models: str, items: Path, options: Options = Options()) -> None:
         A model (as for `posbias measure`), or with --endpoint one of that server; several are compared. Default:
         smollm2-135m.
     items
-        What is chosen from, as JSON lines, JSON or CSV: question, options and, where known, right and sides.
+        What is chosen from, as JSON lines, JSON or CSV: question, options and, where known, right and sides; or a
+        small set of ours: question, judge, tools or rating.
     """
     from posbias.asking.requests import cost
     from posbias.choice import ChoiceJob, read_items
@@ -113,14 +117,14 @@ def choose(*models: str, items: Path, options: Options = Options()) -> None:
     who = options.who(models, job.kind)
     place = options.out or shared.RESULTS / f"{file_name(Path(next(iter(who))).name)}-choose"
     need_writable(place)
-    how: dict[str, Any] = {"concurrency": options.asking.concurrency, "threads": options.threads}
+    how: dict[str, Any] = {"loading": vars(options.loading), "influence": options.influence}
     found = {}
     for name, one in who.items():
         folder = place / file_name(name) if len(who) > 1 else place
         clear_leftovers(folder)
         with resumable(len(requests), "answers") as on_event:
-            how |= {"answers": folder / "answers.jsonl", "on_event": on_event}
-            found[name] = ask(one, read, job, loading=vars(options.loading), **how)
+            how |= {"answers": folder / "answers.jsonl", "threads": options.threads, "on_event": on_event}
+            found[name] = ask(one, read, job, concurrency=options.asking.concurrency, **how)
         save_decisions(found[name].decisions, folder / "decisions.json")
     answer, lines = of_choices(found, place)
     answer_with(answer, lambda: lines, options.json)

@@ -72,6 +72,7 @@ def read_decisions(path: Path, choice: Choice = ANY) -> dict[str, Decisions]:
     """
     rows: dict[tuple[str, int], list[Shown]] = {}
     read: dict[str, Decisions] = {}
+    deltas: dict[str, list[list[float]]] = {}
     said = ""
     files = filter(is_table, [path] if path.is_file() else sorted(path.rglob("*")))
     for place, file in enumerate(files):
@@ -83,16 +84,20 @@ def read_decisions(path: Path, choice: Choice = ANY) -> dict[str, Decisions]:
             continue
         form, found = _read(file, choice)
         said = said or form * bool(found)
+        if form == BIASBUSTERS:
+            deltas.setdefault(found[0].judge, []).append(_deltas(file))
         for one in found if form == said and not read else ():
             rows.setdefault((one.judge, len(one.options)), []).append(one)
     read_as = f"{said}: {sum(map(len, rows.values())):,} decisions"
     for (judge, slots), held in rows.items():
-        read[f"{judge}, {slots} options" if judge in read else judge] = _decisions(held, path, read_as)
+        means = map(float, np.mean(deltas[judge], axis=0)) if judge in deltas else ()
+        job = {"read_as": read_as, "deltas": dict(zip(("API", "place", "model"), means, strict=False))}
+        read[f"{judge}, {slots} options" if judge in read else judge] = _decisions(held, path, job)
     once = said == LM_EVAL and all(held.same_order.all() for held in read.values())
     return {} if once else read
 
 
-def _decisions(rows: Sequence[Shown], path: Path, read_as: str) -> Decisions:
+def _decisions(rows: Sequence[Shown], path: Path, job: Mapping[str, Any]) -> Decisions:
     """Rows as a value: a question with the same options in any order is one item."""
     items: dict[tuple[str, frozenset[str]], tuple[int, Shown]] = {}
     for row in rows:
@@ -112,7 +117,7 @@ def _decisions(rows: Sequence[Shown], path: Path, read_as: str) -> Decisions:
     if all(row.labelled for row in rows):
         about["label_names"] = [*string.ascii_uppercase[: len(order[0])]]
     arrays = np.array([item for item, _ in own]), np.array(order), np.array([row.chosen for row in rows])
-    return Decisions(*arrays, [row.options for row in held], job={"read_as": read_as}, **about)
+    return Decisions(*arrays, [row.options for row in held], job=job, **about)
 
 
 def _read(file: Path, choice: Choice) -> tuple[str, list[Shown]]:
@@ -236,6 +241,18 @@ def _calls_of(file: Path) -> list[Shown]:
     if confused:
         log.warning("%s: left out %d of %d calls: place and API disagree", file, confused, len(rows))
     return found
+
+
+def _deltas(file: Path) -> list[float]:
+    """Of rows of BiasBusters the total variation of APIs' and of places' shares from even ones, each from its own
+    column, the mean over clusters; and the mean of both."""
+    import pandas as pd
+
+    calls = pd.DataFrame(json.loads(read_text(file)), columns=["call", "cluster", "API", "place"])
+    even = 1 / calls[["API", "place"]].to_numpy().max()
+    shares = (pd.crosstab(calls["cluster"], calls[name], normalize="index") for name in ("API", "place"))
+    found = [float((one - even).clip(lower=0).sum(axis=1).mean()) for one in shares]
+    return [*found, sum(found) / 2]
 
 
 # --- tables ---------------------------------------------------------------------------------------------------

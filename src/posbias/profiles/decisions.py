@@ -21,7 +21,7 @@ from posbias.core.formats import Header, JsonCodec, dump_json, versions_here
 KIND, SCHEMA = "decisions", 1
 TIE, REFUSED = -1, -2
 """What stands in place of the slot that was chosen: a tie between options, or none of them."""
-_ARRAYS = ("item", "order", "chosen", "labels", "scores")
+_ARRAYS = ("item", "order", "chosen", "labels", "scores", "influence")
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,9 +31,10 @@ class Decisions:
     `item`: the number of the item. `order`: by slot the number of the option within its item. `chosen`: a slot,
     `TIE` or `REFUSED`. `labels`: by slot the number of the label shown there, None where no label was shown or
     each slot always had the same. `scores`: by slot the log-probability of choosing it, in nats, where it is
-    known. `options`: by item its options; items that share an option belong to one set (`sets`), unless
-    `shared` is false (the scores of a scale). `names`: of the items. `right`: by item the right option, −1 where
-    nobody knows. `sides`: by item, whose each option is (two systems that are compared, say). `label_names`: of
+    known. `influence`: by slot that of the option's tokens on the choice (`LocalModel.influence`). `options`: by
+    item its options; items that share an option belong to one set (`sets`), unless `shared` is false (the scores
+    of a scale). `names`: of the items. `right`: by item the right option, −1 where nobody knows. `sides`: by item,
+    whose each option is (two systems that are compared, say). `label_names`: of
     the labels. `asked`: of whom. `job`: what was asked. Raises `InvalidValueError` for rows that do not fit.
     """
 
@@ -43,6 +44,7 @@ class Decisions:
     options: Sequence[Sequence[str]]
     labels: Int[np.ndarray, "decision slot"] | None = None
     scores: Float[np.ndarray, "decision slot"] | None = None
+    influence: Float[np.ndarray, "decision slot"] | None = None
     names: Sequence[str] = ()
     right: Sequence[int] = ()
     sides: Sequence[Sequence[str]] = ()
@@ -54,7 +56,7 @@ class Decisions:
     def __post_init__(self):
         for name in _ARRAYS:
             if (held := getattr(self, name)) is not None:
-                kind = np.float64 if name == "scores" else np.int64
+                kind = np.float64 if name in ("scores", "influence") else np.int64
                 object.__setattr__(self, name, np.asarray(held, dtype=kind))
         rows, k = self.order.shape if self.order.ndim == 2 else (0, 0)
         if rows == 0 or k < 2 or (np.sort(self.order, axis=1) != np.arange(k)).any():

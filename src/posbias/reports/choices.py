@@ -15,8 +15,6 @@ from posbias.reports.answers.choices import Choose, Judge, ReportChoices
 from posbias.reports.profile_sentences import paragraph
 from posbias.reports.tables import Row, TableCell
 
-SLOTS = ["effect", "share - 1/k", "right"]
-"""Columns of a table by slot."""
 CAPTION = (
     "What slots (and their labels, where those are always the same) add to being chosen, in log-odds, with 95 % "
     "intervals over sets of contents; of many who chose, the first slot's less the last's. A triangle is the end "
@@ -35,19 +33,18 @@ def _lines(choices: Mapping[str, ChoiceAnswer]) -> list[str]:
     """Of several a table of all; of each its slots and what is said."""
     lines = [*table(*table_of(choices)), ""] if len(choices) > 1 else []
     for one in choices.values():
-        lines += [*table(["slot", *SLOTS], slot_rows(one)), ""]
+        lines += [*table(*slot_table(one)), ""]
         lines += [*(one_line(sentence, None) for sentence in one.sentences()), ""]
     return lines
 
 
-def slot_rows(one: ChoiceAnswer) -> list[list[str]]:
-    """By slot its number and what `SLOTS` name."""
-    right = one.accuracy or [None] * one.decisions.slots
-    columns = zip(one.effects.slots, one.effects.points, right, strict=True)
-    return [
-        [str(slot), log_odds(effect), *("–" if one is None else percent(one) for one in shares)]
-        for slot, (effect, *shares) in enumerate(columns)
-    ]
+def slot_table(one: ChoiceAnswer) -> tuple[list[str], list[list[str]]]:
+    """Head and rows of a table by slot, of what is known."""
+    effects = one.effects
+    columns = {"share - 1/k": effects.points, "right": one.accuracy, "influence": effects.influence}
+    known = {name: held for name, held in columns.items() if held and not math.isnan(held[0].value)}
+    rows = zip(map(log_odds, effects.slots), *(map(percent, held) for held in known.values()), strict=True)
+    return ["slot", "effect", *known], [[str(slot), *row] for slot, row in enumerate(rows)]
 
 
 def write_choices_report(
@@ -76,7 +73,8 @@ def write_choices_report(
     (corner, *head), judges = table_of(choices)
     about = {"headline": headline(choices), "title": f"{title}: choices by position"}
     about |= {"answers": {who: paragraph(*one.sentences()) for who, one in few.items()}}
-    about |= {"slots": {who: [_row(*cells) for cells in slot_rows(one)] for who, one in few.items()}}
+    tables = ((who, *slot_table(one)) for who, one in few.items())
+    about |= {"slots": {who: (head[1:], [_row(*row) for row in rows]) for who, head, rows in tables}}
     most, one = next(iter(few.items()))
     other, same = map(percent, one.effects.flips)
     lead = f"most of {most}: " * (len(choices) > 1)
@@ -93,21 +91,20 @@ def write_choices_report(
 def headline(choices: Mapping[str, ChoiceAnswer]) -> str:
     """What order does, in a line: of one who chose, which slot is surely favoured; of several, for how many."""
     moved = [one for one in choices.values() if one.order_test.p < ALPHA]
+    if len(choices) == 1 and (always := next(iter(choices.values())).always):
+        return always
     if len(choices) > 1:
         return f"Order moves the choices of {len(moved)} of {len(choices)} (p < {ALPHA:g} each)"
     if not moved:
         return "No effect of order is shown"
-    effects = moved[0].effects
-    count = len(effects.slots)
-    # of two slots one effect is looked at; of more all together
-    signs = [
-        one if math.isinf(one.value) else one.jointly(count if count > 2 else 1) for one in effects.slots
-    ]
-    sure = {slot: effects.slots[slot].value for slot, one in enumerate(signs) if one.sign > 0}
+    effects, slots = moved[0].effects, moved[0].effects.slots
+    looks = len(slots) if len(slots) > 2 else 1  # of two slots one effect is looked at; of more all together
+    exact = (one if math.isinf(one.value) else one.jointly(looks) for one in slots)
+    sure = {slot: slots[slot].value for slot, one in enumerate(exact) if one.sign > 0}
     if not sure:
         return "Order moves choices; no slot is surely favoured"
     slot = max(sure, key=lambda one: sure[one])
-    where = {0: "first", count - 1: "last"}.get(slot, f"at slot {slot}")
+    where = {0: "first", len(slots) - 1: "last"}.get(slot, f"at slot {slot}")
     return f"What stands {where} is favoured{', place and label together' * effects.together}"
 
 
