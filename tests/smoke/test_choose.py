@@ -169,7 +169,8 @@ def test_influence_by_slot_beside_the_choice(answered, items):
     ids, ((target, *_),) = model.split(one.request.prompt, [ending])
     given = torch.tensor(ids)
     by_token = gradients(predict(model.loaded.model, given), given, ("target",), target)["influence_target"]
-    bounds = np.searchsorted(ends_of(model, ids), one.bounds, "right")
+    ends = np.cumsum([len(one.parts.opening), *map(len, one.parts.pieces)])
+    bounds = np.searchsorted(ends_of(model, ids), ends, "right")
     sums = [by_token[begin:end].sum() for begin, end in itertools.pairwise(bounds)]
     np.testing.assert_allclose(kept.influence[0], sums, rtol=1e-9)
 

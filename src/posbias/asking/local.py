@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posbias.asking.replies import answer_of
-from posbias.asking.requests import Scores, messages_of
+from posbias.asking.requests import PromptParts, Scores, messages_of
 from posbias.core.errors import ModelError, wrong
 from posbias.core.matching import CutOff
 from posbias.measurement.models.loading import LoadedModel
@@ -87,18 +87,20 @@ class LocalModel:
         ran_out = self.api == "chat" and (len(written) == self.most_out or not text.strip())
         return CutOff(text) if ran_out or isinstance(answer, CutOff) else text
 
-    def influence(self, prompt: str, ending: str, bounds: Sequence[int]) -> Float[np.ndarray, "part"]:
-        """The gradient influence of parts of `prompt` on the first token of `ending`, by one pass with gradients.
+    def influence(self, prompt: PromptParts, ending: str) -> Float[np.ndarray, "piece"]:
+        """The gradient influence of the pieces of a prompt on the first token of `ending`, by one more pass.
 
-        A part goes from one of `bounds` (characters) to the next; its influence is the sum over tokens that begin
-        in it (`influence_target` of a measurement). The tokenizer says where that is. Raises as `split`.
+        That of a piece is the sum over tokens that begin in it (`influence_target` of a measurement); the
+        tokenizer says where they begin. Pieces follow each other as they are. Raises as `split`.
         """
-        ids, ((target, *_),) = self.split(prompt, [ending])
-        tokens = self.loaded.tokenizer(prompt, add_special_tokens=self.special, return_offsets_mapping=True)
-        parts = np.digitize([begin for begin, _ in tokens["offset_mapping"]], bounds)[: len(ids)]
+        text, special = prompt.text, self.special
+        ids, ((target, *_),) = self.split(text, [ending])
+        bounds = text.index(prompt.opening) + np.cumsum([len(prompt.opening), *map(len, prompt.pieces)])
+        tokens = self.loaded.tokenizer(text, add_special_tokens=special, return_offsets_mapping=True)
+        pieces = np.digitize([begin for begin, _ in tokens["offset_mapping"]], bounds)[: len(ids)]
         given = torch.tensor(ids)
         found = gradients(predict(self.loaded.model, given), given, ("target",), target)["influence_target"]
-        return np.bincount(parts, found[: len(parts)], len(bounds) + 1)[1:-1]
+        return np.bincount(pieces, found[: len(pieces)], len(bounds) + 1)[1:-1]
 
     def try_reuse(self, asked: Sequence[tuple[list[int], list[list[int]]]]) -> None:
         """Read what prompts share once if that is exact on some prompts with their endings, as token ids.

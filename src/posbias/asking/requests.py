@@ -44,10 +44,12 @@ class ScoresWritten:
     """A scorer as a writer: its answer has, as JSON, log-probabilities of the endings of a prompt, whether greedy
     decoding writes them, and which are but upper bounds.
 
-    `parts`: by prompt, parts whose influence on the likeliest ending is written too (`LocalModel.influence`).
+    `parts`: of prompts whose pieces' influence on the likeliest ending is written too (`LocalModel.influence`).
     """
 
-    def __init__(self, scorer: Any, endings: Mapping[str, Sequence[str]], parts: Mapping[str, Any] = {}):
+    def __init__(
+        self, scorer: Any, endings: Mapping[str, Sequence[str]], parts: Mapping[str, "PromptParts"] = {}
+    ):
         self._scorer, self._endings, self._parts = scorer, endings, parts
 
     def write(self, prompt: str) -> str:
@@ -58,7 +60,7 @@ class ScoresWritten:
         own, *rest = getattr(self._scorer, "bounded", self._scorer.score)(prompt, endings)
         rows = [own, *rest, np.zeros_like(own)][:3]
         if prompt in self._parts:
-            rows.append(self._scorer.influence(prompt, endings[own.argmax()], self._parts[prompt]))
+            rows.append(self._scorer.influence(self._parts[prompt], endings[own.argmax()]))
         return json.dumps([row.astype(float).tolist() for row in rows])
 
 

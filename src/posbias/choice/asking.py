@@ -72,11 +72,6 @@ class Presentation:
     labels: Int[np.ndarray, "slot"]
     endings: tuple[str, ...]
 
-    @property
-    def bounds(self) -> Int[np.ndarray, "bound"]:
-        """Where in the prompt the first option begins and each ends, in characters."""
-        return np.cumsum([len(self.parts.opening), *map(len, self.parts.pieces)])
-
 
 def presentations(items: Sequence[Item], job: ChoiceJob) -> Iterator[Presentation]:
     """Every prompt of every item. Raises `InvalidValueError` for items with other numbers of options."""
@@ -160,7 +155,7 @@ def choose(
             who.try_reuse([who.split(one.request.prompt, one.endings) for one in asked[:2]])
         of = specification_of(who) or {"model": "the generator"}
         file = AnswerFile(answers, of | dict.fromkeys(["scores"] * scored + ["influence"] * influence, True))
-        parts = {one.request.prompt: one.bounds for one in asked if influence}
+        parts = {one.request.prompt: one.parts for one in asked if influence}
         endings = {one.request.prompt: one.endings for one in asked}
         writer = ScoresWritten(who, endings, parts) if scored else who
         requests = [one.request for one in asked]
