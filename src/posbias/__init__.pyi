@@ -3,6 +3,7 @@
 from . import encodings as encodings
 from . import masks as masks
 from . import mixing as mixing
+from .checking import check as check
 from .choice import choose as choose
 from .choice.answer import read as read
 from .comparison.differences import prior_normalised as prior_normalised

@@ -39,6 +39,7 @@ def without(name):
 # the public name, what is called, and what the message begins with; of a class, after its name
 FUNCTIONS = [
     ("alibi_slopes", lambda: posbias.alibi_slopes(0), "heads"),
+    ("check", lambda: posbias.check(print, max_gap=1.5), "max_gap"),
     ("choose", lambda: posbias.choose(print, [Item("", ("a", "b")), Item("", ("a", "b", "c"))]), "items"),
     ("compare", lambda: posbias.compare(EIGHT, NINE), "p"),
     ("compare_all", lambda: posbias.compare_all({"rollout": NINE}, EIGHT), "rollout"),

@@ -4,11 +4,15 @@ A line has the prompt, its `id` (the beginning of the SHA-256 of the prompt) and
 An answer that may be none has the name of why (`ENDINGS`, `cut_off` for instance), or a server's `finish_reason`;
 thoughts that were kept with it are left out. The first line of a file that posbias writes says who was asked, and
 how; nobody else's answers go there; `sent` is what the server wanted otherwise. A last line that a kill has cut
-short is dropped.
+short is dropped. Folders of one results folder share answers: what whoever was asked alike said for one command
+is not asked again for another.
 """
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +25,10 @@ from posbias.core.matching import ENDINGS
 from posbias.core.progress import Event, OnEvent
 from posbias.core.tables import json_lines, table_lines
 
+log = logging.getLogger(__name__)
 KIND, SCHEMA = "retrieval-answers", 1
+RESULTS, ANSWERS = "results", "answers.jsonl"
+"""The name of a results folder, and what folders in it, or in these, keep answers in."""
 
 
 def write_requests(requests: Sequence[Request], path: str | os.PathLike[str]) -> Path:
@@ -86,7 +93,10 @@ class AnswerFile:
         if self.path is not None:
             need_writable(self.path)
             if self.path.exists():
-                self._read(self.path)
+                self.known, sent, whole = self._read(self.path)
+                self.asked_of |= sent
+                if whole < self.path.stat().st_size:
+                    os.truncate(self.path, whole)
 
     def add(self, request: Request, answer: str, sent: Mapping[str, Any] = {}) -> None:
         """Keep an answer: it is on its way to the disk when this returns. Raises `OutputFileError`.
@@ -111,6 +121,7 @@ class AnswerFile:
         self, generator: Generator, asked: Sequence[Request], concurrency: int, on_event: OnEvent
     ) -> None:
         """Ask each prompt once that has no answer yet, and keep what comes. Raises as `each_answer` and `add`."""
+        self.take(asked)
         left = list({one.id: one for one in asked if one.id not in self.known}.values())
         before = len(asked) - len(left)
         on_event(Event(before, len(asked), "request"))
@@ -118,10 +129,32 @@ class AnswerFile:
             self.add(*pair, getattr(generator, "sent", {}))
             on_event(Event(done, len(asked), "request"))
 
-    def _read(self, path: Path) -> None:
+    def take(self, asked: Sequence[Request]) -> None:
+        """Copy answers that other folders of the results folder have. Raises as `add`."""
+        taken = {one.id: one for one in asked if one.id not in self.known and one.id in self._elsewhere}
+        for request in taken.values():
+            self.add(request, *self._elsewhere[request.id])
+        if taken:
+            log.info("%d answers are those of other folders (--out outside asks anew)", len(taken))
+
+    @cached_property
+    def _elsewhere(self) -> dict[str, tuple[str, dict[str, Any]]]:
+        """By id, answers in other folders, and what was sent otherwise; of nobody who has a name alone."""
+        found, named = {}, self.path is not None and len(self._header["specification"]) > 1
+        for root in self.path.absolute().parents[1:3] if self.path is not None and named else ():
+            files = {*root.glob(f"*/{ANSWERS}"), *root.glob(f"*/*/{ANSWERS}")} if root.name == RESULTS else ()
+            for path in sorted(files):
+                with suppress(InputFileError, OSError):
+                    known, sent, _ = self._read(path)
+                    found |= {identity: (answer, sent) for identity, answer in known.items()}
+        return found
+
+    def _read(self, path: Path) -> tuple[dict[str, str], dict[str, Any], int]:
+        """The answers in a file by id, what was sent otherwise, and its length up to a line cut short."""
         content = path.read_bytes()
         whole = content.rfind(b"\n") + 1
         lines = json_lines(content[:whole].decode(errors="replace"), path)
+        known, sent = dict[str, str](), dict[str, Any]()
         _, first = next(lines, ("", None))
         if first is not None:
             held = {"posbias_kind": "kind", "schema": "schema", "fingerprint": "model and options"}
@@ -129,7 +162,7 @@ class AnswerFile:
                 if first.get(key) != self._header[key]:
                     others = "others; give another name"
                     raise wrong(path, f"answers of this {what}", got=others, kind=InputFileError)
-            self.asked_of |= first.get("sent", {})
+            sent = first.get("sent", {})
         elif not content.startswith(b'{"posbias_kind"'[: len(content)]):
             raise DamagedError(f"{path}: damaged, not a file of answers")
         for where, row in lines:
@@ -140,9 +173,8 @@ class AnswerFile:
                 and str(row.get("id")).partition("-")[0] == id_of(prompt)
             ):
                 raise DamagedError(f"{where}: damaged, not an answer of posbias")
-            self.known[row["id"]] = _answer_of(row)
-        if whole < len(content):
-            os.truncate(path, whole)
+            known[row["id"]] = _answer_of(row)
+        return known, sent, whole
 
 
 def _answer_of(row: Mapping[str, Any]) -> str:

@@ -12,8 +12,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +20,12 @@ import numpy as np
 from jaxtyping import Int
 
 from posbias.asking.kept import AnswerFile
+from posbias.asking.opening import is_model, opened
 from posbias.asking.requests import Place, PromptParts, Request, ScoresWritten, cost, specification_of
 from posbias.choice.answer import ChoiceAnswer
 from posbias.choice.items import LETTERS, NAMES, Item, Kind, kind_of, read_items
 from posbias.choice.orders import labels_of, orders_of
 from posbias.core.errors import InvalidValueError
-from posbias.core.machine import leaving_a_core, torch_threads
 from posbias.core.matching import final_answer, is_right
 from posbias.core.progress import OnEvent
 from posbias.core.spec import Count, NaturalNumber, encode, value
@@ -109,6 +108,7 @@ def choose(
     items: Sequence[Item] | str | os.PathLike[str],
     job: ChoiceJob | None = None,
     *,
+    only: Collection[int] | None = None,
     tokenizer: Any = None,
     treatment: "Treatment | None" = None,
     loading: Mapping[str, Any] = {},
@@ -124,6 +124,7 @@ def choose(
     words; else a model, as of `posbias.measure`, which is opened and scores.
     items: what is chosen from, or the file that has it (`read_items`).
     job: how (`ChoiceJob`); by default what items look like, in all orders, of a scorer none twice.
+    only: the numbers of the items that are asked about.
     tokenizer, treatment, loading: of a model, as of `posbias.measure`; `threads`: of torch.
     answers: a file that keeps answers and is asked first; the same call goes on after an interruption.
     concurrency: threads that ask whom is not opened.
@@ -134,24 +135,14 @@ def choose(
     and as `posbias.measure` where a model cannot be opened.
     """
     held = read_items(items) if isinstance(items, str | os.PathLike) else items
-    # a model in memory can be called too, and is no function
-    asks = (
-        hasattr(who, "score") or hasattr(who, "write") or (callable(who) and not hasattr(who, "parameters"))
-    )
-    opened = not asks
-    scored = opened or hasattr(who, "score")
-    if influence and not opened:
+    scored = (model := is_model(who)) or hasattr(who, "score")
+    if influence and not model:
         raise InvalidValueError("influence: expected a model that is opened, got one that is asked")
     job = job or ChoiceJob(kind_of(held), again=0 if scored else AGAIN)
-    asked = [*presentations(held, job)]
-    with ExitStack() as stack:
-        if opened:
-            from posbias.asking.local import LocalModel
-            from posbias.measurement.models.loading import ready
-
-            loaded = stack.enter_context(ready(who, tokenizer, treatment, loading=loading))
-            stack.enter_context(torch_threads(leaving_a_core() if threads is None else threads))
-            who, concurrency = LocalModel(loaded), 1
+    asked = [one for one in presentations(held, job) if only is None or one.request.trial in only]
+    with opened(who, threads, tokenizer=tokenizer, treatment=treatment, loading=loading) as who:
+        if model:
+            concurrency = 1
             who.try_reuse([who.split(one.request.prompt, one.endings) for one in asked[:2]])
         of = specification_of(who) or {"model": "the generator"}
         file = AnswerFile(answers, of | dict.fromkeys(["scores"] * scored + ["influence"] * influence, True))
@@ -159,6 +150,7 @@ def choose(
         endings = {one.request.prompt: one.endings for one in asked}
         writer = ScoresWritten(who, endings, parts) if scored else who
         requests = [one.request for one in asked]
+        file.take(requests)
         total = cost(requests, file.known, None if scored else of.get("most_out"))
         log.info("%s: to ask: %s", of.get("model"), total)
         file.answer(writer, requests, concurrency, on_event)

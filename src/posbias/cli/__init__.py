@@ -29,8 +29,8 @@ __all__ = ["app", "main"]
 log = logging.getLogger(__name__)
 VERBOSE, QUIET = ("-v", "--verbose"), ("-q", "--quiet")
 COMMANDS = (
-    "predict measure retrieve choose remedy compare report order design explore simulate train study presets "
-    "models"
+    "predict measure retrieve choose remedy check compare report order design explore simulate train study "
+    "presets models"
 )
 
 app = App(
@@ -61,15 +61,18 @@ app.register_install_completion_command(help="Let the shell complete commands an
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 2 input that cannot be right, 130 interrupted."""
+    """Run the command line and exit: 0 done, 2 input that cannot be right, 130 interrupted; else what a command
+    returns (1: what was checked does not hold, 4: undecided)."""
     words = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in words
     verbose, quiet = (any(word in names for word in words) for names in (VERBOSE, QUIET))
     try:
         with on_stderr(verbose - quiet), without_bars(quiet):
             _prepare()
-            _run([word for word in words if word not in ("--debug", *VERBOSE, *QUIET)])
+            status = _run([word for word in words if word not in ("--debug", *VERBOSE, *QUIET)])
             sys.stdout.flush()
+            if status:
+                raise SystemExit(status)
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output left
         raise SystemExit(141) from None
@@ -106,7 +109,7 @@ def _prepare() -> None:
     os.environ["MPLBACKEND"] = "agg"
 
 
-def _run(words: list[str]) -> None:
+def _run(words: list[str]) -> int | None:
     began, used = time.monotonic(), time.process_time()
     # import the commands below the one that is called: a page of help has the first line of each
     called = app
@@ -115,8 +118,15 @@ def _run(words: list[str]) -> None:
             break
         called = called[word]
     called.resolved_commands()
-    app(words, exit_on_error=False, print_error=False, help_on_error=False, result_action="return_value")
+    how = {
+        "exit_on_error": False,
+        "print_error": False,
+        "help_on_error": False,
+        "result_action": "return_value",
+    }
+    status = app(words, **how)
     log.debug("%.1f s, %.1f s of them computing", time.monotonic() - began, time.process_time() - used)
+    return status
 
 
 def _fail(error: BaseException, words: list[str]) -> None:

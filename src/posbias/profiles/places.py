@@ -69,7 +69,8 @@ class Places:
     whom, and how ("model" its name, "way" the way). `job`: what was asked, empty where nobody knows. `arms`:
     accuracy by trial in each control arm. `rule`: how answers are scored. `chance`: the share that guessing or
     copying gets right (0: there is nothing to copy, or nobody knows). `length`: of the prompts, in the mean, in
-    `unit`. `rows`: what a trial is called. `trials`: their names, where results made elsewhere have them.
+    `unit`. `rows`: what a trial is called. `trials`: their names: the id of the first prompt, or
+    as results made elsewhere have them.
     `equivalence`: the difference, in the unit of what decides, that counts as none; without one no two places are
     said to be alike. `until`: the half-width of the gaps' intervals that was wanted, if one was.
     `flaws`: why the results say nothing of places, where that is known.

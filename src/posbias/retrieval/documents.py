@@ -32,12 +32,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class DocumentSet:
-    """A question, the documents that do not answer it, those that do, and by such document what is right."""
+    """A question, the documents that do not answer it, those that do, and by such document what is right.
+
+    `number`: what decides its draws, where that is not its place among others.
+    """
 
     question: str
     others: tuple[str, ...]
     gold: tuple[str, ...]
     answers: tuple[tuple[str, ...], ...]
+    number: int | None = None
 
     def __len__(self) -> int:
         return len(self.others) + len(self.gold)
@@ -68,6 +72,7 @@ class Documents(Trials):
         """The variants of set `index`: its first gold document at each position, all others in one order."""
         given = self.sets[index]
         moved, *rest = given.gold
+        index = index if given.number is None else given.number
         others, random = list(given.others), self._random(index)
         for document in rest:
             others.insert(int(random.integers(len(others) + 1)), document)

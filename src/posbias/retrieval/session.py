@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from posbias.asking.endpoint import Endpoint
-from posbias.asking.kept import AnswerFile, AnswersRead
+from posbias.asking.kept import ANSWERS, AnswerFile, AnswersRead
 from posbias.asking.requests import Generator, Place, Request, cost, id_of, specification_of
 from posbias.core import spec
 from posbias.core.errors import ModelError, counted, wrong
@@ -55,8 +55,8 @@ SPREAD, AT = 0.57, 0.8
 """Of first - last within trials, the SD where each is right by chance alone, and the accuracy that has it."""
 ENDED = {"refused": "refused by the model or a filter", "tool_call": "a tool was called"}
 """What became of answers that are none and were not cut off."""
-ANSWERS, RESULT = "answers.jsonl", "retrieval.json"
-"""What a folder of a way to ask keeps: its answers, and its curves (`save_places`)."""
+RESULT = "retrieval.json"
+"""What a folder of a way to ask keeps next to its answers (`ANSWERS`): its curves (`save_places`)."""
 
 
 def trials_of(
@@ -232,6 +232,7 @@ class Session:
             length=float(np.mean([words_in(text) for trial in made for text in trial.asked])),
             unit="words",
             rows="questions" if job["task"] == "documents" else "trials",
+            trials=tuple(id_of(trial.asked[0]) for trial in made),
             equivalence=self.equivalence,
             until=self.until,
             flaws=tuple(flaws),
@@ -291,6 +292,7 @@ class Session:
         if place is None or isinstance(generator, AnswersRead):
             return AnswerFile(None, of)
         file = AnswerFile(place / ANSWERS, of)
+        file.take(asked)
         left = cost(asked, file.known, of.get("most_out"))
         nothing = f"nothing, all answers are in {file.path}; another --out asks anew"
         most = " at most" * (self.until is not None)

@@ -1,0 +1,2 @@
+from .answer import Check as Check
+from .asking import check as check

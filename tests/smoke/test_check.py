@@ -1,0 +1,111 @@
+"""Check: a gate that fails a build where position matters by more than a limit."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from command import called, started
+from http_servers import prompt_of, serving
+from planted import finds, questions
+
+import posbias
+from posbias.choice import Item
+from posbias.testing import assert_position_robust
+
+
+def gate(server, *words):
+    return called("check", "rag", "--endpoint", server.url, "--trials", "mine.jsonl", *words)
+
+
+def test_sixty_questions_pass_at_a_fifth_and_are_too_few_at_a_tenth(folder):
+    """Exit 0, and 4 with the number that would do; what was asked for one is not asked for the other."""
+    questions(60)
+    with serving(finds((0.8, 0.8, 0.8))) as server:
+        done = gate(server, "--max-gap", 0.2)
+        assert (done.returncode, "no gap above 0.2" in done.stdout) == (0, True)
+        asked = len(server.asked)
+        done = gate(server, "--max-gap", 0.1, "--json")
+        answer = json.loads(done.stdout)
+        assert (done.returncode, answer["status"], answer["questions"]) == (4, 4, 60)
+        assert 100 < answer["needed"] < 1000
+        assert gate(server, "--max-gap", 0.1, "--undecided", "pass").returncode == 0
+        assert gate(server).returncode == 4  # without a limit: the gaps
+        assert gate(server, "--max-gap", 1.2).returncode == 2
+        called("retrieve", "rag", "--endpoint", server.url, "--trials", "mine.jsonl")
+        assert len(server.asked) == asked
+
+
+def test_a_gap_above_fails_early_and_says_so_everywhere(answered):
+    """One document of three is found half as often: not all questions are asked."""
+    questions(200)
+    with serving(finds((0.9, 0.3, 0.9))) as server:
+        line = ("check", "rag", "--endpoint", server.url, "--trials", "mine.jsonl", "--out", "gate")
+        done = called(*line, "--max-gap", 0.2)
+        assert done.returncode == 1
+        before = called(*line[:-1], "again", "--max-gap", 0.2, "--baseline", "gate/retrieval.json", "--json")
+    assert before.returncode == 0
+    assert json.loads(before.stdout)["paired"] is True
+    kept = json.loads(Path("gate/retrieval.json").read_text())["content"]["curves"][0]
+    assert kept["job"]["prompts"] < 200
+    suite = ElementTree.fromstring(Path("gate/check.xml").read_text())
+    assert (suite.get("failures"), len(suite.findall("testcase"))) == ("2", 3)
+    assert "gap above 0.2" in Path("gate/check.md").read_text()
+
+
+def test_a_killed_check_resumes(folder):
+    questions(40)
+    plain = finds((1, 1, 1))
+
+    def slowly(number, body):
+        time.sleep(0.02)
+        return plain(number, body)
+
+    with serving(slowly) as server:
+        line = ("check", "rag", "--endpoint", server.url, "--trials", "mine.jsonl", "--max-gap", "0.2")
+        run = started(*line, cwd=folder)
+        while len(server.asked) < 30:
+            time.sleep(0.01)  # until there is something to lose
+        os.kill(run.pid, signal.SIGKILL)
+        run.communicate()
+        lines = Path("results/rag-check/answers.jsonl").read_text().splitlines()[1:-1]
+        kept, asked = {json.loads(line)["prompt"] for line in lines}, len(server.asked)
+        assert called(*line).returncode == 0
+        assert kept
+        assert not kept & {prompt_of(body) for _, _, body in server.asked[asked:]}
+
+
+def test_choices_that_flip(folder):
+    """Whoever always says A flips with every order; who knows never does; who never chooses decides nothing."""
+    items = [Item(f"Is {n} even?", (f"even {n}", f"odd {n}")) for n in range(60)]
+    answer = posbias.check(lambda prompt: "A", items, 0.1)
+    assert (answer.status, answer.gaps["flips"].value.value, answer.questions) == (1, 1, 15)
+    rows = [{"question": one.question, "options": one.options} for one in items]
+    Path("items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name, said, status in (("judge", "even ", 0), ("mute", "who knows ", 4)):
+        with serving(
+            lambda _, body, said=said: said + prompt_of(body).partition(" even?")[0][-2:].strip()
+        ) as server:
+            words = ("--endpoint", server.url, "--items", "items.jsonl", "--max-flip", 0.2)
+            assert called("check", name, *words).returncode == status
+    words = ("--items", "items.jsonl", "--max-flip", 0.2, "--baseline", "results/judge-check/decisions.json")
+    with serving(lambda number, body: "A") as server:
+        done = called("check", "other", "--endpoint", server.url, *words, "--json")
+    assert (done.returncode, json.loads(done.stdout)["paired"]) == (1, True)
+
+
+def test_a_gate_in_pytest(folder):
+    """Who finds everything passes; who loses the middle does not; who never finds anything decides nothing."""
+    questions(40)
+
+    def asked(accuracies):
+        server = finds(accuracies)
+        return lambda prompt: server(0, {"prompt": prompt})
+
+    assert_position_robust(asked((1, 1, 1)), "mine.jsonl", max_gap=0.2)
+    for accuracies, said in (((1, 0, 1), "gap above"), ((0, 0, 0), "at chance")):
+        with pytest.raises(AssertionError, match=said):
+            assert_position_robust(asked(accuracies), "mine.jsonl", max_gap=0.2)
