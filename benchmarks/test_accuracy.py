@@ -1,18 +1,18 @@
 """How far each engine is from the plain dense product, over drawn architectures: the table of accuracy.
 
 Every entry above 1e-250 counts, by its own relative deviation; the dense product is
-`posbias.theory.rollout.kernel.dense_influence` in float64. The table is printed at the end of `make bench`.
+`dense_influence` of tests/support in float64. The table is printed at the end of `make bench`.
 """
 
 import numpy as np
 import pytest
 from architectures import SHORTEST, architectures, curved, exponential, positionals
+from dense import dense_influence
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.theory.rollout.dispatch import engines, influence
-from posbias.theory.rollout.kernel import dense_influence
 
 WORST: dict[str, list[float]] = {}
 """Engine → worst relative deviation, smallest entry compared, entries compared, architectures."""

@@ -8,13 +8,13 @@ import functools
 
 import numpy as np
 import pytest
+from dense import dense_influence
 
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.masks import Causal, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, PerLayer
 from posbias.theory.positional import T5, KerpleLog, RoPE, Tabulated
 from posbias.theory.rollout.dispatch import influence
-from posbias.theory.rollout.kernel import dense_influence
 
 DEPTH, HEADS = 32, 32
 

@@ -1,18 +1,18 @@
 """The sweep against the plain dense algorithm on the shape of BLOOM-176B: 70 layers of 112 heads.
 
 Content differs in every layer and head, so nothing can be shared between layers; `uniform` has none, which
-lets the sweep share its weights. The dense reference is `posbias.theory.rollout.kernel.dense_influence`.
+lets the sweep share its weights. The dense reference is `dense_influence` of tests/support.
 """
 
 import numpy as np
 import pytest
+from dense import dense_influence
 
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal
 from posbias.theory.mixing import PerLayer
 from posbias.theory.positional import ALiBi
 from posbias.theory.rollout import influence, sweep
-from posbias.theory.rollout.kernel import dense_influence
 
 DEPTH, HEADS = 70, 112
 

@@ -1,12 +1,13 @@
 """The sweep under windows on one core: 32 layers of 32 heads, distinct slopes and content in every layer and head.
 
-`window` is the whole `influence`; the dense reference is `posbias.theory.rollout.kernel.dense_influence`.
+`window` is the whole `influence`; the dense reference is `dense_influence` of tests/support.
 """
 
 import functools
 
 import numpy as np
 import pytest
+from dense import dense_influence
 
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal
@@ -15,7 +16,6 @@ from posbias.theory.mixing import PerLayer
 from posbias.theory.positional import ALiBi
 from posbias.theory.rollout import sweep
 from posbias.theory.rollout.dispatch import influence
-from posbias.theory.rollout.kernel import dense_influence
 
 DEPTH, HEADS = 32, 32
 MILLION = 1_000_000

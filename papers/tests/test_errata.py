@@ -270,7 +270,8 @@ def test_the_data_are_as_the_readings_say(compared):
 
 
 def test_expected_gaps_are_those_of_the_networks_own_architectures(compared):
-    from posbias.theory.rollout.kernel import dense_influence
+    from dense import dense_influence
+
     from posbias.training.network import ENCODINGS
 
     for key, published, corrected in (

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import pytest
-from dense import last_row
+from dense import dense_influence, last_row
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +24,6 @@ from posbias import (
 )
 from posbias.core.errors import InvalidValueError
 from posbias.core.spec import decode, encode, fingerprint, tag, value
-from posbias.theory.rollout.kernel import dense_influence
 
 MODULE = """
 import numpy as np

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 from architectures import SHORTEST, architectures, layers
+from dense import dense_influence
 from examples import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from posbias.theory.masks import Causal, Chunked, SlidingWindow
 from posbias.theory.mixing import ConstantMixing, PerLayer
 from posbias.theory.positional import ALiBi, Sandwich
 from posbias.theory.rollout import influence, rollout, trajectory
-from posbias.theory.rollout.kernel import dense_influence, layer_kernel
+from posbias.theory.rollout.kernel import layer_kernel
 
 tokens_up_to_300 = st.one_of(st.integers(SHORTEST, 12), st.integers(120, 140), st.integers(250, 300))
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from dense import dense_influence
 from hypothesis import given
 from hypothesis import strategies as st
 from refused import refused
@@ -18,7 +19,6 @@ from posbias.theory.mixing import ConstantMixing, PerLayer
 from posbias.theory.normalisers import Unnormalised
 from posbias.theory.positional import ALiBi, DecayBias, KerpleLog, RoPE
 from posbias.theory.rollout.dispatch import influence
-from posbias.theory.rollout.kernel import dense_influence
 from posbias.theory.rope_scaling import LinearScaling
 from posbias.theory.variation import QUANTITIES, STEPS, values_of, vary, vary_two
 

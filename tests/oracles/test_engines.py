@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from architectures import LONGEST, SHORTEST, curved, exponential, fractions, masks
 from architectures import layers as any_layers
+from dense import dense_influence
 from examples import examples
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
@@ -31,7 +32,7 @@ from posbias.theory.positional import (
 )
 from posbias.theory.rollout import convolution, dispatch, influence, stream, sweep
 from posbias.theory.rollout.dispatch import push_pieces, sweep_pieces
-from posbias.theory.rollout.kernel import dense_influence, layer_kernel
+from posbias.theory.rollout.kernel import layer_kernel
 
 FAR = 700
 KINDS = ("dense", "wide", "sparse", "one", "early", "late", "steps", "spikes")

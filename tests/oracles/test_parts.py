@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from architectures import SHORTEST, architectures, fractions, query_scales
-from dense import last_row
+from dense import dense_influence, last_row
 from examples import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -37,7 +37,7 @@ from posbias.theory.positional import (
     selection_rates,
 )
 from posbias.theory.rollout import influence, rollout, trajectory
-from posbias.theory.rollout.kernel import dense_influence, layer_kernel, masked_softmax
+from posbias.theory.rollout.kernel import layer_kernel, masked_softmax
 from posbias.training.network import Network
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from dense import dense_influence
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +24,7 @@ from posbias.theory.critical_distances import (
 from posbias.theory.mixing import ConstantMixing
 from posbias.theory.positional import DecayBias, NoPE, RoPE
 from posbias.theory.rollout import influence
-from posbias.theory.rollout.kernel import dense_influence, layer_kernel
+from posbias.theory.rollout.kernel import layer_kernel
 from posbias.theory.rope_scaling import (
     ROPE_SCALINGS,
     DynamicNTK,

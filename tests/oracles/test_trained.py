@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from answers import as_json
-from dense import last_row
+from dense import dense_influence, last_row
 from ensembles import SMALL, Ensemble, copier, last_label, plainly, scrambled, shown, untrained
 from refused import refused
 
@@ -16,7 +16,6 @@ from posbias.theory.architecture import Architecture
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.theory.mixing import PerLayer
 from posbias.theory.positional import DecayBias
-from posbias.theory.rollout.kernel import dense_influence
 from posbias.training.kernels import LABELS, Rollout, agreement, trained_rollout
 from posbias.training.network import Network, Rotary, Sinusoidal
 from posbias.training.probes import (

@@ -358,12 +358,3 @@ def _plain(held: Any) -> Any:
     if isinstance(held, list | tuple):
         return _plain(held[0]) if len(held) == 1 else [_plain(entry) for entry in held]
     return held.item() if isinstance(held, np.generic) else held
-
-
-def digest_of_arrays(arrays: Mapping[str, np.ndarray]) -> str:
-    """SHA-256 over names, types, shapes and bytes of arrays: the same whoever wrote them, and when."""
-    digest = hashlib.sha256()
-    for name in sorted(arrays):
-        digest.update(canonical([name, arrays[name].dtype.str, list(arrays[name].shape)]))
-        digest.update(_raw(arrays[name]))
-    return digest.hexdigest()

@@ -10,14 +10,17 @@ every figure finds those it shares with others. `settings` says what is trained,
 trained cell and what comes along trained, `table` is the tidy table that `claims.csv` is put to.
 """
 
+import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from posbias.core.files import write_text
-from posbias.core.formats import digest_of_arrays
+from posbias.core.formats import canonical
 from posbias.core.progress import OnEvent
 from posbias_papers.study import Basis, Paper, Tables
 from posbias_papers.wu2025 import outcomes
@@ -98,6 +101,15 @@ def record_cells(folder: str | Path, path: Path = outcomes.RECORDS) -> int:
             found += 1
     write_text(path, "".join(f"{lines[one]}\n" for one in sorted(lines, key=str)))
     return found
+
+
+def digest_of_arrays(arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 over names, types, shapes and bytes of arrays: the same whoever wrote them, and when."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        digest.update(canonical([name, arrays[name].dtype.str, list(arrays[name].shape)]))
+        digest.update(arrays[name].tobytes())
+    return digest.hexdigest()
 
 
 PAPER = Paper(

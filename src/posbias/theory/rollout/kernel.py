@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from posbias.core.errors import wrong
-from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.architecture import Layer
 from posbias.theory.normalisers import Softmax
 
 Row = Float[np.ndarray, "key"]
@@ -83,20 +83,3 @@ def through(
 ) -> Float[np.ndarray, "entry"]:
     """row · matrix with the same bits for any number of threads, which BLAS does not promise."""
     return np.einsum("i,ij->j", row, matrix)
-
-
-def dense_influence(architecture: Architecture, tokens: int, query: int = -1) -> Row:
-    """The rollout's row of `query` by the definition, in O(depth · heads · n²): the plain algorithm."""
-    row = np.zeros(tokens)
-    row[query] = 1.0
-    if architecture.streams is not None:
-        states, connections = architecture.streams.begin(row), architecture.streams.of(architecture.depth)
-        parts = zip(architecture.stack, architecture.coefficients, connections, strict=True)
-        for layer, lam, connection in list(parts)[::-1]:
-            kernel = layer_kernel(layer, tokens)
-            states, _ = connection.push(
-                lam, states, lambda asked, kernel=kernel: (through(asked, kernel), 0.0)
-            )
-        return states.sum(axis=0)
-    kernels = (layer_kernel(layer, tokens) for layer in reversed(architecture.stack))
-    return push(row, kernels, architecture.coefficients[::-1])
