@@ -33,17 +33,8 @@ from posbias.theory.architecture import Architecture
 from posbias.theory.mixing import PerLayer
 from posbias.theory.rollout import influence
 from posbias.theory.rollout.kernel import push
+from posbias.training import probes
 from posbias.training.loop import Trained
-from posbias.training.probes import (
-    ZERO,
-    Averages,
-    Evaluation,
-    attention_blocks,
-    estimate_members,
-    running,
-    sign,
-    wiring,
-)
 
 LABELS = {
     "attention": "own kernels, attention only",
@@ -142,24 +133,24 @@ def trained_rollout(trained: Trained, sequences: int = 1000, seed: int = 0) -> R
     if network.residual:
         profiles["residual"] = _compose(attention, mixing)
         profiles["theory_measured"] = np.stack([_predict(architecture, depth, tokens, m) for m in mixing])
-    kept = running(trained)[:, None]
+    kept = probes.running(trained)[:, None]
     ordered = {name: np.where(kept, profiles[name], np.nan) for name in LABELS if name in profiles}
     return Rollout(attention, mixing, ordered, architecture.assumptions, sequences)
 
 
-def agreement(rollout: Rollout, evaluation: Evaluation) -> dict[str, Agreement]:
+def agreement(rollout: Rollout, evaluation: probes.Evaluation) -> dict[str, Agreement]:
     """Every profile of a rollout next to the measured gaps."""
     return {name: _agree(rollout, evaluation, name) for name in rollout.profiles}
 
 
-def _agree(rollout: Rollout, evaluation: Evaluation, name: str) -> Agreement:
+def _agree(rollout: Rollout, evaluation: probes.Evaluation, name: str) -> Agreement:
     gaps = evaluation.gaps
     predicted = {pair: rollout.gap(name, gap.first, gap.second) for pair, gap in gaps.items()}
     measured = {pair: gap.over_informative for pair, gap in gaps.items()}
     two = list(combinations(gaps, 2))
     return Agreement(
         profile=name,
-        predicted={pair: estimate_members(values) for pair, values in predicted.items()},
+        predicted={pair: probes.estimate_members(values) for pair, values in predicted.items()},
         measured={pair: averages.over_members for pair, averages in measured.items()},
         signs={pair: _verdict(predicted[pair], measured[pair]) for pair in gaps},
         orders={
@@ -169,19 +160,19 @@ def _agree(rollout: Rollout, evaluation: Evaluation, name: str) -> Agreement:
     )
 
 
-def _verdict(predicted: Float[np.ndarray, "member"], measured: Averages) -> ClaimVerdict:
+def _verdict(predicted: Float[np.ndarray, "member"], measured: probes.Averages) -> ClaimVerdict:
     """Whether two signs agree. A prediction of none fails where there is a gap; a single member's is exact."""
-    found, expected = sign(measured.estimate), estimate_members(predicted)
-    expected_sign = sign(expected if expected.known else Estimate(expected.value))
-    none = np.abs(predicted[np.isfinite(predicted)]).max(initial=0.0) <= ZERO
+    found, expected = probes.sign(measured.estimate), probes.estimate_members(predicted)
+    expected_sign = probes.sign(expected if expected.known else Estimate(expected.value))
+    none = np.abs(predicted[np.isfinite(predicted)]).max(initial=0.0) <= probes.ZERO
     if found == 0 or (expected_sign == 0 and not none):
         return "undecided"
     return "holds" if expected_sign == found else "fails"
 
 
-def _difference(a: Averages, b: Averages) -> Averages:
+def _difference(a: probes.Averages, b: probes.Averages) -> probes.Averages:
     """Member by member, from independent sequences."""
-    return Averages(a.values - b.values, np.hypot(a.errors, b.errors), np.minimum(a.counts, b.counts))
+    return probes.Averages(a.values - b.values, np.hypot(a.errors, b.errors), np.minimum(a.counts, b.counts))
 
 
 def _measure(
@@ -192,21 +183,21 @@ def _measure(
     Without `mixing` λ is 1.
     """
     sums: list[Any] = [0.0, 0.0]
-    for tokens, (layers,) in attention_blocks(trained, sequences, seed, trained.weights):
+    for tokens, (layers,) in probes.attention_blocks(trained, sequences, seed, trained.weights):
         sums[0] = sums[0] + torch.stack([layer.sum(dim=1, dtype=torch.float64) for layer in layers], dim=1)
         if mixing:
             shares = [share.sum(dim=1) for share in _shares(trained, tokens, layers)]
             sums[1] = sums[1] + torch.stack(shares, dim=1)
     attention = sums[0].cpu().numpy() / sequences
     lam = sums[1].cpu().numpy() / sequences if mixing else np.ones(attention.shape[:2])
-    stopped = ~running(trained)
+    stopped = ~probes.running(trained)
     attention[stopped], lam[stopped] = np.nan, np.nan
     return attention, lam
 
 
 def _shares(trained: Trained, tokens: Tensor, layers: Sequence[Tensor]) -> Iterator[Tensor]:
     """λ of every layer and sequence [member, sequence] of networks with residual connections."""
-    added = wiring(trained).added
+    added = probes.wiring(trained).added
     x = tokens if added is None else tokens + added[:, None]
     with torch.no_grad():
         for t, attention in enumerate(layers):

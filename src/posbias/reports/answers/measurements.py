@@ -6,16 +6,7 @@ from typing import TYPE_CHECKING, Literal
 from posbias.core.answers import Answer, Interval, Number, Numbers, Part, Texts, entry
 from posbias.measurement.models.sources import ModelRecord
 from posbias.profiles.summary import Summary
-from posbias.reports.answers.numbers import (
-    Agreement,
-    Baselines,
-    Comparison,
-    Difference,
-    JudgedClaim,
-    Reliability,
-    Score,
-    Scores,
-)
+from posbias.reports.answers import numbers
 from posbias.reports.answers.retrievals import CurveDifference
 
 if TYPE_CHECKING:
@@ -103,7 +94,7 @@ class ModelsFamilies(Answer):
 class PartDifference(Part):
     """What two measurements have of all influence in a part of the positions."""
 
-    class Shares(Score):
+    class Shares(numbers.Score):
         """p's share less q's; the intervals of all parts hold together in 95 %."""
 
         se: float
@@ -139,30 +130,32 @@ class Residual(Part):
     interval: Interval = entry("those of all positions hold together in 95 %", of="ratio.interval")
 
 
-class Intervals(Scores[Interval]):
+class Intervals(numbers.Scores[Interval]):
     """The 95 % intervals of the scores."""
 
 
-class Compare(Scores[Number], Answer):
+class Compare(numbers.Scores[Number], Answer):
     """Two profiles compared: the scores, their intervals, and what profiles that know nothing would score."""
 
     intervals: Intervals
     prompts: int | None = entry("how many the intervals are over; null without")
-    baselines: Baselines
-    reliability: Reliability | None = entry("null with fewer than four prompts")
-    leads: list[Difference] = entry("the profile, called p, minus each baseline")
+    baselines: numbers.Baselines
+    reliability: numbers.Reliability | None = entry("null with fewer than four prompts")
+    leads: list[numbers.Difference] = entry("the profile, called p, minus each baseline")
     shares: int | None = entry("equal shares of the context that were compared; null of like lengths")
     left_out: Texts = entry("what decides the shape of a prediction and is not known")
     read_as: ReadAs
     beyond_position: list[Residual] | None = entry(
         "of attributions: positions whose interval leaves out 1", None
     )
-    same_prompts: Agreement | None = entry("noise ceiling of two measurements of the same prompts", None)
+    same_prompts: numbers.Agreement | None = entry(
+        "noise ceiling of two measurements of the same prompts", None
+    )
     between: CurveDifference | None = entry("of two curves of rates: what p has more than q", None)
     influence_differences: InfluenceDifferences | None = entry("of two measurements: where they differ", None)
 
 
-class Report(Comparison, Answer):
+class Report(numbers.Comparison, Answer):
     """A report's page, and how near each prediction is to the measurement."""
 
     page: Path
@@ -179,7 +172,7 @@ class ProfilePage(Part):
 
     page: Path
     answer: Texts = entry("what the curve shows, how sure that is, what follows")
-    claims: list[JudgedClaim]
+    claims: list[numbers.JudgedClaim]
     read_as: ReadAs
 
 

@@ -19,38 +19,11 @@ from pydantic_core import PydanticUndefined
 
 from posbias.core.files import data_table
 from posbias.core.spec import encode
-from posbias.reports.explore.kernel import (
-    MOST_AHEAD,
-    MOST_DENSE,
-    MOST_TOKENS,
-    OTHER_KEYS,
-    exported_span,
-    layer_not_expressed,
-)
+from posbias.reports.explore import kernel
+from posbias.theory import mixing, positional
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal, NoContent
 from posbias.theory.masks import MASKS, Banded, Causal, Split
-from posbias.theory.mixing import (
-    DEFINITION,
-    MIXINGS,
-    AttentionOnly,
-    ConstantMixing,
-    PerLayer,
-    PowerDecay,
-    TrainedMedian,
-    known_mixing,
-    plausible_mixing,
-)
-from posbias.theory.positional import (
-    POSITIONALS,
-    T5,
-    DecayBias,
-    KerpleLog,
-    KerplePower,
-    NeedsMeasurement,
-    RoPE,
-    Sandwich,
-)
 
 MOST_LAYERS = 128
 HEADS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 15, 16, 20, 24, 25, 32, 40, 48, 56, 64, 96, 112, 128)
@@ -66,15 +39,15 @@ WORDS: Mapping[str, dict[str, Any]] = data_table(__file__)
 """What a page begins with; titles, sliders and what was chosen, by the `kind` of a member."""
 CONTENT: Controls = WORDS["sliders"]["content"]
 GIVEN: dict[type, Any] = {
-    DecayBias: DecayBias(1.0),
-    RoPE: RoPE(((1.0,),), dimension=64),
-    T5: T5((tuple(-k / 31 for k in range(32)),), bidirectional=False),
-    KerpleLog: KerpleLog((1.0,)),
-    KerplePower: KerplePower((1.0,), (1.0,)),
-    Sandwich: Sandwich((1.0,)),
-    NeedsMeasurement: NeedsMeasurement("rotary or learned"),
-    ConstantMixing: ConstantMixing(1.0),
-    PowerDecay: PowerDecay(1.0, 1.0),
+    positional.DecayBias: positional.DecayBias(1.0),
+    positional.RoPE: positional.RoPE(((1.0,),), dimension=64),
+    positional.T5: positional.T5((tuple(-k / 31 for k in range(32)),), bidirectional=False),
+    positional.KerpleLog: positional.KerpleLog((1.0,)),
+    positional.KerplePower: positional.KerplePower((1.0,), (1.0,)),
+    positional.Sandwich: positional.Sandwich((1.0,)),
+    positional.NeedsMeasurement: positional.NeedsMeasurement("rotary or learned"),
+    mixing.ConstantMixing: mixing.ConstantMixing(1.0),
+    mixing.PowerDecay: mixing.PowerDecay(1.0, 1.0),
 }
 """What the menu has of a member that needs numbers; any other is offered as it is, an encoding if all heads share
 it."""
@@ -85,14 +58,14 @@ def menu() -> dict[str, Any]:
     return {
         "limits": {
             "layers": MOST_LAYERS,
-            "tokens": MOST_TOKENS,
-            "ahead": MOST_AHEAD,
-            "tables": MOST_DENSE,
+            "tokens": kernel.MOST_TOKENS,
+            "ahead": kernel.MOST_AHEAD,
+            "tables": kernel.MOST_DENSE,
             "heads": HEADS,
         },
         "masks": [_mask(cls) for cls in MASKS],
         "global": Causal().kind,
-        "encodings": [_encoding(cls) for cls in POSITIONALS],
+        "encodings": [_encoding(cls) for cls in positional.POSITIONALS],
         "content": {
             "none": encode(NoContent()),
             **_numbered("content", ConstantDiagonal((0.0,)), CONTENT, unit=[1.0]),
@@ -143,7 +116,7 @@ def _numbered(part: str, given: Any, controls: Controls, **more: Any) -> dict[st
 
 def _mask(cls: Any) -> dict[str, Any]:
     if not issubclass(cls, Banded | Split):
-        return _about(cls) | {"reason": OTHER_KEYS}
+        return _about(cls) | {"reason": kernel.OTHER_KEYS}
     fields = _fields(cls)
     here = dict.fromkeys(fields, PROBES[0])
     span = _span(cls, here)
@@ -151,7 +124,7 @@ def _mask(cls: Any) -> dict[str, Any]:
     for name, needed in fields.items():
         label = getattr(cls, "varied", "") if needed else "first tokens that are always seen"
         least = 2 if needed else 0
-        controls[name] = name, label[:1].upper() + label[1:], least, MOST_TOKENS, PROBES[0] * needed
+        controls[name] = name, label[:1].upper() + label[1:], least, kernel.MOST_TOKENS, PROBES[0] * needed
     # how many first tokens see each other is at most all
     more = {"unit": 1, "whole": True, "within": span["prefix"] != [0, {}]}
     given = cls(**{name: first for name, *_, first in controls.values()})
@@ -170,15 +143,15 @@ def _default(field: Any) -> Any:
 
 def _span(cls: Any, here: dict[str, int]) -> dict[str, Any]:
     """Each number of a span as [what it is at 0, {field: factor}], null where it is all of the text."""
-    near = exported_span(cls(**here), MOST_TOKENS)
+    near = kernel.exported_span(cls(**here), kernel.MOST_TOKENS)
     found: dict[str, Any] = {}
     for key in SPANS:
-        if near[key] is None or near["step"] == MOST_TOKENS:
+        if near[key] is None or near["step"] == kernel.MOST_TOKENS:
             found[key] = None
             continue
         offset, factors = near[key], {}
         for name in here:
-            far = exported_span(cls(**here | {name: PROBES[1]}), MOST_TOKENS)
+            far = kernel.exported_span(cls(**here | {name: PROBES[1]}), kernel.MOST_TOKENS)
             factor = (far[key] - near[key]) / (PROBES[1] - PROBES[0])
             if factor:
                 factors[name] = factor
@@ -196,7 +169,7 @@ def _encoding(cls: Any) -> dict[str, Any]:
         return _about(cls) | {"reason": OWN}
     caveat = "" if given.exact else getattr(given, "caveat", "")
     return _about(cls) | {
-        "reason": layer_not_expressed(Layer(positional=given)),
+        "reason": kernel.layer_not_expressed(Layer(positional=given)),
         "caveat": "; ".join(filter(None, (WORDS["chosen"].get(cls.kind), caveat))) or None,
         "exact": given.exact,
         **_numbered("encoding", given, _sliders(cls)),
@@ -219,7 +192,7 @@ def _logits(given: Any) -> dict[str, Any]:
     """Slopes by number of heads with what they are times after the query, or a table by distance for all heads."""
     one = given.slopes_of(1)
     if one is None:
-        distances = np.arange(MOST_DENSE)
+        distances = np.arange(kernel.MOST_DENSE)
         before, after = (given.logits_at(sign * distances, 1)[0] for sign in (1, -1))
         mirrored = np.allclose(before, after, rtol=0, atol=1e-12)
         return {"table": packed(before), "after": None if mirrored else packed(after[1:])}
@@ -247,8 +220,8 @@ def packed(numbers: Float[np.ndarray, "entry"]) -> dict[str, Any]:
 
 def _known() -> dict[str, dict[str, list[float]]]:
     """λ of each pretrained model: those of the median's definition, and those of another as checks."""
-    models, known = plausible_mixing(1, DEFINITION), known_mixing()
-    pretrained = {name: list(known[name].coefficients) for name in plausible_mixing(1)}
+    models, known = mixing.plausible_mixing(1, mixing.DEFINITION), mixing.known_mixing()
+    pretrained = {name: list(known[name].coefficients) for name in mixing.plausible_mixing(1)}
     return {
         "models": {name: values for name, values in pretrained.items() if name in models},
         "checks": {name: values for name, values in pretrained.items() if name not in models},
@@ -261,14 +234,14 @@ def _schedules() -> Iterator[dict[str, Any]]:
     Each has a `table` whatever the depth, or is the `median` over known λ at the same relative depth, or has
     `coefficients`, or is `drawn` into that field.
     """
-    for cls in MIXINGS:
+    for cls in mixing.MIXINGS:
         given = GIVEN.get(cls)
         if given is None:
             if any(_fields(cls).values()):
                 continue
             given = cls()
         assumed = getattr(given, "assumed", "") or ""
-        median = isinstance(given, TrainedMedian)
+        median = isinstance(given, mixing.TrainedMedian)
         by_layer = {"median": True} if median else {"table": packed(given.values(MOST_LAYERS))}
         yield (
             _about(cls)
@@ -277,10 +250,10 @@ def _schedules() -> Iterator[dict[str, Any]]:
                 **_numbered("schedule", given, _sliders(cls)),
                 "caveat": assumed.removeprefix("mixing: ") or None,
                 "assumed": bool(assumed),
-                "alone": cls is AttentionOnly,
+                "alone": cls is mixing.AttentionOnly,
             }
         )
-    for name, known in known_mixing().items():
+    for name, known in mixing.known_mixing().items():
         about = f"{name} at {known.tokens:,} tokens"
         yield {
             "key": f"of {name}",
@@ -290,7 +263,10 @@ def _schedules() -> Iterator[dict[str, Any]]:
             "caveat": f"λ is that of {about}, at the same relative depth and any length",
             **_numbered("schedule", known, {}),
         }
-    yield _about(PerLayer) | {"drawn": "coefficients", **_numbered("schedule", PerLayer((1.0,)), {})}
+    yield _about(mixing.PerLayer) | {
+        "drawn": "coefficients",
+        **_numbered("schedule", mixing.PerLayer((1.0,)), {}),
+    }
 
 
 # ── an architecture as what is chosen ──
@@ -337,7 +313,7 @@ def mixing_state(architecture: Architecture, choices: Mapping[str, Any]) -> dict
     if found is None:
         return {"schedule": drawn["key"], "drawn": architecture.coefficients.tolist(), "numbers": {}}
     key, numbers = found
-    if key == AttentionOnly.kind:
+    if key == mixing.AttentionOnly.kind:
         return {"residual": False, "numbers": {}}
     return {"residual": True, "schedule": key, "numbers": numbers}
 
@@ -346,7 +322,7 @@ def _option_state(value: Mapping[str, Any], options: Any) -> tuple[str, dict[str
     """The option that a value is of, and the numbers of its controls; None where there is none."""
     for one in options:
         if one.get("reason") is None and one["value"].get("kind") == value["kind"]:
-            exact = value["kind"] != NeedsMeasurement.kind
+            exact = value["kind"] != positional.NeedsMeasurement.kind
             if (numbers := _numbers(value, one) if exact else {}) is not None:
                 return one["key"], numbers
     return None
