@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.files import data_table
 from posbias.core.progress import Deferred
 from posbias.core.store import Tensors
-from posbias.profiles.measurements import EVEN, HALVES, ODD
+from posbias.profiles.measurements import EVEN, HALVES, ODD, QUANTITIES, Quantities
+from posbias.profiles.measurements import Quantity as Quantity
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -39,34 +39,6 @@ INFLUENCES = {
 """What can be differentiated, and the name of the result among a measurement's variables."""
 ROLLOUTS = {"kernel": "rollout_kernel", "value": "rollout_value", "energy": "rollout_energy"}
 """The rollouts, and their names among a measurement's variables."""
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """A variable of a dataset: its dimensions, what it is, its unit, and how its sum over prompts is kept.
-
-    `halved`: even and odd prompts are summed apart. `about`: it is a variance over pairs and prompts about that
-    quantity; one prompt gives the variance within it.
-    """
-
-    dimensions: tuple[str, ...]
-    what: str
-    unit: str = "1"
-    halved: bool = False
-    about: str = ""
-
-    @property
-    def by_prompt(self) -> bool:
-        """Whether it is kept of every prompt."""
-        return self.dimensions[0] == "prompt"
-
-
-Quantities = Mapping[str, Quantity]
-QUANTITIES = {
-    name: Quantity(tuple(row.pop("dimensions")), **row)
-    for name, row in data_table(__file__, "quantities.toml").items()
-}
-"""What a measurement may hold, in the order of its dataset."""
 
 
 @dataclass

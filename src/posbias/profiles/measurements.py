@@ -6,6 +6,7 @@
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from pydantic import Field, FiniteFloat
 
 from posbias.core import machine
 from posbias.core.errors import DamagedError, InputFileError, InvalidValueError, is_number
-from posbias.core.files import read_text
+from posbias.core.files import data_table, read_text
 from posbias.core.formats import Header, NetCDFCodec, undamaged
 from posbias.core.spec import decode, value
 from posbias.profiles.calibration import Calibration
@@ -26,37 +27,47 @@ if TYPE_CHECKING:
 HALVES = EVEN, ODD = "_even", "_odd"
 """What the names of means over prompts with even and with odd numbers end with."""
 MEASUREMENT, RETRIEVAL, SCHEMA = "measurement", "retrieval", 2
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A variable of a measurement: its dimensions, what it is, its unit, and how its sum over prompts is kept.
+
+    `halved`: even and odd prompts are summed apart. `about`: it is a variance over pairs and prompts about that
+    quantity; one prompt gives the variance within it.
+    """
+
+    dimensions: tuple[str, ...]
+    what: str
+    unit: str = "1"
+    halved: bool = False
+    about: str = ""
+
+    @property
+    def by_prompt(self) -> bool:
+        """Whether it is kept of every prompt."""
+        return self.dimensions[0] == "prompt"
+
+
+Quantities = Mapping[str, Quantity]
+QUANTITIES = {
+    name: Quantity(tuple(row.pop("dimensions")), **row)
+    for name, row in data_table(__file__, "quantities.toml").items()
+}
+"""What a measurement may hold, in the order of its dataset."""
+_MATRICES = {name: quantity for name, quantity in QUANTITIES.items() if "query" in quantity.dimensions}
 _CODECS = {
     MEASUREMENT: NetCDFCodec(
-        compressed=(
-            "kernel",
-            "kernel_even",
-            "energy_kernel",
-            "energy_kernel_even",
-            "kernel_head",
-            "logits",
-            "content",
-        )
+        compressed=(*_MATRICES, *(name + EVEN for name, held in _MATRICES.items() if held.halved))
     ),
     RETRIEVAL: NetCDFCodec(),
 }
 """Matrices of a measurement are kept as compressed float32; everything else stays float64."""
-_BY_POSITION = ("prompt", "position")
-_QUADRATIC, _BY_DISTANCE = ("layer", "query", "key"), ("layer", "head", "distance")
+_READ = ("influence", "mixing", "kernel", "energy_kernel", "positional_distance", "logits_distance")
+_ASKED = ("accuracy", "choice", "margin", "margin_mean", "control_margin", "control_margin_mean")
 _DIMENSIONS = {
-    MEASUREMENT: {
-        "influence": _BY_POSITION,
-        "mixing": ("prompt", "layer"),
-        "kernel": _QUADRATIC,
-        "energy_kernel": _QUADRATIC,
-        "positional_distance": _BY_DISTANCE,
-        "logits_distance": _BY_DISTANCE,
-        "logits_first_column": ("layer", "head", "position"),
-    },
-    RETRIEVAL: dict.fromkeys(
-        ("accuracy", "choice", "margin", "margin_mean", "control_margin", "control_margin_mean"), _BY_POSITION
-    )
-    | dict.fromkeys(("depth", "token", "tokens"), _BY_POSITION),
+    MEASUREMENT: {name: QUANTITIES[name].dimensions for name in (*_READ, "logits_first_column")},
+    RETRIEVAL: dict.fromkeys((*_ASKED, "depth", "token", "tokens"), ("prompt", "position")),
 }
 """The dimensions of the variables that are read; a file may lack some of them, or have more variables."""
 _NEEDED = {MEASUREMENT: ("influence",), RETRIEVAL: tuple(_DIMENSIONS[RETRIEVAL])}
