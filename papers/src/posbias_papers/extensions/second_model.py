@@ -179,6 +179,7 @@ CELLS: tuple[Cell, ...] = (
     *(LengthCell(tokens, prompts) for tokens, prompts in PROMPTS.items()),
     *SCALED,
     *(InfluenceCell(prompt, MODEL, tokens=64) for prompt in range(8)),
+    *(PredictorCell(MODEL, text, 128) for text in ("addresses", "code", "shuffled")),
 )
 
 
@@ -203,10 +204,12 @@ def _tables(results: Results) -> Iterator[Table]:
     yield Table.of(
         "Shares of both ends, slope by distance and loss, less the trained model's", scaled_less_trained
     )
-    judged = {cell: result for cell, result in results.items() if "scores" in result}
+    own = {cell: result for cell, result in results.items() if isinstance(cell, LengthCell)}
+    judged = {cell: result for cell, result in own.items() if "scores" in result}
     yield from predictors.tables(
         {PredictorCell(MODEL, "addresses", cell.tokens): judged[cell] for cell in judged}
     )
+    yield from predictors.tables({cell: results[cell] for cell in results if isinstance(cell, PredictorCell)})
     yield from influence.tables({cell: results[cell] for cell in results if isinstance(cell, InfluenceCell)})
 
 
