@@ -140,13 +140,15 @@ class AnswerFile:
     @cached_property
     def _elsewhere(self) -> dict[str, tuple[str, dict[str, Any]]]:
         """By id, answers in other folders, and what was sent otherwise; of nobody who has a name alone."""
-        found, named = {}, self.path is not None and len(self._header["specification"]) > 1
-        for root in self.path.absolute().parents[1:3] if self.path is not None and named else ():
-            files = {*root.glob(f"*/{ANSWERS}"), *root.glob(f"*/*/{ANSWERS}")} if root.name == RESULTS else ()
-            for path in sorted(files):
-                with suppress(InputFileError, OSError):
-                    known, sent, _ = self._read(path)
-                    found |= {identity: (answer, sent) for identity, answer in known.items()}
+        found, known_by = {}, len(self._header["specification"])
+        near = self.path.absolute().parents[1:3] if self.path is not None and known_by > 1 else ()
+        roots = [folder for folder in near if folder.name == RESULTS]
+        for path in sorted(
+            {file for one in roots for own in ("*", "*/*") for file in one.glob(f"{own}/{ANSWERS}")}
+        ):
+            with suppress(InputFileError, OSError):
+                known, sent, _ = self._read(path)
+                found |= {identity: (answer, sent) for identity, answer in known.items()}
         return found
 
     def _read(self, path: Path) -> tuple[dict[str, str], dict[str, Any], int]:

@@ -32,9 +32,7 @@ class Check(Answer):
     available: int
     looks: list[int] = entry("after how many questions answers are looked at")
     gaps: dict[str, Gap]
-    needed: int | None = entry(
-        "of an undecided check, questions that would do (`questions_for`); 10001: more"
-    )
+    needed: int | None = entry("of an undecided check, questions that would do; 10001: more", None)
     detectable: float = entry("the least gap that these questions show in 80 % of runs")
     paired: bool | None = entry("whether the baseline has the same questions; null without")
     doubts: Texts = entry("why the answers say nothing of places")
@@ -49,7 +47,9 @@ class Check(Answer):
         if self.doubts:
             return f"undecided: {self.doubts[0]}"
         if self.needed is None:
-            return f"no limit: {self.questions} questions show a {what} of {self.detectable:.2f} or more"
+            return (
+                f"no limit given: {self.questions} questions show a {what} of {self.detectable:.2f} or more"
+            )
         if self.needed > self.questions:
             return f"not enough questions: {about(self.needed)} would do"
         return f"undecided: a {what} so near {self.limit} takes more questions"
@@ -60,7 +60,7 @@ class Check(Answer):
         """The answer in words: the decision, then what it rests on."""
         asked = f"asked about {self.questions} of {self.available} questions"
         lines = [f"{self.model}: {self.headline}", f"{asked}; wrong in at most {ALPHA:.0%} of runs"]
-        if self.needed and self.limit and not self.doubts:
+        if self.needed and self.limit:
             both = f"no gap passes and one of {2 * self.limit:g} fails, each in {POWER:.0%} of runs"
             lines.append(f"with {about(self.needed)} questions {both}")
         if self.paired is not None:

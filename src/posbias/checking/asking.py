@@ -3,11 +3,12 @@
 What was asked for an earlier look, or before an interruption, is in the file of answers and not asked again.
 """
 
+import math
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -19,6 +20,7 @@ from posbias.checking.answer import VERDICTS, Check, Gap
 from posbias.checking.boundaries import UNDECIDED, decided, limits, looks_at, questions_for
 from posbias.choice import Item, choose
 from posbias.choice.answer import read
+from posbias.choice.effects import LEAST_SETS
 from posbias.core import machine
 from posbias.core.errors import counted, wrong
 from posbias.core.files import write_text
@@ -31,7 +33,6 @@ from posbias.retrieval import DocumentSet, Session, read_document_sets
 from posbias.retrieval.session import RESULT
 
 Rows = Float[np.ndarray, "question number"]
-ByGap = Mapping[str, Float[np.ndarray, "question"]]
 
 
 def check(
@@ -66,49 +67,47 @@ def check(
         raise wrong("max_gap", "a number above 0 and below 1", max_gap)
     if isinstance(trials, str | os.PathLike):
         trials = read_document_sets(trials)
-    place, history = None if folder is None else Path(folder), list[list[Estimate]]()
-    before: Any = None if baseline is None else read(baseline)
-    if before is not None:
-        before = next(iter(before.values())).decisions if isinstance(before, dict) else before.places
-        if before is None:
-            raise wrong("baseline", "results by place with their trials", str(baseline))
+    limit, before = math.nan if max_gap is None else max_gap, _earlier(baseline)
+    place, history = None if folder is None else Path(folder), []
     with opened(who, loading=loading) as who:
         how: Any = {"concurrency": 1 if hasattr(who, "loaded") else concurrency, "on_event": on_event}
-        how["answers"] = None if place is None else place / ANSWERS
-        total, ask = _asking(who, trials, seed, **how)
+        total, ask = _asking(who, trials, seed, answers=None if place is None else place / ANSWERS, **how)
         planned = looks_at(total, counted("looks", looks) if max_gap else 1)
-        for count in planned:
-            held = ask(count)
-            numbers, rows, paired = _exceeding(held, before)
-            history.append(numbers)
-            parts = [[[one.value, one.se, one.freedom] for one in look] for look in history]
-            low, high = limits(*np.moveaxis(np.array(parts), 2, 0), max_gap or 0.0, len(planned))
-            doubts = _doubts(held)
-            status = UNDECIDED if max_gap is None or doubts else int(decided(low, high, max_gap))
-            if status != UNDECIDED:
+        while True:
+            count = planned[len(history)]
+            seen = _seen(held := ask(count))
+            numbers, rows, paired = _exceeding(seen, before)
+            history.append([(one.value, one.se, one.freedom) for one in numbers])
+            means, errors, freedom = np.moveaxis(np.array(history), 2, 0)
+            low, high = limits(means, errors, freedom, max_gap or 0.0, len(planned))
+            status = UNDECIDED if seen.doubts else int(decided(low, high, limit))
+            if status != UNDECIDED or len(history) == len(planned):
                 break
-    gaps, (_, now), then = {}, _gaps(held), {} if before is None else _gaps(before)[1]
-    each = len(numbers) // len(now)
-    for k, (name, gap) in enumerate(now.items()):
-        ends = [side[each * k : each * (k + 1)] for side in (low, high)]
-        verdict = VERDICTS[UNDECIDED if max_gap is None else int(decided(*ends, max_gap))]
-        about = {"at_least": ends[0].max(), "at_most": ends[1].max(), "verdict": verdict}
-        gaps[name] = Gap.of(value=Estimate.of_mean(gap), before=then[name].mean() if then else None, **about)
-    needed = None
-    if max_gap is not None and status == UNDECIDED:
-        needed = questions_for(np.cov(rows.T).reshape(len(numbers), -1), max_gap, looks)
-    least = max(otherwise_at_most(count), *(one.detectable for one in numbers))
-    about = {"status": status, "limit": max_gap, "needed": needed, "detectable": least, "paired": paired}
-    about |= {"questions": count, "available": total, "looks": planned, "gaps": gaps, "doubts": doubts}
+    least, most = (ends.reshape(len(seen.gaps), -1).max(axis=1) for ends in (low, high))
+    gaps, each = {}, zip(least, most, decided(least[:, None], most[:, None], limit), strict=True)
+    for (name, gap), (at_least, at_most, verdict) in zip(seen.gaps.items(), each, strict=True):
+        about: Any = {"at_least": at_least, "at_most": at_most, "verdict": VERDICTS[int(verdict)]}
+        then = None if before is None else before.gaps[name].mean()
+        gaps[name] = Gap.of(value=Estimate.of_mean(gap), before=then, **about)
+    about = {"limit": max_gap, "status": status, "gaps": gaps, "doubts": seen.doubts, "paired": paired}
+    if max_gap and status == UNDECIDED and not seen.doubts:
+        about["needed"] = questions_for(np.cov(rows.T).reshape(len(numbers), -1), max_gap, looks)
+    about["detectable"] = max(otherwise_at_most(count), *(one.detectable for one in numbers))
+    about |= {"questions": count, "available": total, "looks": planned}
     answer = Check.of(model=str(held.asked.get("model", "")), **about)
     if place is not None:
-        if isinstance(held, Places):
-            save_places([held], place / RESULT)
-        else:
-            save_decisions(held, place / "decisions.json")
-        write_text(place / "check.md", answer.markdown())
-        write_text(place / "check.xml", answer.junit())
+        _keep(place, held, answer)
     return answer
+
+
+def _keep(place: Path, held: Places | Decisions, answer: Check) -> None:
+    """Write results and the answer into a folder. Raises `OutputFileError`."""
+    if isinstance(held, Places):
+        save_places([held], place / RESULT)
+    else:
+        save_decisions(held, place / "decisions.json")
+    write_text(place / "check.md", answer.markdown())
+    write_text(place / "check.xml", answer.junit())
 
 
 def _asking(who: Any, trials: Any, seed: int, **how: Any) -> tuple[int, Callable[[int], Places | Decisions]]:
@@ -117,7 +116,8 @@ def _asking(who: Any, trials: Any, seed: int, **how: Any) -> tuple[int, Callable
     if isinstance(trials, Sequence) and isinstance(trials[0], Item):
         order = draw(len(trials)).tolist()
         return len(trials), lambda count: choose(who, trials, only=order[:count], **how).decisions
-    session = trials if isinstance(trials, Session) else Session(documents=trials)
+    own = None if trials is None or isinstance(trials, Session) else tuple(trials)
+    session = trials if isinstance(trials, Session) else Session(documents=own)
     if (sets := session.documents) is not None:
         drawn = tuple(replace(sets[number], number=number) for number in draw(len(sets)).tolist())
         session = replace(session, documents=drawn)
@@ -128,43 +128,54 @@ def _asking(who: Any, trials: Any, seed: int, **how: Any) -> tuple[int, Callable
     return job.prompts, lambda count: session.ask(who, replace(job, prompts=count), file, on_event)
 
 
-def _gaps(held: Places | Decisions) -> tuple[Sequence[Hashable], ByGap]:
-    """Names of questions and their gaps; of choices, sets of contents and how often they flip with the order."""
+class _Seen(NamedTuple):
+    """Names of questions, their gaps, and why these say nothing of places."""
+
+    names: Sequence[Hashable]
+    gaps: Mapping[str, Float[np.ndarray, "question"]]
+    doubts: list[str]
+
+
+def _seen(held: Places | Decisions) -> _Seen:
+    """Of results by place, or of decisions: by set of contents, how often they flip with the order."""
     if isinstance(held, Places):
-        return held.trials, gaps_of(held.results[held.measures])
+        gaps = gaps_of(held.results[held.measures])
+        return _Seen(held.trials, gaps, [] if held.able else [held.verdict_in_words])
     first, second = held.pairs[~held.same_order].T
     sets, row = np.unique(held.sets[held.item[first]], return_inverse=True)
     flips = np.bincount(row, held.option[first] != held.option[second]) / np.bincount(row)
-    return [tuple(held.options[int((held.sets == one).argmax())]) for one in sets], {"flips": flips}
-
-
-def _doubts(held: Places | Decisions) -> list[str]:
-    """Why the answers say nothing of places."""
-    if isinstance(held, Places):
-        return [] if held.able else [held.verdict_in_words]
+    names = [tuple(held.options[int((held.sets == one).argmax())]) for one in sets]
     refused = float((held.chosen == REFUSED).mean())
-    return [f"{refused:.0%} of decisions are for no option"] if refused > MOST_CUT_OFF else []
+    doubts = [f"{refused:.0%} of decisions are for no option"] if refused > MOST_CUT_OFF else []
+    doubts += [f"below {LEAST_SETS} sets of items that share no option"] if len(sets) < LEAST_SETS else []
+    return _Seen(names, {"flips": flips}, doubts)
 
 
-def _exceeding(
-    held: Places | Decisions, before: Places | Decisions | None
-) -> tuple[list[Estimate], Rows, bool | None]:
+def _earlier(path: str | os.PathLike[str] | None) -> _Seen | None:
+    """What there was earlier. Raises `InvalidValueError` for results without trials, and as `posbias.read`."""
+    if path is None:
+        return None
+    kept: Any = read(path)
+    kept = next(iter(kept.values())).decisions if isinstance(kept, dict) else kept.places
+    if kept is None:
+        raise wrong("baseline", "results by place with their trials", str(path))
+    return _seen(kept)
+
+
+def _exceeding(now: _Seen, before: _Seen | None) -> tuple[list[Estimate], Rows, bool | None]:
     """What must not exceed the limit, its rows, and whether these are changes within questions: each gap, and the
-    other way. A gap that surely had a sign before is larger by its size now less its size then."""
-    names, gaps = _gaps(held)
-    ways = [(name, sign) for name in gaps for sign in ((1,) if name == "flips" else (1, -1))]
-    rows, paired = np.stack([sign * gaps[name] for name, sign in ways], axis=1), None
+    other way. A gap that surely (99 %) had a sign before is larger by its size now less its size then."""
+    ways = [(name, sign) for name in now.gaps for sign in ((1,) if name == "flips" else (1, -1))]
+    rows, paired = np.stack([sign * now.gaps[name] for name, sign in ways], axis=1), None
     if before is not None:
-        others, then = _gaps(before)
-        if then.keys() != gaps.keys():
-            raise wrong("baseline", f"results with {', '.join(gaps)}", got=", ".join(then))
-        sizes = np.stack(
-            [(Estimate.of_mean(then[name]).sign or sign) * then[name] for name, sign in ways], axis=1
-        )
-        at = {name: row for row, name in enumerate(others)}
-        both = [(row, at[name]) for row, name in enumerate(names) if name in at]
-        if not (paired := len(both) >= max(2, min(len(names), len(at)))):
-            pairs = zip(rows.T, sizes.T, strict=True)
-            return [Estimate.of_mean(now) - Estimate.of_mean(one) for now, one in pairs], rows, paired
-        rows = rows[[row for row, _ in both]] - sizes[[row for _, row in both]]
+        if before.gaps.keys() != now.gaps.keys():
+            raise wrong("baseline", f"results with {', '.join(now.gaps)}", got=", ".join(before.gaps))
+        signs = {name: Estimate.of_mean(gap).jointly(5).sign for name, gap in before.gaps.items()}
+        then = np.stack([(signs[name] or sign) * before.gaps[name] for name, sign in ways], axis=1)
+        at = {name: row for row, name in enumerate(before.names)}
+        both = [(row, at[name]) for row, name in enumerate(now.names) if name in at]
+        if not (paired := len(both) >= max(2, min(len(now.names), len(at)))):
+            pairs = zip(rows.T, then.T, strict=True)
+            return [Estimate.of_mean(one) - Estimate.of_mean(other) for one, other in pairs], rows, paired
+        rows = rows[[row for row, _ in both]] - then[[row for _, row in both]]
     return [Estimate.of_mean(column) for column in rows.T], rows, paired

@@ -25,7 +25,8 @@ WITHIN, ABOVE, UNDECIDED = 0, 1, 4
 """What is decided, as the exit status of the command."""
 _EXACT = 1e-12
 """A standard error below this is rounding."""
-Looks, Numbers = Float[np.ndarray, "*run look number"], Float[np.ndarray, "*run number"]
+Looks = Float[np.ndarray, "*run look number"]
+Numbers = Float[np.ndarray, "*run number"]
 
 
 @cache

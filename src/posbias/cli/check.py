@@ -75,13 +75,11 @@ def check(model: str | None = None, *, options: Options = Options()) -> int:
     chooser = choosing.Options(asking=options.asking, loading=options.loading, out=options.out)
     chooser.check()
     columns, names = shared.column_names(options.columns), (model,) if model else ()
-    if (options.items is None) == (options.trials is None):
-        raise shared.wrong("trials", "one of --trials and --items", options.trials)
     if options.items is not None:
-        shared.refuse(options, "none with --items", ("max_gap",))
+        shared.refuse(options, "none with --items", ("trials", "max_gap"))
         trials = read_items(options.items, columns)
         found, limit, count = chooser.who(names, kind_of(trials)), options.max_flip, len(trials)
-    else:
+    elif options.trials is not None:
         shared.refuse(options, "--items with it", ("max_flip",))
         sets, server = read_document_sets(options.trials, columns), options.asking.endpoint is not None
         wording = "chat" if server and "chat" in options.asking.api else None
@@ -89,6 +87,8 @@ def check(model: str | None = None, *, options: Options = Options()) -> int:
         trials = Session((job,), documents=sets)
         found = options.asking.servers(model) if server else chooser.who(names, "")
         limit, count = options.max_gap, trials.count
+    else:
+        raise shared.wrong("trials", "a file, or --items", None)
     if len(found) > 1:
         raise shared.wrong("system", "one way to ask", options.asking.ways)
     (who,) = found.values()
