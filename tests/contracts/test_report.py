@@ -14,9 +14,9 @@ from posbias.profiles.curves import wasserstein
 from posbias.profiles.places import Places
 from posbias.profiles.profile import Profile, measured_influence
 from posbias.reports import write_report
-from posbias.reports.findings import MEASURES, number
 from posbias.reports.plots.style import SMALL
 from posbias.reports.profile_page import write_profile_report
+from posbias.reports.sentences import MEASURES, number
 
 
 def test_page_loads_nothing_and_names_are_text(report):

@@ -64,10 +64,9 @@ def write_report(
     from posbias.profiles.profile import measured_influence
     from posbias.reports import tables
     from posbias.reports.figures import illustrations
-    from posbias.reports.findings import MEASURES, Findings
     from posbias.reports.page import write_page
     from posbias.reports.profile_sentences import headline, lead
-    from posbias.reports.sentences import answers, verdicts
+    from posbias.reports.sentences import MEASURES, Findings, answers, verdicts
 
     measured, predicted = measured_influence(measurement), predictions(measurement)
     comparison = compare_all(predicted, measured, held_out=folds(measurement), seed=seed)

@@ -19,10 +19,10 @@ from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
 from posbias.profiles.summary import SHARE
 from posbias.reports import plots
-from posbias.reports.findings import Findings
 from posbias.reports.page import resource
 from posbias.reports.plots.influence import share_scale
 from posbias.reports.plots.style import LEGEND
+from posbias.reports.sentences import Findings
 
 if TYPE_CHECKING:
     import xarray as xr

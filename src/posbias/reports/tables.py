@@ -12,8 +12,8 @@ from posbias.comparison.agreement import PAIRED, ROWS
 from posbias.comparison.scores import Agreement, Comparison
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
-from posbias.reports.findings import LABELS, MEASURES, Findings, decided, digits_of, interval, number
 from posbias.reports.profile_sentences import ends_of, percent
+from posbias.reports.sentences import LABELS, MEASURES, Findings, decided, digits_of, interval, number
 
 if TYPE_CHECKING:
     import xarray as xr

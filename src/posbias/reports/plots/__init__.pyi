@@ -1,4 +1,3 @@
-from .choices import draw_effects as draw_effects
 from .influence import draw_comparison as draw_comparison
 from .influence import draw_cumulative as draw_cumulative
 from .influence import draw_influence as draw_influence
@@ -15,6 +14,7 @@ from .recency import draw_critical_distance as draw_critical_distance
 from .recency import draw_scores as draw_scores
 from .recency import scores_figure as scores_figure
 from .retrieval import answers_figure as answers_figure
+from .retrieval import draw_effects as draw_effects
 from .retrieval import retrieval_figure as retrieval_figure
 from .retrieval import ways_figure as ways_figure
 from .style import COLOURS as COLOURS

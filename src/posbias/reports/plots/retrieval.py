@@ -1,14 +1,16 @@
-"""Retrieval by place as pictures: shares and margins with 95 % intervals, control arms, ways to ask, sizes.
+"""Retrieval and choices by place as pictures: shares, margins and log-odds with 95 % intervals, arms, ways, sizes.
 
 Accuracy has its chance level, the margin its zero and the control, in which another fact is asked for.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from posbias.core.errors import InvalidValueError
+from posbias.profiles.estimate import Estimate
 from posbias.profiles.places import Places
 from posbias.profiles.profile import Profile
 from posbias.reports.plots import style
@@ -163,3 +165,18 @@ def _size(curve: Places) -> tuple[str, str]:
     """What the size of a task is counted in, and the size."""
     name = "pairs" if curve.job["pairs"] else "length" if curve.job["length"] else "task"
     return {"length": "words"}.get(name, name), f"{curve.kind} {curve.job[name]}".strip()
+
+
+def draw_effects(ax: "Axes", effects: Mapping[str, Estimate]) -> "Axes":
+    """Draw effects by their names, one below another; of a bound its finite end, as a triangle."""
+    style.dress(ax, "log-odds of being chosen", "")
+    ax.axvline(0.0, color=style.MUTED, linewidth=style.THIN, linestyle=style.DASHES, zorder=1)
+    for place, one in enumerate(effects.values()):
+        ends = [end for end in one.interval if math.isfinite(end)]
+        value = one.value if not math.isinf(one.value) else ends[0]
+        marker = "o" if math.isfinite(one.value) else ">" if one.value > 0 else "<"
+        ax.plot(ends or [value], [place] * max(len(ends), 1), color=style.ACCENT, linewidth=style.LINE)
+        ax.plot([value], [place], marker, color=style.ACCENT, markersize=3.5)
+    ax.set_yticks(range(len(effects)), [*effects])
+    ax.set_ylim(len(effects) - 0.4, -0.6)
+    return ax
