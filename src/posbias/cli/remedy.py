@@ -73,9 +73,7 @@ def remedy(model: str | None = None, *, options: Options = Options()) -> None:
         costs = {one.kind: cost_of(one, task.parts) for one in chosen}
         requests, words = ({name: cost[k] for name, cost in costs.items()} for k in (0, 1))
         answer = RemedyCost.of(answers=len(task.parts), requests=requests, words=words)
-        lines = [
-            f"{name}: {a:.3g} requests, {b:,.0f} words for each answer" for name, (a, b) in costs.items()
-        ]
+        lines = [f"{name}: {a:.3g} requests, {b:,.0f} words an answer" for name, (a, b) in costs.items()]
         answer_with(answer, lambda: [*lines, f"{len(task.parts):,} answers under each"], asked.json)
         return
     place = asked.out or shared.RESULTS / f"{file_name(Path(name).name)}-remedy"

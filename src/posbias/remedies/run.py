@@ -52,19 +52,9 @@ class RemedyResult:
     equivalence: float = EQUIVALENCE
 
     @property
-    def source(self) -> str:
-        """Its paper (arXiv), and what that reports."""
-        return ABOUT[self.name]["source"]
-
-    @property
     def curve(self) -> list[Estimate]:
         """What gaps are of (accuracy, margin, share chosen), at every place."""
         return self.places.curves[self.places.measures]
-
-    @property
-    def controls(self) -> dict[str, Estimate]:
-        """Accuracy in the control arms, of answers in words."""
-        return {arm: self.places.overall[arm] for arm in self.places.arms}
 
     @property
     def effect(self) -> str:
@@ -123,23 +113,22 @@ def remedy(
     Raises `InvalidValueError` for what cannot be right, and as `choose` and `posbias.retrieval.ask`.
     """
     task = task_of(asked, hasattr(who, "score"), concurrency, job)
-    chosen, results, plain = fitting(remedies, task), dict[str, RemedyResult](), None
+    chosen, results, found = fitting(remedies, task), dict[str, RemedyResult](), dict[str, Any]()
     for one in chosen:
         log.info("%s", one.kind)
-        began, cost = time.monotonic(), cost_of(one, task.parts)
+        began, orders = time.monotonic(), 1.0
         if isinstance(one, TextRemedy):
             file = None if folder is None else Path(folder, f"{one.kind}.jsonl")
             with one.treat(who, task.parts) as treated:
-                found = task.ask(treated, file, on_event)
-            plain = found if plain is None else plain
+                found[one.kind] = held = task.ask(treated, file, on_event)
         else:
-            assert isinstance(plain, Decisions)
-            found, orders = one.decided(plain), len(plain.item) / len(plain.options)
-            cost = [number * orders if isinstance(one, OrdersAveraged) else number for number in cost]
+            found[one.kind] = held = one.decided(found[PLAIN])
+            orders = len(held.item) / len(held.options) if isinstance(one, OrdersAveraged) else 1.0
         seconds = (time.monotonic() - began) / len(task.parts)
-        places = found if isinstance(found, Places) else by_slot(found)
+        places = held if isinstance(held, Places) else by_slot(held)
         change = changes(results[PLAIN].places, places, len(chosen) - 1) if results else {}
-        results[one.kind] = RemedyResult(one.kind, places, *cost, seconds, change, equivalence)
+        requests, words = (orders * cost for cost in cost_of(one, task.parts))
+        results[one.kind] = RemedyResult(one.kind, places, requests, words, seconds, change, equivalence)
     return results
 
 

@@ -63,7 +63,7 @@ class Treated:
         merged = self.remedy.merged(parts, [write(one.text) for one in self.remedy.prompts(parts)])
         return write(merged.text) if isinstance(merged, PromptParts) else merged
 
-    def _scores(self, prompt: str, endings: Sequence[str]) -> tuple[np.ndarray, ...]:
+    def _scores(self, prompt: str, endings: Sequence[str]) -> tuple[Any, ...]:
         """By ending its log-probability, whether it is written and, where `who` says so, whether it is a bound."""
         score = getattr(self.who, "bounded", self.who.score)
         scored = [score(one.text, endings) for one in self.remedy.prompts(self.parts[prompt])]
