@@ -27,6 +27,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from posbias.core.errors import ModelError, PosbiasError
 from posbias.measurement.capture.forward import Capture
+from posbias.measurement.capture.recurrences import Effective
 from posbias.measurement.models.families import FAMILIES as MEASURED
 from posbias.measurement.models.families import decoder_layers, generic
 from posbias.measurement.quantities.influence import predict
@@ -126,18 +127,22 @@ def build(
 
 
 def captured(model: Any, family: str) -> Layers:
-    """Mask and encoding of every layer as its attention shows them. Raises `ModelError` where none is seen."""
+    """Mask and encoding of every layer as its attention shows them. Raises `ModelError` where none is seen.
+
+    Layers without a softmax show none.
+    """
     seen: dict[int, Any] = {}
     try:
         with Capture(
             model, MEASURED.get(family) or generic(family), lambda one: seen.update({one.layer: one})
         ):
             predict(model, PROMPT)
-    except ModelError:
-        if not seen:
+    except ModelError as error:
+        if "softmax attention in each" not in str(error) or not seen:
             raise
     depth = len(decoder_layers(model))
-    return [(_seen(seen[t].attention), _turned(seen[t])) if t in seen else UNSEEN for t in range(depth)]
+    attends = [t in seen and not isinstance(seen[t].scores, Effective) for t in range(depth)]
+    return [(_seen(seen[t].attention), _turned(seen[t])) if attends[t] else UNSEEN for t in range(depth)]
 
 
 def _seen(attention: torch.Tensor) -> str:

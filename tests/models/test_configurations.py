@@ -103,7 +103,7 @@ def test_no_family_is_read_wrong():
 
 
 def test_compressed_entries_stand_next_to_the_keys_of_a_window():
-    """DeepSeek V4: what its own attention shows, since no capture sees several streams."""
+    """DeepSeek V4: what its own attention shows, since no capture sees entries of several tokens."""
     config, model = build("deepseek_v4")
     seen = model(PROMPT[None], output_attentions=True, use_cache=False).attentions
     entries = {"heavily_compressed_attention": 128, "compressed_sparse_attention": 4}

@@ -31,7 +31,10 @@ FEW = {
     "gpt_neox_japanese": "measured",
     "blenderbot-small": "measured",
     "falcon_h1": "measured",
-    "lfm2": "attention layers only",
+    "lfm2": "measured",
+    "qwen3_next": "measured",
+    "bamba": "measured",
+    "hy_v4": "measured",
     "deepseek_v4": "influence only",
     "mamba": "influence only",
 }

@@ -21,6 +21,7 @@ from posbias.measurement.models.families import decoder_layers
 ATTENTION = re.compile(r"attn|attention|multi_head")
 NORM = re.compile(r"Norm(1P|Gated)?$")
 OTHER = re.compile(r"encoder_att|cross|norm|linear_att", re.IGNORECASE)
+MIXER = re.compile(r"linear_attn|mamba|conv")
 CLOSE = 1e-5
 """Of the stream's size: so far may a stream that comes through unchanged be off."""
 
@@ -127,6 +128,8 @@ def parts(layer: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
         for name, part in layer.named_children()
         if (ATTENTION.search(name) or "Attention" in type(part).__name__) and not OTHER.search(name)
     }
+    # a layer without attention has another mixer
+    names = names or {name for name, _ in layer.named_children() if MIXER.fullmatch(name)}
     # a norm may hold a gate with weights of its own
     norms = tuple(path for path, module in layer.named_modules() if NORM.search(type(module).__name__))
     for path, module in layer.named_modules():

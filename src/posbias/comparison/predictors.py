@@ -13,6 +13,7 @@ therefore keeps the mean over prompts with even numbers in addition to the mean 
 half what is judged on the other.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -53,9 +54,12 @@ class Predictor:
 def predictions(measurement: "xr.Dataset") -> dict[str, Profile]:
     """All predictors applied to a measurement: key → the profile expected of the last token.
 
-    Raises `InvalidValueError` if the measurement lacks a variable that a predictor needs.
+    Of a model with layers that are no softmax attention `measured_kernels` alone: they have no logits. Raises
+    `InvalidValueError` if the measurement lacks a variable that a predictor needs.
     """
     usable = [one for one in PREDICTORS if one.both_ways or not measurement.attrs.get("encoder")]
+    if "layer_kinds" in measurement.attrs:
+        usable = [one for one in PREDICTORS if one.key == "measured_kernels"]
     return {predictor.key: prediction(measurement, predictor) for predictor in usable}
 
 
@@ -91,8 +95,15 @@ def _rolled(
 
 
 def attention_kernels(measurement: "xr.Dataset") -> Iterator[Float[np.ndarray, "query key"]]:
-    """Kernels, top layer first, as measured: attention averaged over prompts and heads."""
-    return iter(measurement["kernel"].values.astype(np.float64)[::-1])
+    """Kernels, top layer first, as measured: attention averaged over prompts and heads.
+
+    Rows of layers without a softmax, which have any sum, are divided by it.
+    """
+    kernels = measurement["kernel"].values.astype(np.float64)
+    for kernel, kind in zip(kernels, json.loads(measurement.attrs.get("layer_kinds", "[]")), strict=False):
+        if kind != "softmax":
+            kernel /= kernel.sum(axis=1, keepdims=True)
+    return iter(kernels[::-1])
 
 
 def positional_kernels(measurement: "xr.Dataset") -> Iterator[Float[np.ndarray, "query key"]]:

@@ -22,6 +22,7 @@ from posbias.measurement.models.formats import free_on, require_on
 from posbias.measurement.prompt_meter import FUSED, PromptMeter
 from posbias.measurement.quantities.attention import KERNEL_TOKENS, queries_at_once
 from posbias.measurement.quantities.influence import BLOCK
+from posbias.measurement.result import WHOLE_GRAPH
 
 if TYPE_CHECKING:
     from posbias.measurement.models.loading import LoadedModel
@@ -101,7 +102,7 @@ def recomputes(loaded: "LoadedModel", job: MeasurementJob) -> bool:
 
     So it is above `KERNEL_TOKENS` tokens, but where remembering every layer fits what `AMPLE` says.
     """
-    if job.tokens <= KERNEL_TOKENS or "outputs" in job.influences:
+    if job.tokens <= KERNEL_TOKENS or not WHOLE_GRAPH.isdisjoint(job.influences):
         return False
     device, *_ = loaded.accelerators or [_CPU]
     share = min(1.0, torch.get_num_threads() / machine.cores()) if device == _CPU else 1.0
@@ -128,7 +129,7 @@ def memory_parts(
     each = (dtype or getattr(config, "dtype", None) or torch.float32).itemsize
     single = max(each, 4)
     if recompute is None:
-        recompute = tokens > KERNEL_TOKENS and "outputs" not in job.influences
+        recompute = tokens > KERNEL_TOKENS and WHOLE_GRAPH.isdisjoint(job.influences)
     by_head = heads * square * (2 * job.dense_logits + job.head_kernels)
     halved = 10 * heads * tokens + (2 * square if tokens <= KERNEL_TOKENS else 0)
     graph = tokens * (single * _NORMS * hidden + each * (_OTHERS * hidden + 3 * inner))

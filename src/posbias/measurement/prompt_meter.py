@@ -15,7 +15,9 @@ from torch import Tensor
 
 from posbias.core.errors import ModelError, NonFiniteError, wrong
 from posbias.measurement.capture.forward import Capture, SeenLayer
+from posbias.measurement.capture.recurrences import Effective
 from posbias.measurement.capture.rerun import Call, recording
+from posbias.measurement.capture.scores import Factored, Given
 from posbias.measurement.job import MeasurementJob
 from posbias.measurement.models.families import adds_to_stream, decoder_layers
 from posbias.measurement.models.loading import FUSED, LoadedModel
@@ -24,7 +26,7 @@ from posbias.measurement.quantities.influence import Economy, economy, gradients
 from posbias.measurement.quantities.jacobian import HeadGains, gains_of, stretch_of
 from posbias.measurement.quantities.mixing import feed_forward_share, mixings
 from posbias.measurement.quantities.rollouts import Rollouts
-from posbias.measurement.result import Arrays
+from posbias.measurement.result import INFLUENCES, WHOLE_GRAPH, Arrays
 
 log = logging.getLogger(__name__)
 OF_EARLIER_KEYS = (
@@ -32,6 +34,8 @@ OF_EARLIER_KEYS = (
     *("content_mean", "content_variance", "constant_diagonal_r2"),
 )
 """Means over earlier keys alone, which are not all that an encoder sees."""
+KINDS_OF_LAYERS = {"softmax": (Effective,), "others": (Given, Factored)}
+"""Influences through one kind of layers → whose updates are constants there."""
 _NO_MEMORY = re.compile(r"out of memory|not enough memory|can(no|')t allocate memory", re.I)
 
 
@@ -107,15 +111,19 @@ class PromptMeter:
                 rollouts.see(seen)
 
         given = torch.from_numpy(ids)
-        # with "outputs" each output is differentiated
-        saving = Economy() if "outputs" in job.influences else self._economy
+        saving = self._economy if WHOLE_GRAPH.isdisjoint(job.influences) else Economy()
         with (
             recording(self._layers if rollouts else (), calls),
             Capture(model, family, see),
         ):
             prediction = predict(model, given, saving)
         found |= rollouts.rows() if rollouts is not None else {}
-        found |= gradients(prediction, given, ("probability", *job.influences), self._target)
+        kinds = [kind for kind in job.influences if kind not in KINDS_OF_LAYERS]
+        found |= gradients(prediction, given, ("probability", *kinds), self._target)
+        for kind in [kind for kind in job.influences if kind in KINDS_OF_LAYERS]:
+            with Capture(model, family, lambda seen: None, KINDS_OF_LAYERS[kind]):
+                prediction = predict(model, given)
+            found[INFLUENCES[kind]] = gradients(prediction, given)["influence"]
         if self._loaded.encoder:  # no output says what comes next, and a query sees more than earlier keys
             for name in ("loss", *OF_EARLIER_KEYS):
                 found.pop(name, None)

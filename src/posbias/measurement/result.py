@@ -35,8 +35,12 @@ INFLUENCES = {
     "target": "influence_target",
     "input": "influence_input",
     "outputs": "influence_outputs",
+    "softmax": "influence_softmax",
+    "others": "influence_others",
 }
 """What can be differentiated, and the name of the result among a measurement's variables."""
+WHOLE_GRAPH = frozenset({"outputs", "softmax", "others"})
+"""Those whose layers cannot be computed again in the backward pass."""
 ROLLOUTS = {"kernel": "rollout_kernel", "value": "rollout_value", "energy": "rollout_energy"}
 """The rollouts, and their names among a measurement's variables."""
 

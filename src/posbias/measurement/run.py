@@ -275,6 +275,7 @@ def _measured(
         "seconds": {"load": loaded.seconds, "measure": state.seconds},
         "processes": processes.size,
         "selfcheck": check,
+        **({"layer_kinds": check.pop("kinds")} if "kinds" in check else {}),
     }
     if drawn.documents is not None:
         about["documents"] = drawn.documents.tolist()

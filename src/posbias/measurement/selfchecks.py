@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from posbias.core.errors import ModelError
 from posbias.measurement.capture.forward import Capture, SeenLayer
+from posbias.measurement.capture.recurrences import Effective
 from posbias.measurement.capture.scores import Factored, single
 from posbias.measurement.models.families import Family, decoder_layers
 from posbias.measurement.models.loading import LoadedModel
@@ -34,7 +35,8 @@ def selfcheck(loaded: LoadedModel, ids: Int[Tensor, "position"]) -> dict[str, An
     function gives for the same factors (sdpa, asked for every key's share), `mixed_deviation` of
     attention · values against what enters the output projection, relative to the largest value;
     `rotation_deviation` of logits with positions taken out, relative to what is summed in them. `content` says
-    in how many of the `layers` that could be determined, `causal` whether no query saw a later key.
+    in how many of the `layers` that could be determined, `causal` whether no query saw a later key. `kinds` of
+    layers are said where some are no softmax attention: "softmax" or as in `recurrences.py`.
 
     Raises `ModelError` when a deviation is over 1e-5, in half precision over two roundings u (2⁻⁸ in bfloat16,
     2⁻¹¹ in float16), outputs differ in any bit or are not finite, heads of a layer see different keys, or a model
@@ -68,6 +70,7 @@ def selfcheck(loaded: LoadedModel, ids: Int[Tensor, "position"]) -> dict[str, An
         "content": check.determined,
         "causal": check.causal,
         "outputs_identical": torch.equal(outputs, plain),
+        **({"kinds": check.kinds} if {*check.kinds} != {"softmax"} else {}),
     }
     _judge(result, loaded.name, family, tolerance)
     return result
@@ -95,10 +98,12 @@ class _Comparison:
         self.mixed: list[float] = []
         self.content: list[float] = []
         self.remainders: dict[int, Tensor] = {}
+        self.kinds: list[str] = []
 
     def first(self, seen: SeenLayer) -> None:
         seen.check_finite("the prompt of the self-check")
         self.layers += 1
+        self.kinds.append(seen.scores.kind if isinstance(seen.scores, Effective) else "softmax")
         # compared on the CPU: some devices know no float64
         logits, attention = (each.cpu() for each in seen.scores.dense())
         tokens = seen.scores.tokens

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posbias.core.errors import InvalidValueError, whole
+from posbias.core.errors import whole, wrong
 from posbias.core.packages import need
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def write_report(
     `OutputFileError` if a file cannot be written.
     """
     whole("seed", seed, 0)
-    if measurement.attrs.get("encoder"):
-        raise InvalidValueError("measurement: expected one of a causal model, got an encoder's (see compare)")
+    if other := {"encoder", "layer_kinds"} & measurement.attrs.keys():
+        raise wrong("measurement", "one of a decoder of softmax layers", got=f"one with {other.pop()}")
     need("jinja2", "matplotlib", work="a report", extra="report")
     from posbias.comparison.agreement import SPLITS
     from posbias.comparison.predictors import PREDICTORS, folds, predictions

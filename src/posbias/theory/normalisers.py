@@ -86,7 +86,8 @@ class Unnormalised:
 
     - Linear attention, a gated delta rule, a state-space layer, content averaged out: A_ij = g·γ^(i − j), from
       `ALiBi` with the slopes −ln γ, a rate for each head, and the constant content logit ln g (Sun et al. 2023;
-      Dao & Gu 2024). With g = 1 − γ a row sums to 1 − γ^(i + 1).
+      Dao & Gu 2024). With g = 1 − γ a row sums to 1 − γ^(i + 1). In a gated delta rule each later key of d_k
+      channels also removes part of what was written: γ(1 − β/d_k) for γ, where keys point in all directions alike.
     - A short convolution of width k: `SlidingWindow(k)` and `Tabulated` with ln w_d for d = 0 … k − 1. The first
       k − 1 tokens have fewer before them, and their rows lack it.
 

@@ -10,6 +10,7 @@ of it is no part of the layer, and nothing that follows a layer's operations fol
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,9 +20,10 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from posbias.core.errors import ModelError, NonFiniteError
+from posbias.measurement.capture.recurrences import Effective, intercept
 from posbias.measurement.capture.scores import Factored, Given, Scores, all_finite
-from posbias.measurement.capture.tracer import Twin, Watch, set_mark, stream_of, unrotated
-from posbias.measurement.models.families import Family, decoder_layers, part
+from posbias.measurement.capture.tracer import Derived, Twin, Watch, mark_all, set_mark, stream_of, unrotated
+from posbias.measurement.models.families import RECURRENCES, Family, decoder_layers, part
 
 
 @dataclass(frozen=True)
@@ -29,14 +31,14 @@ class SeenLayer:
     """What one decoder layer did with one prompt; tensors are detached, in the model's own precision.
 
     `stream` is the residual stream X entering the layer, `update` is Attn(X) as added to it, `output` the stream
-    that leaves the layer. `scores` are the
+    that leaves the layer; of several streams (hyper-connections) all of them, joined. `scores` are the
     layer's logits and attention, `content` those of the same attention with positions taken out: rotation by
     no angle, biases that depend on position left away (None where that cannot be determined); embedded positions
     are part of it, and so is a factor on the queries that grows with their position; `turned` says whether the
     layer rotates. Under ALiBi the logits
     of each row are shifted so that the bias of a token to itself is 0. `values` are per query head, `mixed` is
     attention · values as it enters the output projection, `output_weight` that projection (None where
-    something else comes first).
+    something else comes first). Of a layer without a softmax `scores` are its `Effective` matrices.
     """
 
     layer: int
@@ -75,12 +77,14 @@ class SeenLayer:
 class Capture(TorchFunctionMode):
     """Calls `see(SeenLayer)` once for each decoder layer while the block runs one forward pass of one prompt.
 
-    Eager and fused (sdpa) attention are seen; gradients may be on. On leaving the block, raises `ModelError` when
-    a layer was not seen. Use a new one for each forward pass.
+    Eager and fused (sdpa) attention are seen, and the recurrences of `RECURRENCES`; gradients may be on. Updates
+    of layers whose scores are of types `constant` are added without their gradient. On leaving the block, raises
+    `ModelError` when a layer was not seen. Use a new one for each forward pass.
     """
 
-    def __init__(self, model: Any, family: Family, see: Callable[[SeenLayer], None]):
+    def __init__(self, model: Any, family: Family, see: Callable[[SeenLayer], None], constant: tuple = ()):
         super().__init__()
+        self._constant, self._patches = constant, ExitStack()
         self._layers = decoder_layers(model, family)
         self._family = family
         self._kind = family.positional_kind(model.config)
@@ -97,9 +101,12 @@ class Capture(TorchFunctionMode):
                 layer.register_forward_pre_hook(self._entering(index), with_kwargs=True),
                 layer.register_forward_hook(self._leaving(index)),
             ]
+        name = RECURRENCES.get(self._family.model_type, "")
+        intercept(self._patches, self._layers, name, self._recurred)
         return super().__enter__()
 
     def __exit__(self, kind, error, trace):
+        self._patches.close()
         for hook in self._hooks:
             hook.remove()
         self._watch = None
@@ -119,7 +126,7 @@ class Capture(TorchFunctionMode):
             # a layer run again, as activation checkpointing does, is not seen again
             if index in self._seen:
                 return
-            self._watch = Watch(stream_of(positional, named))
+            self._watch = Watch(stream_of(positional, named), self._constant)
             self._mark_rotations(module, named.get("position_embeddings"))
 
         return hook
@@ -134,6 +141,18 @@ class Capture(TorchFunctionMode):
                 self._see(self._layer(index, watch, output if isinstance(output, Tensor) else output[0]))
 
         return hook
+
+    def _recurred(self, call: Callable[[], Any], matrices: Callable[[Tensor], Effective]) -> Any:
+        """Run the recurrence of a layer, whose own operations are none of the layer's, and note its matrices."""
+        watch, self._watch = self._watch, None
+        result = call()
+        if watch is not None:
+            output = result if isinstance(result, Tensor) else result[0]
+            scores = watch.scores = matrices(output)
+            watch.values, watch.mixed = scores.values, scores.mixed
+            mark_all(output, Derived())
+        self._watch = watch
+        return result
 
     def _mark_rotations(self, layer: Any, given: Any) -> None:
         """Give the rotations that this layer will use their twins, which turn by no angle."""
@@ -162,21 +181,21 @@ class Capture(TorchFunctionMode):
         scores, content = self._separated(watch)
         return SeenLayer(
             layer=index,
-            stream=watch.stream.detach()[0].to(watch.update.device),
-            update=watch.update.detach()[0],
+            stream=watch.stream.detach()[0].flatten(1).to(watch.update.device),
+            update=watch.update.detach()[0].flatten(1),
             scores=scores,
             content=content,
             turned=watch.turned,
             values=watch.values,
             mixed=watch.mixed,
             output_weight=watch.output_weight,
-            output=output.detach()[0],
+            output=output.detach()[0].flatten(1),
         )
 
     def _separated(self, watch: Watch) -> tuple[Scores, Factored | None]:
         """The scores, and what they are without positions when the kind of encoding allows it."""
         scores, plain = watch.scores, watch.plain
-        assert isinstance(scores, (Given, Factored))
+        assert isinstance(scores, (Given, Factored, Effective))
         unturned = self._kind == "rotary" or (self._kind == "inferred" and self._rotates)
         if plain is None or (unturned and not watch.turned):
             return scores, None

@@ -194,12 +194,13 @@ class Watch:
 
     Afterwards `update`, `scores`, `plain` (the scores without positions, None where they cannot be determined),
     `turned` (whether rotated queries were seen), `values`, `mixed` and `output_weight` hold what was seen, `live`
-    the values as part of the graph. `stream` [1 position hidden] is what enters the layer. Raises `ModelError`
-    when it is not one prompt's.
+    the values as part of the graph. `stream` [1 position hidden], of several streams [1 position stream hidden],
+    is what enters the layer; an update whose scores are of types `constant` is added without its gradient. Raises
+    `ModelError` when it is not one prompt's.
     """
 
-    def __init__(self, stream: Tensor):
-        if stream.dim() != 3 or stream.shape[0] != 1:
+    def __init__(self, stream: Tensor, constant: tuple[type, ...] = ()):
+        if stream.dim() not in (3, 4) or stream.shape[0] != 1:
             raise ModelError(
                 f"model: expected one prompt at a time, got a stream of shape {list(stream.shape)}"
             )
@@ -212,7 +213,7 @@ class Watch:
         self.live: Tensor | None = None
         self.mixed: Tensor | None = None
         self.output_weight: Tensor | None = None
-        self._tokens = stream.shape[-2]
+        self._tokens, self._constant = stream.shape[1], constant
 
     @property
     def done(self) -> bool:
@@ -224,7 +225,9 @@ class Watch:
         operands = [item for item in flat([*args, *kwargs.values()]) if isinstance(item, Tensor)]
         marks = [mark_of(operand) for operand in operands]
         if name in _ADDITIONS and self._is_update(operands, marks):
-            self.update = operands[0] if isinstance(marks[0], (Mixed, Derived)) else operands[1]
+            update = self.update = operands[0] if isinstance(marks[0], (Mixed, Derived)) else operands[1]
+            if isinstance(self.scores, self._constant):
+                args = tuple(item.detach() if item is update else item for item in args)
             return func(*args, **kwargs)
         twin = None
         if any(isinstance(mark, Twin) for mark in marks) and self.scores is None:
@@ -332,6 +335,10 @@ class Watch:
         return False
 
     def _mix(self, result: Tensor, values: Tensor) -> None:
+        if (entries := values.shape[-2]) != self._tokens:
+            raise ModelError(
+                f"model: expected a value for each of {self._tokens} tokens, got {entries} entries"
+            )
         heads, self.live = result.shape[-3], values
         values = heads_of(values)
         self.values = values.repeat_interleave(heads // values.shape[0], dim=0)

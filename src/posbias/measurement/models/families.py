@@ -82,6 +82,8 @@ def _row(model_type: str, gains: dict[str, str] | None = None, **row: Any) -> Fa
 
 _HELD = data_table(__file__)
 FAMILIES = {model_type: _row(model_type, **row) for model_type, row in _HELD["rows"].items()}
+RECURRENCES = {family: name for name, families in _HELD["recurrences"].items() for family in families}
+"""Families → the function of transformers that their layers without a softmax call (`capture/recurrences.py`)."""
 MISREAD: dict[str, str] = _HELD["misread"]
 """What is right and may still be misread, of families where it is so."""
 

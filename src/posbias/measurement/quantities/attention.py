@@ -18,6 +18,7 @@ from torch import Tensor
 
 from posbias.core.machine import compiled
 from posbias.measurement.capture.forward import SeenLayer
+from posbias.measurement.capture.recurrences import Effective
 from posbias.measurement.capture.scores import Block, Scores, block_size
 from posbias.measurement.result import Arrays
 from posbias.profiles.curves import THRESHOLD, over_seers
@@ -46,9 +47,11 @@ def layer_means(
 
     `energy` are the weights of the energy kernel and `stretch` what each query's update is scaled by, `block` is
     the number of queries at a time (by default a few MB of them). Content statistics are left out where content
-    cannot be determined.
+    cannot be determined; of a layer without a softmax there is the kernel alone, the mean of its sizes.
     """
     heads, tokens = seen.scores.heads, seen.scores.tokens
+    if isinstance(seen.scores, Effective):
+        return {"kernel": numbers(seen.scores.sizes())} if tokens <= KERNEL_TOKENS else {}
     sums, logits_at = Received(heads, tokens), _Logits(seen.scores, dense_logits, squares=False)
     content_at = None if seen.content is None else _Logits(seen.content, dense_logits)
     found: Arrays = {}

@@ -7,6 +7,8 @@ are recomputed: memory is layers × tokens × hidden numbers, and one layer's at
 Three matrices, made from the same attention A, differ in what they say a head passes on:
 kernel: (1 − λ)I + λ·mean_h A_h, as in theory; value: the same with A_h,ij weighted by ‖W_O^h v_j‖; energy:
 I + Σ_h g_h A²_h,ij / r_j², squared Jacobian norms, which add in quadrature and know the norm's division by r_j.
+A layer without a softmax has matrices of any sign and sum: of them the kernel takes mean_h |M_h|, rows divided by
+their sums, since the norm after it takes their scale away; of its value and energy nothing is known.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,8 +21,9 @@ from torch import Tensor
 
 from posbias.core.errors import InvalidValueError, ModelError, one_of, wrong
 from posbias.measurement.capture.forward import SeenLayer
+from posbias.measurement.capture.recurrences import Effective
 from posbias.measurement.capture.rerun import Call
-from posbias.measurement.capture.scores import Factored, Scores
+from posbias.measurement.capture.scores import Given, Scores
 from posbias.measurement.quantities.jacobian import HeadGains, stretch_of
 from posbias.measurement.quantities.mixing import mixing, token_norms
 from posbias.measurement.result import ROLLOUTS
@@ -95,7 +98,7 @@ class Rollouts:
 
     def _again(self, seen: SeenLayer) -> Callable[[], Scores]:
         """How to have a layer's scores when its turn comes: keep their factors, or run the layer again."""
-        if not isinstance(seen.scores, Factored) and self._calls:
+        if isinstance(seen.scores, Given) and self._calls:
             return self._calls[-1].scores
         # the scores alone: what else the layer showed is let go
         scores = seen.scores
@@ -134,6 +137,10 @@ def value_norms(
 def _through(layer: _Kept, rows: dict[str, Tensor]) -> dict[str, Tensor]:
     """Push each kind's row through one layer, block by block of the queries that hold any of it."""
     scores = layer.scores()
+    if isinstance(scores, Effective):  # the kernel alone: what heads pass on is not known
+        sizes = scores.sizes()
+        sizes /= sizes.sum(dim=1, keepdim=True).clamp(min=torch.finfo(sizes.dtype).tiny)
+        return {kind: (1 - layer.mixing) * row + layer.mixing * (row @ sizes) for kind, row in rows.items()}
     stays = {"kernel": 1.0 - layer.mixing, "value": 1.0 - layer.mixing, "energy": 1.0}
     passed = {kind: torch.zeros_like(row) for kind, row in rows.items()}
     holding = torch.stack([row != 0 for row in rows.values()]).any(dim=0).nonzero()[:, 0]
