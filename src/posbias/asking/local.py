@@ -64,12 +64,8 @@ class LocalModel:
 
         Raises `InvalidValueError` where the context does not hold prompt and answer.
         """
-        tokenizer, special = self.loaded.tokenizer, self.special
-        if self.api == "chat":
-            turns = messages_of(prompt)
-            prompt = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-            special = False
-        ids = tokenizer(prompt, add_special_tokens=special, verbose=False)["input_ids"]
+        tokenizer, (text, special) = self.loaded.tokenizer, self.in_template(prompt)
+        ids = tokenizer(text, add_special_tokens=special, verbose=False)["input_ids"]
         self._check(len(ids) + self.most_out)
         if not self._tried:
             self.try_reuse([(ids, [ids[-1:]])])
@@ -102,14 +98,22 @@ class LocalModel:
         found = gradients(predict(self.loaded.model, given), given, ("target",), target)["influence_target"]
         return np.bincount(pieces, found[: len(pieces)], len(bounds) + 1)[1:-1]
 
+    def in_template(self, prompt: str) -> tuple[str, bool]:
+        """What the model reads before it writes, and whether special tokens are added to it."""
+        if self.api == "completion":
+            return prompt, self.special
+        turns, how = messages_of(prompt), {"tokenize": False, "add_generation_prompt": True}
+        return self.loaded.tokenizer.apply_chat_template(turns, **how), False
+
     def try_reuse(self, asked: Sequence[tuple[list[int], list[list[int]]]]) -> None:
         """Read what prompts share once if that is exact on some prompts with their endings, as token ids.
 
         The first prompt is tried by itself, and the first whose endings have several tokens.
         """
         self.loaded.check_ids(max(max(*prompt, *map(max, endings)) for prompt, endings in asked))
-        # two endings tell: a plain pass for each of many would take longer than a trial
-        reuse = reuse_is_exact(self.loaded.model, [(prompt, endings[:2]) for prompt, endings in asked])
+        # two endings tell, the longest: a plain pass for each of many would take longer than a trial
+        tried = [(prompt, sorted(endings, key=len)[-2:]) for prompt, endings in asked]
+        reuse = reuse_is_exact(self.loaded.model, tried)
         self.reader = Reader(self.loaded.model, reuse=reuse)
         self._tried = min(2, max(len(ending) for _, endings in asked for ending in endings))
 

@@ -16,17 +16,17 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from posbias.core.errors import ModelError, wrong
-from posbias.core.spec import NaturalNumber, Open, Positive, Positives, encode, members, tag, value
+from posbias.core.spec import NaturalNumber, Positive, Positives, encode, tag, value
 from posbias.measurement.models.families import decoder_layers
 from posbias.measurement.models.loading import LoadedModel
 
@@ -231,14 +231,16 @@ class PositionScale:
 # --- documents ------------------------------------------------------------------------------------------------
 
 
-def _rising(bounds: tuple[int, ...]) -> tuple[int, ...]:
-    if len(bounds) < 3 or sorted({*bounds}) != [*bounds]:
-        raise ValueError(f"expected three or more rising numbers of tokens, got {bounds}")
-    return bounds
-
-
-Bounds = Annotated[tuple[NaturalNumber, ...], AfterValidator(_rising)]
+Bounds = tuple[NaturalNumber, ...]
 """Where each document begins, in tokens, and where the last ends: what stands between two is the former's."""
+
+
+def _sizes(bounds: Bounds) -> Int[Tensor, "document"]:
+    """Tokens of each document. Raises `InvalidValueError` for fewer than two, and for empty ones."""
+    sizes = torch.tensor(bounds).diff()
+    if len(sizes) < 2 or sizes.min() < 1:
+        raise wrong("bounds", "three or more rising numbers of tokens", bounds)
+    return sizes
 
 
 @value
@@ -258,7 +260,7 @@ class SeparateDocuments:
     def layout(self, tokens: int) -> tuple[Int[Tensor, "token"], Int[Tensor, "token"]]:
         """Of each token its document, from 1 (0: before them; one more than there are: behind), and position."""
         begins = torch.tensor(self.bounds)
-        behind = begins[-1:] - begins.diff().max()
+        behind = begins[-1:] - _sizes(self.bounds).max()
         shifts = torch.cat([begins[:1], begins[:-1], behind]) - begins[0]
         document = torch.bucketize(torch.arange(tokens), begins, right=True)
         return document, torch.arange(tokens) - shifts[document]
@@ -302,7 +304,7 @@ class SeparateDocuments:
 class CalibratedAttention:
     """Attention to documents by how much it is above that to a dummy document in the same place.
 
-    Place: before every softmax from layer `first_layer` on, in the rows behind the documents. With a_k the
+    Place: before every softmax, in the rows behind the documents. With a_k the
     attention of a row to all of document k, d_k the same in a pass where every document is `dummy` (its tokens,
     repeated or cut to the document's length), α = softmax((a − d) / t): A'_ij = A_ij · α_k Σ_l a_l / a_k for j in
     document k. Documents together keep what they had, and so does every other key. Families: those of the table
@@ -312,12 +314,11 @@ class CalibratedAttention:
     bounds: Bounds
     dummy: Annotated[tuple[NaturalNumber, ...], Field(min_length=1)]
     temperature: Positive = 5e-5
-    first_layer: NaturalNumber = 0
     kind: Literal["calibrated_attention"] = tag(default="calibrated_attention")
 
     def install(self, loaded: LoadedModel, undo: ExitStack) -> None:
         """Treat every pass until `undo`; one with keys of earlier passes raises `InvalidValueError`."""
-        sizes, keys = torch.tensor(self.bounds).diff(), slice(self.bounds[0], self.bounds[-1])
+        sizes, keys = _sizes(self.bounds), slice(self.bounds[0], self.bounds[-1])
         filled = torch.cat([torch.tensor(self.dummy * size)[:size] for size in sizes.tolist()])
         dummies = dict[int, Tensor]()
 
@@ -332,8 +333,6 @@ class CalibratedAttention:
             return forward(**arguments)
 
         def treat(layer: int, logits: Logits) -> Logits:
-            if layer < self.first_layer:
-                return logits
             shares = logits.softmax(dim=-1)[..., keys].split(sizes.tolist(), dim=-1)
             mass = torch.stack([one.sum(dim=-1) for one in shares], dim=-1)
             if layer not in dummies:
@@ -350,11 +349,6 @@ class CalibratedAttention:
         _on_logits(loaded, undo, treat)
 
 
-Intervention = Annotated[
-    QueryTemperature | FirstTokenScale | PositionScale | SeparateDocuments | CalibratedAttention,
-    Field(discriminator="kind"),
-    Open("install"),
-]
-"""What can be done to a pass; a class of one's own with `install` is one too."""
-INTERVENTIONS = members(Intervention)
-"""Every class of the union."""
+Intervention = QueryTemperature | FirstTokenScale | PositionScale | SeparateDocuments | CalibratedAttention
+"""All interventions: the registry."""
+INTERVENTIONS = get_args(Intervention)

@@ -3,6 +3,7 @@ from .run import remedy as remedy
 from .values import REMEDIES as REMEDIES
 from .values import BestPlaced as BestPlaced
 from .values import Divide as Divide
+from .values import InPasses as InPasses
 from .values import OrdersAveraged as OrdersAveraged
 from .values import Plain as Plain
 from .values import PriorRemoved as PriorRemoved

@@ -105,7 +105,7 @@ def remedy(
 
     who: whoever scores or writes (`LocalModel`, `Endpoint`), or a function from prompt to text.
     asked: a `Session` of one job, of keys or documents (of keys whoever scores gives margins); or items.
-    remedies: names of `REMEDIES` or values; without any, all that can treat it.
+    remedies: names of `REMEDIES` or values; without any, all that can treat it, but those inside a model.
     job: how items are asked. folder: where answers are kept, a file for each remedy.
     concurrency: threads that ask. equivalence: the difference (of shares, or in nats) that counts as none.
     on_event: hears of answered requests, remedy by remedy.
@@ -133,7 +133,7 @@ def remedy(
 
 
 def fitting(remedies: Sequence[str | Remedy], task: Task) -> list[Remedy]:
-    """Plain, and the remedies of these names, or all, that can treat a task. Raises `InvalidValueError`."""
+    """Plain, and the remedies of these names, or all but those inside a model; raises `InvalidValueError`."""
     asks = all(one.question.strip() for one in task.parts.values())
     able = [
         name
@@ -143,7 +143,8 @@ def fitting(remedies: Sequence[str | Remedy], task: Task) -> list[Remedy]:
     named = [REMEDIES[one_of("remedy", one, REMEDIES)] if isinstance(one, str) else one for one in remedies]
     if unfit := [one.kind for one in named if one.kind not in able]:
         raise wrong("remedy", f"those for {task.kind}: {', '.join(able)}", unfit[0])
-    return [*{one.kind: one for one in (Plain(), *(named or [REMEDIES[name] for name in able]))}.values()]
+    all_of_text = [REMEDIES[name] for name in able if "parameters" not in ABOUT[name]]
+    return [*{one.kind: one for one in (Plain(), *(named or all_of_text))}.values()]
 
 
 def task_of(asked: Any, scored: bool, concurrency: int = 1, job: ChoiceJob | None = None) -> Task:

@@ -22,6 +22,7 @@ from jaxtyping import Float
 
 from posbias.asking.requests import PromptParts, specification_of
 from posbias.core import machine
+from posbias.core.errors import wrong
 from posbias.core.matching import final_answer, normalised, place_in
 from posbias.core.spec import Count, NaturalNumber, encode, tag, value
 from posbias.ordering import STRATEGIES
@@ -74,6 +75,8 @@ class Treated:
 
 class TextRemedy:
     """What remedies of text share: one prompt in place of another, whose answer is the answer."""
+
+    kind: str
 
     def prompts(self, parts: PromptParts) -> Sequence[PromptParts]:
         """What is asked in place of the prompt of these parts."""
@@ -171,6 +174,25 @@ class Divide(TextRemedy):
         return said[kept[0]] if len(kept) == 1 else _in_order(parts, kept) if kept else parts
 
 
+@value
+class InPasses(TextRemedy):
+    """An intervention in every pass of a model that is opened here (`posbias.measurement.interventions`).
+
+    `parameters`: its own, in JSON's terms, but bounds; a dummy document is a text.
+    """
+
+    parameters: dict[str, Any]
+    kind: str
+
+    def treat(self, who: Any, parts: Mapping[str, PromptParts]) -> AbstractContextManager[Any]:
+        """`who` under this remedy. Raises `InvalidValueError` for whoever is not opened here."""
+        if not hasattr(who, "loaded"):
+            raise wrong("remedy", "one of text for a model that is not opened here", self.kind)
+        from posbias.remedies.opened import TreatedModel
+
+        return nullcontext(TreatedModel(who, self.kind, self.parameters, parts))
+
+
 def _in_order(parts: PromptParts, order: Sequence[int] | np.ndarray) -> PromptParts:
     return replace(parts, pieces=tuple(parts.pieces[k] for k in order))
 
@@ -229,8 +251,8 @@ def _by_worth(held: Decisions, worth: Float[np.ndarray, "decision slot"]) -> Dec
     return replace(held, chosen=np.where(several, TIE, worth.argmax(axis=1)))
 
 
-Remedy = Plain | Twice | QuestionFirst | TaskLast | BestPlaced | Vote | Divide | OrdersAveraged | PriorRemoved
-"""All remedies: the registry."""
+Remedy = TextRemedy | OrdersAveraged | PriorRemoved
+"""Any remedy; those with a name are in `REMEDIES`."""
 
 _TEXT = (
     Plain(),
@@ -242,5 +264,8 @@ _TEXT = (
     Vote(),
     Divide(),
 )
-REMEDIES: Mapping[str, Remedy] = {one.kind: one for one in (*_TEXT, OrdersAveraged(), PriorRemoved())}
+_OPENED = [InPasses(one["parameters"], kind=name) for name, one in ABOUT.items() if "parameters" in one]
+REMEDIES: Mapping[str, Remedy] = {
+    one.kind: one for one in (*_TEXT, OrdersAveraged(), PriorRemoved(), *_OPENED)
+}
 """Remedies by name, as they are by default."""

@@ -1,0 +1,61 @@
+"""Remedies inside an opened model: an intervention in every pass, with the bounds of each prompt's documents."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from typing import Any
+
+from posbias.asking.local import LocalModel
+from posbias.asking.requests import PromptParts, Scores
+from posbias.core.spec import decode
+from posbias.measurement.interventions import INTERVENTIONS, intervened
+
+
+class TreatedModel(LocalModel):
+    """A model as `who` asks it, under the intervention of this name with these parameters, in JSON's terms.
+
+    Bounds are those of the pieces in `parts`, by prompt, and no part of the treatment that answers are kept under;
+    a `dummy` is a text.
+    """
+
+    def __init__(
+        self, who: LocalModel, name: str, given: Mapping[str, Any], parts: Mapping[str, PromptParts]
+    ):
+        treated = replace(who.loaded, treatment={"name": name, **given})
+        super().__init__(treated, api=who.api, special=who.special, most_out=who.most_out)
+        self._plain, self._given, self._parts = who.loaded, given, parts
+        self._kind = next(one for one in INTERVENTIONS if one.kind == name.replace("-", "_"))
+
+    def score(self, prompt: str, endings: Sequence[str]) -> Scores:
+        """The scores of some endings behind a prompt. Raises as `LocalModel`, `ModelError` for other families."""
+        with self._treated(prompt, prompt, self.special):
+            return super().score(prompt, endings)
+
+    def write(self, prompt: str) -> str:
+        """What the model writes behind a prompt. Raises as `LocalModel`, `ModelError` for other families."""
+        with self._treated(prompt, *self.in_template(prompt)):
+            return super().write(prompt)
+
+    @contextmanager
+    def _treated(self, prompt: str, text: str, special: bool) -> Iterator[None]:
+        given, tokenizer = dict(self._given), self._plain.tokenizer
+        if "bounds" in {field.name for field in fields(self._kind)}:
+            places = tokenizer(text, add_special_tokens=special, return_offsets_mapping=True)[
+                "offset_mapping"
+            ]
+            given["bounds"] = bounds_in(text, self._parts[prompt].pieces, [end for _, end in places])
+        if "dummy" in given:
+            given["dummy"] = tokenizer(given["dummy"], add_special_tokens=False)["input_ids"]
+        # keys of another prompt were made under its own bounds
+        self.reader.forget()
+        with intervened(self._plain, decode(self._kind, given)):
+            yield
+
+
+def bounds_in(text: str, pieces: Sequence[str], ends: Sequence[int]) -> list[int]:
+    """Tokens at which pieces begin in a text, and behind the last; `ends`: the character behind each token."""
+    places, at = list[int](), 0
+    for piece in pieces:
+        places.append(text.index(piece.strip(), at))
+        at = places[-1] + len(piece.strip())
+    return [next((k for k, end in enumerate(ends) if end > place), len(ends)) for place in (*places, at)]
