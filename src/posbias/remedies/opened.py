@@ -5,10 +5,15 @@ from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Any
 
+import numpy as np
+
 from posbias.asking.local import LocalModel
 from posbias.asking.requests import PromptParts, Scores
+from posbias.core.errors import wrong
 from posbias.core.spec import decode
 from posbias.measurement.interventions import INTERVENTIONS, intervened
+from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.content import ConstantDiagonal, NoContent, ScalableSoftmax
 
 
 class TreatedModel(LocalModel):
@@ -56,6 +61,27 @@ def bounds_in(text: str, pieces: Sequence[str], ends: Sequence[int]) -> list[int
     """Tokens at which pieces begin in a text, and behind the last; `ends`: the character behind each token."""
     places, at = list[int](), 0
     for piece in pieces:
-        places.append(text.index(piece.strip(), at))
-        at = places[-1] + len(piece.strip())
+        # a template may trim what stands at its ends
+        held = piece if piece in text[at:] else piece.strip()
+        places.append(text.index(held, at))
+        at = places[-1] + len(held)
     return [next((k for k, end in enumerate(ends) if end > place), len(ends)) for place in (*places, at)]
+
+
+def foreseen(architecture: Architecture, name: str, given: Mapping[str, Any]) -> Architecture:
+    """The architecture under a temperature by position or a first-token scale, of which theory has a prediction.
+
+    Raises `InvalidValueError` for other remedies, and for layers with a temperature or content of another kind.
+    """
+
+    def treated(layer: Layer) -> Layer:
+        content = layer.content
+        if name == "query-temperature" and layer.query_scale is None:
+            return replace(layer, query_scale=ScalableSoftmax((given["scale"],), (given.get("bias", 1.0),)))
+        if name == "first-token-scale" and isinstance(content, NoContent | ConstantDiagonal):
+            plain = content if isinstance(content, ConstantDiagonal) else ConstantDiagonal((0.0,))
+            added = tuple(one + float(np.log(given["factor"])) for one in plain.first_column)
+            return replace(layer, content=replace(plain, first_column=added))
+        raise wrong("remedy", "one that theory has for these layers", name)
+
+    return replace(architecture, layers=tuple(map(treated, architecture.layers)))
