@@ -1,6 +1,5 @@
 """`posbias remedy`: the same trials plain and under remedies, and what each changes."""
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +55,7 @@ def remedy(model: str | None = None, *, options: Options = Options()) -> None:
     model
         A model (as for `posbias measure`), or with --endpoint one of that server. Default: smollm2-135m.
     """
+    from posbias.asking import scorer_of
     from posbias.profiles.gaps import EQUIVALENCE
     from posbias.remedies import remedy as treat
     from posbias.remedies.run import cost_of, fitting, task_of
@@ -66,7 +66,9 @@ def remedy(model: str | None = None, *, options: Options = Options()) -> None:
     asked.check(model)
     for part in (asked, asking):
         shared.refuse(part, "none with remedies", [name for name in UNWANTED if hasattr(part, name)])
-    treated, name = options.treated(), model or shared.DEFAULT_MODEL
+    if len(asking.ways) > 1:
+        raise shared.wrong("system", "one way to ask", asking.ways)
+    treated, name, equal = options.treated(), model or shared.DEFAULT_MODEL, asked.equivalence or EQUIVALENCE
     task = task_of(treated, not asking.wanted or asking.logprobs)
     chosen = fitting(options.remedy, task)
     if options.dry_run:
@@ -76,25 +78,14 @@ def remedy(model: str | None = None, *, options: Options = Options()) -> None:
         lines = [f"{name}: {a:.3g} requests, {b:,.0f} words an answer" for name, (a, b) in costs.items()]
         answer_with(answer, lambda: [*lines, f"{len(task.parts):,} answers under each"], asked.json)
         return
+    if not asking.wanted:
+        need("torch", work="asking a model", extra="measure")
     place = asked.out or shared.RESULTS / f"{file_name(Path(name).name)}-remedy"
     need_writable(place)
-    with ExitStack() as stack:
-        if asking.wanted:
-            from posbias.asking import scorer_of
-
-            (who,) = asking.servers(model).values()
-            who = (scorer_of(who) if asking.logprobs else None) or who
-        else:
-            need("torch", work="asking a model", extra="measure")
-            from posbias.asking import LocalModel
-            from posbias.core.machine import leaving_a_core, torch_threads
-            from posbias.measurement.models.loading import ready
-
-            stack.enter_context(torch_threads(asked.threads or leaving_a_core()))
-            who = LocalModel(stack.enter_context(ready(name, loading=vars(asked.loading))))
-        on_event = stack.enter_context(resumable(len(task.parts)))
-        how: Any = {"concurrency": asking.concurrency if asking.wanted else 1, "folder": place}
-        how["equivalence"] = asked.equivalence or EQUIVALENCE
-        found = treat(who, treated, options.remedy, on_event=on_event, **how)
+    (who,) = asking.servers(model).values() if asking.wanted else [name]
+    who = (scorer_of(who) if asking.logprobs else None) or who
+    how: Any = {"concurrency": asking.concurrency, "loading": vars(asked.loading), "threads": asked.threads}
+    with resumable(len(task.parts)) as on_event:
+        found = treat(who, treated, options.remedy, folder=place, equivalence=equal, on_event=on_event, **how)
     answer, lines = of_remedies(found, place)
     answer_with(answer, lambda: lines, asked.json)

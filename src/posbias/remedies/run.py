@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from posbias.asking.kept import AnswerFile
+from posbias.asking.opening import opened
 from posbias.asking.requests import PromptParts, specification_of
 from posbias.choice import ChoiceAnswer, ChoiceJob, Item, choose
 from posbias.choice.asking import presentations
@@ -96,6 +97,8 @@ def remedy(
     remedies: Sequence[str | Remedy] = (),
     *,
     job: ChoiceJob | None = None,
+    loading: Mapping[str, Any] = {},
+    threads: int | None = None,
     folder: str | os.PathLike[str] | None = None,
     concurrency: int = 1,
     equivalence: float = EQUIVALENCE,
@@ -103,32 +106,36 @@ def remedy(
 ) -> dict[str, RemedyResult]:
     """Ask the same trials plain and under each remedy: results by name, plain first, and what each changes.
 
-    who: whoever scores or writes (`LocalModel`, `Endpoint`), or a function from prompt to text.
+    who: whoever scores or writes, a function from prompt to text, or a model, as of `posbias.measure`, which is
+        opened with `loading` and scores on `threads`.
     asked: a `Session` of one job, of keys or documents (of keys whoever scores gives margins); or items.
     remedies: names of `REMEDIES` or values; without any, all that can treat it, but those inside a model.
     job: how items are asked. folder: where answers are kept, a file for each remedy.
-    concurrency: threads that ask. equivalence: the difference (of shares, or in nats) that counts as none.
+    concurrency: threads that ask whom is not opened.
+    equivalence: the difference (of shares, or in nats) that counts as none.
     on_event: hears of answered requests, remedy by remedy.
 
     Raises `InvalidValueError` for what cannot be right, and as `choose` and `posbias.retrieval.ask`.
     """
-    task = task_of(asked, hasattr(who, "score"), concurrency, job)
-    chosen, results, found = fitting(remedies, task), dict[str, RemedyResult](), dict[str, Any]()
-    for one in chosen:
-        log.info("%s", one.kind)
-        began, orders = time.monotonic(), 1.0
-        if isinstance(one, TextRemedy):
-            file = None if folder is None else Path(folder, f"{one.kind}.jsonl")
-            with one.treat(who, task.parts) as treated:
-                found[one.kind] = held = task.ask(treated, file, on_event)
-        else:
-            found[one.kind] = held = one.decided(found[PLAIN])
-            orders = len(held.item) / len(held.options) if isinstance(one, OrdersAveraged) else 1.0
-        seconds = (time.monotonic() - began) / len(task.parts)
-        places = held if isinstance(held, Places) else by_slot(held)
-        change = changes(results[PLAIN].places, places, len(chosen) - 1) if results else {}
-        requests, words = (orders * cost for cost in cost_of(one, task.parts))
-        results[one.kind] = RemedyResult(one.kind, places, requests, words, seconds, change, equivalence)
+    results, found = dict[str, RemedyResult](), dict[str, Any]()
+    with opened(who, threads, loading=loading) as who:
+        task = task_of(asked, hasattr(who, "score"), 1 if hasattr(who, "loaded") else concurrency, job)
+        chosen = fitting(remedies, task)
+        for one in chosen:
+            log.info("%s", one.kind)
+            began, orders = time.monotonic(), 1.0
+            if isinstance(one, TextRemedy):
+                file = None if folder is None else Path(folder, f"{one.kind}.jsonl")
+                with one.treat(who, task.parts) as treated:
+                    found[one.kind] = held = task.ask(treated, file, on_event)
+            else:
+                found[one.kind] = held = one.decided(found[PLAIN])
+                orders = len(held.item) / len(held.options) if isinstance(one, OrdersAveraged) else 1.0
+            seconds = (time.monotonic() - began) / len(task.parts)
+            places = held if isinstance(held, Places) else by_slot(held)
+            change = changes(results[PLAIN].places, places, len(chosen) - 1) if results else {}
+            requests, words = (orders * cost for cost in cost_of(one, task.parts))
+            results[one.kind] = RemedyResult(one.kind, places, requests, words, seconds, change, equivalence)
     return results
 
 
