@@ -59,7 +59,7 @@ def test_a_bias_that_two_copies_halve_is_found_with_its_size(tmp_path):
         assert low < size < high, gap
     assert (twice.requests, twice.change["mean"].together) == (1, 4)
     assert 1.9 < twice.words / found["plain"].words < 2.1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["plain.jsonl", "twice.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["plain", "twice"]
     again = posbias.remedy(
         lambda prompt: pytest.fail("asked again"), session(300, seed=1), ["twice"], folder=tmp_path
     )

@@ -48,7 +48,7 @@ class Options:
 def remedy(model: str | None = None, *, options: Options = Options()) -> None:
     """Measure what remedies against position bias change: the same trials, plain and treated.
 
-    Writes a file of answers for each remedy. The same command goes on after an interruption.
+    Writes answers.jsonl in a folder for each remedy. The same command goes on after an interruption.
 
     Parameters
     ----------

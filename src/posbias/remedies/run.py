@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posbias.asking.kept import AnswerFile
+from posbias.asking.kept import ANSWERS, AnswerFile
 from posbias.asking.opening import opened
 from posbias.asking.requests import PromptParts, specification_of
 from posbias.choice import ChoiceAnswer, ChoiceJob, Item, choose
@@ -110,7 +110,7 @@ def remedy(
         opened with `loading` and scores on `threads`.
     asked: a `Session` of one job, of keys or documents (of keys whoever scores gives margins); or items.
     remedies: names of `REMEDIES` or values; without any, all that can treat it, but those inside a model.
-    job: how items are asked. folder: where answers are kept, a file for each remedy.
+    job: how items are asked. folder: where answers are kept, a folder for each remedy.
     concurrency: threads that ask whom is not opened.
     equivalence: the difference (of shares, or in nats) that counts as none.
     on_event: hears of answered requests, remedy by remedy.
@@ -125,7 +125,7 @@ def remedy(
             log.info("%s", one.kind)
             began, orders = time.monotonic(), 1.0
             if isinstance(one, TextRemedy):
-                file = None if folder is None else Path(folder, f"{one.kind}.jsonl")
+                file = None if folder is None else Path(folder, one.kind, ANSWERS)
                 with one.treat(who, task.parts) as treated:
                     found[one.kind] = held = task.ask(treated, file, on_event)
             else:
