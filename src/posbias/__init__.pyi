@@ -35,6 +35,7 @@ from .theory.architecture import Architecture as Architecture
 from .theory.architecture import Layer as Layer
 from .theory.architecture import gated as gated
 from .theory.attention import Attention as Attention
+from .theory.cache import cache_of as cache_of
 from .theory.configs import load_architecture as load_architecture
 from .theory.configs import preset as preset
 from .theory.content import ConstantDiagonal as ConstantDiagonal
@@ -72,6 +73,8 @@ from .theory.positional import Sandwich as Sandwich
 from .theory.positional import Selected as Selected
 from .theory.positional import Tabulated as Tabulated
 from .theory.positional import alibi_slopes as alibi_slopes
+from .theory.prediction import Decision as Decision
+from .theory.prediction import decide as decide
 from .theory.prediction import predict as predict
 from .theory.rollout import influence as influence
 from .theory.rollout import rollout as rollout

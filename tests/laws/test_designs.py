@@ -13,9 +13,10 @@ from refused import refused
 
 from posbias.core.errors import InputFileError
 from posbias.designs import design
-from posbias.designs.space import cached_keys, on_front, target_of, toml_of
+from posbias.designs.space import on_front, target_of, toml_of
 from posbias.profiles.profile import Profile, uniform
 from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.cache import cache_of
 from posbias.theory.configs import load_architecture, read_architecture
 from posbias.theory.masks import BlockSparse, Causal, Chunked, Dilated, Full, Prefix, SlidingWindow
 from posbias.theory.mixing import ConstantMixing, TrainedMedian, plausible_mixing
@@ -103,6 +104,7 @@ def test_without_a_mixing_the_order_is_counted_over_all_known_ones():
             for name, mixing in schedules.items()
         }
         assert one.under == far
+        assert one.distance == max(far.values())
         assert found.nearer(one) == {name: far[name] < near[name] for name in far}
 
 
@@ -121,8 +123,11 @@ def test_without_a_mixing_the_order_is_counted_over_all_known_ones():
     ids=repr,
 )
 def test_a_cache_holds_what_later_tokens_may_see(mask, keys):
-    assert cached_keys(Architecture(3, (Layer(heads=4, mask=mask, groups=2),)), 50) == 3 * 2 * keys
-    assert cached_keys(Architecture(1, (Layer(heads=4, mask=mask),)), 50) == 4 * keys
+    assert cache_of(Architecture(3, (Layer(heads=4, mask=mask, groups=2),)), 50).keys == 3 * 2 * keys
+    sized = Architecture(1, (Layer(heads=4, mask=mask, cached=96),))
+    cache = cache_of(sized, 50, "int4")
+    assert (cache.keys, cache.size) == (4 * keys, 4 * keys * 96 / 2)
+    assert cache.read == 4 * mask.allowed(50)[-1].sum()
 
 
 @given(st.sampled_from([Causal(), SlidingWindow(5, 1), Chunked(9), Dilated(3)]), st.floats(0, 1), st.text())

@@ -19,7 +19,7 @@ from posbias.theory.mixing import ConstantMixing, PerLayer
 from posbias.theory.normalisers import Unnormalised
 from posbias.theory.positional import ALiBi, DecayBias, KerpleLog, RoPE
 from posbias.theory.rollout.dispatch import influence
-from posbias.theory.rope_scaling import LinearScaling
+from posbias.theory.rope_scaling import DynamicNTK, LinearScaling, Llama3Scaling, YaRN
 from posbias.theory.variation import QUANTITIES, STEPS, values_of, vary, vary_two
 
 LOCAL, GLOBAL = (
@@ -95,6 +95,20 @@ VARIED = [
         "rope_factor",
         one(positional=STRETCHED),
         {8.0: one(positional=replace(TURNED, scaling=LinearScaling(8.0)))},
+    ),
+    (
+        "rope_linear",
+        one(positional=TURNED),
+        {8.0: one(positional=replace(TURNED, scaling=LinearScaling(8.0)))},
+    ),
+    ("rope_ntk", one(positional=TURNED), {8.0: one(positional=replace(TURNED, base=TURNED.base * 8.0**2))}),
+    *(
+        (
+            name,
+            one(positional=replace(TURNED, scaling=DynamicNTK(1.0, 32))),
+            {8.0: one(positional=replace(TURNED, scaling=cls(8.0, 32)))},
+        )
+        for name, cls in (("rope_yarn", YaRN), ("rope_llama3", Llama3Scaling))
     ),
     ("kerple", one(positional=LOGS), {4.0: one(positional=KerpleLog((2.0,), (2.0,)))}),
     ("diagonal", one(), {-1.5: one(content=ConstantDiagonal((-1.5,)))}),

@@ -11,6 +11,7 @@ is given; which layers rotate, from the queries of one token at several position
 import copy
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+import zoo
 from transformers import AutoConfig
 from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -46,6 +48,7 @@ from posbias.measurement.capture.forward import Capture
 from posbias.measurement.models.families import FAMILIES as MEASURED
 from posbias.measurement.models.families import generic
 from posbias.measurement.quantities.influence import predict
+from posbias.theory.cache import cache_of
 from posbias.theory.config_keys import DEFAULTS, Config
 from posbias.theory.content import StepScale
 from posbias.theory.huggingface import PREFIXED, check_classes, from_huggingface, is_attention
@@ -575,6 +578,28 @@ def test_what_is_read_of_a_published_configuration_is_what_its_model_does(row):
             angles, gain = encodings.rotary_of(config, types[t] if types else None)
             np.testing.assert_allclose(angles, theirs, rtol=1e-4, err_msg=f"layer {t}")
             assert gain == pytest.approx(amplitude, rel=1e-5), t
+
+
+CACHING = (
+    "llama gemma3_text mistral falcon gpt_oss lfm2 qwen3_next deepseek_v3 gpt2 llama4_text jamba smollm3"
+)
+
+
+@pytest.mark.parametrize("family", CACHING.split())
+def test_a_cache_is_as_large_as_the_models_own(family):
+    """But that transformers drops a window's oldest key before the next token comes."""
+    model = zoo.tiny(family)
+    with torch.no_grad():
+        kept = model(PROMPT[None], use_cache=True).past_key_values.layers
+    parts = [part for one in kept for part in (getattr(one, "keys", None), getattr(one, "values", None))]
+    read = from_huggingface(model.config.to_dict())
+    widths = [getattr(layer.mask, "width", 0) for layer in read.layers]
+    layers = tuple(
+        replace(layer, mask=replace(layer.mask, width=width - 1)) if width else layer
+        for layer, width in zip(read.layers, widths, strict=True)
+    )
+    cache = cache_of(replace(read, layers=layers), len(PROMPT), "float32")
+    assert cache.size == sum(part.nbytes for part in parts if isinstance(part, torch.Tensor))
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if "refused" in row], ids=lambda row: row["name"])

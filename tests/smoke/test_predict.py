@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from project import install
 from scipy.special import comb
 
 import posbias
+from posbias.theory.huggingface import from_huggingface
+from posbias.theory.mixing import plausible_mixing
 
 CAUSAL = "depth = 6\nmixing = {kind = 'constant', value = 0.5}\n[[layers]]\nheads = 2\n"
 
@@ -111,6 +114,50 @@ def test_a_band_over_known_mixings_and_a_verdict_only_if_all_agree(answered):
     assert (low <= high).all()
     assert len(answer["band"]["verdicts"]) == 8
     assert (answer["summary"]["verdict"] is None) == (len({*answer["band"]["verdicts"].values()}) > 1)
+
+
+def test_which_of_two_keeps_the_middle_under_which_mixing_and_at_what_cost(answered, folder):
+    layer = "{heads = 4, groups = 2, cached = 256, positional = {kind = 'alibi', slopes = [0.02]}"
+    (folder / "full.toml").write_text(f"depth = 4\nlayers = [{layer}}}]\n")
+    near = layer + ", mask = {kind = 'sliding_window', width = 16}}"
+    (folder / "near.toml").write_text(f"depth = 4\nlayers = [{near}, {near}, {layer}}}]\n")
+    answer = answered("predict", "near.toml", "full.toml", "--tokens", 200, "--cache-dtype", "int8")
+    names = [one["name"] for one in answer["predictions"]]
+    read = {name: posbias.load_architecture(folder / f"{name}.toml") for name in names}
+    found, middle = answer["decision"], {}
+    for of, shares in found["shares"].items():
+        mixing = {} if of == "trained_median" else {"mixing": plausible_mixing(4)[of]}
+        masses = [posbias.influence(replace(read[name], **mixing), 200).mass for name in names]
+        expected = [[one[:10].sum(), one[50:150].sum(), one[190:].sum()] for one in masses]
+        np.testing.assert_allclose(np.array(shares)[:, :3], expected, rtol=1e-9)
+        middle[of] = dict(zip(names, np.array(shares)[:, 1], strict=True))
+    wins = {name: sum(one[name] == max(one.values()) for one in middle.values()) for name in names}
+    keeper = max(names, key=lambda name: wins[name])
+    assert (found["keeper"], len(middle)) == (keeper, 8)
+    other = next(name for name in names if name != keeper)
+    assert found["leads"] == {of: pytest.approx(one[keeper] - one[other]) for of, one in middle.items()}
+    costs = {one["name"]: (one["cache"]["read"], one["cache"]["size"]) for one in answer["predictions"]}
+    keys = 2 * (3 * 16 + 200)
+    assert costs == {"full": (2 * 4 * 200, 256 * 2 * 4 * 200), "near": (keys, 256 * keys)}
+    decision = posbias.decide(
+        {name: posbias.predict(read[name], 200) for name in names},
+        {name: posbias.cache_of(read[name], 200, "int8") for name in names},
+    )
+    assert (decision.said, decision.leads) == (found["said"], found["leads"])
+    assert decision.said.startswith(f"{keeper} keeps more of the middle half than {other} under ")
+
+
+def test_a_cache_has_the_size_that_is_published():
+    """Llama 3 8B: 128 KiB a token in bfloat16, 16 GiB at 131,072; DeepSeek V3: about 70 KB a token."""
+    assert posbias.cache_of(posbias.preset("llama-3-8b"), 131_072).size == 16 * 2**30
+    latent = {
+        "kv_lora_rank": 512,
+        "qk_rope_head_dim": 64,
+        "num_hidden_layers": 61,
+        "num_attention_heads": 128,
+    }
+    assert posbias.cache_of(from_huggingface({"model_type": "deepseek_v3", **latent}), 1).size == 70_272
+    assert posbias.cache_of(posbias.Architecture(2), 8).size is None
 
 
 def test_vary_one_and_two(answered, folder):

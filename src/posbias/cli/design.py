@@ -10,6 +10,7 @@ from posbias.core.terminal import plain, table
 from posbias.reports import answers, plots
 
 ANSWER, SHOWN = "design.json", 20
+SHARES, COSTS = ("first 5 %", "middle half", "last 5 %"), ("KV cache", "keys in cache", "keys read per token")
 
 
 @shared.options
@@ -130,16 +131,23 @@ def _designed(job: Any, folder: Path, name: str, threads: int | None) -> "answer
 
 def _lines(answer: "answers.Design", folder: Path) -> list[str]:
     """The verdict, the front as a table, what is theory."""
+    from posbias.theory.cache import gigabytes
+
     names, known = list(answer.varied), any(one.nearer for one in answer.front)
 
-    def row(name: str, one: Any) -> list[str]:
-        nearer, values = getattr(one, "nearer", {}), getattr(one, "values", {})
-        of = [f"{sum(nearer.values())} of {len(nearer)} λ" if values and nearer else ""] * known
-        cells = [f"{one.distance:.4f}", f"{one.cache:,}" if hasattr(one, "cache") else "", f"{one.reach:,}"]
-        varied = [plain(values[key]) if key in values else "" for key in names]
-        return [name, *cells, "yes" if one.meets else "no", *of, *varied]
+    def near(name: str, one: Any) -> list[str]:
+        return [name, f"{one.distance:.4f}", f"{one.reach:,}", "yes" if one.meets else "no"]
 
-    rows = [row("baseline", answer.baseline), row("1/(distance + 1)", answer.baselines.recency_only)]
+    def row(name: str, one: Any) -> list[str]:
+        of = [f"{sum(one.nearer.values())} of {len(one.nearer)} λ" if one.values else ""] * known
+        shares = [f"{share:.1%}" for share in one.shares]
+        costs = [gigabytes(one.size), f"{one.cache:,}", f"{one.read:,}"]
+        varied = [plain(one.values[key]) if key in one.values else "" for key in names]
+        return [*near(name, one), *of, *shares, *costs, *varied]
+
+    rows = [row("baseline", answer.baseline)]
+    recency = near("1/(distance + 1)", answer.baselines.recency_only)
+    rows.append(recency + [""] * (len(rows[0]) - len(recency)))
     rows += [row(one.file, one) for one in answer.front[:SHOWN]]
     more = len(answer.front) - SHOWN
     looked = f"{answer.looked_at:,} of {answer.space:,} architectures at {answer.tokens:,} tokens"
@@ -149,7 +157,7 @@ def _lines(answer: "answers.Design", folder: Path) -> list[str]:
     return [
         answer.said,
         "",
-        *table(["", "distance", "keys in cache", "reach", "meets", *nearer, *names], rows),
+        *table(["", "distance", "reach", "meets", *nearer, *SHARES, *COSTS, *names], rows),
         *([f"… and {more} more in {ANSWER}"] if more > 0 else []),
         "",
         f"target: {answer.target.name}, within {answer.target.within:g}; {looked}",

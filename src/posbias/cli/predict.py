@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from posbias.cli import options as shared
 from posbias.cli.mixing import say_mixing, with_mixing
 from posbias.cli.output import COMPILING, answer_with, notice, progress
-from posbias.cli.terminal import describe_map, describe_several, describe_variation, orders
+from posbias.cli.terminal import describe_map, describe_several, describe_variation
 from posbias.core.terminal import plain, table
 from posbias.reports import answers, plots
 
@@ -65,6 +65,8 @@ class Options:
         of a decay mask or one rotary pair, with --mixing attention_only.
     method
         How layers are computed: auto, sweep, fft or stream. Auto takes the fastest that is exact.
+    cache_dtype
+        Type of the numbers in the KV cache: float32, bfloat16 (the default), float16, float8, int8 or int4.
     out
         Write the prediction as JSON to this file.
     plot
@@ -80,6 +82,7 @@ class Options:
     depth_trajectory: shared.Flag = False
     critical_distance: shared.Flag = False
     method: str = "auto"
+    cache_dtype: str = "bfloat16"
     out: shared.Out | None = None
     plot: Path | None = None
     threads: shared.Threads = None
@@ -96,7 +99,7 @@ def predict(architecture: str, *more: str, options: Options = Options()) -> None
         Herasimchyk et al. Or the name of a preset, such as bloom-176b (`posbias presets` lists them), its name on
         the Hugging Face Hub, or that of a small model that comes along, such as tiny-alibi.
     more
-        More of them, for a table with the flattest profile first.
+        More of them: which keeps the middle of the text, under which known λ, and the size of each KV cache.
     """
     shared.check_targets(options.out, options.plot, architecture, *more, options.calibrate, options.mixing)
     measurement = _calibration(options)
@@ -138,11 +141,14 @@ class _Case:
         left = [text for text in said if "mixing" not in varied or text != one.mixing.assumed]
         return {"architecture": encode(one), "assumptions": left if assumes else []}
 
-    def answer(self, kind: Any, profile: Any, **more: Any) -> Any:
+    def answer(self, kind: Any, profile: Any, options: Options, **more: Any) -> Any:
         """The prediction as an answer of this kind."""
+        from posbias.theory.cache import cache_of
+
         own = profile.calibration is None
         mixing = self.architecture.coefficients if own else None
-        return kind.of(profile, mixing=mixing, **self.about(assumes=own), **more)
+        cache = cache_of(self.architecture, self.tokens, options.cache_dtype)
+        return kind.of(profile, mixing=mixing, cache=cache, **self.about(assumes=own), **more)
 
     def profile(self, options: Options, measurement: Any = None) -> Any:
         """Predicted, with a bar for long work, or continued from a measurement."""
@@ -219,23 +225,28 @@ def _one(case: _Case, options: Options, measurement: Any) -> Found:
     from posbias.reports.profile_sentences import describe
 
     profile = case.profile(options, measurement)
-    answer = case.answer(answers.Predict, profile)
+    answer = case.answer(answers.Predict, profile, options)
     say_mixing(answer.mixing)
-    return answer, lambda: describe(profile), lambda: plots.drawing(plots.draw_profile, profile)
+    lines = lambda: [*describe(profile), str(answer.cache)]  # noqa: E731
+    return answer, lines, lambda: plots.drawing(plots.draw_profile, profile)
 
 
 def _several(cases: Sequence[_Case], options: Options, measurement: Any) -> Found:
-    """Answer with a table of all, the flattest first."""
+    """Answer with which keeps the middle, and a table of all, the flattest first."""
+    from posbias.theory.prediction import decide
+
     found = [(case, case.profile(options, measurement)) for case in cases]
     found.sort(key=lambda one: one[1].summary.flatness, reverse=True)
-    named = [(f"{case.name}, {case.tokens:,} tokens", profile) for case, profile in found]
+    length = len({case.tokens for case in cases}) > 1
     curves: dict[str, Any] = {}
-    for name, profile in named:
+    for case, profile in found:
+        name = case.name + f", {case.tokens:,} tokens" * length
         curves[f"{name} ({len(curves) + 1})" if name in curves else name] = profile
-    each = [case.answer(answers.NamedPrediction, profile, name=case.name) for case, profile in found]
-    answer = answers.PredictSeveral.of(predictions=each, orders=orders(named))
+    each = [case.answer(answers.NamedPrediction, profile, options, name=case.name) for case, profile in found]
+    decision = decide(curves, {name: one.cache for name, one in zip(curves, each, strict=True)})
+    answer = answers.PredictSeveral.of(decision=decision, predictions=each)
     picture = lambda: plots.drawing(plots.draw_profiles, curves, size=(6.4, 3.6))  # noqa: E731
-    return answer, lambda: describe_several(named), picture
+    return answer, lambda: describe_several(decision), picture
 
 
 def _varied(case: _Case, options: Options) -> Found:

@@ -1,14 +1,15 @@
 """Several profiles as text for a terminal: a table with a line of blocks each. One is `profile_sentences`'."""
 
-import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from posbias.core.terminal import plain, table
 
 if TYPE_CHECKING:
     from posbias.comparison.scores import Comparison
     from posbias.profiles.profile import Profile
+    from posbias.theory.cache import Cache
+    from posbias.theory.prediction import Decision
 
 COLUMNS = 8
 """Of a table over two quantities."""
@@ -16,22 +17,29 @@ UNSURE = "of the curves as computed: what is left out may change"
 """Before what is said of flatness where something that decides curves is not known."""
 
 
-def _profiles_table(title: str, named: "Sequence[tuple[str, Profile]]") -> list[str]:
-    """A line of blocks and a few numbers for each profile."""
+def _profiles_table(
+    title: str, named: "Sequence[tuple[str, Profile]]", caches: "Sequence[Cache]" = ()
+) -> list[str]:
+    """A line of blocks and a few numbers for each profile, with what each keeps in its cache."""
     from posbias.profiles.curves import blocks
+    from posbias.theory.cache import gigabytes
 
-    head = [title, "profile", "verdict", "first 5 %", "last 5 %", "trough", "flatness"]
+    head = [title, "profile", "verdict", "first 5 %", "middle half", "last 5 %", "trough", "flatness"]
+    costs = [[gigabytes(one.size), f"{one.read:,}"] for one in caches] or [[]] * len(named)
+    head += ["KV cache", "keys read per token"] * bool(caches)
     rows = [
         [
             name,
             blocks(one.mass[: one.query + 1], 32),
             s.verdict or "–",
             f"{s.first_mass:.1%}",
+            f"{s.middle_mass:.1%}",
             f"{s.last_mass:.1%}",
             str(s.trough),
             f"{s.flatness:.3f}",
+            *cost,
         ]
-        for name, one in named
+        for (name, one), cost in zip(named, costs, strict=True)
         for s in [one.summary]
     ]
     return table(head, rows)
@@ -92,37 +100,18 @@ def _flattest(places: "Sequence[tuple[list[float], Profile]]", names: Sequence[s
     return [f"{line}; the flattest under {said_under(under)}" if under else line, *unsure]
 
 
-def describe_several(named: "Sequence[tuple[str, Profile]]") -> list[str]:
-    """Profiles by name for a person: a line each, then why some have no verdict."""
-    from posbias.reports.profile_sentences import under_known, verdict_line
-    from posbias.theory.prediction import said_under
+def describe_several(decision: "Decision") -> list[str]:
+    """Several predictions for a person: which keeps the middle, a line each, all under each λ, what is unknown."""
+    from posbias.reports.profile_sentences import verdict_line
 
+    named, caches = list(decision.profiles.items()), list(decision.caches.values())
     without: dict[str, list[str]] = {}
     for name, profile in named:
         if profile.left_out:
             without.setdefault(verdict_line(profile), []).append(name)
     lines = [f"{'; '.join(names)}: {line}" for line, names in without.items()]
-    lines += [
-        f"{name}: {line}" for name, one in named for line in (*one.summary.ends_alone, *under_known(one))
-    ]
-    lines += [
-        f"{one['flatter']} is flatter than {one['than']} under {said_under(one['under'])}"
-        for one in orders(named)
-    ]
-    if len(named) > 1 and any(part != "λ" for _, profile in named for part in profile.left_out):
-        lines.append(f"{UNSURE} the order")
-    return [*_profiles_table("", named), *lines]
-
-
-def orders(named: "Sequence[tuple[str, Profile]]") -> list[dict[str, Any]]:
-    """Each prediction and the next, and whether the first is flatter under each known λ, if λ was not given."""
-    from posbias.theory.prediction import flattest_under
-
-    return [
-        {"flatter": name, "than": next_, "under": under}
-        for (name, one), (next_, other) in itertools.pairwise(named)
-        if (under := flattest_under(one, [other]))
-    ]
+    lines += [f"{name}: {line}" for name, one in named for line in one.summary.ends_alone]
+    return [*str(decision).split("\n"), "", *_profiles_table("", named, caches), *lines]
 
 
 def comparison_table(comparison: "Comparison", names: dict[str, str]) -> list[str]:

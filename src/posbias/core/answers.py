@@ -85,10 +85,11 @@ class Answer(Part):
     """What a command answers; `schema` names its class and a version, which changes when a key goes."""
 
     schema_name: ClassVar[str]
+    version: ClassVar[int] = 1
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
-        cls.schema_name = f"{re.sub(r'(?<=.)(?=[A-Z])', '-', cls.__name__).lower()}/1"
+        cls.schema_name = f"{re.sub(r'(?<=.)(?=[A-Z])', '-', cls.__name__).lower()}/{cls.version}"
 
     def as_json(self) -> dict[str, Any]:
         """The answer with its schema's name, ready for `dump_json`."""

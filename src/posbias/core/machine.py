@@ -14,7 +14,6 @@ Random numbers: two parts of a run must not share a stream, else a draw more in 
 names its stream; the same seed and name give the same numbers on every machine.
 """
 
-import functools
 import hashlib
 import os
 from collections.abc import Iterator
@@ -165,8 +164,13 @@ def compiled(
     `error_model` "numpy" divides by zero as NumPy does, which vector instructions need.
     """
     from numba import njit
+    from numba.np import linalg
 
-    _load_without_blas()
+    # Numba imports SciPy's linear algebra to see whether it is there, and again where a compiled product needs it
+    needed, linalg.ensure_blas = linalg.ensure_blas, lambda: None
+    import numba.np.arraymath  # noqa: F401
+
+    linalg.ensure_blas = needed
     return njit(
         cache=True,
         nogil=True,
@@ -174,19 +178,3 @@ def compiled(
         fastmath=set(liberties) or False,
         forceinline=inlined,
     )
-
-
-@functools.cache
-def _load_without_blas() -> None:
-    """Load Numba's functions of arrays without SciPy's linear algebra, a tenth of what `posbias predict` takes.
-
-    Numba imports it to see whether it is there, and again where a compiled product needs it.
-    """
-    from numba.np import linalg
-
-    needed = getattr(linalg, "ensure_blas", None)
-    linalg.ensure_blas = lambda: None
-    try:
-        import numba.np.arraymath  # noqa: F401
-    finally:
-        linalg.ensure_blas = needed

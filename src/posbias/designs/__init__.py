@@ -34,14 +34,13 @@ from posbias.designs.space import (
     Point,
     Space,
     Target,
-    cached_keys,
     pareto,
     search,
     target_of,
 )
 from posbias.theory.architecture import LAMBDA, Architecture
+from posbias.theory.cache import cache_of, gigabytes
 from posbias.theory.prediction import said_under, under_each
-from posbias.theory.rollout.dispatch import influence
 
 __all__ = ["Candidate", "Designs", "design"]
 
@@ -59,10 +58,11 @@ EVALUATIONS = 2000
 class Candidate:
     """An architecture, how far its profile is from the target, and what it costs and gives.
 
-    `values` are those of the quantities that may change, empty of the baseline. `cache` is `cached_keys`,
-    `reach` the fewest of the last tokens that hold 90 % of the mass, both of a text of the job's length. Where λ
-    was not given, `under` has the distance under each known λ. `left_out` is what else decides the profile and is
-    not known.
+    `values` are those of the quantities that may change, empty of the baseline. Of a text of the job's length
+    `cache`, `read` and `size` are keys, those read for each token and bytes (`Cache`), `reach` the fewest of the
+    last tokens that hold 90 % of the mass, `shares` what the first 5 %, the middle half and the last 5 % hold.
+    Where λ was not given, `under` has the distance under each known λ, and distance, reach and shares are those
+    under the λ that is worst. `left_out` is what else decides the profile and is not known.
     """
 
     values: Mapping[str, float]
@@ -70,6 +70,9 @@ class Candidate:
     distance: float
     cache: int
     reach: int
+    read: int
+    size: float | None
+    shares: tuple[float, float, float]
     left_out: tuple[str, ...] = ()
     under: Mapping[str, float] = field(default_factory=dict)
 
@@ -141,9 +144,10 @@ class Designs:
             said = f"the baseline meets the target as it is {near}"
         elif met:
             least = min(met, key=lambda one: (one.cache, one.distance))
+            size = f"{least.cache:,} keys" if least.size is None else gigabytes(least.size)
             said = (
                 f"met by {len(met)} of {len(self.front)} architectures on the front; the smallest cache of them "
-                f"is {least.cache:,} keys, with {_words(least.values)}"
+                f"is {size}, with {_words(least.values)}"
             )
         else:
             size, looked = f"{self.space.size:,}", f"{self.looked_at + self.impossible:,}"
@@ -196,9 +200,10 @@ def design(
     """Look for architectures whose predicted influence on the last token meets a target.
 
     `varied` has the values of each quantity that may change (`posbias.theory.variation`), everything else is as
-    `architecture` has it; `target` and `within` as in `target_of`. At most `evaluations` architectures are
-    predicted: all of the space if it has no more, else those that evolution from `seed` chooses. `kept` is a file
-    of what was predicted, written as the search goes and resumed from; it stays for the caller to remove. The
+    `architecture` has it; `target` and `within` as in `target_of`. At most
+    `evaluations` architectures are predicted: all of the space if it has no more, else those that evolution from
+    `seed` chooses. Where λ is not given, each is ranked by the known λ that is worst for it. `kept` is a file of
+    what was predicted, written as the search goes and resumed from; it stays for the caller to remove. The
     result depends neither on `threads` nor on interruptions. `on_event` counts architectures. Raises
     `InvalidValueError` as `Space`, `target_of` and `influence`, `OutputFileError` where `kept` cannot be written,
     `InputFileError` where it is another job's, KeyboardInterrupt on Ctrl-C.
@@ -231,14 +236,16 @@ class DesignJob:
         """Equal for equal jobs."""
         # an exhaustive search has no use for the seed, nor for what may be looked at beyond the space
         drawn = None if self.space.size <= self.evaluations else [self.evaluations, self.seed]
-        return _digest(["3", self.of_costs, drawn])
+        return _digest(["4", self.of_costs, drawn])
 
     @property
     def of_costs(self) -> str:
         """Equal where points have the same costs, however they are chosen."""
         curve = None if self.target.curve is None else self.target.curve.tolist()
         varied = [[name, [*self.space.varied[name]]] for name in self.space.names]
-        return _digest([encode(self.space.base), varied, self.target.specification, curve, self.tokens])
+        return _digest(
+            ["worst", encode(self.space.base), varied, self.target.specification, curve, self.tokens]
+        )
 
     def run(self, threads: int | None, kept: Path | None, on_event: OnEvent | None) -> Designs:
         """Search and measure, as `design` says."""
@@ -285,17 +292,21 @@ class DesignJob:
     def _candidate(self, architecture: Architecture, values: Mapping[str, float]) -> Candidate:
         """An architecture, measured, under every known λ where λ was not given. Raises as `influence`."""
         every = under_each(architecture, self.tokens, threads=1)
-        profile, *others = every.values()
         distance = {name: self.target.distance(one) for name, one in every.items()}
+        worst = max(distance, key=lambda name: distance[name])
         parts = (part for one in every.values() for part in one.left_out if part != LAMBDA)
+        cache, shape = cache_of(architecture, self.tokens), every[worst].summary
         return Candidate(
             values,
             architecture,
-            self.target.distance(profile),
-            cached_keys(architecture, self.tokens),
-            profile.summary.effective_range,
+            distance[worst],
+            cache.keys,
+            shape.effective_range,
+            cache.read,
+            cache.size,
+            shape.shares,
             tuple(dict.fromkeys(parts)),
-            distance if others else {},
+            distance if len(every) > 1 else {},
         )
 
     def _costs(self, point: Point) -> Costs | None:
@@ -304,9 +315,8 @@ class DesignJob:
             architecture = self.space.architecture(point)
         except InvalidValueError:
             return None
-        profile = influence(architecture, self.tokens, threads=1)
-        cache, reach = cached_keys(architecture, self.tokens), profile.summary.effective_range
-        return self.target.distance(profile), float(cache), -float(reach)
+        one = self._candidate(architecture, {})
+        return one.distance, float(one.cache), -float(one.reach)
 
 
 def _tensors(memory: Mapping[Point, Costs | None]) -> Tensors:

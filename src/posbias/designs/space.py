@@ -25,7 +25,7 @@ import json
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise, product
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,7 +40,6 @@ from posbias.profiles.measurements import load_profile
 from posbias.profiles.profile import Profile, uniform
 from posbias.theory.architecture import Architecture
 from posbias.theory.configs import read_architecture
-from posbias.theory.masks import Banded, Mask, Split
 from posbias.theory.prediction import predict
 from posbias.theory.variation import QUANTITIES
 
@@ -102,26 +101,6 @@ class Space:
             whole = QUANTITIES[name].span.whole and float(number).is_integer()
             architecture = QUANTITIES[name].change(architecture, int(number) if whole else number)
         return architecture
-
-
-def cached_keys(architecture: Architecture, tokens: int) -> int:
-    """How many pairs of a key and a value vector a decoder keeps for the next token, behind a text of `tokens`.
-
-    Over layers and key-value heads (`groups`, else heads): under a window its width and the sinks, under chunks
-    one chunk, else as far as the mask looks back. Bytes per pair, and what a program adds, are not in it.
-    """
-    return sum((layer.groups or layer.heads) * _kept(layer.mask, tokens) for layer in architecture.stack)
-
-
-def _kept(mask: Mask, tokens: int) -> int:
-    """How many keys a layer must keep at most, at any place of the text."""
-    if isinstance(mask, Banded):
-        band = mask.band().at(tokens)
-        return min(tokens, max(band.behind + 1 + band.always, band.prefix))
-    if isinstance(mask, Split):
-        starts = (*mask.pieces(tokens), tokens)
-        return max(end - start for start, end in pairwise(starts))
-    return min(tokens, mask.farthest(tokens) + 1)
 
 
 # --- the search -----------------------------------------------------------------------------------------------
@@ -232,10 +211,9 @@ class Target:
         """Wasserstein distance to the curve at the profile's length, or what falls short as a share; 0 to 1."""
         if self.kind == "reach":
             return max(0.0, 1.0 - profile.summary.effective_range / self.least)
-        mass = profile.mass / profile.mass.sum()
         if self.curve is None:
-            quarters = at_shares(mass, 4, total=True)
-            return max(0.0, self.least - float(quarters[1] + quarters[2]))
+            return max(0.0, self.least - profile.summary.middle_mass)
+        mass = profile.mass / profile.mass.sum()
         same = self.curve.size == mass.size
         return float(wasserstein(mass, self.curve if same else at_shares(self.curve, mass.size, total=True)))
 

@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from posbias.profiles.curves import least_stretch
+from posbias.profiles.curves import at_shares, least_stretch
 from posbias.profiles.estimate import Estimate, about, ratio_of_means
 
 SHARE = 0.05
@@ -77,6 +77,8 @@ class Summary:
     """The verdict on the same profile without position 0."""
     verdict_without_last: Verdict | None = None
     """The verdict on the same profile without the query's own token."""
+    middle_mass: float = math.nan
+    """Mass of the middle half of the positions up to the query."""
 
     @property
     def ends_alone(self) -> list[str]:
@@ -95,6 +97,11 @@ class Summary:
                 else f"without {name}: {rest}"
             )
         return said
+
+    @property
+    def shares(self) -> tuple[float, float, float]:
+        """What the first k positions, the middle half and the last k hold."""
+        return self.first_mass, self.middle_mass, self.last_mass
 
     @property
     def reaches_all(self) -> bool:
@@ -172,6 +179,7 @@ def summarise(
         verdict=verdict_of(mass, least) if decided else None,
         flatness=float(np.minimum(mass, uniform).sum()),
         out_of_reach=tokens - positive.size,
+        middle_mass=float(at_shares(mass, 4, total=True)[1:3].sum()),
     )
 
 

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 
 from posbias.core.errors import whole, wrong
 from posbias.core.plotting import Plottable
-from posbias.core.spec import Count, Fractions, Numbers, Positive, Size, later, value
+from posbias.core.spec import Count, Fractions, NaturalNumber, Numbers, Positive, Size, later, value
 from posbias.theory.content import Content, NoContent, QueryScale
 from posbias.theory.masks import Causal, Mask, SlidingWindow, lookahead
 from posbias.theory.mixing import (
@@ -68,7 +68,9 @@ class Layer:
     one) replace the uniform mean over heads of Herasimchyk et al. 2026, Eq. (4); `temperature` divides the
     logits. `sinks` are logits of a learned sink next to the keys (GPT-OSS): what it draws is lost to the
     tokens. `normaliser` makes rows of logits; only a softmax has sinks. `query_scale` multiplies the logits of
-    each query by a number of its position. Raises `InvalidValueError` where counts do not fit.
+    each query by a number of its position. `cached` is how many numbers are kept of each token for each key-value
+    head: 2·d_head, or of latent attention its rank and rotary part (None: not known). Raises `InvalidValueError`
+    where counts do not fit.
     """
 
     heads: Size = 1
@@ -81,6 +83,7 @@ class Layer:
     sinks: Numbers | None = None
     normaliser: Normaliser = later(default=Softmax())
     query_scale: QueryScale | None = later(default=None)
+    cached: NaturalNumber | None = later(default=None)
 
     def __post_init__(self):
         if self.sinks is not None and not isinstance(self.normaliser, Softmax):

@@ -214,12 +214,14 @@ class Preset:
     def architecture(self) -> Architecture:
         """The value that predictions are made from."""
         read = from_huggingface({"max_position_embeddings": self.context, **self.config}, self.name)
-        # a base that its family's class would fill in is not a fact of the model
+        # a base or a head size that its family's class would fill in is not a fact of the model
+        sized = not {"head_dim", "hidden_size"}.isdisjoint(self.config)
+        layers = tuple(replace(layer, cached=layer.cached if sized else None) for layer in read.layers)
         layers = tuple(
             replace(layer, positional=replace(layer.positional, rope=""))
             if isinstance(layer.positional, NeedsMeasurement)
             else layer
-            for layer in read.layers
+            for layer in layers
         )
         return replace(read, layers=layers, mixing=self.mixing or read.mixing)
 

@@ -30,12 +30,15 @@ from posbias.theory.config_keys import (
 )
 from posbias.theory.huggingface_families import (
     CHUNKED,
+    COMPRESSED,
     CONTAINERS,
     FAMILIES,
     FULL,
+    KEYLESS,
     OLDER_KINDS,
     PARTS,
     SLIDING,
+    SPARSE,
     UNMEASURED,
     Family,
     rope_settings,
@@ -277,7 +280,22 @@ def _layer(read: Reading, kind: str, bare: bool) -> Layer:
         positional=positional,
         groups=None if groups == heads else groups,
         query_scale=row.scale(config, bare),
+        cached=_cached(config, kind),
     )
+
+
+def _cached(config: Config, kind: str) -> int | None:
+    """How many numbers are kept of a token for each key-value head; None where layers share or compress them."""
+    config = Config(config)  # what is looked up here still counts as not used
+    if kind in KEYLESS:
+        return 0
+    if config.get("kv_lora_rank") is not None:
+        return config.integer("kv_lora_rank") + config.integer("qk_rope_head_dim")
+    own = config.get("num_kv_shared_layers") or config.get("per_layer_config")
+    if own or kind in (SPARSE, COMPRESSED) or isinstance(config.get(HEAD_SIZE), list):
+        return None
+    size = _head_size(config, kind)
+    return size + config.integer("v_head_dim", default=size)
 
 
 def _not_used(read: Reading) -> list[str]:

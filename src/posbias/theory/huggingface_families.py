@@ -74,6 +74,8 @@ PARTS = {kind: Part(**row) for kind, row in _HELD["parts"].items()}
 """Kinds of layers that are no softmax over all earlier tokens, by their words in `layer_types`."""
 UNMEASURED = frozenset(part.unknown for part in PARTS.values() if not part.measured)
 """What is not known of layers in which `posbias measure` sees no attention."""
+KEYLESS = (LINEAR, "conv", "mlp", "moe")
+"""Kinds of layers that keep a state, a few tokens or nothing, and no keys."""
 
 
 # --- which layer is of which kind, and which has no encoding --------------------------------------------------

@@ -8,14 +8,18 @@ verdict is given only if it is the same under all of them; of an order it is sai
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+from jaxtyping import Float
 
+from posbias.core.errors import wrong
 from posbias.core.progress import OnEvent
+from posbias.core.terminal import table
 from posbias.profiles.profile import Profile
 from posbias.profiles.summary import MixingBand
 from posbias.theory.architecture import LAMBDA, Architecture
+from posbias.theory.cache import Cache, gigabytes
 from posbias.theory.configs import read_architecture
 from posbias.theory.mixing import DEFINITION, plausible_mixing
 from posbias.theory.rollout.dispatch import influence
@@ -109,3 +113,67 @@ def said_under(held: Mapping[str, bool]) -> str:
     fails = [name for name, holds in held.items() if not holds]
     named = f" (not under {', '.join(fails)})" if 0 < len(fails) < len(held) else ""
     return f"{len(held) - len(fails)} of {len(held)} known λ{named}"
+
+
+# --- which of several ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """Two or more predictions by name, what each keeps in its cache, and which keeps the middle.
+
+    `shares` are what the first 5 %, the middle half and the last 5 % of the text hold, and flatness, by the model
+    whose λ it is; `leads` is by how much the middle of `keeper` is larger than the largest of the others, by λ.
+    `keeper` is the one that leads under most λ, and of those the one whose smallest lead is the largest.
+    """
+
+    profiles: Mapping[str, Profile]
+    caches: Mapping[str, Cache]
+    shares: Mapping[str, Float[np.ndarray, "prediction share"]]
+    keeper: str
+    leads: Mapping[str, float]
+
+    @property
+    def said(self) -> str:
+        """The decision in a sentence."""
+        ends = min(self.leads.values()), max(self.leads.values())
+        span = " to ".join(dict.fromkeys(f"{lead:+.2g}" for lead in ends))
+        others = " and ".join(name for name in self.profiles if name != self.keeper)
+        under = said_under({name: lead > 0 for name, lead in self.leads.items()})
+        of = f" under {under}" if len(self.leads) > 1 else ""
+        said = f"{self.keeper} keeps more of the middle half than {others}{of}, by a share of {span}"
+        parts = (part for one in self.profiles.values() for part in one.left_out if part != LAMBDA)
+        unsure = " and ".join(dict.fromkeys(parts))
+        costs = ", ".join(f"{name} {gigabytes(one.size)}" for name, one in self.caches.items())
+        said += f" (as computed: {unsure} not known)" * bool(unsure)
+        return said + f"; KV cache: {costs}" * bool(costs)
+
+    def __str__(self) -> str:
+        head = ["first 5 %, middle half, last 5 %, flatness with λ of", *self.profiles, "lead in the middle"]
+        cells = [
+            [name, *(" ".join(f"{share:.1%}" for share in of) for of in shares), f"{self.leads[name]:+.1%}"]
+            for name, shares in self.shares.items()
+        ]
+        return "\n".join([self.said, "", *table(head, cells)])
+
+
+def decide(profiles: Mapping[str, Profile], caches: Mapping[str, Cache]) -> Decision:
+    """Which of these predictions keeps the middle half of the text, under every known λ where λ was not given.
+
+        layouts = {"full": full, "windows": windows}
+        profiles = {name: predict(one, 128_000) for name, one in layouts.items()}
+        print(decide(profiles, {name: cache_of(one, 128_000) for name, one in layouts.items()}))
+
+    `caches` may be empty. Raises `InvalidValueError` for fewer than two, and for a profile that is no mass.
+    """
+    if len(profiles) < 2:
+        raise wrong("profiles", "two or more", len(profiles))
+    known = [(one.band.shapes if one.band else {}, one.summary) for one in profiles.values()]
+    names = next((list(under) for under, _ in known if under), ["each as given"])
+    shapes = {name: [under.get(name, own) for under, own in known] for name in names}
+    shares = {name: np.array([(*s.shares, s.flatness) for s in under]) for name, under in shapes.items()}
+    middle = np.array([of[:, 1] for of in shares.values()])
+    leads = [column - np.delete(middle, k, axis=1).max(axis=1) for k, column in enumerate(middle.T)]
+    first = max(range(len(leads)), key=lambda k: ((leads[k] > 0).sum(), leads[k].min()))
+    leads_of = dict(zip(names, leads[first].tolist(), strict=True))
+    return Decision(profiles, caches, shares, list(profiles)[first], leads_of)

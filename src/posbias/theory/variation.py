@@ -28,6 +28,7 @@ from posbias.theory.masks import MASKS, Causal, Full, LooksBack, Prefix, Sliding
 from posbias.theory.mixing import ConstantMixing, PerLayer, PowerDecay
 from posbias.theory.positional import ALiBi, DecayBias, KerpleLog, KerplePower, NeedsMeasurement, NoPE, RoPE
 from posbias.theory.prediction import predict
+from posbias.theory.rope_scaling import DynamicNTK, LinearScaling, Llama3Scaling, YaRN
 
 STEPS, MOST = 33, 10_000
 """Values that a range gives when it does not say how many, and that it may ask for at most."""
@@ -208,6 +209,21 @@ def _scalable(layer: Layer, scale: float) -> Layer:
     return replace(layer, query_scale=replace(held, scale=(float(scale),)))
 
 
+def _scaled(make: Callable[[float, Any], Any]) -> Callable[[Architecture, float], Architecture | None]:
+    """Another rotary scaling of one factor, by the trained length of the one that there is, if it needs one."""
+    change = lambda rope, factor: {"scaling": make(float(factor), getattr(rope.scaling, "trained", None))}  # noqa: E731
+    return _part("positional", RoPE, change, lambda rope: rope.dimension is not None)
+
+
+_SCALINGS: dict[str, Callable[[float, Any], Any]] = {
+    "linear": lambda factor, trained: LinearScaling(factor),
+    # a base·factor^(d/(d − 2)), whatever the length of the text
+    "ntk": lambda factor, trained: DynamicNTK(1.0, 10**6, tokens=round(10**6 * factor)),
+    "yarn": YaRN,
+    "llama3": Llama3Scaling,
+}
+MEASURED |= {f"rope_{name}": MEASURED["rope_factor"] for name in _SCALINGS}
+
 _ROWS: tuple[tuple[str, str, Span, Callable[..., Architecture | None]], ...] = (
     ("depth", "number of layers", COUNT._replace(most=MOST_LAYERS), _depth),
     ("mixing", "weight of attention λ in every layer", Span(least=0, most=1),
@@ -230,6 +246,8 @@ _ROWS: tuple[tuple[str, str, Span, Callable[..., Architecture | None]], ...] = (
     ("rope_factor", "factor of the rotary scaling", RATIO,
      _part("positional", RoPE, lambda rope, factor: {"scaling": replace(rope.scaling, factor=float(factor))},
            lambda rope: rope.scaling is not None)),
+    *((f"rope_{name}", f"factor of {name} scaling of rotary angles", RATIO._replace(least=1), _scaled(make))
+      for name, make in _SCALINGS.items()),
     ("kerple", "factor on the scale of KERPLE", RATIO,
      _part("positional", (KerpleLog, KerplePower), _number_in("scale", True))),
     ("diagonal", "content logit of a token on itself", ANY, _content("diagonal")),

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from posbias.core.answers import Answer, Interval, Number, Numbers, Part, Texts, entry
+from posbias.core.answers import Answer, Interval, Number, Numbers, Part, Table, Texts, entry
 from posbias.profiles.calibration import Calibration
 from posbias.profiles.profile import harmonic
 from posbias.profiles.summary import Summary
 from posbias.reports.answers.numbers import ToTell, Under
+from posbias.theory.cache import Cache
 
 if TYPE_CHECKING:
     from posbias.designs import Candidate as AnyCandidate
@@ -59,6 +60,7 @@ class Prediction(WithArchitecture, Profile):
     exact: bool = entry("whether no layer was approximated")
     method: dict[str, int] = entry("layers by engine")
     mixing: Numbers | None = entry("λ by layer, bottom first; null with --calibrate")
+    cache: Cache = entry("what is kept for the next token")
 
 
 class Predict(Prediction, Answer):
@@ -71,19 +73,23 @@ class NamedPrediction(Prediction):
     name: str = entry("the architecture's, else its file's")
 
 
-class Flatter(Part):
-    """Under which known λ one prediction is flatter than the next."""
+class Decision(Part):
+    """Which prediction keeps most of the middle half of the text, under which λ, and by how much."""
 
-    flatter: str
-    than: str
-    under: Under
+    said: str = entry("in a sentence")
+    keeper: str = entry("that which leads under most λ, and of those that whose smallest lead is the largest")
+    leads: dict[str, float] = entry("by λ: how much larger its share is than the largest of the others")
+    shares: dict[str, Table] = entry(
+        "by λ: what the first 5 %, the middle half and the last 5 % hold, and flatness, of each prediction"
+    )
 
 
 class PredictSeveral(Answer):
     """Predictions from several architectures or at several lengths, the flattest first."""
 
+    version = 2
+    decision: Decision
     predictions: list[NamedPrediction]
-    orders: list[Flatter] = entry("each prediction and the next, where λ was not given for both")
 
 
 class PredictVaried(WithArchitecture, Answer):
@@ -179,10 +185,13 @@ class DesignBaselines(Part):
 
 
 class Candidate(Nearness):
-    """An architecture."""
+    """An architecture; where λ was not given, under the known λ that is worst for it."""
 
     values: dict[str, float] = entry("of what may change; none of the baseline")
     cache: int = entry("pairs of a key and a value vector that are kept for the next token")
+    read: int = entry("those that the last token attends to")
+    size: Number = entry("bytes of the cache; null where the size of heads is not known")
+    shares: tuple[float, float, float] = entry("of the first 5 %, the middle half, the last 5 %")
     left_out: Texts
     under: dict[str, float] = entry("distance under each known λ; empty where λ was given")
     nearer: Under = entry("whether nearer to the target than the baseline, where λ was not given")
@@ -192,6 +201,7 @@ class Candidate(Nearness):
 class Design(Answer):
     """Architectures that meet a target, or come near: the Pareto front of distance, cache and reach."""
 
+    version = 2
     verdict: Literal["met", "no difference", "not met", "not known"]
     said: str = entry("the verdict in a sentence")
     target: Target = entry(of="target.specification")

@@ -280,7 +280,7 @@ def state_of(architecture: Architecture, choices: Mapping[str, Any]) -> tuple[di
     state: dict[str, Any] = {"depth": architecture.depth, "every": 0, **mixing_state(architecture, choices)}
     if architecture.depth > MOST_LAYERS:
         return {}, f"{architecture.depth} layers, where the page has at most {MOST_LAYERS}"
-    *local, last = (encode(layer) for layer in architecture.layers)
+    *local, last = (encode(dataclasses.replace(layer, cached=None)) for layer in architecture.layers)
     if local:
         alike = all(one == local[0] for one in local) and last | {"mask": local[0]["mask"]} == local[0]
         if not alike or last["mask"]["kind"] != choices["global"]:

@@ -20,6 +20,8 @@ POSITION, INFLUENCE = "position of the token", "influence (uniform = 1)"
 SHARE = "place in the text (0 first, 1 the query)"
 NOTE, LETTERS = 90, 14
 """Letters of a line above a figure, and above an axes for each inch of it."""
+LONG = 2048
+"""Positions beyond which a peak at an end is narrower than a line."""
 FEW = 16
 """Places that are marked and named one by one."""
 CURVE, MARK = "curve", "mark"
@@ -97,22 +99,26 @@ def draw_profiles(ax: "Axes", profiles: Mapping[str, Profile]) -> "Axes":
     """Draw profiles of any lengths by share of the text, each in a colour and marker of its own.
 
     The name of one that leaves out what decides it says that it has no verdict. Where λ was not given, a band is
-    what the λ of pretrained models would give.
+    what the λ of pretrained models would give. Markers at both ends are the larger the earlier a line is drawn,
+    and long texts have their ends widened, so that no peak hides another.
     """
     style.dress(ax, SHARE, INFLUENCE)
     heights = [density(profile) for profile in profiles.values()]
     for place, ((name, profile), height) in enumerate(zip(profiles.items(), heights, strict=True)):
-        x, every = np.linspace(0, 1, height.size), max(1, height.size // 9)
-        start, colours = every * place // len(heights), style.series(place)
-        look = {"linewidth": style.LINE, "markersize": 3.5, "markevery": (start, every)}
-        _draw_known(ax, profile, x, color=colours["color"])
+        x, look = np.linspace(0, 1, height.size), style.apart(place)
+        _draw_known(ax, profile, x, color=look["color"])
         label = f"{name} (no verdict)" if profile.left_out else name
-        ax.plot(x, height, label=label, **look, **colours)
+        size = 3.5 + 1.8 * min(3, len(heights) - 1 - place)
+        ax.plot(x, height, label=label, markevery=[0, height.size - 1], markersize=size, **look)
     style.level_line(ax, 1)
     high = max(4.0, *(float(height.max()) for height in heights)) * 1.3
     low = min(float(height[height > 0].min()) for height in heights)
     scale_influence(ax, max(FAINTEST, min(0.1, low / 1.3)), high)
     ax.set_xlim(-0.01, 1.01)
+    if max(height.size for height in heights) > LONG:
+        ax.set_xscale("function", functions=(_widened, _narrowed))
+        ax.set_xticks([0, 0.02, 0.1, 0.5, 0.9, 0.98, 1])
+        ax.set_xlim(-0.001, 1.001)
     style.key(ax, 1 if len(heights) < 4 else 2)
     return ax
 
@@ -250,6 +256,15 @@ def share_scale(axes: Sequence["Axes"]) -> None:
     ends = [ax.get_ylim() for ax in axes]
     for ax in axes:
         scale_influence(ax, min(low for low, _ in ends), max(high for _, high in ends))
+
+
+def _widened(place: np.ndarray) -> np.ndarray:
+    """Places where the first and the last few percent of a text have room: ln((x + 2 %)/(1 − x + 2 %))."""
+    return np.log((place + 0.02) / (1.02 - place))
+
+
+def _narrowed(place: np.ndarray) -> np.ndarray:
+    return (1.02 * np.exp(place) - 0.02) / (1.0 + np.exp(place))
 
 
 def _draw_known(ax: "Axes", profile: Profile, places: Num[np.ndarray, "position"], **look: Any) -> None:
