@@ -108,4 +108,5 @@ def test_a_gate_in_pytest(folder):
     assert_position_robust(asked((1, 1, 1)), "mine.jsonl", max_gap=0.2)
     for accuracies, said in (((1, 0, 1), "gap above"), ((0, 0, 0), "at chance")):
         with pytest.raises(AssertionError, match=said):
-            assert_position_robust(asked(accuracies), "mine.jsonl", max_gap=0.2)
+            assert_position_robust(asked(accuracies), "mine.jsonl", max_gap=0.2, folder=said)
+    assert ElementTree.fromstring(Path("at chance/check.xml").read_text()).get("errors") == "3"

@@ -12,7 +12,6 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -93,10 +92,8 @@ class AnswerFile:
         if self.path is not None:
             need_writable(self.path)
             if self.path.exists():
-                self.known, sent, whole = self._read(self.path)
+                self.known, sent = self._read(self.path)
                 self.asked_of |= sent
-                if whole < self.path.stat().st_size:
-                    os.truncate(self.path, whole)
 
     def add(self, request: Request, answer: str, sent: Mapping[str, Any] = {}) -> None:
         """Keep an answer: it is on its way to the disk when this returns. Raises `OutputFileError`.
@@ -130,29 +127,24 @@ class AnswerFile:
             on_event(Event(done, len(asked), "request"))
 
     def take(self, asked: Sequence[Request]) -> None:
-        """Copy answers that other folders of the results folder have. Raises as `add`."""
-        taken = {one.id: one for one in asked if one.id not in self.known and one.id in self._elsewhere}
-        for request in taken.values():
-            self.add(request, *self._elsewhere[request.id])
-        if taken:
-            log.info("%d answers are those of other folders (--out outside asks anew)", len(taken))
-
-    @cached_property
-    def _elsewhere(self) -> dict[str, tuple[str, dict[str, Any]]]:
-        """By id, answers in other folders, and what was sent otherwise; of nobody who has a name alone."""
-        found, known_by = {}, len(self._header["specification"])
-        near = self.path.absolute().parents[1:3] if self.path is not None and known_by > 1 else ()
+        """Copy answers that folders of the same results folder have of whoever was asked alike, but of nobody who
+        has a name alone. Raises as `add`."""
+        left, known = {one.id: one for one in asked if one.id not in self.known}, len(self.known)
+        named = left and len(self._header["specification"]) > 1
+        near = self.path.absolute().parents[1:3] if self.path is not None and named else ()
         roots = [folder for folder in near if folder.name == RESULTS]
         for path in sorted(
             {file for one in roots for own in ("*", "*/*") for file in one.glob(f"{own}/{ANSWERS}")}
         ):
             with suppress(InputFileError, OSError):
-                known, sent, _ = self._read(path)
-                found |= {identity: (answer, sent) for identity, answer in known.items()}
-        return found
+                answers, sent = self._read(path)
+                for identity in [one for one in left if one in answers]:
+                    self.add(left.pop(identity), answers[identity], sent)
+        if taken := len(self.known) - known:
+            log.info("%d answers are those of other folders (--out outside asks anew)", taken)
 
-    def _read(self, path: Path) -> tuple[dict[str, str], dict[str, Any], int]:
-        """The answers in a file by id, what was sent otherwise, and its length up to a line cut short."""
+    def _read(self, path: Path) -> tuple[dict[str, str], dict[str, Any]]:
+        """The answers in a file by id, and what was sent otherwise; a line cut short is dropped from one's own."""
         content = path.read_bytes()
         whole = content.rfind(b"\n") + 1
         lines = json_lines(content[:whole].decode(errors="replace"), path)
@@ -176,7 +168,9 @@ class AnswerFile:
             ):
                 raise DamagedError(f"{where}: damaged, not an answer of posbias")
             known[row["id"]] = _answer_of(row)
-        return known, sent, whole
+        if whole < len(content) and path == self.path:
+            os.truncate(path, whole)
+        return known, sent
 
 
 def _answer_of(row: Mapping[str, Any]) -> str:

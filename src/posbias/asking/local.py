@@ -69,7 +69,10 @@ class LocalModel:
         self._check(len(ids) + self.most_out)
         if not self._tried:
             self.try_reuse([(ids, [ids[-1:]])])
-        ends, written = {tokenizer.eos_token_id, *_listed(self.loaded.model.config.eos_token_id)}, []
+        ends, written = (
+            {tokenizer.eos_token_id, *_listed(getattr(self.loaded.model.config, "eos_token_id", None))},
+            [],
+        )
         for _ in range(self.most_out):
             token = int(self.reader.following([*ids, *written]).argmax())
             if token in ends:

@@ -17,7 +17,7 @@ from posbias.asking.kept import ANSWERS, AnswerFile
 from posbias.asking.opening import opened
 from posbias.asking.requests import specification_of
 from posbias.checking.answer import VERDICTS, Check, Gap
-from posbias.checking.boundaries import UNDECIDED, decided, limits, looks_at, questions_for
+from posbias.checking.boundaries import UNDECIDED, Numbers, decided, limits, looks_at, questions_for
 from posbias.choice import Item, choose
 from posbias.choice.answer import read
 from posbias.choice.effects import LEAST_SETS
@@ -33,6 +33,14 @@ from posbias.retrieval import DocumentSet, Session, read_document_sets
 from posbias.retrieval.session import RESULT
 
 Rows = Float[np.ndarray, "question number"]
+
+
+class _Seen(NamedTuple):
+    """Names of questions, their gaps, and why these say nothing of places."""
+
+    names: Sequence[Hashable]
+    gaps: Mapping[str, Float[np.ndarray, "question"]]
+    doubts: list[str]
 
 
 def check(
@@ -67,8 +75,7 @@ def check(
         raise wrong("max_gap", "a number above 0 and below 1", max_gap)
     if isinstance(trials, str | os.PathLike):
         trials = read_document_sets(trials)
-    limit, before = math.nan if max_gap is None else max_gap, _earlier(baseline)
-    place, history = None if folder is None else Path(folder), []
+    place, before, history = None if folder is None else Path(folder), _earlier(baseline), []
     with opened(who, loading=loading) as who:
         how: Any = {"concurrency": 1 if hasattr(who, "loaded") else concurrency, "on_event": on_event}
         total, ask = _asking(who, trials, seed, answers=None if place is None else place / ANSWERS, **how)
@@ -80,24 +87,31 @@ def check(
             history.append([(one.value, one.se, one.freedom) for one in numbers])
             means, errors, freedom = np.moveaxis(np.array(history), 2, 0)
             low, high = limits(means, errors, freedom, max_gap or 0.0, len(planned))
-            status = UNDECIDED if seen.doubts else int(decided(low, high, limit))
+            limit = math.nan if max_gap is None or seen.doubts else max_gap
+            status = int(decided(low, high, limit))
             if status != UNDECIDED or len(history) == len(planned):
                 break
-    least, most = (ends.reshape(len(seen.gaps), -1).max(axis=1) for ends in (low, high))
-    gaps, each = {}, zip(least, most, decided(least[:, None], most[:, None], limit), strict=True)
-    for (name, gap), (at_least, at_most, verdict) in zip(seen.gaps.items(), each, strict=True):
-        about: Any = {"at_least": at_least, "at_most": at_most, "verdict": VERDICTS[int(verdict)]}
-        then = None if before is None else before.gaps[name].mean()
-        gaps[name] = Gap.of(value=Estimate.of_mean(gap), before=then, **about)
-    about = {"limit": max_gap, "status": status, "gaps": gaps, "doubts": seen.doubts, "paired": paired}
-    if max_gap and status == UNDECIDED and not seen.doubts:
-        about["needed"] = questions_for(np.cov(rows.T).reshape(len(numbers), -1), max_gap, looks)
+    gaps = _sizes(seen, before, low, high, limit)
+    about: Any = {"limit": max_gap, "status": status, "gaps": gaps, "doubts": seen.doubts, "paired": paired}
+    if status == UNDECIDED and limit > 0:
+        about["needed"] = questions_for(np.cov(rows.T).reshape(len(numbers), -1), limit, looks)
     about["detectable"] = max(otherwise_at_most(count), *(one.detectable for one in numbers))
     about |= {"questions": count, "available": total, "looks": planned}
     answer = Check.of(model=str(held.asked.get("model", "")), **about)
     if place is not None:
         _keep(place, held, answer)
     return answer
+
+
+def _sizes(seen: _Seen, before: _Seen | None, low: Numbers, high: Numbers, limit: float) -> dict[str, Gap]:
+    """By gap, the larger of what its two directions surely are at least, and at most."""
+    least, most = (ends.reshape(len(seen.gaps), -1).max(axis=1) for ends in (low, high))
+    gaps, each = {}, zip(least, most, decided(least[:, None], most[:, None], limit), strict=True)
+    for (name, gap), (at_least, at_most, verdict) in zip(seen.gaps.items(), each, strict=True):
+        about: Any = {"at_least": at_least, "at_most": at_most, "verdict": VERDICTS[int(verdict)]}
+        then = None if before is None else before.gaps[name].mean()
+        gaps[name] = Gap.of(value=Estimate.of_mean(gap), before=then, **about)
+    return gaps
 
 
 def _keep(place: Path, held: Places | Decisions, answer: Check) -> None:
@@ -126,14 +140,6 @@ def _asking(who: Any, trials: Any, seed: int, **how: Any) -> tuple[int, Callable
     file = AnswerFile(how["answers"], specification_of(who) or {"model": "the function"})
     job, on_event = session.jobs[0], how["on_event"]
     return job.prompts, lambda count: session.ask(who, replace(job, prompts=count), file, on_event)
-
-
-class _Seen(NamedTuple):
-    """Names of questions, their gaps, and why these say nothing of places."""
-
-    names: Sequence[Hashable]
-    gaps: Mapping[str, Float[np.ndarray, "question"]]
-    doubts: list[str]
 
 
 def _seen(held: Places | Decisions) -> _Seen:
