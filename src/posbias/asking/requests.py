@@ -56,11 +56,10 @@ class ScoresWritten:
         """The scores of the endings of `prompt`."""
         if (reader := getattr(self._scorer, "reader", None)) is not None:
             reader.forget()  # whether a run is resumed here must not show in any bit
-        endings = self._endings[prompt]
-        own, *rest = getattr(self._scorer, "bounded", self._scorer.score)(prompt, endings)
+        own, *rest = getattr(self._scorer, "bounded", self._scorer.score)(prompt, self._endings[prompt])
         rows = [own, *rest, np.zeros_like(own)][:3]
         if prompt in self._parts:
-            rows.append(self._scorer.influence(self._parts[prompt], endings[own.argmax()]))
+            rows.append(self._scorer.influence(self._parts[prompt], self._endings[prompt][own.argmax()]))
         return json.dumps([row.astype(float).tolist() for row in rows])
 
 

@@ -221,16 +221,11 @@ class ChoiceAnswer:
             lines.append(self.always)
             known = {name: one for name, one in known.items() if not math.isnan(one.value)}
         lines += [f"{name}: {log_odds(one)}" for name, one in known.items()]
-        moved = "order and labels" if self.decisions.label_names else "order"
-        lines.append(f"{moved} in these items: p = {test.p:.2g} by {test.draws:,} permutations within them")
+        lines.append(f"slots in these items: p = {test.p:.2g} by {test.draws:,} permutations within them")
         if effects.lack_of_fit.p < ALPHA:
-            lines.append(
-                f"one effect of slots for all options does not fit (p = {effects.lack_of_fit.p:.2g})"
-            )
+            lines.append(f"one effect of slots for all options does not fit: p = {effects.lack_of_fit.p:.2g}")
         other, same = map(percent, effects.flips)
-        lines.append(
-            f"flips: {other} of pairs of decisions in other orders differ; in the same order: {same}"
-        )
+        lines.append(f"flips: {other} of pairs of decisions in other orders differ; in the same order {same}")
         lines.append(f"order changes the decision on {changed:,} of {items:,} items")
         lines += [f"δ by {name} (arXiv 2510.00307): {one:.3f}" for name, one in self.deltas.items()]
         return [*lines, *self._known()]
