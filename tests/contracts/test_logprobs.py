@@ -50,7 +50,7 @@ def test_an_echo_gives_what_the_opened_model_gives(model, prompt):
     assert (greedy.tolist(), bounds.any()) == (written.tolist(), False)
 
 
-@pytest.mark.parametrize("how", ["generated", "refused", "content"])
+@pytest.mark.parametrize("how", ["generated", "refused", "content", "shifted"])
 @pytest.mark.parametrize("api", ["completion", "chat"])
 def test_of_first_tokens_those_listed_are_exact_and_all_else_is_bounded(model, how, api):
     ids = model.loaded.tokenizer(PROMPT)["input_ids"]
@@ -144,9 +144,10 @@ def test_the_command_takes_what_the_server_gives(model, tmp_path, how, schema):
         assert (answer["bounded"], answer["positions"][0]["token"]) == (0, None)
 
 
-@pytest.fixture(scope="module")
-def llama_server(tmp_path_factory):
-    """A server of llama-cpp-python with a tiny model that is not quantised: its address, and the model's file."""
+@pytest.fixture(scope="module", params=[True, False])
+def llama_server(request, tmp_path_factory):
+    """A server of llama-cpp-python with a tiny model that is not quantised: its address, the model's file, and
+    whether its prompts begin with a token of their own."""
     python = ROOT / ".venv-server/bin/python"
     if (
         not python.exists()
@@ -154,9 +155,10 @@ def llama_server(tmp_path_factory):
     ):
         pytest.skip("llama-cpp-python is not built: make .venv-server/.tried")
     # token 288 is a space: byte-pair tokenizers have it as a letter
-    file = write_gguf(
-        llama(vocab_size=300, max_position_embeddings=256), tmp_path_factory.mktemp("g") / "m.gguf"
-    )
+    tiny = llama(vocab_size=300, max_position_embeddings=256)
+    tiny.lm_head.weight.data[94:288] *= 0.1  # parts of characters are hardly written
+    begins = lambda writer: writer.add_add_bos_token(request.param)  # noqa: E731
+    file = write_gguf(tiny, tmp_path_factory.mktemp("g") / "m.gguf", said=begins)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -167,18 +169,19 @@ def llama_server(tmp_path_factory):
         while process.poll() is None:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
                 break
-        yield f"http://127.0.0.1:{port}/v1", file
+        yield f"http://127.0.0.1:{port}/v1", file, request.param
         process.terminate()
 
 
 @pytest.mark.slow
 def test_llama_cpp_gives_what_the_opened_model_gives(llama_server):
-    url, file = llama_server
+    url, file, begins = llama_server
     opened = LocalModel(load_model(file, tokens=64))
     opened.try_reuse([opened.split(PROMPT, WORDS)])
     expected, written = opened.score(PROMPT, WORDS)
     found = scorer_of(Endpoint(url, "m", api="completion"))
     assert found is not None
+    assert found.echoes == begins
     own, greedy, bounds = found.bounded(PROMPT, WORDS)
     np.testing.assert_allclose(own[~bounds], expected[~bounds], rtol=0, atol=1e-3)
     assert (own[bounds] >= expected[bounds]).all()

@@ -120,11 +120,12 @@ def scorer_of(endpoint: Endpoint) -> ServerScorer | None:
     asked = replace(endpoint, most_out=1, retries=min(1, endpoint.retries))
     for parameters in _TRIED[endpoint.api]:
         try:
-            tokens = _tokens(asked.choice(PROBE, temperature=1, **parameters))
+            choice = asked.choice(PROBE, temperature=int("echo" not in parameters), **parameters)
         except ModelError as error:
             said = str(error).removeprefix("endpoint: ")
             continue
-        whole = _echoes(tokens)
+        tokens = _tokens(choice)
+        whole = _echoes(tokens, str(choice.get("text")))
         if whole if "echo" in parameters else _answers(tokens):
             what = "of every token" if whole else f"of {len(tokens[0].others)} first tokens of an answer"
             log.info("%s gives log-probabilities %s", endpoint.model, what)
@@ -133,10 +134,16 @@ def scorer_of(endpoint: Endpoint) -> ServerScorer | None:
     return None
 
 
-def _echoes(tokens: Sequence[_Token]) -> bool:
-    """Whether tokens rebuild the probe, and each but the first has a log-probability and an alternative."""
+def _echoes(tokens: Sequence[_Token], text: str) -> bool:
+    """Whether tokens rebuild the probe and what greedy decoding wrote behind it, which is the likeliest there, and
+    each but the first has a log-probability and an alternative.
+
+    Else each token may have what is known of the next one: llama-cpp-python does so where prompts get no token
+    for their beginning.
+    """
     scored = all(np.isfinite(token.own) and token.others for token in tokens[1:])
-    return len(tokens) > 2 and scored and PROBE in "".join(token.text for token in tokens)
+    whole = PROBE in text and not text.endswith(PROBE) and text in "".join(token.text for token in tokens)
+    return len(tokens) > 2 and scored and whole and _all(tokens[-1:])[1]
 
 
 def _answers(tokens: Sequence[_Token]) -> bool:
