@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from command import called, started
 from http_servers import prompt_of, serving
+from piecework import wait_for
 from planted import finds, questions
 
 import posbias
@@ -67,8 +68,7 @@ def test_a_killed_check_resumes(folder):
     with serving(slowly) as server:
         line = ("check", "rag", "--endpoint", server.url, "--trials", "mine.jsonl", "--max-gap", "0.2")
         run = started(*line, cwd=folder)
-        while len(server.asked) < 30:
-            time.sleep(0.01)  # until there is something to lose
+        wait_for(lambda: len(server.asked) >= 30)
         os.kill(run.pid, signal.SIGKILL)
         run.communicate()
         lines = Path("results/rag-check/answers.jsonl").read_text().splitlines()[1:-1]

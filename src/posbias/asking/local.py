@@ -69,10 +69,8 @@ class LocalModel:
         self._check(len(ids) + self.most_out)
         if not self._tried:
             self.try_reuse([(ids, [ids[-1:]])])
-        ends, written = (
-            {tokenizer.eos_token_id, *_listed(getattr(self.loaded.model.config, "eos_token_id", None))},
-            [],
-        )
+        own = getattr(self.loaded.model.config, "eos_token_id", None)
+        ends, written = {tokenizer.eos_token_id, *_listed(own)}, []
         for _ in range(self.most_out):
             token = int(self.reader.following([*ids, *written]).argmax())
             if token in ends:
