@@ -24,7 +24,7 @@ test-all: venv .venv-server/.tried
 
 .venv-server/.tried:
 	$(PYTHON) -m venv .venv-server
-	-.venv-server/bin/python $(INSTALL) "llama-cpp-python[server]==0.3.36"
+	-CMAKE_ARGS=-DLLAVA_BUILD=OFF .venv-server/bin/python $(INSTALL) "llama-cpp-python[server]==0.3.36"
 	touch $@
 
 ## A tenth of what `make test` leaves out, as the gate runs it: TENTH is 0 to 9, another one each day

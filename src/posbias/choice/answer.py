@@ -206,7 +206,7 @@ class ChoiceAnswer:
         few = f": below {LEAST_SETS} no interval" * (effects.sets < LEAST_SETS)
         of = f"{self.items:,} items in {effects.sets:,} sets of contents{few}"
         lines = [
-            f"{self.model}: {self.count:,} decisions on {of}; {ties:,} ties, {refusals:,} without a choice"
+            f"decisions of {self.model}: {self.count:,} on {of}; {ties:,} ties, {refusals:,} without a choice"
         ]
         if bounds := self.decisions.asked.get("bounds"):
             lines.append(f"{bounds:,} scores are but bounds, of options that the server did not list")
@@ -225,9 +225,11 @@ class ChoiceAnswer:
         if effects.lack_of_fit.p < ALPHA:
             lines.append(f"one effect of slots for all options does not fit: p = {effects.lack_of_fit.p:.2g}")
         other, same = map(percent, effects.flips)
-        lines.append(f"flips: {other} of pairs of decisions in other orders differ; in the same order {same}")
+        lines.append(f"flips: {other} of pairs in other orders differ; of pairs in the same order: {same}")
         lines.append(f"order changes the decision on {changed:,} of {items:,} items")
-        lines += [f"δ by {name} (arXiv 2510.00307): {one:.3f}" for name, one in self.deltas.items()]
+        lines += [
+            f"BiasBusters' δ by {name} (arXiv 2510.00307): {one:.3f}" for name, one in self.deltas.items()
+        ]
         return [*lines, *self._known()]
 
     def _known(self) -> list[str]:

@@ -68,7 +68,7 @@ def write_choices_report(
     rows = [[name, one.value, *one.interval] for name, one in effects.items()]
     numbers = pd.DataFrame(rows, columns=["of", "effect", LOW, HIGH])
     size = 0.9 + 0.17 * len(effects)
-    wide, narrow = (plots.drawing(plots.draw_effects, effects, size=(width, size)) for width in (6.4, 3.1))
+    wide, narrow = (plots.drawing(plots.draw_effects, effects, size=(width, size)) for width in (6.4, 2.8))
     figure = Illustration("effects", "Effects of order", CAPTION, wide, numbers, narrow)
     (corner, *head), judges = table_of(choices)
     about = {"headline": headline(choices), "title": f"{title}: choices by position"}
@@ -77,7 +77,7 @@ def write_choices_report(
     about |= {"slots": {who: (head[1:], [_row(*row) for row in rows]) for who, head, rows in tables}}
     most, one = next(iter(few.items()))
     other, same = map(percent, one.effects.flips)
-    lead = f"most of {most}: " * (len(choices) > 1)
+    lead = f"most by {most}: " * (len(choices) > 1)
     lead += f"{other} of pairs of decisions in other orders differ; in the same order again: {same}"
     read_as = str(one.decisions.job.get("read_as", "decisions of posbias choose"))
     about |= {"lead": lead, "under": f"{title}, read as {read_as}."}
