@@ -228,7 +228,7 @@ class ChoiceAnswer:
         lines.append(f"flips: {other} of pairs in other orders differ; of pairs in the same order: {same}")
         lines.append(f"order changes the decision on {changed:,} of {items:,} items")
         lines += [
-            f"BiasBusters' δ by {name} (arXiv 2510.00307): {one:.3f}" for name, one in self.deltas.items()
+            f"BiasBusters' δ, {name} (arXiv 2510.00307): {one:.3f}" for name, one in self.deltas.items()
         ]
         return [*lines, *self._known()]
 
