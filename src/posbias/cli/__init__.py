@@ -118,13 +118,8 @@ def _run(words: list[str]) -> int | None:
             break
         called = called[word]
     called.resolved_commands()
-    how = {
-        "exit_on_error": False,
-        "print_error": False,
-        "help_on_error": False,
-        "result_action": "return_value",
-    }
-    status = app(words, **how)
+    quietly = dict.fromkeys(("exit_on_error", "print_error", "help_on_error"), False)
+    status = app(words, **quietly, result_action="return_value")
     log.debug("%.1f s, %.1f s of them computing", time.monotonic() - began, time.process_time() - used)
     return status
 
