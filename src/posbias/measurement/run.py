@@ -96,7 +96,7 @@ def measure(
 
     Which quantities, in addition to those that are always measured:
 
-    - `influences`: further gradients: logit, log_probability, target, input, outputs
+    - `influences`: further gradients: logit, log_probability, target, input, outputs, softmax, others
     - `target`: the token of the influence "target": its number, or a text that is one token
     - `rollouts`: rollouts of each prompt's own attention: kernel, value, energy
     - `dense_logits`, `head_kernels`: matrices query × key of every layer and head: mean logits; attention

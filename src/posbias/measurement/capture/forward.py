@@ -118,7 +118,8 @@ class Capture(TorchFunctionMode):
             raise ModelError(
                 f"model: expected a softmax attention in each of {len(self._layers)} layers, got none in layer "
                 f"{', '.join(map(str, unseen[:8]))}; run with "
-                f"attn_implementation={' or '.join(map(repr, self._family.attention))}"
+                f"attn_implementation={' or '.join(map(repr, self._family.attention))}; of layers without a "
+                "softmax docs/measure.md says which are known"
             )
 
     def _entering(self, index: int):
