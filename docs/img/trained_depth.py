@@ -1,8 +1,8 @@
 """Does depth add to the bias? Curves and tables of docs/train.md, from the cells of Figure 2 on record."""
 
-from posbias.profiles.claims import judge
 from posbias.profiles.estimate import Estimate
 from posbias.reports.plots import save_figure
+from posbias_papers.claims import judge
 from posbias_papers.wu2025.drawing import draw_curves
 from posbias_papers.wu2025.figures import CLAIMS
 from posbias_papers.wu2025.outcomes import records

@@ -14,11 +14,11 @@ from setting import logged
 
 from posbias.core.errors import InvalidValueError
 from posbias.core.sources import BIBLIOGRAPHY
-from posbias.profiles.claims import AMENDED
 from posbias.profiles.measurements import save_measurement
 from posbias.training import Network, RetrievalTask
 from posbias.training.probes import largest_gap
 from posbias.training.task import make_world, novel_sequences
+from posbias_papers.claims import AMENDED
 from posbias_papers.cli.verify import findings_table
 from posbias_papers.errata import ERRATA, Erratum, errata_page, find_erratum
 from posbias_papers.readings import READINGS, UnavailableError, compare_readings, find_readings

@@ -18,13 +18,13 @@ from posbias import measurement as measuring
 from posbias.cli import main
 from posbias.comparison.scores import compare
 from posbias.core.errors import InvalidValueError
-from posbias.profiles.claims import ELSEWHERE, judge
 from posbias.profiles.measurements import load_measurement, save_measurement
 from posbias.profiles.profile import Profile
 from posbias.profiles.stochastic_order import monotonicity
 from posbias.theory.configs import PRESETS
 from posbias.theory.positional import ALiBi, alibi_slopes
 from posbias.theory.rollout.dispatch import influence
+from posbias_papers.claims import ELSEWHERE, judge
 from posbias_papers.herasimchyk2026 import STUDIES
 from posbias_papers.herasimchyk2026.configs import (
     CORPORA,

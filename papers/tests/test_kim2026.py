@@ -11,9 +11,9 @@ import pytest
 from answers import answered  # noqa: F401
 
 from posbias.core.store import Store, compute
-from posbias.profiles.claims import judge
 from posbias.reports.plots.recency import probability_text
 from posbias.simulation import RecencyModel, simulate_recency
+from posbias_papers.claims import judge
 from posbias_papers.closed_forms.layernorm import SecondLayer, closed_scores
 from posbias_papers.kim2026.figures import ALPHAS, CLAIMS, FOUR, RESIDUAL, STUDIES, models, printed_numbers
 from posbias_papers.kim2026.table import recorded, setting, table

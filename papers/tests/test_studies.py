@@ -24,9 +24,9 @@ from posbias.cli import app
 from posbias.core.errors import InputFileError, InvalidValueError, OutputFileError
 from posbias.core.formats import save_json
 from posbias.core.running import InProcess, Processes
-from posbias.profiles.claims import Claim, Evidence, count, judged
 from posbias.profiles.estimate import Estimate
 from posbias_papers import theorems
+from posbias_papers.claims import Claim, Evidence, count, judged
 from posbias_papers.errata import find_erratum
 from posbias_papers.readings import compare_readings
 from posbias_papers.registry import PAPERS, STUDIES

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from posbias.core.errors import InvalidValueError
-from posbias.profiles.claims import (
+from posbias.profiles.estimate import Estimate
+from posbias_papers.claims import (
     LEAST,
     NEAR,
     Above,
@@ -25,7 +26,6 @@ from posbias.profiles.claims import (
     mean,
     undecided,
 )
-from posbias.profiles.estimate import Estimate
 from posbias_papers.contrasts import share as share_of
 
 NOISE = 0.02

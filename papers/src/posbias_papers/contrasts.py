@@ -38,9 +38,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posbias.core.errors import InputFileError
-from posbias.profiles.claims import ABOUT, Above, Below, Claim, Evidence, Near, Printed, Test
 from posbias.profiles.estimate import Estimate
 from posbias_papers import read_rows
+from posbias_papers.claims import ABOUT, Above, Below, Claim, Evidence, Near, Printed, Test
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from posbias.core.progress import one_line
-from posbias.profiles.claims import Judged, tally
 from posbias.profiles.estimate import Estimate
+from posbias_papers.claims import Judged, tally
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from posbias.core.formats import VERSION, dump_json, save_json
 from posbias.core.packages import missing as missing_package
 from posbias.core.packages import need
 from posbias.core.progress import OnEvent
-from posbias.profiles.claims import Judged
+from posbias_papers.claims import Judged
 from posbias_papers.pages import Page
 from posbias_papers.registry import PAPERS, find_studies
 from posbias_papers.study import EFFORTS, STATEMENTS, Recorded, Study, Tables

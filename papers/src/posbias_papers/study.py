@@ -19,8 +19,8 @@ from typing import Any
 
 from posbias.core.errors import InvalidValueError
 from posbias.core.sources import BIBLIOGRAPHY, cite
-from posbias.profiles.claims import Claim, Judged, judged
 from posbias_papers import choose, read_rows
+from posbias_papers.claims import Claim, Judged, judged
 from posbias_papers.pages import Page
 
 EFFORTS = ("quick", "full")

@@ -23,8 +23,8 @@ from posbias.core.machine import cores
 from posbias.core.progress import OnEvent
 from posbias.core.running import Engine, Processes
 from posbias.core.store import Store, Stored, compute
-from posbias.profiles.claims import AMENDED, Claim, Evidence, Judged, judged, undecided
 from posbias.profiles.estimate import Estimate
+from posbias_papers.claims import AMENDED, Claim, Evidence, Judged, judged, undecided
 from posbias_papers.study import INSTANCED, STATEMENTS
 
 if TYPE_CHECKING:

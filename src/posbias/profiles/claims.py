@@ -1,39 +1,44 @@
-"""Claims: a sentence, the quantity it is about and a test of that; evidence; and the one judge of them.
+"""Evidence on a sentence, the test of each piece, and the one judge of them.
 
-    claim = Claim("kim2026/fig1/5", "Section 3", "Anisotropy strengthens recency", quantity, Above())
-    judged = judge(claim, results)
-    print(judged.verdict, judged.why)
+    claim = judged("The second layer favours later keys", Above(0.5), [Evidence("at d = 64", estimate)])
+    print(claim.verdict, claim.estimate)
 
-A claim's quantity gives evidence: estimates, each with where it was taken. An estimate surely passes its test
-where Student's t says so at 5 %, and surely fails where it says so of the opposite; one without a known error
-decides nothing. The claim holds when every estimate surely passes (the test of an "and"), fails when one surely
-does not (Bonferroni over the evidence: the test of an "or"), and is undecided otherwise. What the evidence shows
-stays open as a verdict (`Judged.withheld`) where it was not made as the claim asks: at less effort, or of other
-models.
+Evidence is estimates, each with where it was taken. An estimate surely passes its test where Student's t says so
+at 5 %, and surely fails where it says so of the opposite; one without a known error decides nothing. The claim
+holds when every estimate surely passes (the test of an "and"), fails when one surely does not (Bonferroni over the
+evidence: the test of an "or"), and is undecided otherwise.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields, replace
-from typing import Any, Literal, Self, get_args
-
-import numpy as np
-from jaxtyping import Float
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol, Self, TypeVar, get_args
 
 from posbias.core.errors import wrong
 from posbias.profiles.estimate import Estimate
 
 ClaimVerdict = Literal["holds", "fails", "undecided"]
 VERDICTS: tuple[ClaimVerdict, ...] = get_args(ClaimVerdict)
+Provenance = Literal["paper", "ours"]
+Strength = Literal["theorem", "constant", "printed", "observation", "hedged"]
 LEVEL = 0.05
 LEAST = 0.02
 """An effect below this is taken for none."""
 NEAR = 0.05
 """Up to this, a null control may be off."""
-_EXACT = 1e-12
+SHOWN = 24
+"""Of more pieces of evidence, the least sure so many are listed."""
 
 
 # --- tests -------------------------------------------------------------------------------------------------
+
+
+class Test(Protocol):
+    """What is asked of an estimate, such as `Above`."""
+
+    def p(self, estimate: Estimate) -> float: ...
+    def against(self, estimate: Estimate) -> float: ...
+    def room(self, estimate: Estimate) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,10 @@ class Above:
         """The p-value of the opposite: small where the claim surely fails."""
         return 1.0 - estimate.p_above(self.bound + self.least)
 
+    def room(self, estimate: Estimate) -> float:
+        """How far an estimate is on the claim's side."""
+        return estimate.value - self.bound
+
 
 @dataclass(frozen=True)
 class Below:
@@ -66,6 +75,10 @@ class Below:
     def against(self, estimate: Estimate) -> float:
         """As of `Above`."""
         return 1.0 - (-estimate).p_above(self.least - self.bound)
+
+    def room(self, estimate: Estimate) -> float:
+        """As of `Above`."""
+        return self.bound - estimate.value
 
 
 @dataclass(frozen=True)
@@ -85,46 +98,9 @@ class Near:
         low, high = self.target - self.tolerance, self.target + self.tolerance
         return min(1.0, 2.0 * min(estimate.p_above(high), 1.0 - estimate.p_above(low)))
 
-
-@dataclass(frozen=True)
-class Printed:
-    """That a quantity is a printed number, up to half of the last of its `digits` and `errors` standard errors.
-
-    `number` has its standard error, where its number of draws is known. A quantity whose own error is above
-    `known` confirms nothing.
-    """
-
-    number: Estimate
-    digits: int
-    errors: float = 4.0
-    known: float = math.inf
-
-    @property
-    def rounding(self) -> float:
-        """Half of the last digit."""
-        return 0.5 * 10.0**-self.digits
-
-    def deviation(self, estimate: Estimate) -> float:
-        """By how many standard errors of the difference the two differ, signed; rounding apart."""
-        off = estimate.value - self.number.value
-        beyond = math.copysign(max(0.0, abs(off) - self.rounding), off)
-        error = math.hypot(estimate.se, self.number.se)
-        return beyond / error if error > _EXACT else math.copysign(math.inf, off) if beyond else 0.0
-
-    def agrees(self, estimate: Estimate) -> bool:
-        """Whether the two differ by no more than rounding and errors allow."""
-        return abs(self.deviation(estimate)) <= self.errors
-
-    def p(self, estimate: Estimate) -> float:
-        """0 where the numbers agree and ours is well known, else 1."""
-        return 0.0 if self.agrees(estimate) and estimate.se <= self.known else 1.0
-
-    def against(self, estimate: Estimate) -> float:
-        """0 where the numbers do not agree, else 1."""
-        return 1.0 if self.agrees(estimate) else 0.0
-
-
-Test = Above | Below | Near | Printed
+    def room(self, estimate: Estimate) -> float:
+        """As of `Above`."""
+        return self.tolerance - abs(estimate.value - self.target)
 
 
 # --- evidence ----------------------------------------------------------------------------------------------
@@ -164,22 +140,13 @@ class Evidence:
 
     @property
     def room(self) -> float:
-        """How far the estimate is on the claim's side; of a printed number in standard errors."""
-        value = self.estimate.value
-        match self._test:
-            case Above(bound):
-                return value - bound
-            case Below(bound):
-                return bound - value
-            case Near(target, tolerance):
-                return tolerance - abs(value - target)
-            case Printed() as printed:
-                return printed.errors - abs(printed.deviation(self.estimate))
+        """How far the estimate is on the claim's side; of a test `in_errors` in standard errors."""
+        return self._test.room(self.estimate)
 
     @property
     def sureness(self) -> float:
         """The same in standard errors: p-values of the surest are all 0."""
-        if isinstance(self._test, Printed):
+        if getattr(self.test, "in_errors", False):
             return self.room
         return self.room / self.estimate.se if self.estimate.se > 0.0 else math.inf
 
@@ -201,274 +168,62 @@ class Evidence:
             raise wrong("test", f"one of a claim for {self.where!r}", got="none")
         return self.test
 
-    def __str__(self) -> str:
-        if self.flaw:
-            return f"{self.where}: {self.flaw}".removeprefix(": ")
-        size = (_coarse if self.test in _COARSE else _fine)(self).replace(" ", "\xa0")
-        if isinstance(self.test, Printed):
-            printed = f"{self.test.number.value:.{self.test.digits}f}".replace("-", "−")
-            text = f"{self.where} {size}, printed {printed}".lstrip()
-            vague = self.estimate.se > self.test.known
-            return f"{text}; ± {self.test.known:g} needed" if vague else text
-        if self.estimate.se == 0.0:  # of all there is
-            return f"{self.where} {size}".lstrip()
-        text = f"{self.where} {size}, {p_text(self.p)}".lstrip()
-        least = getattr(self.test, "least", 0.0)
-        if least and self.verdict() == "fails" and self.sureness > -math.inf:
-            return f"{text}; surely less than the {least:g} that counts"
-        return text
+
+Piece = TypeVar("Piece", bound=Evidence)
 
 
-def mean(
-    where: str,
-    values: Float[np.ndarray, "draw"],
-    *,
-    draws: str = "independent values",
-    test: Test | None = None,
-) -> Evidence:
-    """The mean of `values`, one per draw; `draws` names them."""
-    values = np.asarray(values, dtype=np.float64)
-    if values.size < 2:
-        return Evidence(where, flaw=f"{draws}: {values.size}, two needed", test=test)
-    return Evidence(where, Estimate.of_mean(values), test=test)
-
-
-# --- numbers in words --------------------------------------------------------------------------------------
-
-_COARSE = (Above(), Below(), Near())
-
-
-def signed_text(value: float) -> str:
-    """'+0.120' or '−0.120'."""
-    return f"{value:+.3f}".replace("-", "−")
-
-
-def _coarse(piece: Evidence) -> str:
-    return f"{signed_text(piece.estimate.value)} ± {piece.estimate.se:.3f}"
-
-
-def _fine(piece: Evidence) -> str:
-    """A quantity to the first digit of its standard error: '0.63807 ± 0.00007', '−1.3e-7 ± 2e-8'."""
-    value, se = piece.estimate.value, piece.estimate.se
-    whole = not isinstance(piece.test, Near) or piece.test.target != 0.0
-    sign = "" if whole and getattr(piece.test, "bound", 1.0) != 0.0 else "+"
-    if not se > _EXACT:
-        return f"{value:{sign}.4g}".replace("-", "−")
-    digits = max(0, -math.floor(math.log10(se)))
-    fixed = digits <= 6
-    if fixed or not sign:
-        size = f"{value:{sign}.{digits}f}"
-    else:
-        size = f"{value:{sign}.{max(0, digits + math.floor(math.log10(abs(value) or se)))}e}"
-    error = f"{se:.{digits}f}" if fixed else f"{se:.0e}"
-    return f"{size.replace('-', '−', value < 0)} ± {error}".replace("e-0", "e-")
-
-
-def p_text(p: float) -> str:
-    """'p = 0.03', or 'p < 1e-5' for one so small that normal theory is not to be trusted with it."""
-    return (f"p = {p:.2g}" if p >= 1e-5 else "p < 1e-5").replace(" ", "\xa0")
-
-
-ALWAYS = ("claim", "number", "se", "verdict", "why")
-"""The keys of `Judged.as_dict` that every judged claim has."""
-ABOUT = ("provenance", "place", "strength", "scope", "evidence", "bar", "alias_of")
-"""The keys that one with an id has, too: attributes of its claim."""
-_SEEN: Mapping[str, bool] = {"holds": True, "fails": False}
-Provenance = Literal["paper", "ours"]
-Strength = Literal["theorem", "constant", "printed", "observation", "hedged"]
-ELSEWHERE = "/elsewhere"
-"""What the id of a claim ends with where it is judged of other models than the paper speaks of."""
-SHOWN = 24
-"""Of more pieces of evidence, the least sure so many are listed."""
-NAMED = 3
-"""Up to so many pieces of evidence, the reason names those that hold and those that do not."""
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A sentence of a paper or of ours, the quantity it is about, and the test of that.
-
-    `id` never changes and is never used twice; `place` is where the sentence stands (section, equation,
-    caption); `quantity` makes the evidence from a study's results. `provenance` tells the paper's claims from
-    ours (nulls, other comparisons, corrected formulas, other models); where a `hedged` observation says often,
-    typically, most or tend to, the share of cases is judged. `scope` says what the text speaks of, `evidence`
-    what its numbers rest on there, `bar` whose the bound is that it fails by: the paper's (a sign is), or ours
-    where the text gives none, by which a claim of the paper never fails. The claim is that of id `alias_of` said
-    again, or fails by the same gap, and is counted there. `explanation` says why it does not hold, as far as
-    somebody found out.
-    """
-
-    id: str
-    place: str
-    sentence: str
-    quantity: Callable[[Any], Iterable[Evidence]] | None = None
-    test: Test = field(default=Above())
-    provenance: Provenance = "paper"
-    strength: Strength = "observation"
-    scope: str = ""
-    evidence: str = ""
-    bar: str = ""
-    alias_of: str = ""
-    explanation: str = ""
-
-
-AMENDED: Mapping[Provenance, str] = {
-    "paper": "fails as printed, holds as amended",
-    "ours": "fails as we read it, holds as amended",
-}
-"""The verdict in words on a numbered statement (of a paper, or as we read it) of which another reading holds."""
+# --- the judge ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim with the evidence it was judged on, the verdict, the number behind that (NaN: none), and why.
+    """A sentence with the evidence it was judged on, the verdict, and the number behind that (NaN: none).
 
-    `seen` says whether the evidence shows what is claimed (None: it does not tell), also where the verdict is
-    withheld. `study` says whose claim it is among those of all papers (PAPER/NAME). What was read from a file
-    has no evidence but `effects`.
+    `why` says it in words; `quantity` is what it is about, `bound` is above, below or equals, and the number.
     """
 
-    claim: Claim
+    sentence: str
     evidence: tuple[Evidence, ...]
     verdict: ClaimVerdict
     estimate: Estimate
-    why: str
-    study: str = ""
-    seen: bool | None = None
-    _: KW_ONLY
-    effects: Sequence[Mapping[str, Any]] = ()
-    """The pieces of evidence as they were written, of a claim that was read."""
+    why: str = ""
     quantity: str = ""
-    """Of a claim of a study's file, the quantity that it is about,"""
     bound: tuple[str, float] | None = None
-    """and its bound: above, below or equals, and the number."""
-    statement: str = ""
-    """Of a numbered statement, its key,"""
-    instances: int | None = None
-    """the number of instances that it was tried on,"""
-    stands: str = ""
-    """and the reading that holds where the printed one fails."""
-    effort: str = ""
-    """What was spent, or what the verdict rests on."""
-    explanation: str = ""
-    """Why it does not hold, as far as somebody found out."""
-    tested_on: str = ""
-    """The kind of evidence that a claim of a paper was judged on."""
-
-    @property
-    def id(self) -> str:
-        """The claim's."""
-        return self.claim.id
-
-    @property
-    def paper(self) -> str:
-        """The paper of its study."""
-        return self.study.partition("/")[0]
-
-    @property
-    def sentence(self) -> str:
-        """What is claimed."""
-        return self.claim.sentence
-
-    @property
-    def shown(self) -> Sequence[Evidence]:
-        """The evidence; of more than `SHOWN` pieces the least sure."""
-        if len(self.evidence) <= SHOWN:
-            return self.evidence
-        return sorted(self.evidence, key=_surety(len(self.evidence)))[:SHOWN]
-
-    @property
-    def deciding(self) -> Evidence:
-        """The evidence that the verdict hangs on: the piece that fails, else the least sure."""
-        return _deciding(self.evidence)
 
     def __str__(self) -> str:
-        """'fails: sentence (why)', 'holds (ours): sentence (why)' of a claim that no paper makes."""
-        ours = " (ours)" if self.id and self.claim.provenance == "ours" else ""
-        return f"{self.mark}{ours}: {self.sentence} ({self.why})"
-
-    @property
-    def mark(self) -> str:
-        """The verdict in words: what stands instead of what fails, and what is seen where nothing is decided."""
-        if self.verdict == "fails" and self.stands:
-            return AMENDED[self.claim.provenance]
-        if self.verdict == "undecided" and self.seen is not None:
-            return f"undecided, {'seen' if self.seen else 'not seen'} at this effort"
-        return self.verdict
-
-    def withheld(self, reason: str) -> Self:
-        """The same left open for `reason`, or as it is if there is none."""
-        if not reason:
-            return self
-        shown = {True: "seen", False: "not seen", None: "neither seen nor ruled out"}[self.seen]
-        return replace(self, verdict="undecided", why=f"{shown} here: {self.why}; {reason}")
+        """'fails: sentence (why)'."""
+        return f"{self.verdict}: {self.sentence} ({self.why})"
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, where a number that is not there is null."""
-        keys: dict[str, Any] = {"id": self.id} if self.id else {}
-        keys |= {"paper": self.paper} if self.study else {}
-        keys |= {
+        return {
             "claim": self.sentence,
-            "number": _finite(self.estimate.value),
-            "se": _finite(self.estimate.se),
+            "number": self.estimate.value,
+            "se": self.estimate.se,
+            **{name: getattr(self, name) for name in ("verdict", "why", "quantity", "bound")},
+            "effects": [effect(piece, len(self.evidence)) for piece in shown(self.evidence)],
         }
-        keys |= {"verdict": self.verdict, "why": self.why}
-        if self.id:
-            keys |= {"seen": self.seen} | {name: getattr(self.claim, name) for name in ABOUT}
-        keys |= {"study": self.study} if self.study else {}
-        if not self.study:
-            keys["effects"] = [_effect(piece, len(self.evidence)) for piece in self.shown]
-        return keys | {name: held for name in self._some() if (held := getattr(self, name))}
-
-    @classmethod
-    def _some(cls) -> list[str]:
-        """The fields that are keys of JSON where a claim has them."""
-        return [one.name for one in fields(cls) if one.kw_only]
-
-    @classmethod
-    def read(cls, written: Mapping[str, Any], id: str, study: str) -> Self:
-        """What `as_dict` made of a claim, as that of `id` and `study`. Raises KeyError for what is not whole."""
-        about = {name: written[name] for name in ABOUT if name in written}
-        some = {name: written[name] for name in cls._some() if name in written}
-        number, se = (
-            math.nan if written[name] is None else float(written[name]) for name in ("number", "se")
-        )
-        claim = Claim(id, sentence=str(written["claim"]), **{"place": "", **about})
-        seen = written.get("seen", _SEEN.get(written["verdict"]))
-        return cls(
-            claim, (), written["verdict"], Estimate(number, se), str(written["why"]), study, seen, **some
-        )
 
 
-def undecided(claim: Claim, why: str, study: str) -> Judged:
-    """A claim of which nothing is known."""
-    return Judged(claim, (), "undecided", Estimate(math.nan), why, study)
-
-
-def judge(claim: Claim, results: Any) -> Judged:
-    """Judge a claim on a study's results. Raises `InvalidValueError` for a claim without quantity or evidence."""
-    if claim.quantity is None:
-        raise wrong("claim", f"a quantity of {claim.id or claim.sentence!r}", got="none")
-    return judged(claim, claim.quantity(results))
-
-
-def judged(claim: Claim, evidence: Iterable[Evidence]) -> Judged:
-    """Judge a claim on evidence that is at hand. Raises `InvalidValueError` for none."""
-    pieces = tuple(piece.tested(claim.test) for piece in evidence)
+def judged(sentence: str, test: Test, evidence: Iterable[Evidence]) -> Judged:
+    """Judge a sentence on evidence, by this test or each piece's own. Raises `InvalidValueError` for none."""
+    pieces = tuple(piece.tested(test) for piece in evidence)
     if not pieces:
-        raise wrong("evidence", f"at least one piece for {claim.id or claim.sentence!r}", got="none")
-    verdicts: list[ClaimVerdict] = [piece.verdict(len(pieces)) for piece in pieces]
-    verdict: ClaimVerdict = "holds" if {*verdicts} == {"holds"} else "undecided"
+        raise wrong("evidence", f"at least one piece for {sentence!r}", got="none")
+    verdicts = {piece.verdict(len(pieces)) for piece in pieces}
+    verdict: ClaimVerdict = "holds" if verdicts == {"holds"} else "undecided"
     verdict = "fails" if "fails" in verdicts else verdict
-    deciding = _deciding(pieces)
-    why = f"{_shares(pieces, verdicts)}{deciding}"
-    if (verdict, claim.provenance, claim.bar) == ("fails", "paper", "ours"):
-        verdict, why = "undecided", f"{why}; the text gives no such bound, it is ours"
-    return Judged(claim, pieces, verdict, deciding.estimate, why, seen=_SEEN.get(verdict))
+    return Judged(sentence, pieces, verdict, deciding(pieces).estimate)
 
 
-def _deciding(pieces: Sequence[Evidence]) -> Evidence:
+def deciding(pieces: Sequence[Piece]) -> Piece:
+    """The evidence that a verdict hangs on: the piece that fails, else the least sure."""
     return min(pieces, key=_surety(len(pieces)))
+
+
+def shown(pieces: Sequence[Piece]) -> Sequence[Piece]:
+    """The evidence; of more than `SHOWN` pieces the least sure."""
+    return pieces if len(pieces) <= SHOWN else sorted(pieces, key=_surety(len(pieces)))[:SHOWN]
 
 
 def _surety(pieces: int) -> Callable[[Evidence], tuple[float, ...]]:
@@ -485,43 +240,14 @@ def _surety(pieces: int) -> Callable[[Evidence], tuple[float, ...]]:
     return place
 
 
-def _shares(pieces: Sequence[Evidence], verdicts: Sequence[ClaimVerdict]) -> str:
-    """'holds for decay; fails for RoPE; ', of many '3 of 5 hold; '."""
-    if len(pieces) == 1:
-        return ""
-    held = verdicts.count("holds")
-    if len(pieces) > NAMED or held == len(pieces):
-        return f"{held} of {len(pieces)} hold; "
-    named = {
-        verdict: [piece.where for piece, its in zip(pieces, verdicts, strict=True) if its == verdict]
-        for verdict in VERDICTS
-    }
-    return "".join(f"{verdict} for {', '.join(places)}; " for verdict, places in named.items() if places)
-
-
-def _effect(piece: Evidence, pieces: int) -> dict[str, Any]:
+def effect(piece: Evidence, pieces: int) -> dict[str, Any]:
+    """One of so many pieces of evidence, for JSON."""
     return {
         "where": piece.where,
         "value": piece.estimate.value,
         "se": piece.estimate.se,
-        # agreement with a printed number is a bound, and a number of all there is has no p-value
-        "p": math.nan if isinstance(piece.test, Printed) or piece.estimate.se == 0.0 else piece.p,
+        # agreement up to errors is a bound, and a number of all there is has no p-value
+        "p": math.nan if getattr(piece.test, "in_errors", False) or piece.estimate.se == 0.0 else piece.p,
         "verdict": piece.verdict(pieces),
         "flaw": piece.flaw,
     }
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def count(verdicts: Iterable[Judged]) -> dict[ClaimVerdict, int]:
-    """How many claims hold, fail and are undecided."""
-    named = [one.verdict for one in verdicts]
-    return {verdict: named.count(verdict) for verdict in VERDICTS}
-
-
-def tally(claims: Iterable[Judged]) -> dict[Provenance, dict[ClaimVerdict, int]]:
-    """The same of the papers' own claims and of ours, what is said twice counted once."""
-    once = [one for one in claims if not one.claim.alias_of]
-    return {kind: count(one for one in once if one.claim.provenance == kind) for kind in get_args(Provenance)}

@@ -30,7 +30,7 @@ from posbias.core.progress import OnEvent
 from posbias.core.running import Engine
 from posbias.core.store import Store, Stored, compute
 from posbias.core.sweeps import words_of
-from posbias.profiles.claims import Claim, Evidence, Judged, judged
+from posbias.profiles.claims import Evidence, Judged, deciding, judged
 from posbias.profiles.estimate import Estimate
 from posbias.study.quantities import estimate_at
 from posbias.study.value import Cell, StatedClaim, Study, as_dict
@@ -139,21 +139,20 @@ def _judged(stated: StatedClaim, outcome: Outcome) -> Judged:
         for one, other in stated.pairs(outcome.study.combinations)
         for number, flaw in _numbers(stated.quantity, outcome, one, other)
     ]
-    claim = Claim("", outcome.study.name, stated.claim, test=stated.test, provenance="ours")
-    verdict = judged(claim, evidence)
+    verdict = judged(stated.claim, stated.test, evidence)
     return replace(verdict, why=_why(stated, verdict), quantity=stated.quantity, bound=stated.bound)
 
 
 def _why(stated: StatedClaim, claim: Judged) -> str:
     """'0.6312 ± 0.0004 where model.dimension = 16, above 0.5 claimed'."""
-    deciding, count = claim.deciding, len(claim.evidence)
-    if deciding.flaw:
-        return f"{deciding.where}: {deciding.flaw}"
+    piece, count = deciding(claim.evidence), len(claim.evidence)
+    if piece.flaw:
+        return f"{piece.where}: {piece.flaw}"
     kind, bound = stated.bound
     tolerance = f" within {stated.tolerance:g}" if stated.tolerance else ""
     held = sum(piece.verdict(count) == "holds" for piece in claim.evidence)
     shares = f"{held} of {count} hold; " if count > 1 else ""
-    return f"{shares}{claim.estimate} where {deciding.where}, {kind} {bound:g}{tolerance} claimed"
+    return f"{shares}{claim.estimate} where {piece.where}, {kind} {bound:g}{tolerance} claimed"
 
 
 def combined(values: Sequence[Estimate]) -> Estimate:

@@ -13,7 +13,7 @@ from posbias.core.packages import need
 from posbias.core.terminal import table
 
 if TYPE_CHECKING:
-    from posbias.profiles.claims import Judged
+    from posbias_papers.claims import Judged
     from posbias_papers.errata import Comparison
     from posbias_papers.reproduction import Ran
 
@@ -86,7 +86,7 @@ def claims(*names: str, options: Options = Options()) -> None:
     names
         wu2025, herasimchyk2026, kim2026, or single studies such as wu2025/fig2. Default: all.
     """
-    from posbias.profiles.claims import count, tally
+    from posbias_papers.claims import count, tally
     from posbias_papers.cli.answers import PaperClaims
     from posbias_papers.results import by_evidence, by_paper, collect
 
@@ -115,7 +115,7 @@ def claims(*names: str, options: Options = Options()) -> None:
 def _evidence(judged: "Iterable[Judged]") -> list[str]:
     """A table of the papers' own claims: verdicts by what they were tested on."""
     from posbias.core.sources import cite
-    from posbias.profiles.claims import VERDICTS
+    from posbias_papers.claims import VERDICTS
     from posbias_papers.results import by_evidence, by_paper
 
     rows = [
@@ -183,7 +183,7 @@ def all_(*, options: AllOptions = AllOptions()) -> None:
     unless --rerun; after Ctrl-C the same command goes on. A part that fails does not stop the others: it is
     named at the end, with exit code 2.
     """
-    from posbias.profiles.claims import count
+    from posbias_papers.claims import count
     from posbias_papers.cli.answers import PaperAll
     from posbias_papers.herasimchyk2026.measure import check_models
     from posbias_papers.results import collect

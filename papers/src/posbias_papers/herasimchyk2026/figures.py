@@ -15,9 +15,9 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
-from posbias.profiles.claims import ELSEWHERE, Evidence, Judged, Printed, undecided
 from posbias.profiles.estimate import Estimate
 from posbias_papers import read_toml
+from posbias_papers.claims import ELSEWHERE, Evidence, Judged, Printed, undecided
 from posbias_papers.contrasts import Quantity, contrasted, read_claims
 from posbias_papers.herasimchyk2026.configs import BINS, HUB, PROMPTS, PUBLISHED, stand_in
 from posbias_papers.herasimchyk2026.drawing import draw_content, draw_curves, draw_schedules, of_figure

@@ -17,10 +17,10 @@ from posbias.core.errors import whole
 from posbias.core.machine import cores, sequence
 from posbias.core.progress import Event, OnEvent
 from posbias.core.store import Store, compute
-from posbias.profiles.claims import Printed
 from posbias.profiles.estimate import Estimate
 from posbias.reports.plots.recency import probability_text
 from posbias.simulation import RecencyModel
+from posbias_papers.claims import Printed
 from posbias_papers.contrasts import read_claims
 from posbias_papers.kim2026.drawing import Fields, describe, draw_heat_maps, draw_key_factors
 from posbias_papers.kim2026.table import LEVELS, SURE, model_of, recorded, setting, table

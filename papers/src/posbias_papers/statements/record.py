@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from posbias.profiles.claims import Above, Claim
 from posbias_papers import choose, read_toml
+from posbias_papers.claims import Above, Claim
 from posbias_papers.errata import find_erratum
 from posbias_papers.statements.draws import Instance, Sampler
 

@@ -19,7 +19,7 @@ from posbias.core.formats import Header
 from posbias.core.machine import stream
 from posbias.core.progress import Event, OnEvent
 from posbias.core.store import Cell
-from posbias.profiles.claims import AMENDED
+from posbias_papers.claims import AMENDED
 from posbias_papers.statements.draws import Instance, Sampler
 from posbias_papers.statements.margins import Margin
 from posbias_papers.statements.record import Statement

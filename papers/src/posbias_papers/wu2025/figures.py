@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from posbias.profiles.claims import LEAST, Above, Evidence, judged, mean
 from posbias.profiles.estimate import Estimate
 from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
 from posbias_papers import read_rows
+from posbias_papers.claims import LEAST, Above, Evidence, judged, mean
 from posbias_papers.contrasts import contrasted, difference, read_claims
 from posbias_papers.pages import Page, Table
 from posbias_papers.study import EFFORTS, INSTANCED, Basis, Recorded, Studies, Study, minutes_text, titled
