@@ -6,7 +6,8 @@ import re
 import pytest
 
 from posbias.core.errors import InvalidValueError
-from posbias.core.sources import BIBLIOGRAPHY, REPORTED, Source, cite, latex, software
+from posbias.core.sources import BIBLIOGRAPHY, REPORTED, Source, cite
+from posbias_papers.citations import bibtex, latex, software
 
 REQUIRED = {
     "misc": {"year"},
@@ -16,7 +17,7 @@ REQUIRED = {
 }
 
 
-@pytest.mark.parametrize("entry", [*(one.bibtex for one in BIBLIOGRAPHY.values()), software("1.2.3")])
+@pytest.mark.parametrize("entry", [*map(bibtex, BIBLIOGRAPHY.values()), software("1.2.3")])
 def test_every_entry_is_one_that_latex_reads(entry):
     """ASCII, a field a line, braces that are balanced, what its kind needs."""
     kind, key, body = re.fullmatch(r"@([a-z]+)\{([a-z0-9]+),\n(.*)\n\}", entry, re.DOTALL).groups()

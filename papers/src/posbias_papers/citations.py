@@ -6,13 +6,14 @@ print(bibliography(cite_all(["bloom-176b", "wu2025/fig2"])))
 """
 
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from posbias.core.errors import InvalidValueError, nearest
 from posbias.core.formats import VERSION
-from posbias.core.sources import BIBLIOGRAPHY, Source, cite, software, versions
+from posbias.core.sources import BIBLIOGRAPHY, Source, cite
 from posbias.core.spec import encode
 from posbias.theory.configs import PRESETS
 from posbias.theory.content import CONTENTS, QUERY_SCALES
@@ -102,14 +103,19 @@ def cite_all(given: Sequence[str]) -> Reasons:
 
 def bibliography(why: Reasons) -> str:
     """The entries as a BibTeX file, each below a line that says why, posbias itself at the end."""
-    entries = [f"% {'; '.join(reasons)}\n{cite(key).bibtex}" for key, reasons in why.items()]
+    entries = [f"% {'; '.join(reasons)}\n{bibtex(cite(key))}" for key, reasons in why.items()]
     return "\n\n".join([*entries, f"% the software\n{software(VERSION)}"])
 
 
 def as_dict(why: Reasons) -> dict[str, Any]:
     """The same for JSON."""
     own: Mapping[str, str] = {"key": "posbias", "version": VERSION, "bibtex": software(VERSION)}
-    rows = [{"key": key, "why": reasons} | cite(key).as_dict() for key, reasons in why.items()]
+    rows = [
+        {"key": key, "why": reasons}
+        | {name: held for name, held in vars(cite(key)).items() if held != ""}
+        | {"bibtex": bibtex(cite(key))}
+        for key, reasons in why.items()
+    ]
     return {"sources": rows, "software": own}
 
 
@@ -117,8 +123,8 @@ def _uses(given: str) -> Uses:
     if given in STUDIES or given in PAPERS:
         for study in find_studies([given]):
             yield from of_study(study)
-        for other in versions(given):
-            yield other.key, _version(other)
+        others = [source for source in BIBLIOGRAPHY.values() if source.version_of == given]
+        yield from ((other.key, _version(other)) for other in others)
     elif given in BIBLIOGRAPHY:
         source = cite(given)
         yield given, _version(source) if source.version_of else "asked for by its key"
@@ -133,3 +139,65 @@ def _uses(given: str) -> Uses:
 
 def _version(source: Source) -> str:
     return f"another version of {source.version_of}"
+
+
+# --- BibTeX ----------------------------------------------------------------------------------------------------
+
+
+def bibtex(source: Source) -> str:
+    """The entry for a LaTeX bibliography, in ASCII; braces keep the title's capitals."""
+    fields = {
+        "author": latex(source.authors),
+        "title": f"{{{latex(source.title)}}}",
+        "journal": latex(source.journal),
+        "booktitle": latex(source.venue),
+        "year": str(source.year),
+        "eprint": source.arxiv,
+        "archivePrefix": "arXiv" if source.arxiv else "",
+        "url": source.url,
+    }
+    kind = "article" if source.journal else "inproceedings" if source.venue else "misc"
+    return entry(kind, source.key, fields)
+
+
+def software(version: str) -> str:
+    """The entry of posbias itself, at this version."""
+    title = "{posbias: Predict, measure and compare position bias in transformers}"
+    return entry(
+        "software", "posbias", {"author": "{The posbias authors}", "title": title, "version": version}
+    )
+
+
+def entry(kind: str, key: str, fields: dict[str, str]) -> str:
+    """A BibTeX entry of this kind with the fields that are not empty."""
+    lines = [f"  {name} = {{{held}}}," for name, held in fields.items() if held]
+    return "\n".join([f"@{kind}{{{key},", *lines, "}"])
+
+
+_ACCENTS = {
+    "\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0304": "=", "\u0307": ".", "\u0308": '"',
+    "\u030a": "r", "\u030b": "H", "\u030c": "v", "\u0327": "c", "\u0328": "k", "\u0306": "u",
+}  # fmt: skip
+"""Combining marks and the letter or sign of LaTeX's accent."""
+_SIGNS = {
+    "ł": r"{\l}", "Ł": r"{\L}", "ø": r"{\o}", "Ø": r"{\O}", "ß": r"{\ss}", "æ": r"{\ae}", "ı": r"{\i}",
+    "–": "--", "—": "---", "’": "'", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "$": r"\$",
+}  # fmt: skip
+
+
+def latex(text: str) -> str:
+    """Text with accents and special signs as LaTeX spells them: ö is {\\"o}, é is {\\'e}, č is {\\v{c}}.
+
+    What LaTeX has no spelling for here stays as it is. Braces are left alone: they may group a name.
+    """
+    parts = []
+    for sign in unicodedata.normalize("NFC", text):
+        letter, *marks = unicodedata.normalize("NFD", sign)
+        if len(marks) == 1 and marks[0] in _ACCENTS:
+            accent, base = _ACCENTS[marks[0]], {"i": r"\i", "j": r"\j"}.get(letter, letter)
+            parts.append(
+                f"{{\\{accent}{{{base}}}}}" if accent.isalpha() or base != letter else f"{{\\{accent}{base}}}"
+            )
+        else:
+            parts.append(_SIGNS.get(sign, sign))
+    return "".join(parts)

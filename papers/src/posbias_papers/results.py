@@ -290,6 +290,7 @@ def write_page(
     from markupsafe import Markup
 
     from posbias.reports.page import resource, template
+    from posbias_papers.citations import bibtex
 
     shown = []
     for study in (study for study in STUDIES.values() if study.name != STATEMENTS):
@@ -309,6 +310,7 @@ def write_page(
         for paper in PAPERS
     ]
     filters = {
+        "bibtex": bibtex,
         "inline": _inline,
         "rests_on": rests_on,
         "number": lambda estimate: str(estimate).replace("-", "−"),
