@@ -53,26 +53,6 @@ class Monotonicity:
         return self.violations == 0
 
 
-def dominance(
-    later: Float[np.ndarray, "*#batch position"], earlier: Float[np.ndarray, "*#batch position"]
-) -> Float[np.ndarray, "*batch"]:
-    """The margin of `later` ⪰ `earlier`: least prefix mass of `earlier` minus `later` over cutoffs k < tokens − 1.
-
-    ≥ 0 where `later` dominates in first order (Herasimchyk et al. 2026, Appendix A.1); 0 for one position.
-    Raises `InvalidValueError` where the positions differ in number or a mass is not finite.
-    """
-    later, earlier = np.asarray(later, dtype=np.float64), np.asarray(earlier, dtype=np.float64)
-    if later.shape[-1:] != earlier.shape[-1:]:
-        raise wrong(
-            "later, earlier", "equally many positions", got=f"{later.shape[-1:]} and {earlier.shape[-1:]}"
-        )
-    for name, mass in (("later", later), ("earlier", earlier)):
-        if not np.isfinite(mass).all():
-            raise wrong(name, "finite masses", got="one that is not")
-    drift = (np.cumsum(earlier, axis=-1) - np.cumsum(later, axis=-1))[..., :-1]
-    return np.asarray(drift.min(axis=-1)) if drift.shape[-1] else np.zeros(drift.shape[:-1])
-
-
 @dataclass(frozen=True)
 class Violations:
     """Of all triples (i < i′, k < tokens − 1): the share violated, by tolerance, and by how much.

@@ -24,6 +24,7 @@ from posbias.profiles import stochastic_order
 from posbias.theory.mixing import PowerDecay
 from posbias.theory.rollout.kernel import masked_softmax
 from posbias_papers.closed_forms import bounds
+from posbias_papers.statements import margins
 from posbias_papers.statements.draws import (
     Instance,
     Sampler,
@@ -250,7 +251,7 @@ def kernel_and_rows(s: Sampler) -> Instance:
 @ordered("herasimchyk-A.2", "Lemma A.2", kernel_and_rows)
 def lemma_a_2(kernel: Matrix, later: Any, earlier: Any) -> float:
     """A stochastically monotone kernel preserves dominance: μ ⪰ ν gives μK ⪰ νK."""
-    return float(stochastic_order.dominance(later @ kernel, earlier @ kernel))
+    return float(margins.order_margin(later @ kernel, earlier @ kernel))
 
 
 def _residual(kernels: Stack, mixing: Any) -> list[Matrix]:
@@ -276,7 +277,7 @@ def kernels_and_mass(s: Sampler) -> Instance:
 @ordered("herasimchyk-A.4", "Lemma A.4", kernels_and_mass)
 def lemma_a_4(later: Matrix, earlier: Matrix, mass: Any) -> float:
     """Row-wise dominance gives μK ⪰ μK′ for one and the same μ; neither kernel need be monotone."""
-    return float(stochastic_order.dominance(mass @ later, mass @ earlier))
+    return float(margins.order_margin(mass @ later, mass @ earlier))
 
 
 def kernel_and_vector(s: Sampler) -> Instance:

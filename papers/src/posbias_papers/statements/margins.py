@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
-from posbias.profiles import stochastic_order
+from posbias.core.errors import wrong
 from posbias.theory.rollout.kernel import masked_softmax
 
 Matrix = Float[np.ndarray, "query key"]
@@ -82,9 +82,29 @@ def log_below(log_value: Any, log_bound: Any, matrix: Any = None, lower: bool = 
     return least(slack, *((log_bound, log_value) if lower else (log_value, log_bound)), matrix, log=True)
 
 
+def order_margin(
+    later: Float[np.ndarray, "*#batch position"], earlier: Float[np.ndarray, "*#batch position"]
+) -> Float[np.ndarray, "*batch"]:
+    """The margin of `later` ⪰ `earlier`: least prefix mass of `earlier` minus `later` over cutoffs k < tokens − 1.
+
+    ≥ 0 where `later` dominates in first order (Herasimchyk et al. 2026, Appendix A.1); 0 for one position.
+    Raises `InvalidValueError` where the positions differ in number or a mass is not finite.
+    """
+    later, earlier = np.asarray(later, dtype=np.float64), np.asarray(earlier, dtype=np.float64)
+    if later.shape[-1:] != earlier.shape[-1:]:
+        raise wrong(
+            "later, earlier", "equally many positions", got=f"{later.shape[-1:]} and {earlier.shape[-1:]}"
+        )
+    for name, mass in (("later", later), ("earlier", earlier)):
+        if not np.isfinite(mass).all():
+            raise wrong(name, "finite masses", got="one that is not")
+    drift = (np.cumsum(earlier, axis=-1) - np.cumsum(later, axis=-1))[..., :-1]
+    return np.asarray(drift.min(axis=-1)) if drift.shape[-1] else np.zeros(drift.shape[:-1])
+
+
 def dominance(later: Float[np.ndarray, "key"], earlier: Float[np.ndarray, "key"]) -> float:
-    """The margin of `posbias.profiles.stochastic_order.dominance`; value and bound are masses of a prefix."""
-    slack = float(stochastic_order.dominance(later, earlier))
+    """The margin of `order_margin`; value and bound are masses of a prefix."""
+    slack = float(order_margin(later, earlier))
     cutoff = int(np.argmax(np.cumsum(later - earlier)[:-1])) + 1 if len(later) > 1 else 1
     return least(slack, later[:cutoff].sum(), earlier[:cutoff].sum(), np.stack([later, earlier]))
 
