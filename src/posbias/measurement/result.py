@@ -28,16 +28,8 @@ if TYPE_CHECKING:
 
 Arrays = dict[str, np.ndarray]
 
-INFLUENCES = {
-    "probability": "influence",
-    "logit": "influence_logit",
-    "log_probability": "influence_log_probability",
-    "target": "influence_target",
-    "input": "influence_input",
-    "outputs": "influence_outputs",
-    "softmax": "influence_softmax",
-    "others": "influence_others",
-}
+_KINDS = ("logit", "log_probability", "target", "input", "outputs")
+INFLUENCES = {"probability": "influence", **{kind: f"influence_{kind}" for kind in _KINDS}}
 """What can be differentiated, and the name of the result among a measurement's variables."""
 WHOLE_GRAPH = frozenset({"outputs", "softmax", "others"})
 """Those whose layers cannot be computed again in the backward pass."""

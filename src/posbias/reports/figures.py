@@ -3,7 +3,6 @@
 import base64
 import csv
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,12 +13,12 @@ import pandas as pd
 from markupsafe import Markup, escape
 
 from posbias.comparison.predictors import LABELS, STRETCHES, shares
+from posbias.core.files import data_table
 from posbias.profiles.curves import wasserstein
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
 from posbias.profiles.summary import SHARE
 from posbias.reports import plots
-from posbias.reports.page import resource
 from posbias.reports.plots.influence import share_scale
 from posbias.reports.plots.style import LEGEND
 from posbias.reports.sentences import Findings
@@ -131,7 +130,7 @@ def illustrations(found: Findings) -> list[Illustration]:
         "sinks": _first_token(measurement),
         "kernels": _kernels(measurement, shown),
     }
-    captions = tomllib.loads(resource("captions.toml"))
+    captions = data_table(__file__, "captions.toml")
     return [Illustration(name, *captions[name].values(), *one) for name, one in drawn.items()]
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from posbias.core import packages
 from posbias.core.errors import InvalidValueError, PosbiasError, shortened, wrong
 from posbias.core.spec import MOST_LAYERS
+from posbias.theory import rope_scaling
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.config_keys import (
     DEFAULTS,
@@ -34,6 +35,7 @@ from posbias.theory.huggingface_families import (
     CONTAINERS,
     FAMILIES,
     FULL,
+    INERT,
     KEYLESS,
     OLDER_KINDS,
     PARTS,
@@ -46,17 +48,8 @@ from posbias.theory.huggingface_families import (
 from posbias.theory.masks import Causal, Full, Mask, SlidingWindow
 from posbias.theory.normalisers import Unnormalised
 from posbias.theory.positional import NeedsMeasurement, NoPE
-from posbias.theory.rope_scaling import (
-    DynamicNTK,
-    LinearScaling,
-    Llama3Scaling,
-    LongRoPE,
-    ProportionalRoPE,
-    RopeScaling,
-    YaRN,
-)
 
-Rotation = tuple[float, int, RopeScaling | None]
+Rotation = tuple[float, int, rope_scaling.RopeScaling | None]
 """Base, rotated dimensions and scaling of rotary positions."""
 
 _CONCERNS = re.compile(
@@ -66,14 +59,6 @@ _CONCERNS = re.compile(
     r"(use_rope|rope_layers)$|pruned_heads|skip_layers"
 )
 """Keys that concern positions, masks, heads or residuals; any list with a value of each layer may do so too."""
-_INERT = {
-    *("mlp_layer_types", "mtp_layers_block_type", "hybrid_override_pattern", "vocab_size_per_layer_input"),
-    *("hc_sinkhorn_iters", "qk_nope_head_dim", "residual_dropout", "final_logit_softcapping"),
-    *("layer_types", "use_sliding_window", "max_window_layers", "no_rope_layer_interval"),
-    *("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers"),
-    *("architectures", "eos_token_id", "keys_to_ignore_at_inference"),
-}
-"""Those among them that say nothing of attention, or the same as `layer_types`, which is looked at by itself."""
 PREFIXED = "paligemma"
 """The family whose whole prompt, pictures and text, is a prefix in which every token sees every other."""
 _SWITCH = "use_sliding_window"
@@ -309,7 +294,7 @@ def _not_used(read: Reading) -> list[str]:
         for key, given in config.items()
         if given and not (isinstance(given, float) and given == 1.0)  # a factor that does nothing
         if _CONCERNS.search(key) or (isinstance(given, list) and len(given) == len(read.kinds))
-        if key not in config.used | _INERT
+        if key not in config.used | INERT
     ]
     types = [OLDER_KINDS.get(kind, kind) for kind in config.get("layer_types") or []]
     keys += ["layer_types"] if isinstance(row.layers, str) and types and types != read.kinds else []
@@ -400,31 +385,31 @@ def _rotation(config: Config, layer_type: str | None) -> Rotation:
     return base, size, _scaling(given, config)
 
 
-def _scaling(given: Config, config: Config) -> RopeScaling | None:
+def _scaling(given: Config, config: Config) -> rope_scaling.RopeScaling | None:
     kind = given["rope_type"]
     if kind == "default":
         return None
     if kind == "linear":
-        return LinearScaling(given.number("factor", above=True))
+        return rope_scaling.LinearScaling(given.number("factor", above=True))
     if kind == "dynamic":
-        return DynamicNTK(given.number("factor", above=True), _length(config))
+        return rope_scaling.DynamicNTK(given.number("factor", above=True), _length(config))
     if kind == "proportional":
         share = given.number(_SHARE, default=1.0)
-        return ProportionalRoPE(share, given.number("factor", above=True, default=1.0))
+        return rope_scaling.ProportionalRoPE(share, given.number("factor", above=True, default=1.0))
     if kind not in ("llama3", "yarn", "longrope", "su"):
         raise wrong("rope_type", "default, linear, dynamic, yarn, llama3, longrope or proportional", kind)
     # transformers puts the configured length where the trained one is missing
     trained = _length(config) if given.get(TRAINED) is None else given.integer(TRAINED)
     if kind == "llama3":
         low, high = (given.number(f"{word}_freq_factor", above=True) for word in ("low", "high"))
-        return Llama3Scaling(given.number("factor", above=True), trained, low, high)
+        return rope_scaling.Llama3Scaling(given.number("factor", above=True), trained, low, high)
     # the factor, where it is not given, is how much longer the configured length is than the trained one
     long = None if given.get("factor") is None else given.number("factor", above=True)
     factor = _length(config) / trained if long is None else long
     key = "attention_factor"
     gain = None if given.get(key) is None else given.number(key, above=True)
     if kind != "yarn":
-        return LongRoPE(
+        return rope_scaling.LongRoPE(
             _numbers(given, "short_factor"), _numbers(given, "long_factor"), factor, trained, gain
         )
     if gain is None and given.get("mscale") and given.get("mscale_all_dim"):
@@ -432,7 +417,7 @@ def _scaling(given: Config, config: Config) -> RopeScaling | None:
         above, below = (1.0 + log for log in logs)
         gain = above / below
     fast, slow = (float(given.get(key) or usual) for key, usual in (("beta_fast", 32.0), ("beta_slow", 1.0)))
-    return YaRN(factor, trained, fast, slow, bool(given.get("truncate", True)), gain)
+    return rope_scaling.YaRN(factor, trained, fast, slow, bool(given.get("truncate", True)), gain)
 
 
 def _length(config: Config) -> int:

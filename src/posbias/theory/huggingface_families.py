@@ -39,6 +39,8 @@ INDEXED, SPARSE, COMPRESSED = (
 _HELD = data_table(__file__)
 OLDER_KINDS: dict[str, str] = _HELD["older_kinds"]
 """Older words of `layer_types` → those of today."""
+INERT = frozenset[str](_HELD["inert"])
+"""Keys that say nothing of attention, or the same as `layer_types`, which is looked at by itself."""
 CONTAINERS: dict[str, str] = _HELD["containers"]
 """Models with more than text → the family of their text, in `text_config` or, in older files, at the top level."""
 

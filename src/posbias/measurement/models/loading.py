@@ -24,17 +24,9 @@ import torch
 from torch import nn
 
 from posbias.core.errors import InvalidValueError, ModelError, wrong
+from posbias.measurement.models import formats
 from posbias.measurement.models.families import Family, decoder_layers, embedding_table, family_for
 from posbias.measurement.models.fetching import find
-from posbias.measurement.models.formats import (
-    DeviceMap,
-    Placement,
-    attention_for,
-    check_config,
-    fills_gaps,
-    load_files,
-    tokenizer_of_folder,
-)
 
 log = logging.getLogger(__name__)
 FUSED = 256
@@ -108,7 +100,7 @@ class LoadedModel:
     @property
     def encoder(self) -> bool:
         """Whether it is an encoder: a model with a head for masked words."""
-        return fills_gaps(self.model)
+        return formats.fills_gaps(self.model)
 
     def need_causal(self, what: str) -> None:
         """Raise `ModelError` when `what` has meaning for causal models only and this is an encoder."""
@@ -176,7 +168,7 @@ def load_model(
     revision: str | None = None,
     dtype: str = "float32",
     device: str = "cpu",
-    device_map: DeviceMap = None,
+    device_map: formats.DeviceMap = None,
     attention: str | None = None,
     trust_remote_code: bool = False,
     tokenizer: str | Path | None = None,
@@ -196,14 +188,14 @@ def load_model(
     missing, damaged, cannot be downloaded, needs code that is not trusted, has no decoder layers or a tokenizer
     of another model; `InvalidValueError` for an argument that is wrong here; `MissingPackageError`.
     """
-    placement = Placement.of(dtype, device, device_map)
+    placement = formats.Placement.of(dtype, device, device_map)
     found = find(name, revision, trust_remote_code, accept_terms)
     checksum = found.checksum(trust_remote_code)
     begin = time.perf_counter()
     # a folder that has none is refused before the model is read
-    other = None if tokenizer is None else tokenizer_of_folder(tokenizer)
+    other = None if tokenizer is None else formats.tokenizer_of_folder(tokenizer)
     log.info("%s: loading%s", found.name, ", half a minute" if found.path.suffix == ".gguf" else "")
-    model, own = load_files(found, placement, attention, trust_remote_code, other)
+    model, own = formats.load_files(found, placement, attention, trust_remote_code, other)
     check_vocabulary(model, own)
     if tokenizer is not None:
         checksum = hashlib.sha256(checksum.encode() + _rules(own)).hexdigest()
@@ -252,7 +244,7 @@ def ready(
     else:
         _check(model, tokenizer)
         if isinstance(tokenizer, str | Path):
-            tokenizer = tokenizer_of_folder(tokenizer)
+            tokenizer = formats.tokenizer_of_folder(tokenizer)
         check_vocabulary(model, tokenizer)
         trained = [weight for weight in model.parameters() if weight.requires_grad]
         try:
@@ -330,11 +322,11 @@ def check_vocabulary(model: Any, tokenizer: Any) -> None:
 
 
 def _prepared(model: Any, tokenizer: Any, name: str, checksum: str, attention: str | None) -> LoadedModel:
-    check_config(model.config)
+    formats.check_config(model.config)
     family = family_for(model.config)
     decoder_layers(model, family)
     model.eval().requires_grad_(False)
-    chosen = attention_for(model.config, attention)
+    chosen = formats.attention_for(model.config, attention)
     if model.config._attn_implementation != chosen:
         model.set_attn_implementation(chosen)
         if (kept := model.config._attn_implementation) != chosen:
