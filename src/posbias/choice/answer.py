@@ -227,9 +227,7 @@ class ChoiceAnswer:
         other, same = map(percent, effects.flips)
         lines.append(f"flips: {other} of pairs in other orders differ; of pairs in the same order: {same}")
         lines.append(f"order changes the decision on {changed:,} of {items:,} items")
-        lines += [
-            f"BiasBusters' δ, {name} (arXiv 2510.00307): {one:.3f}" for name, one in self.deltas.items()
-        ]
+        lines += [f"BiasBusters' δ (2510.00307), {name}: {one:.3f}" for name, one in self.deltas.items()]
         return [*lines, *self._known()]
 
     def _known(self) -> list[str]:
