@@ -57,6 +57,19 @@ def test_curves_show_the_numbers(measured):
     )
 
 
+def test_a_peak_that_all_profiles_share_shows_the_marker_of_each():
+    profile = harmonic(5000)
+    ax = plots.draw_profiles(
+        plots.new_figure().subplots(), {"one": profile, "two": profile, "three": profile}
+    )
+    lines = [line for line in ax.get_lines() if line.get_label() in ("one", "two", "three")]
+    assert [line.get_markevery() for line in lines] == [[0, 4999]] * 3
+    sizes = [line.get_markersize() for line in lines]
+    assert sizes == sorted(set(sizes), reverse=True)
+    first, last = ax.transData.transform([(0.98, 1), (1, 1)])[:, 0]
+    assert last - first > 0.05 * ax.bbox.width
+
+
 @pytest.mark.parametrize(
     "mass", [np.ones(1), np.eye(1, 50)[0], 10.0 ** -np.arange(200.0)], ids=["one", "collapsed", "steep"]
 )

@@ -39,10 +39,12 @@ def without(name):
 # the public name, what is called, and what the message begins with; of a class, after its name
 FUNCTIONS = [
     ("alibi_slopes", lambda: posbias.alibi_slopes(0), "heads"),
+    ("cache_of", lambda: posbias.cache_of(TWO, 8, "bfloat"), "cache_dtype"),
     ("check", lambda: posbias.check(print, max_gap=1.5), "max_gap"),
     ("choose", lambda: posbias.choose(print, [Item("", ("a", "b")), Item("", ("a", "b", "c"))]), "items"),
     ("compare", lambda: posbias.compare(EIGHT, NINE), "p"),
     ("compare_all", lambda: posbias.compare_all({"rollout": NINE}, EIGHT), "rollout"),
+    ("decide", lambda: posbias.decide({"alone": EIGHT}, {}), "profiles"),
     ("design", lambda: posbias.design(TWO, {"window": [2, 3]}, tokens=16, target="flatt"), "target"),
     ("extrapolate", lambda: posbias.extrapolate(MEASURED, 0), "tokens"),
     ("gated", lambda: posbias.gated(TWO, [2.0]), "in_mixing"),

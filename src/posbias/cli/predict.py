@@ -54,7 +54,8 @@ class Options:
         over two. Quantities: depth, mixing, mixing_exponent (β of λ/(t + 1)^β), window, full_period (a full layer
         in every this many), full_place (its place among them), sinks (first tokens that windows see), heads,
         gate (on all heads), prefix, chunk, dilated (its stride), blocks (tokens in one), slopes (factor on those
-        of ALiBi), rope_base, rope_angle (of one pair), rope_factor (of scaling), kerple (factor on its scale),
+        of ALiBi), rope_base, rope_angle (of one pair), rope_factor (of scaling), rope_linear, rope_ntk,
+        rope_yarn and rope_llama3 (another scaling, by its factor), kerple (factor on its scale),
         diagonal and first_column (of content), sink_logit, decay, nope_period, temperature, scalable_softmax (its
         s), step_scale (its β), tokens.
     depth_trajectory

@@ -118,7 +118,7 @@ def draw_profiles(ax: "Axes", profiles: Mapping[str, Profile]) -> "Axes":
     if max(height.size for height in heights) > LONG:
         ax.set_xscale("function", functions=(_widened, _narrowed))
         ax.set_xticks([0, 0.02, 0.1, 0.5, 0.9, 0.98, 1])
-        ax.set_xlim(-0.001, 1.001)
+        ax.set_xlim(-0.003, 1.003)
     style.key(ax, 1 if len(heights) < 4 else 2)
     return ax
 
