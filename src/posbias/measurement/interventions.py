@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from posbias.core.errors import ModelError, wrong
+from posbias.core.errors import ModelError, PosbiasError, wrong
 from posbias.core.spec import NaturalNumber, Positive, Positives, encode, tag, value
 from posbias.measurement.models.families import decoder_layers
 from posbias.measurement.models.loading import LoadedModel
@@ -109,7 +109,7 @@ def _past(arguments: Arguments) -> int:
     return 0 if cache is None else cache.get_seq_length()
 
 
-def _refused(loaded: LoadedModel, expected: str, why: str = "") -> ModelError:
+def _refused(loaded: LoadedModel, expected: str, why: str = "") -> PosbiasError:
     return wrong("model", expected, got=f"{loaded.name} ({loaded.family.model_type}){why}", kind=ModelError)
 
 

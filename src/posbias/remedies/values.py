@@ -76,7 +76,7 @@ class Treated:
 class TextRemedy:
     """What remedies of text share: one prompt in place of another, whose answer is the answer."""
 
-    kind: str
+    kind: Any
 
     def prompts(self, parts: PromptParts) -> Sequence[PromptParts]:
         """What is asked in place of the prompt of these parts."""
