@@ -11,7 +11,7 @@ from tiny import FAMILIES, RUNS, llama, tiny_model, word_tokenizer
 import posbias
 from posbias.asking import LocalModel
 from posbias.asking.requests import PromptParts
-from posbias.core.errors import InvalidValueError, ModelError
+from posbias.core.errors import InvalidValueError, ModelError, PosbiasError
 from posbias.measurement import LoadedModel, MeasurementJob, job_fingerprint, load_model
 from posbias.measurement.interventions import (
     INTERVENTIONS,
@@ -263,8 +263,9 @@ def test_a_treated_model_finds_the_documents_of_a_prompt():
                 assert treated.asked_of["treatment"] == {"name": name, **one.parameters}
                 assert isinstance(treated.write(text), str)
             assert not np.allclose(scores, who.score(text, ["w1", "w2 w3"])[0])
-    with pytest.raises(InvalidValueError, match="not opened here"):
-        REMEDIES["position-scale"].treat(str.upper, {})
+    for able, error in ((str.upper, "not opened here"), (LocalModel(tiny_model("gpt2")), r"\(gpt2\)")):
+        with pytest.raises(PosbiasError, match=error):
+            REMEDIES["position-scale"].treat(able, {})
 
 
 def test_theory_foresees_what_a_scale_of_the_first_token_changes():

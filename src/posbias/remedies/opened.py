@@ -1,7 +1,7 @@
 """Remedies inside an opened model: an intervention in every pass, with the bounds of each prompt's documents."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from posbias.asking.requests import PromptParts, Scores
 from posbias.core.errors import wrong
 from posbias.core.spec import decode
 from posbias.measurement.interventions import INTERVENTIONS, intervened
+from posbias.measurement.models.loading import LoadedModel
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal, NoContent, ScalableSoftmax
 
@@ -27,9 +28,12 @@ class TreatedModel(LocalModel):
         self, who: LocalModel, name: str, given: Mapping[str, Any], parts: Mapping[str, PromptParts]
     ):
         treated = replace(who.loaded, treatment={"name": name, **given})
-        super().__init__(treated, api=who.api, special=who.special, most_out=who.most_out)
+        how: Any = {"api": who.api, "special": who.special, "most_out": who.most_out}
+        super().__init__(treated, **how)
         self._plain, self._given, self._parts = who.loaded, given, parts
         self._kind = next(one for one in INTERVENTIONS if one.kind == name.replace("-", "_"))
+        with self._within([0, 1, 2]):
+            pass  # what does not fit the model is refused now
 
     def score(self, prompt: str, endings: Sequence[str]) -> Scores:
         """The scores of some endings behind a prompt. Raises as `LocalModel`, `ModelError` for other families."""
@@ -43,18 +47,20 @@ class TreatedModel(LocalModel):
 
     @contextmanager
     def _treated(self, prompt: str, text: str, special: bool) -> Iterator[None]:
-        given, tokenizer = dict(self._given), self._plain.tokenizer
-        if "bounds" in {field.name for field in fields(self._kind)}:
-            places = tokenizer(text, add_special_tokens=special, return_offsets_mapping=True)[
-                "offset_mapping"
-            ]
-            given["bounds"] = bounds_in(text, self._parts[prompt].pieces, [end for _, end in places])
-        if "dummy" in given:
-            given["dummy"] = tokenizer(given["dummy"], add_special_tokens=False)["input_ids"]
+        tokens = self._plain.tokenizer(text, add_special_tokens=special, return_offsets_mapping=True)
+        bounds = bounds_in(text, self._parts[prompt].pieces, [end for _, end in tokens["offset_mapping"]])
         # keys of another prompt were made under its own bounds
         self.reader.forget()
-        with intervened(self._plain, decode(self._kind, given)):
+        with self._within(bounds):
             yield
+
+    def _within(self, bounds: Sequence[int]) -> AbstractContextManager[LoadedModel]:
+        given = dict(self._given)
+        if "bounds" in {field.name for field in fields(self._kind)}:
+            given["bounds"] = bounds
+        if "dummy" in given:
+            given["dummy"] = self._plain.tokenizer(given["dummy"], add_special_tokens=False)["input_ids"]
+        return intervened(self._plain, decode(self._kind, given))
 
 
 def bounds_in(text: str, pieces: Sequence[str], ends: Sequence[int]) -> list[int]:

@@ -121,12 +121,14 @@ def remedy(
     with opened(who, threads, loading=loading) as who:
         task = task_of(asked, hasattr(who, "score"), 1 if hasattr(who, "loaded") else concurrency, job)
         chosen = fitting(remedies, task)
+        # whoever cannot be treated is refused before anything is asked
+        ways = {one.kind: one.treat(who, task.parts) for one in chosen if isinstance(one, TextRemedy)}
         for one in chosen:
             log.info("%s", one.kind)
             began, orders = time.monotonic(), 1.0
             if isinstance(one, TextRemedy):
                 file = None if folder is None else Path(folder, one.kind, ANSWERS)
-                with one.treat(who, task.parts) as treated:
+                with ways[one.kind] as treated:
                     found[one.kind] = held = task.ask(treated, file, on_event)
             else:
                 found[one.kind] = held = one.decided(found[PLAIN])

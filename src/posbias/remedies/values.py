@@ -185,7 +185,10 @@ class InPasses(TextRemedy):
     kind: str
 
     def treat(self, who: Any, parts: Mapping[str, PromptParts]) -> AbstractContextManager[Any]:
-        """`who` under this remedy. Raises `InvalidValueError` for whoever is not opened here."""
+        """`who` under this remedy.
+
+        Raises `InvalidValueError` for whoever is not opened here, `ModelError` for families that it does not fit.
+        """
         if not hasattr(who, "loaded"):
             raise wrong("remedy", "one of text for a model that is not opened here", self.kind)
         from posbias.remedies.opened import TreatedModel
