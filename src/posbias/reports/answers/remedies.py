@@ -36,5 +36,7 @@ class RemedyCost(Answer):
     """What each answer takes under remedies, before it is asked."""
 
     answers: int = entry("under each remedy")
-    requests: dict[str, float] = entry("by remedy; of divide without its last prompt")
+    requests: dict[str, float] = entry(
+        "by remedy, without a last prompt of divide; of decisions alone as plain"
+    )
     words: dict[str, float] = entry("and marks of punctuation in them")
