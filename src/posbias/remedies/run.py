@@ -144,11 +144,7 @@ def remedy(
 def fitting(remedies: Sequence[str | Remedy], task: Task) -> list[Remedy]:
     """Plain, and the remedies of these names, or all but those inside a model; raises `InvalidValueError`."""
     asks = all(one.question.strip() for one in task.parts.values())
-    able = [
-        name
-        for name, one in ABOUT.items()
-        if task.kind in one["tasks"] and asks >= one.get("question", False)
-    ]
+    able = [name for name, one in ABOUT.items() if task.kind in one["tasks"] and asks >= ("question" in one)]
     named = [REMEDIES[one_of("remedy", one, REMEDIES)] if isinstance(one, str) else one for one in remedies]
     if unfit := [one.kind for one in named if one.kind not in able]:
         raise wrong("remedy", f"those for {task.kind}: {', '.join(able)}", unfit[0])

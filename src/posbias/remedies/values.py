@@ -257,18 +257,9 @@ def _by_worth(held: Decisions, worth: Float[np.ndarray, "decision slot"]) -> Dec
 Remedy = TextRemedy | OrdersAveraged | PriorRemoved
 """Any remedy; those with a name are in `REMEDIES`."""
 
-_TEXT = (
-    Plain(),
-    Twice(),
-    QuestionFirst(),
-    TaskLast(),
-    BestPlaced(),
-    BestPlaced(kind="best-last"),
-    Vote(),
-    Divide(),
-)
+_OWN = Plain, Twice, QuestionFirst, TaskLast, BestPlaced, Vote, Divide, OrdersAveraged, PriorRemoved
 _OPENED = [InPasses(one["parameters"], kind=name) for name, one in ABOUT.items() if "parameters" in one]
 REMEDIES: Mapping[str, Remedy] = {
-    one.kind: one for one in (*_TEXT, OrdersAveraged(), PriorRemoved(), *_OPENED)
+    one.kind: one for one in (*(own() for own in _OWN), BestPlaced(kind="best-last"), *_OPENED)
 }
 """Remedies by name, as they are by default."""
