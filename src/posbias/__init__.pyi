@@ -20,6 +20,7 @@ from .measurement import measure as measure
 from .ordering import Ordering as Ordering
 from .ordering import order as order
 from .profiles.estimate import Estimate as Estimate
+from .profiles.heads import head_shares as head_shares
 from .profiles.measurements import load_measurement as load_measurement
 from .profiles.measurements import load_profile as load_profile
 from .profiles.measurements import save_measurement as save_measurement

@@ -29,7 +29,7 @@ __all__ = ["app", "main"]
 log = logging.getLogger(__name__)
 VERBOSE, QUIET = ("-v", "--verbose"), ("-q", "--quiet")
 COMMANDS = (
-    "predict measure retrieve choose remedy check compare report order design explore simulate train study "
+    "predict measure heads retrieve choose remedy check compare report order design explore simulate train study "
     "presets models"
 )
 

@@ -55,6 +55,22 @@ class MeasureCost(Answer):
     parts: dict[str, int] = entry("bytes by part")
 
 
+class HeadShare(Part):
+    """A head and what it gives a part of the context."""
+
+    layer: int
+    head: int
+    share: float = entry("of its attention")
+
+
+class Heads(Answer):
+    """Heads by what they attend to."""
+
+    file: Path
+    last: int = entry("queries at the end whose attention counts")
+    parts: dict[str, list[HeadShare]] = entry("sink, first, middle, last, own: all heads, the most first")
+
+
 class Models(Answer):
     """Models that can be named."""
 

@@ -10,6 +10,7 @@ from .layers import draw_kernels as draw_kernels
 from .layers import draw_mixing as draw_mixing
 from .layers import draw_norms as draw_norms
 from .layers import draw_sinks as draw_sinks
+from .layers import heads_figure as heads_figure
 from .recency import draw_critical_distance as draw_critical_distance
 from .recency import draw_scores as draw_scores
 from .recency import scores_figure as scores_figure

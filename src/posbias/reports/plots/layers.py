@@ -1,17 +1,19 @@
 """Layer by layer: an architecture, and what was measured: λ, kernels, the first token's attention and norm."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from posbias.profiles.estimate import Estimate
 from posbias.reports.plots import style
+from posbias.reports.plots.variation import draw_map
 from posbias.theory.architecture import Architecture
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 LAYER = "layer (0 = bottom)"
 
@@ -105,6 +107,15 @@ def draw_kernels(
         style.dress_ticks(bar.ax)
         bar.outline.set_visible(False)
     return axes
+
+
+def heads_figure(maps: "Mapping[str, np.ndarray]") -> "Figure":
+    """Maps of numbers by layer, upwards, and head, each under its name and on a scale of its own."""
+    figure, panels = style.new_panels(len(maps), 3, 3.0, 3.0)
+    for ax, (name, held) in zip(panels, maps.items(), strict=True):
+        layers, heads = map(range, held.shape)
+        draw_map(ax, held, (("layer", layers), ("head", heads)), name)
+    return figure
 
 
 def _layers(ax: "Axes", depth: int) -> None:

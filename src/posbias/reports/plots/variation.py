@@ -101,12 +101,16 @@ def map_figure(axes: Axes2, profiles: Sequence[Sequence[Profile]]) -> "Figure":
 
 
 def draw_map(ax: "Axes", shares: Float[np.ndarray, "row column"], axes: Axes2, words: str) -> "Axes":
-    """Draw a share as colours, from 0 to its largest, over two quantities: the first upwards, the second right."""
+    """Draw a share as colours, from 0 to its largest, over two quantities: the first upwards, the second right.
+
+    Where some are below 0, 0 is white and both signs have one scale. NaN is blank.
+    """
     (vertical, rows), (horizontal, columns) = axes
     style.dress(ax, horizontal, vertical)
     across, up = (np.array(values, dtype=np.float64) for values in (columns, rows))
-    most = float(shares.max()) or 1.0
-    _draw_colours(ax, (_edges(across), _edges(up)), shares, words, cmap="viridis", vmin=0, vmax=most)
+    most, signed = float(np.nanmax(abs(shares))) or 1.0, bool((shares < 0).any())
+    look = {"cmap": "RdBu_r" if signed else "viridis", "vmin": -most * signed, "vmax": most}
+    _draw_colours(ax, (_edges(across), _edges(up)), shares, words, **look)
     _scale(ax.xaxis, across)
     _scale(ax.yaxis, up)
     return ax

@@ -1,0 +1,51 @@
+"""`posbias heads`: heads by what they attend to."""
+
+from pathlib import Path
+
+from posbias.cli import options as shared
+from posbias.cli.output import answer_with
+from posbias.core.terminal import table
+from posbias.reports import answers, plots
+
+
+def heads(
+    measurement: Path,
+    *,
+    last: shared.Whole = 1,
+    top: shared.Whole = 10,
+    plot: shared.Plot = None,
+    json: shared.Json = False,
+) -> None:
+    """Rank attention heads by what they attend to: sink (key 0), first keys, middle, last keys, the query's own.
+
+    Parameters
+    ----------
+    measurement
+        The .nc of `posbias measure --head-kernels`.
+    last
+        Queries at the end whose attention counts, in the mean.
+    top
+        Heads in each column of the table; --json has all.
+    plot
+        Draw a map of layers and heads for each part to this file (.png, .svg or .pdf).
+    """
+    from posbias.core.errors import counted
+    from posbias.profiles.heads import head_shares, ranked
+    from posbias.profiles.measurements import load_measurement
+
+    counted("top", top)
+    shared.check_targets(None, plot, measurement)
+    shares = head_shares(load_measurement(measurement), last)
+    order = {part: ranked(held) for part, held in shares.items()}
+    if plot is not None:
+        plots.save_figure(plots.heads_figure(shares), plot)
+    parts = {
+        part: [answers.HeadShare(layer=layer, head=head, share=share) for (layer, head), share in found]
+        for part, found in order.items()
+    }
+    columns = [[f"{layer}.{head} {share:.1%}" for (layer, head), share in one] for one in order.values()]
+    rows = [[str(place + 1), *row] for place, row in enumerate(zip(*columns, strict=True))][:top]
+    queries = "query" if last == 1 else f"{last} queries"
+    words = f"layer.head and share of its attention, mean over prompts of the last {queries}"
+    answer = answers.Heads.of(file=measurement, last=last, parts=parts)
+    answer_with(answer, lambda: [words, *table(["", *order], rows)], json)
