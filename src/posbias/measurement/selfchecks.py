@@ -33,7 +33,7 @@ def selfcheck(loaded: LoadedModel, ids: Int[Tensor, "position"]) -> dict[str, An
 
     `max_deviation` is of attention rebuilt from logits, against the model's own (eager) or what the fused
     function gives for the same factors (sdpa, asked for every key's share), `mixed_deviation` of
-    attention · values against what enters the output projection, relative to the largest value;
+    attention · values against what enters the output projection, relative to the largest value or sum of sizes;
     `rotation_deviation` of logits with positions taken out, relative to what is summed in them. `content` says
     in how many of the `layers` that could be determined, `causal` whether no query saw a later key. `kinds` of
     layers are said where some are no softmax attention: "softmax" or as in `recurrences.py`.
@@ -118,7 +118,8 @@ class _Comparison:
         if seen.values is not None and seen.mixed is not None:
             values = seen.values.cpu().double()
             rebuilt = (attention.double() @ values).transpose(0, 1).flatten(1)
-            self.mixed.append(_relative(rebuilt - seen.mixed.cpu().double(), values))
+            summed = torch.maximum(values.abs(), attention.double().abs() @ values.abs())
+            self.mixed.append(_relative(rebuilt - seen.mixed.cpu().double(), summed))
         self._compare_content(seen, logits)
 
     def _compare_attention(self, seen: SeenLayer, logits: Tensor, attention: Tensor) -> None:

@@ -100,9 +100,11 @@ def _gated_delta(given: Mapping[str, Any], result: Tensor) -> Effective:
 
 
 def _mamba2(given: Mapping[str, Any], result: Tensor) -> Effective:
-    value, key, query, step = (_by_head(given[name]) for name in ("hidden_states", "B", "C", "dt"))
-    bias, rate, own = (given[name].detach().cpu().double() for name in ("dt_bias", "A", "D"))
-    step = torch.nn.functional.softplus(step + bias[:, None]).clamp(*given["dt_limit"])
+    # steps are rounded as the model rounds them, since their sum is exponentiated
+    steps = torch.nn.functional.softplus(given["dt"] + given["dt_bias"].to(given["dt"]))
+    states = given["hidden_states"], given["B"], given["C"], steps.clamp(*given["dt_limit"])
+    value, key, query, step = map(_by_head, states)
+    rate, own = (given[name].detach().cpu().double() for name in ("A", "D"))
     each = len(value) // len(key)
 
     def matrix(head: int) -> Matrix:
