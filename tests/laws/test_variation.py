@@ -213,6 +213,7 @@ def test_what_cannot_be_varied_is_refused():
     mixed = stack(GLOBAL, Layer(2, positional=DecayBias(1.0)))
     nothing = {"chunk": under(Full()), "full_place": under(NEAR, NEAR), "window": stack(STATE)}
     nothing |= dict.fromkeys(("slopes", "step_scale"), stack(BARE))
+    nothing |= dict.fromkeys(("rope_yarn", "rope_llama3"), one(positional=TURNED))
     nothing |= dict.fromkeys(("full_period", "nope_period", "sinks"), mixed)
     for name, architecture in nothing.items():
         refused(name, lambda name=name, held=architecture: vary(held, name, [2], 50))

@@ -35,6 +35,7 @@ def test_summary_by_plain_loops(given_weights):
     assert s.ends == k
     assert s.first_mass == pytest.approx(sum(mass[:k]))
     assert s.last_mass == pytest.approx(sum(mass[n - k :]))
+    assert s.middle_mass == pytest.approx(at_shares(profile.mass, 4, total=True)[1:3].sum())
     places = [j for j in range(n) if mass[j] > 0]
     assert s.out_of_reach == n - len(places)
     few = min(k, len(places))

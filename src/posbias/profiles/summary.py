@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from posbias.profiles.curves import at_shares, least_stretch
+from posbias.profiles.curves import least_stretch
 from posbias.profiles.estimate import Estimate, about, ratio_of_means
 
 SHARE = 0.05
@@ -156,6 +156,7 @@ def summarise(
     ends = at_ends(tokens)
     first, last = float(mass[:ends].sum()), float(mass[-ends:].sum())
     inner = mass[ends:-ends]
+    half = mass[tokens // 4 : tokens - tokens // 4]  # whose first and last may be cut
     middle = float(inner.mean()) if inner.size else math.nan
     uniform = 1.0 / tokens
     positive = mass[mass > 0]
@@ -179,7 +180,7 @@ def summarise(
         verdict=verdict_of(mass, least) if decided else None,
         flatness=float(np.minimum(mass, uniform).sum()),
         out_of_reach=tokens - positive.size,
-        middle_mass=float(at_shares(mass, 4, total=True)[1:3].sum()),
+        middle_mass=float(half.sum() - tokens % 4 / 4 * (half[0] + half[-1])),
     )
 
 

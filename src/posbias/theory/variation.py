@@ -209,10 +209,15 @@ def _scalable(layer: Layer, scale: float) -> Layer:
     return replace(layer, query_scale=replace(held, scale=(float(scale),)))
 
 
-def _scaled(make: Callable[[float, Any], Any]) -> Callable[[Architecture, float], Architecture | None]:
-    """Another rotary scaling of one factor, by the trained length of the one that there is, if it needs one."""
-    change = lambda rope, factor: {"scaling": make(float(factor), getattr(rope.scaling, "trained", None))}  # noqa: E731
-    return _part("positional", RoPE, change, lambda rope: rope.dimension is not None)
+def _scaled(name: str) -> Callable[[Architecture, float], Architecture | None]:
+    """Another rotary scaling, by its factor; what goes by the trained length takes that of the one before it."""
+
+    def change(rope: RoPE, factor: float) -> dict[str, Any]:
+        return {"scaling": _SCALINGS[name](float(factor), getattr(rope.scaling, "trained", None))}
+
+    needs = name in ("yarn", "llama3")
+    fits = lambda rope: rope.dimension and (not needs or hasattr(rope.scaling, "trained"))  # noqa: E731
+    return _part("positional", RoPE, change, fits)
 
 
 _SCALINGS: dict[str, Callable[[float, Any], Any]] = {
@@ -246,8 +251,8 @@ _ROWS: tuple[tuple[str, str, Span, Callable[..., Architecture | None]], ...] = (
     ("rope_factor", "factor of the rotary scaling", RATIO,
      _part("positional", RoPE, lambda rope, factor: {"scaling": replace(rope.scaling, factor=float(factor))},
            lambda rope: rope.scaling is not None)),
-    *((f"rope_{name}", f"factor of {name} scaling of rotary angles", RATIO._replace(least=1), _scaled(make))
-      for name, make in _SCALINGS.items()),
+    *((f"rope_{name}", f"factor of {name} scaling of rotary angles; yarn, llama3: in place of one with its "
+       "trained length", RATIO._replace(least=1), _scaled(name)) for name in _SCALINGS),
     ("kerple", "factor on the scale of KERPLE", RATIO,
      _part("positional", (KerpleLog, KerplePower), _number_in("scale", True))),
     ("diagonal", "content logit of a token on itself", ANY, _content("diagonal")),
