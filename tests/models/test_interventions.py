@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tiny import FAMILIES, RUNS, llama, tiny_model, word_tokenizer
+from tiny import FAMILIES, RUNS, llama, seen_layers, tiny_model, word_tokenizer
 
 import posbias
 from posbias.asking import LocalModel
@@ -17,12 +17,15 @@ from posbias.measurement.interventions import (
     INTERVENTIONS,
     CalibratedAttention,
     FirstTokenScale,
+    KnockOut,
     PositionScale,
     QueryTemperature,
+    RegionRemoved,
     SeparateDocuments,
+    head_means,
     intervened,
 )
-from posbias.measurement.models.families import generic
+from posbias.measurement.models.families import decoder_layers, generic, part
 from posbias.measurement.models.loading import hooked
 from posbias.measurement.quantities.influence import gradients, predict
 from posbias.remedies import REMEDIES, InPasses
@@ -38,6 +41,8 @@ EACH = (
     PositionScale(((2.0,),)),
     SeparateDocuments(BOUNDS),
     CalibratedAttention(BOUNDS, (40, 41), 0.1),
+    RegionRemoved((1, 6)),
+    KnockOut(((0, 1), (2, 0))),
 )
 BY_INDEX = [("bloom", 0), ("mpt", 0), ("falcon", 0), ("gpt_neo", 0), ("llama4_text", 0), ("posbias_tiny", 0)]
 PROVEN = [
@@ -141,6 +146,82 @@ def test_calibrated_attention_goes_by_what_is_above_a_dummy_document(family):
     torch.testing.assert_close(mass(treated), wanted, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("family", ["llama", "gpt2", "bloom"])
+def test_attention_to_a_region_is_removed_and_rows_renormalised(family):
+    loaded = tiny_model(family)
+    plain, seen = attention(loaded), torch.ones(17, 17)
+    seen[:, 2:6] = 0
+    expected = plain * (seen + torch.eye(17)).clamp(max=1)
+    treated = attention(loaded, RegionRemoved((2, 6)))
+    assert (treated - expected / expected.sum(dim=-1, keepdim=True)).abs().max() < 1e-6
+    assert torch.equal(run(loaded), run(loaded, IDS, RegionRemoved((3, 3))))
+
+
+# ── heads ──
+
+
+@pytest.mark.parametrize(
+    ("family", "number", "implementation"), [run for run in RUNS if FAMILIES[run[0]].causal]
+)
+def test_outputs_of_heads_become_what_is_said_in_every_family(family, number, implementation):
+    """Of what enters the output projection, under any attention; nothing knocked out leaves every bit."""
+    loaded, seen = tiny_model(family, number, implementation), []
+    assert torch.equal(run(loaded), run(loaded, IDS, KnockOut(())))
+    means = head_means(loaded, [*IDS.numpy()])
+    said = KnockOut(((0, 1),), (tuple(means[0, 1].tolist()),))
+    for interventions in ((), (KnockOut(((0, 1), (1, 0))),), (said,)):
+        with intervened(loaded, *interventions) if interventions else nullcontext():
+            seen.append(seen_layers(loaded, IDS[0])[0])
+    heads = seen[0].scores.heads
+    plain, none, mean = (one.mixed.unflatten(1, (heads, -1)) for one in seen)
+    assert (none[:, 1] == 0).all()
+    assert (mean[:, 1] - plain[:, 1].mean(dim=0)).abs().max() < 1e-5 or loaded.family.sinks
+    for one in (none, mean):
+        torch.testing.assert_close(one[:, [0, *range(2, heads)]], plain[:, [0, *range(2, heads)]])
+
+
+@pytest.mark.parametrize(
+    ("family", "output"),
+    [
+        ("llama", "self_attn.o_proj"),
+        ("gpt_neox", "attention.dense"),
+        ("falcon", "self_attention.dense"),
+        ("opt", "self_attn.out_proj"),
+    ],
+)
+def test_all_heads_of_a_layer_knocked_out_leave_the_bias_of_its_output_projection(family, output):
+    """λ is 0 there, the bias apart."""
+    loaded = tiny_model(family)
+    heads = loaded.model.config.num_attention_heads
+    treated = run(loaded, IDS, KnockOut(tuple((1, head) for head in range(heads))))
+    part(decoder_layers(loaded.model)[1], output).weight.data.zero_()
+    torch.testing.assert_close(treated, run(loaded), atol=1e-5, rtol=1e-5)
+
+
+def test_a_measurement_with_heads_knocked_out_says_so(text):
+    loaded, job = tiny_model("gpt_neox"), MeasurementJob(text, tokens=10, prompts=3)
+    heads = [(1, head) for head in range(4)]
+    plain, treated = (posbias.measure(loaded, job, knock_out=one) for one in ([], heads[:1]))
+    assert (treated["mixing_head"].values[:, 1, 0] == 0).all()
+    assert (treated["mixing_head"].values[:, 1, 1:] > 0).all()
+    assert plain["mixing"][:, 0].equals(treated["mixing"][:, 0])
+    assert '"knock_out"' in treated.attrs["treatment"]
+    assert treated.attrs["fingerprint"] != plain.attrs["fingerprint"]
+    apart = posbias.measure(loaded, job, knock_out=RegionRemoved((1, 4)), head_kernels=True)["kernel_head"]
+    assert (apart[..., 4:, 1:4] == 0).all()
+    np.testing.assert_allclose(apart.sum("key"), 1, rtol=1e-6)
+    part(decoder_layers(loaded.model)[1], "attention.dense").bias.data.zero_()
+    assert (posbias.measure(loaded, job, knock_out=heads)["mixing"].values[:, 1] == 0).all()
+
+
+def test_heads_that_there_are_not_are_refused():
+    for heads in (((3, 0),), ((0, 4),)):
+        with pytest.raises(InvalidValueError, match="layers below 3 with heads below 4"):
+            run(tiny_model("llama"), IDS, KnockOut(heads))
+    with pytest.raises(InvalidValueError, match="none, or 1, one a head"):
+        run(tiny_model("llama"), IDS, KnockOut(((0, 0),), ((0.0,), (1.0,))))
+
+
 # ── rotary positions ──
 
 
@@ -172,7 +253,8 @@ def test_positions_are_divided_in_all_layers_in_each_or_by_head(family, number):
     [
         *((name, PositionScale(((2.0,),))) for name in ("gpt2", "gptj", "bloom", "falcon", "llama4_text")),
         ("gpt_oss", QueryTemperature(0.1)),
-        *(("falcon", one) for one in EACH if one.kind != "position_scale"),
+        ("gpt_oss", RegionRemoved((0, 1))),
+        *(("falcon", one) for one in EACH if one.kind not in ("position_scale", "knock_out")),
         *(("bert", one) for one in EACH),
     ],
 )

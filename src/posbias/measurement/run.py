@@ -7,8 +7,8 @@ runs a function of one's own in its place.
 
 import logging
 import platform
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from posbias.core.errors import ModelError, wrong
 from posbias.core.files import need_writable
 from posbias.core.machine import leaving_a_core, torch_threads
 from posbias.core.progress import OnEvent, muted
+from posbias.measurement.interventions import Intervention, KnockOut, intervened
 from posbias.measurement.job import MeasurementJob, fingerprint_of
 from posbias.measurement.memory import check_memory, estimate_cost, recomputes
 from posbias.measurement.models.families import MISREAD, decoder_config, decoder_layers
@@ -31,6 +32,7 @@ from posbias.measurement.result import QUANTITIES, Arrays, Quantities, attribute
 from posbias.measurement.selfchecks import selfcheck
 from posbias.measurement.streaming import Group, find_or_compute, group, over_prompts
 from posbias.measurement.texts.prompts import Prompts
+from posbias.profiles.heads import Head
 from posbias.profiles.measurements import load_measurement, save_measurement
 
 log = logging.getLogger(__name__)
@@ -66,6 +68,7 @@ def measure(
     *,
     tokenizer: Any = None,
     treatment: Treatment | None = None,
+    knock_out: Sequence[Head] | Intervention = (),
     checkpoint: str | Path | None = None,
     threads: int | None = None,
     on_event: OnEvent | None = None,
@@ -81,6 +84,8 @@ def measure(
     - `treatment`: what changes the model beyond its weights, `{"name": "no heads", "heads": [[3, 1]]}`; part of
       the fingerprint and of the attributes. A model with hooks, or with a module's `forward` replaced, is refused
       without one
+    - `knock_out`: heads as (layer, head) whose outputs are zeroed, or an intervention (`KnockOut` with means,
+      `RegionRemoved`); the treatment says so
     - `job`: a `MeasurementJob`, all of the following in one value; keywords replace what it says
 
     On which prompts:
@@ -119,7 +124,11 @@ def measure(
     prompt, `WorkerError` when another process is gone.
     """
     job = job if job and not asked else replace(job or MeasurementJob(), **asked)
-    with _running(model, job, tokenizer, treatment, threads) as (loaded, processes):
+    with ExitStack() as stack:
+        loaded, processes = stack.enter_context(_running(model, job, tokenizer, treatment, threads))
+        if knock_out:
+            how = KnockOut(tuple(knock_out)) if isinstance(knock_out, Sequence) else knock_out
+            loaded = stack.enter_context(intervened(loaded, how))
         return _measured(loaded, job, None if checkpoint is None else Path(checkpoint), processes, on_event)
 
 
