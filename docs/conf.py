@@ -10,6 +10,7 @@ from myst_nb.sphinx_ import NbMetadataCollector
 from sphinx.util.inspect import stringify_signature
 
 import posbias
+from posbias.profiles.measurements import QUANTITIES
 
 MADE = Path(__file__).with_name("made")
 """What `make pages` wrote: no `html_extra_path`, in which Sphinx would look for no documents."""
@@ -61,8 +62,9 @@ def public_names(package, rooms):
 
 
 def adapt_page(app, docname, source):
-    """What a page is on the site: `{public-names} PACKAGE MODULE …` is what autodoc makes of those names, a link
-    to a file outside the documents is the file's name, and nothing is in made/ before a command made it.
+    """What a page is on the site: `{public-names} PACKAGE MODULE …` is what autodoc makes of those names,
+    `{quantities}` the variables of a measurement, a link to a file outside the documents is the file's name, and
+    nothing is in made/ before a command made it.
     """
 
     def directives(line):
@@ -71,6 +73,8 @@ def adapt_page(app, docname, source):
         return "\n".join(["```{eval-rst}", *names, "```"])
 
     text = re.sub(r"^{public-names} .*$", directives, source[0], flags=re.M)
+    listed = [f"- `{name}` ({', '.join(one.dimensions)}): {one.what}" for name, one in QUANTITIES.items()]
+    text = text.replace("{quantities}", "\n".join(listed))
     if "/" not in docname:
         text = re.sub(r"\[([^]]+)\]\(\.\./([^)#]+)[^)]*\)", r"\1 (`\2`)", text)
     if not MADE.exists():
