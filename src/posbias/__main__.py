@@ -1,5 +1,6 @@
 """`posbias` and `python -m posbias`: the command line, from its first import on."""
 
+import atexit
 import gc
 import sys
 
@@ -11,10 +12,9 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.stderr.write("posbias: interrupted\n")
         raise SystemExit(130) from None
-    try:
-        run()
-    finally:
-        gc.freeze()  # or the interpreter looks through all objects before it ends, a quarter of `posbias predict`
+    # else the interpreter looks through all objects before it ends, a quarter of `posbias predict`
+    atexit.register(gc.freeze)
+    run()
 
 
 if __name__ == "__main__":

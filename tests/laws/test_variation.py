@@ -65,6 +65,7 @@ def scaled(cls, *numbers) -> Architecture:
 
 
 TURNED, PAIR = RoPE(((2.0, 1.0),), dimension=4), RoPE(((3.0,),), frequencies=(0.1,))
+LONG = replace(TURNED, scaling=DynamicNTK(1.0, 32))
 STRETCHED, LOGS = replace(TURNED, scaling=LinearScaling(2.0)), KerpleLog((0.5,), (2.0,))
 SUNK, LISTED = ConstantDiagonal((1.0,), first_column=(0.5,)), PerLayer([0.5, 0.3, 0.1])
 VARIED = [
@@ -96,19 +97,13 @@ VARIED = [
         one(positional=STRETCHED),
         {8.0: one(positional=replace(TURNED, scaling=LinearScaling(8.0)))},
     ),
-    (
-        "rope_linear",
-        one(positional=TURNED),
-        {8.0: one(positional=replace(TURNED, scaling=LinearScaling(8.0)))},
-    ),
+    ("rope_linear", one(positional=TURNED), {2.0: one(positional=STRETCHED)}),
     ("rope_ntk", one(positional=TURNED), {8.0: one(positional=replace(TURNED, base=TURNED.base * 8.0**2))}),
-    *(
-        (
-            name,
-            one(positional=replace(TURNED, scaling=DynamicNTK(1.0, 32))),
-            {8.0: one(positional=replace(TURNED, scaling=cls(8.0, 32)))},
-        )
-        for name, cls in (("rope_yarn", YaRN), ("rope_llama3", Llama3Scaling))
+    ("rope_yarn", one(positional=LONG), {8.0: one(positional=replace(TURNED, scaling=YaRN(8.0, 32)))}),
+    (
+        "rope_llama3",
+        one(positional=LONG),
+        {8.0: one(positional=replace(LONG, scaling=Llama3Scaling(8.0, 32)))},
     ),
     ("kerple", one(positional=LOGS), {4.0: one(positional=KerpleLog((2.0,), (2.0,)))}),
     ("diagonal", one(), {-1.5: one(content=ConstantDiagonal((-1.5,)))}),

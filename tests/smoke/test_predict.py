@@ -131,10 +131,9 @@ def test_which_of_two_keeps_the_middle_under_which_mixing_and_at_what_cost(answe
         expected = [[one[:10].sum(), one[50:150].sum(), one[190:].sum()] for one in masses]
         np.testing.assert_allclose(np.array(shares)[:, :3], expected, rtol=1e-9)
         middle[of] = dict(zip(names, np.array(shares)[:, 1], strict=True))
-    wins = {name: sum(one[name] == max(one.values()) for one in middle.values()) for name in names}
-    keeper = max(names, key=lambda name: wins[name])
-    assert (found["keeper"], len(middle)) == (keeper, 8)
-    other = next(name for name in names if name != keeper)
+    keeper = found["keeper"]
+    [other] = {*names} - {keeper}
+    assert sum(one[keeper] > one[other] for one in middle.values()) > len(middle) / 2 == 4
     assert found["leads"] == {of: pytest.approx(one[keeper] - one[other]) for of, one in middle.items()}
     costs = {one["name"]: (one["cache"]["read"], one["cache"]["size"]) for one in answer["predictions"]}
     keys = 2 * (3 * 16 + 200)

@@ -48,7 +48,6 @@ class Part(BaseModel):
         validate_by_name=True,
         serialize_by_alias=True,
         json_schema_serialization_defaults_required=True,
-        defer_build=True,
     )
 
     @classmethod

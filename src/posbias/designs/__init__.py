@@ -39,7 +39,7 @@ from posbias.designs.space import (
     target_of,
 )
 from posbias.theory.architecture import LAMBDA, Architecture
-from posbias.theory.cache import cache_of, gigabytes
+from posbias.theory.cache import cache_of
 from posbias.theory.prediction import said_under, under_each
 
 __all__ = ["Candidate", "Designs", "design"]
@@ -144,10 +144,9 @@ class Designs:
             said = f"the baseline meets the target as it is {near}"
         elif met:
             least = min(met, key=lambda one: (one.cache, one.distance))
-            size = f"{least.cache:,} keys" if least.size is None else gigabytes(least.size)
             said = (
                 f"met by {len(met)} of {len(self.front)} architectures on the front; the smallest cache of them "
-                f"is {size}, with {_words(least.values)}"
+                f"is {least.cache:,} keys, with {_words(least.values)}"
             )
         else:
             size, looked = f"{self.space.size:,}", f"{self.looked_at + self.impossible:,}"

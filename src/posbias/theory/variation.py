@@ -215,8 +215,7 @@ def _scaled(name: str) -> Callable[[Architecture, float], Architecture | None]:
     def change(rope: RoPE, factor: float) -> dict[str, Any]:
         return {"scaling": _SCALINGS[name](float(factor), getattr(rope.scaling, "trained", None))}
 
-    needs = name in ("yarn", "llama3")
-    fits = lambda rope: rope.dimension and (not needs or hasattr(rope.scaling, "trained"))  # noqa: E731
+    fits = lambda rope: rope.dimension and (name in ("linear", "ntk") or hasattr(rope.scaling, "trained"))  # noqa: E731
     return _part("positional", RoPE, change, fits)
 
 
