@@ -73,11 +73,9 @@ def test_nothing_is_loaded_that_is_not_needed(code):
 
 
 def test_predicting_loads_no_linear_algebra_and_a_compiled_product_still_finds_it():
-    program = """if True:
-        import sys, numpy, posbias, numba
-        posbias.predict("bloom-176b", 8)
-        assert not {"scipy.linalg", "scipy.special"} & set(sys.modules)
-        print(numba.njit(lambda matrix: matrix @ matrix)(numpy.full((2, 2), 2.0)).tolist())"""
+    program = """import sys, numpy, posbias, numba; posbias.predict("bloom-176b", 8)
+assert not {"scipy.linalg", "scipy.special"} & set(sys.modules)
+print(numba.njit(lambda matrix: matrix @ matrix)(numpy.full((2, 2), 2.0)).tolist())"""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[[8.0, 8.0], [8.0, 8.0]]\n"
 

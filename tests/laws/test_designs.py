@@ -124,8 +124,7 @@ def test_without_a_mixing_the_order_is_counted_over_all_known_ones():
 )
 def test_a_cache_holds_what_later_tokens_may_see(mask, keys):
     assert cache_of(Architecture(3, (Layer(heads=4, mask=mask, groups=2),)), 50).keys == 3 * 2 * keys
-    sized = Architecture(1, (Layer(heads=4, mask=mask, cached=96),))
-    cache = cache_of(sized, 50, "int4")
+    cache = cache_of(Architecture(1, (Layer(heads=4, mask=mask, cached=96),)), 50, "int4")
     assert (cache.keys, cache.size) == (4 * keys, 4 * keys * 96 / 2)
     assert cache.read == 4 * mask.allowed(50)[-1].sum()
 

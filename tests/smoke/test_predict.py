@@ -135,15 +135,12 @@ def test_which_of_two_keeps_the_middle_under_which_mixing_and_at_what_cost(answe
     [other] = {*names} - {keeper}
     assert sum(one[keeper] > one[other] for one in middle.values()) > len(middle) / 2 == 4
     assert found["leads"] == {of: pytest.approx(one[keeper] - one[other]) for of, one in middle.items()}
+    keys = {"full": 2 * 4 * 200, "near": 2 * (3 * 16 + 200)}
     costs = {one["name"]: (one["cache"]["read"], one["cache"]["size"]) for one in answer["predictions"]}
-    keys = 2 * (3 * 16 + 200)
-    assert costs == {"full": (2 * 4 * 200, 256 * 2 * 4 * 200), "near": (keys, 256 * keys)}
-    decision = posbias.decide(
-        {name: posbias.predict(read[name], 200) for name in names},
-        {name: posbias.cache_of(read[name], 200, "int8") for name in names},
-    )
+    assert costs == {name: (count, 256 * count) for name, count in keys.items()}
+    caches = {name: posbias.cache_of(read[name], 200, "int8") for name in names}
+    decision = posbias.decide({name: posbias.predict(read[name], 200) for name in names}, caches)
     assert (decision.said, decision.leads) == (found["said"], found["leads"])
-    assert decision.said.startswith(f"{keeper} keeps more of the middle half than {other} under ")
 
 
 def test_a_cache_has_the_size_that_is_published():
