@@ -82,7 +82,7 @@ def remedy(model: str | None = None, *, options: Options = Options()) -> None:
         need("torch", work="asking a model", extra="measure")
     place = asked.out or shared.RESULTS / f"{file_name(Path(name).name)}-remedy"
     need_writable(place)
-    (who,) = asking.servers(model).values() if asking.wanted else [name]
+    who: Any = next(iter(asking.servers(model).values())) if asking.wanted else name
     who = (scorer_of(who) if asking.logprobs else None) or who
     how: Any = {"concurrency": asking.concurrency, "loading": vars(asked.loading), "threads": asked.threads}
     with resumable(len(task.parts)) as on_event:
