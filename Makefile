@@ -35,7 +35,7 @@ test-tenth: venv
 coverage: venv
 	$(TESTS) -m "not slow and not real_model" --hypothesis-profile=quick --cov=posbias --cov-report=term:skip-covered
 
-## LangChain, LlamaIndex and Haystack with our adapters, in an environment of their own
+## LangChain, LlamaIndex and Haystack with our adapters, attention of TransformerLens and nnsight, in an environment of their own
 test-adapters: .venv-adapters/.installed
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 .venv-adapters/bin/python -m pytest tests/adapters
 

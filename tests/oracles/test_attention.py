@@ -161,6 +161,21 @@ def test_what_is_no_attention_is_refused():
     refused("mask", lambda: Attention.from_arrays(weights((2, 2, 4)), mask=[Causal()]))
 
 
+def test_weights_are_found_in_what_other_tools_saved_whatever_their_names():
+    """Of the structure that TransformerLens and nnsight give; `tests/adapters` has the packages themselves."""
+    layers, states = weights((12, 2, 3, 6)), np.random.default_rng(0).normal(size=(2, 3, 6, 6))
+    patterns = {f"blocks.{layer}.attn.hook_pattern": layers[layer] for layer in (10, *range(10), 11)}
+    scores = {f"blocks.{layer}.attn.hook_attn_scores": states for layer in range(12)}
+    outputs = [(states[0], layer) for layer in layers]
+    whole = {"logits": states[0], "attentions": (*layers,), "mask": layers[0] > 0, "past": object()}
+    for saved in (patterns | scores, outputs, {f"h{k}": output for k, output in enumerate(outputs)}, whole):
+        np.testing.assert_array_equal(Attention.from_arrays(saved).layers, layers)
+    both = {"encoder.0": layers[0], "decoder.0": layers[1]}
+    halves = {"encoder": (*layers,), "decoder": (*layers,)}
+    for saved in (scores, both, {"attention": layers[0]}, halves, {}, [(states[0], None)] * 2):
+        refused("attention", lambda saved=saved: Attention.from_arrays(saved))
+
+
 # --- predictors of a measurement -------------------------------------------------------------------------
 
 

@@ -247,6 +247,18 @@ def test_own_arrays_of_attention():
     np.testing.assert_allclose(own.rollout(0.5).mass, last_row(attention.mean(axis=1), [0.5] * 4), rtol=1e-12)
 
 
+def test_attention_that_another_tool_saved():
+    """`tests/adapters` has TransformerLens and nnsight, in an environment of their own."""
+    pattern = np.tril(np.ones((1, 2, 4, 4))) / np.arange(1, 5)[:, None]
+    cache = {
+        f"blocks.{layer}.attn.hook_{name}": pattern - (name == "q")
+        for layer in (1, 0)
+        for name in ("q", "pattern")
+    }
+    saved = posbias.Attention.from_arrays(cache)
+    np.testing.assert_allclose(saved.rollout(1).mass, np.array([25, 13, 7, 3]) / 48, rtol=1e-12)
+
+
 def test_a_family_from_an_entry_point(folder, monkeypatch):
     module = (
         "import posbias\nfrom posbias.core.packages import ModelFamily\n"

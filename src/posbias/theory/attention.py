@@ -1,6 +1,7 @@
 """Attention that is there as numbers, whoever computed it: its rollout, what keys receive, sinks, monotonicity.
 
     attention = posbias.Attention.from_arrays(outputs.attentions)       # transformers, output_attentions=True
+    attention = posbias.Attention.from_arrays(cache)                    # TransformerLens, or what nnsight saved
     profile = attention.rollout(0.3)
 
 Rows of attention sum to one. Numbers that were kept in half precision do so up to its rounding: how far they are
@@ -8,7 +9,8 @@ off is said (`row_error`), and rows are divided by their sums; what is further o
 learned sinks they sum to less: what a sink takes is passed on to no token.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -30,6 +32,8 @@ EXACT = 1e-5
 """How far from one a row of float32 or float64 may sum."""
 REPORTED = 1e-6
 """Deviations of row sums above this are among a profile's assumptions."""
+NUMBER = r"(?<![A-Za-z0-9])\d+(?![A-Za-z0-9])|\d+$"
+"""The number of a layer in its name: "blocks.3.attn.hook_pattern", "layer3"."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,6 +63,9 @@ class Attention:
         `arrays`: one array [layer, head, query, key], [layer, query, key] (heads averaged) or [layer, text, head,
         query, key]; or a list of an array for each layer, bottom first, [text, head, query, key] as transformers'
         `output_attentions` gives, [head, query, key] or [query, key]. NumPy's, torch's, or what NumPy can read.
+        Or what other tools saved of a pass: TransformerLens' `ActivationCache` or dictionary, nnsight's outputs of
+        attention modules (tuples, by layer or by name) or its cache; weights are found there by shape and numbers,
+        [text, head, query, key] or [head, query, key], layers by the number in a name.
         Several texts are of one length; padding and texts packed in one row are refused. `mask`: who may see
         whom, one for all layers or one for each (None: causal). `row_error`: how far from one a row may sum; by
         default 1e-5, and two roundings of float16 or bfloat16 where every number is one of theirs.
@@ -214,6 +221,10 @@ def _allowed(masks: Sequence[Mask], tokens: int) -> list[Bool[np.ndarray, "query
 
 def _layers_of(arrays: Any) -> list[Float[np.ndarray, "text head query key"]]:
     """An array for each layer, bottom first, with axes for texts and heads."""
+    if hasattr(arrays, "keys"):
+        arrays = _layers_in(arrays)
+    elif isinstance(arrays, list | tuple):
+        arrays = [next(_weights_in(one), None) if _is_output(one) else one for one in arrays]
     by_layer = isinstance(arrays, list | tuple) and any(
         one is None or hasattr(one, "shape") for one in arrays
     )
@@ -242,6 +253,48 @@ def _layers_of(arrays: Any) -> list[Float[np.ndarray, "text head query key"]]:
             where, shape = (f"layer {number}: ", layer.shape) if by_layer else ("", np.shape(layers))
             raise wrong("attention", shapes, got=f"{where}shape {shape}")
     return [layer[(None,) * (4 - layer.ndim)] for layer in layers]
+
+
+def _is_output(held: Any) -> bool:
+    """Whether it is what an attention module returned: states with weights, or with None in their place."""
+    return isinstance(held, tuple) and any(one is None or getattr(one, "ndim", 0) == 4 for one in held)
+
+
+def _layers_in(saved: Any) -> list[Float[np.ndarray, "..."]]:
+    """The weights of each layer, bottom first, in a cache or a dictionary of what modules returned.
+
+    Raises `InvalidValueError` where there are none, or where names do not say which layer they are of.
+    """
+    entries = {name: saved[name] for name in saved.keys()}  # noqa: SIM118 (caches are no dictionaries)
+    found = {name: [*_weights_in(getattr(held, "output", held))] for name, held in entries.items()}
+    most = max((layer.ndim for layers in found.values() for layer in layers), default=0)
+    found = {name: layers for name, layers in found.items() if layers and layers[0].ndim == most}
+    if len(found) == 1 and isinstance(entries[next(iter(found))], list | tuple):
+        return next(iter(found.values()))
+    if not found:
+        what = "weights [text, head, query, key] in what was saved (fused attention gives none: 'eager' does)"
+        raise wrong("attention", what, got=f"none in {shortened([*entries])}")
+    by_number: dict[int, tuple[Any, np.ndarray]] = {}
+    for name, layers in found.items():
+        number = re.search(NUMBER, str(name))
+        other, layer = by_number.setdefault(int(number[0]) if number else -1, (name, layers[0]))
+        if not number or len(layers) > 1 or not np.array_equal(layer, layers[0], equal_nan=True):
+            what = "names with the number of their layer, one for each"
+            raise wrong("attention", what, got=", ".join(dict.fromkeys(map(str, (other, name)))))
+    return [layer for _, (_, layer) in sorted(by_number.items())]
+
+
+def _weights_in(held: Any) -> Iterator[Float[np.ndarray, "..."]]:
+    """The arrays that are attention weights by shape and numbers, whatever they are called."""
+    if isinstance(held, list | tuple):
+        for one in held:
+            yield from _weights_in(one)
+    elif (
+        getattr(held, "ndim", 0) in (3, 4) and held.shape[-1] == held.shape[-2] and "float" in str(held.dtype)
+    ):
+        weights = numbers("attention", held)
+        if not (weights < 0).any() and (np.nansum(weights, axis=-1, dtype=np.float64) < 1.1).all():
+            yield weights
 
 
 def _brief(mask: Mask) -> str:

@@ -1,0 +1,51 @@
+"""Attention that TransformerLens and nnsight saved is the model's own: in an environment with both.
+
+Elsewhere `tests/oracles/test_attention.py` has objects of the same structure.
+"""
+
+import numpy as np
+import pytest
+
+from posbias import Attention
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+IDS = torch.arange(21).reshape(3, 7)
+
+
+@pytest.fixture
+def model():
+    """A tiny Llama of twelve layers (layer 10's name comes before layer 2's), and its attention."""
+    from tiny import llama
+
+    model = llama(num_hidden_layers=12)
+    return model, [layer.detach() for layer in model(IDS, output_attentions=True).attentions]
+
+
+def assert_equal(saved, own):
+    np.testing.assert_allclose(Attention.from_arrays(saved).layers, own, atol=1e-6)
+
+
+def test_an_activation_cache_and_its_dictionary_of_patterns(model, tmp_path):
+    bridge = pytest.importorskip("transformer_lens.model_bridge").TransformerBridge
+    from tiny import save
+
+    lens = bridge.boot_transformers(str(save(model[0], tmp_path)), hf_model=model[0])
+    _, cache = lens.run_with_cache(IDS)
+    patterns = {name: cache[name] for name in sorted(cache.keys()) if name.endswith("hook_pattern")}
+    for saved in (cache, patterns):
+        assert_equal(saved, model[1])
+    _, one_text = lens.run_with_cache(IDS[:1], remove_batch_dim=True)
+    assert_equal(one_text, [layer[:1] for layer in model[1]])
+
+
+def test_what_nnsight_saved(model):
+    traced = pytest.importorskip("nnsight").NNsight(model[0])
+    with traced.trace(IDS, output_attentions=True) as tracer:
+        cache = tracer.cache()
+        outputs = [].save()
+        for layer in traced.model.layers:
+            outputs.append(layer.self_attn.output)
+        whole = traced.output.save()
+    for saved in (cache, outputs, whole):
+        assert_equal(saved, model[1])
