@@ -118,7 +118,7 @@ class AnswerFile:
         self, generator: Generator, asked: Sequence[Request], concurrency: int, on_event: OnEvent
     ) -> None:
         """Ask each prompt once that has no answer yet, and keep what comes. Raises as `each_answer` and `add`."""
-        self.take(asked)
+        self.take(asked, generator)
         left = list({one.id: one for one in asked if one.id not in self.known}.values())
         before = len(asked) - len(left)
         on_event(Event(before, len(asked), "request"))
@@ -126,9 +126,11 @@ class AnswerFile:
             self.add(*pair, getattr(generator, "sent", {}))
             on_event(Event(done, len(asked), "request"))
 
-    def take(self, asked: Sequence[Request]) -> None:
-        """Copy answers that folders of the same results folder have of whoever was asked alike, but of nobody who
-        has a name alone. Raises as `add`."""
+    def take(self, asked: Sequence[Request], generator: Any) -> None:
+        """Copy answers that folders of the same results folder have of whoever was asked alike, at the address of
+        `generator` if it is a server, but of nobody who has a name alone. Raises as `add`."""
+        if (url := getattr(generator, "url", None)) is not None:
+            self._header["server"] = spec.fingerprint(url)
         left, known = {one.id: one for one in asked if one.id not in self.known}, len(self.known)
         named = left and len(self._header["specification"]) > 1
         near = self.path.absolute().parents[1:3] if self.path is not None and named else ()
@@ -152,8 +154,10 @@ class AnswerFile:
         _, first = next(lines, ("", None))
         if first is not None:
             held = {"posbias_kind": "kind", "schema": "schema", "fingerprint": "model and options"}
+            if path != self.path:
+                held["server"] = "server"
             for key, what in held.items():
-                if first.get(key) != self._header[key]:
+                if first.get(key) != self._header.get(key):
                     others = "others; give another name"
                     raise wrong(path, f"answers of this {what}", got=others, kind=InputFileError)
             sent = first.get("sent", {})

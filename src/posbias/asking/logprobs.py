@@ -54,6 +54,11 @@ class ServerScorer:
     parameters: Mapping[str, Any]
 
     @property
+    def url(self) -> str:
+        """The address of the server."""
+        return self.endpoint.url
+
+    @property
     def asked_of(self) -> dict[str, Any]:
         """What decides the scores apart from prompt and endings."""
         return self.endpoint.asked_of | {"temperature": 1, **self.parameters}

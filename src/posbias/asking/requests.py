@@ -51,6 +51,7 @@ class ScoresWritten:
         self, scorer: Any, endings: Mapping[str, Sequence[str]], parts: Mapping[str, "PromptParts"] = {}
     ):
         self._scorer, self._endings, self._parts = scorer, endings, parts
+        self.url = getattr(scorer, "url", None)
 
     def write(self, prompt: str) -> str:
         """The scores of the endings of `prompt`."""

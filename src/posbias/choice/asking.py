@@ -150,7 +150,7 @@ def choose(
         endings = {one.request.prompt: one.endings for one in asked}
         writer = ScoresWritten(who, endings, parts) if scored else who
         requests = [one.request for one in asked]
-        file.take(requests)
+        file.take(requests, writer)
         total = cost(requests, file.known, None if scored else of.get("most_out"))
         log.info("%s: to ask: %s", of.get("model"), total)
         file.answer(writer, requests, concurrency, on_event)

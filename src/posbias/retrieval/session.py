@@ -292,7 +292,7 @@ class Session:
         if place is None or isinstance(generator, AnswersRead):
             return AnswerFile(None, of)
         file = AnswerFile(place / ANSWERS, of)
-        file.take(asked)
+        file.take(asked, generator)
         left = cost(asked, file.known, of.get("most_out"))
         nothing = f"nothing, all answers are in {file.path}; another --out asks anew"
         most = " at most" * (self.until is not None)
