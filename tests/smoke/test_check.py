@@ -40,6 +40,7 @@ def test_sixty_questions_pass_at_a_fifth_and_are_too_few_at_a_tenth(folder):
         assert len(server.asked) == asked
     with serving(finds((0.8, 0.1, 0.8))) as other:  # a server of the same name elsewhere is asked itself
         assert gate(other, "--max-gap", 0.2, "--out", "results/other").returncode == 1
+        assert "of this model elsewhere" in gate(other, "--max-gap", 0.2).stderr
 
 
 def test_a_gap_above_fails_early_and_says_so_everywhere(answered):

@@ -89,11 +89,13 @@ class AnswerFile:
         self.asked_of = dict(specification)
         about = {"posbias_kind": KIND, "schema": SCHEMA, "fingerprint": spec.fingerprint(dict(specification))}
         self._header = about | {"specification": dict(specification)}
+        self._server: str | None = None
         if self.path is not None:
             need_writable(self.path)
             if self.path.exists():
-                self.known, sent = self._read(self.path)
-                self.asked_of |= sent
+                self.known, first = self._read(self.path)
+                self.asked_of |= first.get("sent", {})
+                self._server = first.get("server")
 
     def add(self, request: Request, answer: str, sent: Mapping[str, Any] = {}) -> None:
         """Keep an answer: it is on its way to the disk when this returns. Raises `OutputFileError`.
@@ -130,7 +132,9 @@ class AnswerFile:
         """Copy answers that folders of the same results folder have of whoever was asked alike, at the address of
         `generator` if it is a server, but of nobody who has a name alone. Raises as `add`."""
         if (url := getattr(generator, "url", None)) is not None:
-            self._header["server"] = spec.fingerprint(url)
+            server = self._header["server"] = spec.fingerprint(url)
+            if self._server not in (None, server):
+                log.warning("%s: kept answers, of this model elsewhere: another --out asks anew", self.path)
         left, known = {one.id: one for one in asked if one.id not in self.known}, len(self.known)
         named = left and len(self._header["specification"]) > 1
         near = self.path.absolute().parents[1:3] if self.path is not None and named else ()
@@ -139,18 +143,18 @@ class AnswerFile:
             {file for one in roots for own in ("*", "*/*") for file in one.glob(f"{own}/{ANSWERS}")}
         ):
             with suppress(InputFileError, OSError):
-                answers, sent = self._read(path)
+                answers, first = self._read(path)
                 for identity in [one for one in left if one in answers]:
-                    self.add(left.pop(identity), answers[identity], sent)
+                    self.add(left.pop(identity), answers[identity], first.get("sent", {}))
         if taken := len(self.known) - known:
             log.info("%d answers are those of other folders (--out outside asks anew)", taken)
 
     def _read(self, path: Path) -> tuple[dict[str, str], dict[str, Any]]:
-        """The answers in a file by id, and what was sent otherwise; a line cut short is dropped from one's own."""
+        """The answers in a file by id, and its first line; a line cut short is dropped from one's own."""
         content = path.read_bytes()
         whole = content.rfind(b"\n") + 1
         lines = json_lines(content[:whole].decode(errors="replace"), path)
-        known, sent = dict[str, str](), dict[str, Any]()
+        known = dict[str, str]()
         _, first = next(lines, ("", None))
         if first is not None:
             held = {"posbias_kind": "kind", "schema": "schema", "fingerprint": "model and options"}
@@ -160,7 +164,6 @@ class AnswerFile:
                 if first.get(key) != self._header.get(key):
                     others = "others; give another name"
                     raise wrong(path, f"answers of this {what}", got=others, kind=InputFileError)
-            sent = first.get("sent", {})
         elif not content.startswith(b'{"posbias_kind"'[: len(content)]):
             raise DamagedError(f"{path}: damaged, not a file of answers")
         for where, row in lines:
@@ -174,7 +177,7 @@ class AnswerFile:
             known[row["id"]] = _answer_of(row)
         if whole < len(content) and path == self.path:
             os.truncate(path, whole)
-        return known, sent
+        return known, first or {}
 
 
 def _answer_of(row: Mapping[str, Any]) -> str:
