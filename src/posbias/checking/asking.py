@@ -147,9 +147,9 @@ def _seen(held: Places | Decisions) -> _Seen:
     if isinstance(held, Places):
         gaps = gaps_of(held.results[held.measures])
         return _Seen(held.trials, gaps, [] if held.able else [held.verdict_in_words])
-    first, second = held.pairs[~held.same_order].T
-    sets, row = np.unique(held.sets[held.item[first]], return_inverse=True)
-    flips = np.bincount(row, held.option[first] != held.option[second]) / np.bincount(row)
+    others = ~held.same_order
+    sets, row = np.unique(held.sets[held.item[held.pairs[others, 0]]], return_inverse=True)
+    flips = np.bincount(row, held.differ[others]) / np.bincount(row)
     names = [tuple(held.options[int((held.sets == one).argmax())]) for one in sets]
     refused = float((held.chosen == REFUSED).mean())
     doubts = [f"{refused:.0%} of decisions are for no option"] if refused > MOST_CUT_OFF else []

@@ -146,10 +146,8 @@ class ChoiceAnswer:
     @property
     def changed(self) -> tuple[int, int]:
         """On how many of the items that were asked in several orders the decision changes; and their number."""
-        held = self.decisions
-        first, second = held.pairs[~held.same_order].T
-        differ = held.option[first] != held.option[second]
-        return np.unique(held.item[first[differ]]).size, np.unique(held.item[first]).size
+        item, other = self.decisions.item[self.decisions.pairs[:, 0]], ~self.decisions.same_order
+        return np.unique(item[other & self.decisions.differ]).size, np.unique(item[other]).size
 
     @cached_property
     def places(self) -> Places | None:

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from posbias.core import machine
-from posbias.core.errors import InvalidValueError, one_of
+from posbias.core.errors import InvalidValueError
 from posbias.profiles.decisions import REFUSED, TIE, Decisions
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.gaps import gaps_of
@@ -53,18 +53,15 @@ class _Fit(NamedTuple):
 
 @dataclass(frozen=True)
 class ChoiceEffects:
-    """Effects of slots and labels of `Decisions`, by `source`: "answers", or "scores" (the default where known).
+    """Effects of slots and labels of `Decisions`: of their scores, where these are known, else of the answers.
 
     Labels that are not crossed with slots are left out: effects are of both `together`. Raises `InvalidValueError`
     for decisions whose orders do not cross, so that no effect of a slot is in them.
     """
 
     decisions: Decisions
-    source: str = ""
 
     def __post_init__(self):
-        sources = ("answers",) if self.decisions.scores is None else ("scores", "answers")
-        object.__setattr__(self, "source", one_of("source", self.source or sources[0], sources))
         if self.decisions.labels is not None and not _crossed(self.decisions):
             object.__setattr__(self, "decisions", replace(self.decisions, labels=None))
         if not _crossed(self.decisions):
@@ -74,6 +71,11 @@ class ChoiceEffects:
             )
 
     # --- numbers ----------------------------------------------------------------------------------------------
+
+    @property
+    def source(self) -> str:
+        """What effects are estimated from."""
+        return "answers" if self.decisions.scores is None else "scores"
 
     @cached_property
     def sets(self) -> int:
@@ -113,7 +115,7 @@ class ChoiceEffects:
         if not held.balanced:
             return [Estimate(math.nan)] * k
         chosen, decided = np.eye(k)[np.maximum(held.chosen, 0)], held.chosen >= 0
-        if held.scores is not None and self.source == "scores":
+        if held.scores is not None:
             chosen, decided = _softmax(held.scores), np.full(len(held.chosen), True)
         return [self._mean(column - 1 / k, decided & held.first, held.item) for column in chosen.T]
 
@@ -130,9 +132,8 @@ class ChoiceEffects:
 
         The second, the floor, is NaN where nothing was asked twice. Ties and refusals differ from a choice.
         """
-        first, second = self.decisions.pairs.T
-        differ = (self.decisions.option[first] != self.decisions.option[second]).astype(np.float64)
-        same, item = self.decisions.same_order, self.decisions.item[first]
+        differ, same = self.decisions.differ.astype(np.float64), self.decisions.same_order
+        item = self.decisions.item[self.decisions.pairs[:, 0]]
         return tuple(as_share(self._mean(differ, some, item)) for some in (~same, same))  # type: ignore[return-value]
 
     @property
@@ -173,7 +174,7 @@ class ChoiceEffects:
         random, item = machine.stream(seed, "choice.permutations"), held.item[rows]
         option, slot_of, order = held.option[rows], held.slot_of[rows], held.order[rows]
         by_option = np.where(np.arange(k) == option[:, None], 1.0, 0.0)
-        if held.scores is not None and self.source == "scores":
+        if held.scores is not None:
             by_option = np.take_along_axis(held.scores[rows], slot_of, axis=1)
             by_option = by_option - by_option.mean(axis=1, keepdims=True)
 
@@ -197,11 +198,14 @@ class ChoiceEffects:
         The last `interacts` effects are multiplied by how often the option was chosen elsewhere.
         """
         held = self.decisions
-        if held.scores is not None and self.source == "scores":
+        if held.scores is not None:
             scores = np.take_along_axis(held.scores, held.slot_of, axis=1)
             if interacts:
+                centred = scores - scores.mean(axis=1, keepdims=True)
                 design = design.copy()
-                design[:, :, -interacts:] *= _scored_elsewhere(held, scores)[:, :, None]
+                design[:, :, -interacts:] *= _elsewhere(held, centred, 0.0, np.arange(len(scores)))[
+                    :, :, None
+                ]
             x, y = _within_items(held, design), _within_items(held, scores[:, :, None])[:, 0]
             return x, y, np.repeat(held.sets[held.item], held.slots)
         first, second = held.pairs.T
@@ -211,7 +215,8 @@ class ChoiceEffects:
         at = design[first, a], design[first, b], design[second, a], design[second, b]
         x = at[0] - at[1] - at[2] + at[3]
         if interacts:
-            often = _chosen_elsewhere(held, first, second)
+            chosen = np.where(np.arange(held.slots) == held.option[:, None], 1.0, 0.0)
+            often = _elsewhere(held, chosen, 1 / held.slots, first, second)
             c, d = often[np.arange(len(a)), a, None], often[np.arange(len(a)), b, None]
             x[:, -interacts:] = (c * (at[0] - at[2]) - d * (at[1] - at[3]))[:, -interacts:]
         return x, None, held.sets[held.item[first]]
@@ -321,47 +326,23 @@ def _within_items(held: Decisions, values: Design) -> Rows:
     return (values - means[own]).reshape(-1, values.shape[2])
 
 
-def _sums_by_option(
-    held: Decisions, values: Float[np.ndarray, "decision option"]
-) -> tuple[Float[np.ndarray, "decision option"], Float[np.ndarray, "decision option"]]:
-    """By decision and option, sum and number of what decisions in the same set have for the same option."""
-    number: dict[tuple[int, str], int] = {}
-    ids = np.array(
-        [
-            [number.setdefault((which, option), len(number)) for option in own]
-            for which, own in zip(held.sets.tolist(), held.options, strict=True)
-        ]
-    )[held.item]
-    return (
-        np.bincount(ids.ravel(), values.ravel())[ids],
-        np.bincount(ids.ravel()).astype(np.float64)[ids],
-    )
+def _elsewhere(
+    held: Decisions,
+    values: Float[np.ndarray, "decision option"],
+    even: float,
+    *left_out: Int[np.ndarray, "row"],
+) -> Float[np.ndarray, "row option"]:
+    """An option's mean value, less an even one, in the decisions on it but for those left out, by row one of each.
 
-
-def _scored_elsewhere(
-    held: Decisions, scores: Float[np.ndarray, "decision option"]
-) -> Float[np.ndarray, "decision option"]:
-    """An option's mean score, less that of its rivals, in the other decisions in its set."""
-    centred = scores - scores.mean(axis=1, keepdims=True)
-    sums, counts = _sums_by_option(held, centred)
-    return _unit((sums - centred) / np.maximum(counts - 1, 1))
-
-
-def _chosen_elsewhere(
-    held: Decisions, first: Int[np.ndarray, "pair"], second: Int[np.ndarray, "pair"]
-) -> Float[np.ndarray, "pair option"]:
-    """The share, less 1/k, of the decisions in an option's set but for two that are for it."""
-    k = held.slots
-    chosen = np.where(np.arange(k) == held.option[:, None], 1.0, 0.0)
-    sums, counts = _sums_by_option(held, chosen)
-    rest = counts[first] - 2
-    shares = (sums[first] - chosen[first] - chosen[second]) / np.maximum(rest, 1)
-    return _unit(np.where(rest > 0, shares - 1 / k, 0.0))
-
-
-def _unit(rows: Float[np.ndarray, "row option"]) -> Float[np.ndarray, "row option"]:
-    """Rows of length 1: then no set weighs more for its options lying farther apart."""
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    Without others it is 0. Rows have length 1: then no set weighs more for its options lying farther apart.
+    """
+    contents = held.contents[held.item]
+    sums, counts = np.bincount(contents.ravel(), values.ravel()), np.bincount(contents.ravel())
+    own = contents[left_out[0]]
+    rest = sums[own] - sum(values[rows] for rows in left_out)
+    others = counts[own] - len(left_out)
+    means = np.where(others > 0, rest / np.maximum(others, 1) - even, 0.0)
+    return means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
 
 
 def _fitted(x: Rows, y: Float[np.ndarray, "row"] | None, cluster: Int[np.ndarray, "row"]) -> _Fit:

@@ -86,25 +86,23 @@ class Decisions:
         return np.where(self.chosen < 0, self.chosen, held)
 
     @cached_property
+    def contents(self) -> Int[np.ndarray, "item option"]:
+        """By item and option the number of what it says; of options that are not `shared`, of its item alone."""
+        number: dict[tuple[int, str], int] = {}
+        items = [0] * len(self.options) if self.shared else range(len(self.options))
+        keys = [[(item, option) for option in own] for item, own in zip(items, self.options, strict=True)]
+        return np.array([[number.setdefault(key, len(number)) for key in own] for own in keys])
+
+    @cached_property
     def sets(self) -> Int[np.ndarray, "item"]:
         """By item the number of its set of contents: items that share an option, by whatever chain, are one."""
-        if not self.shared:
-            return np.arange(len(self.options))
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
 
-        number: dict[str, int] = {}
-        pairs = [
-            (item, number.setdefault(option, len(number)))
-            for item, own in enumerate(self.options)
-            for option in own
-        ]
-        rows, columns = np.array(pairs).T
-        nodes = len(self.options) + len(number)
-        graph = coo_array((np.ones(len(rows)), (rows, len(self.options) + columns)), shape=(nodes, nodes))
-        return np.unique(
-            connected_components(graph, directed=False)[1][: len(self.options)], return_inverse=True
-        )[1]
+        items, columns = len(self.contents), len(self.contents) + self.contents.ravel()
+        rows, nodes = np.repeat(np.arange(items), self.slots), columns.max() + 1
+        graph = coo_array((np.ones(len(rows)), (rows, columns)), shape=(nodes, nodes))
+        return np.unique(connected_components(graph, directed=False)[1][:items], return_inverse=True)[1]
 
     @cached_property
     def pairs(self) -> Int[np.ndarray, "pair two"]:
@@ -126,6 +124,12 @@ class Decisions:
         if self.labels is not None:
             same &= (self.labels[first] == self.labels[second]).all(axis=1)
         return same
+
+    @cached_property
+    def differ(self) -> Bool[np.ndarray, "pair"]:
+        """By pair, whether the decisions are for other options; ties and refusals differ from a choice."""
+        first, second = self.pairs.T
+        return self.option[first] != self.option[second]
 
     @cached_property
     def first(self) -> Bool[np.ndarray, "decision"]:
