@@ -16,7 +16,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
@@ -43,6 +43,8 @@ _ADDRESS = re.compile(
 )
 _UNWANTED = re.compile("support|recogni|unknown|unexpected|permitted|allowed|forbidden|compatible|instead")
 """How a server says that it does not take a parameter, in small letters."""
+Reply = tuple[dict[str, Any], str]
+"""The first choice of a reply as the server sends it, empty where there is none, and the answer."""
 _PATHS = {"chat": "chat/completions", "completion": "completions"}
 
 
@@ -148,23 +150,24 @@ class Endpoint:
 
     def write(self, prompt: str) -> str:
         """The answer to a prompt. Raises `ModelError` for a refusal, or after the last try."""
-        return self._tried(prompt, self._text, {})
+        return self._tried(prompt, {})[1]
 
     def choice(self, prompt: str, **more: Any) -> dict[str, Any]:
         """The first choice of the reply to a prompt as the server sends it, asked with more parameters.
 
-        Raises as `write`, and `ModelError` for a prompt that a filter declines.
+        Raises as `write`, and `ModelError` where a reply has no choice, for a prompt that a filter declines.
         """
-        choice = self._tried(prompt, self._choice, more)
-        if isinstance(choice, str):
-            raise ModelError(f"endpoint: {self._named} declined a prompt ({shortened(prompt)})")
+        choice, answer = self._tried(prompt, more)
+        if not choice:
+            none = f"{type(answer).__name__} for {shortened(prompt)}"
+            raise wrong("endpoint", f"a choice of {self._named}", got=none, kind=ModelError)
         return choice
 
-    def _tried(self, prompt: str, read: Callable[[bytes], Any], more: Mapping[str, Any]) -> Any:
-        """What `read` makes of the reply to a prompt; an empty ending where an error stands for one."""
+    def _tried(self, prompt: str, more: Mapping[str, Any]) -> Reply:
+        """The reply to a prompt after as many tries as it takes."""
         for tried in range(self.retries + 1):
             try:
-                return self._answer(prompt, read, more)
+                return self._answer(prompt, more)
             except _RefusedError as error:
                 if tried >= (min(1, self.retries) if error.unreachable else self.retries):
                     said = f"{error} (tried {tried + 1} times)"
@@ -202,7 +205,7 @@ class Endpoint:
             return ""
         return f" (through the proxy {re.sub('[^/@]*@', '', proxy)} of the environment)"
 
-    def _answer(self, prompt: str, read: Callable[[bytes], Any], more: Mapping[str, Any]) -> Any:
+    def _answer(self, prompt: str, more: Mapping[str, Any]) -> Reply:
         """One try, and further ones where the server wants other parameters, each of which changes once."""
         body = {"model": self.model} | self._parameters
         for name, replacement in [*self._changes.items()]:
@@ -214,13 +217,13 @@ class Endpoint:
         else:
             body["prompt"] = prompt
         try:
-            return read(self._sent(body))
+            return self._reply(self._sent(body))
         except urllib.error.HTTPError as error:
             said = self._said(error)
             if error.code in (400, 403) and (ending := ending_of_error(said)) is not None:
-                return ending
+                return {}, ending
             if error.code in (400, 422) and self._adapts(body, said):
-                return self._answer(prompt, read, more)
+                return self._answer(prompt, more)
             if error.code in _AGAIN:
                 raise _RefusedError(said, number(error.headers.get("Retry-After")) or 0.0) from None
             raise ModelError(f"endpoint: {self._named} refused: {said}") from None
@@ -287,24 +290,16 @@ class Endpoint:
         said = said.replace(self.key, "***") if self.key else said
         return " ".join(said.split())[:LONGEST_MESSAGE]
 
-    def _choice(self, content: bytes) -> dict[str, Any]:
-        """The first choice in a server's reply. Raises `_RefusedError` where there is none."""
-        try:
-            event = events(content)[0]
-            return dict(event["choices"][0])
-        except (ValueError, LookupError, TypeError, RecursionError):
-            said = self._words(content.decode(errors="replace"))
-            raise _RefusedError(f"not an answer of this api: {said!r}") from None
-
-    def _text(self, content: bytes) -> str:
-        """The answer in a server's reply. Raises `_RefusedError` where there is none."""
+    def _reply(self, content: bytes) -> Reply:
+        """The first choice in a server's reply, and its answer. Raises `_RefusedError` where there is none."""
         if len(content) > LARGEST:
             raise _RefusedError(f"an answer of more than {LARGEST:,} bytes")
-        text, refusal, reason, found, calls, failed = "", "", "", False, None, None
+        first, text, refusal, reason, found, calls, failed = {}, "", "", "", False, None, None
         try:
             for event in events(content):
                 # Ollama's own replies have no choices; nor has the last event of some streams
-                choice = (event.get("choices") or [event])[0]
+                choices = event.get("choices") or []
+                choice, first = (choices or [event])[0], first or dict((choices or [{}])[0])
                 message = choice.get("message") or choice.get("delta") or {}
                 found = found or not choice.keys().isdisjoint(("message", "delta", "text"))
                 reason = choice.get("finish_reason") or choice.get("done_reason") or reason
@@ -320,9 +315,10 @@ class Endpoint:
             said = self._words(content.decode(errors="replace"))
             raise _RefusedError(f"not an answer of this api: {said!r}")
         if refusal or (calls and not final_answer(text).strip()):
-            return Refused(text or refusal) if refusal else ToolCall(text)
+            return first, Refused(text or refusal) if refusal else ToolCall(text)
         answer = answer_of(text, reason)
-        if self.api != "chat":
+        if self.api != "chat" and isinstance(answer, CutOff):
             # a text that is continued ends when its tokens run out; a reply in a chat ends by itself
-            return text if isinstance(answer, CutOff) else answer
-        return answer if answer.strip() or type(answer) is not str else CutOff(answer)
+            return first, text
+        empty = self.api == "chat" and not answer.strip() and type(answer) is str
+        return first, CutOff(answer) if empty else answer

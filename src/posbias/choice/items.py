@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from posbias.core.errors import InputFileError, InvalidValueError, one_of, shortened
+from posbias.core.errors import InputFileError, InvalidValueError, shortened
 from posbias.core.files import data_table
 from posbias.core.matching import normalised
-from posbias.core.tables import Names, bare_name, number, table_lines, unexpected
+from posbias.core.tables import Names, bare_name, cells_of, number, table_lines, unexpected
 
 Kind = Literal["question", "judge", "tools", "rating"]
 NAMES: dict[str, Any] = data_table(__file__)
@@ -50,15 +50,13 @@ def read_items(path: str | os.PathLike[str], columns: Mapping[str, str] | None =
     column for each: A, B, …; option_1, …; response_a, …) and, where known, `right`: a letter, the option itself,
     or its number, from 0 or from 1, which the numbers of all rows must tell. `columns` says what columns hold.
     """
-    for role in columns or {}:
-        one_of("columns", role, ROLES)
     held = []
     ours = [("", row) for row in NAMES["sets"].get(str(path), []) if not Path(path).is_file()]
     for where, cells in ours or table_lines(Path(path), Names(cells=NAMES["options"]), lists=True):
-        named = {role: cells.get(name) for role, name in (columns or {}).items()}
-        held.append((where, _cells({bare_name(name): cell for name, cell in cells.items()}) | named))
-    if not held:
-        raise InputFileError(f"{path}: expected one object for each item, got none")
+        held.append((where, _cells(cells, columns or {})))
+    for role, column in (columns or {}).items():
+        if all(cells[role] is None for _, cells in held):
+            raise unexpected(f"{path}: {role}", f"a column {column}", "none")
     first = _counted_from([cells for _, cells in held], path)
     return tuple(_item(cells, where, first) for where, cells in held)
 
@@ -73,11 +71,10 @@ def kind_of(items: Sequence[Item]) -> Kind:
     return "judge" if any(item.sides for item in items) else "question"
 
 
-def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
+def _cells(row: dict[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
     """The cells of a row by role."""
-    cells = {
-        role: next((row[name] for name in map(bare_name, NAMES[role]) if name in row), None) for role in ROLES
-    }
+    cells = cells_of(row, {role: NAMES[role] for role in ROLES}, columns)
+    row = {bare_name(name): cell for name, cell in row.items()}
     for names in ([*LETTERS.lower()], *_numbered()):
         if cells["options"] is None and names[0] in row and names[1] in row:
             cells["options"] = [row[name] for name in names if row.get(name) is not None]

@@ -11,12 +11,12 @@ import json
 import math
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posbias.core.errors import InputFileError, PosbiasError, wrong
+from posbias.core.errors import InputFileError, PosbiasError, one_of, wrong
 from posbias.core.files import read_text
 
 PLAIN = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
@@ -85,9 +85,9 @@ def read_table(path: Path, names: Names = Names()) -> Table:
 def table_lines(path: Path, names: Names = Names(), *, lists: bool = False) -> Iterator[Placed]:
     """The rows of a table one by one; of what is not JSON lines without missing cells.
 
-    `lists`: lists and objects that are written as text are read. Raises as `read_table`.
+    `lists`: lists and objects that are written as text are read. Raises as `read_table`, also for no row.
     """
-    text = read_text(path)
+    text, where = read_text(path), ""
     if {".jsonl", ".ndjson"} & set(path.suffixes) or not is_table(path):
         rows = json_lines(text, path)
     else:
@@ -99,6 +99,24 @@ def table_lines(path: Path, names: Names = Names(), *, lists: bool = False) -> I
         )
     for where, row in rows:
         yield where, {key: parsed(cell) for key, cell in row.items()} if lists else row
+    if not where:
+        raise InputFileError(f"{path}: expected one JSON object on each line, got none")
+
+
+def cells_of(
+    row: dict[str, Any], names: Mapping[str, Sequence[str]], columns: Mapping[str, str]
+) -> dict[str, Any]:
+    """The cells of a row by role: of the first of the role's `names`, however it is written, that is there; None
+    for none. `columns` says of roles which column it is, keys within others by points."""
+    held = {bare_name(key): cell for key, cell in row.items() if cell is not None}
+    bare = {role: [name for name in map(bare_name, names[role]) if name in held] for role in names}
+    cells = {role: held[there[0]] if there else None for role, there in bare.items()}
+    for role, column in columns.items():
+        cell: Any = row
+        for key in [column] if column in row else column.split("."):
+            cell = cell.get(key) if isinstance(cell, dict) else None
+        cells[one_of("columns", role, names)] = cell
+    return cells
 
 
 def json_lines(text: str, path: str | os.PathLike[str]) -> Iterator[Placed]:

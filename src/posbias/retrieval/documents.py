@@ -4,11 +4,9 @@ Files have them in many shapes: texts, objects with title and text, pairs of tit
 each; gold by number, title or text, or marked in the document. All become a `DocumentSet`.
 """
 
-import functools
 import logging
 import os
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,17 +14,19 @@ from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
-from posbias.core.errors import InputFileError, is_integer, wrong
+from posbias.core.errors import is_integer, wrong
+from posbias.core.files import data_table
 from posbias.core.matching import normalised, place_in
-from posbias.core.tables import Names, bare_name, number, table_lines, unexpected
+from posbias.core.tables import Names, bare_name, cells_of, number, table_lines, unexpected
 from posbias.retrieval.jobs import POSITIONS, RetrievalJob
 from posbias.retrieval.trials import Trial, Trials
 
 NEARLY_ALL = 0.9
 """The share of sets above which gold counts from 1: "21" may stand in another document by chance."""
-NAMES: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-"""What columns are called, by what they hold; of a `document`, its keys."""
-ROLES = ("question", "documents", "gold", "answers")
+NAMES: dict[str, Any] = data_table(__file__)
+"""What columns are called, by what they hold."""
+PARTS: dict[str, list[str]] = NAMES.pop("document")
+"""What keys of a document are called, by what they hold; `one`: a column for each document."""
 log = logging.getLogger(__name__)
 
 
@@ -114,12 +114,8 @@ def read_document_sets(
     document moves; others that are gold keep a drawn place, the rest their order. `columns` says what columns
     hold, keys within others by points ({"gold": "meta.gold"}). It warns where gold seems to count from 1.
     """
-    if unknown := {*(columns or {})} - {*ROLES}:
-        raise wrong("columns", f"names among {', '.join(ROLES)}", got=", ".join(sorted(unknown)))
     rows = table_lines(Path(path), Names(cells=NAMES["documents"]), lists=True)
     sets = [_set_of(row, columns or {}, where) for where, row in rows]
-    if not sets:
-        raise InputFileError(f"{path}: expected one JSON object for each question, got no line")
     if (shifted := sum(one.shifted for one in sets)) > NEARLY_ALL * len(sets):
         what = "in %d of %d sets the answer stands in the document before the gold one: gold counts from 0"
         log.warning(f"%s: {what}", path, shifted, len(sets))
@@ -145,16 +141,6 @@ class _Document(NamedTuple):
     gold: bool = False
 
 
-def _within(cell: Any, key: str) -> Any:
-    return cell.get(key) if isinstance(cell, dict) else None
-
-
-def _first(row: Mapping[str, Any], names: Sequence[str]) -> Any:
-    """What stands under the first of these names, however it is written; None where none is there."""
-    held = {bare_name(key): cell for key, cell in row.items() if cell is not None}
-    return next((held[bare_name(name)] for name in names if bare_name(name) in held), None)
-
-
 def _documents(cell: Any, row: Mapping[str, Any]) -> list[_Document]:
     """The documents of a cell, or of a row that has a column for each, in the order of their numbers."""
     if isinstance(cell, dict) and all(isinstance(one, list) for one in cell.values()):
@@ -163,7 +149,7 @@ def _documents(cell: Any, row: Mapping[str, Any]) -> list[_Document]:
     if isinstance(cell, list):
         return [_document(one) for one in cell]
     numbered = [(re.fullmatch(r"(.*?)s?[_ ]?(\d+)", str(key).lower()), key) for key in row]
-    single = [*map(bare_name, NAMES["document"]["one"])]
+    single = [*map(bare_name, PARTS["one"])]
     keys = sorted((int(found[2]), key) for found, key in numbered if found and bare_name(found[1]) in single)
     return [_Document(row[key], (key, row[key])) for _, key in keys]
 
@@ -174,7 +160,7 @@ def _document(held: Any) -> _Document:
         held = dict(zip(("title", "text"), held, strict=True))
     if not isinstance(held, dict):
         return _Document(held, (held,))
-    text, title, own, gold = (_first(held, NAMES["document"][key]) for key in ("text", "title", "id", "gold"))
+    text, title, own, gold = (cells_of(held, PARTS, {})[key] for key in ("text", "title", "id", "gold"))
     text = " ".join(map(str.strip, text)) if _are_texts(text) else text
     whole = f"(Title: {title}) {text}" if isinstance(title, str) and title and isinstance(text, str) else text
     return _Document(whole, (title, text, own), number(gold) == 1)
@@ -186,9 +172,8 @@ _HINT = " (--columns {}=COLUMN)"
 
 def _set_of(row: dict[str, Any], columns: Mapping[str, str], where: str) -> _Set:
     """The set in a row, whatever its shape. Raises `InputFileError` that begins with `where`."""
-    held = {role: _first(row, NAMES[role]) for role in ROLES}
+    held = cells_of(row, NAMES, columns)
     for role, column in columns.items():
-        held[role] = functools.reduce(_within, [column] if column in row else column.split("."), row)
         if held[role] is None:
             raise unexpected(f"{where}: {role}", f"a column {column}", ", ".join(map(str, row)))
     question, documents, answers = held["question"], _documents(held["documents"], row), held["answers"]

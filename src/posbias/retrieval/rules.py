@@ -8,7 +8,6 @@ chance.
 """
 
 import os
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -18,13 +17,14 @@ import numpy as np
 
 from posbias.asking.requests import TURN, Transcript
 from posbias.core.errors import InputFileError, InvalidValueError, one_of, wrong
+from posbias.core.files import data_table
 from posbias.core.matching import ENDINGS, final_answer
 from posbias.core.tables import table_lines, unexpected
 from posbias.retrieval.checks import CHECKS, EARLY, check_value
 from posbias.retrieval.jobs import KINDS, RetrievalJob
 from posbias.retrieval.trials import Keys, Trial
 
-_HELD = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_HELD = data_table(__file__)
 REQUEST, OTHERS = _HELD["request"], _HELD["others"]
 
 
@@ -125,6 +125,4 @@ def read_instructions(path: str | os.PathLike[str]) -> tuple[Instruction, ...]:
             rules.append(Instruction(**cells))
         except InvalidValueError as error:
             raise InputFileError(f"{where}: {error}") from None
-    if not rules:
-        raise unexpected(path, "a rule in each line", "no line")
     return tuple(rules)

@@ -5,14 +5,13 @@ tokenizers have one token for each; no word begins with another. `Words` counts 
 not known.
 """
 
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from posbias.core.errors import ModelError, wrong
+from posbias.core.files import data_table
 from posbias.core.matching import PIECE
 
 _VARIETY = 32
@@ -36,7 +35,7 @@ class Wording:
     chat: bool = False
 
 
-_HELD = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_HELD = data_table(__file__)
 WORDINGS: dict[str, dict[str, Wording]] = {
     task: {name: Wording(**pieces) for name, pieces in named.items()}
     for task, named in _HELD["wordings"].items()
