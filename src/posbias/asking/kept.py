@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from posbias.asking.replies import answer_of, text_of
-from posbias.asking.requests import Generator, Request, each_answer, id_of, json_line
+from posbias.asking.requests import Generator, Request, cost, each_answer, id_of, json_line
 from posbias.core import spec
 from posbias.core.errors import DamagedError, InputFileError, OutputFileError, shortened, wrong
 from posbias.core.files import need_writable, write_text
@@ -125,6 +125,17 @@ class AnswerFile:
         for done, pair in enumerate(each_answer(generator, left, concurrency), start=before + 1):
             self.add(*pair, getattr(generator, "sent", {}))
             on_event(Event(done, len(asked), "request"))
+
+    def announce(
+        self, asked: Sequence[Request], generator: Any, most_out: int | None = None, more: str = ""
+    ) -> None:
+        """Take what other folders have of these requests, and log what asking for the rest takes (`cost`)."""
+        self.take(asked, generator)
+        left, nothing = (
+            cost(asked, self.known, most_out),
+            f"nothing, all answers are in {self.path}; another --out asks anew",
+        )
+        log.info("%s: to ask: %s", self.asked_of.get("model"), f"{left}{more}" if left.requests else nothing)
 
     def take(self, asked: Sequence[Request], generator: Any) -> None:
         """Copy answers that folders of the same results folder have of whoever was asked alike, at the address of

@@ -59,7 +59,8 @@ class Check(Answer):
     def answer(self) -> Texts:
         """The answer in words: the decision, then what it rests on."""
         asked = f"asked about {self.questions} of {self.available} questions"
-        lines = [f"{self.model}: {self.headline}", f"{asked}; wrong in at most {ALPHA:.0%} of runs"]
+        level = f"; wrong in at most {ALPHA:.0%} of runs" * (self.status != UNDECIDED)
+        lines = [f"{self.model}: {self.headline}", asked + level]
         if self.needed and self.limit:
             both = f"no gap passes and one of {2 * self.limit:g} fails, each in {POWER:.0%} of runs"
             lines.append(f"with {about(self.needed)} questions {both}")

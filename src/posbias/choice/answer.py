@@ -136,7 +136,8 @@ class ChoiceAnswer:
         if held.labels is not None:
             found["Label"] = np.array(held.label_names)[held.labels[rows, held.chosen[rows]]]
         same = [f"{kind} {one[0]}" for kind, one in found.items() if np.unique(one).size == 1]
-        return f"{same[0]} is chosen in all decisions, whatever option is there" if same else ""
+        declined = f" but {len(held.chosen) - rows.size:,} without a choice" * (rows.size < len(held.chosen))
+        return f"{same[0]} is chosen in all decisions{declined}, whatever option is there" if same else ""
 
     @cached_property
     def order_test(self) -> Test:
@@ -232,7 +233,7 @@ class ChoiceAnswer:
         lines = []
         if self.places is not None:
             (first, *_, last), mean = self.accuracy, self.places.overall["accuracy"]
-            above = "" if mean.interval[0] > self.places.chance else ", at chance (not shown to be above)"
+            above = "" if mean.interval[0] > self.places.chance else ", not shown to be above chance"
             above = ", at ceiling" if self.places.verdict == "at ceiling" else above
             lines.append(
                 f"right: {percent(mean)}, chance {self.places.chance:.0%}{above}; {percent(first)} where it "

@@ -9,7 +9,6 @@ the label or option is looked for that it names.
 """
 
 import json
-import logging
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from jaxtyping import Int
 
 from posbias.asking.kept import AnswerFile
 from posbias.asking.opening import is_model, opened
-from posbias.asking.requests import Place, PromptParts, Request, ScoresWritten, cost, specification_of
+from posbias.asking.requests import Place, PromptParts, Request, ScoresWritten, specification_of
 from posbias.choice.answer import ChoiceAnswer
 from posbias.choice.items import LETTERS, NAMES, Item, Kind, kind_of, read_items
 from posbias.choice.orders import labels_of, orders_of
@@ -34,12 +33,11 @@ from posbias.profiles.decisions import REFUSED, TIE, Decisions
 if TYPE_CHECKING:
     from posbias.measurement.models.loading import Treatment
 
-log = logging.getLogger(__name__)
 LABELLED = ("question", "judge")
 """Kinds of items whose options are shown with labels."""
 AGAIN = 20
 """The number of items whose first order is asked a second time, unless another is wanted: the floor of flips."""
-_TIE = re.compile(r"(?i)\b(?:tied?|draw|equal(?:ly)?|both|neither)\b")
+_TIE = re.compile(r"(?i)\b(?:tied?|a draw|equal(?:ly)?|both|neither)\b|^\W*draw\b")
 _LABEL = r"([A-Z])(?![\w'])(?!\s(?!is\b|was\b|wins\b)[a-z])"
 """A letter that stands alone, and is no article ("A better answer")."""
 _FIRST = re.compile(rf"(?i:\W*(?:the )?(?:\w+ )?(?:answer|option|choice|verdict)?\W*(?:is\W*)?){_LABEL}")
@@ -77,30 +75,22 @@ def presentations(items: Sequence[Item], job: ChoiceJob) -> Iterator[Presentatio
     if len(sizes := {len(item.options) for item in items}) != 1:
         raise InvalidValueError(f"items: expected the same number of options in all, got {sorted(sizes)}")
     (count,) = sizes
-    orders = orders_of(count, job.orders)
-    for number, item in enumerate(items):
-        labels = labels_of(count, number)
-        for index, order in enumerate([*orders, *orders[: number < job.again]]):
-            again = int(index == len(orders))
-            yield _presented(item, number, order, labels, job, Place("order", index % len(orders)), again)
-
-
-def _presented(
-    item: Item, number: int, order: Any, labels: Any, job: ChoiceJob, place: Place, again: int
-) -> Presentation:
-    words = NAMES["kinds"][job.kind]
+    orders, words = orders_of(count, job.orders), NAMES["kinds"][job.kind]
     criteria = f" Go by: {job.criteria}." if job.criteria and job.kind == "judge" else job.criteria
-    details = item.details or ("",) * len(item.options)
-    shown = [LETTERS[label] for label in labels]
-    listed = [
-        words["option"].format(label=label, text=item.options[option], detail=details[option])
-        for label, option in zip(shown, order, strict=True)
-    ]
-    opening = words["opening"].format(question=item.question, criteria=criteria)
-    parts = PromptParts(opening, tuple(listed), f"{words['asks']}\n", words["reply"])
-    endings = shown if job.kind in LABELLED else [item.options[option] for option in order]
-    request = Request(number, place, parts.text, again)
-    return Presentation(request, parts, order, labels, tuple(f" {one}" for one in endings))
+    for number, item in enumerate(items):
+        labels, details = labels_of(count, number), item.details or ("",) * count
+        shown = [LETTERS[label] for label in labels]
+        opening = words["opening"].format(question=item.question, criteria=criteria)
+        for index, order in enumerate([*orders, *orders[: number < job.again]]):
+            listed = [
+                words["option"].format(label=label, text=item.options[option], detail=details[option])
+                for label, option in zip(shown, order, strict=True)
+            ]
+            parts = PromptParts(opening, tuple(listed), f"{words['asks']}\n", words["reply"])
+            endings = shown if job.kind in LABELLED else [item.options[option] for option in order]
+            place = Place("order", index % len(orders))
+            request = Request(number, place, parts.text, again=int(index == len(orders)))
+            yield Presentation(request, parts, order, labels, tuple(f" {one}" for one in endings))
 
 
 def choose(
@@ -150,9 +140,7 @@ def choose(
         endings = {one.request.prompt: one.endings for one in asked}
         writer = ScoresWritten(who, endings, parts) if scored else who
         requests = [one.request for one in asked]
-        file.take(requests, writer)
-        total = cost(requests, file.known, None if scored else of.get("most_out"))
-        log.info("%s: to ask: %s", of.get("model"), total)
+        file.announce(requests, writer, None if scored else of.get("most_out"))
         file.answer(writer, requests, concurrency, on_event)
     return ChoiceAnswer(decided(asked, held, file.known, job, of if scored else file.asked_of, scored=scored))
 
@@ -171,9 +159,10 @@ def decided(
     answers = [known[one.request.id] for one in asked]
     if scored:
         scores, _, bounds, *influence = np.moveaxis(np.array([*map(json.loads, answers)]), 1, 0)
-        # options that are but bounded may have the same bound
-        several = (scores == scores.max(axis=1, keepdims=True)).sum(axis=1) > 1
-        chosen, of = np.where(several, TIE, scores.argmax(axis=1)), {**of, "bounds": int(bounds.sum())}
+        # an option that is but bounded may be less likely than any other
+        likeliest = scores == scores.max(axis=1, keepdims=True)
+        open_ = (likeliest.sum(axis=1) > 1) | (likeliest & (bounds > 0)).any(axis=1)
+        chosen, of = np.where(open_, TIE, scores.argmax(axis=1)), {**of, "bounds": int(bounds.sum())}
     else:
         shown = [[LETTERS[label] for label in one.labels] if labelled else [] for one in asked]
         options = [[items[one.request.trial].options[option] for option in one.order] for one in asked]

@@ -1,5 +1,6 @@
 """`posbias check`: a gate that fails where position matters by more than a limit."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -69,8 +70,7 @@ def check(model: str | None = None, *, options: Options = Options()) -> int:
     from posbias.checking import check as decide
     from posbias.choice import read_items
     from posbias.choice.items import kind_of
-    from posbias.retrieval import Session, read_document_sets, retrieval_job
-    from posbias.retrieval.documents import places_of
+    from posbias.retrieval import Session, read_document_sets
 
     chooser = choosing.Options(asking=options.asking, loading=options.loading, out=options.out)
     chooser.check()
@@ -81,10 +81,10 @@ def check(model: str | None = None, *, options: Options = Options()) -> int:
         found, limit, count = chooser.who(names, kind_of(trials)), options.max_flip, len(trials)
     elif options.trials is not None:
         shared.refuse(options, "--items with it", ("max_flip",))
-        sets, server = read_document_sets(options.trials, columns), options.asking.endpoint is not None
-        wording = "chat" if server and "chat" in options.asking.api else None
-        job = retrieval_job("documents", wording=wording, positions=places_of(sets), prompts=len(sets))
-        trials = Session((job,), documents=sets)
+        server = options.asking.endpoint is not None
+        trials = Session(documents=read_document_sets(options.trials, columns))
+        if server and "chat" in options.asking.api:
+            trials = replace(trials, jobs=(replace(trials.jobs[0], wording="chat"),))
         found = options.asking.servers(model) if server else chooser.who(names, "")
         limit, count = options.max_gap, trials.count
     else:

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.asking.kept import AnswerFile
-from posbias.asking.requests import Place, Request, Scorer, ScoresWritten, cost, specification_of
+from posbias.asking.requests import Place, Request, Scorer, ScoresWritten, specification_of
 from posbias.core import spec
 from posbias.core.errors import counted, positive, wrong
 from posbias.core.matching import words_in
@@ -55,7 +55,7 @@ def ask_margins(
     counted("concurrency", concurrency)
     if equivalence is not None:
         positive("equivalence", equivalence)
-    if job.task == "documents":
+    if job.task not in ("keys", "needle"):
         raise wrong("task", "keys or needle, whose candidates are known", job.task)
     trials = trials_of(job, text=text)
     made = [trials.trial(index) for index in range(job.prompts)]
@@ -68,7 +68,7 @@ def ask_margins(
     candidates = {one.prompt: made[one.trial].answers for one in asked}
     file = AnswerFile(answers, specification_of(scorer))
     each = f", each of them {len(made[0].answers)} times" * getattr(scorer, "echoes", False)
-    log.info("to ask: %s%s", cost(asked, file.known), each)
+    file.announce(asked, scorer, more=each)
     file.answer(ScoresWritten(scorer, candidates), asked, concurrency, on_event)
     kept = [json.loads(file.known[one.id]) for one in asked]
     results = _results(np.reshape(kept, (job.prompts, 2, job.positions, 3, -1)))

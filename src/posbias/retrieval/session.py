@@ -22,7 +22,7 @@ import numpy as np
 
 from posbias.asking.endpoint import Endpoint
 from posbias.asking.kept import ANSWERS, AnswerFile, AnswersRead
-from posbias.asking.requests import Generator, Place, Request, cost, id_of, specification_of
+from posbias.asking.requests import Generator, Place, Request, id_of, specification_of
 from posbias.core import spec
 from posbias.core.errors import ModelError, counted, wrong
 from posbias.core.files import file_name
@@ -135,38 +135,23 @@ class Session:
         if len({*sizes}) < len(sizes):
             raise wrong("jobs", "each size once", [size for size, _ in sizes])
 
-    @property
-    def _sets(self) -> tuple[DocumentSet, ...]:
-        """The document sets that are asked about."""
-        return (self.documents or ())[: self.jobs[0].prompts]
-
-    @property
-    def doubts(self) -> list[str]:
-        """What of the documents makes answers to them doubtful."""
-        return [f"documents: {doubt}" for doubt in doubts_of(self._sets)] if self._sets else []
-
-    @property
-    def scope(self) -> list[str]:
-        """Which places of documents are asked at, and how narrow intervals can be."""
-        job, lines, every = self.jobs[0], [], len(self.documents or ())
+    def announce(self) -> None:
+        """Log before anything is asked what of documents makes answers to them doubtful, which of their places are
+        asked at, and how narrow intervals can be."""
+        job, every = self.jobs[0], len(self.documents or ())
+        sets = (self.documents or ())[: job.prompts]
+        for doubt in doubts_of(sets) if sets else ():
+            log.warning("documents: %s", doubt)
         if job.prompts < every:
-            lines.append(f"{job.prompts} of the {every} questions are asked")
-        if job.positions < (most := max(map(len, self._sets), default=0)):
+            log.info("%d of the %d questions are asked", job.prompts, every)
+        if job.positions < (most := max(map(len, sets), default=0)):
             both = f"both ends, the middle from {job.positions - 2} between"
-            lines.append(f"positions: {job.positions} of up to {most} places are asked at: {both}")
+            log.info("positions: %d of up to %d places are asked at: %s", job.positions, most, both)
         if self.until is not None:
             reach = Estimate(0.0, SPREAD / job.prompts**0.5, job.prompts)
             width, needed = min(1.0, reach.half_width), about(reach.draws_for(self.until))
             reached = f"{job.prompts} trials reach about ± {width:.2f} at an accuracy of {AT:g}"
-            lines.append(f"until: {reached}; ± {self.until:g} takes {needed}")
-        return lines
-
-    def announce(self) -> None:
-        """Log doubts and scope, before anything is asked."""
-        for doubt in self.doubts:
-            log.warning(doubt)
-        for line in self.scope:
-            log.info(line)
+            log.info("until: %s; ± %g takes %s", reached, self.until, needed)
 
     def trials(self, job: RetrievalJob) -> Trials:
         """The trials of a job, in words. Raises as `trials_of`."""
@@ -292,11 +277,7 @@ class Session:
         if place is None or isinstance(generator, AnswersRead):
             return AnswerFile(None, of)
         file = AnswerFile(place / ANSWERS, of)
-        file.take(asked, generator)
-        left = cost(asked, file.known, of.get("most_out"))
-        nothing = f"nothing, all answers are in {file.path}; another --out asks anew"
-        most = " at most" * (self.until is not None)
-        log.info("%s: to ask%s: %s", name, most, left if left.requests else nothing)
+        file.announce(asked, generator, of.get("most_out"), ", at most" * (self.until is not None))
         return file
 
 
