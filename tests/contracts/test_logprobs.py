@@ -15,11 +15,10 @@ from project import ROOT
 from scoring_server import answers_of
 from tiny import llama, write_gguf
 
-from posbias.asking import Endpoint, LocalModel, scorer_of
+from posbias.asking import AnswerFile, Endpoint, LocalModel, scorer_of
 from posbias.core.errors import InvalidValueError, ModelError
 from posbias.measurement import load_model
-from posbias.retrieval import retrieval_job
-from posbias.retrieval.margins import ask_margins
+from posbias.retrieval import Session, retrieval_job
 
 PROMPT = '{"Anna": "lamp", "Peter": "chair", "Anna": "'
 WORDS = ["lamp", "chair", "lam", "umbrella"]
@@ -97,12 +96,17 @@ def test_a_server_that_changes_its_mind_is_an_error(model):
             found.score(PROMPT, WORDS)
 
 
+def margins(who, job, answers=None, **how):
+    session = Session((job,), equivalence=None, margins=True, **how)
+    return session.ask(who, job, AnswerFile(answers, who.asked_of), lambda event: None)
+
+
 def test_margins_behind_a_server_are_those_of_the_opened_model(model):
     job = retrieval_job("keys", pairs=4, positions=3, prompts=2)
     with serving(answers_of(model.loaded, "echo")) as server:
-        found = ask_margins(scorer(server), job, concurrency=2)
+        found = margins(scorer(server), job, concurrency=2)
         assert len(server.asked) == 1 + 2 * 2 * 3 * 4
-    expected = ask_margins(model, job)
+    expected = margins(model, job)
     assert found.verdict == expected.verdict
     assert not found.results["bounded"].any()
     for name, held in expected.results.items():
@@ -112,13 +116,14 @@ def test_margins_behind_a_server_are_those_of_the_opened_model(model):
 def test_bounded_margins_are_counted_and_have_no_verdict(model, tmp_path):
     job = retrieval_job("keys", pairs=4, positions=3, prompts=2)
     with serving(answers_of(model.loaded, "generated")) as server:
-        kept = [ask_margins(scorer(server), job, answers=tmp_path / "a.jsonl") for _ in range(2)]
+        kept = [margins(scorer(server), job, tmp_path / "a.jsonl") for _ in range(2)]
         assert len(server.asked) == 2 + 12 + 2
     assert kept[0] == kept[1]
     assert (kept[0].verdict, kept[0].able) == ("inconclusive", False)
     assert "6 of 6 margins are bounds" in kept[0].verdict_in_words
-    with pytest.raises(InvalidValueError, match=r"^task: expected keys or needle"):
-        ask_margins(model, retrieval_job("documents", positions=3, prompts=2))
+    for task in ("documents", "rules"):
+        with pytest.raises(InvalidValueError, match=r"^task: expected keys or needle"):
+            margins(model, retrieval_job(task, positions=3, prompts=2))
 
 
 @pytest.mark.parametrize(("how", "schema"), [("echo", "retrieve/1"), ("dropped", "retrieve-answers/1")])

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, resumable
@@ -341,23 +341,18 @@ def _scored(
 ) -> "tuple[Answer, list[str]]":
     """Ask a server for log-probabilities: margins, as of a model that is opened."""
     need("matplotlib", work="the curve", extra="report")
+    from posbias.asking import AnswerFile
     from posbias.profiles.places import save_places
     from posbias.reports.retrieval import of_opened
-    from posbias.retrieval.margins import ask_margins
-    from posbias.retrieval.session import ANSWERS, RESULT
+    from posbias.retrieval.session import ANSWERS, RESULT, Session
 
     folder = f"{_folder(scorer.endpoint.model, job.task, options.asking)}-logprobs"
     place = options.out or shared.RESULTS / folder
     need_writable(place)
-    with resumable(2 * job.prompts * job.positions) as on_event:
-        curve = ask_margins(
-            *(scorer, job),
-            text=text,
-            answers=place / ANSWERS,
-            concurrency=options.asking.concurrency,
-            equivalence=options.equivalence,
-            on_event=on_event,
-        )
+    how: Any = {"equivalence": options.equivalence, "concurrency": options.asking.concurrency}
+    session = Session((job,), text, margins=True, **how)
+    with resumable(session.count) as on_event:
+        curve = session.ask(scorer, job, AnswerFile(place / ANSWERS, scorer.asked_of), on_event)
     return of_opened(curve, save_places([curve], place / RESULT), place)
 
 

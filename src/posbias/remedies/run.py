@@ -30,7 +30,6 @@ from posbias.profiles.gaps import EQUIVALENCE, MEAN, gaps_of
 from posbias.profiles.places import NATS, Places
 from posbias.remedies.values import ABOUT, REMEDIES, OrdersAveraged, Plain, Remedy, TextRemedy
 from posbias.retrieval import Session
-from posbias.retrieval.margins import ask_margins
 
 log = logging.getLogger(__name__)
 PLAIN = Plain().kind
@@ -162,16 +161,16 @@ def task_of(asked: Any, scored: bool, concurrency: int = 1, job: ChoiceJob | Non
             return choose(who, asked, how, answers=file, concurrency=concurrency, on_event=hear).decisions
 
         return Task("scored choices" if scored else "choices", parts, decide)
-    session, (how, *others) = replace(asked, concurrency=concurrency), asked.jobs
+    how, *others = asked.jobs
     if others or how.task not in ("keys", "documents"):
         raise wrong("task", "one job, of keys or documents", ", ".join(one.task for one in asked.jobs))
-    margins, trials = scored and how.task == "keys", [*map(session.trials(how).trial, range(how.prompts))]
-    prompts = [(one, (*one.asked, *(one.control if margins else one.arms.values()))) for one in trials]
-    parts = {text: one.parts[text] for one, texts in prompts for text in texts}
+    margins, trials = scored and how.task == "keys", [*map(asked.trials(how).trial, range(how.prompts))]
+    about: Any = {"margins": True, "equivalence": None, "rule": None} if margins else {}
+    session = replace(asked, concurrency=concurrency, **about)
+    each = [(one, request) for k, one in enumerate(trials) for request in session.requests_of(one, k)]
+    parts = {request.prompt: one.parts[request.prompt] for one, request in each}
 
     def ask(who: Any, file: Path | None, hear: OnEvent) -> Places:
-        if margins:
-            return ask_margins(who, how, answers=file, concurrency=concurrency, on_event=hear)
         of = specification_of(who) or {"model": "the generator"}
         return session.ask(who, how, AnswerFile(file, of), hear)
 

@@ -12,6 +12,7 @@ and in three control arms. A prompt is never asked twice.
 """
 
 import logging
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ import numpy as np
 
 from posbias.asking.endpoint import Endpoint
 from posbias.asking.kept import ANSWERS, AnswerFile, AnswersRead
-from posbias.asking.requests import Generator, Place, Request, id_of, specification_of
+from posbias.asking.requests import Generator, Place, Request, id_of, ScoresWritten, specification_of
 from posbias.core import spec
 from posbias.core.errors import ModelError, counted, wrong
 from posbias.core.files import file_name
@@ -34,6 +35,7 @@ from posbias.profiles.place_differences import curve_differences, ways_differenc
 from posbias.profiles.places import ARMS, MOST_CUT_OFF, Key, Places, retrieval_curve, save_places
 from posbias.retrieval.documents import Documents, DocumentSet, doubts_of, places_of
 from posbias.retrieval.jobs import RetrievalJob, retrieval_job
+from posbias.retrieval.margins import scored
 from posbias.retrieval.rules import INSTRUCTIONS, Instruction, Rules
 from posbias.retrieval.trials import Keys, Needle, Trial, Trials
 from posbias.retrieval.wordings import Words
@@ -90,12 +92,6 @@ def trials_of(
     return Keys(words, job) if text is None else Needle(words, job, text, name)
 
 
-def requests_of(trial: Trial, index: int) -> list[Request]:
-    """All prompts of a trial: at each position, then each control arm."""
-    placed = [Request(index, Place("position", k), text) for k, text in enumerate(trial.asked)]
-    return placed + [Request(index, Place("arm", arm), text) for arm, text in trial.arms.items()]
-
-
 @dataclass(frozen=True)
 class Session:
     """What is asked of whoever it is, how answers are scored, and how sure the curves are to be.
@@ -105,6 +101,8 @@ class Session:
     default `contains` for documents and `first` for else; rules have checks of their own. `until`: trials are
     asked until every gap's 95 % interval is at most ± this, `job.prompts` of them at most (`Places.reached`).
     `equivalence`: the difference in accuracy that counts as none. `concurrency`: threads that call who is asked.
+    `margins`: whoever is asked scores the candidates of keys or needle (`scorer_of`, `LocalModel`), in place of
+    answering: results are those of `margins.scored`, and `equivalence` (None: none) is in nats.
     Raises `InvalidValueError` for what cannot be right.
     """
 
@@ -113,15 +111,16 @@ class Session:
     documents: tuple[DocumentSet, ...] | None = None
     rule: Rule | None = None
     until: float | None = None
-    equivalence: float = EQUIVALENCE
+    equivalence: float | None = EQUIVALENCE
     concurrency: int = 1
     instructions: tuple[Instruction, ...] | None = None
+    margins: bool = False
 
     def __post_init__(self):
-        for name in ("until", "equivalence"):
-            share = getattr(self, name)
-            if share is not None and not 0 < share < 1:
-                raise wrong(name, "a number above 0 and below 1", share)
+        for name, most in (("until", 1.0), ("equivalence", math.inf if self.margins else 1.0)):
+            given = getattr(self, name)
+            if given is not None and not 0 < given < most:
+                raise wrong(name, f"a number above 0 and below {most:g}", given)
         counted("concurrency", self.concurrency)
         if not self.jobs:
             sets = self.documents
@@ -129,6 +128,8 @@ class Session:
             if sets is not None:
                 job = retrieval_job("documents", positions=places_of(sets), prompts=len(sets))
             object.__setattr__(self, "jobs", (job,))
+        if unscored := {job.task for job in self.jobs} - {"keys", "needle"} if self.margins else set():
+            raise wrong("task", "keys or needle, whose candidates are known", min(unscored))
         if self.rule is not None and any(job.task == "rules" for job in self.jobs):
             raise wrong("rule", "none with the task rules, whose checks decide", self.rule)
         sizes = [(job.pairs or job.length, job.kind) for job in self.jobs]
@@ -160,12 +161,22 @@ class Session:
     @property
     def count(self) -> int:
         """How many prompts there are, at every position and in every control arm."""
-        return sum(job.prompts * (job.positions + len(ARMS)) for job in self.jobs)
+        return sum(self._count(job) for job in self.jobs)
+
+    def _count(self, job: RetrievalJob) -> int:
+        return job.prompts * (job.positions + (job.positions if self.margins else len(ARMS)))
 
     def requests(self) -> list[Request]:
         """Every prompt of every job."""
         each = [(trials, k) for job in self.jobs for trials in [self.trials(job)] for k in range(job.prompts)]
-        return [request for trials, index in each for request in requests_of(trials.trial(index), index)]
+        return [request for trials, index in each for request in self.requests_of(trials.trial(index), index)]
+
+    def requests_of(self, trial: Trial, index: int) -> list[Request]:
+        """All prompts of a trial: at each position, then in each control arm, or of margins for somebody else."""
+        placed = [Request(index, Place("position", k), text) for k, text in enumerate(trial.asked)]
+        if self.margins:
+            return placed + [Request(index, Place("control", k), one) for k, one in enumerate(trial.control)]
+        return placed + [Request(index, Place("arm", arm), text) for arm, text in trial.arms.items()]
 
     def ask(self, generator: Generator, job: RetrievalJob, file: AnswerFile, on_event: OnEvent) -> Places:
         """Ask about a job what the file has no answer to, and score the answers. Raises as `ask`."""
@@ -173,12 +184,14 @@ class Session:
         count = job.prompts if self.until is None else min(FIRST_ROUND, job.prompts)
         while True:
             made += [trials.trial(index) for index in range(len(made), count)]
-            asked = [request for index, trial in enumerate(made) for request in requests_of(trial, index)]
-            file.answer(generator, asked, self.concurrency, on_event)
+            asked = [one for index, trial in enumerate(made) for one in self.requests_of(trial, index)]
+            candidates = {one.prompt: made[one.trial].answers for one in asked}
+            writer = ScoresWritten(generator, candidates) if self.margins else generator
+            file.answer(writer, asked, self.concurrency, on_event)
             held = trials.documents(count) if isinstance(trials, Documents) else {}
-            curve, unanswered = self._curve(made, spec.encode(job) | {"prompts": count} | held, file)
+            curve, doubtful = self._curve(made, spec.encode(job) | {"prompts": count} | held, file)
             if self.until is None or count == job.prompts or curve.half_width <= self.until:
-                for line in unanswered:
+                for line in doubtful:
                     log.warning(line)
                 return curve
             # what is estimated from few trials is not trusted beyond twice as many
@@ -187,33 +200,24 @@ class Session:
     def _curve(
         self, made: Sequence[Trial], job: Mapping[str, Any], file: AnswerFile
     ) -> tuple[Places, list[str]]:
-        """The results of trials whose prompts are all answered, and why answers are none."""
+        """The results of trials whose prompts are all answered, and why answers or margins are none."""
         rule: Any = self.rule or {"documents": "contains", "rules": "check"}.get(job["task"], "first")
-        answers = [(trial, [file.known[id_of(prompt)] for prompt in trial.asked]) for trial in made]
-        right = [[trial.right(answer, rule) for answer in row] for trial, row in answers]
-        why = np.array([[trial.missing(answer, rule) for answer in row] for trial, row in answers])
-        unanswered = {
-            f"{count} of {why.size} answers: {what}; they count as not found (more tokens do not help)": name
-            for name, what in ENDED.items()
-            if (count := int((why == name).sum()))
-        }
+        if self.margins:
+            rule, results, arms = "greedy", scored(made, file.known), dict[str, Any]()
+            doubtful = {"margins are bounds, for want of alternatives": results["bounded"] > 0}
+        else:
+            results, arms, doubtful = answered(made, file.known, rule)
+        known = {f"{rows.sum()} of {rows.size} {said}": rows for said, rows in doubtful.items() if rows.any()}
         # what was not answered says nothing of places
-        flaws = [said for said, name in unanswered.items() if (why == name).mean(axis=0).max() > MOST_CUT_OFF]
+        flaws = [said for said, rows in known.items() if rows.mean(axis=0).max() > MOST_CUT_OFF]
         curve = Places(
-            {
-                "accuracy": np.array([[each[0] for each in row] for row in right]),
-                "all_found": np.array([[all(each) for each in row] for row in right]),
-                "cut_off": why == "cut_off",
-            },
+            results,
             np.mean([trial.depths for trial in made], axis=0),
             {"model": "the generator"} | file.asked_of,
             job,
-            {
-                arm: np.array([trial.right(file.known[id_of(trial.arms[arm])], rule)[0] for trial in made])
-                for arm in ARMS
-            },
+            arms,
             rule=rule,
-            chance=1 / len(made[0].answers) if job["task"] == "keys" else 0.0,
+            chance=1 / len(made[0].answers) if self.margins or job["task"] == "keys" else 0.0,
             length=float(np.mean([words_in(text) for trial in made for text in trial.asked])),
             unit="words",
             rows="questions" if job["task"] == "documents" else "trials",
@@ -222,7 +226,7 @@ class Session:
             until=self.until,
             flaws=tuple(flaws),
         )
-        return curve, [*unanswered]
+        return curve, [*known]
 
     def ask_each(
         self,
@@ -259,7 +263,7 @@ class Session:
                         raise
                     kept = f"answers so far are kept in {file.path}: the same command goes on"
                     raise ModelError(f"{error}; {kept}") from None
-                done += job.prompts * (job.positions + len(ARMS))
+                done += self._count(job)
                 curve = replace(curve, asked={**curve.asked, "way": name})
                 own[curve.key] = curve
             if place is not None:
@@ -321,6 +325,26 @@ def ask(
     session.announce()
     of = specification_of(generator) if asked_of is None else asked_of
     return session.ask(generator, session.jobs[0], AnswerFile(answers, of), on_event)
+
+
+def answered(
+    made: Sequence[Trial], known: Mapping[str, str], rule: Rule
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """By trial and position whether answers are right; by trial whether those in control arms are; and by why
+    (`ENDED`) which are none."""
+    answers = [(trial, [known[id_of(prompt)] for prompt in trial.asked]) for trial in made]
+    right = [[trial.right(answer, rule) for answer in row] for trial, row in answers]
+    why = np.array([[trial.missing(answer, rule) for answer in row] for trial, row in answers])
+    results = {
+        "accuracy": np.array([[each[0] for each in row] for row in right]),
+        "all_found": np.array([[all(each) for each in row] for row in right]),
+        "cut_off": why == "cut_off",
+    }
+    arms = {
+        arm: np.array([trial.right(known[id_of(trial.arms[arm])], rule)[0] for trial in made]) for arm in ARMS
+    }
+    left = "they count as not found (more tokens do not help)"
+    return results, arms, {f"answers: {what}; {left}": why == name for name, what in ENDED.items()}
 
 
 def folder_of(folder: str | os.PathLike[str], name: str, ways: Mapping[str, Generator]) -> Path:
