@@ -246,3 +246,10 @@ def test_what_holds_no_decisions_has_none(tmp_path):
     for path in sorted(elsewhere.iterdir()):
         if path.suffix in (".json", ".jsonl", ".csv", ".tsv") or path.is_dir():
             assert read_decisions(path) == {}, path
+
+
+def test_a_likelihood_that_is_not_finite_is_refused(tmp_path):
+    rows = samples(chooser(2))
+    rows[3]["filtered_resps"][0][0] = "-inf"
+    with pytest.raises(InputFileError, match="filtered_resps: expected finite log-likelihoods"):
+        read_decisions(written(rows, tmp_path))

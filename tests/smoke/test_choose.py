@@ -5,6 +5,7 @@ import json
 import math
 import re
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -14,12 +15,13 @@ from http_servers import prompt_of, serving
 
 import posbias
 from posbias.asking import LocalModel
-from posbias.choice import ChoiceAnswer, ChoiceJob, read_items
-from posbias.choice.asking import presentations
+from posbias.choice import ChoiceAnswer, ChoiceJob, Item, read_items
+from posbias.choice.asking import _chosen, presentations
 from posbias.choice.items import kind_of
+from posbias.core.errors import InputFileError
 from posbias.measurement import load_model
 from posbias.measurement.quantities.influence import gradients, predict
-from posbias.profiles.decisions import load_decisions
+from posbias.profiles.decisions import REFUSED, TIE, load_decisions
 from posbias.reports.choices import headline
 
 ITEMS = [
@@ -143,6 +145,37 @@ def test_options_of_a_chooser_in_python(folder, items):
     assert not [line for line in answer.sentences() if "not determined" in line]
     first = posbias.choose(lambda prompt: re.findall(r"(?m)^[A-C](?=\.)", prompt)[0], items)
     assert first.always == "Slot 0 is chosen in all decisions, whatever option is there"
+
+
+def test_what_no_answer_tells_is_not_guessed(items):
+    """A choice among bounds is none, a verb is no tie, and "all" leaves out who made no choice."""
+    said = ["I cannot draw a conclusion", "Draw.", "A draw", "B"]
+    assert [_chosen(answer, ["A", "B"], ["x", "y"]) for answer in said] == [REFUSED, TIE, TIE, 1]
+    two = [Item(f"q{n}", ("x", "y")) for n in range(6)]
+    only_once = posbias.choose(lambda prompt: "A" if "q0" in prompt else "none of them", two)
+    assert only_once.always.startswith("Slot 0 is chosen in all decisions but 15 without a choice")
+
+    class Bounded:
+        asked_of: ClassVar = {"model": "m"}
+
+        def score(self, prompt, endings):
+            return self.bounded(prompt, endings)[:2]
+
+        def bounded(self, prompt, endings):
+            return np.array([-2.0, -1.0]), np.array([False, False]), np.array([False, True])
+
+    assert (posbias.choose(Bounded(), two).decisions.chosen == TIE).all()
+
+
+def test_a_column_that_no_item_has_is_an_error_and_keys_within_others_are_found(tmp_path):
+    file = tmp_path / "items.jsonl"
+    file.write_text(
+        '{"q": {"text": "Which?"}, "options": ["a", "b"], "right": "b"}\n{"options": ["c", "d"]}\n'
+    )
+    first, second = read_items(file, {"question": "q.text", "right": "right"})
+    assert (first.question, first.right, second.right) == ("Which?", 1, -1)
+    with pytest.raises(InputFileError, match="right: expected a column best"):
+        read_items(file, {"right": "best"})
 
 
 @pytest.mark.parametrize(("kind", "slots"), [("question", 3), ("judge", 2), ("tools", 3), ("rating", 5)])

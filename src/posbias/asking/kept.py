@@ -131,10 +131,8 @@ class AnswerFile:
     ) -> None:
         """Take what other folders have of these requests, and log what asking for the rest takes (`cost`)."""
         self.take(asked, generator)
-        left, nothing = (
-            cost(asked, self.known, most_out),
-            f"nothing, all answers are in {self.path}; another --out asks anew",
-        )
+        left = cost(asked, self.known, most_out)
+        nothing = f"nothing, all answers are in {self.path}; another --out asks anew"
         log.info("%s: to ask: %s", self.asked_of.get("model"), f"{left}{more}" if left.requests else nothing)
 
     def take(self, asked: Sequence[Request], generator: Any) -> None:

@@ -69,8 +69,8 @@ class LocalModel:
         self._check(len(ids) + self.most_out)
         if not self._tried:
             self.try_reuse([(ids, [ids[-1:]])])
-        own = getattr(self.loaded.model.config, "eos_token_id", None)
-        ends, written = {tokenizer.eos_token_id, *_listed(own)}, []
+        own, written = getattr(self.loaded.model.config, "eos_token_id", None), []
+        ends = {tokenizer.eos_token_id, *(own if isinstance(own, list) else [own])}
         for _ in range(self.most_out):
             token = int(self.reader.following([*ids, *written]).argmax())
             if token in ends:
@@ -139,10 +139,6 @@ class LocalModel:
         if context is not None and tokens > context:
             most = f"at most the {context} tokens of context of {self.loaded.name}"
             raise wrong("length", most, got=f"prompts of {tokens} with their answers")
-
-
-def _listed(held: Any) -> list[Any]:
-    return held if isinstance(held, list) else [held]
 
 
 # --- endings of prompts that begin alike ---------------------------------------------------------------------

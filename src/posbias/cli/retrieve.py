@@ -352,7 +352,9 @@ def _scored(
     how: Any = {"equivalence": options.equivalence, "concurrency": options.asking.concurrency}
     session = Session((job,), text, margins=True, **how)
     with resumable(session.count) as on_event:
-        curve = session.ask(scorer, job, AnswerFile(place / ANSWERS, scorer.asked_of), on_event)
+        file = AnswerFile(place / ANSWERS, scorer.asked_of)
+        file.announce(session.requests(), scorer, more=", each for every candidate" * scorer.echoes)
+        curve = session.ask(scorer, job, file, on_event)
     return of_opened(curve, save_places([curve], place / RESULT), place)
 
 

@@ -198,21 +198,18 @@ def _of_lm_eval(row: Row, where: str, file: Path) -> Iterator[Shown]:
         return
     item = str(doc.get("question", doc.get("query", row["doc_id"])))
     options = tuple(f"{item}: {one}" for one in held)
-    scores = tuple(_finite(one[0], where) for one in answers if isinstance(one, list) and len(one) == 2)
-    if len(scores) == len(held):
-        slot = scores.index(max(scores))
+    said, scores = [one[0] for one in answers if isinstance(one, list) and len(one) == 2], ()
+    if len(said) == len(held):
+        known = [one for one in map(number, said) if one is not None]
+        if len(known) < len(said):
+            raise unexpected(f"{where}: filtered_resps", "finite log-likelihoods", said)
+        scores, slot = tuple(known), known.index(max(known))
     else:
-        scores, slot = (), _number_of(_first(answers))
+        slot = _number_of(_first(answers))
     chosen = REFUSED if slot is None or slot not in range(len(held)) else slot
     target = _number_of(_first(row["target"]))
     right = options[target] if target is not None and target in range(len(held)) else ""
     yield Shown(str(row.get("model", file.parent.name)), item, options, chosen, right, scores=scores)
-
-
-def _finite(cell: Any, where: str) -> float:
-    if (found := number(cell)) is None:
-        raise unexpected(f"{where}: filtered_resps", "finite log-likelihoods", cell)
-    return found
 
 
 def _calls_of(file: Path) -> list[Shown]:

@@ -253,7 +253,11 @@ class Session:
 
         for name, generator in ways.items():
             place = None if folder is None else folder_of(folder, name, ways)
-            file = self._file(name, generator, place, asked)
+            of = specification_of(generator) or {"model": name}
+            path = None if place is None or isinstance(generator, AnswersRead) else place / ANSWERS
+            file = AnswerFile(path, of)
+            if path is not None:
+                file.announce(asked, generator, of.get("most_out"), ", at most" * (self.until is not None))
             own = dict[Key, Places]()
             for job in self.jobs:
                 try:
@@ -272,17 +276,6 @@ class Session:
         if folder is not None and len(ways) > 1:
             save_places(curves.values(), Path(folder) / RESULT)
         return curves
-
-    def _file(
-        self, name: str, generator: Generator, place: Path | None, asked: Sequence[Request]
-    ) -> AnswerFile:
-        """The kept answers of a way; what is left to ask is logged."""
-        of = specification_of(generator) or {"model": name}
-        if place is None or isinstance(generator, AnswersRead):
-            return AnswerFile(None, of)
-        file = AnswerFile(place / ANSWERS, of)
-        file.announce(asked, generator, of.get("most_out"), ", at most" * (self.until is not None))
-        return file
 
 
 def ask(
