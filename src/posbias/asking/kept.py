@@ -142,6 +142,7 @@ class AnswerFile:
             server = self._header["server"] = spec.fingerprint(url)
             if self._server not in (None, server):
                 log.warning("%s: kept answers, of this model elsewhere: another --out asks anew", self.path)
+            self._server = server
         left, known = {one.id: one for one in asked if one.id not in self.known}, len(self.known)
         named = left and len(self._header["specification"]) > 1
         near = self.path.absolute().parents[1:3] if self.path is not None and named else ()

@@ -23,7 +23,7 @@ import numpy as np
 
 from posbias.asking.endpoint import Endpoint
 from posbias.asking.kept import ANSWERS, AnswerFile, AnswersRead
-from posbias.asking.requests import Generator, Place, Request, id_of, ScoresWritten, specification_of
+from posbias.asking.requests import Generator, Place, Request, ScoresWritten, id_of, specification_of
 from posbias.core import spec
 from posbias.core.errors import ModelError, counted, wrong
 from posbias.core.files import file_name
