@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from command import called, started
 from http_servers import prompt_of, serving
@@ -86,6 +87,12 @@ def test_choices_that_flip(folder):
     items = [Item(f"Is {n} even?", (f"even {n}", f"odd {n}")) for n in range(60)]
     answer = posbias.check(lambda prompt: "A", items, 0.1)
     assert (answer.status, answer.gaps["flips"].value.value, answer.questions) == (1, 1, 15)
+    assert answer.gaps["flips"].value.interval == pytest.approx((0.05 ** (1 / 15), 1))
+    pairs = [Item(f"{n}", (f"even {n // 2}", f"odd {n // 2}")) for n in range(60)]  # two items a set
+    random, said = np.random.default_rng(0), dict[str, str]()
+    some = posbias.check(lambda prompt: said.setdefault(prompt, "AB"[random.integers(2)]), pairs, 0.6)
+    assert (some.status, some.gaps["flips"].value.n) == (4, 30)
+    assert (some.needed or 1) % 2 == 0
     rows = [{"question": one.question, "options": one.options} for one in items]
     Path("items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     for name, said, status in (("judge", "even ", 0), ("mute", "who knows ", 4)):

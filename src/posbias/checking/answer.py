@@ -40,7 +40,7 @@ class Check(Answer):
     @property
     def headline(self) -> str:
         """The decision in a line."""
-        what = "flips" if "flips" in self.gaps else "gap"
+        what = "share of flips" if "flips" in self.gaps else "gap"
         limit = f"{what} {'above' if self.paired is None else 'larger than before by more than'} {self.limit}"
         if self.status != UNDECIDED:
             return f"no {limit}" if self.status == WITHIN else limit

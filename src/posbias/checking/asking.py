@@ -20,13 +20,13 @@ from posbias.checking.answer import VERDICTS, Check, Gap
 from posbias.checking.boundaries import UNDECIDED, Numbers, decided, limits, looks_at, questions_for
 from posbias.choice import Item, choose
 from posbias.choice.answer import read
-from posbias.choice.effects import LEAST_SETS
+from posbias.choice.effects import LEAST_SETS, as_share
 from posbias.core import machine
 from posbias.core.errors import counted, wrong
 from posbias.core.files import write_text
 from posbias.core.progress import OnEvent
 from posbias.profiles.decisions import REFUSED, Decisions, save_decisions
-from posbias.profiles.estimate import Estimate, otherwise_at_most
+from posbias.profiles.estimate import MOST_DRAWS, Estimate, otherwise_at_most
 from posbias.profiles.gaps import gaps_of
 from posbias.profiles.places import MOST_CUT_OFF, Places, save_places
 from posbias.retrieval import DocumentSet, Session, read_document_sets
@@ -94,8 +94,12 @@ def check(
     gaps = _sizes(seen, before, low, high, limit)
     about: Any = {"limit": max_gap, "status": status, "gaps": gaps, "doubts": seen.doubts, "paired": paired}
     if status == UNDECIDED and limit > 0:
-        about["needed"] = questions_for(np.cov(rows.T).reshape(len(numbers), -1), limit, looks)
-    about["detectable"] = max(otherwise_at_most(count), *(one.detectable for one in numbers))
+        needed = questions_for(np.cov(rows.T).reshape(len(numbers), -1), limit, looks)
+        about["needed"] = min(MOST_DRAWS + 1, -(-needed * count // len(rows)))  # items may share a set
+    together = len(seen.gaps)
+    about["detectable"] = max(
+        otherwise_at_most(len(rows)), *(one.jointly(together).detectable for one in numbers)
+    )
     about |= {"questions": count, "available": total, "looks": planned}
     answer = Check.of(model=str(held.asked.get("model", "")), **about)
     if place is not None:
@@ -109,8 +113,10 @@ def _sizes(seen: _Seen, before: _Seen | None, low: Numbers, high: Numbers, limit
     gaps, each = {}, zip(least, most, decided(least[:, None], most[:, None], limit), strict=True)
     for (name, gap), (at_least, at_most, verdict) in zip(seen.gaps.items(), each, strict=True):
         about: Any = {"at_least": at_least, "at_most": at_most, "verdict": VERDICTS[int(verdict)]}
-        then = None if before is None else before.gaps[name].mean()
-        gaps[name] = Gap.of(value=Estimate.of_mean(gap), before=then, **about)
+        then, one = None if before is None else before.gaps[name].mean(), Estimate.of_mean(gap)
+        # what is the same in all questions has the interval of their number, of a difference none
+        value = as_share(one) if name == "flips" else one if one.se else replace(one, se=math.nan)
+        gaps[name] = Gap.of(value=value, before=then, **about)
     return gaps
 
 
@@ -132,6 +138,8 @@ def _asking(who: Any, trials: Any, seed: int, **how: Any) -> tuple[int, Callable
         return len(trials), lambda count: choose(who, trials, only=order[:count], **how).decisions
     own = None if trials is None or isinstance(trials, Session) else tuple(trials)
     session = trials if isinstance(trials, Session) else Session(documents=own)
+    if session.margins:
+        raise wrong("trials", "a session of answers, whose gaps are shares", got="one of margins")
     if (sets := session.documents) is not None:
         drawn = tuple(replace(sets[number], number=number) for number in draw(len(sets)).tolist())
         session = replace(session, documents=drawn)

@@ -165,7 +165,7 @@ def task_of(asked: Any, scored: bool, concurrency: int = 1, job: ChoiceJob | Non
     if others or how.task not in ("keys", "documents"):
         raise wrong("task", "one job, of keys or documents", ", ".join(one.task for one in asked.jobs))
     margins, trials = scored and how.task == "keys", [*map(asked.trials(how).trial, range(how.prompts))]
-    about: Any = {"margins": True, "equivalence": None, "rule": None} if margins else {}
+    about: Any = {"margins": margins, **(dict.fromkeys(("equivalence", "rule")) if margins else {})}
     session = replace(asked, concurrency=concurrency, **about)
     each = [(one, request) for k, one in enumerate(trials) for request in session.requests_of(one, k)]
     parts = {request.prompt: one.parts[request.prompt] for one, request in each}

@@ -23,7 +23,7 @@ import numpy as np
 
 from posbias.asking.endpoint import Endpoint
 from posbias.asking.kept import ANSWERS, AnswerFile, AnswersRead
-from posbias.asking.requests import Generator, Place, Request, ScoresWritten, id_of, specification_of
+from posbias.asking.requests import Generator, Place, Request, Scorer, ScoresWritten, id_of, specification_of
 from posbias.core import spec
 from posbias.core.errors import ModelError, counted, wrong
 from posbias.core.files import file_name
@@ -178,7 +178,9 @@ class Session:
             return placed + [Request(index, Place("control", k), one) for k, one in enumerate(trial.control)]
         return placed + [Request(index, Place("arm", arm), text) for arm, text in trial.arms.items()]
 
-    def ask(self, generator: Generator, job: RetrievalJob, file: AnswerFile, on_event: OnEvent) -> Places:
+    def ask(
+        self, generator: Generator | Scorer, job: RetrievalJob, file: AnswerFile, on_event: OnEvent
+    ) -> Places:
         """Ask about a job what the file has no answer to, and score the answers. Raises as `ask`."""
         trials, made = self.trials(job), list[Trial]()
         count = job.prompts if self.until is None else min(FIRST_ROUND, job.prompts)
@@ -186,7 +188,7 @@ class Session:
             made += [trials.trial(index) for index in range(len(made), count)]
             asked = [one for index, trial in enumerate(made) for one in self.requests_of(trial, index)]
             candidates = {one.prompt: made[one.trial].answers for one in asked}
-            writer = ScoresWritten(generator, candidates) if self.margins else generator
+            writer: Any = ScoresWritten(generator, candidates) if self.margins else generator
             file.answer(writer, asked, self.concurrency, on_event)
             held = trials.documents(count) if isinstance(trials, Documents) else {}
             curve, doubtful = self._curve(made, spec.encode(job) | {"prompts": count} | held, file)
@@ -230,7 +232,7 @@ class Session:
 
     def ask_each(
         self,
-        ways: Mapping[str, Generator],
+        ways: Mapping[str, Generator | Scorer],
         folder: str | os.PathLike[str] | None = None,
         on_event: OnEvent = lambda event: None,
     ) -> dict[Key, Places]:
@@ -340,6 +342,6 @@ def answered(
     return results, arms, {f"answers: {what}; {left}": why == name for name, what in ENDED.items()}
 
 
-def folder_of(folder: str | os.PathLike[str], name: str, ways: Mapping[str, Generator]) -> Path:
+def folder_of(folder: str | os.PathLike[str], name: str, ways: Mapping[str, Any]) -> Path:
     """Where a way's answers are kept: the folder itself where there is one way, else one of its own in it."""
     return Path(folder, *([getattr(ways[name], "way", file_name(name))] if len(ways) > 1 else []))
