@@ -27,6 +27,7 @@ from .profiles.measurements import save_measurement as save_measurement
 from .profiles.profile import Profile as Profile
 from .profiles.profile import measured_influence as measured_influence
 from .profiles.summary import Summary as Summary
+from .remedies import knock_out as knock_out
 from .remedies import remedy as remedy
 from .reports import report as report
 from .reports import write_report as write_report

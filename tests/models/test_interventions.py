@@ -29,7 +29,10 @@ from posbias.measurement.models.families import decoder_layers, generic, part
 from posbias.measurement.models.loading import hooked
 from posbias.measurement.quantities.influence import gradients, predict
 from posbias.remedies import REMEDIES, InPasses
+from posbias.remedies.knock_outs import by_head
 from posbias.remedies.opened import foreseen
+from posbias.retrieval import retrieval_job
+from posbias.retrieval.session import trials_of
 from posbias.theory.huggingface import from_huggingface
 
 IDS = torch.tensor([[3, 9, 4, 11, 12, 13, 14, 21, 22, 31, 32, 33, 34, 35, 5, 6, 7]])
@@ -41,7 +44,7 @@ EACH = (
     PositionScale(((2.0,),)),
     SeparateDocuments(BOUNDS),
     CalibratedAttention(BOUNDS, (40, 41), 0.1),
-    RegionRemoved((1, 6)),
+    RegionRemoved("middle"),
     KnockOut(((0, 1), (2, 0))),
 )
 BY_INDEX = [("bloom", 0), ("mpt", 0), ("falcon", 0), ("gpt_neo", 0), ("llama4_text", 0), ("posbias_tiny", 0)]
@@ -108,7 +111,8 @@ def test_what_is_kept_of_a_prompt_may_be_used_again(intervention):
         found, _ = scorer.score(prompt, [ending, "w8 w9"])
         plain._tried = 2
         np.testing.assert_allclose(found, plain.score(prompt, [ending, "w8 w9"])[0], atol=1e-4)
-        assert scorer.reader.reuse == (intervention.kind != "calibrated_attention")
+        # what goes by all keys of a pass is no matter for a cache
+        assert scorer.reader.reuse == (intervention.kind not in ("calibrated_attention", "region_removed"))
         assert scorer.asked_of["treatment"]["name"] == intervention.kind
 
 
@@ -150,11 +154,10 @@ def test_calibrated_attention_goes_by_what_is_above_a_dummy_document(family):
 def test_attention_to_a_region_is_removed_and_rows_renormalised(family):
     loaded = tiny_model(family)
     plain, seen = attention(loaded), torch.ones(17, 17)
-    seen[:, 2:6] = 0
+    seen[:, 4:13] = 0
     expected = plain * (seen + torch.eye(17)).clamp(max=1)
-    treated = attention(loaded, RegionRemoved((2, 6)))
+    treated = attention(loaded, RegionRemoved("middle"))
     assert (treated - expected / expected.sum(dim=-1, keepdim=True)).abs().max() < 1e-6
-    assert torch.equal(run(loaded), run(loaded, IDS, RegionRemoved((3, 3))))
 
 
 # ── heads ──
@@ -207,8 +210,8 @@ def test_a_measurement_with_heads_knocked_out_says_so(text):
     assert plain["mixing"][:, 0].equals(treated["mixing"][:, 0])
     assert '"knock_out"' in treated.attrs["treatment"]
     assert treated.attrs["fingerprint"] != plain.attrs["fingerprint"]
-    apart = posbias.measure(loaded, job, knock_out=RegionRemoved((1, 4)), head_kernels=True)["kernel_head"]
-    assert (apart[..., 4:, 1:4] == 0).all()
+    apart = posbias.measure(loaded, job, knock_out=RegionRemoved("middle"), head_kernels=True)["kernel_head"]
+    assert (apart[..., 8:, 2:8] == 0).all()
     np.testing.assert_allclose(apart.sum("key"), 1, rtol=1e-6)
     part(decoder_layers(loaded.model)[1], "attention.dense").bias.data.zero_()
     assert (posbias.measure(loaded, job, knock_out=heads)["mixing"].values[:, 1] == 0).all()
@@ -218,8 +221,6 @@ def test_heads_that_there_are_not_are_refused():
     for heads in (((3, 0),), ((0, 4),)):
         with pytest.raises(InvalidValueError, match="layers below 3 with heads below 4"):
             run(tiny_model("llama"), IDS, KnockOut(heads))
-    with pytest.raises(InvalidValueError, match="none, or 1, one a head"):
-        run(tiny_model("llama"), IDS, KnockOut(((0, 0),), ((0.0,), (1.0,))))
 
 
 # ── rotary positions ──
@@ -253,7 +254,7 @@ def test_positions_are_divided_in_all_layers_in_each_or_by_head(family, number):
     [
         *((name, PositionScale(((2.0,),))) for name in ("gpt2", "gptj", "bloom", "falcon", "llama4_text")),
         ("gpt_oss", QueryTemperature(0.1)),
-        ("gpt_oss", RegionRemoved((0, 1))),
+        ("gpt_oss", RegionRemoved("sink")),
         *(("falcon", one) for one in EACH if one.kind not in ("position_scale", "knock_out")),
         *(("bert", one) for one in EACH),
     ],
@@ -367,3 +368,44 @@ def test_theory_foresees_what_a_scale_of_the_first_token_changes():
     )
     with pytest.raises(InvalidValueError, match="theory has for"):
         foreseen(plain, "position-scale", {"factors": [[2.0]]})
+
+
+# ── what it changes ──
+
+
+def test_knocking_out_heads_changes_what_whole_passes_say(text):
+    """Passes that begin at the layer of the head, as whole ones; a greater number of heads, wider intervals."""
+    loaded, job = load_model("tiny-alibi"), MeasurementJob(tokens=24, prompts=4)
+    trials = retrieval_job(pairs=4, positions=3, prompts=4)
+    heads = [(0, 1), (2, 0), (3, 1)]
+    found = posbias.knock_out(loaded, heads, job=job, trials=trials)
+    assert [*found] == heads
+    ids = [torch.from_numpy(one)[None] for one in job.draw(loaded).ids]
+    for head in heads:
+        losses = [
+            [torch.nn.functional.cross_entropy(run(loaded, one, *way)[:-1], one[0, 1:]) for one in ids]
+            for way in ((), (KnockOut((head,)),))
+        ]
+        assert found[head]["loss"].value == pytest.approx(np.mean(losses[1]) - np.mean(losses[0]), abs=1e-6)
+    who, made = LocalModel(loaded), trials_of(trials, loaded.tokenizer)
+    change = np.zeros((4, 3))
+    for (index, place), _ in np.ndenumerate(change):
+        ids, endings = who.split((one := made.trial(index)).asked[place], one.answers)
+        for sign, way in ((-1, ()), (1, (KnockOut(((2, 0),)),))):
+            right, *others = run(loaded, torch.tensor([ids]), *way)[-1, [ending[0] for ending in endings]]
+            change[index, place] += sign * float(right - max(others))
+    assert found[2, 0]["mean"].value == pytest.approx(change.mean(), abs=1e-5)
+    assert found[2, 0]["first - last"].value == pytest.approx((change[:, 0] - change[:, 2]).mean(), abs=1e-5)
+    alone = posbias.knock_out(loaded, heads[:1], job=job, trials=trials)[0, 1]["loss"]
+    assert (alone.value, alone.half_width < found[0, 1]["loss"].half_width) == (
+        found[0, 1]["loss"].value,
+        True,
+    )
+    assert hooked(loaded.model) == []
+    np.testing.assert_equal(
+        by_head(found, "loss")[[0, 2, 3], [1, 0, 1]], [found[one]["loss"].value for one in heads]
+    )
+    region = posbias.knock_out(loaded, region="sink", job=job, trials=trials)
+    assert [*region] == ["sink"]
+    mean = posbias.knock_out(loaded, heads[:1], means=True, job=job, trials=trials)[0, 1]["loss"]
+    assert 0 < abs(mean.value) < abs(alone.value)

@@ -431,3 +431,24 @@ def test_halves_of_a_measurement_have_nothing_of_each_other():
     assert [*found[0].predictions] == [predictor.key for predictor in PREDICTORS]
     assert folds(measured.isel(prompt=slice(0, 3))) == ()
     assert folds(measured.drop_vars("energy_kernel_even")) == ()
+
+
+def test_influence_by_the_states_after_each_layer_is_that_of_finite_differences(text):
+    """Of P(y|x) in float64; of the top layer's states only the last token's has any."""
+    loaded, step = tiny_model("gpt_neox", 0, "sdpa"), 1e-5
+    loaded.model.double()
+    job = MeasurementJob(text, tokens=9, prompts=2, influences=("layers",))
+    measurement, ids = measure(loaded, job), torch.from_numpy(job.draw(loaded).ids[:1])
+    assert (measurement["influence_layers"].values[:, -1, :-1] == 0).all()
+    for layer, position in ((0, 0), (0, 5), (1, 3), (2, 8)):
+        ends = []
+        for moved in step * torch.eye(loaded.model.config.hidden_size).double():
+            for sign in (1, -1):
+                place = torch.arange(9)[:, None] == position
+                hook = lambda *given: given[-1] + place * moved * sign  # noqa: B023, E731
+                with decoder_layers(loaded.model)[layer].register_forward_hook(hook), torch.no_grad():
+                    said = loaded.model(ids).logits[0, -1].softmax(dim=-1)
+                ends.append(float(said[int(measurement["next_token"][0])]))
+        slopes = -np.diff(np.reshape(ends, (-1, 2))) / (2 * step)
+        found = float(measurement["influence_layers"].sel(prompt=0, layer=layer, position=position))
+        assert found == pytest.approx(np.linalg.norm(slopes), rel=1e-5)

@@ -138,16 +138,13 @@ def test_heads_by_what_they_attend_to(answered, folder, llama_folder):
     answered("measure", llama_folder, *small, "--head-kernels")
     answer = answered("heads", "heads.nc", "--last", 2, "--plot", "heads.png")
     rows = posbias.load_measurement("heads.nc")["kernel_head"].values[:, :, -2:]
-    shares = {
-        part: {(one["layer"], one["head"]): one["share"] for one in held}
-        for part, held in answer["parts"].items()
-    }
+    shares = {part: {(t, h): share for t, h, share in held} for part, held in answer["parts"].items()}
     expected = {"sink": rows[..., 0], "first": rows[..., 1:2], "own": rows[:, :, [0, 1], [26, 27]]}
     expected |= {"last": rows[:, :, [0, 1], [25, 26]]}
     for part, held in expected.items():
         each = held.reshape(3, 4, -1).sum(-1) / 2
         assert shares[part] == pytest.approx(dict(np.ndenumerate(each)), abs=1e-6)
-        assert [one["share"] for one in answer["parts"][part]] == sorted(shares[part].values(), reverse=True)
+        assert [one[2] for one in answer["parts"][part]] == sorted(shares[part].values(), reverse=True)
     middle = (rows[:, :, 0, 6:21].sum(-1) + rows[:, :, 1, 7:21].sum(-1)) / 2
     assert shares["middle"][2, 1] == pytest.approx(middle[2, 1], abs=1e-6)
     assert (folder / "heads.png").exists()

@@ -183,7 +183,7 @@ class Reader:
     def following(self, prompt: Sequence[int]) -> Float[Tensor, "word"]:
         """The logits of the token behind `prompt`."""
         if not self.reuse:
-            return self._model(self._tensor([[*prompt]]), use_cache=False).logits[0, -1]
+            return self._model(self._tensor([[*prompt]]), use_cache=False, **self._last_only).logits[0, -1]
         return self._first(list(prompt))[0]
 
     def _plain(self, prompt: Sequence[int], ending: Sequence[int]) -> tuple[float, bool]:

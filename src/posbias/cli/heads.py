@@ -36,16 +36,13 @@ def heads(
     counted("top", top)
     shared.check_targets(None, plot, measurement)
     shares = head_shares(load_measurement(measurement), last)
-    order = {part: ranked(held) for part, held in shares.items()}
     if plot is not None:
         plots.save_figure(plots.heads_figure(shares), plot)
-    parts = {
-        part: [answers.HeadShare(layer=layer, head=head, share=share) for (layer, head), share in found]
-        for part, found in order.items()
-    }
-    columns = [[f"{layer}.{head} {share:.1%}" for (layer, head), share in one] for one in order.values()]
-    rows = [[str(place + 1), *row] for place, row in enumerate(zip(*columns, strict=True))][:top]
-    queries = "query" if last == 1 else f"{last} queries"
-    words = f"layer.head and share of its attention, mean over prompts of the last {queries}"
+    parts = {part: ranked(held) for part, held in shares.items()}
+    columns = [
+        [f"{layer}.{head} {share:.1%}" for layer, head, share in held[:top]] for held in parts.values()
+    ]
+    rows = [[str(place), *row] for place, row in enumerate(zip(*columns, strict=True), start=1)]
+    words = f"layer.head, share of its attention; means over prompts, last queries: {last}"
     answer = answers.Heads.of(file=measurement, last=last, parts=parts)
-    answer_with(answer, lambda: [words, *table(["", *order], rows)], json)
+    answer_with(answer, lambda: [words, *table(["", *parts], rows)], json)

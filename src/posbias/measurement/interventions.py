@@ -7,14 +7,14 @@ An intervention is a frozen value; kind and parameters are the `treatment` of th
 of every fingerprint. No weight is written: the `forward` of some modules is replaced, and given back when the
 block ends, whatever ends it. An intervention needs one or two helpers. `_wrap` stands before a module (the model,
 a layer, what makes rotary tables), and may change what it is called with and what it returns. `_on_logits` changes
-the logits of a layer's attention just before their softmax; attention is eager meanwhile. `_BeforeValues` changes
-the values that attention is multiplied with, eager or fused. A new intervention is a
+the logits of a layer's attention just before their softmax; attention is eager meanwhile. `_InAttention` can also
+change the values that attention is multiplied with, eager or fused. A new intervention is a
 class here, and its name in `Intervention`; its `install` refuses by name the families that it does not fit.
 """
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Annotated, Any, Literal, get_args
@@ -33,10 +33,9 @@ from posbias.measurement.capture.forward import Capture, SeenLayer
 from posbias.measurement.models.families import decoder_config, decoder_layers
 from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.quantities.influence import predict
+from posbias.profiles.heads import Head, parts_of
 
 Logits = Float[Tensor, "batch head query key"]
-Values = Float[Tensor, "batch head key channel"]
-_SOFTMAX = (functional.softmax, torch.softmax, Tensor.softmax)
 Arguments = dict[str, Any]
 """What a module is called with, by name."""
 
@@ -78,15 +77,35 @@ def _wrap(undo: ExitStack, module: nn.Module, around: Callable[[Callable[..., An
     module.forward = treated
 
 
-class _BeforeSoftmax(TorchFunctionMode):
-    def __init__(self, treat: Callable[[Logits], Logits]):
+class _InAttention(TorchFunctionMode):
+    """Changes logits just before a softmax, or sets all values of some query heads to one vector each."""
+
+    def __init__(self, treat: Callable[[Logits], Logits] | None, outputs: Mapping[int, Sequence[float]]):
         super().__init__()
-        self._treat = treat
+        self._treat, self._outputs, self._heads = treat, outputs, 0
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        if func in _SOFTMAX and args[0].dim() == 4:
-            args = (self._treat(args[0]), *args[1:])
+        if func in (functional.softmax, torch.softmax, Tensor.softmax) and args[0].dim() == 4:
+            self._heads = args[0].shape[1] * bool(self._outputs)
+            args = args if self._treat is None else (self._treat(args[0]), *args[1:])
+        elif func is functional.scaled_dot_product_attention:
+            query, key, values, *rest = args
+            shared = query.shape[1] // values.shape[1]
+            key, values = (
+                one.repeat_interleave(shared, dim=1) if shared > 1 else one for one in (key, values)
+            )
+            args = (query, key, self._treated(values), *rest)
+        elif self._heads and func.__name__ in ("matmul", "__matmul__", "bmm"):
+            # the first product behind a softmax; some families join batch and head
+            values = args[1].reshape(-1, self._heads, *args[1].shape[-2:])
+            args, self._heads = (args[0], self._treated(values).reshape(args[1].shape)), 0
         return func(*args, **(kwargs or {}))
+
+    def _treated(self, values: Float[Tensor, "batch head key channel"]) -> Tensor:
+        values = values.clone()
+        for head, output in self._outputs.items():
+            values[:, head] = values.new_tensor(output)
+        return values
 
 
 def _on_logits(loaded: LoadedModel, undo: ExitStack, treat: Callable[[int, Logits], Logits]) -> None:
@@ -97,35 +116,11 @@ def _on_logits(loaded: LoadedModel, undo: ExitStack, treat: Callable[[int, Logit
     loaded.model.set_attn_implementation("eager")
 
     def around(number: int, forward: Any, arguments: Arguments) -> Any:
-        with _BeforeSoftmax(functools.partial(treat, number)):
+        with _InAttention(functools.partial(treat, number), {}):
             return forward(**arguments)
 
     for number, layer in enumerate(decoder_layers(loaded.model, loaded.family)):
         _wrap(undo, layer, functools.partial(around, number))
-
-
-class _BeforeValues(TorchFunctionMode):
-    """Lets `treat(values)`, one row of values for each query head, change what attention is multiplied with."""
-
-    def __init__(self, treat: Callable[[Values], Values]):
-        super().__init__()
-        self._treat, self._heads = treat, 0
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        if func is functional.scaled_dot_product_attention:
-            query, key, values, *rest = args
-            shared = query.shape[1] // values.shape[1]
-            key, values = (
-                one.repeat_interleave(shared, dim=1) if shared > 1 else one for one in (key, values)
-            )
-            args = (query, key, self._treat(values), *rest)
-        elif func in _SOFTMAX and args[0].dim() == 4:
-            self._heads = args[0].shape[1]
-        elif self._heads and func.__name__ in ("matmul", "__matmul__", "bmm"):
-            # the first product behind a softmax; some families join batch and head
-            values = args[1].reshape(-1, self._heads, *args[1].shape[-2:])
-            args, self._heads = (args[0], self._treat(values).reshape(args[1].shape)), 0
-        return func(*args, **(kwargs or {}))
 
 
 def _rows(logits: Logits) -> Int[Tensor, "query"]:
@@ -195,14 +190,14 @@ class FirstTokenScale:
 
 @value
 class RegionRemoved:
-    """Attention to some keys removed and rows renormalised: A'_ij = A_ij [j seen] / Σ_k A_ik [k seen].
+    """Attention to a part of the keys removed and rows renormalised: A'_ij = A_ij [j seen] / Σ_k A_ik [k seen].
 
-    `region`: the first key and the one behind the last; a query's own key stays. Place: before every softmax.
-    Families: those of the table with eager attention and no learned sinks. Source: attention knockout
-    (2304.14767), here in all layers and heads.
+    `region`: a part as of `posbias.head_shares`, of all keys of a pass; the own key of a query stays. Place:
+    before every softmax. Families: those of the table with eager attention and no learned sinks. Source:
+    attention knockout (2304.14767), here in all layers and heads.
     """
 
-    region: tuple[NaturalNumber, NaturalNumber]
+    region: Literal["sink", "first", "middle", "last"]
     kind: Literal["region_removed"] = tag(default="region_removed")
 
     def install(self, loaded: LoadedModel, undo: ExitStack) -> None:
@@ -211,12 +206,12 @@ class RegionRemoved:
             raise _refused(loaded, f"a family without learned sinks for {self.kind}")
 
         def treat(layer: int, logits: Logits) -> Logits:
-            key, (start, stop) = torch.arange(logits.shape[-1], device=logits.device), self.region
+            key = torch.arange(logits.shape[-1], device=logits.device)
+            start, stop = parts_of(len(key))[self.region]
             removed = (key >= start) & (key < stop) & (key != _rows(logits)[:, None])
             return logits.masked_fill(removed, -torch.inf)
 
-        if self.region[0] < self.region[1]:
-            _on_logits(loaded, undo, treat)
+        _on_logits(loaded, undo, treat)
 
 
 # --- outputs of heads -------------------------------------------------------------------------------------------
@@ -226,12 +221,12 @@ class RegionRemoved:
 class KnockOut:
     """Outputs of some heads replaced by a constant each: A_h V_h becomes o_h at every position.
 
-    `heads`: layer and head; `outputs`: o_h of each, 0 without any, `head_means` for their means. Place: all values
-    of a head are o_h, since rows of attention sum to 1 (under learned sinks to less). Layers of other heads are
-    left alone. Families: those of the table. Source: ablation of heads (1905.10650), by means 2211.00593.
+    `heads`: layer and head; `outputs`: o_h of each, 0 of those without, `head_means` for their means. Place: all
+    values of a head are o_h, since rows of attention sum to 1 (under learned sinks to less). Layers of other heads
+    are left alone. Families: those of the table. Source: ablation of heads (1905.10650), by means 2211.00593.
     """
 
-    heads: tuple[tuple[NaturalNumber, NaturalNumber], ...]
+    heads: tuple[Head, ...]
     outputs: tuple[tuple[float, ...], ...] = ()
     kind: Literal["knock_out"] = tag(default="knock_out")
 
@@ -241,40 +236,29 @@ class KnockOut:
         count = decoder_config(loaded.model.config).num_attention_heads
         if any(layer >= len(layers) or head >= count for layer, head in self.heads):
             raise wrong("heads", f"layers below {len(layers)} with heads below {count}", self.heads)
-        if len(self.outputs) not in (0, len(self.heads)):
-            raise wrong("outputs", f"none, or {len(self.heads)}, one a head", len(self.outputs))
+        held = {**dict.fromkeys(self.heads, (0.0,)), **dict(zip(self.heads, self.outputs, strict=False))}
+
+        def around(number: int, forward: Any, arguments: Arguments) -> Any:
+            own = {head: output for (layer, head), output in held.items() if layer == number}
+            with _InAttention(None, own):
+                return forward(**arguments)
+
         for number in {layer for layer, _ in self.heads}:
-            places = [place for place, (layer, _) in enumerate(self.heads) if layer == number]
-            chosen = [self.heads[place][1] for place in places]
-            constant = [self.outputs[place] for place in places] if self.outputs else [[0.0]] * len(places)
-
-            def treat(values: Values, chosen=chosen, constant=constant) -> Values:
-                values = values.clone()
-                values[:, chosen] = values.new_tensor(constant)[:, None]
-                return values
-
-            def around(forward: Any, arguments: Arguments, treat=treat) -> Any:
-                with _BeforeValues(treat):
-                    return forward(**arguments)
-
-            _wrap(undo, layers[number], around)
+            _wrap(undo, layers[number], functools.partial(around, number))
 
 
-def head_means(
-    loaded: LoadedModel, prompts: Sequence[Int[np.ndarray, "position"]]
-) -> Float[np.ndarray, "layer head channel"]:
-    """The mean of A_h V_h of every head over positions and prompts. Raises as `Capture`."""
-    means: list[list[Tensor]] = []
+def head_means(loaded: LoadedModel, prompts: Sequence[Any]) -> Float[np.ndarray, "layer head channel"]:
+    """The mean of A_h V_h of every head over positions and prompts [position]. Raises as `Capture`."""
+    means: list[Any] = []
+
+    def see(seen: SeenLayer) -> None:
+        mixed: Any = seen.mixed  # known in every family of the table
+        means.append(mixed.unflatten(1, (seen.scores.heads, -1)).double().mean(dim=0).cpu().numpy())
+
     for ids in prompts:
-        means.append([])
-
-        def see(seen: SeenLayer) -> None:
-            assert seen.mixed is not None  # in every family of the table
-            means[-1].append(seen.mixed.unflatten(1, (seen.scores.heads, -1)).double().mean(dim=0).cpu())
-
         with torch.no_grad(), Capture(loaded.model, loaded.family, see):
-            predict(loaded.model, torch.from_numpy(ids))
-    return np.mean([torch.stack(one).numpy() for one in means], axis=0)
+            predict(loaded.model, torch.as_tensor(ids))
+    return np.reshape(means, (len(prompts), -1, *means[0].shape)).mean(axis=0)
 
 
 # --- changes of positions ---------------------------------------------------------------------------------------
@@ -463,14 +447,9 @@ class CalibratedAttention:
         _on_logits(loaded, undo, treat)
 
 
+_OfLayers = RegionRemoved | KnockOut
 Intervention = (
-    QueryTemperature
-    | FirstTokenScale
-    | RegionRemoved
-    | KnockOut
-    | PositionScale
-    | SeparateDocuments
-    | CalibratedAttention
+    QueryTemperature | FirstTokenScale | PositionScale | SeparateDocuments | CalibratedAttention | _OfLayers
 )
 """All interventions: the registry."""
 INTERVENTIONS = get_args(Intervention)

@@ -16,7 +16,7 @@ from torch import Tensor
 from posbias.core.errors import ModelError, NonFiniteError, wrong
 from posbias.measurement.capture.forward import Capture, SeenLayer
 from posbias.measurement.capture.recurrences import Effective
-from posbias.measurement.capture.rerun import Call, recording
+from posbias.measurement.capture.rerun import Call, outputs_of, recording
 from posbias.measurement.capture.scores import Factored, Given
 from posbias.measurement.job import MeasurementJob
 from posbias.measurement.models.families import adds_to_stream, decoder_layers
@@ -114,12 +114,14 @@ class PromptMeter:
         saving = self._economy if WHOLE_GRAPH.isdisjoint(job.influences) else Economy()
         with (
             recording(self._layers if rollouts else (), calls),
+            outputs_of(self._layers if "layers" in job.influences else ()) as given_on,
             Capture(model, family, see),
         ):
             prediction = predict(model, given, saving)
         found |= rollouts.rows() if rollouts is not None else {}
         kinds = [kind for kind in job.influences if kind not in KINDS_OF_LAYERS]
-        found |= gradients(prediction, given, ("probability", *kinds), self._target)
+        states = [one if isinstance(one, Tensor) else one[0] for one in given_on]
+        found |= gradients(prediction, given, ("probability", *kinds), self._target, states)
         for kind in [kind for kind in job.influences if kind in KINDS_OF_LAYERS]:
             with Capture(model, family, lambda seen: None, KINDS_OF_LAYERS[kind]):
                 prediction = predict(model, given)

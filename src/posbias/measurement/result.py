@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Arrays = dict[str, np.ndarray]
 
-_KINDS = ("logit", "log_probability", "target", "input", "outputs", "softmax", "others")
+_KINDS = ("logit", "log_probability", "target", "input", "outputs", "layers", "softmax", "others")
 INFLUENCES = {"probability": "influence", **{kind: f"influence_{kind}" for kind in _KINDS}}
 """What can be differentiated, and the name of the result among a measurement's variables."""
 WHOLE_GRAPH = frozenset({"outputs", "softmax", "others"})

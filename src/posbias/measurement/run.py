@@ -8,7 +8,7 @@ runs a function of one's own in its place.
 import logging
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -84,24 +84,22 @@ def measure(
     - `treatment`: what changes the model beyond its weights, `{"name": "no heads", "heads": [[3, 1]]}`; part of
       the fingerprint and of the attributes. A model with hooks, or with a module's `forward` replaced, is refused
       without one
-    - `knock_out`: heads as (layer, head) whose outputs are zeroed, or an intervention (`KnockOut` with means,
-      `RegionRemoved`); the treatment says so
+    - `knock_out`: (layer, head) of heads to zero, or a `KnockOut` or `RegionRemoved`, which are treatments too
     - `job`: a `MeasurementJob`, all of the following in one value; keywords replace what it says
 
     On which prompts:
 
     - `text`: as of `read_text`; None: the bundled State of the Union addresses
     - `tokens`: length of every prompt
-    - `prompts`: their number, drawn without replacement
-    - `seed`: of the draw
+    - `prompts`, `seed`: their number, drawn without replacement, by this seed
     - `packed`: windows of the running text; False: the beginning of each document
     - `minimum_tokens`: shorter documents are left out; None: with `packed` none, else those shorter than a prompt
     - `scramble`: shuffle the tokens of every prompt
     - `bos`: whether prompts begin with the tokenizer's BOS; None: as it writes a text
 
-    Which quantities, in addition to those that are always measured:
+    Which quantities, beyond those that are always measured:
 
-    - `influences`: further gradients: logit, log_probability, target, input, outputs, softmax, others
+    - `influences`: further gradients: logit, log_probability, target, input, outputs, layers, softmax, others
     - `target`: the token of the influence "target": its number, or a text that is one token
     - `rollouts`: rollouts of each prompt's own attention: kernel, value, energy
     - `dense_logits`, `head_kernels`: matrices query × key of every layer and head: mean logits; attention
@@ -111,24 +109,18 @@ def measure(
     - `checkpoint`: a file from which an interrupted measurement resumes with bit-identical results (of long
       prompts to rounding, if memory was ample before and is not now, or the other way round); it stays, so that
       nothing is lost before the result is stored, then call `discard_checkpoint` (`find_or_measure` does it all)
-    - `threads`: those of torch; None: the cores but one
-    - `on_event`: hears of finished prompts before the first and after each
+    - `threads`: those of torch; None: the cores but one; `on_event` hears of finished prompts
 
     Started by `torchrun`, each process measures a share of the prompts, and all return the same.
 
-    Returns the dataset of `docs/measure.md`. Quantities: Herasimchyk et al. 2026 (arXiv 2602.16837),
-    Eq. 1 and 5 (mixing), 4 (kernel), 6 (influence). Raises `InvalidValueError` for bad or too large numbers,
-    `InputFileError` for a bad text or another job's checkpoint, `OutputFileError` when the checkpoint cannot
-    be written, `ModelError` for a model that cannot be found, loaded, captured, has hooks without a treatment,
-    sees later tokens without being an encoder (of which docs/measure.md says what is measured), or is finite in no
-    prompt, `WorkerError` when another process is gone.
+    Returns the dataset of `docs/measure.md`, with its sources. Raises `InvalidValueError` for bad or too large
+    numbers, `InputFileError` for a bad text or another job's checkpoint, `OutputFileError` when the checkpoint
+    cannot be written, `ModelError` for a model that cannot be found, loaded, captured, has hooks without a
+    treatment, sees later tokens without being an encoder, or is finite in no prompt, `WorkerError` when another
+    process is gone.
     """
     job = job if job and not asked else replace(job or MeasurementJob(), **asked)
-    with ExitStack() as stack:
-        loaded, processes = stack.enter_context(_running(model, job, tokenizer, treatment, threads))
-        if knock_out:
-            how = KnockOut(tuple(knock_out)) if isinstance(knock_out, Sequence) else knock_out
-            loaded = stack.enter_context(intervened(loaded, how))
+    with _running(model, job, tokenizer, treatment, threads, {}, knock_out) as (loaded, processes):
         return _measured(loaded, job, None if checkpoint is None else Path(checkpoint), processes, on_event)
 
 
@@ -206,6 +198,7 @@ def _running(
     treatment: Treatment | None,
     threads: int | None,
     loading: Mapping[str, Any] = {},
+    knock_out: Sequence[Head] | Intervention = (),
 ) -> Iterator[tuple[LoadedModel, Group]]:
     """The model, ready for a job, and the processes that share it."""
     _ = job.source  # what is wrong with the text is said before a model is loaded
@@ -213,7 +206,9 @@ def _running(
         if processes.local_rank and loading.get("device") == "cuda":
             loading = {**loading, "device": f"cuda:{processes.local_rank}"}
         with muted(not processes.first), ready(model, tokenizer, treatment, job.tokens, loading) as loaded:
-            yield loaded, processes
+            how = KnockOut(tuple(knock_out)) if isinstance(knock_out, Sequence) else knock_out
+            with intervened(loaded, how) if knock_out else nullcontext(loaded) as treated:
+                yield treated, processes
 
 
 def prepared(loaded: LoadedModel, job: MeasurementJob) -> Prompts:

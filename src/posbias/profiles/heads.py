@@ -1,7 +1,7 @@
 """What attention heads attend to: the share of its attention that a head gives to each part of the context.
 
 shares = posbias.head_shares(posbias.load_measurement("m.nc"), last=6)    # measured with head_kernels
-ranked(shares["first"])[:3]          # the three heads that give most to the first keys: (layer, head), share
+ranked(shares["first"])[:3]          # the three heads that give most to the first keys: layer, head, share
 """
 
 from typing import TYPE_CHECKING
@@ -10,12 +10,13 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.core.errors import InvalidValueError, wrong
+from posbias.core.spec import NaturalNumber
 from posbias.profiles.summary import at_ends
 
 if TYPE_CHECKING:
     import xarray as xr
 
-Head = tuple[int, int]
+Head = tuple[NaturalNumber, NaturalNumber]
 """Layer and head."""
 LEAST_KEYS = 5
 """Keys of a query that has all parts."""
@@ -34,18 +35,21 @@ def head_shares(measurement: "xr.Dataset", last: int = 1) -> "dict[str, Float[np
     tokens = measurement.sizes["query"]
     if not 1 <= last <= tokens - LEAST_KEYS + 1:
         raise wrong("last", f"1 to {tokens - LEAST_KEYS + 1} queries", last)
-    rows = measurement["kernel_head"].values
-    found = []
+    rows, found = measurement["kernel_head"].values, dict[str, np.ndarray]()
     for own in range(tokens - last, tokens):
-        ends, quarter = at_ends(own + 1), (own + 1) // 4
-        parts = {"sink": (0, 1), "first": (1, 1 + ends), "middle": (quarter, own + 1 - quarter)}
-        parts |= {"last": (own - ends, own), "own": (own, own + 1)}
-        found.append({name: rows[:, :, own, slice(*part)].sum(axis=-1) for name, part in parts.items()})
-    return {name: np.mean([one[name] for one in found], axis=0, dtype=np.float64) for name in found[0]}
+        for name, part in parts_of(own + 1).items():
+            found[name] = found.get(name, 0.0) + rows[:, :, own, slice(*part)].sum(axis=-1) / last
+    return found
 
 
-def ranked(shares: Float[np.ndarray, "layer head"]) -> list[tuple[Head, float]]:
-    """All heads with what they have, the most first; without those that have NaN."""
-    order = np.argsort(-shares, axis=None, kind="stable")
-    places = (divmod(int(place), shares.shape[1]) for place in order)
-    return [(place, float(shares[place])) for place in places if not np.isnan(shares[place])]
+def parts_of(keys: int) -> dict[str, tuple[int, int]]:
+    """The parts of a context of so many keys: the first key, and the one behind the last."""
+    ends, quarter, own = at_ends(keys), keys // 4, keys - 1
+    parts = {"sink": (0, 1), "first": (1, 1 + ends), "middle": (quarter, keys - quarter)}
+    return parts | {"last": (own - ends, own), "own": (own, keys)}
+
+
+def ranked(shares: Float[np.ndarray, "layer head"]) -> list[tuple[int, int, float]]:
+    """Layer, head and number of all heads, the most first; without those that have NaN."""
+    order = [divmod(int(place), shares.shape[1]) for place in np.argsort(-shares, axis=None, kind="stable")]
+    return [(*head, float(shares[head])) for head in order if not np.isnan(shares[head])]

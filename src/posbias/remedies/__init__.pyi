@@ -1,3 +1,4 @@
+from .knock_outs import knock_out as knock_out
 from .run import RemedyResult as RemedyResult
 from .run import remedy as remedy
 from .values import REMEDIES as REMEDIES

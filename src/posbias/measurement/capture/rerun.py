@@ -75,6 +75,16 @@ def recording(layers: Sequence[Any], calls: list[Call] | None = None) -> Iterato
             hook.remove()
 
 
+@contextmanager
+def outputs_of(modules: Sequence[Any]) -> Iterator[list[Any]]:
+    """Keep what every call of `modules` inside the block gives, in the order of the calls."""
+    kept: list[Any] = []
+    with ExitStack() as hooks:
+        for module in modules:
+            hooks.enter_context(module.register_forward_hook(lambda *given: kept.append(given[-1])))
+        yield kept
+
+
 class _Watching(TorchFunctionMode):
     """Lets `watch` see every operation until it is done."""
 

@@ -87,6 +87,7 @@ def gradients(
     ids: Int[Tensor, "position"],
     kinds: Sequence[str] = ("probability",),
     target: int | None = None,
+    states: Sequence[Tensor] = (),
 ) -> dict[str, np.ndarray]:
     """Differentiate the last prediction by the input embeddings in each of the ways asked (see `INFLUENCES`).
 
@@ -94,8 +95,9 @@ def gradients(
     Herasimchyk et al. 2026), `logit` ‖∇_{e_j} z_y‖₂, `log_probability` ‖∇_{e_j} ln P(y|x)‖₂, `target`
     ‖∇_{e_j} P(target|x)‖₂, `input` |⟨e_j, ∇_{e_j} P(y|x)⟩| (gradient × input; nothing but rounding where
     the model normalises its embeddings first, as Bloom does), `outputs` the mean over positions i of
-    ‖∇_{e_j} P(y_i|x)‖₂, y_i the most likely token of the output at i. One backward pass serves probability,
-    log-probability and input; logit and target take one more each, outputs one a position.
+    ‖∇_{e_j} P(y_i|x)‖₂, y_i the most likely token of the output at i; `layers` [layer, position] is ‖∇ P(y|x)‖₂
+    by the `states` that layers gave. One backward pass serves probability, log-probability, input and layers;
+    logit and target take one more each, outputs one a position.
 
     Returns, in float64, an array over positions for each kind under its variable's name, not normalised, and
     the scalars `probability` = P(y|x), `next_token` = y, `loss` (mean next-token cross-entropy of the prompt,
@@ -108,16 +110,19 @@ def gradients(
         log_probabilities = last.log_softmax(dim=-1)
     chosen = int(last.detach().argmax())
     means = {INFLUENCES["outputs"]: _of_outputs(prediction)} if "outputs" in kinds else {}
-    kinds = [kind for kind in kinds if kind != "outputs"]
+    kinds = [kind for kind in kinds if kind not in ("outputs", "layers")]
     wanted = {_pass(kind, target == chosen) for kind in kinds}
     scalars = {"chosen": log_probabilities[chosen], "logit": last[chosen]}
     if target is not None:
         scalars["target"] = log_probabilities[target]
     order = [name for name in scalars if name in wanted]
-    slopes = {
-        name: _differentiate(scalars[name], prediction.embeddings, keep=name != order[-1]) for name in order
-    }
-    probability = float(scalars["chosen"].detach().exp())
+    slopes, probability = {}, float(scalars["chosen"].detach().exp())
+    for name in order:
+        by = (prediction.embeddings, *(states if name == "chosen" else ()))
+        slopes[name], *rest = _differentiate(scalars[name], by, keep=name != order[-1])
+        if rest:
+            norms = [torch.linalg.vector_norm(one, dim=-1).numpy() for one in rest]
+            means[INFLUENCES["layers"]] = np.stack(norms) * probability
     row = {"probability": np.array(probability), "next_token": np.array(chosen)}
     row["loss"] = np.array(_loss(prediction, ids))
     if "target" in kinds:
@@ -174,7 +179,7 @@ def _of_outputs(prediction: Prediction) -> Float[np.ndarray, "position"]:
     for output in prediction.outputs:
         with torch.enable_grad():
             said = output.cpu().double().log_softmax(dim=-1).max()
-        slope = _differentiate(said, prediction.embeddings, keep=True)
+        (slope,) = _differentiate(said, [prediction.embeddings], keep=True)
         total += float(said.detach().exp()) * torch.linalg.vector_norm(slope, dim=-1).numpy()
     return total / tokens
 
@@ -186,15 +191,16 @@ def _pass(kind: str, target_is_chosen: bool) -> str:
     return "target" if kind == "target" and not target_is_chosen else "chosen"
 
 
-def _differentiate(scalar: Tensor, embeddings: Tensor, keep: bool) -> Float[Tensor, "position hidden"]:
-    """The gradient in float64; in float16 that of a multiple, so that small entries do not vanish."""
-    *tries, last = _HALF_SCALES if embeddings.dtype == torch.float16 else (1.0,)
-    for scale in tries:
-        (gradient,) = torch.autograd.grad(scalar * scale, embeddings, retain_graph=True)
-        if bool(torch.isfinite(gradient).all()):
-            return gradient[0].cpu().double() / scale
-    (gradient,) = torch.autograd.grad(scalar * last, embeddings, retain_graph=keep)
-    return gradient[0].cpu().double() / last
+def _differentiate(
+    scalar: Tensor, by: Sequence[Tensor], keep: bool
+) -> list[Float[Tensor, "position hidden"]]:
+    """The gradients in float64; in float16 those of a multiple, so that small entries do not vanish."""
+    scales = [*_HALF_SCALES] if by[0].dtype == torch.float16 else [1.0]
+    while True:
+        scale = scales.pop(0)
+        found = torch.autograd.grad(scalar * scale, by, retain_graph=keep or bool(scales))
+        if not scales or all(bool(torch.isfinite(one).all()) for one in found):
+            return [one[0].flatten(1).cpu().double() / scale for one in found]
 
 
 def _loss(prediction: Prediction, ids: Int[Tensor, "position"]) -> float:

@@ -15,7 +15,6 @@ from .library import library_answers as library_answers
 from .library import schemas as schemas
 from .measurements import Compare as Compare
 from .measurements import Heads as Heads
-from .measurements import HeadShare as HeadShare
 from .measurements import InfluenceDifferences as InfluenceDifferences
 from .measurements import Measure as Measure
 from .measurements import MeasureCost as MeasureCost

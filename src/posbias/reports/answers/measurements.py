@@ -55,20 +55,14 @@ class MeasureCost(Answer):
     parts: dict[str, int] = entry("bytes by part")
 
 
-class HeadShare(Part):
-    """A head and what it gives a part of the context."""
-
-    layer: int
-    head: int
-    share: float = entry("of its attention")
-
-
 class Heads(Answer):
     """Heads by what they attend to."""
 
     file: Path
     last: int = entry("queries at the end whose attention counts")
-    parts: dict[str, list[HeadShare]] = entry("sink, first, middle, last, own: all heads, the most first")
+    parts: dict[str, list[tuple[int, int, float]]] = entry(
+        "sink, first, middle, last, own: layer, head and share of its attention, the most first"
+    )
 
 
 class Models(Answer):
