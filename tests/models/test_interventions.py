@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from tiny import FAMILIES, RUNS, llama, seen_layers, tiny_model, word_tokenizer
+from torch.nn.functional import cross_entropy
 
 import posbias
 from posbias.asking import LocalModel
@@ -163,12 +164,10 @@ def test_attention_to_a_region_is_removed_and_rows_renormalised(family):
 # ── heads ──
 
 
-@pytest.mark.parametrize(
-    ("family", "number", "implementation"), [run for run in RUNS if FAMILIES[run[0]].causal]
-)
-def test_outputs_of_heads_become_what_is_said_in_every_family(family, number, implementation):
+@pytest.mark.parametrize("one", [run for run in RUNS if FAMILIES[run[0]].causal])
+def test_outputs_of_heads_become_what_is_said_in_every_family(one):
     """Of what enters the output projection, under any attention; nothing knocked out leaves every bit."""
-    loaded, seen = tiny_model(family, number, implementation), []
+    loaded, seen = tiny_model(*one), []
     assert torch.equal(run(loaded), run(loaded, IDS, KnockOut(())))
     means = head_means(loaded, [*IDS.numpy()])
     said = KnockOut(((0, 1),), (tuple(means[0, 1].tolist()),))
@@ -184,13 +183,7 @@ def test_outputs_of_heads_become_what_is_said_in_every_family(family, number, im
 
 
 @pytest.mark.parametrize(
-    ("family", "output"),
-    [
-        ("llama", "self_attn.o_proj"),
-        ("gpt_neox", "attention.dense"),
-        ("falcon", "self_attention.dense"),
-        ("opt", "self_attn.out_proj"),
-    ],
+    ("family", "output"), [("gpt_neox", "attention.dense"), ("opt", "self_attn.out_proj")]
 )
 def test_all_heads_of_a_layer_knocked_out_leave_the_bias_of_its_output_projection(family, output):
     """λ is 0 there, the bias apart."""
@@ -207,7 +200,6 @@ def test_a_measurement_with_heads_knocked_out_says_so(text):
     plain, treated = (posbias.measure(loaded, job, knock_out=one) for one in ([], heads[:1]))
     assert (treated["mixing_head"].values[:, 1, 0] == 0).all()
     assert (treated["mixing_head"].values[:, 1, 1:] > 0).all()
-    assert plain["mixing"][:, 0].equals(treated["mixing"][:, 0])
     assert '"knock_out"' in treated.attrs["treatment"]
     assert treated.attrs["fingerprint"] != plain.attrs["fingerprint"]
     apart = posbias.measure(loaded, job, knock_out=RegionRemoved("middle"), head_kernels=True)["kernel_head"]
@@ -377,16 +369,14 @@ def test_knocking_out_heads_changes_what_whole_passes_say(text):
     """Passes that begin at the layer of the head, as whole ones; a greater number of heads, wider intervals."""
     loaded, job = load_model("tiny-alibi"), MeasurementJob(tokens=24, prompts=4)
     trials = retrieval_job(pairs=4, positions=3, prompts=4)
-    heads = [(0, 1), (2, 0), (3, 1)]
-    found = posbias.knock_out(loaded, heads, job=job, trials=trials)
-    assert [*found] == heads
+    found = posbias.knock_out(loaded, [(0, 1), (2, 0)], job=job, trials=trials)
     ids = [torch.from_numpy(one)[None] for one in job.draw(loaded).ids]
-    for head in heads:
-        losses = [
-            [torch.nn.functional.cross_entropy(run(loaded, one, *way)[:-1], one[0, 1:]) for one in ids]
-            for way in ((), (KnockOut((head,)),))
-        ]
-        assert found[head]["loss"].value == pytest.approx(np.mean(losses[1]) - np.mean(losses[0]), abs=1e-6)
+    for head, expected in found.items():
+        plain, out = (
+            np.mean([cross_entropy(run(loaded, one, *way)[:-1], one[0, 1:]) for one in ids])
+            for way in ((), [KnockOut((head,))])
+        )
+        assert expected["loss"].value == pytest.approx(out - plain, abs=1e-6)
     who, made = LocalModel(loaded), trials_of(trials, loaded.tokenizer)
     change = np.zeros((4, 3))
     for (index, place), _ in np.ndenumerate(change):
@@ -396,16 +386,10 @@ def test_knocking_out_heads_changes_what_whole_passes_say(text):
             change[index, place] += sign * float(right - max(others))
     assert found[2, 0]["mean"].value == pytest.approx(change.mean(), abs=1e-5)
     assert found[2, 0]["first - last"].value == pytest.approx((change[:, 0] - change[:, 2]).mean(), abs=1e-5)
-    alone = posbias.knock_out(loaded, heads[:1], job=job, trials=trials)[0, 1]["loss"]
-    assert (alone.value, alone.half_width < found[0, 1]["loss"].half_width) == (
-        found[0, 1]["loss"].value,
-        True,
-    )
+    alone = posbias.knock_out(loaded, [(0, 1)], job=job, trials=trials)[0, 1]["loss"]
+    assert alone.value == found[0, 1]["loss"].value == by_head(found, "loss")[0, 1]
+    assert alone.half_width < found[0, 1]["loss"].half_width
     assert hooked(loaded.model) == []
-    np.testing.assert_equal(
-        by_head(found, "loss")[[0, 2, 3], [1, 0, 1]], [found[one]["loss"].value for one in heads]
-    )
-    region = posbias.knock_out(loaded, region="sink", job=job, trials=trials)
-    assert [*region] == ["sink"]
-    mean = posbias.knock_out(loaded, heads[:1], means=True, job=job, trials=trials)[0, 1]["loss"]
+    assert [*posbias.knock_out(loaded, region="sink", job=job, trials=trials)] == ["sink"]
+    mean = posbias.knock_out(loaded, [(0, 1)], means=True, job=job, trials=trials)[0, 1]["loss"]
     assert 0 < abs(mean.value) < abs(alone.value)

@@ -39,9 +39,7 @@ def heads(
     if plot is not None:
         plots.save_figure(plots.heads_figure(shares), plot)
     parts = {part: ranked(held) for part, held in shares.items()}
-    columns = [
-        [f"{layer}.{head} {share:.1%}" for layer, head, share in held[:top]] for held in parts.values()
-    ]
+    columns = [[f"{t}.{h} {share:.1%}" for t, h, share in held[:top]] for held in parts.values()]
     rows = [[str(place), *row] for place, row in enumerate(zip(*columns, strict=True), start=1)]
     words = f"layer.head, share of its attention; means over prompts, last queries: {last}"
     answer = answers.Heads.of(file=measurement, last=last, parts=parts)

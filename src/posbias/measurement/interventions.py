@@ -91,9 +91,7 @@ class _InAttention(TorchFunctionMode):
         elif func is functional.scaled_dot_product_attention:
             query, key, values, *rest = args
             shared = query.shape[1] // values.shape[1]
-            key, values = (
-                one.repeat_interleave(shared, dim=1) if shared > 1 else one for one in (key, values)
-            )
+            key, values = (one.repeat_interleave(shared, dim=1) for one in (key, values))
             args = (query, key, self._treated(values), *rest)
         elif self._heads and func.__name__ in ("matmul", "__matmul__", "bmm"):
             # the first product behind a softmax; some families join batch and head
@@ -447,9 +445,7 @@ class CalibratedAttention:
         _on_logits(loaded, undo, treat)
 
 
-_OfLayers = RegionRemoved | KnockOut
-Intervention = (
-    QueryTemperature | FirstTokenScale | PositionScale | SeparateDocuments | CalibratedAttention | _OfLayers
-)
+_OfLogits = QueryTemperature | FirstTokenScale | RegionRemoved | CalibratedAttention
+Intervention = _OfLogits | KnockOut | PositionScale | SeparateDocuments
 """All interventions: the registry."""
 INTERVENTIONS = get_args(Intervention)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.errors import InvalidValueError, wrong
+from posbias.core.errors import wrong
 from posbias.core.spec import NaturalNumber
 from posbias.profiles.summary import at_ends
 
@@ -30,8 +30,7 @@ def head_shares(measurement: "xr.Dataset", last: int = 1) -> "dict[str, Float[np
     softmax are NaN. Raises `InvalidValueError` without `kernel_head`, and for more queries than have all parts.
     """
     if "kernel_head" not in measurement:
-        what = "one with kernel_head (posbias measure --head-kernels)"
-        raise InvalidValueError(f"measurement: expected {what}, got one without")
+        raise wrong("measurement", "kernel_head (posbias measure --head-kernels)", got="none")
     tokens = measurement.sizes["query"]
     if not 1 <= last <= tokens - LEAST_KEYS + 1:
         raise wrong("last", f"1 to {tokens - LEAST_KEYS + 1} queries", last)

@@ -60,9 +60,7 @@ class Heads(Answer):
 
     file: Path
     last: int = entry("queries at the end whose attention counts")
-    parts: dict[str, list[tuple[int, int, float]]] = entry(
-        "sink, first, middle, last, own: layer, head and share of its attention, the most first"
-    )
+    parts: dict[str, list[tuple[int, int, float]]] = entry("layer, head, share; the most first")
 
 
 class Models(Answer):
