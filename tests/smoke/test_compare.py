@@ -96,7 +96,7 @@ def test_a_report_of_decisions_made_elsewhere(answered):
     read = posbias.read("pairs.jsonl")
     assert read["first"].effects.gaps["first - last"].value == pytest.approx(np.log(9 / 1) / 2)
     answer = answered("report", "pairs.jsonl", "--out", "page")
-    assert answer["headline"] == "Order moves the choices of 1 of 2 (p < 0.05 each)"
+    assert answer["headline"] == "Slots move the choices of 1 of 2 (p < 0.05 each)"
     assert [judge["changed"] for judge in answer["judges"]] == [[10, 12], [0, 12]]
     page = Path("page/report.html").read_text()
     assert page.count("<svg") == 2

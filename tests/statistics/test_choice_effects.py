@@ -248,10 +248,15 @@ def test_what_cannot_be_decided_is_one_line(order, options, said):
         ([1.5, -0.5, -0.5, -0.5], None, 30, "What stands first is favoured"),
         ([-0.5, -0.5, -0.5, 1.5], None, 30, "What stands last is favoured"),
         ([0.0, 0.0, 0.0, 0.0], None, 30, "No effect of order is shown"),
-        ([0.0, 0.0, 0.0, 0.0], [3.0, -1.0, -1.0, -1.0], 5, "Order moves choices; no slot is surely favoured"),
+        ([0.0] * 4, [0.0] * 4, 30, "No effect of order is shown"),
+        ([0.0] * 4, [1.5, -0.5, -0.5, -0.5], 40, "Label A is favoured; no effect of slots is shown"),
+        (
+            *([0.0] * 4, [3.0, -1.0, -1.0, -1.0], 5),
+            "Order moves choices; no slot is surely favoured; label A is favoured",
+        ),
     ],
 )
-def test_a_headline_names_a_slot_where_its_effect_is_sure(slots, labels, sets, said):
+def test_a_headline_names_slot_and_label_where_their_effects_are_sure(slots, labels, sets, said):
     held = planted(4, np.array(slots), sets=sets, labels=None if labels is None else np.array(labels))
     assert headline({"judge": ChoiceAnswer(held)}) == said
 

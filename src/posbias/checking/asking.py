@@ -96,10 +96,8 @@ def check(
     if status == UNDECIDED and limit > 0:
         needed = questions_for(np.cov(rows.T).reshape(len(numbers), -1), limit, looks)
         about["needed"] = min(MOST_DRAWS + 1, -(-needed * count // len(rows)))  # items may share a set
-    together = len(seen.gaps)
-    about["detectable"] = max(
-        otherwise_at_most(len(rows)), *(one.jointly(together).detectable for one in numbers)
-    )
+    least = [one.jointly(len(seen.gaps)).detectable for one in numbers]
+    about["detectable"] = max(otherwise_at_most(len(rows)), *least)
     about |= {"questions": count, "available": total, "looks": planned}
     answer = Check.of(model=str(held.asked.get("model", "")), **about)
     if place is not None:

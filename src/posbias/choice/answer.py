@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from posbias import imports
-from posbias.choice.effects import LEAST_SETS, ChoiceEffects, Test, as_share, clustered_share
+from posbias.choice.effects import LEAST_SETS, ChoiceEffects, Test, as_share, clustered_mean
 from posbias.core.answers import Number, OverPrompts, Part, Texts, entry
 from posbias.core.formats import dump_json
 from posbias.imports.columns import Choice
@@ -85,7 +85,7 @@ class Choices(Part):
     declined: dict[Literal["ties", "refusals"], int] = entry(of="effects.declined")
     flips: tuple[OverPrompts, OverPrompts] = entry("in other orders, in the same one", of="effects.flips")
     changed: tuple[int, int] = entry("items whose decision order changes, and items in several orders")
-    order_test: TestOf = entry("permutations within items: whether order matters")
+    order_test: TestOf = entry("permutations within items: whether slots matter")
     lack_of_fit: TestOf = entry("whether slots matter more for some options", of="effects.lack_of_fit")
     accuracy: list[OverPrompts] = entry("by the right option's slot; empty where not known, or below 5 sets")
     wins: dict[str, WinsOf] = entry("by side, where two are compared")
@@ -141,7 +141,7 @@ class ChoiceAnswer:
 
     @cached_property
     def order_test(self) -> Test:
-        """Whether order matters at all in these items (`ChoiceEffects.permutation_test`)."""
+        """Whether slots matter at all in these items (`ChoiceEffects.permutation_test`)."""
         return self.effects.permutation_test()
 
     @property
@@ -178,7 +178,7 @@ class ChoiceAnswer:
             rows, sets = self._by_slot(np.array(own), ties=True)
             if len(rows):
                 columns = (rows.mean(axis=1), *rows.T)
-                balanced, *by_slot = (clustered_share(column, sets) for column in columns)
+                balanced, *by_slot = (as_share(clustered_mean(column, sets)) for column in columns)
                 found[name] = Wins(balanced, _even_log_odds(rows, sets), *by_slot)
         return found
 

@@ -165,7 +165,7 @@ class ChoiceEffects:
         return _wald(fit, slice(1 - k, None)) if seen else Test(math.nan, fit.sets)
 
     def permutation_test(self, seed: int = 0) -> Test:
-        """Whether order matters at all: choices of options are permuted among the decisions on an item.
+        """Whether slots matter at all: choices of options are permuted among the decisions on an item.
 
         Where order does not matter, all permutations are alike; the statistic is Σ over slots (sum − mean)² of
         choices, or of scores. p = (1 + b)/(1 + B) with B = `PERMUTATIONS`.
@@ -283,13 +283,8 @@ def clustered_mean(values: Float[np.ndarray, "row"], cluster: Int[np.ndarray, "r
     return Estimate(value, math.sqrt(sets / (sets - 1) * float(sums @ sums)) / len(values), sets)
 
 
-def clustered_share(values: Float[np.ndarray, "row"], cluster: Int[np.ndarray, "row"]) -> Estimate:
-    """`clustered_mean` of shares, whose interval lies within 0 to 1."""
-    return as_share(clustered_mean(values, cluster))
-
-
 def as_share(one: Estimate) -> Estimate:
-    """Where all clusters are alike, with the interval of their number alone."""
+    """A share with the part of its interval within 0 to 1; where all clusters are alike, that of their number."""
     if not math.isfinite(one.se):
         return one
     return one.clipped(0.0, 1.0) if one.se > _EXACT else Estimate.alike(one.value, one.n or 1)

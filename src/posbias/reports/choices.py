@@ -4,11 +4,13 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from posbias.choice.answer import ALPHA, ChoiceAnswer, log_odds, table_of
 from posbias.core.packages import need
 from posbias.core.progress import one_line
 from posbias.core.terminal import table
+from posbias.profiles.estimate import Estimate
 from posbias.profiles.gaps import ENDS, percent
 from posbias.reports import plots
 from posbias.reports.answers.choices import Choose, Judge, ReportChoices
@@ -89,23 +91,29 @@ def write_choices_report(
 
 
 def headline(choices: Mapping[str, ChoiceAnswer]) -> str:
-    """What order does, in a line: of one who chose, which slot is surely favoured; of several, for how many."""
+    """What order does, in a line: of one who chose, which slot and label are surely favoured; of several, of how
+    many slots move the choices."""
     moved = [one for one in choices.values() if one.order_test.p < ALPHA]
-    if len(choices) == 1 and (always := next(iter(choices.values())).always):
-        return always
     if len(choices) > 1:
-        return f"Order moves the choices of {len(moved)} of {len(choices)} (p < {ALPHA:g} each)"
-    if not moved:
-        return "No effect of order is shown"
-    effects, slots = moved[0].effects, moved[0].effects.slots
-    looks = len(slots) if len(slots) > 2 else 1  # of two slots one effect is looked at; of more all together
-    exact = (one if math.isinf(one.value) else one.jointly(looks) for one in slots)
-    sure = {slot: slots[slot].value for slot, one in enumerate(exact) if one.sign > 0}
-    if not sure:
-        return "Order moves choices; no slot is surely favoured"
-    slot = max(sure, key=lambda one: sure[one])
-    where = {0: "first", len(slots) - 1: "last"}.get(slot, f"at slot {slot}")
-    return f"What stands {where} is favoured{', place and label together' * effects.together}"
+        return f"Slots move the choices of {len(moved)} of {len(choices)} (p < {ALPHA:g} each)"
+    (one,) = choices.values()
+    effects, label = one.effects, _favoured(one.effects.labels)
+    if one.always or not moved:
+        shown = f"Label {label} is favoured; no effect of slots is shown"
+        return one.always or (shown if label else "No effect of order is shown")
+    slot = _favoured(dict(enumerate(effects.slots)))
+    where = {0: "first", effects.decisions.slots - 1: "last"}.get(slot, f"at slot {slot}")
+    known = f"What stands {where} is favoured{', place and label together' * effects.together}"
+    said = "Order moves choices; no slot is surely favoured" if slot is None else known
+    return f"{said}; label {label} is favoured" if label else said
+
+
+def _favoured(effects: Mapping[Any, Estimate]) -> Any:
+    """The slot or label of the greatest effect that is surely above 0; None for none."""
+    looks = len(effects) if len(effects) > 2 else 1  # of two one effect is looked at; of more all together
+    exact = {name: one if math.isinf(one.value) else one.jointly(looks) for name, one in effects.items()}
+    sure = [name for name, one in exact.items() if one.sign > 0]
+    return max(sure, key=lambda name: effects[name].value, default=None)
 
 
 def _judges(choices: Mapping[str, ChoiceAnswer]) -> list[Judge]:

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from posbias.asking.endpoint import Endpoint
+from posbias.asking.endpoint import Endpoint as Endpoint
 from posbias.asking.kept import ANSWERS, AnswerFile, AnswersRead
 from posbias.asking.requests import Generator, Place, Request, Scorer, ScoresWritten, id_of, specification_of
 from posbias.core import spec
@@ -31,8 +31,10 @@ from posbias.core.matching import Rule, words_in
 from posbias.core.progress import Event, OnEvent
 from posbias.profiles.estimate import Estimate, about
 from posbias.profiles.gaps import EQUIVALENCE
-from posbias.profiles.place_differences import curve_differences, ways_differences
-from posbias.profiles.places import ARMS, MOST_CUT_OFF, Key, Places, retrieval_curve, save_places
+from posbias.profiles.place_differences import curve_differences as curve_differences
+from posbias.profiles.place_differences import ways_differences as ways_differences
+from posbias.profiles.places import ARMS, MOST_CUT_OFF, Key, Places, save_places
+from posbias.profiles.places import retrieval_curve as retrieval_curve
 from posbias.retrieval.documents import Documents, DocumentSet, doubts_of, places_of
 from posbias.retrieval.jobs import RetrievalJob, retrieval_job
 from posbias.retrieval.margins import scored
@@ -40,16 +42,7 @@ from posbias.retrieval.rules import INSTRUCTIONS, Instruction, Rules
 from posbias.retrieval.trials import Keys, Needle, Trial, Trials
 from posbias.retrieval.wordings import Words
 
-__all__ = [  # what a session begins and ends with stands at posbias.retrieval too
-    "Endpoint",
-    "Places",
-    "Session",
-    "ask",
-    "curve_differences",
-    "retrieval_curve",
-    "trials_of",
-    "ways_differences",
-]
+# what is imported as itself: what a session begins and ends with stands at posbias.retrieval too
 log = logging.getLogger(__name__)
 FIRST_ROUND = 32
 """Trials that are asked before a wanted half-width is looked at."""
