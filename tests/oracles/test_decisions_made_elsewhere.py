@@ -12,7 +12,7 @@ from posbias.choice import ChoiceEffects
 from posbias.core.errors import InputFileError
 from posbias.imports.columns import Choice
 from posbias.imports.decisions import read_decisions
-from posbias.profiles.decisions import REFUSED, TIE
+from posbias.profiles.decisions import REFUSED, TIE, save_decisions
 
 ITEMS, LETTERS = 24, "ABCDE"
 
@@ -253,3 +253,18 @@ def test_a_likelihood_that_is_not_finite_is_refused(tmp_path):
     rows[3]["filtered_resps"][0][0] = "-inf"
     with pytest.raises(InputFileError, match="filtered_resps: expected finite log-likelihoods"):
         read_decisions(written(rows, tmp_path))
+
+
+def test_files_of_another_form_are_left_out_and_said(tmp_path, caplog):
+    written(fastchat(chooser(2)), tmp_path, "a")
+    written(samples(chooser(2)), tmp_path, "b")
+    (held,) = read_decisions(tmp_path).values()
+    assert len(held.item) == 2 * ITEMS
+    assert f"b.jsonl: left out {2 * ITEMS} decisions, of another form (lm-evaluation" in caplog.text
+
+
+def test_one_model_asked_in_two_ways_is_two_who_chose(tmp_path):
+    (held,) = read_decisions(written(ordered(chooser(2)), tmp_path)).values()
+    for way in ("chat", "plain"):
+        save_decisions(replace(held, asked={"model": "m"}), tmp_path / "kept" / way / "decisions.json")
+    assert [*read_decisions(tmp_path / "kept")] == ["m", "m, plain"]

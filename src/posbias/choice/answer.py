@@ -208,7 +208,8 @@ class ChoiceAnswer:
             f"decisions of {self.model}: {self.count:,} on {of}; {ties:,} ties, {refusals:,} without a choice"
         ]
         if bounds := self.decisions.asked.get("bounds"):
-            lines.append(f"{bounds:,} scores are but bounds, of options that the server did not list")
+            what = "of options that the server did not list; effects take them as scores"
+            lines.append(f"{bounds:,} scores are but bounds, {what}")
         if self.decisions.asked.get("api") == "completion":
             lines.append("prompts were asked as they are, in no chat template")
         what = "slot and label together" if effects.together else "slot"

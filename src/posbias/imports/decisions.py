@@ -80,13 +80,17 @@ def read_decisions(path: Path, choice: Choice = ANY) -> dict[str, Decisions]:
             break
         if file.suffix == ".json" and f'"{KIND}"' in read_text(file)[:2000]:
             ours = load_decisions(file)
-            read[str(ours.asked.get("model", path.stem))] = ours
+            who = str(ours.asked.get("model", path.stem))
+            read[f"{who}, {file.parent.name}" if who in read else who] = ours
             continue
         form, found = _read(file, choice)
         said = said or form * bool(found)
-        if form == BIASBUSTERS:
+        if form == said == BIASBUSTERS:
             deltas.setdefault(found[0].judge, []).append(_deltas(file))
-        for one in found if form == said and not read else ():
+        if found and (form != said or read):
+            log.warning("%s: left out %d decisions, of another form (%s)", file, len(found), form)
+            continue
+        for one in found:
             rows.setdefault((one.judge, len(one.options)), []).append(one)
     read_as = f"{said}: {sum(map(len, rows.values())):,} decisions"
     for (judge, slots), held in rows.items():

@@ -47,9 +47,9 @@ class DocumentSet:
         return len(self.others) + len(self.gold)
 
 
-def places_of(sets: Sequence[DocumentSet], at_most: int = POSITIONS) -> int:
-    """As many positions as the smallest set has places, between 3 and `at_most`."""
-    return max(3, min(at_most, min(map(len, sets), default=0)))
+def places_of(sets: Sequence[DocumentSet]) -> int:
+    """As many positions as the smallest set has places, between 3 and `POSITIONS`."""
+    return max(3, min(POSITIONS, min(map(len, sets), default=0)))
 
 
 class Documents(Trials):
