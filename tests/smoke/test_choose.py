@@ -174,6 +174,8 @@ def test_a_column_that_no_item_has_is_an_error_and_keys_within_others_are_found(
     )
     first, second = read_items(file, {"question": "q.text", "right": "right"})
     assert (first.question, first.right, second.right) == ("Which?", 1, -1)
+    file.write_text('{"options": ["Yes", "No"], "right": "yes"}\n{"options": ["3", "4", "5"], "right": 4}\n')
+    assert [one.right for one in read_items(file)] == [0, 1]
     with pytest.raises(InputFileError, match="right: expected a column best"):
         read_items(file, {"right": "best"})
 

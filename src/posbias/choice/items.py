@@ -90,9 +90,13 @@ def _numbered() -> list[list[str]]:
 
 
 def _counted_from(rows: Sequence[Mapping[str, Any]], path: Any) -> int:
-    """Whether numbers of right options count from 0 or from 1."""
-    numbers = [(number(cells["right"]), len(_options(cells, path)[0])) for cells in rows]
-    known = [(int(right), count) for right, count in numbers if right is not None and right == int(right)]
+    """Whether numbers of right options, that are no option's text, count from 0 or from 1."""
+    known = list[tuple[int, int]]()
+    for cells in rows:
+        options, right = _options(cells, path)[0], number(cells["right"])
+        named = normalised(str(cells["right"])) in map(normalised, options)
+        if right is not None and right == int(right) and not named:
+            known.append((int(right), len(options)))
     if not known or min(right for right, _ in known) == 0:
         return 0
     if any(right == count for right, count in known):
