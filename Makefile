@@ -79,6 +79,8 @@ pages: venv
 ## The pictures of the documents, in docs/img: those of scripts and records in minutes, those that measure or train in an hour
 pictures: venv
 	cd docs/img && for file in *.py; do ../../$(BIN)/python $$file || exit 1; done
+	PYTHONPATH=tests/support $(BIN)/python -c "from project import *; exec(''.join(blocks('python', ROOT / 'docs/figures.md')))"
+	cp build/figures/*.png docs/img
 	$(BIN)/posbias study run docs/studies/dimension.toml
 	$(BIN)/posbias study show docs/studies/dimension.toml --plot docs/img/study.png
 	for name in influence designed predictors; do $(BIN)/posbias paper extensions $$name --out build || exit 1; done

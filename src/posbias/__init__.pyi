@@ -31,6 +31,7 @@ from .remedies import knock_out as knock_out
 from .remedies import remedy as remedy
 from .reports import report as report
 from .reports import write_report as write_report
+from .reports.plots.column import plot as plot
 from .retrieval import retrieve as retrieve
 from .simulation import simulate as simulate
 from .theory.architecture import Architecture as Architecture

@@ -3,6 +3,7 @@
 import base64
 import pickle
 import re
+from random import Random
 
 import matplotlib
 import numpy as np
@@ -10,18 +11,24 @@ import pytest
 from browser import Reader
 from matplotlib import pyplot
 from matplotlib.text import Text
+from project import ROOT
+from refused import refused
 
 from posbias import (
     ALiBi,
     Architecture,
     Layer,
+    choose,
     compare,
     load_measurement,
     measured_influence,
+    plot,
     predict,
     preset,
+    read,
     save_measurement,
 )
+from posbias.choice import Item
 from posbias.comparison.predictors import predictions
 from posbias.profiles.profile import Profile, harmonic
 from posbias.reports import plots
@@ -116,17 +123,39 @@ def test_values_drawn_on_one_small_axes_are_all_seen_and_named(values, layout, r
     named = [words(text) for text in ax.get_legend().get_texts()]
     assert set(curves) <= {*named}
     assert len(named) == 2 + 2 * ("bands" in request.node.name)
+    assert {ax.get_xlabel(), ax.get_ylabel(), *named} <= legible(figure)
+    assert ax.get_legend().get_window_extent().y0 >= ax.get_window_extent().y1 - 1
+    pyplot.close(figure)
+
+
+def legible(figure):
+    """The words of a figure, none of which are small, cut off or hide others."""
     texts = [text for text in figure.findobj(Text) if text.get_visible() and words(text)]
-    texts = [text for text in texts if text not in beyond(ax.xaxis) + beyond(ax.yaxis)]
-    assert {ax.get_xlabel(), ax.get_ylabel(), *named} <= {words(text) for text in texts}
+    for axis in (figure.axes[0].xaxis, figure.axes[0].yaxis):
+        texts = [text for text in texts if text not in beyond(axis)]
     assert min(text.get_fontsize() for text in texts) >= 7
     boxes = [text.get_window_extent() for text in texts]
     for place, box in enumerate(boxes):
         assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
         assert figure.bbox.y0 <= box.y0 < box.y1 <= figure.bbox.y1
         assert not any(box.overlaps(other) for other in boxes[:place])
-    assert ax.get_legend().get_window_extent().y0 >= ax.get_window_extent().y1 - 1
-    pyplot.close(figure)
+    return {words(text) for text in texts}
+
+
+def test_a_figure_in_one_line_is_as_large_as_asked_and_has_intervals(measured):
+    rates, random = read(ROOT / "tests/elsewhere/liu_kv"), Random(1)
+    items = [Item(f"{n}?", (f"{n} is", f"{n} is not")) for n in range(40)]
+    judge = choose(lambda _: random.choice("AAB"), items)
+    long = "a long name of a model, in a folder of several words"
+    for one in (measured, measured_influence(measured), rates, rates.places, judge):
+        ax = plot({"a": one, long: one}, size=(3.4, 2.4))
+        ax.figure.draw_without_rendering()
+        legible(ax.figure)
+        assert [*ax.figure.get_size_inches()] == [3.4, 2.4]
+        drawn = ax.lines[1].get_xdata() if one is judge else ax.collections[0].get_paths()[0].vertices[:, 1]
+        assert np.ptp(drawn) > 0
+        pyplot.close(ax.figure)
+        refused("values", lambda one=one: plot({"a": one, "b": NO_MIXING}))
 
 
 @pytest.mark.parametrize("place", [0, 3])

@@ -171,7 +171,7 @@ def test_weights_are_found_in_what_other_tools_saved_whatever_their_names():
     for saved in (patterns | scores, outputs, {f"h{k}": output for k, output in enumerate(outputs)}, whole):
         np.testing.assert_array_equal(Attention.from_arrays(saved).layers, layers)
     both = {"encoder.0": layers[0], "decoder.0": layers[1]}
-    halves = {"encoder": (*layers,), "decoder": (*layers,)}
+    halves = {"encoder": (*layers,), "decoder": (*layers[::-1],)}
     for saved in (scores, both, {"attention": layers[0]}, halves, {}, [(states[0], None)] * 2):
         refused("attention", lambda saved=saved: Attention.from_arrays(saved))
 

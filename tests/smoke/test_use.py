@@ -4,6 +4,7 @@ import json
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 from command import called
 from readers import rates
@@ -93,3 +94,10 @@ def test_a_picture_of_a_profile(folder):
     done = called("predict", "bloom-560m", "--tokens", 32, "--plot", "bloom.png", cwd=folder)
     assert done.returncode == 0
     assert (folder / "bloom.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_figure_in_one_line(folder):
+    profiles = {name: posbias.predict(posbias.preset(name), 64) for name in ("bloom-560m", "mpt-7b")}
+    ax = posbias.plot(profiles, size=(3.4, 2.4), out="fig.pdf")
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), 64 * profiles["bloom-560m"].mass)
+    assert Path("fig.pdf").read_bytes().startswith(b"%PDF")

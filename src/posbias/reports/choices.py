@@ -11,9 +11,10 @@ from posbias.core.packages import need
 from posbias.core.progress import one_line
 from posbias.core.terminal import table
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.gaps import ENDS, percent
+from posbias.profiles.gaps import percent
 from posbias.reports import plots
 from posbias.reports.answers.choices import Choose, Judge, ReportChoices
+from posbias.reports.plots.retrieval import FEW, effects_of
 from posbias.reports.profile_sentences import paragraph
 from posbias.reports.tables import Row, TableCell
 
@@ -22,8 +23,6 @@ CAPTION = (
     "intervals over sets of contents; of many who chose, the first slot's less the last's. A triangle is the end "
     "of a bound: all that switch go one way."
 )
-FEW = 6
-"""Those who chose of whom a page has slots and words: of more, whose decisions differ most."""
 
 
 def of_choices(choices: Mapping[str, ChoiceAnswer], folder: Path) -> tuple[Choose, list[str]]:
@@ -63,10 +62,7 @@ def write_choices_report(
     from posbias.reports.page import write_page
 
     few = dict(sorted(choices.items(), key=lambda held: -held[1].effects.flips[0].value)[:FEW])
-    effects = {who: held.effects.gaps[ENDS] for who, held in choices.items()}
-    if len(choices) <= FEW:
-        slots = [(who, slot, one) for who, held in few.items() for slot, one in enumerate(held.effects.slots)]
-        effects = {f"{who}, " * (len(few) > 1) + f"slot {slot}": one for who, slot, one in slots}
+    effects = effects_of(few if len(choices) <= FEW else choices)
     rows = [[name, one.value, *one.interval] for name, one in effects.items()]
     numbers = pd.DataFrame(rows, columns=["of", "effect", LOW, HIGH])
     size = 0.9 + 0.17 * len(effects)

@@ -32,8 +32,6 @@ EXACT = 1e-5
 """How far from one a row of float32 or float64 may sum."""
 REPORTED = 1e-6
 """Deviations of row sums above this are among a profile's assumptions."""
-NUMBER = r"(?<![A-Za-z0-9])\d+(?![A-Za-z0-9])|\d+$"
-"""The number of a layer in its name: "blocks.3.attn.hook_pattern", "layer3"."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -265,36 +263,31 @@ def _layers_in(saved: Any) -> list[Float[np.ndarray, "..."]]:
 
     Raises `InvalidValueError` where there are none, or where names do not say which layer they are of.
     """
-    entries = {name: saved[name] for name in saved.keys()}  # noqa: SIM118 (caches are no dictionaries)
-    found = {name: [*_weights_in(getattr(held, "output", held))] for name, held in entries.items()}
-    most = max((layer.ndim for layers in found.values() for layer in layers), default=0)
-    found = {name: layers for name, layers in found.items() if layers and layers[0].ndim == most}
-    if len(found) == 1 and isinstance(entries[next(iter(found))], list | tuple):
-        return next(iter(found.values()))
-    if not found:
-        what = "weights [text, head, query, key] in what was saved (fused attention gives none: 'eager' does)"
-        raise wrong("attention", what, got=f"none in {shortened([*entries])}")
-    by_number: dict[int, tuple[Any, np.ndarray]] = {}
-    for name, layers in found.items():
-        number = re.search(NUMBER, str(name))
-        other, layer = by_number.setdefault(int(number[0]) if number else -1, (name, layers[0]))
-        if not number or len(layers) > 1 or not np.array_equal(layer, layers[0], equal_nan=True):
-            what = "names with the number of their layer, one for each"
-            raise wrong("attention", what, got=", ".join(dict.fromkeys(map(str, (other, name)))))
-    return [layer for _, (_, layer) in sorted(by_number.items())]
+    layers: dict[int, tuple[str, np.ndarray]] = {}
+    for name in saved.keys():  # noqa: SIM118 (caches are no dictionaries)
+        held = [*_weights_in(getattr(saved[name], "output", saved[name]))]
+        for place, weights in enumerate(held):
+            named = f"{name}.{place}" if len(held) > 1 else str(name)
+            # as in "blocks.3.attn.hook_pattern" or "layer3"
+            number = re.search(r"(?<![A-Za-z0-9])\d+(?![A-Za-z0-9])|\d+$", named)
+            other, known = layers.setdefault(int(number[0]) if number else -1, (named, weights))
+            if not number or not np.array_equal(known, weights, equal_nan=True):
+                raise wrong("attention", "one name with each layer's number", sorted({other, named}))
+    if not layers:
+        what = (
+            "weights [text, head, query, key] among what was saved (fused attention gives none: 'eager' does)"
+        )
+        raise wrong("attention", what, got=f"none in {shortened([*saved.keys()])}")
+    return [weights for _, (_, weights) in sorted(layers.items())]
 
 
 def _weights_in(held: Any) -> Iterator[Float[np.ndarray, "..."]]:
     """The arrays that are attention weights by shape and numbers, whatever they are called."""
-    if isinstance(held, list | tuple):
-        for one in held:
-            yield from _weights_in(one)
-    elif (
-        getattr(held, "ndim", 0) in (3, 4) and held.shape[-1] == held.shape[-2] and "float" in str(held.dtype)
-    ):
-        weights = numbers("attention", held)
-        if not (weights < 0).any() and (np.nansum(weights, axis=-1, dtype=np.float64) < 1.1).all():
-            yield weights
+    for one in held if isinstance(held, list | tuple) else [held]:
+        if getattr(one, "ndim", 0) in (3, 4) and one.shape[-1] == one.shape[-2] and "float" in str(one.dtype):
+            weights = numbers("attention", one)
+            if not (weights < 0).any() and (np.nansum(weights, axis=-1, dtype=np.float64) < 1.1).all():
+                yield weights
 
 
 def _brief(mask: Mask) -> str:

@@ -40,7 +40,7 @@ def draw_influence(ax: "Axes", measured: Profile, predictions: Mapping[str, Prof
     height = density(measured)
     if predictions is None:
         _mark_ends(ax, measured)
-    draw_band(ax, measured, style.MUTED, 0.3, "95 % interval")
+    draw_band(ax, measured, color=style.MUTED, alpha=0.3, label="95 % interval")
     ax.plot(height, color=style.INK, linewidth=0.9, label="measured", zorder=3)
     lines = [
         (density(prediction), predictor_label(name, prediction), style.COLOURS.get(name, style.ACCENT))
@@ -58,12 +58,12 @@ def draw_influence(ax: "Axes", measured: Profile, predictions: Mapping[str, Prof
     return ax
 
 
-def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
+def draw_profile(ax: "Axes", profile: Profile, name: str = "") -> "Axes":
     """Draw one profile by position, relative to uniform, on a logarithmic scale.
 
-    The title says what it is of and how long. Rates and signed numbers are drawn as they are, by the
-    places where they are few. On axes that have profiles already it takes the next colour, marker and dashes; then
-    a legend names all of them, in place of the title and of what is marked of a single one.
+    The title says what it is of and how long. Rates and signed numbers are drawn as they are, by the places where
+    they are few. On axes that have profiles already it takes the next colour, marker and dashes; then a legend
+    names all of them (by `name`, where given), in place of the title and of what is marked of a single one.
     """
     curves = [line for line in ax.lines if line.get_gid() == CURVE]
     labels = ax.get_legend_handles_labels()[1]
@@ -77,8 +77,8 @@ def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
         label *= label not in labels
         _draw_known(ax, profile, np.arange(height.size), color=look["color"], label=label)
     label = "95 % interval over prompts" if mass else ""
-    draw_band(ax, profile, look["color"], 0.15, label * (label not in labels))
-    label = f"{subject([profile])}: {profile.measures}" + " (no verdict)" * bool(profile.left_out)
+    draw_band(ax, profile, color=look["color"], alpha=0.15, label=label * (label not in labels))
+    label = (name or f"{subject([profile])}: {profile.measures}") + " (no verdict)" * bool(profile.left_out)
     places = range(profile.tokens) if few else (0, height.size - 1) if mass else ()
     ax.plot(height, markevery=[*places], markersize=3.5, label=label, gid=CURVE, **look)
     if few:
@@ -98,7 +98,8 @@ def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
 def draw_profiles(ax: "Axes", profiles: Mapping[str, Profile]) -> "Axes":
     """Draw profiles of any lengths by share of the text, each in a colour and marker of its own.
 
-    The name of one that leaves out what decides it says that it has no verdict. Where λ was not given, a band is
+    Measured ones have their 95 % interval. The name of one that leaves out what decides it says that it has no
+    verdict. Where λ was not given, a band is
     what the λ of pretrained models would give. Markers at both ends are the larger the earlier a line is drawn,
     and long texts have their ends widened, so that no peak hides another.
     """
@@ -107,6 +108,7 @@ def draw_profiles(ax: "Axes", profiles: Mapping[str, Profile]) -> "Axes":
     for place, ((name, profile), height) in enumerate(zip(profiles.items(), heights, strict=True)):
         x, look = np.linspace(0, 1, height.size), style.apart(place)
         _draw_known(ax, profile, x, color=look["color"])
+        draw_band(ax, profile, x, color=look["color"], alpha=0.15)
         label = f"{name} (no verdict)" if profile.left_out else name
         size = 3.5 + 1.8 * min(3, len(heights) - 1 - place)
         ax.plot(x, height, label=label, markevery=[0, height.size - 1], markersize=size, **look)
@@ -150,7 +152,8 @@ def draw_comparison(ax: "Axes", comparison: "Comparison") -> "Axes":
         place = f"share of the context, in {comparison.shares} parts"
     style.dress(ax, place, INFLUENCE if masses else reference.measures if rates else reference.kind)
     if masses or reference.kind != "mass":
-        draw_band(ax, reference, style.MUTED, 0.3, f"95 % interval over {'trials' if rates else 'prompts'}")
+        over = f"95 % interval over {'trials' if rates else 'prompts'}"
+        draw_band(ax, reference, color=style.MUTED, alpha=0.3, label=over)
     lines = {f"reference: {subject([reference])}": reference}
     for name, profile in comparison.profiles.items():
         scores = comparison.agreements[name]
@@ -164,7 +167,7 @@ def draw_comparison(ax: "Axes", comparison: "Comparison") -> "Axes":
     for number, (label, profile) in enumerate(lines.items()):
         colour, height = colours[number % len(colours)], density(profile) if masses else profile.mass
         if rates and number:
-            draw_band(ax, profile, colour, 0.15)
+            draw_band(ax, profile, color=colour, alpha=0.15)
         look = {"marker": style.MARKERS[number % len(style.MARKERS)], "markersize": 3.5}
         look |= {"markevery": max(1, height.size // 10), "linewidth": style.LINE if number else 0.9}
         ax.plot(height, color=colour, label=label, **look)
@@ -195,10 +198,11 @@ def draw_parts(
     return ax
 
 
-def draw_band(ax: "Axes", profile: Profile, colour: str, alpha: float, label: str | None = None) -> "Axes":
+def draw_band(ax: "Axes", profile: Profile, places: Any = None, **look: Any) -> "Axes":
     """Draw the 95 % interval of a measured profile over prompts, as far as it lies in the picture.
 
-    A mass is drawn relative to uniform, rates (within 0 … 1) and signed numbers as they are.
+    A mass is drawn relative to uniform, rates (within 0 … 1) and signed numbers as they are; over `places`, by
+    default positions from 0. `look` are options of `fill_between`.
     """
     if profile.se is not None:
         mass = profile.kind == "mass"
@@ -209,9 +213,8 @@ def draw_band(ax: "Axes", profile: Profile, colour: str, alpha: float, label: st
         if profile.counts is not None and profile.limits is not None:
             low, high = profile.limits
         low = np.maximum(low, FAINTEST) if mass else low
-        ax.fill_between(
-            np.arange(height.size), low, high, color=colour, alpha=alpha, linewidth=0, label=label
-        )
+        places = np.arange(height.size) if places is None else places
+        ax.fill_between(places, low, high, linewidth=0, **look)
     return ax
 
 

@@ -4,14 +4,17 @@ Accuracy has its chance level, the margin its zero and the control, in which ano
 """
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from posbias.choice.answer import ChoiceAnswer
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.places import Places
+from posbias.profiles.gaps import ENDS
+from posbias.profiles.places import NATS, Places
 from posbias.profiles.profile import Profile
 from posbias.reports.plots import style
 from posbias.reports.plots.influence import draw_profiles
@@ -27,6 +30,8 @@ _LINES = {
 }
 PANEL = 3.2
 """Inches of a panel."""
+FEW = 6
+"""Those who chose of whom every slot is drawn, and a page has words: of more, whose decisions differ most."""
 _ARMS = {"no gold": ":", "gold alone": "--", "shuffled": "-."}
 """A line style for each control arm."""
 
@@ -58,15 +63,22 @@ def draw_answers(ax: "Axes", curve: Places) -> "Axes":
     return ax
 
 
-def draw_ways(ax: "Axes", curves: Mapping[str, Places]) -> "Axes":
-    """Draw the share found by place for each way to ask, by its name, with 95 % intervals side by side."""
-    _dress(ax)
+def draw_ways(ax: "Axes", curves: Mapping[str, Places], quantity: str = "accuracy") -> "Axes":
+    """Draw a quantity by place for each way to ask, by its name, with 95 % intervals side by side.
+
+    Chance is drawn where it is the same for all, of nats 0.
+    """
+    share, chances = quantity not in NATS, {curve.chance for curve in curves.values()}
+    _dress(ax, chances.pop() * share if len(chances) == 1 else 0.0, quantity + " (nats)" * (not share), share)
+    end = max([1.0, *(float(curve.depth.max()) for curve in curves.values())])
     for place, (name, curve) in enumerate(curves.items()):
         # intervals of several ways would hide each other at one place
-        x = curve.depth + 0.012 * (place - (len(curves) - 1) / 2)
+        x = curve.depth + 0.012 * end * (place - (len(curves) - 1) / 2)
         label = name if curve.able else f"{name} ({curve.verdict})"
         look = {"fmt": "-", "label": label} | style.series(place)
-        style.draw_estimates(ax, x, curve.curves["accuracy"], **look)
+        style.draw_estimates(ax, x, curve.curves[quantity], **look)
+    if end > 1:  # places by their own numbers
+        ax.set(xlim=(-0.03 * end, 1.03 * end), xlabel="place of the answer")
     style.key(ax, columns=2)
     return ax
 
@@ -167,6 +179,14 @@ def _size(curve: Places) -> tuple[str, str]:
     return {"length": "words"}.get(name, name), f"{curve.kind} {curve.job[name]}".strip()
 
 
+def effects_of(choices: Mapping[str, ChoiceAnswer]) -> dict[str, Estimate]:
+    """The effect of every slot by who chose; of more than `FEW` the first slot's less the last's."""
+    if len(choices) > FEW:
+        return {who: held.effects.gaps[ENDS] for who, held in choices.items()}
+    slots = [(who, slot, one) for who, held in choices.items() for slot, one in enumerate(held.effects.slots)]
+    return {f"{who}, " * (len(choices) > 1) + f"slot {slot}": one for who, slot, one in slots}
+
+
 def draw_effects(ax: "Axes", effects: Mapping[str, Estimate]) -> "Axes":
     """Draw effects by their names, one below another; of a bound its finite end, as a triangle."""
     style.dress(ax, "log-odds of being chosen", "")
@@ -177,6 +197,7 @@ def draw_effects(ax: "Axes", effects: Mapping[str, Estimate]) -> "Axes":
         marker = "o" if math.isfinite(one.value) else ">" if one.value > 0 else "<"
         ax.plot(ends or [value], [place] * max(len(ends), 1), color=style.ACCENT, linewidth=style.LINE)
         ax.plot([value], [place], marker, color=style.ACCENT, markersize=3.5)
-    ax.set_yticks(range(len(effects)), [*effects])
+    ax.set_yticks(range(len(effects)), [textwrap.fill(name, 30) for name in effects])
     ax.set_ylim(len(effects) - 0.4, -0.6)
+    ax.locator_params(axis="x", nbins=4)
     return ax
