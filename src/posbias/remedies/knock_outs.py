@@ -67,7 +67,7 @@ def knock_out(
             on_event(Event(done, len(prompts), "prompt"))
             rows.append(_numbers(who, ids, endings, ways.values()))
     losses, margins = np.split(np.array(rows)[:, 1:] - np.array(rows)[:, :1], [len(texts)])
-    margins = margins.reshape(trials.prompts, trials.positions, -1)
+    margins = margins.reshape(trials.prompts, trials.positions, len(ways))
     found = dict[Any, dict[str, Estimate]]()
     for k, name in enumerate(ways):
         columns = {"loss": losses[:, k], MEAN: margins[..., k].mean(axis=1), **gaps_of(margins[..., k])}

@@ -61,17 +61,10 @@ def predict(model: Any, ids: Int[Tensor, "position"], economy: Economy | None = 
     hook = trunk.register_forward_hook(shorten) if trunk is not None else nullcontext()
     with torch.enable_grad(), leaf(model) as leaves, recomputed(economy.recompute), hook:
         outputs = _outputs(model, ids)
-    if len(leaves) != 1:
-        raise ModelError(
-            f"model: expected tokens embedded once in a forward pass, got {len(leaves)} times "
-            f"by {type(model).__name__}"
-        )
-    shape = tuple(leaves[0].shape)
-    if shape[:2] != (1, len(ids)):
-        raise ModelError(
-            f"model: expected embeddings of shape [1, {len(ids)}, width], got {list(shape)} "
-            f"by {type(model).__name__}"
-        )
+    shapes = [[*one.shape] for one in leaves]
+    if len(shapes) != 1 or shapes[0][:2] != [1, len(ids)]:
+        what, got = f"tokens embedded once, as [1, {len(ids)}, width]", f"{shapes} by {type(model).__name__}"
+        raise wrong("model", what, got=got, kind=ModelError)
     if trunk is None:
         return Prediction(leaves[0], outputs)
 
