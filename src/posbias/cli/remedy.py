@@ -65,7 +65,7 @@ def remedy(model: str | None = None, *, options: Options = Options()) -> None:
     asked, asking = options.asked, options.asked.asking
     asked.check(model)
     for part in (asked, asking):
-        shared.refuse(part, "none with remedies", [name for name in UNWANTED if hasattr(part, name)])
+        shared.refuse(part, "none with remedies", UNWANTED)
     if len(asking.ways) > 1:
         raise shared.wrong("system", "one way to ask", asking.ways)
     treated, name, equal = options.treated(), model or shared.DEFAULT_MODEL, asked.equivalence or EQUIVALENCE

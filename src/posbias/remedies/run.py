@@ -69,9 +69,8 @@ class RemedyResult:
         less = [abs(held) < abs(held - gaps[name].value) for name, held in after.items()]
         if less:
             return "less bias" if all(less) else "bias moved" if any(less) else "more bias"
-        return (
-            "no difference" if all(one.within(self.equivalence) for one in gaps.values()) else "inconclusive"
-        )
+        alike = all(one.within(self.equivalence) for one in gaps.values())
+        return "no difference" if alike else "inconclusive"
 
     @property
     def at_most(self) -> float:
