@@ -57,7 +57,7 @@ FUNCTIONS = [
     ("measure", lambda: posbias.measure("tiny-alibi", tokens=1), "tokens"),
     ("measured_influence", lambda: posbias.measured_influence(without("influence")), "measurement"),
     ("order", lambda: posbias.order(3, [0.1, 0.2], profile=EIGHT), "scores"),
-    ("plot", lambda: posbias.plot({}), "values"),
+    ("plot", lambda: posbias.plot({"a": EIGHT, "b": TWO}), "values"),
     ("predict", lambda: posbias.predict(TWO, 2.5), "tokens"),
     ("predictions", lambda: posbias.predictions(without("mixing")), "measurement"),
     ("preset", lambda: posbias.preset("bloom-7b"), "preset"),
