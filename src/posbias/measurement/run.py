@@ -219,9 +219,8 @@ def prepared(loaded: LoadedModel, job: MeasurementJob) -> Prompts:
     """
     config = decoder_config(loaded.model.config)
     if not getattr(config, "num_attention_heads", None):
-        raise ModelError(
-            f"model: expected attention heads, got none in {loaded.name} ({loaded.family.model_type})"
-        )
+        got = f"none in {loaded.name} ({loaded.family.model_type})"
+        raise wrong("model", "attention heads", got=got, kind=ModelError)
     decoder_layers(loaded.model, loaded.family)
     context = getattr(config, "max_position_embeddings", None)
     if context is not None and 0 < context < job.tokens:
@@ -247,10 +246,8 @@ def _measured(
     short = torch.from_numpy(drawn.ids[0][:_SELFCHECK_TOKENS])
     check = selfcheck(loaded, short)
     if not (check["causal"] or loaded.encoder):
-        raise ModelError(
-            "model: expected a causal one, or an encoder with its head for masked words, got "
-            f"{loaded.name}, which attends to later tokens"
-        )
+        what = "a causal one, or an encoder with its head for masked words"
+        raise wrong("model", what, got=f"{loaded.name}, which attends to later tokens", kind=ModelError)
     if remark := MISREAD.get(loaded.family.model_type):
         log.warning("%s: %s", loaded.family.model_type, remark)
     meter = PromptMeter(loaded, job, short, recomputes(loaded, job))

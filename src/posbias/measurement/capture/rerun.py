@@ -122,9 +122,8 @@ def leaf(model: Any) -> Iterator[list[Tensor]]:
 
     def cut(module, given, output):
         if not isinstance(output, Tensor):
-            raise ModelError(
-                f"model: expected an embedding module that returns a tensor, got a {type(output).__name__}"
-            )
+            what = "an embedding module that returns a tensor"
+            raise wrong("model", what, got=f"a {type(output).__name__}", kind=ModelError)
         leaves.append(output.detach().requires_grad_(True))
         # what follows may write into it, which nothing may into a leaf
         return leaves[-1].clone()

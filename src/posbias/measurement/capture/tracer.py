@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from posbias.core.errors import ModelError
+from posbias.core.errors import ModelError, wrong
 from posbias.measurement.capture.scores import Factored, Given, Scores, single
 
 _MARK = "_posbias_mark"
@@ -201,9 +201,8 @@ class Watch:
 
     def __init__(self, stream: Tensor, constant: tuple[type, ...] = ()):
         if stream.dim() not in (3, 4) or stream.shape[0] != 1:
-            raise ModelError(
-                f"model: expected one prompt at a time, got a stream of shape {list(stream.shape)}"
-            )
+            got = f"a stream of shape {list(stream.shape)}"
+            raise wrong("model", "one prompt at a time", got=got, kind=ModelError)
         self.stream = stream
         self.update: Tensor | None = None
         self.scores: Scores | None = None
@@ -336,9 +335,8 @@ class Watch:
 
     def _mix(self, result: Tensor, values: Tensor) -> None:
         if (entries := values.shape[-2]) != self._tokens:
-            raise ModelError(
-                f"model: expected a value for each of {self._tokens} tokens, got {entries} entries"
-            )
+            what = f"a value for each of {self._tokens} tokens"
+            raise wrong("model", what, got=f"{entries} entries", kind=ModelError)
         heads, self.live = result.shape[-3], values
         values = heads_of(values)
         self.values = values.repeat_interleave(heads // values.shape[0], dim=0)

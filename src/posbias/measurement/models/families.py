@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from posbias.core import packages
-from posbias.core.errors import ModelError
+from posbias.core.errors import ModelError, wrong
 from posbias.core.files import data_table
 
 
@@ -146,10 +146,9 @@ def decoder_layers(model: Any, family: Family | None = None) -> list[Any]:
     lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
     right = [layers for layers in lists if len(layers) == depth >= 1]
     if not right:
-        raise ModelError(
-            f"model: expected a list of {depth} decoder layers (one at least), as the configuration says, "
-            f"got lists of {sorted({len(layers) for layers in lists})} modules"
-        )
+        what = f"a list of {depth} decoder layers (one at least), as the configuration says"
+        got = f"lists of {sorted({len(layers) for layers in lists})} modules"
+        raise wrong("model", what, got=got, kind=ModelError)
     return list(max(right, key=lambda layers: sum(weight.numel() for weight in layers.parameters())))
 
 
@@ -157,9 +156,8 @@ def embedding_table(model: Any) -> Any:
     """Return a model's input embeddings [token, channel]. Raises `ModelError` when it looks none up in a table."""
     table = getattr(model.get_input_embeddings(), "weight", None)
     if table is None:
-        raise ModelError(
-            f"model: expected a model that looks up embeddings of tokens, got {type(model).__name__}"
-        )
+        what = "a model that looks up embeddings of tokens"
+        raise wrong("model", what, got=type(model).__name__, kind=ModelError)
     return table
 
 

@@ -92,9 +92,8 @@ def fetch(name: str, again: bool = False, accept_terms: bool = False) -> Path:
     """
     if name not in sources.REGISTERED:
         known = ", ".join(sources.REGISTERED)
-        raise ModelError(
-            f"name: expected one of {known}, got {shortened(name)}{nearest(name, sources.REGISTERED)}"
-        )
+        got = f"{shortened(name)}{nearest(name, sources.REGISTERED)}"
+        raise wrong("name", f"one of {known}", got=got, kind=ModelError)
     folder, model = sources.model_folder(name), sources.REGISTERED[name]
     if folder.exists() and not again:
         return folder

@@ -271,9 +271,8 @@ def quiet_transformers() -> Iterator[None]:
 def check_config(config: Any) -> None:
     """Raise `ModelError` for a model of no layers, or of an encoder and a decoder."""
     if config.is_encoder_decoder:
-        raise ModelError(
-            f"model: expected one stream of layers, got {config.model_type!r} with an encoder and a decoder"
-        )
+        got = f"{config.model_type!r} with an encoder and a decoder"
+        raise wrong("model", "one stream of layers", got=got, kind=ModelError)
     depth = getattr(config.get_text_config(), "num_hidden_layers", 0)
     if depth < 1:
         raise wrong("model", "at least one decoder layer", depth, kind=ModelError)

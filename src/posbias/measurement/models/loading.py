@@ -87,9 +87,8 @@ class LoadedModel:
             return {"treatment": self.treatment}
         if names := hooked(self.model):
             some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-            raise ModelError(
-                f"model: expected one without hooks, or a treatment that names them, got hooks on {some}"
-            )
+            what = "one without hooks, or a treatment that names them"
+            raise wrong("model", what, got=f"hooks on {some}", kind=ModelError)
         return {}
 
     @property
@@ -143,9 +142,8 @@ class LoadedModel:
         """Raise `ModelError` when the tokenizer gives a token that the model has no embedding for."""
         last = len(embedding_table(self.model)) - 1
         if largest > last:
-            raise ModelError(
-                f"model: expected a tokenizer whose tokens end at {last} as its embeddings do, got token {largest}"
-            )
+            what = f"a tokenizer whose tokens end at {last} as its embeddings do"
+            raise wrong("model", what, got=f"token {largest}", kind=ModelError)
 
     @classmethod
     def of(cls, model: Any, tokenizer: Any, name: str, attention: str | None = None) -> "LoadedModel":
@@ -299,26 +297,21 @@ def name_of(model: Any) -> str:
 
 def _check(model: Any, tokenizer: Any) -> None:
     if not isinstance(model, nn.Module) or not hasattr(getattr(model, "config", None), "get_text_config"):
-        raise InvalidValueError(
-            "model: expected a model's name, a folder, a .gguf file or a model of transformers, got a "
-            f"{type(model).__name__}"
-        )
+        what = "a model's name, a folder, a .gguf file or a model of transformers"
+        raise wrong("model", what, got=f"a {type(model).__name__}")
     if tokenizer is None:
         raise wrong("tokenizer", "that of the model in memory", got="None")
     if any(weight.is_meta for weight in model.parameters()):
-        raise ModelError(
-            f"model: expected weights in memory, got some of {name_of(model)} on disk or another device; load it "
-            "by name with device_map instead"
-        )
+        got = f"some of {name_of(model)} on disk or another device; load it by name with device_map instead"
+        raise wrong("model", "weights in memory", got=got, kind=ModelError)
 
 
 def check_vocabulary(model: Any, tokenizer: Any) -> None:
     """Refuse a tokenizer of another model. (Tokens added to a vocabulary may well have no embedding.)"""
     rows = len(embedding_table(model))
     if getattr(tokenizer, "vocab_size", 0) > rows:
-        raise ModelError(
-            f"model: expected a tokenizer of at most {rows} tokens, one an embedding, got {tokenizer.vocab_size}"
-        )
+        what = f"a tokenizer of at most {rows} tokens, one an embedding"
+        raise wrong("model", what, got=f"{tokenizer.vocab_size}", kind=ModelError)
 
 
 def _prepared(model: Any, tokenizer: Any, name: str, checksum: str, attention: str | None) -> LoadedModel:
@@ -330,10 +323,9 @@ def _prepared(model: Any, tokenizer: Any, name: str, checksum: str, attention: s
     if model.config._attn_implementation != chosen:
         model.set_attn_implementation(chosen)
         if (kept := model.config._attn_implementation) != chosen:
-            raise ModelError(
-                f"model: expected one made with attn_implementation={chosen!r}, got {type(model).__name__} with "
-                f"{kept!r}, which cannot be switched"
-            )
+            what = f"one made with attn_implementation={chosen!r}"
+            got = f"{type(model).__name__} with {kept!r}, which cannot be switched"
+            raise wrong("model", what, got=got, kind=ModelError)
     return LoadedModel(model, tokenizer, family, name, checksum)
 
 

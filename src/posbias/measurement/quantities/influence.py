@@ -218,9 +218,8 @@ def _outputs(model: Any, ids: Int[Tensor, "position"]) -> Float[Tensor, "row voc
     given = ids[None] if weight.device.type == "meta" else ids[None].to(weight.device)
     outputs = getattr(model(input_ids=given, use_cache=False), "logits", None)
     if outputs is None or outputs.dim() != 3:
-        raise ModelError(
-            f"model: expected a head that predicts tokens, got {type(model).__name__}, which has none"
-        )
+        got = f"{type(model).__name__}, which has none"
+        raise wrong("model", "a head that predicts tokens", got=got, kind=ModelError)
     return outputs[0]
 
 

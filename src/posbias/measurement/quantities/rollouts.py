@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posbias.core.errors import InvalidValueError, ModelError, one_of, wrong
+from posbias.core.errors import ModelError, one_of, wrong
 from posbias.measurement.capture.forward import SeenLayer
 from posbias.measurement.capture.recurrences import Effective
 from posbias.measurement.capture.rerun import Call
@@ -78,10 +78,8 @@ class Rollouts:
         when the kind "value" is asked for and the capture could not tell the layer's values.
         """
         if seen.layer != len(self._layers) or seen.scores.tokens != self._tokens:
-            raise InvalidValueError(
-                f"seen: expected layer {len(self._layers)} of {self._tokens} tokens, got layer {seen.layer} of "
-                f"{seen.scores.tokens}"
-            )
+            got = f"layer {seen.layer} of {seen.scores.tokens}"
+            raise wrong("seen", f"layer {len(self._layers)} of {self._tokens} tokens", got=got)
         weights, factor = {}, None
         if "value" in self._kinds:
             if seen.values is None or seen.output_weight is None:
