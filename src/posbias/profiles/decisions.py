@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from posbias.core.errors import DamagedError, InvalidValueError
+from posbias.core.errors import DamagedError, InvalidValueError, wrong
 from posbias.core.formats import Header, JsonCodec, dump_json, versions_here
 
 KIND, SCHEMA = "decisions", 1
@@ -60,10 +60,8 @@ class Decisions:
                 object.__setattr__(self, name, np.asarray(held, dtype=kind))
         rows, k = self.order.shape if self.order.ndim == 2 else (0, 0)
         if rows == 0 or k < 2 or (np.sort(self.order, axis=1) != np.arange(k)).any():
-            raise InvalidValueError(
-                f"order: expected every option of an item once in each row, two or more, got {k} slots in "
-                f"{rows} rows that do not have them"
-            )
+            what = "every option of an item once in each row, two or more"
+            raise wrong("order", what, got=f"{k} slots in {rows} rows that do not have them")
         if any(len(held) != k or len({*held}) != k for held in self.options):
             raise InvalidValueError(f"options: expected {k} options that differ for each item, got others")
         if not ((self.chosen >= REFUSED) & (self.chosen < k)).all():

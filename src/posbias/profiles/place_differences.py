@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from posbias.core.errors import InvalidValueError, wrong
+from posbias.core.errors import wrong
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.gaps import ENDS, EQUIVALENCE, MEAN, compared, gaps_of, resampled, share_size, signed
 from posbias.profiles.places import Key, Places
@@ -99,10 +99,8 @@ def curve_differences(curves: Mapping[str, Places], *, together: int = 1) -> lis
     (first, base), *others = ((name, curve.profile()) for name, curve in curves.items())
     for name, profile in others:
         if not same_trials(profile, base):
-            raise InvalidValueError(
-                f"curves: expected the trials of {first!r}, in words and scored by the same rule, got others in "
-                f"{name!r}"
-            )
+            what = f"the trials of {first!r}, in words and scored by the same rule"
+            raise wrong("curves", what, got=f"others in {name!r}")
     equivalence, count = curves[first].equivalence or EQUIVALENCE, len(others) * together
     return [
         _difference_of(profile, base, name, first, together=count, equivalence=equivalence)

@@ -82,10 +82,8 @@ def check_mask(model: RecencyModel) -> None:
     """
     allowed = model.mask.allowed(model.tokens)
     if np.triu(allowed, 1).any() or not allowed.diagonal().all():
-        raise InvalidValueError(
-            f"mask: expected one by which a token sees itself and none after it, got {model.mask}; "
-            "engine='token_space' (--engine token_space) takes any"
-        )
+        got = f"{model.mask}; engine='token_space' (--engine token_space) takes any"
+        raise wrong("mask", "one by which a token sees itself and none after it", got=got)
 
 
 def draw_block(

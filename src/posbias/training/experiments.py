@@ -79,10 +79,8 @@ class Experiment:
             raise wrong("seeds", "numbers below 2⁶³", max(self.seeds))
         self.network.check(self.task.tokens)
         if isinstance(self.network.positional, Rotary | Sinusoidal) and self.task.dimension % 2:
-            raise InvalidValueError(
-                f"task.dimension: expected an even number for the {self.network.positional.kind} encoding, "
-                f"got {self.task.dimension}"
-            )
+            what = f"an even number for the {self.network.positional.kind} encoding"
+            raise wrong("task.dimension", what, self.task.dimension)
 
     def check_memory(self) -> None:
         """Raise `InvalidValueError` naming what takes most, if training would need more memory than can be had.
@@ -155,10 +153,9 @@ def answers_of(word: str, task: RetrievalTask) -> tuple[int, ...] | None:
         try:
             item = task.places[part.strip()] if part.strip() in task.places else int(part)
         except ValueError:
-            raise InvalidValueError(
-                "answers: expected all, or first, middle, last or items from 0 with commas between, "
-                f"got {shortened(part)}{nearest(part, ('all', *task.places))}"
-            ) from None
+            what = "all, or first, middle, last or items from 0 with commas between"
+            got = f"{shortened(part)}{nearest(part, ('all', *task.places))}"
+            raise wrong("answers", what, got=got) from None
         if item in items:
             raise wrong("answers", f"item {item} once", word)
         items.append(item)

@@ -39,7 +39,7 @@ import torch
 from jaxtyping import Num
 from torch import Tensor
 
-from posbias.core.errors import InvalidValueError, whole, wrong
+from posbias.core.errors import whole, wrong
 from posbias.core.files import write_text
 from posbias.core.formats import dump_json
 from posbias.core.machine import torch_threads
@@ -422,10 +422,8 @@ def _check(experiments: list[Experiment], device: str, threads: int | None) -> N
         raise wrong("experiment", "at least one experiment", got="none")
     for number, one in enumerate(experiments):
         if not compatible(experiments[0], one):
-            raise InvalidValueError(
-                "experiment: expected one shape, depth and optimisation to train together, "
-                f"got another in number {number} than in number 0"
-            )
+            what = "one shape, depth and optimisation to train together"
+            raise wrong("experiment", what, got=f"another in number {number} than in number 0")
     whole("threads", 1 if threads is None else threads, 1)
     check_device(device)
 
