@@ -51,6 +51,7 @@ FUNCTIONS = [
     ("head_shares", lambda: posbias.head_shares(MEASURED), "measurement"),
     ("influence", lambda: posbias.influence(TWO, 0), "tokens"),
     ("knock_out", lambda: posbias.knock_out("tiny-alibi", threads=0), "threads"),
+    ("knock_out", lambda: posbias.knock_out("tiny-alibi", [(9, 0)]), "heads"),
     ("load_architecture", lambda: posbias.load_architecture("nowhere.toml"), "nowhere.toml"),
     ("load_measurement", lambda: posbias.load_measurement("nowhere.nc"), "nowhere.nc"),
     ("load_profile", lambda: posbias.load_profile("nowhere.json"), "nowhere.json"),

@@ -89,7 +89,10 @@ def _ways(loaded: Any, region: Any, heads: Any, prompts: Sequence[Any]) -> dict[
     if region:
         return {region: RegionRemoved(region)}
     sizes = len(decoder_layers(loaded.model)), decoder_config(loaded.model.config).num_attention_heads
-    chosen: Any = itertools.product(*map(range, sizes)) if heads is None else map(tuple, heads)
+    every: list[Any] = [*itertools.product(*map(range, sizes))]
+    chosen: list[Any] = every if heads is None else [*map(tuple, heads)]
+    if not {*chosen} <= {*every}:
+        raise wrong("heads", f"layers below {sizes[0]} with heads below {sizes[1]}", chosen)
     means = head_means(loaded, prompts) if prompts else np.zeros((*sizes, 1))
     return {one: KnockOut((one,), (tuple(means[one].tolist()),)) for one in chosen}
 
