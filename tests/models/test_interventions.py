@@ -210,9 +210,8 @@ def test_a_measurement_with_heads_knocked_out_says_so(text):
 
 
 def test_heads_that_there_are_not_are_refused():
-    for heads in (((3, 0),), ((0, 4),)):
-        with pytest.raises(InvalidValueError, match="layers below 3 with heads below 4"):
-            run(tiny_model("llama"), IDS, KnockOut(heads))
+    with pytest.raises(InvalidValueError, match="layers below 3 with heads below 4"):
+        run(tiny_model("llama"), IDS, KnockOut(((0, 0), (0, 4))))
 
 
 # ── rotary positions ──

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.errors import InputFileError, is_integer
+from posbias.core.errors import InputFileError, is_integer, wrong
 from posbias.core.packages import need
 from posbias.core.tables import Table, unexpected
 from posbias.imports.columns import ANY, MEASURES, MOST, RATES, Choice, Curves, Format, scores_of
@@ -38,9 +38,8 @@ def read_arrays(path: Path) -> Profile:
     """
     arrays = _read(path)
     if not np.all(arrays.get("attention_mask", True)):
-        raise InputFileError(
-            f"{path}: attention_mask: expected ones (no padding), got zeros; save each text alone"
-        )
+        got = "zeros; save each text alone"
+        raise wrong(f"{path}: attention_mask", "ones (no padding)", got=got, kind=InputFileError)
     if scores := next((name for name in SCORES if name in arrays), None):
         return _rates(arrays[scores], path, scores)
     held = arrays.get(ATTRIBUTIONS, np.empty(0))

@@ -26,7 +26,7 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.errors import InvalidValueError, wrong
+from posbias.core.errors import wrong
 from posbias.core.machine import compiled, sequence
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.tally import Layout, Tally
@@ -138,10 +138,9 @@ def run_block(model: RecencyModel, seed: int, block: int, samples: int = BLOCK) 
     tally.mean[first:, : tally.layout.pairs] += model.bias * model.bias * model.dimension * model.scale
     for layer in range(model.depth):
         if not (np.isfinite(tally.mean[layer]).all() and np.isfinite(tally.squares[layer]).all()):
-            raise InvalidValueError(
-                f"model: expected finite scores and squares of them, got others in layer {layer + 1} of {model}; "
-                "raise the temperature, or lower gain, bias or depth"
-            )
+            advice = "raise the temperature, or lower gain, bias or depth"
+            got = f"others in layer {layer + 1} of {model}; {advice}"
+            raise wrong("model", "finite scores and squares of them", got=got)
     return tally
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.random import Generator, default_rng
 
-from posbias.core.errors import InvalidValueError, wrong
+from posbias.core.errors import wrong
 from posbias.core.machine import sequence
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.tally import Layout, Tally
@@ -93,10 +93,9 @@ def layer_scores(
         with np.errstate(over="ignore", invalid="ignore"):
             s = y @ y.swapaxes(1, 2) / (math.sqrt(model.dimension) * model.temperature)
         if not np.abs(s).max() < HIGHEST:
-            raise InvalidValueError(
-                f"model: expected finite scores below {HIGHEST:.0e}, got others in layer {layer + 1} of {model}; "
-                "raise the temperature, or lower gain, bias or depth"
-            )
+            advice = "raise the temperature, or lower gain, bias or depth"
+            got = f"others in layer {layer + 1} of {model}; {advice}"
+            raise wrong("model", f"finite scores below {HIGHEST:.0e}", got=got)
         a = masked_softmax(s, allowed)
         scores.append(s)
         attention.append(a)

@@ -135,10 +135,8 @@ def _joined(name: str, parts: Sequence[Text]) -> Text:
 def _document_of(row: Mapping[str, Any], column: str, where: str) -> str:
     """The text in `column` of a row. Raises `InputFileError` that begins with `where` when there is none."""
     if column not in row:
-        raise InputFileError(
-            f"{where}: expected a column {column!r}, got {', '.join(map(repr, row)) or 'none'}"
-            f"{nearest(column, map(str, row))}"
-        )
+        got = f"{', '.join(map(repr, row)) or 'none'}{nearest(column, map(str, row))}"
+        raise wrong(where, f"a column {column!r}", got=got, kind=InputFileError)
     document = row[column]
     if not isinstance(document, str):
         raise wrong(where, f"a string in {column!r}", document, kind=InputFileError)
