@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import scipy.optimize
+from scipy import stats
 
 from posbias.choice.answer import ChoiceAnswer
 from posbias.choice.effects import LEAST_SETS, ChoiceEffects
@@ -171,6 +172,25 @@ def test_where_labels_are_crossed_the_bound_rests_on_sets_in_pairs():
     assert gap.interval == pytest.approx((0.5 * math.log(share / (1 - share)), math.inf))
     without = Decisions(held.item, held.order, held.chosen, held.options)
     assert gap.interval[0] < ChoiceEffects(without).gaps[ENDS].interval[0]
+
+
+def test_where_one_labelling_alone_goes_one_way_the_bound_is_of_both_kinds_of_sets():
+    """Most judges that favour a slot, with few sets: the likelihood has no maximum, and their sign is sure."""
+    found = [planted(seed, np.array([0.75, -0.75]), labels=np.zeros(2), contents=0.5) for seed in range(60)]
+    gaps = [ChoiceEffects(held).gaps[ENDS] for held in found]
+    bounds = [(held, gap) for held, gap in zip(found, gaps, strict=True) if math.isinf(gap.value)]
+    assert len(bounds) > 30
+    assert all(gap.value > 0 and gap.interval[0] < 1.5 for _, gap in bounds)
+    assert sum(math.isnan(gap.value) for gap in gaps) < 3
+    mixed = 0
+    for held, gap in bounds:
+        both = held.chosen.reshape(-1, 2)
+        kinds = [both[kind::2][both[kind::2, 0] == both[kind::2, 1], 0] for kind in (0, 1)]
+        if any((kind == 1).any() for kind in kinds):
+            lows = [stats.beta.ppf(0.0125, (kind == 0).sum(), (kind == 1).sum() + 1) for kind in kinds]
+            assert gap.interval[0] == pytest.approx(np.mean([math.log(p / (1 - p)) / 2 for p in lows]))
+            mixed += 1
+    assert mixed > 10
 
 
 def test_labels_that_were_not_crossed_are_one_effect_with_slots():

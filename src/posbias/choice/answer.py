@@ -269,7 +269,7 @@ def log_odds(one: Estimate) -> str:
     low, high = one.interval
     if math.isinf(one.value):
         bound = f"≥ {low:+.2f}" if one.value > 0 else f"≤ {high:+.2f}"
-        return f"{bound} in log-odds (a bound: {one.n} sets switch, all one way)"
+        return f"{bound} in log-odds (a bound: {one.n} sets switch)"
     if math.isnan(one.value):
         return "not determined by these decisions"
     interval = f" (95 % interval {low:+.2f} to {high:+.2f})" if one.bounds else ""

@@ -243,10 +243,12 @@ class ChoiceEffects:
 
     def _bound(self, weights: Float[np.ndarray, "effect"]) -> Estimate:
         """What is known where the likelihood has no maximum: of n sets that switch, all one way, that
-        σ(effect)ⁿ ≥ `ONE_SIDED` (exact, one-sided). NaN where they do not all go one way.
+        σ(effect)ⁿ ≥ `ONE_SIDED` (exact, one-sided).
 
         Of two options sets count in pairs whose labels are the other way about: as log σ is concave, whatever
-        effect labels have, σ(effect + label) σ(effect − label) ≤ σ(effect)².
+        effect labels have, σ(effect + label) σ(effect − label) ≤ σ(effect)². Where they do not all go one way, the
+        effect is half the sum of both kinds' log-odds, each with its exact limit at half the level; NaN where that
+        leaves its sign open.
         """
         x, _, cluster = self._rows(_design(self.decisions))
         factor = x @ weights / (weights @ weights)
@@ -255,8 +257,15 @@ class ChoiceEffects:
         first = np.flatnonzero(kept)[np.unique(cluster[kept], return_index=True)[1]]
         side, ways = np.sign(rest[first] @ np.sign(weights[::-1])), factor[first]
         count = int((side == 0).sum() + 2 * min((side > 0).sum(), (side < 0).sum()))
-        if not count or (not (ways > 0).all() and not (ways < 0).all()):
+        if not ways.size:
             return Estimate(math.nan)
+        if not count or (not (ways > 0).all() and not (ways < 0).all()):
+            limits = [_logits(ways[side * np.sign(ways) == kind] > 0) for kind in (1, -1)]
+            low, high = (sum(each) / 2 / float(np.abs(ways).max()) for each in zip(*limits, strict=True))
+            if not (low > 0 or high < 0):
+                return Estimate(math.nan)
+            sign, ends = (1.0, (low, math.inf)) if low > 0 else (-1.0, (-math.inf, high))
+            return Estimate(sign * math.inf, math.nan, len(ways), ends=ends, method="exact")
         sign, share = math.copysign(1.0, ways[0]), ONE_SIDED ** (1 / count)
         end = sign * math.log(share / (1 - share)) / float(np.abs(ways).max())
         ends = (end, math.inf) if sign > 0 else (-math.inf, end)
@@ -270,6 +279,16 @@ class ChoiceEffects:
             return Estimate(math.nan)
         items, row_item, counts = np.unique(item[kept], return_inverse=True, return_counts=True)
         return clustered_mean(np.bincount(row_item, values[kept]) / counts, self.decisions.sets[items])
+
+
+def _logits(ways: Bool[np.ndarray, "set"]) -> tuple[float, float]:
+    """The log-odds of going one way, at least and at most: Clopper and Pearson's limits, `ONE_SIDED` / 2 each."""
+    from scipy.special import betaincinv, logit
+
+    wins, rest = int(ways.sum()), int((~ways).sum())
+    low = betaincinv(wins, rest + 1, ONE_SIDED / 2) if wins else 0.0
+    high = betaincinv(wins + 1, rest, 1 - ONE_SIDED / 2) if rest else 1.0
+    return float(logit(low)), float(logit(high))
 
 
 def clustered_mean(values: Float[np.ndarray, "row"], cluster: Int[np.ndarray, "row"]) -> Estimate:
