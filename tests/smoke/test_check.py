@@ -33,6 +33,8 @@ def test_sixty_questions_pass_at_a_fifth_and_are_too_few_at_a_tenth(folder):
         done = gate(server, "--max-gap", 0.1, "--json")
         answer = json.loads(done.stdout)
         assert (done.returncode, answer["status"], answer["questions"]) == (4, 4, 60)
+        assert answer["kept"] > 60 * 3
+        assert any("of earlier runs" in line for line in answer["answer"])
         assert 100 < answer["needed"] < 1000
         assert gate(server, "--max-gap", 0.1, "--undecided", "pass").returncode == 0
         assert gate(server).returncode == 4  # without a limit: the gaps

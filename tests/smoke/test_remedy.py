@@ -28,7 +28,7 @@ def test_a_server_before_and_after(answered):
         count = len(server.asked)
         assert answered(*words)["remedies"][1]["change"] == found["remedies"][1]["change"]
         assert len(server.asked) == count
-        assert "twice changes no gap by more than" in called(*words).stdout
+        assert "changes no gap" not in called(*words).stdout  # it does
     plain, twice, divide = found["remedies"]
     assert [place["value"] for place in plain["curve"]] == [1, 0, 0]
     assert [place["value"] for place in twice["curve"]] == [1, 1, 1]

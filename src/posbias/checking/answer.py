@@ -30,6 +30,7 @@ class Check(Answer):
     limit: Number = entry("null: none was set")
     questions: int = entry("asked about")
     available: int
+    kept: int = entry("answers of earlier runs, for which nothing was asked")
     looks: list[int] = entry("after how many questions answers are looked at")
     gaps: dict[str, Gap]
     needed: int | None = entry("of an undecided check, questions that would do; 10001: more", None)
@@ -61,6 +62,8 @@ class Check(Answer):
         asked = f"asked about {self.questions} of {self.available} questions"
         level = f"; wrong in at most {ALPHA:.0%} of runs" * (self.status != UNDECIDED)
         lines = [f"{self.model}: {self.headline}", asked + level]
+        if self.kept:
+            lines.append(f"{self.kept:,} answers are those of earlier runs: another --out asks anew")
         if self.needed and self.limit:
             both = f"no gap passes and one of {2 * self.limit:g} fails, each in {POWER:.0%} of runs"
             lines.append(f"with {about(self.needed)} questions {both}")
@@ -72,7 +75,7 @@ class Check(Answer):
         """Head and rows of a table of the gaps."""
         rows = []
         for name, gap in self.gaps.items():
-            numbers = (gap.value.value, gap.before, max(0.0, gap.at_least), gap.at_most)
+            numbers = (gap.value.value, gap.before, gap.at_least, gap.at_most)
             rows.append([name, *("–" if one is None else f"{one:.2f}" for one in numbers), gap.verdict])
         return ["gap", "now", "before", "at least", "at most", "verdict"], rows
 

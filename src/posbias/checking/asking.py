@@ -24,7 +24,7 @@ from posbias.choice.effects import LEAST_SETS, as_share
 from posbias.core import machine
 from posbias.core.errors import counted, wrong
 from posbias.core.files import write_text
-from posbias.core.progress import OnEvent
+from posbias.core.progress import Event, OnEvent
 from posbias.profiles.decisions import REFUSED, Decisions, save_decisions
 from posbias.profiles.estimate import MOST_DRAWS, Estimate, otherwise_at_most
 from posbias.profiles.gaps import gaps_of
@@ -76,8 +76,14 @@ def check(
     if isinstance(trials, str | os.PathLike):
         trials = read_document_sets(trials)
     place, before, history = None if folder is None else Path(folder), _earlier(baseline), []
+    heard = list[int]()
+
+    def hear(event: Event) -> None:
+        heard.append(int(event.done))
+        on_event(event)
+
     with opened(who, loading=loading) as who:
-        how: Any = {"concurrency": 1 if hasattr(who, "loaded") else concurrency, "on_event": on_event}
+        how: Any = {"concurrency": 1 if hasattr(who, "loaded") else concurrency, "on_event": hear}
         total, ask = _asking(who, trials, seed, answers=None if place is None else place / ANSWERS, **how)
         planned = looks_at(total, counted("looks", looks) if max_gap else 1)
         while True:
@@ -98,7 +104,9 @@ def check(
         about["needed"] = min(MOST_DRAWS + 1, -(-needed * count // len(rows)))  # items may share a set
     least = [one.jointly(len(seen.gaps)).detectable for one in numbers]
     about["detectable"] = max(otherwise_at_most(len(rows)), *least)
-    about |= {"questions": count, "available": total, "looks": planned}
+    # each look hears first of what was answered before
+    asked = len(heard) - len(history)
+    about |= {"questions": count, "available": total, "looks": planned, "kept": heard[-1] - asked}
     answer = Check.of(model=str(held.asked.get("model", "")), **about)
     if place is not None:
         _keep(place, held, answer)
@@ -110,7 +118,11 @@ def _sizes(seen: _Seen, before: _Seen | None, low: Numbers, high: Numbers, limit
     least, most = (ends.reshape(len(seen.gaps), -1).max(axis=1) for ends in (low, high))
     gaps, each = {}, zip(least, most, decided(least[:, None], most[:, None], limit), strict=True)
     for (name, gap), (at_least, at_most, verdict) in zip(seen.gaps.items(), each, strict=True):
-        about: Any = {"at_least": at_least, "at_most": at_most, "verdict": VERDICTS[int(verdict)]}
+        about: Any = {
+            "at_least": max(0.0, at_least) if before is None else at_least,
+            "at_most": at_most,
+            "verdict": VERDICTS[int(verdict)],
+        }
         then, one = None if before is None else before.gaps[name].mean(), Estimate.of_mean(gap)
         # what is the same in all questions has the interval of their number, of a difference none
         value = as_share(one) if name == "flips" else one if one.se else replace(one, se=math.nan)

@@ -112,7 +112,13 @@ def choose(*models: str, items: Path, options: Options = Options()) -> None:
         total = cost(requests, {}, None if opened else options.asking.answer_tokens)
         orders = len({one.place.at for one in requests})
         answer = ChooseCost.of(requests=total.requests, words=total.words_in, orders=orders)
-        answer_with(answer, lambda: [f"{total}; {orders} orders of {len(read)} items"], options.json)
+        answer_with(
+            answer,
+            lambda: [
+                f"{total}; {orders} orders of {len(read)} items, the first again of {min(again, len(read))}"
+            ],
+            options.json,
+        )
         return
     who = options.who(models, job.kind)
     place = options.out or shared.RESULTS / f"{file_name(Path(next(iter(who))).name)}-choose"

@@ -87,11 +87,13 @@ def by_head(found: Mapping[Any, Mapping[str, Estimate]], quantity: str) -> Float
 def _ways(loaded: Any, region: Any, heads: Any, prompts: Sequence[Any]) -> dict[Any, Intervention]:
     """The region removed, or each head knocked out, by its mean over prompts where there are any."""
     if region:
+        if heads is not None or prompts:
+            raise wrong("region", "no heads and no means with it", region)
         return {region: RegionRemoved(region)}
     sizes = len(decoder_layers(loaded.model)), decoder_config(loaded.model.config).num_attention_heads
     every: list[Any] = [*itertools.product(*map(range, sizes))]
-    chosen: list[Any] = every if heads is None else [*map(tuple, heads)]
-    if not {*chosen} <= {*every}:
+    chosen: list[Any] = every if heads is None else [tuple(np.atleast_1d(one).tolist()) for one in heads]
+    if not chosen or not {*chosen} <= {*every}:
         raise wrong("heads", f"layers below {sizes[0]} with heads below {sizes[1]}", chosen)
     means = head_means(loaded, prompts) if prompts else np.zeros((*sizes, 1))
     return {one: KnockOut((one,), (tuple(means[one].tolist()),)) for one in chosen}

@@ -193,7 +193,7 @@ def changes(plain: Places, treated: Places, remedies: int) -> dict[str, Estimate
     together, found = remedies * len(columns), dict[str, Estimate]()
     for name, column in columns.items():
         found[name] = one = Estimate.of_mean(column).jointly(together)
-        if not one.se:
+        if one.se < 1e-12:  # rounding
             reach = widest * otherwise_at_most(len(column), 0.05 / together)
             ends = (one.value - reach, one.value + reach)
             found[name] = replace(one, se=math.nan, ends=ends, narrow=ends)

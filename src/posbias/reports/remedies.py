@@ -24,7 +24,8 @@ def of_remedies(found: Mapping[str, RemedyResult], folder: Path) -> tuple[answer
         for name, change in one.change.items():
             shown = "{:+.2f} [{:+.2f}, {:+.2f}]".format(change.value, *change.interval)
             changes.append([one.name, name, *(f"{side[name].value:+.2f}" for side in (before, after)), shown])
-        bounds += [f"{one.name} changes no gap by more than {one.at_most:.2f}"] * bool(one.change)
+        if one.change and one.effect in ("no difference", "inconclusive"):
+            bounds.append(f"{one.name} changes no gap by more than {one.at_most:.2f}")
     places = [f"{depth:.2g}" for depth in plain.depth]
     head = [plain.measures, *places, *["requests", "tokens", "seconds", "effect"]]
     lines = [*table(head, rows), "", *table(["remedy", "gap", "before", "after", "change"], changes), ""]

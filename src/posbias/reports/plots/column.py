@@ -8,6 +8,8 @@ Each makes a figure of its own; `value.plot(ax)` draws on axes that are there.
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from posbias.choice.answer import ChoiceAnswer
 from posbias.core.errors import positive, wrong
 from posbias.profiles.places import Places
@@ -35,6 +37,8 @@ def plot(values: Any, *, size: tuple[float, float] = (3.4, 2.4), out: str | Path
     kinds, first = {*map(_kind, named.values())}, next(iter(named.values()), None)
     if len(kinds) != 1 or not isinstance(first, Profile | Places | ChoiceAnswer):
         raise wrong("values", "profiles, retrievals or choices of one kind", sorted(kinds))
+    if np.shape(size) != (2,):
+        raise wrong("size", "width and height in inches", size)
     width, height = (positive("size", inches) for inches in size)
     ax: Any = style.new_axes(width, height) if out is None else style.new_figure(width, height).subplots()
     if isinstance(first, Places):
