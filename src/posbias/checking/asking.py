@@ -76,14 +76,12 @@ def check(
     if isinstance(trials, str | os.PathLike):
         trials = read_document_sets(trials)
     place, before, history = None if folder is None else Path(folder), _earlier(baseline), []
-    heard = list[int]()
-
-    def hear(event: Event) -> None:
-        heard.append(int(event.done))
-        on_event(event)
-
+    heard = list[Event]()
     with opened(who, loading=loading) as who:
-        how: Any = {"concurrency": 1 if hasattr(who, "loaded") else concurrency, "on_event": hear}
+        how: Any = {
+            "concurrency": 1 if hasattr(who, "loaded") else concurrency,
+            "on_event": _heard(heard, on_event),
+        }
         total, ask = _asking(who, trials, seed, answers=None if place is None else place / ANSWERS, **how)
         planned = looks_at(total, counted("looks", looks) if max_gap else 1)
         while True:
@@ -106,11 +104,21 @@ def check(
     about["detectable"] = max(otherwise_at_most(len(rows)), *least)
     # each look hears first of what was answered before
     asked = len(heard) - len(history)
-    about |= {"questions": count, "available": total, "looks": planned, "kept": heard[-1] - asked}
+    about |= {"questions": count, "available": total, "looks": planned, "kept": int(heard[-1].done) - asked}
     answer = Check.of(model=str(held.asked.get("model", "")), **about)
     if place is not None:
         _keep(place, held, answer)
     return answer
+
+
+def _heard(events: list[Event], on_event: OnEvent) -> OnEvent:
+    """Hand events on, and keep them."""
+
+    def hear(event: Event) -> None:
+        events.append(event)
+        on_event(event)
+
+    return hear
 
 
 def _sizes(seen: _Seen, before: _Seen | None, low: Numbers, high: Numbers, limit: float) -> dict[str, Gap]:
