@@ -76,12 +76,9 @@ def check(
     if isinstance(trials, str | os.PathLike):
         trials = read_document_sets(trials)
     place, before, history = None if folder is None else Path(folder), _earlier(baseline), []
-    heard = list[Event]()
+    hear, heard = _heard(on_event)
     with opened(who, loading=loading) as who:
-        how: Any = {
-            "concurrency": 1 if hasattr(who, "loaded") else concurrency,
-            "on_event": _heard(heard, on_event),
-        }
+        how: Any = {"on_event": hear, "concurrency": 1 if hasattr(who, "loaded") else concurrency}
         total, ask = _asking(who, trials, seed, answers=None if place is None else place / ANSWERS, **how)
         planned = looks_at(total, counted("looks", looks) if max_gap else 1)
         while True:
@@ -98,27 +95,35 @@ def check(
     gaps = _sizes(seen, before, low, high, limit)
     about: Any = {"limit": max_gap, "status": status, "gaps": gaps, "doubts": seen.doubts, "paired": paired}
     if status == UNDECIDED and limit > 0:
-        needed = questions_for(np.cov(rows.T).reshape(len(numbers), -1), limit, looks)
-        about["needed"] = min(MOST_DRAWS + 1, -(-needed * count // len(rows)))  # items may share a set
-    least = [one.jointly(len(seen.gaps)).detectable for one in numbers]
-    about["detectable"] = max(otherwise_at_most(len(rows)), *least)
-    # each look hears first of what was answered before
-    asked = len(heard) - len(history)
-    about |= {"questions": count, "available": total, "looks": planned, "kept": int(heard[-1].done) - asked}
+        about["needed"] = _needed(rows, limit, looks, count)
+    least = max(one.jointly(len(seen.gaps)).detectable for one in numbers)
+    about |= {"questions": count, "available": total, "looks": planned}
+    about |= {"detectable": max(otherwise_at_most(len(rows)), least), "kept": _kept(heard, len(history))}
     answer = Check.of(model=str(held.asked.get("model", "")), **about)
-    if place is not None:
-        _keep(place, held, answer)
+    _keep(place, held, answer)
     return answer
 
 
-def _heard(events: list[Event], on_event: OnEvent) -> OnEvent:
-    """Hand events on, and keep them."""
+def _needed(rows: Rows, limit: float, looks: int, count: int) -> int:
+    """Questions that would do, when these rows came of `count` of them: items may share a set."""
+    needed = questions_for(np.cov(rows.T).reshape(rows.shape[1], -1), limit, looks)
+    return min(MOST_DRAWS + 1, -(-needed * count // len(rows)))
+
+
+def _kept(heard: Sequence[Event], looks: int) -> int:
+    """Answers that were there: each look hears of them first, and then of every one that it asks for."""
+    return int(heard[-1].done) - (len(heard) - looks)
+
+
+def _heard(on_event: OnEvent) -> tuple[OnEvent, list[Event]]:
+    """What hands events on, and those that it has heard."""
+    events = list[Event]()
 
     def hear(event: Event) -> None:
         events.append(event)
         on_event(event)
 
-    return hear
+    return hear, events
 
 
 def _sizes(seen: _Seen, before: _Seen | None, low: Numbers, high: Numbers, limit: float) -> dict[str, Gap]:
@@ -138,8 +143,10 @@ def _sizes(seen: _Seen, before: _Seen | None, low: Numbers, high: Numbers, limit
     return gaps
 
 
-def _keep(place: Path, held: Places | Decisions, answer: Check) -> None:
-    """Write results and the answer into a folder. Raises `OutputFileError`."""
+def _keep(place: Path | None, held: Places | Decisions, answer: Check) -> None:
+    """Write results and the answer into a folder if there is one. Raises `OutputFileError`."""
+    if place is None:
+        return
     if isinstance(held, Places):
         save_places([held], place / RESULT)
     else:
