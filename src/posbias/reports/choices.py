@@ -21,7 +21,7 @@ from posbias.reports.tables import Row, TableCell
 CAPTION = (
     "What slots (and their labels, where those are always the same) add to being chosen, in log-odds, with 95 % "
     "intervals over sets of contents; of many who chose, the first slot's less the last's. A triangle is the end "
-    "of a bound: all that switch go one way."
+    "of a bound: no fit ends."
 )
 
 
