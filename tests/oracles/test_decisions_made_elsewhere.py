@@ -142,7 +142,17 @@ def swapped(rows):
     ]
 
 
-SHAPES = {2: [fastchat, llmbar, analyzer, ordered, swapped], 5: [samples, calls, listed, tools, reranked]}
+def whose(rows):
+    return [
+        {"item": f"q{item}", "order": [f"m{one}" for one in order], "winner": f"m{order[slot]}"}
+        for item, order, slot in rows
+    ]
+
+
+SHAPES = {
+    2: [fastchat, llmbar, analyzer, ordered, swapped, whose],
+    5: [samples, calls, listed, tools, reranked],
+}
 SHAPES[2] += SHAPES[5][:1] + SHAPES[5][2:]
 
 

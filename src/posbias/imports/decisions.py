@@ -269,8 +269,9 @@ def _of_table(rows: Sequence[tuple[str, Row]], columns: list[str], file: Path, c
     """Rows with a list of options as shown, or with two contents (and an order), and with what was chosen."""
     of = {role: _called(names, columns, choice.columns.get(role)) for role, names in NAMES.items()}
     pair = next(filter(all, ([_called([name], columns) for name in two] for two in PAIRS)), [])
+    whose = not pair and all(_are_names(parsed(row.get(of["order"]))) for _, row in rows)
     if not all(isinstance(parsed(row.get(of["shown"])), list) for _, row in rows):
-        of["shown"] = ""
+        of["shown"] = of["order"] if whose else ""
     by_name = not of["slot"] or choice.columns.keys() & {"winner", "slot"} == {"winner"}
     picked = of["winner"] if by_name else of["slot"]
     if not picked or not (of["shown"] or (of["item"] and (pair or of["order"]))):
@@ -298,9 +299,14 @@ def _of_table(rows: Sequence[tuple[str, Row]], columns: list[str], file: Path, c
         right, letters = str(row.get(of["right"])), " " * 26 if any(bare[1:]) else string.ascii_uppercase
         own = [options[slot] for slot, names in enumerate(shown) if right in (*names, letters[slot])]
         judge = str(row.get(of["judge"], file.stem))
-        sides = () if of["shown"] else tuple(name for name, _ in shown)
+        sides = () if of["shown"] and not (whose and len(shown) == 2) else tuple(name for name, _ in shown)
         found.append(Shown(judge, item, tuple(options), chosen, "".join(own), sides, labelled=not reused))
     return found
+
+
+def _are_names(order: Any) -> bool:
+    """Whether an order is a list of whose the answers are, and no permutation in numbers."""
+    return isinstance(order, list) and all(isinstance(one, str) and number(one) is None for one in order)
 
 
 def _shown(row: Row, of: Mapping[str, str], pair: Sequence[str], where: str) -> list[tuple[str, str]]:
