@@ -30,7 +30,7 @@ class Check(Answer):
     limit: Number = entry("null: none was set")
     questions: int = entry("asked about")
     available: int
-    kept: int = entry("answers of earlier runs, for which nothing was asked")
+    kept: int = entry("answers in the folder that earlier runs asked for")
     looks: list[int] = entry("after how many questions answers are looked at")
     gaps: dict[str, Gap]
     needed: int | None = entry("of an undecided check, questions that would do; 10001: more", None)
@@ -63,7 +63,7 @@ class Check(Answer):
         level = f"; wrong in at most {ALPHA:.0%} of runs" * (self.status != UNDECIDED)
         lines = [f"{self.model}: {self.headline}", asked + level]
         if self.kept:
-            lines.append(f"{self.kept:,} answers are those of earlier runs: another --out asks anew")
+            lines.append(f"{self.kept:,} answers in the folder are of earlier runs: another --out asks anew")
         if self.needed and self.limit:
             both = f"no gap passes and one of {2 * self.limit:g} fails, each in {POWER:.0%} of runs"
             lines.append(f"with {about(self.needed)} questions {both}")

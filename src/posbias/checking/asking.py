@@ -98,7 +98,10 @@ def check(
         about["needed"] = _needed(rows, limit, looks, count)
     least = max(one.jointly(len(seen.gaps)).detectable for one in numbers)
     about |= {"questions": count, "available": total, "looks": planned}
-    about |= {"detectable": max(otherwise_at_most(len(rows)), least), "kept": _kept(heard, len(history))}
+    about |= {
+        "detectable": max(otherwise_at_most(len(rows)), least),
+        "kept": _kept(place, len(heard) - len(history)),
+    }
     answer = Check.of(model=str(held.asked.get("model", "")), **about)
     _keep(place, held, answer)
     return answer
@@ -110,9 +113,10 @@ def _needed(rows: Rows, limit: float, looks: int, count: int) -> int:
     return min(MOST_DRAWS + 1, -(-needed * count // len(rows)))
 
 
-def _kept(heard: Sequence[Event], looks: int) -> int:
-    """Answers that were there: each look hears of them first, and then of every one that it asks for."""
-    return int(heard[-1].done) - (len(heard) - looks)
+def _kept(place: Path | None, asked: int) -> int:
+    """Answers in a folder, which has a line for each and one before, but for those that were asked for now."""
+    lines = 0 if place is None else (place / ANSWERS).read_bytes().count(b"\n")
+    return max(0, lines - 1 - asked)
 
 
 def _heard(on_event: OnEvent) -> tuple[OnEvent, list[Event]]:
