@@ -96,12 +96,9 @@ def check(
     about: Any = {"limit": max_gap, "status": status, "gaps": gaps, "doubts": seen.doubts, "paired": paired}
     if status == UNDECIDED and limit > 0:
         about["needed"] = _needed(rows, limit, looks, count)
-    least = max(one.jointly(len(seen.gaps)).detectable for one in numbers)
-    about |= {"questions": count, "available": total, "looks": planned}
-    about |= {
-        "detectable": max(otherwise_at_most(len(rows)), least),
-        "kept": _kept(place, len(heard) - len(history)),
-    }
+    least = max(otherwise_at_most(len(rows)), *(one.jointly(len(seen.gaps)).detectable for one in numbers))
+    about |= {"questions": count, "available": total, "looks": planned, "detectable": least}
+    about["kept"] = _kept(place, len(heard) - len(history))
     answer = Check.of(model=str(held.asked.get("model", "")), **about)
     _keep(place, held, answer)
     return answer
