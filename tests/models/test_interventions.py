@@ -309,8 +309,8 @@ def margin(who, cut, name, thing, other, its):
     pieces = f"\n{name}:| {thing}|\n{other}:| {its}".split("|")
     pieces = pieces if cut else ["".join(pieces[:2]), "".join(pieces[2:])]
     parts = PromptParts("List", tuple(pieces), f"\n{name}:")
-    with REMEDIES["separate-documents"].treat(who, {parts.text: parts}) as treated:
-        (right, wrong), _ = treated.score(parts.text, [f" {thing}", f" {its}"])
+    treated = REMEDIES["separate-documents"].treat(who, {parts.text: parts})
+    (right, wrong), _ = treated.score(parts.text, [f" {thing}", f" {its}"])
     return right - wrong
 
 
@@ -331,11 +331,11 @@ def test_a_treated_model_finds_the_documents_of_a_prompt():
     parts[other] = replace(parts[text], pieces=(" w6 w7", " w4 w5 "))
     for name, one in REMEDIES.items():
         if isinstance(one, InPasses):
-            with one.treat(who, parts) as treated:
-                (scores, _), (swapped, _) = (treated.score(prompt, ["w1", "w2 w3"]) for prompt in parts)
-                assert (np.abs(scores - swapped).max() < 1e-4) == (name == "separate-documents")
-                assert treated.asked_of["treatment"] == {"name": name, **one.parameters}
-                assert isinstance(treated.write(text), str)
+            treated = one.treat(who, parts)
+            (scores, _), (swapped, _) = (treated.score(prompt, ["w1", "w2 w3"]) for prompt in parts)
+            assert (np.abs(scores - swapped).max() < 1e-4) == (name == "separate-documents")
+            assert treated.asked_of["treatment"] == {"name": name, **one.parameters}
+            assert isinstance(treated.write(text), str)
             assert not np.allclose(scores, who.score(text, ["w1", "w2 w3"])[0])
     for able, error in ((str.upper, "not opened here"), (LocalModel(tiny_model("gpt2")), r"\(gpt2\)")):
         with pytest.raises(PosbiasError, match=error):

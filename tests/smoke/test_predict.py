@@ -143,6 +143,12 @@ def test_which_of_two_keeps_the_middle_under_which_mixing_and_at_what_cost(answe
     assert (decision.said, decision.leads) == (found["said"], found["leads"])
 
 
+def test_of_two_that_are_alike_none_keeps_more():
+    alike = posbias.predict("bloom-560m", 64)
+    said = posbias.decide({"one": alike, "other": alike}, {}).said
+    assert said.startswith("none of one, other keeps more of the middle half")
+
+
 def test_a_cache_has_the_size_that_is_published():
     """Llama 3 8B: 128 KiB a token in bfloat16, 16 GiB at 131,072; DeepSeek V3: about 70 KB a token."""
     assert posbias.cache_of(posbias.preset("llama-3-8b"), 131_072).size == 16 * 2**30

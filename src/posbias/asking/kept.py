@@ -88,6 +88,7 @@ class AnswerFile:
         about = {"posbias_kind": KIND, "schema": SCHEMA, "fingerprint": spec.fingerprint(dict(specification))}
         self._header = about | {"specification": dict(specification)}
         self._server: str | None = None
+        self._near: dict[str, tuple[str, dict[str, Any]]] | None = None
         if self.path is not None:
             need_writable(self.path)
             if self.path.exists():
@@ -143,8 +144,19 @@ class AnswerFile:
             if self._server not in (None, server):
                 log.warning("%s: kept answers, of this model elsewhere: another --out asks anew", self.path)
             self._server = server
-        left, known = {one.id: one for one in asked if one.id not in self.known}, len(self.known)
-        named = left and len(self._header["specification"]) > 1
+        if self._near is None:
+            self._near = self._in_other_folders()
+        known = len(self.known)
+        for one in asked:
+            if one.id in self._near and one.id not in self.known:
+                self.add(one, *self._near[one.id])
+        if taken := len(self.known) - known:
+            log.info("%d answers are those of other folders (--out outside asks anew)", taken)
+
+    def _in_other_folders(self) -> dict[str, tuple[str, dict[str, Any]]]:
+        """By id the answers of whoever was asked alike, and what was sent otherwise."""
+        found = dict[str, tuple[str, dict[str, Any]]]()
+        named = len(self._header["specification"]) > 1
         near = self.path.absolute().parents[1:3] if self.path is not None and named else ()
         roots = [folder for folder in near if folder.name == RESULTS]
         for path in sorted(
@@ -152,10 +164,8 @@ class AnswerFile:
         ):
             with suppress(InputFileError, OSError):
                 answers, first = self._read(path)
-                for identity in [one for one in left if one in answers]:
-                    self.add(left.pop(identity), answers[identity], first.get("sent", {}))
-        if taken := len(self.known) - known:
-            log.info("%d answers are those of other folders (--out outside asks anew)", taken)
+                found |= {identity: (answer, first.get("sent", {})) for identity, answer in answers.items()}
+        return found
 
     def _read(self, path: Path) -> tuple[dict[str, str], dict[str, Any]]:
         """The answers in a file by id, and its first line; a line cut short is dropped from one's own."""

@@ -400,11 +400,11 @@ class SeparateDocuments:
 class CalibratedAttention:
     """Attention to documents by how much it is above that to a dummy document in the same place.
 
-    Place: before every softmax, in the rows behind the documents. With a_k the
-    attention of a row to all of document k, d_k the same in a pass where every document is `dummy` (its tokens,
-    repeated or cut to the document's length), α = softmax((a − d) / t): A'_ij = A_ij · α_k Σ_l a_l / a_k for j in
-    document k. Documents together keep what they had, and so does every other key. Families: those of the table
-    with eager attention. Source: 2406.16008; here by row and head, and with one more pass for all places.
+    Place: before every softmax, in the rows behind the documents. With a_k the attention of a row to all of
+    document k, d_k the same in a pass where every document is `dummy` (its tokens, repeated or cut to the
+    document's length), α = softmax((a − d) / t): A'_ij = A_ij · α_k Σ_l a_l / a_k for j in document k. Documents
+    together keep what they had, and so does every other key. Families: those of the table with eager attention.
+    Source: 2406.16008; here by row and head, and with one more pass for all places.
     """
 
     bounds: Bounds

@@ -126,8 +126,7 @@ def remedy(
             began, orders = time.monotonic(), 1.0
             if isinstance(one, TextRemedy):
                 file = None if folder is None else Path(folder, one.kind, ANSWERS)
-                with ways[one.kind] as treated:
-                    found[one.kind] = held = task.ask(treated, file, on_event)
+                found[one.kind] = held = task.ask(ways[one.kind], file, on_event)
             else:
                 found[one.kind] = held = one.decided(found[PLAIN])
                 orders = len(held.item) / len(held.options) if isinstance(one, OrdersAveraged) else 1.0

@@ -9,12 +9,9 @@ is asked otherwise (`Treated`), which any server can be.
 """
 
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -23,12 +20,13 @@ from jaxtyping import Float
 from posbias.asking.requests import PromptParts, specification_of
 from posbias.core import machine
 from posbias.core.errors import wrong
+from posbias.core.files import data_table
 from posbias.core.matching import final_answer, normalised, place_in
 from posbias.core.spec import Count, NaturalNumber, encode, tag, value
 from posbias.ordering import STRATEGIES
 from posbias.profiles.decisions import TIE, Decisions
 
-ABOUT = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+ABOUT = data_table(__file__)
 """By name the `source` of a remedy, with what it reports, and the `tasks` that it can treat."""
 CUE = "\nAnswer:"
 """What may end a question: it stays behind what a remedy adds."""
@@ -86,9 +84,9 @@ class TextRemedy:
         """The answer that the answers to `prompts` make, or a last prompt whose answer it is."""
         return said[0]
 
-    def treat(self, who: Any, parts: Mapping[str, PromptParts]) -> AbstractContextManager[Any]:
+    def treat(self, who: Any, parts: Mapping[str, PromptParts]) -> Any:
         """`who` under this remedy; `parts` of all prompts."""
-        return nullcontext(Treated(who, self, parts))
+        return Treated(who, self, parts)
 
 
 @value
@@ -184,7 +182,7 @@ class InPasses(TextRemedy):
     parameters: dict[str, Any]
     kind: str
 
-    def treat(self, who: Any, parts: Mapping[str, PromptParts]) -> AbstractContextManager[Any]:
+    def treat(self, who: Any, parts: Mapping[str, PromptParts]) -> Any:
         """`who` under this remedy.
 
         Raises `InvalidValueError` for whoever is not opened here, `ModelError` for families that it does not fit.
@@ -193,7 +191,7 @@ class InPasses(TextRemedy):
             raise wrong("remedy", "one of text for a model that is not opened here", self.kind)
         from posbias.remedies.opened import TreatedModel
 
-        return nullcontext(TreatedModel(who, self.kind, self.parameters, parts))
+        return TreatedModel(who, self.kind, self.parameters, parts)
 
 
 def _in_order(parts: PromptParts, order: Sequence[int] | np.ndarray) -> PromptParts:

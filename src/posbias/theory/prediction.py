@@ -142,6 +142,8 @@ class Decision:
         under = said_under({name: lead > 0 for name, lead in self.leads.items()})
         of = f" under {under}" if len(self.leads) > 1 else ""
         said = f"{self.keeper} keeps more of the middle half than {others}{of}, by a share of {span}"
+        if ends[1] <= 0:
+            said = f"none of {', '.join(self.profiles)} keeps more of the middle half than the others"
         parts = (part for one in self.profiles.values() for part in one.left_out if part != LAMBDA)
         unsure = " and ".join(dict.fromkeys(parts))
         costs = ", ".join(f"{name} {gigabytes(one.size)}" for name, one in self.caches.items())
