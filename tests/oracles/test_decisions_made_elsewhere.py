@@ -273,6 +273,12 @@ def test_files_of_another_form_are_left_out_and_said(tmp_path, caplog):
     assert f"b.jsonl: left out {2 * ITEMS} decisions, of another form (lm-evaluation" in caplog.text
 
 
+def test_an_option_called_none_is_not_right_where_nothing_says_what_is(tmp_path):
+    rows = [{"options": order, "choice": "apple"} for order in (["apple", "None"], ["None", "apple"])]
+    (held,) = read_decisions(written(rows, tmp_path)).values()
+    assert not any(one >= 0 for one in held.right)
+
+
 def test_one_model_asked_in_two_ways_is_two_who_chose(tmp_path):
     (held,) = read_decisions(written(ordered(chooser(2)), tmp_path)).values()
     for way in ("chat", "plain"):

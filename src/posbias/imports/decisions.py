@@ -296,8 +296,9 @@ def _of_table(rows: Sequence[tuple[str, Row]], columns: list[str], file: Path, c
             chosen = _slot(row.get(picked), len(shown), int(0 not in numbers), at)
         item = str(row.get(of["item"], ""))
         options = [name if reused or not item else f"{item}: {name}" for name, _ in shown]
-        right, letters = str(row.get(of["right"])), " " * 26 if any(bare[1:]) else string.ascii_uppercase
-        own = [options[slot] for slot, names in enumerate(shown) if right in (*names, letters[slot])]
+        right, letters = row.get(of["right"]), " " * 26 if any(bare[1:]) else string.ascii_uppercase
+        known = [] if right is None else enumerate(shown)
+        own = [options[slot] for slot, names in known if str(right) in (*names, letters[slot])]
         judge = str(row.get(of["judge"], file.stem))
         sides = () if of["shown"] and not (whose and len(shown) == 2) else tuple(name for name, _ in shown)
         found.append(Shown(judge, item, tuple(options), chosen, "".join(own), sides, labelled=not reused))
