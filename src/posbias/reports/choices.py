@@ -21,7 +21,7 @@ from posbias.reports.tables import Row, TableCell
 CAPTION = (
     "What slots (and their labels, where those are always the same) add to being chosen, in log-odds, with 95 % "
     "intervals over sets of contents; of many who chose, the first slot's less the last's. A triangle is the end "
-    "of a bound: no fit ends."
+    "of a bound: there the fit has no finite estimate."
 )
 
 
