@@ -442,8 +442,8 @@ QUERIES, TOKENS = (0, 1, 127, 128, 129, 511, 4095, 4096, 8191, 8192, 16390), 164
 ALIKE = torch.full((1, 5), 5)
 """One token again and again: what its queries differ by is their position."""
 EAGER = (  # noqa: SIM905
-    "bloom codegen deepseek_v32 falcon glm_moe_dsa gpt_neox_japanese gptj megatron-bert mpt openai-gpt "
-    "paligemma rembert"
+    "bloom codegen deepseek_v32 falcon glm_moe_dsa gpt_neox_japanese gptj hy_v4 megatron-bert mpt "
+    "openai-gpt paligemma rembert"
 ).split()
 """Families that add masks to their logits themselves: seen from their attention, as far as a short text tells."""
 HIDDEN = ("hidden_size", "n_embd", "n_embed", "d_model", "block_dim")
