@@ -100,27 +100,28 @@ def draw_profiles(ax: "Axes", profiles: Mapping[str, Profile]) -> "Axes":
 
     Measured ones have their 95 % interval. The name of one that leaves out what decides it says that it has no
     verdict. Where λ was not given, a band is
-    what the λ of pretrained models would give. Markers at both ends are the larger the earlier a line is drawn,
-    and long texts have their ends widened, so that no peak hides another.
+    what the λ of pretrained models would give. Markers at both ends are hollow and the larger the earlier a line is
+    drawn, and long texts have their ends widened, so that no peak hides another.
     """
     style.dress(ax, SHARE, INFLUENCE)
     heights = [density(profile) for profile in profiles.values()]
+    sizes = np.linspace(9.0, 3.5, len(heights))
     for place, ((name, profile), height) in enumerate(zip(profiles.items(), heights, strict=True)):
         x, look = np.linspace(0, 1, height.size), style.apart(place)
         _draw_known(ax, profile, x, color=look["color"])
         draw_band(ax, profile, x, color=look["color"], alpha=0.15)
         label = f"{name} (no verdict)" if profile.left_out else name
-        size = 3.5 + 1.8 * min(3, len(heights) - 1 - place)
-        ax.plot(x, height, label=label, markevery=[0, height.size - 1], markersize=size, **look)
+        look |= {"markersize": sizes[place], "markerfacecolor": "none", "markevery": [0, height.size - 1]}
+        ax.plot(x, height, label=label, **look)
     style.level_line(ax, 1)
     high = max(4.0, *(float(height.max()) for height in heights)) * 1.3
     low = min(float(height[height > 0].min()) for height in heights)
     scale_influence(ax, max(FAINTEST, min(0.1, low / 1.3)), high)
-    ax.set_xlim(-0.01, 1.01)
+    ax.set_xlim(-0.02, 1.02)
     if max(height.size for height in heights) > LONG:
         ax.set_xscale("function", functions=(_widened, _narrowed))
         ax.set_xticks([0, 0.02, 0.1, 0.5, 0.9, 0.98, 1])
-        ax.set_xlim(-0.003, 1.003)
+        ax.set_xlim(-0.004, 1.004)
     style.key(ax, 1 if len(heights) < 4 else 2)
     return ax
 
