@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -18,17 +19,19 @@ from posbias.comparison.extrapolation import BUNDLED
 from posbias.profiles.measurements import load_measurement
 from posbias.profiles.profile import measured_influence
 from posbias.reports.explore.kernel import exported, not_expressed, sweeps
-from posbias.reports.explore.menu import WORDS, menu
+from posbias.reports.explore.menu import WORDS, menu, state_of
 from posbias.reports.explore.page import known_curves, page, page_data, tiny_architectures
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import PRESETS, preset
 from posbias.theory.content import ScalableSoftmax
 from posbias.theory.masks import Prefix, SlidingWindow
 from posbias.theory.mixing import ConstantMixing, TrainedMedian
-from posbias.theory.positional import ALiBi, KerpleLog
+from posbias.theory.positional import ALiBi, KerpleLog, RoPE
 from posbias.theory.prediction import predict
 from posbias.theory.rollout import influence
 from posbias.theory.rollout.kernel import layer_kernel
+from posbias.theory.rope_scaling import YaRN
+from posbias.theory.variation import SCALINGS
 from posbias_papers.closed_forms.bounds import log_collapse_bound
 
 TOLERANCE = 1e-9
@@ -153,6 +156,10 @@ LINKS = [
         for key in [*usable("encodings"), "alibi", "kerple_log"]
     ),
     *(
+        f"#tokens=90&encoding=rope&encoding.times=0.7&depth=3&mask=prefix&mask.length=9&scaling={key}&scaling.factor={factor}"
+        for key, factor in itertools.product(usable("scalings"), (3, 8))
+    ),
+    *(
         f"#tokens=64&depth=7&schedule={key.replace(' ', '+')}&schedule.times=0.4"
         for key in usable("schedules")
         if not key.startswith("of ") or key == "of mpt-7b"
@@ -248,6 +255,39 @@ def test_the_layers_of_a_file_that_the_controls_do_not_have_are_swept_as_they_ar
         assert tab.tab.locator("#encoding").is_disabled()
         tab.context.close()
         assert not tab.wrong
+
+
+def test_rotary_scaling_of_given_amplitudes_is_a_knob_and_without_them_the_page_says_why(
+    browser, opened, tmp_path
+):
+    rope = RoPE(((0.4, 1.5, 0.3), (0.9,) * 3), ((0.1, 0.7, -1.2),), 500.0, 6, scaling=YaRN(4.0, 32))
+    layers = (Layer(2, positional=rope, temperature=1.5), Layer(2, Prefix(5), replace(rope, base=90.0)))
+    (tmp_path / "rope.html").write_text(
+        page(Architecture(4, layers, ConstantMixing(0.4)), 90), encoding="utf-8"
+    )
+    tab = Opened(browser, tmp_path / "rope.html")
+    agrees(tab, tmp_path, Architecture(4, layers, ConstantMixing(0.4)))
+    for key in usable("scalings"):
+        tab.turn(f"#own=true&depth=4&scaling={key}&scaling.factor=5")
+        agrees(tab, tmp_path)
+        held = {layer.positional.scaling for layer in tab.architecture(tmp_path).layers}
+        assert held == {rope.scaling} if key == "none" else {one.kind for one in held} == {key}
+    tab.context.close()
+    assert not tab.wrong
+    for encoding, reason in (
+        ("alibi", "nothing to scale"),
+        ("needs_measurement", "No configuration holds amplitudes"),
+    ):
+        opened.turn(f"#encoding={encoding}&scaling=yarn")
+        assert opened.tab.locator("#scaling").is_disabled()
+        assert reason in opened.tab.text_content("#scaling-words")
+
+
+def test_an_architecture_under_a_rotary_scaling_is_what_the_controls_say():
+    for name, make in SCALINGS.items():
+        rope = RoPE(((0.3,),), dimension=64, scaling=make(8.0, 1024))
+        state, reason = state_of(Architecture(2, (Layer(4, positional=rope),)), MENU)
+        assert (reason, state.get("numbers", {}).get("scaling.factor")) == ("", 8), name
 
 
 def test_the_page_is_small_and_lets_nothing_out(browser, written):

@@ -182,6 +182,15 @@ class RoPE(ByDistance):
         """What multiplies every amplitude: YaRN's factor on logits, else one."""
         return 1.0 if self.scaling is None else self.scaling.gain
 
+    def waves_of(self, heads: int, groups: int | None = None) -> Float[np.ndarray, "2 head pair"]:
+        """a_l, without the gain, and φ_l of every head."""
+        pairs = len(self.angles)
+        named = (("amplitudes", self.amplitudes), ("phases", self.phases))
+        filled = (
+            (name, tuple(row if len(row) == pairs else row * pairs for row in rows)) for name, rows in named
+        )
+        return np.array([spread(name, rows, heads, groups) for name, rows in filled])
+
     def at(self, tokens: int) -> "RoPE":
         """The same for a text of so many tokens: a dynamic scaling goes by its length."""
         scaling = None if self.scaling is None else self.scaling.at(tokens)
@@ -189,11 +198,7 @@ class RoPE(ByDistance):
 
     def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:
         """Logits at the given distances i − j, one row per head."""
-        pairs = len(self.angles)
-        amplitudes, phases = (
-            spread(name, tuple(row if len(row) == pairs else row * pairs for row in rows), heads, groups)
-            for name, rows in (("amplitudes", self.amplitudes), ("phases", self.phases))
-        )
+        amplitudes, phases = self.waves_of(heads, groups)
         # cos(s + r) = cos s·cos r − sin s·sin r for d = 256·step + rest: few cosines and one matrix product
         steps, rests = np.divmod(np.asarray(distance), 256)
         known, place = np.unique(steps, return_inverse=True)

@@ -213,20 +213,21 @@ def _scaled(name: str) -> Callable[[Architecture, float], Architecture | None]:
     """Another rotary scaling, by its factor; what goes by the trained length takes that of the one before it."""
 
     def change(rope: RoPE, factor: float) -> dict[str, Any]:
-        return {"scaling": _SCALINGS[name](float(factor), getattr(rope.scaling, "trained", None))}
+        return {"scaling": SCALINGS[name](float(factor), getattr(rope.scaling, "trained", None))}
 
     fits = lambda rope: rope.dimension and (name in ("linear", "ntk") or hasattr(rope.scaling, "trained"))  # noqa: E731
     return _part("positional", RoPE, change, fits)
 
 
-_SCALINGS: dict[str, Callable[[float, Any], Any]] = {
+SCALINGS: dict[str, Callable[[float, Any], Any]] = {
     "linear": lambda factor, trained: LinearScaling(factor),
     # a base·factor^(d/(d − 2)), whatever the length of the text
     "ntk": lambda factor, trained: DynamicNTK(1.0, 10**6, tokens=round(10**6 * factor)),
     "yarn": YaRN,
     "llama3": Llama3Scaling,
 }
-MEASURED |= {f"rope_{name}": MEASURED["rope_factor"] for name in _SCALINGS}
+"""Rotary scaling → what makes it of a factor and, where that counts, of the trained length."""
+MEASURED |= {f"rope_{name}": MEASURED["rope_factor"] for name in SCALINGS}
 
 _ROWS: tuple[tuple[str, str, Span, Callable[..., Architecture | None]], ...] = (
     ("depth", "number of layers", COUNT._replace(most=MOST_LAYERS), _depth),
@@ -251,7 +252,7 @@ _ROWS: tuple[tuple[str, str, Span, Callable[..., Architecture | None]], ...] = (
      _part("positional", RoPE, lambda rope, factor: {"scaling": replace(rope.scaling, factor=float(factor))},
            lambda rope: rope.scaling is not None)),
     *((f"rope_{name}", f"factor of {name} scaling of rotary angles; yarn, llama3: in place of one with its "
-       "trained length", RATIO._replace(least=1), _scaled(name)) for name in _SCALINGS),
+       "trained length", RATIO._replace(least=1), _scaled(name)) for name in SCALINGS),
     ("kerple", "factor on the scale of KERPLE", RATIO,
      _part("positional", (KerpleLog, KerplePower), _number_in("scale", True))),
     ("diagonal", "content logit of a token on itself", ANY, _content("diagonal")),

@@ -46,6 +46,40 @@ const choices = (() => {
     return hasSink(state, menu) ? content : { ...content, constant: 0 };
   }
 
+  // --- rotary positions ---
+
+  // the scalings that what is chosen can have, and the one that it has; none without amplitudes
+  const scalings = (state, menu) => {
+    if (state.own) return menu.own.scalings;
+    return option(menu.encodings, state.encoding).waves ? menu.scalings : menu.scalings.slice(0, 1);
+  };
+  const scalingOf = (state, menu) => option(scalings(state, menu), state.scaling) ?? menu.scalings[0];
+
+  // angles and gain of rotary pairs (`turns` of posbias.reports.explore.menu) as the scaling that is chosen has them
+  function turned(turns, state, menu) {
+    const { key, controls: [factor] } = scalingOf(state, menu);
+    if (!factor) return turns.own;
+    const { keep, power, gain } = turns[key];
+    const times = number(state, factor);
+    const angles = turns.plain.map((angle, l) => angle * (keep[l] + (1 - keep[l]) * times ** -power[l]));
+    return [angles, (1 + gain * Math.log(times)) ** 2];
+  }
+
+  // Σ_l gain·a_l·cos(d·θ_l + φ_l) at `count` distances d from 0, those of keys after the query where `side` is −1
+  function cosines([angles, gain], [amplitudes, phases], count, side) {
+    const sums = new Float64Array(count);
+    angles.forEach((angle, l) => {
+      for (let d = 0; d < count; d++) sums[d] += gain * amplitudes[l] * Math.cos(side * d * angle + phases[l]);
+    });
+    return Array.from(sums);
+  }
+
+  function waved(turns, waves, state, menu) {
+    const count = Math.min(state.tokens, menu.limits.tables) + 1;
+    const [table, after] = [1, -1].map((side) => cosines(turned(turns, state, menu), waves, count, side));
+    return { table, after: after.slice(1) };
+  }
+
   // --- layers and λ ---
 
   // times·table^power, signs kept
@@ -60,6 +94,10 @@ const choices = (() => {
     const { diagonal, first, constant } = contentOf(state, menu);
     const sink = hasSink(state, menu) ? number(state, menu.content.sink) - constant : null;
     const fixed = { diagonal, first, sink, slope: null, later: null, table: null, after: null };
+    if (encoding.waves) {
+      const { table, after } = waved(encoding.turns, encoding.waves, state, menu);
+      return [{ ...fixed, weight: 1, table: scaled(table, by), after: scaled(after, by) }];
+    }
     if (encoding.table) {
       const table = scaled(unpack(encoding.table), by);
       return [{ ...fixed, weight: 1, table, after: encoding.after ? scaled(unpack(encoding.after), by) : table.slice(1) }];
@@ -73,15 +111,22 @@ const choices = (() => {
     const at = (rule) => rule && Object.entries(rule[1]).reduce((sum, [name, factor]) => sum + factor * numbers[name], rule[0]);
     const span = Object.fromEntries(Object.entries(mask.span).map(([name, rule]) => [name, at(rule)]));
     const set = Object.entries(state.numbers).filter(([name]) => !name.startsWith("schedule."));
-    return same([span, state.heads, state.encoding, set], () => ({ ...span, starts: null, heads: headsOf(state, menu) }));
+    const text = option(menu.encodings, state.encoding).waves && [state.scaling, state.tokens];
+    return same([span, state.heads, state.encoding, text, set], () => ({ ...span, starts: null, heads: headsOf(state, menu) }));
   }
 
-  const ownLayers = (menu) => same(["own"], () => menu.own.layers.map((layer) => ({
-    ...layer, heads: layer.heads.map((head) => ({
-      ...head, table: head.table && unpack(head.table), after: head.table && (head.after ? unpack(head.after) : []),
-      factors: head.factors && unpack(head.factors),
-    })),
-  })));
+  function ownHead(head, layer, state, menu) {
+    const made = { ...head, factors: head.factors && unpack(head.factors) };
+    if (head.waves) return { ...made, ...waved(layer.turns, head.waves, state, menu) };
+    return { ...made, table: head.table && unpack(head.table), after: head.table && (head.after ? unpack(head.after) : []) };
+  }
+
+  function ownLayers(state, menu) {
+    const waves = menu.own.layers.some((layer) => layer.turns);
+    const text = waves && [state.tokens, state.scaling, roles(state, scalingOf(state, menu).controls)];
+    return same(["own", text], () => menu.own.layers.map((layer) => (
+      { ...layer, heads: layer.heads.map((head) => ownHead(head, layer, state, menu)) })));
+  }
 
   // a layer of the chosen mask, or a period of them whose last one is global, each as `make` has it
   function pattern(state, menu, make) {
@@ -92,7 +137,7 @@ const choices = (() => {
     return all;
   }
 
-  const layers = (state, menu) => (state.own ? ownLayers(menu) : pattern(state, menu, (mask) => layerOf(state, menu, mask)));
+  const layers = (state, menu) => (state.own ? ownLayers(state, menu) : pattern(state, menu, (mask) => layerOf(state, menu, mask)));
 
   // λ by layer; a schedule of another depth is taken at the same relative depth, linear between two layers
   function mixing(state, menu) {
@@ -137,11 +182,18 @@ const choices = (() => {
   const filled = ({ value, controls }, at) => (
     controls.reduce((made, one) => ({ ...made, [one.field]: times(one.unit, at(one)) }), value));
 
+  // an encoding as a file holds it, under the rotary scaling that is chosen
+  function scaledValue(value, state, menu) {
+    const scaling = scalingOf(state, menu);
+    const other = value.amplitudes && scaling.controls.length;
+    return other ? { ...value, scaling: filled(scaling, (control) => number(state, control)) } : value;
+  }
+
   function layerValue(state, menu, mask) {
     const at = (control) => number(state, control);
     const content = contentOf(state, menu);
     const value = {
-      heads: state.heads, mask: filled(mask, at), positional: filled(option(menu.encodings, state.encoding), at),
+      heads: state.heads, mask: filled(mask, at), positional: scaledValue(filled(option(menu.encodings, state.encoding), at), state, menu),
       content: Object.values(content).some(Boolean) ? filled(menu.content, (one) => content[one.role]) : menu.content.none,
     };
     return hasSink(state, menu) ? { ...value, sinks: [at(menu.content.sink)] } : value;
@@ -167,7 +219,8 @@ const choices = (() => {
 
   // the architecture in TOML
   function toml(state, menu) {
-    const all = state.own ? menu.own.values.slice(0, state.depth) : pattern(state, menu, (mask) => layerValue(state, menu, mask));
+    const own = (layer) => ({ ...layer, positional: scaledValue(layer.positional, state, menu) });
+    const all = state.own ? menu.own.values.slice(0, state.depth).map(own) : pattern(state, menu, (mask) => layerValue(state, menu, mask));
     return [
       "# from posbias explore", `# posbias predict FILE --tokens ${state.tokens}`,
       ...pairs({ depth: state.depth, mixing: mixingValue(state, menu) }),
@@ -192,7 +245,7 @@ const choices = (() => {
     const state = structuredClone(begin);
     const { limits } = menu;
     const range = { depth: [1, limits.layers], heads: [1, limits.heads.at(-1)], tokens: [8, limits.tokens], every: [0, limits.layers] };
-    const known = { mask: menu.masks, encoding: menu.encodings, schedule: menu.schedules, scale: SCALES };
+    const known = { mask: menu.masks, encoding: menu.encodings, schedule: menu.schedules, scaling: menu.scalings, scale: SCALES };
     for (const [name, text] of new URLSearchParams(hash.replace(/^#/, ""))) {
       const value = text === "" ? NaN : Number(text);
       if (range[name]) state[name] = Number.isFinite(value) ? Math.max(range[name][0], Math.min(Math.round(value), range[name][1])) : begin[name];
@@ -208,5 +261,5 @@ const choices = (() => {
     return state;
   }
 
-  return { architecture, hasSink, link, longest, mixing, number, option, read, stretched, toml };
+  return { architecture, hasSink, link, longest, mixing, number, option, read, scalingOf, scalings, stretched, toml };
 })();

@@ -13,7 +13,7 @@ from posbias.core.errors import InvalidValueError
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.masks import Banded, Split, lookahead
 from posbias.theory.normalisers import Softmax
-from posbias.theory.positional import DenseLogits
+from posbias.theory.positional import DenseLogits, RoPE
 from posbias.theory.rollout.dispatch import engines
 
 MOST_TOKENS, MOST_AHEAD, MOST_DENSE = 1_000_000, 100_000, 4_096
@@ -98,7 +98,8 @@ def exported_heads(layer: Layer, tokens: int) -> list[dict[str, Any]]:
     """The heads of a layer: weight, logits of diagonal, first column and sink, and a slope or a table each.
 
     `later` are slopes and `after` logits after the query; `factors` multiply all logits of a query, of which
-    `constant` is one. Heads with equal logits are one, with their weight.
+    `constant` is one; `waves` are amplitudes and phases of rotary pairs, which `table` and `after` follow from.
+    Heads with equal logits are one, with their weight.
     Raises `InvalidValueError` for logits that rise by more than `RISE` within the text.
     """
     fixed = layer.head_logits()
@@ -115,11 +116,14 @@ def exported_heads(layer: Layer, tokens: int) -> list[dict[str, Any]]:
         if max(np.max(factor * (bias - bias[:, [ahead]])) for factor in extremes) > RISE:
             raise InvalidValueError(f"architecture: expected logits that rise by at most {RISE}, got more")
         by_head |= {"table": bias[:, ahead:], "after": bias[:, :ahead][:, ::-1]}
+    if isinstance(layer.positional, RoPE):
+        amplitudes, phases = layer.positional.waves_of(layer.heads, layer.groups)
+        by_head["waves"] = np.stack([amplitudes / layer.temperature, phases], axis=1)
     by_head["sink"] = [float(sink) if np.isfinite(sink) else None for sink in fixed.sinks]
     rows = {name: values if isinstance(values, list) else values.tolist() for name, values in by_head.items()}
     weights: dict[str, float] = {}
     for h, weight in enumerate(fixed.weights.tolist()):
         head = json.dumps({name: values[h] for name, values in rows.items()})
         weights[head] = weights.get(head, 0.0) + weight
-    empty = dict.fromkeys(("slope", "later", "table", "after", "factors"))
+    empty = dict.fromkeys(("slope", "later", "table", "after", "factors", "waves"))
     return [empty | json.loads(head) | {"weight": weight} for head, weight in weights.items()]

@@ -9,6 +9,7 @@ that kernel.js has no form for, are listed with the reason.
 import base64
 import dataclasses
 import inspect
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -24,11 +25,15 @@ from posbias.theory import mixing, positional
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal, NoContent
 from posbias.theory.masks import MASKS, Banded, Causal, Split
+from posbias.theory.rope_scaling import plain_angles
+from posbias.theory.variation import MEASURED, SCALINGS
 
 MOST_LAYERS = 128
 HEADS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 15, 16, 20, 24, 25, 32, 40, 48, 56, 64, 96, 112, 128)
 """Numbers of heads to choose from: those of models that have a name, and powers of two."""
 PROBES = (64, 128)
+TRAINED = 1024
+"""Trained length of rotary scalings, where the page begins from nothing."""
 SPANS = ("behind", "always", "prefix", "step")
 OWN = "its numbers are a model's own: begin from a file that holds them"
 
@@ -66,6 +71,8 @@ def menu() -> dict[str, Any]:
         "masks": [_mask(cls) for cls in MASKS],
         "global": Causal().kind,
         "encodings": [_encoding(cls) for cls in positional.POSITIONALS],
+        "scalings": scalings(TRAINED),
+        "scaled": MEASURED["rope_factor"],
         "content": {
             "none": encode(NoContent()),
             **_numbered("content", ConstantDiagonal((0.0,)), CONTENT, unit=[1.0]),
@@ -190,6 +197,8 @@ def _as_it_is(cls: Any) -> Any:
 
 def _logits(given: Any) -> dict[str, Any]:
     """Slopes by number of heads with what they are times after the query, or a table by distance for all heads."""
+    if isinstance(given, positional.RoPE):
+        return {"waves": given.waves_of(1)[:, 0].tolist(), "turns": turns(given)}
     one = given.slopes_of(1)
     if one is None:
         distances = np.arange(kernel.MOST_DENSE)
@@ -203,6 +212,33 @@ def _logits(given: Any) -> dict[str, Any]:
         "slopes": {"1": one.tolist()} if alike else slopes,
         "later": later / float(one[0]) if one[0] else 0.0,
     }
+
+
+def scalings(trained: int | None) -> list[dict[str, Any]]:
+    """The rotary scalings, by their factor; none that goes by the trained length where that is not known."""
+    none = {"key": "none", "title": "none, or the file's own", "words": "", "value": {}, "controls": []}
+    made = [SCALINGS[name](1.0, trained) for name in (SCALINGS if trained else ("linear", "ntk"))]
+    numbered = (_numbered("scaling", one, _sliders(type(one)), whole=True) for one in made)
+    return [none, *(_about(type(one)) | more for one, more in zip(made, numbered, strict=True))]
+
+
+def turns(rope: positional.RoPE) -> dict[str, Any]:
+    """Angles by rotary scaling of a factor f, as kernel.js computes them: θ_l·(keep_l + (1 − keep_l)/f^power_l).
+
+    `plain` are θ_l, `own` the angles and gain as they are; a gain is (1 + `gain`·ln f)².
+    """
+    made: dict[str, Any] = {"own": [rope.angles.tolist(), rope.gain]}
+    if rope.dimension is None or rope.dimension < 4 or rope.base <= 1:
+        return made
+    plain, trained = plain_angles(rope.base, rope.dimension), getattr(rope.scaling, "trained", TRAINED)
+    for make in SCALINGS.values():
+        two, three, e = (make(factor, trained) for factor in (2.0, 3.0, math.e))
+        twice, thrice = (one.angles_of(rope.base, rope.dimension) / plain for one in (two, three))
+        keep, power = 2 * twice - 1, np.ones(len(plain))
+        if not np.allclose(keep + (1 - keep) / 3, thrice, rtol=1e-12):
+            keep, power = np.zeros(len(plain)), -np.log2(twice)
+        made[two.kind] = {"keep": keep.tolist(), "power": power.tolist(), "gain": math.sqrt(e.gain) - 1}
+    return made | {"plain": plain.tolist()}
 
 
 def packed(numbers: Float[np.ndarray, "entry"]) -> dict[str, Any]:
@@ -288,6 +324,7 @@ def state_of(architecture: Architecture, choices: Mapping[str, Any]) -> tuple[di
         state["every"] = len(architecture.layers)
     layer = architecture.layers[0]
     value = encode(layer)
+    scaling = _option_state(value["positional"].pop("scaling", {}), choices["scalings"])
     mask = _option_state(value["mask"], choices["masks"])
     encoding = _option_state(value["positional"], choices["encodings"])
     content = _content_state(layer)
@@ -299,10 +336,13 @@ def state_of(architecture: Architecture, choices: Mapping[str, Any]) -> tuple[di
         return {}, f"a mask that its controls do not have ({value['mask']['kind']})"
     if encoding is None:
         return {}, f"an encoding that its controls do not have ({value['positional']['kind']})"
+    if scaling is None:
+        return {}, "a rotary scaling that its controls do not have"
     if content is None:
         return {}, "content logits or sinks that differ by head"
-    numbers = state["numbers"] | mask[1] | encoding[1] | content
-    return state | {"heads": layer.heads, "mask": mask[0], "encoding": encoding[0], "numbers": numbers}, ""
+    numbers = state["numbers"] | mask[1] | encoding[1] | scaling[1] | content
+    chosen = {"mask": mask[0], "encoding": encoding[0], "scaling": scaling[0]}
+    return state | chosen | {"heads": layer.heads, "numbers": numbers}, ""
 
 
 def mixing_state(architecture: Architecture, choices: Mapping[str, Any]) -> dict[str, Any]:
@@ -321,8 +361,8 @@ def mixing_state(architecture: Architecture, choices: Mapping[str, Any]) -> dict
 def _option_state(value: Mapping[str, Any], options: Any) -> tuple[str, dict[str, float]] | None:
     """The option that a value is of, and the numbers of its controls; None where there is none."""
     for one in options:
-        if one.get("reason") is None and one["value"].get("kind") == value["kind"]:
-            exact = value["kind"] != positional.NeedsMeasurement.kind
+        if one.get("reason") is None and one["value"].get("kind") == value.get("kind"):
+            exact = value.get("kind") != positional.NeedsMeasurement.kind
             if (numbers := _numbers(value, one) if exact else {}) is not None:
                 return one["key"], numbers
     return None
@@ -342,6 +382,8 @@ def _numbers(value: Mapping[str, Any], option: Mapping[str, Any]) -> dict[str, f
         at = np.unravel_index(np.argmax(np.abs(unit)), unit.shape)
         number = float(now[at] / unit[at])
         if not np.array_equal(number * unit, now) or not control["least"] <= number <= control["most"]:
+            return None
+        if control.get("whole") and not number.is_integer():
             return None
         found[control["key"]] = number
     return found

@@ -141,6 +141,8 @@ const page = (() => {
     }
     controls.options(id("mask"), menu.masks, choose("mask"));
     controls.options(id("encoding"), menu.encodings, choose("encoding"));
+    controls.options(id("scaling"), menu.scalings, choose("scaling"));
+    id("scaled").append(...menu.scaled.map((line) => controls.make("p", { className: "note", textContent: `${line}.` })));
     controls.options(id("schedule"), menu.schedules.filter((one) => !one.alone), (key) => {
       if (choices.option(menu.schedules, key).drawn) state.drawn = choices.mixing(state, menu);
       choose("schedule")(key);
@@ -163,6 +165,13 @@ const page = (() => {
   }
 
   const presetOf = (key) => data.presets.find((one) => one.key === key);
+
+  // why there is no rotary scaling to choose
+  function unscaled() {
+    const exact = state.own ? menu.own.exact : chosen("encodings", "encoding").exact;
+    if (exact) return "Without rotary positions there is nothing to scale.";
+    return "No configuration holds amplitudes of rotary positions: begin from a file of yours that has them.";
+  }
 
   // whether the state is that of a preset, but for length, scale and curves
   function is(preset) {
@@ -187,6 +196,10 @@ const page = (() => {
       id(name).value = one.key;
       id(`${name}-words`).textContent = `${one.words}.`;
     }
+    const scaling = choices.scalingOf(state, menu);
+    fill("scaling", scaling.controls);
+    id("scaling").value = scaling.key;
+    id("scaling-words").textContent = scaling.words && `${scaling.words}.`;
     fill("content", menu.content.controls);
     fill("sink", choices.hasSink(state, menu) ? [menu.content.sink] : []);
     changed();
@@ -208,6 +221,10 @@ const page = (() => {
     for (const one of sliders.content) one.why(one.control.role === "constant" && !sink ? "cancels in a softmax without a learned sink" : "");
     const [most, why] = choices.longest(state, menu);
     sizes.tokens.say(`at most ${most.toLocaleString("en")}${why}`);
+    const some = choices.scalings(state, menu);
+    id("scaling-part").disabled = some.length === 1;
+    for (const one of id("scaling").options) one.disabled = !choices.option(some, one.value);
+    if (some.length === 1) id("scaling-words").textContent = unscaled();
     for (const name of ["mask-part", "encoding-part", "content-part"]) id(name).disabled = state.own;
     if (state.own) sizes.heads.show(menu.own.heads);
     sizes.heads.why(state.own ? `${menu.own.title} says what its layers are` : "");

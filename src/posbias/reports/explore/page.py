@@ -16,10 +16,11 @@ from posbias.core.errors import InvalidValueError
 from posbias.core.packages import bundled
 from posbias.core.spec import encode
 from posbias.reports.explore.kernel import MOST_TOKENS, exported, longest
-from posbias.reports.explore.menu import WORDS, menu, mixing_state, packed, state_of
+from posbias.reports.explore.menu import WORDS, menu, mixing_state, packed, scalings, state_of, turns
 from posbias.theory.architecture import Architecture
 from posbias.theory.configs import PRESETS, load_architecture
 from posbias.theory.mixing import known_mixing
+from posbias.theory.positional import RoPE
 
 SCRIPTS = "kernel choices chart controls trajectory views export page"
 """The parts of the script, each a constant that later ones use."""
@@ -82,8 +83,16 @@ def own(architecture: Architecture, title: str, reason: str) -> dict[str, Any]:
     if any(layer.at(2) != layer.at(tokens) for layer in architecture.layers):
         raise InvalidValueError("architecture: expected logits of any length alike, got others")
     layers = exported(architecture, tokens)["layers"]
-    for layer in layers:
-        for head in layer["heads"]:
+    ropes = [layer.positional for layer in architecture.layers if isinstance(layer.positional, RoPE)]
+    lengths = {getattr(rope.scaling, "trained", None) for rope in ropes}
+    options = scalings(lengths.pop() if len(lengths) == 1 else None)
+    for layer, made in zip(architecture.layers, layers, strict=True):
+        if isinstance(layer.positional, RoPE):
+            made["turns"] = turns(layer.positional)
+            options = options if "plain" in made["turns"] else options[:1]
+        for head in made["heads"]:
+            if head["waves"]:
+                head |= {"table": None, "after": None}
             lists = {name: np.array(head[name]) for name in ("table", "after", "factors") if head[name]}
             head |= {"after": None} | {name: packed(numbers) for name, numbers in lists.items()}
     inexact = [layer.positional for layer in architecture.layers if not layer.positional.exact]
@@ -92,6 +101,7 @@ def own(architecture: Architecture, title: str, reason: str) -> dict[str, Any]:
         "title": title,
         "reason": reason,
         "layers": layers,
+        "scalings": options if ropes else options[:1],
         "values": [encode(layer) for layer in architecture.layers],
         "heads": max(layer.heads for layer in architecture.layers),
         "assumptions": [*architecture.remarks, *left_out],

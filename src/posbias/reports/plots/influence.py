@@ -99,9 +99,9 @@ def draw_profiles(ax: "Axes", profiles: Mapping[str, Profile]) -> "Axes":
     """Draw profiles of any lengths by share of the text, each in a colour and marker of its own.
 
     Measured ones have their 95 % interval. The name of one that leaves out what decides it says that it has no
-    verdict. Where λ was not given, a band is
-    what the λ of pretrained models would give. Markers at both ends are hollow and the larger the earlier a line is
-    drawn, and long texts have their ends widened, so that no peak hides another.
+    verdict. Where λ was not given, a band is what the λ of pretrained models would give. Markers at both ends are
+    hollow and the larger the earlier a line is drawn, and long texts have their ends widened, so that no peak
+    hides another.
     """
     style.dress(ax, SHARE, INFLUENCE)
     heights = [density(profile) for profile in profiles.values()]
