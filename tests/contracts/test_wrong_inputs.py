@@ -17,7 +17,7 @@ import posbias
 from posbias import encodings, masks, mixing
 from posbias.asking import Endpoint
 from posbias.choice import Item
-from posbias.core.cluster import engine_of
+from posbias.cli.options import engine
 from posbias.core.errors import ClusterError, InputFileError, InvalidValueError, OutputFileError, PosbiasError
 from posbias.core.running import Processes
 from posbias.retrieval import retrieval_job
@@ -88,9 +88,9 @@ FUNCTIONS = [
     ("", lambda: Endpoint("ftp://host/v1", "model"), "endpoint"),
     ("", lambda: run_cells([Experiment()], "cells", sequences=0), "sequences"),
     ("", lambda: read_study("nowhere.toml"), "nowhere.toml"),
-    ("", lambda: engine_of(0, None), "workers"),
-    ("", lambda: engine_of(2, "auto"), "workers"),
-    ("", lambda: engine_of(None, "atuo"), "ray"),
+    ("", lambda: engine(0, None), "workers"),
+    ("", lambda: engine(2, "auto"), "workers"),
+    ("", lambda: engine(None, "atuo"), "ray"),
     ("", lambda: Processes(1, retries=-1), "retries"),
 ]  # fmt: skip
 

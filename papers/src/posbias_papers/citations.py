@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from posbias.core.errors import InvalidValueError, nearest
+from posbias.core.errors import nearest, wrong
 from posbias.core.formats import VERSION
 from posbias.core.sources import BIBLIOGRAPHY, Source, cite
 from posbias.core.spec import encode
@@ -132,9 +132,7 @@ def _uses(given: str) -> Uses:
         yield from of_architecture(encode(PRESETS[given].architecture))
     else:
         close = nearest(given, [*STUDIES, *PAPERS, *PRESETS, *BIBLIOGRAPHY])
-        raise InvalidValueError(
-            f"name: expected a preset, a paper, a study of one or a citation key, got {given!r}{close}"
-        )
+        raise wrong("name", "a preset, a paper, a study of one or a citation key", got=f"{given!r}{close}")
 
 
 def _version(source: Source) -> str:

@@ -222,10 +222,6 @@ class Judged:
     _: KW_ONLY
     effects: Sequence[Mapping[str, Any]] = ()
     """The pieces of evidence as they were written, of a claim that was read."""
-    quantity: str = ""
-    """Of a claim of a study's file, the quantity that it is about,"""
-    bound: tuple[str, float] | None = None
-    """and its bound: above, below or equals, and the number."""
     statement: str = ""
     """Of a numbered statement, its key,"""
     instances: int | None = None

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from posbias.core.errors import InputFileError, InvalidValueError, PosbiasError, nearest, shortened
+from posbias.core.errors import InputFileError, PosbiasError, nearest, shortened, wrong
 from posbias.core.sources import cite
 from posbias.profiles.estimate import Estimate
 from posbias_papers import read_toml
@@ -83,9 +83,7 @@ REMARKS: Mapping[str, str] = MappingProxyType(_DATA["remarks"])
 def find_erratum(key: str) -> Erratum:
     """The entry of this key. Raises `InvalidValueError` naming the nearest."""
     if key not in _BY_KEY:
-        raise InvalidValueError(
-            f"erratum: expected a key of errata.toml, got {shortened(key)}{nearest(key, _BY_KEY)}"
-        )
+        raise wrong("erratum", "a key of errata.toml", got=f"{shortened(key)}{nearest(key, _BY_KEY)}")
     return _BY_KEY[key]
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from posbias.core.errors import InvalidValueError, PosbiasError, one_of, shortened
+from posbias.core.errors import PosbiasError, one_of
 from posbias.core.files import clear_leftovers, need_writable, write_text
 from posbias.core.formats import VERSION, dump_json, save_json
 from posbias.core.packages import missing as missing_package
@@ -183,8 +183,7 @@ def make_all(
     before any work if `folder` cannot be written, `MissingPackageError` without matplotlib, and
     KeyboardInterrupt on Ctrl-C.
     """
-    if effort not in EFFORTS:
-        raise InvalidValueError(f"effort: expected quick or full, got {shortened(effort)}")
+    one_of("effort", effort, EFFORTS)
     began, folder = time.monotonic(), Path(folder)
     studies = find_studies(names)
     if any(study.name != STATEMENTS for study in studies):

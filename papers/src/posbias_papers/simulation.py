@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.errors import InvalidValueError, shortened, whole
+from posbias.core.errors import whole, wrong
 from posbias.core.formats import Header
 from posbias.core.machine import sequence
 from posbias.core.progress import Event, OnEvent
@@ -141,19 +141,17 @@ class Variant:
     def __post_init__(self):
         d, tokens = self.model.dimension, self.model.tokens
         if tokens < 3:
-            raise InvalidValueError(f"tokens: expected at least 3, got {tokens}")
+            raise wrong("tokens", "at least 3", tokens)
         if self.model.order != "pre":
-            raise InvalidValueError(f"order: expected 'pre', got {shortened(self.model.order)}")
+            raise wrong("order", "'pre'", self.model.order)
         if self.model.mask != Causal():
-            raise InvalidValueError(f"mask: expected the causal one, got {self.model.mask}")
+            raise wrong("mask", "the causal one", got=f"{self.model.mask}")
         if d % self.heads:
-            raise InvalidValueError(f"heads: expected a divisor of the dimension {d}, got {self.heads}")
+            raise wrong("heads", f"a divisor of the dimension {d}", self.heads)
         if self.groups is not None and self.heads % self.groups:
-            raise InvalidValueError(
-                f"groups: expected a divisor of the {self.heads} heads, got {self.groups}"
-            )
+            raise wrong("groups", f"a divisor of the {self.heads} heads", self.groups)
         if self.positional == "rope" and self.head_dimension % 2:
-            raise InvalidValueError(f"heads: expected an even head dimension with 'rope', got {self.heads}")
+            raise wrong("heads", "an even head dimension with 'rope'", self.heads)
 
     @property
     def head_dimension(self) -> int:

@@ -166,15 +166,20 @@ def check_threads(count: int | None) -> None:
 
 
 def engine(workers: int | None, ray: str | None = None, threads: int | None = None) -> "Engine | None":
-    """The engine of some workers or a cluster; None for what each part takes by itself.
+    """The engine of some workers or of a Ray cluster; None for what each part takes by itself.
 
-    Raises as `engine_of`, and `InvalidValueError` for a cluster together with threads.
+    Raises `InvalidValueError` for a cluster together with workers or threads, or a wrong number, and as `Cluster`.
     """
-    from posbias.core.cluster import engine_of
+    from posbias.core.cluster import Cluster
+    from posbias.core.running import Processes
 
-    if ray is not None and threads is not None:
+    if ray is None:
+        return None if workers is None else Processes(workers)
+    if workers is not None:
+        raise wrong("workers", "either workers or ray", got=f"{workers} and {ray!r}")
+    if threads is not None:
         raise wrong("threads", "none together with --ray", threads)
-    return None if workers is None and ray is None else engine_of(workers, ray)
+    return Cluster(ray)
 
 
 def refuse(options: Any, expected: str, names: Collection[str] = (), kept: Collection[str] = ()) -> None:

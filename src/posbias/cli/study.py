@@ -58,12 +58,11 @@ def run(file: File, *, options: RunOptions = RunOptions()) -> None:
     if options.dry_run:
         _answer_status(one, folder, options.json, todo=options.rerun)
         return
-    from posbias.core.cluster import engine_of
     from posbias.study import run_study
 
-    performer = engine_of(options.workers, options.ray)
+    engine = shared.engine(options.workers, options.ray)
     with progress() as on_event:
-        outcome = run_study(one, folder, engine=performer, again=options.rerun, on_event=on_event)
+        outcome = run_study(one, folder, engine=engine, again=options.rerun, on_event=on_event)
     _answer(outcome, options.json)
 
 

@@ -20,21 +20,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from posbias import __version__
-from posbias.core.errors import ClusterError, InvalidValueError, nearest, shortened, whole, wrong
+from posbias.core.errors import ClusterError, InvalidValueError, nearest, shortened, whole
 from posbias.core.packages import need
 from posbias.core.progress import KEPT, Event
-from posbias.core.running import (
-    THREADS,
-    Engine,
-    Failed,
-    InProcess,
-    Last,
-    OnMessage,
-    Processes,
-    Task,
-    deliver,
-    perform_remotely,
-)
+from posbias.core.running import THREADS, Failed, Last, OnMessage, Task, deliver, perform_remotely
 
 PAUSE = 0.5
 """Least seconds between two messages of a task about its progress, and between two looks at what came."""
@@ -110,18 +99,6 @@ class Cluster:
         except BaseException:
             _cancel(ray, [*pending])
             raise
-
-
-def engine_of(workers: int | None, ray: str | None) -> Engine:
-    """The engine a command asks for: `workers` local processes, a Ray cluster's address, or by neither in process.
-
-    Raises `InvalidValueError` for both or for a wrong number, and as `Cluster` does.
-    """
-    if ray is not None and workers is not None:
-        raise wrong("workers", "either workers or ray", got=f"{workers} and {ray!r}")
-    if ray is not None:
-        return Cluster(ray)
-    return InProcess() if workers is None else Processes(workers)
 
 
 def _perform(task: Task, number: int, level: int, version: str, messages: Any) -> Last:

@@ -25,6 +25,9 @@ from typing import Any
 
 from posbias.core.errors import InputFileError, OutputFileError, nearest, shortened
 
+_OURS = f".{platform.node()}~"
+"""What the names of temporary files of this machine begin with; the process follows."""
+
 
 def data_table(module: str, name: str = "") -> dict[str, Any]:
     """Return a table of the library, next to a module (its `__file__`), of the same name or of `name`."""
@@ -45,7 +48,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise OutputFileError(f"cannot write {target}: it is {kind}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=_prefix(target), suffix=target.suffix, dir=target.parent)
+        prefix = f"{_OURS}{os.getpid()}~{target.name}."
+        handle, name = tempfile.mkstemp(prefix=prefix, suffix=target.suffix, dir=target.parent)
         os.close(handle)
     except OSError as error:
         raise _cannot_write(target, error) from error
@@ -62,10 +66,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 def clear_leftovers(folder: str | os.PathLike[str]) -> None:
     """Remove what writers to `folder` that were killed on this machine had begun; living ones keep theirs."""
-    ours = f".{platform.node()}~"
-    for path in Path(folder).glob(".*~*~*"):
-        process = path.name.removeprefix(ours).partition("~")[0]
-        if path.name.startswith(ours) and process.isdigit() and not _lives(int(process)):
+    for path in Path(folder).glob(f"{_OURS}*~*"):
+        process = path.name.removeprefix(_OURS).partition("~")[0]
+        if process.isdigit() and not _lives(int(process)):
             path.unlink(missing_ok=True)
 
 
@@ -102,10 +105,6 @@ def write_text(path: str | os.PathLike[str], content: str) -> Path:
     return write_bytes(path, content.encode(errors="backslashreplace"))
 
 
-def _prefix(target: Path) -> str:
-    return f".{platform.node()}~{os.getpid()}~{target.name}."
-
-
 def _lives(process: int) -> bool:
     try:
         os.kill(process, 0)
@@ -138,13 +137,8 @@ def _as_a_plain_file(path: Path) -> None:
     """Flush to the disk (which is where a full one shows) and give the permissions an ordinary file gets."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
-    path.chmod(0o666 & ~_umask())
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    os.umask(mask := os.umask(0))
+    path.chmod(0o666 & ~mask)
 
 
 def _cannot_write(path: Path, error: OSError) -> OutputFileError:

@@ -20,8 +20,9 @@ from pydantic_core import to_jsonable_python
 
 from posbias import __version__
 from posbias.core import spec
-from posbias.core.errors import DamagedError, InputFileError, MissingPackageError, OtherKindError, SchemaError
+from posbias.core.errors import DamagedError, InputFileError, OtherKindError, SchemaError
 from posbias.core.files import replacing, write_text
+from posbias.core.packages import need
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -318,13 +319,9 @@ def open_netcdf(path: Path) -> "xr.Dataset":
 
 def need_xarray() -> Any:
     """The module `xarray`. Raises `MissingPackageError` when it or its NetCDF engine is not installed."""
-    try:
-        import netCDF4  # noqa: F401
-        import xarray
-    except ModuleNotFoundError as error:
-        raise MissingPackageError(
-            f"{error.name}: not installed, needed for .nc files; run: pip install 'posbias[measure]'"
-        ) from None
+    need("netCDF4", "xarray", work="a .nc file")
+    import xarray
+
     return xarray
 
 
@@ -337,12 +334,8 @@ def _bytes(values: np.ndarray) -> Iterator[Any]:
             yield str(len(written)).encode() + b":" + written
     else:
         yield values.dtype.str.encode()
-        yield _raw(values)
-
-
-def _raw(array: np.ndarray) -> memoryview:
-    """The bytes of an array, row by row, without a copy where it is contiguous."""
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        # row by row, without a copy where it is contiguous
+        yield np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
 
 
 def _words(attributes: Any) -> dict[str, Any]:

@@ -172,9 +172,5 @@ def compiled(
 
     linalg.ensure_blas = needed
     return njit(
-        cache=True,
-        nogil=True,
-        error_model=error_model,
-        fastmath=set(liberties) or False,
-        forceinline=inlined,
+        cache=True, nogil=True, error_model=error_model, fastmath=set(liberties) or False, forceinline=inlined
     )

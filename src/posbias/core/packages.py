@@ -21,9 +21,9 @@ import lazy_loader
 
 from posbias.core.errors import MissingPackageError, PluginError
 
-_OPTIONAL = {"torch", "transformers", "safetensors", "gguf", "accelerate", "xarray", "netCDF4"}
+_MEASURE = "accelerate gguf huggingface_hub netCDF4 pandas safetensors tokenizers torch transformers xarray"
 _EXTRAS = {
-    **dict.fromkeys((*sorted(_OPTIONAL), "pandas", "tokenizers", "huggingface_hub"), "measure"),
+    **dict.fromkeys(_MEASURE.split(), "measure"),
     **dict.fromkeys(("matplotlib", "jinja2", "markupsafe", "markdown_it"), "report"),
     "datasets": "texts",
     **dict.fromkeys(("ray", "grpc"), "cluster"),
@@ -48,10 +48,10 @@ def attach(
         try:
             return find(name)
         except ModuleNotFoundError as error:
-            missing = (error.name or "").partition(".")[0]
-            if missing not in _OPTIONAL:
+            absent = (error.name or "").partition(".")[0]
+            if absent not in _EXTRAS:
                 raise
-            raise _missing(missing, work, extra) from error
+            raise _missing(absent, work, extra) from error
 
     return find_or_explain, names, public
 

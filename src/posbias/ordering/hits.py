@@ -19,15 +19,7 @@ from jaxtyping import Float
 
 from posbias.core.errors import InputFileError, wrong
 from posbias.core.files import data_table, read_text
-from posbias.core.tables import (
-    Table,
-    in_utf8,
-    number,
-    plain_name,
-    read_table,
-    table_of,
-    unexpected,
-)
+from posbias.core.tables import Table, in_utf8, number, plain_name, read_table, table_of, unexpected
 
 Scale = Literal["score", "similarity", "distance", "logit", "rank"]
 NAMES: dict[str, list[str]] = data_table(__file__)

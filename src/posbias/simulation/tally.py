@@ -94,10 +94,7 @@ class Layout:
         return tuple(np.array(found, dtype=np.int64).reshape(-1, 3).T)
 
     def groups(
-        self,
-        i: Int[np.ndarray, "triple"],
-        j: Int[np.ndarray, "triple"],
-        k: Int[np.ndarray, "triple"],
+        self, i: Int[np.ndarray, "triple"], j: Int[np.ndarray, "triple"], k: Int[np.ndarray, "triple"]
     ) -> list[Bool[np.ndarray, "triple"]]:
         """Which of some triples each share is of: all, by query, by gap, by distance."""
         if self.tokens < 3:

@@ -52,12 +52,7 @@ class Rotary:
 
 
 Encoding = Annotated[NoPE | DecayBias | Sinusoidal | Rotary, Field(discriminator="kind")]
-ENCODINGS = {
-    "none": NoPE(),
-    "sinusoidal": Sinusoidal(),
-    "rope": Rotary(),
-    "decay": DecayBias(-math.log(0.8)),
-}
+ENCODINGS = {"none": NoPE(), "sinusoidal": Sinusoidal(), "rope": Rotary(), "decay": DecayBias(-math.log(0.8))}
 """The encodings of Wu et al. by the name that commands use; decay with m = −ln 0.8 (Appendix J)."""
 HIDDEN = 3
 """Hidden layers of the classifier."""

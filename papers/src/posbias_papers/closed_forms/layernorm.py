@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import hyp2f1, poch
 
-from posbias.core.errors import InvalidValueError, one_of, whole
+from posbias.core.errors import one_of, whole, wrong
 from posbias.profiles.estimate import Estimate
 from posbias.simulation.model import RecencyModel
 from posbias.theory.rollout.kernel import masked_softmax
@@ -43,9 +43,7 @@ NODES = 400
 def need_printed(model: RecencyModel) -> None:
     """Raise `InvalidValueError` for an order, temperature, affine norm or mask other than the paper's."""
     if model != RecencyModel(*(getattr(model, name) for name in PARTS)):
-        raise InvalidValueError(
-            f"model: expected the paper's order, temperature, norms and mask, got {model}"
-        )
+        raise wrong("model", "the paper's order, temperature, norms and mask", got=f"{model}")
 
 
 def recency_margin(scores: Scores) -> float:
@@ -113,7 +111,7 @@ def cross_weight(dimension: int, anisotropy: float = 0.0, *, reading: ReadingNam
     one_of("reading", reading, READINGS)
     whole("dimension", dimension, LEAST_DIMENSION if reading == "corrected" else 1)
     if not 0.0 <= anisotropy < 1.0:
-        raise InvalidValueError(f"anisotropy: expected a number in [0, 1), got {anisotropy}")
+        raise wrong("anisotropy", "a number in [0, 1)", got=f"{anisotropy}")
     factor = fluctuation_factor(dimension, anisotropy) if reading == "corrected" else 1.0
     return factor * math.exp(-(1.0 - anisotropy) * math.sqrt(dimension))
 

@@ -23,7 +23,7 @@ import numpy as np
 from posbias.comparison.agreement import SCORES, Agreement
 from posbias.comparison.predictors import LABELS, PREDICTORS, chain, folds, predictions, shares
 from posbias.comparison.scores import compare_all
-from posbias.core.errors import DamagedError, InvalidValueError
+from posbias.core.errors import DamagedError, wrong
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile, harmonic, measured_influence, uniform
 from posbias.profiles.summary import SHARE
@@ -71,9 +71,7 @@ def trial(measurement: "xr.Dataset", seed: int = 0) -> dict[str, Any]:
     measured = measured_influence(measurement)
     compared = compare_all({}, measured, held_out=folds(measurement, predict), seed=seed)
     if compared.held_out is None or compared.reliability is None:
-        raise InvalidValueError(
-            f"measurement: expected two prompts in each half, got {measurement.sizes['prompt']} prompts"
-        )
+        raise wrong("measurement", "two prompts in each half", measurement.sizes["prompt"])
     wanted = {(one.more, one.less): one for one in compared.held_out.differences}
     differences = {}
     for more, less in PAIRS:

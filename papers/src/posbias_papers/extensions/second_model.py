@@ -59,11 +59,10 @@ from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import measured_influence
 from posbias.profiles.summary import LEAST_PROMPTS, at_ends
 from posbias_papers.extensions import influence, predictors
-from posbias_papers.extensions.cells import Cell, Result, Results, rounded
+from posbias_papers.extensions.cells import Cell, Result, Results, own_study, rounded
 from posbias_papers.extensions.influence import InfluenceCell
 from posbias_papers.extensions.predictors import PredictorCell
-from posbias_papers.pages import Page, Table
-from posbias_papers.study import Study, titled
+from posbias_papers.pages import Table
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -213,12 +212,4 @@ def _tables(results: Results) -> Iterator[Table]:
     yield from influence.tables({cell: results[cell] for cell in results if isinstance(cell, InfluenceCell)})
 
 
-STUDY = Study(
-    *titled("extensions/second-model"),
-    (),
-    CELLS,
-    (150.0, 150.0),
-    "cells",
-    page=lambda results: Page(note="See docs/evidence.md", tables=tuple(_tables(results))),
-    document="docs/evidence.md",
-)
+STUDY = own_study("second-model", CELLS, 150.0, _tables)

@@ -25,7 +25,7 @@ from jaxtyping import Float
 
 from posbias.comparison.predictors import PREDICTORS, Fold, folds
 from posbias.comparison.scores import Comparison, compare_all
-from posbias.core.errors import InputFileError, InvalidValueError
+from posbias.core.errors import InputFileError, wrong
 from posbias.core.machine import stream
 from posbias.profiles.curves import least_stretch, spearman, wasserstein
 from posbias.profiles.estimate import Estimate
@@ -37,15 +37,7 @@ from posbias.theory.content import ConstantDiagonal, Content, NoContent
 from posbias.theory.masks import Causal, Mask, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, PerLayer
 from posbias.theory.positional import ALiBi, Positional, Tabulated
-from posbias_papers.herasimchyk2026.configs import (
-    CORPORA,
-    HUB,
-    PUBLISHED,
-    TOKENS,
-    Reading,
-    model_of,
-    published_curves,
-)
+from posbias_papers.herasimchyk2026 import configs
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -70,7 +62,7 @@ NEEDED = (
     "content_first_column",
 )
 """Variables of a measurement that the levels rest on."""
-MIXING: dict[Reading, str] = {"corrected": "mixing", "published": "mixing_token"}
+MIXING: dict[configs.Reading, str] = {"corrected": "mixing", "published": "mixing_token"}
 """The variable of a measurement that has λ by prompt and layer: of Eq. (1), or, as published, mean over tokens."""
 FITTED = next(one for one in PREDICTORS if one.key == "fitted")
 """Level (d): all mean logits by distance, the diagonal among them, and the measured first column."""
@@ -169,7 +161,7 @@ class Curves:
 def curves_of(
     measurement: "xr.Dataset",
     corpus: str,
-    reading: Reading = "corrected",
+    reading: configs.Reading = "corrected",
     first: "xr.Dataset | None" = None,
     seed: int = 0,
 ) -> Curves:
@@ -196,7 +188,7 @@ def curves_of(
 
 
 def _levels(
-    measurement: "xr.Dataset", reading: Reading, first: "xr.Dataset | None", additive: bool
+    measurement: "xr.Dataset", reading: configs.Reading, first: "xr.Dataset | None", additive: bool
 ) -> dict[str, Profile]:
     """Levels (a) to (c), and (d) where positions do not add a line to the logits."""
     levels = profiles_of(architectures(measurement, reading, first), measurement.sizes["position"])
@@ -207,7 +199,7 @@ def _levels(
 
 
 def architectures(
-    measurement: "xr.Dataset", reading: Reading = "corrected", first: "xr.Dataset | None" = None
+    measurement: "xr.Dataset", reading: configs.Reading = "corrected", first: "xr.Dataset | None" = None
 ) -> dict[str, Architecture]:
     """Levels (a) to (c) as architectures; arguments and errors as `curves_of`."""
     own = _mixing(measurement, reading)
@@ -261,7 +253,7 @@ def slopes_of(measurement: "xr.Dataset") -> Float[np.ndarray, "layer head"] | No
     return np.maximum(slopes, 0.0)
 
 
-def mean_content(measurement: "xr.Dataset", reading: Reading = "corrected") -> MeanContent:
+def mean_content(measurement: "xr.Dataset", reading: configs.Reading = "corrected") -> MeanContent:
     """Content as a constant and an offset on the diagonal (Proposition 4.5), from mean logits.
 
     `corrected` is in softmax units and leaves out token 0, which draws attention for its own sake, on the diagonal
@@ -270,10 +262,8 @@ def mean_content(measurement: "xr.Dataset", reading: Reading = "corrected") -> M
     need(measurement, NEEDED)
     below, own = measurement["content_mean"].values, measurement["content_diagonal"].values
     if not (np.isfinite(below).all() and np.isfinite(own[..., 1:]).all()):
-        raise InvalidValueError(
-            f"measurement: expected content logits apart from positional ones, got NaN in that of "
-            f"{measurement.attrs.get('model', 'the model')}"
-        )
+        got = f"NaN in that of {measurement.attrs.get('model', 'the model')}"
+        raise wrong("measurement", "content logits apart from positional ones", got=got)
     if reading == "corrected":
         return MeanContent(below, own[..., 1:].mean(axis=-1) - below)
     tokens = own.shape[-1]
@@ -301,10 +291,8 @@ def need(measurement: "xr.Dataset", names: tuple[str, ...]) -> None:
     """Raise `InvalidValueError` if the measurement lacks one of these variables."""
     missing = [name for name in names if name not in measurement]
     if missing:
-        raise InvalidValueError(
-            f"measurement: expected the variable {missing[0]!r} of 'posbias measure', got none in that of "
-            f"{measurement.attrs.get('model', '?')}"
-        )
+        got = f"none in that of {measurement.attrs.get('model', '?')}"
+        raise wrong("measurement", f"the variable {missing[0]!r} of 'posbias measure'", got=got)
 
 
 def profiles_of(levels: Mapping[str, Architecture], tokens: int) -> dict[str, Profile]:
@@ -318,11 +306,11 @@ def _named(letter: str, weights: Float[np.ndarray, "position"]) -> Profile:
     return Profile.from_weights(weights, measures="rollout", predictor=f"({letter}) {LABELS[letter]}")
 
 
-def _mixing(measurement: "xr.Dataset", reading: Reading) -> PerLayer:
+def _mixing(measurement: "xr.Dataset", reading: configs.Reading) -> PerLayer:
     return PerLayer(tuple(measurement[MIXING[reading]].values.mean(axis=0).tolist()))
 
 
-def _positional(measurement: "xr.Dataset", reading: Reading) -> list[Positional]:
+def _positional(measurement: "xr.Dataset", reading: configs.Reading) -> list[Positional]:
     """The positional logits of each layer: slopes where there are, else a table by distance."""
     heads, slopes = measurement.sizes["head"], slopes_of(measurement)
     if slopes is None:
@@ -352,18 +340,18 @@ def _filled(tables: Float[np.ndarray, "layer head distance"]) -> Float[np.ndarra
 # --- levels without a measurement --------------------------------------------------------------------------
 
 
-_FOLDERS = {"fineweb-edu": CORPORA[0], "dclm": CORPORA[1], "wikipedia": CORPORA[2]}
+_FOLDERS = {"fineweb-edu": configs.CORPORA[0], "dclm": configs.CORPORA[1], "wikipedia": configs.CORPORA[2]}
 """Folders of the authors' rollout files by corpus; files without content have the corpus ""."""
 
 
 @functools.cache
-def attention_only(tokens: int = TOKENS) -> tuple[tuple[str, Profile], ...]:
+def attention_only(tokens: int = configs.TOKENS) -> tuple[tuple[str, Profile], ...]:
     """Level (a) of each of the paper's models, by its name, from its configuration alone.
 
     Slopes are the model's own and, where these are others, those of the authors' files too.
     """
     found = []
-    for model, hub in HUB.items():
+    for model, hub in configs.HUB.items():
         own = replace(preset(hub.preset), mixing=AttentionOnly())
         (layer,) = own.layers
         files = replace(own, layers=(replace(layer, positional=ALiBi(published_slopes(layer.heads))),))
@@ -375,7 +363,7 @@ def attention_only(tokens: int = TOKENS) -> tuple[tuple[str, Profile], ...]:
 
 
 def config_curves(
-    folder: str | os.PathLike[str], reading: Reading = "corrected", tokens: int = TOKENS
+    folder: str | os.PathLike[str], reading: configs.Reading = "corrected", tokens: int = configs.TOKENS
 ) -> list[Curves]:
     """The levels of every printed model of which `folder` holds a file without content, by model and corpus.
 
@@ -388,16 +376,14 @@ def config_curves(
     `InvalidValueError` for a file whose keys or values are wrong.
     """
     files = rollout_architectures(folder, tokens)
-    bare = [model for model in HUB if (model, "") in files]
+    bare = [model for model in configs.HUB if (model, "") in files]
     if not bare:
-        raise InputFileError(
-            f"configs: expected rollout files for {tokens} tokens without content, such as no_content/bloom.yaml, "
-            f"got {folder}"
-        )
+        what = f"rollout files for {tokens} tokens without content, such as no_content/bloom.yaml"
+        raise wrong("configs", what, got=f"{folder}", kind=InputFileError)
     curves = []
     for model in bare:
         plain = as_read(files[model, ""], model, reading)
-        for corpus in [text for text in CORPORA if (model, text) in files] or CORPORA[:1]:
+        for corpus in [text for text in configs.CORPORA if (model, text) in files] or configs.CORPORA[:1]:
             found = {"a": replace(plain, mixing=AttentionOnly()), "b": plain}
             if (model, corpus) in files:
                 found["c"] = as_read(files[model, corpus], model, reading)
@@ -407,10 +393,10 @@ def config_curves(
 
 def published_levels() -> Curves:
     """The influence of BLOOM-176B that the authors measured, with the levels as published, from their figures."""
-    curves = {name: np.array(values) for name, values in published_curves().items()}
+    curves = {name: np.array(values) for name, values in configs.published_curves().items()}
     levels = {letter: _named(letter, curves[letter]) for letter in "bc"}
     levels = {"a": dict(attention_only())[f"{PUBLISHED[0]} with the files' slopes"]} | levels
-    return Curves(*PUBLISHED, levels, Profile.from_weights(curves["measured"], measures="gradient"))
+    return Curves(*configs.PUBLISHED, levels, Profile.from_weights(curves["measured"], measures="gradient"))
 
 
 def rollout_architectures(folder: str | os.PathLike[str], tokens: int) -> dict[tuple[str, str], Architecture]:
@@ -422,11 +408,15 @@ def rollout_architectures(folder: str | os.PathLike[str], tokens: int) -> dict[t
         stem, _, kind = path.stem.partition("-content")
         full = path.parents[1].name.startswith("all_content")
         corpus = (
-            CORPORA[0] if path.stem.endswith("-content") else _FOLDERS.get(path.parent.name) if full else None
+            configs.CORPORA[0]
+            if path.stem.endswith("-content")
+            else _FOLDERS.get(path.parent.name)
+            if full
+            else None
         )
         if stem.endswith("-no") or path.parent.name.startswith("no_content"):
             stem, corpus = stem.removesuffix("-no"), ""
-        model = model_of(stem)
+        model = configs.model_of(stem)
         if model and corpus is not None and not kind:
             read = read_architecture(path)
             if read.tokens == tokens:
@@ -434,10 +424,12 @@ def rollout_architectures(folder: str | os.PathLike[str], tokens: int) -> dict[t
     return found
 
 
-def as_read(architecture: Architecture, model: str, reading: Reading, scaled: bool = False) -> Architecture:
+def as_read(
+    architecture: Architecture, model: str, reading: configs.Reading, scaled: bool = False
+) -> Architecture:
     """The architecture of a file, read one way or the other; content is `scaled` where it is corrected."""
-    scale = 1.0 / np.sqrt(HUB[model].head_size) if scaled or reading == "corrected" else 1.0
-    own = preset(HUB[model].preset).layers[0].positional
+    scale = 1.0 / np.sqrt(configs.HUB[model].head_size) if scaled or reading == "corrected" else 1.0
+    own = preset(configs.HUB[model].preset).layers[0].positional
 
     def layer(given: Layer) -> Layer:
         content = given.content

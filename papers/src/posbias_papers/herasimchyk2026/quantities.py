@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import whole
 from posbias.core.machine import stream
 from posbias.theory.rollout.kernel import masked_softmax
 from posbias_papers.herasimchyk2026.configs import BINS, REGIONS, Reading
@@ -81,8 +81,7 @@ def shannon_similarity(entries: Float[np.ndarray, "entry"], bins: int, span: tup
     Entries outside the span are left out; NaN if none is inside. Entries that are all equal have similarity 1.
     Raises `InvalidValueError` for fewer than two bins.
     """
-    if bins < 2:
-        raise InvalidValueError(f"bins: expected an integer >= 2, got {bins}")
+    whole("bins", bins, 2)
     low, high = span
     if low == high:
         return 1.0 if (entries == low).any() else np.nan

@@ -13,7 +13,7 @@ from operator import methodcaller
 from pathlib import Path
 from typing import Any, Literal
 
-from posbias.core.errors import InvalidValueError, whole
+from posbias.core.errors import whole, wrong
 from posbias.core.files import write_text
 from posbias.core.formats import Header
 from posbias.core.machine import stream
@@ -157,9 +157,7 @@ def check(statement: Statement, instances: int, seed: int, corrected: bool = Fal
         instance = witness or statement.draw(Sampler(rng, number % EDGE_EVERY == EDGE_EVERY - 1))
         slack = float(statement.slack(instance, corrected))
         if math.isnan(slack):
-            raise InvalidValueError(
-                f"slack: expected a number for every instance, got NaN for {statement.key}"
-            )
+            raise wrong("slack", "a number for every instance", got=f"NaN for {statement.key}")
         least = min(least, slack)
         if slack < -statement.tolerance:
             return Trial(number + 1, slack, instance)
