@@ -171,24 +171,20 @@ def train(
 def _experiments(spec: Path | None, given: dict[str, Any]) -> "tuple[list[Trained], bool]":
     """What to train, from a file or from options, and whether it is a sweep."""
     from posbias.training import Experiment, Network, RetrievalTask, read_experiments
-    from posbias.training.experiments import answers_of, encoding_of, mask_of, normaliser_of
+    from posbias.training.experiments import experiment_of
 
     if spec is not None:
         return read_experiments(spec)
-    words = {"mask": mask_of, "positional": encoding_of, "normaliser": normaliser_of}
-    values = {name: words[name](value) if name in words else value for name, value in given.items()}
     task, network, training = (
-        {name: value for name, value in values.items() if name in part.__dataclass_fields__}
+        {name: value for name, value in given.items() if name in part.__dataclass_fields__}
         for part in (RetrievalTask, Network, Experiment)
     )
-    if "answers" in task:
-        task["answers"] = answers_of(task.pop("answers"), RetrievalTask(**task))
     training["iterations"] = shared.amount(given.get("effort", "quick"), ITERATIONS)
     if "networks" in given:
         if not 1 <= given["networks"] <= 10_000:
             raise shared.wrong("networks", "an integer from 1 to 10,000", given["networks"])
         training["seeds"] = tuple(range(given["networks"]))
-    return [Experiment(task=RetrievalTask(**task), network=Network(**network), **training)], False
+    return [experiment_of(training | {"task": task, "network": network})], False
 
 
 def _cell_lines(cell: "Cell") -> list[str]:

@@ -66,6 +66,8 @@ Count = Annotated[int, Field(ge=1)]
 """An integer of at least one."""
 NaturalNumber = Annotated[int, Field(ge=0)]
 """An integer of at least zero."""
+Naturals = Annotated[tuple[NaturalNumber, ...], Field(min_length=1), BeforeValidator(_as_tuple)]
+"""One or more integers of at least zero."""
 Fraction = Annotated[FiniteFloat, Field(ge=0, le=1)]
 """A number between 0 and 1."""
 NonNegative = Annotated[FiniteFloat, Field(ge=0)]
@@ -164,6 +166,8 @@ def _explain(error: ValidationError, cls: type) -> str:
         case "union_tag_invalid":
             tag, kinds = context["tag"], context["expected_tags"].replace("'", "")
             said = f"{key}: expected one of {kinds}, got {shortened(tag)}{nearest(tag, kinds.split(', '))}"
+        case "too_short":
+            said = f"{key}: expected at least {context['min_length']}, got {context['actual_length']}"
         case "value_error":
             said = f"{key}: {context['error']}".removeprefix(": ")
         case _:

@@ -74,18 +74,6 @@ def extra_coordinates(model: RecencyModel) -> int:
     return int(model.order == "post" and model.norm == "layernorm")
 
 
-def check_mask(model: RecencyModel) -> None:
-    """Raise `InvalidValueError` for a mask by which a token sees one after it, or not itself.
-
-    The factor stays triangular under all others. Normalised tokens score highest with themselves, so weights are
-    taken relative to that.
-    """
-    allowed = model.mask.allowed(model.tokens)
-    if np.triu(allowed, 1).any() or not allowed.diagonal().all():
-        got = f"{model.mask}; engine='token_space' (--engine token_space) takes any"
-        raise wrong("mask", "one by which a token sees itself and none after it", got=got)
-
-
 def draw_block(
     model: RecencyModel, seed: int, block: int
 ) -> tuple[Float[np.ndarray, "entry sample"], Float[np.ndarray, "token sample"]]:
@@ -106,10 +94,15 @@ def run_block(model: RecencyModel, seed: int, block: int, samples: int = BLOCK) 
 
     A bias is left out until the end: it adds the same to every score of a normalised layer, and next to a large
     one their differences would lose their digits. Raises `InvalidValueError` for samples < 1 or above `BLOCK`,
-    and for scores whose squares are not finite.
+    for a mask by which a token sees one after it, under which the factor does not stay triangular, or not itself,
+    with which normalised tokens score highest, and for scores whose squares are not finite.
     """
     if not 1 <= samples <= BLOCK:
         raise wrong("samples", f"an integer from 1 to {BLOCK}", samples)
+    allowed = model.mask.allowed(model.tokens)
+    if np.triu(allowed, 1).any() or not allowed.diagonal().all():
+        got = f"{model.mask}; engine='token_space' (--engine token_space) takes any"
+        raise wrong("mask", "one by which a token sees itself and none after it", got=got)
     tally = Tally(Layout(model.tokens, model.mask), model.depth, samples)
     normals, chis = draw_block(model, seed, block)
     length = 0.0 if model.norm == "none" else np.sqrt(model.dimension) * model.gain

@@ -280,8 +280,6 @@ def simulate_recency(
     _check(model, samples, until_se)
     sequence(seed, "check")
     module = import_module(f"posbias.simulation.{one_of('engine', engine, ENGINES)}")
-    if engine == "gram":
-        module.check_mask(model)
     workers = cores(threads) if engine == "gram" else 1
     most = samples if samples is not None else (MOST if until_se is not None else 1_000_000)
     tally = Tally(Layout(model.tokens, model.mask), model.depth)

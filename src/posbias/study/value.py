@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import Field, FiniteFloat
 
@@ -34,7 +34,7 @@ from posbias.core.errors import InvalidValueError, PosbiasError, nearest, wrong
 from posbias.core.files import read_mapping
 from posbias.core.formats import Header
 from posbias.core.progress import OnEvent
-from posbias.core.spec import Count, NaturalNumber, NonNegative, decode, encode, fingerprint, value
+from posbias.core.spec import Count, Naturals, NonNegative, decode, encode, fingerprint, value
 from posbias.profiles.claims import Above, Below, Near, Test
 from posbias.study.quantities import check_place
 from posbias.study.verbs import class_of, decode_verb, known_paths
@@ -222,7 +222,7 @@ class Study:
     question: str
     base: Mapping[str, Any]
     sweep: Mapping[str, Any] = Field(default_factory=dict)
-    seeds: Annotated[tuple[NaturalNumber, ...], Field(min_length=1)] = (0,)
+    seeds: Naturals = (0,)
     claims: tuple[StatedClaim, ...] = ()
     cells: tuple[Mapping[str, Any], ...] = ()
     name: str = "study"

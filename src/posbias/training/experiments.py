@@ -29,17 +29,18 @@ are all combinations, the last key running fastest (`posbias.core.spec`).
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from posbias.core import machine, sweeps
 from posbias.core.errors import InvalidValueError, PosbiasError, nearest, one_of, shortened, wrong
 from posbias.core.files import read_mapping
-from posbias.core.spec import Count, NonNegative, Positive, decode, encode, fingerprint, value
+from posbias.core.spec import Count, Naturals, NonNegative, Positive, decode, encode, fingerprint, value
 from posbias.core.sweeps import leaves
 from posbias.theory.masks import file_word, mask_of
-from posbias.training.attention import NORMALISERS, Normaliser
-from posbias.training.network import ENCODINGS, Encoding, Network, Rotary, Sinusoidal
-from posbias.training.task import Places, RetrievalTask
+from posbias.training.attention import NORMALISERS
+from posbias.training.network import ENCODINGS, Network, Rotary, Sinusoidal
+from posbias.training.task import RetrievalTask
 
 POINTS, SPAN = 40, 100
 """Points of a learning curve, and at how many times the iterations of the first its last one is."""
@@ -63,7 +64,7 @@ class Experiment:
 
     task: RetrievalTask = RetrievalTask()
     network: Network = Network()
-    seeds: Places = (0, 1, 2, 3, 4)
+    seeds: Naturals = (0, 1, 2, 3, 4)
     iterations: Count = 2500
     batch: Count = 128
     learning_rate: Positive = 1e-3
@@ -119,26 +120,9 @@ def compatible(a: Experiment, b: Experiment) -> bool:
 
 
 def _shape(one: Experiment) -> tuple[Any, ...]:
-    task = (one.task.items, one.task.dimension, one.task.labels)
-    steps = (
-        one.iterations,
-        one.batch,
-        one.learning_rate,
-        one.weight_decay,
-        one.evaluate_every,
-        one.precision,
-    )
-    return (*task, one.network.depth, one.network.normaliser, *steps)
-
-
-def encoding_of(word: str) -> Encoding:
-    """The encoding that a word means. Raises `InvalidValueError` for an unknown word, naming the nearest."""
-    return ENCODINGS[one_of("positional", word, ENCODINGS)]
-
-
-def normaliser_of(word: str) -> Normaliser:
-    """The normaliser that a word means. Raises `InvalidValueError` for an unknown word, naming the nearest."""
-    return NORMALISERS[one_of("normaliser", word, NORMALISERS)]
+    task, network = one.task, one.network
+    optimisation = replace(one, task=RetrievalTask(), network=Network(), seeds=(0,))
+    return task.items, task.dimension, task.labels, network.depth, network.normaliser, optimisation
 
 
 def answers_of(word: str, task: RetrievalTask) -> tuple[int, ...] | None:
@@ -184,11 +168,17 @@ def without_words(data: Mapping[str, Any]) -> dict[str, Any]:
     network = keys["network"]
     if isinstance(network, dict):
         keys["network"] = network | {
-            key: encode(read(network[key]))
-            for key, read in (("mask", mask_of), ("positional", encoding_of), ("normaliser", normaliser_of))
+            key: encode(_meant(key, network[key]))
+            for key in ("mask", "positional", "normaliser")
             if isinstance(network.get(key), str)
         }
     return keys
+
+
+def _meant(key: str, word: str) -> Any:
+    """What a word for the network's `key` means. Raises `InvalidValueError` for an unknown one."""
+    known: Mapping[str, Any] = ENCODINGS if key == "positional" else NORMALISERS
+    return mask_of(word) if key == "mask" else known[one_of(key, word, known)]
 
 
 def name_of(experiment: Experiment) -> str:

@@ -14,7 +14,7 @@ else is read.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeGuard
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -170,13 +170,16 @@ def initial_weights(
         drawn = Draws(seeds, f"train/weights/{name}").uniform(0, rows, math.prod(shape))
         return drawn.view(len(seeds), rows, *shape) / math.sqrt(d)
 
+    learnt = {}
+    if isinstance(normaliser, SinkSoftmax) and normaliser.learned:
+        learnt["sink"] = torch.full((len(seeds), depth), normaliser.logit)
     return {
         **{name: uniform(name, depth, d, d) for name in ("query", "key", "value")},
         "hidden": uniform("hidden", HIDDEN, d, d),
         "hidden_bias": uniform("hidden_bias", HIDDEN, d),
         "output": uniform("output", 1, d, task.labels)[:, 0],
         "output_bias": uniform("output_bias", 1, task.labels)[:, 0],
-    } | ({"sink": torch.full((len(seeds), depth), normaliser.logit)} if _learns_sink(normaliser) else {})
+    } | learnt
 
 
 def finite_members(weights: Mapping[str, Tensor]) -> Bool[np.ndarray, "member"]:
@@ -205,15 +208,11 @@ def forward(
         y, carried = mixed, _times(carried, value_)
         if wiring.residuals:
             kept = asker if wiring.residual is None else wiring.residual[:, None, None, None] * asker
-            y, carried = _settle(y, carried, kept), None
+            y, carried = torch.baddbmm(kept.flatten(1, 2), y.flatten(1, 2), carried).view_as(y), None
     y = y[:, :, -1] if carried is None else torch.bmm(y[:, :, -1], carried)
     for matrix, bias in zip(weights["hidden"].unbind(1), weights["hidden_bias"].unbind(1), strict=True):
         y = torch.relu(torch.baddbmm(bias[:, None], y, matrix))
     return torch.baddbmm(weights["output_bias"][:, None], y, weights["output"])
-
-
-def _learns_sink(normaliser: Normaliser) -> TypeGuard[SinkSoftmax]:
-    return isinstance(normaliser, SinkSoftmax) and normaliser.learned
 
 
 def _sinks(weights: dict[str, Tensor], wiring: Wiring, y: Tensor) -> Sequence[Tensor | None]:
@@ -238,11 +237,6 @@ def _projections(query: Tensor, key: Tensor, wiring: Wiring) -> tuple[Tensor, Te
 
 def _times(left: Tensor | None, matrix: Tensor) -> Tensor:
     return matrix if left is None else torch.bmm(left, matrix)
-
-
-def _settle(y: Tensor, matrix: Tensor, kept: Tensor) -> Tensor:
-    """y·matrix + kept."""
-    return torch.baddbmm(kept.flatten(1, 2), y.flatten(1, 2), matrix).view_as(y)
 
 
 def _bias(network: Network, tokens: int) -> Float[Tensor, "query key"]:

@@ -246,23 +246,10 @@ def paired_gap(trained: Trained, first: int, second: int, sequences: int = 2000,
         tests = novel.paired(first, second)
         right.append(torch.stack([_correct(*answers(trained, test)) for test in (tests.first, tests.second)]))
         informative.append(tests.informative.cpu())
-    correct = torch.cat(right, dim=2).numpy()
-    gap = gap_of(first, second, correct[0], correct[1], torch.cat(informative, dim=1).numpy())
+    correct, differ = torch.cat(right, dim=2).double().numpy(), torch.cat(informative, dim=1).numpy()
+    both = [average(correct[0] - correct[1], keep) for keep in (np.ones_like(differ), differ)]
     kept = running(trained)
-    return replace(gap, over_all=gap.over_all.only(kept), over_informative=gap.over_informative.only(kept))
-
-
-def gap_of(
-    first: int,
-    second: int,
-    first_correct: Bool[np.ndarray, "member sequence"],
-    second_correct: Bool[np.ndarray, "member sequence"],
-    informative: Bool[np.ndarray, "member sequence"],
-) -> Gap:
-    """The gap from answers: which were right where `first` was asked for, and where `second` was."""
-    difference = first_correct.astype(np.float64) - second_correct
-    over_all = average(difference, np.ones_like(informative))
-    return Gap(first, second, over_all, average(difference, informative), informative.mean(axis=1))
+    return Gap(first, second, *(over.only(kept) for over in both), differ.mean(axis=1))
 
 
 def compared(task: RetrievalTask) -> dict[str, tuple[int, int]]:

@@ -99,44 +99,26 @@ def sinks(trained: Trained, sequences: int = 2000, seed: int = 0) -> Sinks:
     for sequences < 1 or seed < 0.
     """
     experiment = trained.experiment
-    allowed = experiment.network.mask.allowed(experiment.task.tokens)
-    starts = 0, min(LATER, experiment.task.tokens - 1)
-    fresh = untrained_weights(trained)
+    network, tokens = experiment.network, experiment.task.tokens
+    allowed, starts = network.mask.allowed(tokens), (0, min(LATER, tokens - 1))
+    began = initial_weights(network.depth, experiment.task, experiment.seeds, network.normaliser)
+    fresh = {name: began[name].to(weights.device) for name, weights in trained.weights.items()}
     counts: list[Any] = [0, 0]
     for _, both in attention_blocks(trained, sequences, seed, trained.weights, fresh):
         for place, layers in enumerate(both):
-            counts[place] = counts[place] + _exceeding(layers, THRESHOLDS, starts)
-    after, before = (torch.as_tensor(one).cpu().numpy() / sequences for one in counts)
+            counts[place] = counts[place] + _exceeding(layers, starts)
+    after, before = (one.cpu().numpy() / sequences for one in counts)
     after[~running(trained)] = np.nan
-    uniform = over_starts(uniform_exceeds(allowed, THRESHOLDS), starts)
+    even = torch.from_numpy(allowed / allowed.sum(axis=1, keepdims=True))
+    uniform = _exceeding([even[None, None]], starts)[0, 0].double().numpy()
     return Sinks(THRESHOLDS, starts, allowed, after, before, uniform, sequences)
 
 
-def over_starts(
-    shares: Float[np.ndarray, "*more query key threshold"], starts: Sequence[int]
-) -> Float[np.ndarray, "*more start key threshold"]:
-    """Sums over the queries from each start on."""
-    return np.stack([shares[..., start:, :, :].sum(axis=-3) for start in starts], axis=-3)
+def _exceeding(layers: Sequence[Tensor], starts: Sequence[int]) -> Tensor:
+    """How often attention exceeds each of `THRESHOLDS`: [member, layer, start, key, threshold].
 
-
-def uniform_exceeds(
-    allowed: Bool[np.ndarray, "query key"], thresholds: Sequence[float]
-) -> Float[np.ndarray, "query key threshold"]:
-    """1 where uniform attention under a mask exceeds a threshold: 1/(keys the query may see) > τ."""
-    weight = allowed / allowed.sum(axis=1, keepdims=True)
-    return (weight[:, :, None] > np.asarray(thresholds)).astype(np.float64)
-
-
-def untrained_weights(trained: Trained) -> dict[str, Float[Tensor, "..."]]:
-    """The weights that the members began with."""
-    experiment = trained.experiment
-    network = experiment.network
-    began = initial_weights(network.depth, experiment.task, experiment.seeds, network.normaliser)
-    return {name: began[name].to(weights.device) for name, weights in trained.weights.items()}
-
-
-def _exceeding(layers: Sequence[Tensor], levels: Sequence[float], starts: Sequence[int]) -> Tensor:
-    """How often attention exceeds levels, over sequences and queries: [member, layer, start, key, threshold]."""
-    by_query = [torch.stack([(one > level).sum(dim=1) for level in levels], dim=-1) for one in layers]
+    Counted over sequences, and over the queries from each start on.
+    """
+    by_query = [torch.stack([(one > level).sum(dim=1) for level in THRESHOLDS], dim=-1) for one in layers]
     counted = [torch.stack([one[:, start:].sum(dim=1) for start in starts], dim=1) for one in by_query]
     return torch.stack(counted, dim=1)

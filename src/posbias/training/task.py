@@ -25,29 +25,16 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import BeforeValidator
 from torch import Tensor
 
-from posbias.core.errors import shortened, wrong
-from posbias.core.spec import Count, NaturalNumber, NonNegative, later, value
+from posbias.core.errors import wrong
+from posbias.core.spec import Count, NaturalNumber, Naturals, NonNegative, later, value
 from posbias.training.philox import Draws, below
 
-
-def _listed(given: Any) -> Any:
-    """A list as a tuple. Raises `ValueError` for anything else, and for an empty one."""
-    if not isinstance(given, list | tuple):
-        raise ValueError(f"expected a list of integers from 0, such as [0, 1, 2], got {shortened(given)}")
-    if not given:
-        raise ValueError("expected a list of at least one integer, got an empty one")
-    return tuple(given)
-
-
-Places = Annotated[tuple[NaturalNumber, ...], BeforeValidator(_listed)]
-"""One or more integers from 0."""
 PAIRS = (("first", "middle"), ("first", "last"), ("middle", "last"))
 """The pairs of items whose accuracies are compared, as `RetrievalTask.places` names them."""
 BLOCK = 250
@@ -75,7 +62,7 @@ class RetrievalTask:
     inputs: Literal["gaussian_mixture", "fixed_vocabulary"] = "gaussian_mixture"
     within_class_noise: NonNegative = 0.75
     shared_direction: NonNegative = 0.75
-    answers: Places | None = None
+    answers: Naturals | None = None
     embedding: Literal["variance", "deviation"] = "variance"
     middle: NaturalNumber | None = None
     test_direction: Literal["training", "drawn"] = later(default="training")
