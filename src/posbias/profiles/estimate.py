@@ -4,7 +4,6 @@ Every Monte Carlo or sampled figure is an `Estimate`; it prints as many digits a
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -19,8 +18,12 @@ MOST_DRAWS = 10_000
 """More draws than this are not counted by `Estimate.draws_to_tell`."""
 MANY_ANSWERS = 10_000
 """Shares of fewer answers have two digits after the point."""
-LIMITS = {"rate": (0.0, 1.0), "mass": (0.0, math.inf)}
-"""The least and the most that numbers of a kind can be, where there is such."""
+LIMITS = {
+    "mass": (0.0, math.inf, "finite numbers ≥ 0"),
+    "rate": (0.0, 1.0, "numbers between 0 and 1"),
+    "signed": (-math.inf, math.inf, "finite numbers"),
+}
+"""The least and the most that numbers of a kind can be, and that in words."""
 _EXACT = 1e-12
 """A standard error below this is rounding."""
 _FINE = 1e-9
@@ -332,21 +335,13 @@ def intervals(
     Student's t over so many samples (None: the normal's). A rate that is the same in all of them (`se` 0) has no
     spread to go by, and the interval of their number alone (`otherwise_at_most`).
     """
-    least, most = LIMITS.get(kind, (-math.inf, math.inf))
+    least, most, _ = LIMITS[kind]
     reach = t_95(math.inf if draws is None else draws - 1.0) * se
     if kind == "rate" and draws is not None:
         others, alike = otherwise_at_most(draws), se < _EXACT
         down, up = (np.where(alike, others * abs(values - end), reach) for end in (least, most))
         return np.maximum(least, values - down), np.minimum(most, values + up)
     return np.maximum(least, values - reach), np.minimum(most, values + reach)
-
-
-def shares_of(
-    counts: Sequence[Sequence[int]],
-) -> tuple[Float[np.ndarray, "position"], Float[np.ndarray, "position"]]:
-    """The 95 % interval of each share, of right answers and all of them: low ends, high ends (Wilson 1927)."""
-    low, high = np.array([Estimate.of_counts(right, of).interval for right, of in counts]).T
-    return low, high
 
 
 def counted(drawn: Int[np.ndarray, "resample draw"], of: int) -> Float[np.ndarray, "resample sample"]:

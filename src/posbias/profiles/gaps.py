@@ -116,11 +116,11 @@ def signs_of(gaps: Mapping[str, Estimate]) -> dict[str, int]:
     return signs
 
 
-def compared(gap: Estimate, equivalence: float | None, sign: int | None = None) -> str:
-    """One of `END_WORDS` for a difference: by its sign (that of its 95 % interval, unless given), or none where
-    its 90 % interval lies within ± `equivalence`."""
-    small = equivalence is not None and gap.within(equivalence)
-    return END_WORDS[(gap.sign if sign is None else sign) or 2 * small]
+def compared(gaps: Mapping[str, Estimate], equivalence: float | None) -> dict[str, str]:
+    """By gap one of `END_WORDS`: by its sign (`signs_of`), or none where its 90 % interval lies within
+    ± `equivalence`."""
+    small = {name: equivalence is not None and gap.within(equivalence) for name, gap in gaps.items()}
+    return {name: END_WORDS[sign or 2 * small[name]] for name, sign in signs_of(gaps).items()}
 
 
 RESAMPLES = 4000
@@ -208,19 +208,18 @@ def in_words(
         "no difference": f", the {place} not beyond {equivalence}",
         "inconclusive": f"; of the {place}, {misses(other.jointly(looks).detectable)}",
     }
-    return words + of_the_other[compared(other, equivalence, signs_of(gaps)[f"{place} - middle"])]
+    return words + of_the_other[compared(gaps, equivalence)[f"{place} - middle"]]
 
 
 def gap_lines(gaps: Mapping[str, Estimate], equivalence: float | None, unit: str) -> list[str]:
     """Each difference of two places, with its interval and what it says."""
-    lines, signs = [], signs_of(gaps)
-    for name, gap in gaps.items():
-        words = compared(gap, equivalence, signs[name])
+    lines = []
+    for name, words in compared(gaps, equivalence).items():
         if words == "no difference":
             words += f" beyond {equivalence:g}"
-        elif name == ENDS and gap.sign:
-            words = f"the {'first' if gap.sign > 0 else 'last'} favoured"
-        lines.append(f"{name}: {signed(gap, unit)}: {words}")
+        elif name == ENDS and gaps[name].sign:
+            words = f"the {'first' if gaps[name].sign > 0 else 'last'} favoured"
+        lines.append(f"{name}: {signed(gaps[name], unit)}: {words}")
     return lines
 
 

@@ -60,7 +60,7 @@ class CurveDifference:
     def sentences(self) -> list[str]:
         """In words: what it does to accuracy, and what to the effect of position."""
         mean, effort = self.numbers[MEAN], " and ".join(map(str, self.trials[: 2 - self.paired]))
-        words = (compared(mean, self.equivalence), "finds more", "finds less")
+        words = (compared({MEAN: mean}, self.equivalence)[MEAN], "finds more", "finds less")
         lines = [f"{self.way} against {self.against}: {signed(mean, self.unit)}: {words[mean.sign]}"]
         for name in self.changed:
             gap = self.numbers[name]

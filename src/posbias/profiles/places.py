@@ -96,6 +96,8 @@ class Places:
             arrays = {key: np.asarray(held, dtype=np.float64) for key, held in getattr(self, name).items()}
             object.__setattr__(self, name, arrays)
         object.__setattr__(self, "depth", np.asarray(self.depth, dtype=np.float64))
+        for name in ("trials", "flaws"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Places) and self.as_dict() == other.as_dict()
@@ -229,14 +231,9 @@ class Places:
     @property
     def ends(self) -> dict[str, str]:
         """First and last place against the middle, each one of `END_WORDS`; inconclusive unless above chance."""
-        known, signs = self.deciding, gaps.signs_of(self.deciding)
-        words = {name: gaps.compared(gap, self.equivalence, signs[name]) for name, gap in known.items()}
-        able = self.able
-        return {
-            name.split()[0]: said if able else gaps.END_WORDS[0]
-            for name, said in words.items()
-            if name != ENDS
-        }
+        words, able = gaps.compared(self.deciding, self.equivalence), self.able
+        ends = {name.split()[0]: said for name, said in words.items() if name != ENDS}
+        return ends if able else dict.fromkeys(ends, gaps.END_WORDS[0])
 
     @property
     def detectable(self) -> dict[str, float | None]:
@@ -465,20 +462,11 @@ def places_in(data: Mapping[str, Any], path: str | os.PathLike[str]) -> list[Pla
             keys = dict(data)
             content = keys.pop("content", None)
             _, content = JsonCodec().verified(keys, content, path, KIND, SCHEMA)
-            return [_checked(_restored(held)) for held in content["curves"]]
+            return [_checked(Places(**held)) for held in content["curves"]]
         curves = undamaged(data, path)["curves"] if "curves" in data else [data]
         return [_checked(_of_answer(held)) for held in curves]
     except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
         raise DamagedError(f"{path}: expected a curve of posbias retrieve, got {error!r:.80}") from None
-
-
-def _restored(held: Mapping[str, Any]) -> Places:
-    """What `Places.as_dict` made."""
-    arrays = {
-        name: {key: np.array(one) for key, one in held.get(name, {}).items()} for name in ("results", "arms")
-    }
-    lists = {name: tuple(held.get(name, ())) for name in ("trials", "flaws")}
-    return Places(**{**held, **arrays, **lists, "depth": np.array(held["depth"])})
 
 
 def _of_answer(curve: Mapping[str, Any]) -> Places:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -21,11 +21,12 @@ from posbias.core.errors import wrong
 from posbias.core.plotting import Plottable
 from posbias.profiles.calibration import Calibration
 from posbias.profiles.curves import at_shares, blocks, least_stretch
-from posbias.profiles.estimate import Estimate, intervals, ratio_of_means, shares_of
+from posbias.profiles.estimate import LIMITS, Estimate, intervals, ratio_of_means
 from posbias.profiles.summary import (
     LEAST_PROMPTS,
     MixingBand,
     Summary,
+    Verdict,
     at_ends,
     doubts,
     summarise,
@@ -97,7 +98,11 @@ class Profile(Plottable):
         mass = numbers("mass", self.mass).astype(np.float64)
         if mass.ndim != 1 or not mass.size:
             raise wrong("mass", "one number per position", got=f"shape {mass.shape}")
-        self._check_numbers(mass)
+        if self.kind not in LIMITS:
+            raise wrong("kind", f"one of {', '.join(LIMITS)}", self.kind)
+        low, high, needed = LIMITS[self.kind]
+        if not np.isfinite(mass).all() or (mass < low).any() or (mass > high).any():
+            raise wrong("mass", needed, got="others")
         missing = self.missing_mass
         if not 0 <= missing <= 1 + 1e-9:
             raise wrong("missing_mass", "a number between 0 and 1", got=f"{missing}")
@@ -118,17 +123,6 @@ class Profile(Plottable):
         mass.flags.writeable = False
         object.__setattr__(self, "mass", mass)
         object.__setattr__(self, "query", int(self.query) % mass.size)
-
-    def _check_numbers(self, mass: np.ndarray) -> None:
-        if self.kind not in get_args(Kind):
-            raise wrong("kind", f"one of {', '.join(get_args(Kind))}", self.kind)
-        low, high, needed = {
-            "mass": (0.0, math.inf, "finite numbers ≥ 0"),
-            "rate": (0.0, 1.0, "numbers between 0 and 1"),
-            "signed": (-math.inf, math.inf, "finite numbers"),
-        }[self.kind]
-        if not np.isfinite(mass).all() or (mass < low).any() or (mass > high).any():
-            raise wrong("mass", f"{needed}", got="others")
 
     def _need_mass(self, what: str) -> None:
         if self.kind != "mass":
@@ -218,7 +212,8 @@ class Profile(Plottable):
         Of `counts` Wilson's, else `intervals`.
         """
         if self.counts is not None:
-            return shares_of(self.counts)
+            low, high = np.array([Estimate.of_counts(right, of).interval for right, of in self.counts]).T
+            return low, high
         if self.se is None or self.samples is None or len(self.samples) < 2:
             return None
         return intervals(self.mass, np.asarray(self.se), len(self.samples), self.kind)
@@ -242,7 +237,7 @@ class Profile(Plottable):
         for name, place in (("verdict_without_first", 0), ("verdict_without_last", self.query)):
             rest = np.delete(self.mass[: self._reached.size], place)
             if self.query > 0 and rest.any():
-                verdict = verdict_of(rest) if self.samples is None else self._without(place)._shape.verdict
+                verdict = verdict_of(rest) if self.samples is None else self._verdict_without(place)
                 shapes = () if self.band is None else self.band.shapes.values()
                 shared = all(getattr(shape, name) == verdict for shape in shapes)
                 found[name] = verdict if shared else None
@@ -324,15 +319,11 @@ class Profile(Plottable):
         seen = _seen(self)
         return doubts(np.asarray(self.samples)[:, :seen], at_ends(seen), self.summary.verdict)
 
-    def _without(self, place: int) -> "Profile":
-        samples = None if self.samples is None else np.delete(np.asarray(self.samples), place, axis=1)
-        return Profile.from_weights(
-            np.delete(self.mass, place),
-            query=self.query - 1,
-            measures=self.measures,
-            samples=samples,
-            left_out=self.left_out,
-        )
+    def _verdict_without(self, place: int) -> Verdict | None:
+        """Of a profile with samples, the verdict on all other positions."""
+        samples = np.delete(np.asarray(self.samples), place, axis=1)
+        rest = Profile.from_weights(np.delete(self.mass, place), query=self.query - 1, samples=samples)
+        return rest._shape.verdict
 
     def by_share(self, shares: int) -> "Profile":
         """The same profile over `shares` stretches of equal length, so that contexts of unlike length compare.
@@ -345,17 +336,10 @@ class Profile(Plottable):
         machine.length("shares", shares, each=64)
         if self.query != self.tokens - 1:
             raise wrong("query", f"the last position ({self.tokens - 1})", self.query)
-        total = self.kind == "mass"
-        samples = None if self.samples is None else at_shares(np.asarray(self.samples), shares, total=total)
+        arrays = {"mass": self.mass} | ({} if self.samples is None else {"samples": np.asarray(self.samples)})
+        parts: Any = {name: at_shares(one, shares, total=self.kind == "mass") for name, one in arrays.items()}
         return replace(
-            self,
-            mass=at_shares(self.mass, shares, total=total),
-            query=shares - 1,
-            samples=samples,
-            se=None,
-            counts=None,
-            band=None,
-            positions=self.tokens,
+            self, **parts, query=shares - 1, positions=self.tokens, se=None, counts=None, band=None
         )
 
     def to_series(self) -> "pd.Series":
@@ -393,23 +377,18 @@ def measured_influence(measurement: "xr.Dataset") -> Profile:
     """
     if "influence" not in measurement:
         raise wrong("measurement", "the variable 'influence'", got="none")
-    model, text = (str(measurement.attrs.get(name, "")) for name in ("model", "text"))
-    return Profile.from_samples(
-        measurement["influence"].values,
-        measures="gradient",
-        model=model,
-        text=text,
-        prompts=_prompts(measurement),
-    )
+    about = {name: str(measurement.attrs.get(name, "")) for name in ("model", "text")}
+    about |= {"measures": "gradient", "prompts": _prompts(measurement)}
+    return Profile.from_samples(measurement["influence"].values, **about)
 
 
 def _prompts(measurement: "xr.Dataset") -> str:
     """What names the prompts: their text, length and places in it; empty where a file does not say."""
     held = measurement.attrs
-    if not all(str(held.get(name, "")) for name in ("text_sha256", "starts", "tokens")):
+    named = [str(held.get(name, "")) for name in ("text_sha256", "starts", "tokens", "documents", "skipped")]
+    if not all(named[:3]):
         return ""
     asked = json.loads(held.get("asked", "{}"))
-    named = [str(held.get(name, "")) for name in ("text_sha256", "starts", "tokens", "documents", "skipped")]
     return hashlib.sha256("|".join([*named, str(asked.get("scramble", False))]).encode()).hexdigest()[:16]
 
 

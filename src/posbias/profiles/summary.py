@@ -83,19 +83,13 @@ class Summary:
     @property
     def ends_alone(self) -> list[str]:
         """Where the verdict rests on the first token alone, or on the query's own, in words."""
-        said = []
-        for name, rest, end in (
-            ("the first token", self.verdict_without_first, "primacy"),
-            ("the query's own token", self.verdict_without_last, "recency"),
-        ):
-            if None in (rest, self.verdict) or rest == self.verdict:
-                continue
-            alone = self.verdict in ("U", end) and rest not in ("U", end)
-            said.append(
-                f"{self.verdict} only through {name}; without it: {rest}"
-                if alone
-                else f"without {name}: {rest}"
-            )
+        first = "the first token", self.verdict_without_first, "primacy"
+        said, last = [], ("the query's own token", self.verdict_without_last, "recency")
+        for name, rest, end in (first, last):
+            if self.verdict and rest and rest != self.verdict:
+                alone = self.verdict in ("U", end) and rest not in ("U", end)
+                without = f"{self.verdict} only through {name}; without it" if alone else f"without {name}"
+                said.append(f"{without}: {rest}")
         return said
 
     @property
@@ -170,11 +164,7 @@ def summarise(
         last_mass=last,
         trough=trough[0],
         trough_depth=trough[1],
-        ratio=(
-            first / ends / uniform,
-            middle / uniform,
-            last / ends / uniform,
-        ),
+        ratio=(first / ends / uniform, middle / uniform, last / ends / uniform),
         effective_range=int(reached[0]) + 1 if reached.size else tokens,
         entropy=abs(float((positive * np.log(positive)).sum())),
         verdict=verdict_of(mass, least) if decided else None,

@@ -66,29 +66,16 @@ def write_report(
     from posbias.reports.figures import illustrations
     from posbias.reports.page import write_page
     from posbias.reports.profile_sentences import headline, lead
-    from posbias.reports.sentences import MEASURES, Findings, answers, verdicts
+    from posbias.reports.sentences import Findings, answers, verdicts
 
     measured, predicted = measured_influence(measurement), predictions(measurement)
     comparison = compare_all(predicted, measured, held_out=folds(measurement), seed=seed)
     found = Findings(measurement, measured, predicted, comparison, seed)
     about = {"headline": headline(measured), "answers": answers(found), "verdicts": verdicts(found)}
-    page, figures = write_page(
-        folder,
-        "report.html",
-        illustrations(found),
-        title=f"Position bias of {found.model}",
-        lead=lead(measured),
-        found=found,
-        sizes=measurement.sizes,
-        links=links or {},
-        tables=tables,
-        measures=[measure.name for measure in MEASURES],
-        held_out=tables.held_out(comparison),
-        splits=SPLITS,
-        predictors=PREDICTORS,
-        sources=[cite(key) for key in REPORTED],
-        **about,
-    )
+    about |= {"title": f"Position bias of {found.model}", "lead": lead(measured), "links": links or {}}
+    about |= {"found": found, "tables": tables, "splits": SPLITS, "predictors": PREDICTORS}
+    about |= {"sources": [cite(key) for key in REPORTED]}
+    page, figures = write_page(folder, "report.html", illustrations(found), **about)
     looks, *others = about["answers"].values()
     answered = [f"{about['headline']}. {looks}", *others]
     return Report(page, figures, answered, comparison, predicted, about["verdicts"])

@@ -18,12 +18,6 @@ from posbias.reports.plots.retrieval import FEW, effects_of
 from posbias.reports.profile_sentences import paragraph
 from posbias.reports.tables import Row, TableCell
 
-CAPTION = (
-    "What slots (and their labels, where those are always the same) add to being chosen, in log-odds, with 95 % "
-    "intervals over sets of contents; of many who chose, the first slot's less the last's. A triangle is the end "
-    "of a bound: there the fit has no finite estimate."
-)
-
 
 def of_choices(choices: Mapping[str, ChoiceAnswer], folder: Path) -> tuple[Choose, list[str]]:
     """The answer on who chose, by their names, and its lines; of several with a table of all."""
@@ -58,7 +52,7 @@ def write_choices_report(
     need("jinja2", "matplotlib", work="a report", extra="report")
     import pandas as pd
 
-    from posbias.reports.figures import HIGH, LOW, Illustration
+    from posbias.reports.figures import CAPTIONS, HIGH, LOW, Illustration
     from posbias.reports.page import write_page
 
     few = dict(sorted(choices.items(), key=lambda held: -held[1].effects.flips[0].value)[:FEW])
@@ -67,7 +61,7 @@ def write_choices_report(
     numbers = pd.DataFrame(rows, columns=["of", "effect", LOW, HIGH])
     size = 0.9 + 0.17 * len(effects)
     wide, narrow = (plots.drawing(plots.draw_effects, effects, size=(width, size)) for width in (6.4, 2.8))
-    figure = Illustration("effects", "Effects of order", CAPTION, wide, numbers, narrow)
+    figure = Illustration("effects", *CAPTIONS["effects"].values(), wide, numbers, narrow)
     (corner, *head), judges = table_of(choices)
     about = {"headline": headline(choices), "title": f"{title}: choices by position"}
     about |= {"answers": {who: paragraph(*one.sentences()) for who, one in few.items()}}

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 UNIFORM, LOW, HIGH = "(uniform = 1)", "95 % low", "95 % high"
+CAPTIONS = data_table(__file__, "captions.toml")
+"""By the name of its files, title and caption of each figure."""
 
 
 LARGEST_CSV = 100_000
@@ -130,8 +132,7 @@ def illustrations(found: Findings) -> list[Illustration]:
         "sinks": _first_token(measurement),
         "kernels": _kernels(measurement, shown),
     }
-    captions = data_table(__file__, "captions.toml")
-    return [Illustration(name, *captions[name].values(), *one) for name, one in drawn.items()]
+    return [Illustration(name, *CAPTIONS[name].values(), *one) for name, one in drawn.items()]
 
 
 def curve(profile: Profile, scale: float = 1.0, name: str = "") -> pd.DataFrame:

@@ -5,17 +5,13 @@ Each is made here once; a terminal prints them as lines, an answer in JSON and a
 
 from collections.abc import Sequence
 
+from posbias.core.files import data_table
 from posbias.profiles.curves import blocks
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
 
-FAVOURS = {
-    "recency": "the most recent tokens",
-    "primacy": "the earliest tokens",
-    "middle": "the middle over both ends",
-    "flat": "no part of its context",
-    "U": "both ends over what lies between",
-}
+VERDICTS = data_table(__file__, "captions.toml")["verdicts"]
+"""By verdict what a model of it `favours`, and what `weighs` more in its prompts, in words."""
 SAME = "the same without the first token, and without the query's own"
 """After a verdict that does not rest on one token."""
 
@@ -27,7 +23,7 @@ def headline(profile: Profile) -> str:
             return f"No verdict: {profile.caveat}"
         verdict = profile.summary.verdict or "flat"
         doubted = ": its prompts do not decide that" if profile.doubts else ""
-        return f"{profile.name or 'The model'} favours {FAVOURS[verdict]} ({verdict}){doubted}"
+        return f"{profile.name or 'The model'} favours {VERDICTS[verdict]['favours']} ({verdict}){doubted}"
     if profile.places is None or profile.samples is None or len(profile.samples) < 2:
         return f"{profile.measures} of {profile.tokens} places: no verdict"
     verdict = profile.places.verdict_in_words.partition(";")[0]

@@ -6,7 +6,7 @@ rests on: a measurement, its predictions and their scores.
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from posbias.core.machine import stream
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
 from posbias.reports.profile_sentences import (
-    FAVOURS,
+    VERDICTS,
     ends_line,
     ends_of,
     out_of_reach,
@@ -121,27 +121,23 @@ class Measure:
 
     def text(self, agreement: Agreement, comparison: Comparison) -> str:
         """'Spearman 0.93 [0.91, 0.95]', with the digits of a comparison."""
-        return f"{self.name} {score_text(self.of(agreement), self.digits_in(comparison))}"
+        score, digits = self.of(agreement), self.digits_in(comparison)
+        return f"{self.name} {number(score.value, digits)} {interval(score, digits)}".rstrip()
 
 
-SPEARMAN = Measure("spearman", "Spearman", True, 2)
-WASSERSTEIN = Measure("wasserstein", "Wasserstein", False, 3)
-MEASURES = (
-    SPEARMAN,
-    WASSERSTEIN,
-    Measure("spearman_without_first", "Spearman without token 0", True, 2),
-    Measure("wasserstein_without_first", "Wasserstein without token 0", False, 3),
+RANKED = SPEARMAN, WASSERSTEIN = (
+    Measure("spearman", "Spearman", True, 2),
+    Measure("wasserstein", "Wasserstein", False, 3),
 )
+WITHOUT_FIRST = [
+    replace(one, field=f"{one.field}_without_first", name=f"{one.name} without token 0") for one in RANKED
+]
+MEASURES = (*RANKED, *WITHOUT_FIRST)
 
 
 def digits_of(reach: float) -> int:
     """Digits after the point that show two significant ones of half an interval."""
     return min(5, max(1, 1 - math.floor(math.log10(reach))))
-
-
-def decided(difference: Estimate) -> bool:
-    """Whether a difference is certain: its 95 % interval leaves out zero."""
-    return difference.bounds is not None and not difference.bounds[0] <= 0.0 <= difference.bounds[1]
 
 
 def number(value: float, digits: int) -> str:
@@ -154,25 +150,12 @@ def interval(score: Estimate, digits: int) -> str:
     return "" if score.bounds is None else f"[{', '.join(number(end, digits) for end in score.bounds)}]"
 
 
-def score_text(score: Estimate, digits: int) -> str:
-    """A score and its interval, where it has one: '0.93 [0.91, 0.95]'."""
-    return f"{number(score.value, digits)} {interval(score, digits)}".rstrip()
-
-
 WHERE, SURE = "Where does this model look?", "How sure is that?"
 SHOWS = "What does this curve show?"
 EXPECTED, PROMPT = "What would one expect from its architecture?", "What does it mean for a prompt?"
 ARCHITECTURE, ATTENDED = "positional", "measured_kernels"
 """The predictor that knows mask, encoding and residual connection alone, and the rollout of measured attention."""
-RANKED = (SPEARMAN, WASSERSTEIN)
 BASELINES = {"uniform": "a uniform profile", "recency_only": "plain recency, 1/(distance + 1)"}
-WEIGHS = {
-    "recency": "what stands at the end weighs more in the next token than what stands before",
-    "primacy": "what stands at the beginning weighs more in the next token than what stands after",
-    "U": "what stands at either end weighs more in the next token than what lies between",
-    "middle": "what stands in the middle weighs more in the next token than what stands at either end",
-    "flat": "what stands at either end weighs no more in the next token than what lies between",
-}
 _SINK = 5.0, 3.0
 """Token 0 counts as a sink from the first of these times an even share of attention on, and spoils a prediction
 that gives it the second times its measured influence."""
@@ -218,9 +201,9 @@ def _expected(found: Findings) -> str:
     return (
         "From what needs no content (which tokens it may look at, what its encoding of positions adds at each "
         "distance, how much of each token a layer passes on, all as measured) one would expect that it favours "
-        f"{FAVOURS[s.verdict or 'flat']}: {ends_line(expected)}. The measured curve is of {kind} kind; influence "
-        f"lies {_moved(found, comparison.agreements[ARCHITECTURE].wasserstein)} of the context away on "
-        f"average, {others}."
+        f"{VERDICTS[s.verdict or 'flat']['favours']}: {ends_line(expected)}. The measured curve is of {kind} "
+        f"kind; influence lies {_moved(found, comparison.agreements[ARCHITECTURE].wasserstein)} of the context "
+        f"away on average, {others}."
     )
 
 
@@ -230,7 +213,7 @@ def _moved(found: Findings, score: Estimate) -> str:
 
 
 def _side(lead: Estimate | None) -> str:
-    if lead is None or not decided(lead):
+    if lead is None or not lead.tells():
         return "not significantly nearer or farther than"
     return "nearer than" if lead.value < 0 else "farther than"
 
@@ -247,8 +230,8 @@ def _prompt(found: Findings) -> str:
         times = f": a token of the {name} {s.ends} weighs {times}"
     opening = "If the verdict holds, in" if found.measured.doubts else "In"
     return (
-        f"{opening} prompts like these {WEIGHS[s.verdict]}{times}. Weight is not use: whether the model finds a "
-        "fact there is measured by ‘posbias retrieve’."
+        f"{opening} prompts like these {VERDICTS[s.verdict]['weighs']}{times}. Weight is not use: whether the "
+        "model finds a fact there is measured by ‘posbias retrieve’."
     )
 
 
@@ -283,7 +266,7 @@ def _rivals(found: Findings, best: Mapping[Measure, str]) -> Iterator[str]:
         others = [one for one in found.judged.agreements if one != key]
         paired = {one: found.difference(key, one, measure.field) for one in others}
         open_ = [
-            f"‘{LABELS.get(one, one)}’" for one, by in paired.items() if by and by.bounds and not decided(by)
+            f"‘{LABELS.get(one, one)}’" for one, by in paired.items() if by and by.bounds and not by.tells()
         ]
         opening = f"By {measure.name}, ‘{LABELS.get(key, key)}’ is"
         if open_:

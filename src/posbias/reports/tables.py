@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from posbias.comparison.scores import Agreement, Comparison
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
 from posbias.reports.profile_sentences import ends_of, percent
-from posbias.reports.sentences import LABELS, MEASURES, Findings, decided, digits_of, interval, number
+from posbias.reports.sentences import LABELS, MEASURES, Findings, digits_of, interval, number
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -93,7 +94,7 @@ def differences(found: Findings) -> list[Row]:
         reach = score.half_width if score.bounds else 0.0
         sure = reach <= _NEGLIGIBLE
         digits = usual if sure else digits_of(reach)
-        return TableCell(number(score.value, digits), "" if sure else interval(score, digits), decided(score))
+        return TableCell(number(score.value, digits), "" if sure else interval(score, digits), score.tells())
 
     return [
         Row(
@@ -106,38 +107,33 @@ def differences(found: Findings) -> list[Row]:
 
 def shapes(found: Findings) -> list[Row]:
     """The statistics of the measured profile, with errors where they are known, and of each prediction."""
-    measured, (first, last) = found.measured, ends_of(found.measured)
-    rows = [Row("measured", _shape(measured), "reference")]
-    cells, fitted = rows[0].cells, rows[0].cells[6].around
-    cells[2], cells[3], depth = map(_share, (first, last, measured.trough_depth))
-    cells[6] = TableCell(depth.value, ", ".join(filter(None, (depth.around, fitted))))
-    if measured.se is not None:
-        cells[1] = _share(Estimate(float(measured.mass[0]), float(measured.se[0]), first.n))
-    if found.trough_range is not None:
-        cells[5] = TableCell(cells[5].value, str([*found.trough_range]))
-    return rows + [
-        Row(LABELS.get(key, key), _shape(one), "predictor") for key, one in found.predictions.items()
-    ]
+    measured = Row("measured", _shape(found.measured, found.trough_range), "reference")
+    others = found.predictions.items()
+    return [measured, *(Row(LABELS.get(key, key), _shape(one), "predictor") for key, one in others)]
 
 
-def _share(estimate: Estimate) -> TableCell:
-    value, _, error = percent(estimate).removesuffix(" %").partition(" ± ")
-    return TableCell(f"{value} %", f"± {error}" if error else "")
-
-
-def _shape(profile: Profile) -> list[TableCell]:
-    s = profile.summary
+def _shape(profile: Profile, span: tuple[int, int] | None = None) -> list[TableCell]:
+    """The cells of a profile, whose trough is surely within `span`."""
+    s, depth = profile.summary, _share(profile.trough_depth, 1)
+    first = Estimate(float(profile.mass[0]), math.nan if profile.se is None else float(profile.se[0]))
+    fitted = [depth.around, "cross-fitted" * profile.cross_fitted]
     return [
         TableCell(s.verdict or "–", "; ".join(s.ends_alone)),
-        TableCell(f"{100 * profile.mass[0]:.2f} %"),
-        TableCell(f"{100 * s.first_mass:.2f} %"),
-        TableCell(f"{100 * s.last_mass:.2f} %"),
+        *(_share(one, 2) for one in (first, *ends_of(profile))),
         TableCell(" : ".join(f"{one:.2f}" for one in s.ratio)),
-        TableCell(str(s.trough)),
-        TableCell(f"{100 * s.trough_depth:.1f} %", "cross-fitted" if profile.cross_fitted else ""),
+        TableCell(str(s.trough), "" if span is None else str([*span])),
+        TableCell(depth.value, ", ".join(filter(None, fitted))),
         TableCell("–" if s.reaches_all else f"{s.effective_range} tokens"),
         TableCell(f"{s.entropy:.2f}"),
     ]
+
+
+def _share(estimate: Estimate, digits: int) -> TableCell:
+    """A share with its error, or where that is not known with these digits."""
+    if not estimate.se > 0:
+        return TableCell(f"{100 * estimate.value:.{digits}f} %")
+    value, _, error = percent(estimate).removesuffix(" %").partition(" ± ")
+    return TableCell(f"{value} %", f"± {error}")
 
 
 def layers(measurement: "xr.Dataset") -> list[Row]:
