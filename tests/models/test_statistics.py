@@ -18,12 +18,13 @@ from tiny import tiny_model
 from torch import nn
 
 from posbias.comparison.predictors import PREDICTORS, folds, half, predictions
+from posbias.core.errors import ModelError
 from posbias.measurement import load_model, measure
 from posbias.measurement.capture.forward import SeenLayer
 from posbias.measurement.capture.scores import Factored, Given
 from posbias.measurement.job import MeasurementJob
 from posbias.measurement.memory import MARGIN, memory_parts
-from posbias.measurement.models.families import decoder_layers
+from posbias.measurement.models.families import decoder_layers, generic
 from posbias.measurement.prompt_meter import PromptMeter
 from posbias.measurement.quantities import attention as of_attention
 from posbias.measurement.quantities.attention import PLACES, ByDistance, layer_means
@@ -433,22 +434,51 @@ def test_halves_of_a_measurement_have_nothing_of_each_other():
     assert folds(measured.drop_vars("energy_kernel_even")) == ()
 
 
-def test_influence_by_the_states_after_each_layer_is_that_of_finite_differences(text):
-    """Of P(y|x) in float64; of the top layer's states only the last token's has any."""
-    loaded, step = tiny_model("gpt_neox", 0, "sdpa"), 1e-5
+BRANCHES = [
+    ("llama", 0, 3e-3, {"attention": "self_attn", "feed_forward": "mlp"}),
+    ("gpt_neox", 0, 1e-5, {"layers": "", "attention": "attention", "feed_forward": "mlp"}),
+    ("falcon", 1, 1e-5, {"attention": "self_attention.dense", "feed_forward": "mlp"}),
+    (
+        "olmo2",
+        0,
+        3e-3,
+        {"attention": "post_attention_layernorm", "feed_forward": "post_feedforward_layernorm"},
+    ),
+    ("opt", 1, 1e-5, {"attention": "self_attn", "feed_forward": "fc2"}),
+]
+
+
+@pytest.mark.parametrize(("family", "number", "step", "modules"), BRANCHES)
+def test_influence_by_states_and_branches_of_layers_is_that_of_finite_differences(
+    text, family, number, step, modules
+):
+    """Of P(y|x), in parallel layers too, and with norms behind a branch or its sum (RMS norms are in float32)."""
+    loaded = tiny_model(family, number, "sdpa")
     loaded.model.double()
-    job = MeasurementJob(text, tokens=9, prompts=2, influences=("layers",))
+    job = MeasurementJob(text, tokens=9, prompts=2, influences=tuple(modules))
     measurement, ids = measure(loaded, job), torch.from_numpy(job.draw(loaded).ids[:1])
-    assert (measurement["influence_layers"].values[:, -1, :-1] == 0).all()
-    for layer, position in ((0, 0), (0, 5), (1, 3), (2, 8)):
-        ends = []
-        for moved in step * torch.eye(loaded.model.config.hidden_size).double():
-            for sign in (1, -1):
-                place = torch.arange(9)[:, None] == position
-                hook = lambda *given: given[-1] + place * moved * sign  # noqa: B023, E731
-                with decoder_layers(loaded.model)[layer].register_forward_hook(hook), torch.no_grad():
-                    said = loaded.model(ids).logits[0, -1].softmax(dim=-1)
-                ends.append(float(said[int(measurement["next_token"][0])]))
-        slopes = -np.diff(np.reshape(ends, (-1, 2))) / (2 * step)
-        found = float(measurement["influence_layers"].sel(prompt=0, layer=layer, position=position))
-        assert found == pytest.approx(np.linalg.norm(slopes), rel=1e-5)
+    for kind, path in modules.items():
+        found = measurement[f"influence_{kind}"].sel(prompt=0)
+        assert (found.values[-1, :-1] == 0).all()
+        for layer, position in ((0, 0), (0, 5), (1, 3), (loaded.model.config.num_hidden_layers - 1, 8)):
+            module, ends = decoder_layers(loaded.model)[layer].get_submodule(path), []
+            for moved in step * torch.eye(loaded.model.config.hidden_size).double():
+                for sign in (1, -1):
+                    change = (torch.arange(9)[:, None] == position) * moved * sign
+
+                    def add(module, given, output, change=change):
+                        whole = isinstance(output, tuple)
+                        return (output[0] + change, *output[1:]) if whole else output + change
+
+                    with module.register_forward_hook(add), torch.no_grad():
+                        said = loaded.model(ids).logits[0, -1].softmax(dim=-1)
+                    ends.append(float(said[int(measurement["next_token"][0])]))
+            slopes = -np.diff(np.reshape(ends, (-1, 2))) / (2 * step)
+            assert float(found[layer, position]) == pytest.approx(np.linalg.norm(slopes), rel=step)
+
+
+def test_branches_of_a_family_that_nobody_has_proven_are_refused(text):
+    loaded = tiny_model("llama")
+    loaded = replace(loaded, family=generic("llama"))
+    with pytest.raises(ModelError, match=r"whose layers show attention, got tiny-llama \(llama\)"):
+        measure(loaded, MeasurementJob(text, tokens=9, prompts=2, influences=("attention",)))

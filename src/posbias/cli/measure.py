@@ -31,7 +31,8 @@ class Options:
     influences
         Gradients in addition to that of the predicted token's probability, with commas: logit, log_probability,
         target, input (gradient times input), outputs (mean over predictions at all positions; a pass for each),
-        layers (by the states after each layer), of hybrids softmax and others (through layers of that kind alone).
+        layers (by the states after each layer), attention and feed_forward (by what that branch of each layer
+        adds to the stream), of hybrids softmax and others (through layers of that kind alone).
     target
         The token whose probability the influence "target" is about, as text.
     rollouts

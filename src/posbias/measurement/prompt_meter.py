@@ -7,6 +7,7 @@ for (`MeasurementJob.dense_logits`). What cannot be determined of a layer is NaN
 
 import logging
 import re
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 from posbias.core.errors import ModelError, NonFiniteError, wrong
 from posbias.measurement.capture.forward import Capture, SeenLayer
 from posbias.measurement.capture.recurrences import Effective
-from posbias.measurement.capture.rerun import Call, outputs_of, recording
+from posbias.measurement.capture.rerun import Call, recording
 from posbias.measurement.capture.scores import Factored, Given
 from posbias.measurement.job import MeasurementJob
 from posbias.measurement.models.families import adds_to_stream, decoder_layers
@@ -26,7 +27,7 @@ from posbias.measurement.quantities.influence import Economy, economy, gradients
 from posbias.measurement.quantities.jacobian import HeadGains, gains_of, stretch_of
 from posbias.measurement.quantities.mixing import feed_forward_share, mixings
 from posbias.measurement.quantities.rollouts import Rollouts
-from posbias.measurement.result import INFLUENCES, WHOLE_GRAPH, Arrays
+from posbias.measurement.result import INFLUENCES, OF_STATES, WHOLE_GRAPH, Arrays
 
 log = logging.getLogger(__name__)
 OF_EARLIER_KEYS = (
@@ -102,6 +103,7 @@ class PromptMeter:
         model, family, job = self._loaded.model, self._loaded.family, self._job
         found: Arrays = {}
         calls: list[Call] = []
+        states: dict[str, list[Any]] = {kind: [] for kind in OF_STATES if kind in job.influences}
         rollouts = Rollouts(job.tokens, job.rollouts, self.gains, calls) if job.rollouts else None
 
         def see(seen: SeenLayer) -> None:
@@ -109,18 +111,24 @@ class PromptMeter:
             self._keep(seen.layer, found, self._of_layer(seen))
             if rollouts is not None:
                 rollouts.see(seen)
+            for kind, held in states.items():
+                if seen.live[kind] is None or not (family.checked or kind == "layers"):
+                    what, got = (
+                        f"a family whose layers show {kind}",
+                        f"{self._loaded.name} ({family.model_type})",
+                    )
+                    raise wrong("model", what, got=got, kind=ModelError)
+                held.append(seen.live[kind])
 
         given = torch.from_numpy(ids)
         saving = self._economy if WHOLE_GRAPH.isdisjoint(job.influences) else Economy()
         with (
             recording(self._layers if rollouts else (), calls),
-            outputs_of(self._layers if "layers" in job.influences else ()) as given_on,
             Capture(model, family, see),
         ):
             prediction = predict(model, given, saving)
         found |= rollouts.rows() if rollouts is not None else {}
         kinds = [kind for kind in job.influences if kind not in KINDS_OF_LAYERS]
-        states = [one if isinstance(one, Tensor) else one[0] for one in given_on]
         found |= gradients(prediction, given, ("probability", *kinds), self._target, states)
         for kind in [kind for kind in job.influences if kind in KINDS_OF_LAYERS]:
             with Capture(model, family, lambda seen: None, KINDS_OF_LAYERS[kind]):

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 Arrays = dict[str, np.ndarray]
 
-_KINDS = ("logit", "log_probability", "target", "input", "outputs", "layers", "softmax", "others")
+OF_STATES = ("layers", "attention", "feed_forward")
+"""Influences by tensors of each layer (`SeenLayer.live`)."""
+_KINDS = ("logit", "log_probability", "target", "input", "outputs", *OF_STATES, "softmax", "others")
 INFLUENCES = {"probability": "influence", **{kind: f"influence_{kind}" for kind in _KINDS}}
 """What can be differentiated, and the name of the result among a measurement's variables."""
 WHOLE_GRAPH = frozenset({"outputs", "softmax", "others"})

@@ -99,7 +99,8 @@ def measure(
 
     Which quantities, beyond those that are always measured:
 
-    - `influences`: further gradients: logit, log_probability, target, input, outputs, layers, softmax, others
+    - `influences`: further gradients: logit, log_probability, target, input, outputs, layers (by what each
+      gives), attention, feed_forward (by what that branch of each layer adds), softmax, others
     - `target`: the token of the influence "target": its number, or a text that is one token
     - `rollouts`: rollouts of each prompt's own attention: kernel, value, energy
     - `dense_logits`, `head_kernels`: matrices query × key of every layer and head: mean logits; attention

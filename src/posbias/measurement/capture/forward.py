@@ -9,9 +9,9 @@ next to the model's own. One layer is held at a time, and handed over when it ha
 of it is no part of the layer, and nothing that follows a layer's operations follows that.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -38,7 +38,9 @@ class SeenLayer:
     layer rotates. Under ALiBi the logits
     of each row are shifted so that the bias of a token to itself is 0. `values` are per query head, `mixed` is
     attention · values as it enters the output projection, `output_weight` that projection (None where
-    something else comes first). Of a layer without a softmax `scores` are its `Effective` matrices.
+    something else comes first). `live`, parts of the graph, are what the layer gives and the sums by which
+    attention and feed-forward block enter the stream. Of a layer without a softmax `scores` are its `Effective`
+    matrices.
     """
 
     layer: int
@@ -51,6 +53,7 @@ class SeenLayer:
     mixed: Float[Tensor, "position _"] | None = None
     output_weight: Float[Tensor, "_ _"] | None = None
     output: Float[Tensor, "position hidden"] | None = None
+    live: Mapping[str, Tensor | None] = field(default_factory=dict)
 
     @property
     def logits(self) -> Float[Tensor, "head query key"]:
@@ -172,7 +175,7 @@ class Capture(TorchFunctionMode):
             self._rotations.append(tensor)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        if self._watch is None or self._watch.done:
+        if self._watch is None:
             return func(*args, **(kwargs or {}))
         return self._watch.run(func, args, kwargs or {})
 
@@ -191,6 +194,7 @@ class Capture(TorchFunctionMode):
             mixed=watch.mixed,
             output_weight=watch.output_weight,
             output=output.detach()[0].flatten(1),
+            live={"layers": output, "attention": watch.joined, "feed_forward": watch.last},
         )
 
     def _separated(self, watch: Watch) -> tuple[Scores, Factored | None]:

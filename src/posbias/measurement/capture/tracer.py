@@ -190,13 +190,14 @@ _MOVES = {
 
 
 class Watch:
-    """Watches the operations of one layer until its attention update is added to the stream.
+    """Watches the operations of one layer until its attention update is added to the stream, then additions alone.
 
     Afterwards `update`, `scores`, `plain` (the scores without positions, None where they cannot be determined),
     `turned` (whether rotated queries were seen), `values`, `mixed` and `output_weight` hold what was seen, `live`
     the values as part of the graph. `stream` [1 position hidden], of several streams [1 position stream hidden],
-    is what enters the layer; an update whose scores are of types `constant` is added without its gradient. Raises
-    `ModelError` when it is not one prompt's.
+    is what enters the layer; an update whose scores are of types `constant` is added without its gradient.
+    `joined` is the sum that the update is part of, `last` the last later sum of the stream's size, which has the
+    feed-forward block's in it: parts of the graph. Raises `ModelError` when the stream is not one prompt's.
     """
 
     def __init__(self, stream: Tensor, constant: tuple[type, ...] = ()):
@@ -205,6 +206,8 @@ class Watch:
             raise wrong("model", "one prompt at a time", got=got, kind=ModelError)
         self.stream = stream
         self.update: Tensor | None = None
+        self.joined: Tensor | None = None
+        self.last: Tensor | None = None
         self.scores: Scores | None = None
         self.plain: Factored | None = None
         self.turned = False
@@ -221,13 +224,19 @@ class Watch:
     def run(self, func: Any, args: tuple, kwargs: dict) -> Any:
         """Run one operation as the model asked, noting what it means for attention."""
         name = getattr(func, "__name__", "")
+        if self.done:
+            result = func(*args, **kwargs)
+            if name in _ADDITIONS and result.numel() == self.stream.numel():
+                self.last = result
+            return result
         operands = [item for item in flat([*args, *kwargs.values()]) if isinstance(item, Tensor)]
         marks = [mark_of(operand) for operand in operands]
         if name in _ADDITIONS and self._is_update(operands, marks):
             update = self.update = operands[0] if isinstance(marks[0], (Mixed, Derived)) else operands[1]
             if isinstance(self.scores, self._constant):
                 args = tuple(item.detach() if item is update else item for item in args)
-            return func(*args, **kwargs)
+            self.joined = func(*args, **kwargs)
+            return self.joined
         twin = None
         if any(isinstance(mark, Twin) for mark in marks) and self.scores is None:
             # before the operation itself, which may be in place

@@ -9,9 +9,10 @@ is held instead of all; and the outputs of all tokens but the last, which only t
 blocks without a graph, so that the backward pass skips them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from torch import Tensor
 from posbias.core.errors import ModelError, one_of, wrong
 from posbias.measurement.capture.rerun import Economy, answering, leaf, owner_of, recomputed, rows_of
 from posbias.measurement.models.families import embedding_table
-from posbias.measurement.result import INFLUENCES
+from posbias.measurement.result import INFLUENCES, OF_STATES
 
 BLOCK = 64
 """How many positions' outputs are made at a time for the loss."""
@@ -80,7 +81,7 @@ def gradients(
     ids: Int[Tensor, "position"],
     kinds: Sequence[str] = ("probability",),
     target: int | None = None,
-    states: Sequence[Tensor] = (),
+    states: Mapping[str, Sequence[Tensor]] = {},
 ) -> dict[str, np.ndarray]:
     """Differentiate the last prediction by the input embeddings in each of the ways asked (see `INFLUENCES`).
 
@@ -88,9 +89,11 @@ def gradients(
     Herasimchyk et al. 2026), `logit` ‖∇_{e_j} z_y‖₂, `log_probability` ‖∇_{e_j} ln P(y|x)‖₂, `target`
     ‖∇_{e_j} P(target|x)‖₂, `input` |⟨e_j, ∇_{e_j} P(y|x)⟩| (gradient × input; nothing but rounding where
     the model normalises its embeddings first, as Bloom does), `outputs` the mean over positions i of
-    ‖∇_{e_j} P(y_i|x)‖₂, y_i the most likely token of the output at i; `layers` [layer, position] is ‖∇ P(y|x)‖₂
-    by the `states` that layers gave. One backward pass serves probability, log-probability, input and layers;
-    logit and target take one more each, outputs one a position.
+    ‖∇_{e_j} P(y_i|x)‖₂, y_i the most likely token of the output at i; those of `states` [layer, position] are
+    ‖∇ P(y|x)‖₂ by tensors of each layer: of `layers` by what it gave, of `attention` and `feed_forward` by what
+    that branch adds to the stream, which is the gradient by the sum: in a plain stream that by the stream just
+    after it. One backward pass serves probability, log-probability, input and states; logit and target take one
+    more each, outputs one a position.
 
     Returns, in float64, an array over positions for each kind under its variable's name, not normalised, and
     the scalars `probability` = P(y|x), `next_token` = y, `loss` (mean next-token cross-entropy of the prompt,
@@ -103,7 +106,7 @@ def gradients(
         log_probabilities = last.log_softmax(dim=-1)
     chosen = int(last.detach().argmax())
     means = {INFLUENCES["outputs"]: _of_outputs(prediction)} if "outputs" in kinds else {}
-    kinds = [kind for kind in kinds if kind not in ("outputs", "layers")]
+    kinds = [kind for kind in kinds if kind not in ("outputs", *OF_STATES)]
     wanted = {_pass(kind, target == chosen) for kind in kinds}
     scalars = {"chosen": log_probabilities[chosen], "logit": last[chosen]}
     if target is not None:
@@ -111,11 +114,11 @@ def gradients(
     order = [name for name in scalars if name in wanted]
     slopes, probability = {}, float(scalars["chosen"].detach().exp())
     for name in order:
-        by = (prediction.embeddings, *(states if name == "chosen" else ()))
+        held = states if name == "chosen" else {}
+        by = (prediction.embeddings, *chain(*held.values()))
         slopes[name], *rest = _differentiate(scalars[name], by, keep=name != order[-1])
-        if rest:
-            norms = [torch.linalg.vector_norm(one, dim=-1).numpy() for one in rest]
-            means[INFLUENCES["layers"]] = np.stack(norms) * probability
+        norms = iter(torch.linalg.vector_norm(one, dim=-1).numpy() * probability for one in rest)
+        means |= {INFLUENCES[kind]: np.stack([*islice(norms, len(one))]) for kind, one in held.items()}
     row = {"probability": np.array(probability), "next_token": np.array(chosen)}
     row["loss"] = np.array(_loss(prediction, ids))
     if "target" in kinds:
@@ -193,7 +196,7 @@ def _differentiate(
         scale = scales.pop(0)
         found = torch.autograd.grad(scalar * scale, by, retain_graph=keep or bool(scales))
         if not scales or all(bool(torch.isfinite(one).all()) for one in found):
-            return [one[0].flatten(1).cpu().double() / scale for one in found]
+            return [one.reshape(by[0].shape[1], -1).cpu().double() / scale for one in found]
 
 
 def _loss(prediction: Prediction, ids: Int[Tensor, "position"]) -> float:
