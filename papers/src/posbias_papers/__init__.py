@@ -8,7 +8,6 @@ A paper's package has its `PAPER` (`study`): what it says, its studies by name, 
 """
 
 import csv
-import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,11 +28,6 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a CSV file, by column; lines that begin with # are about it."""
     with path.open(encoding="utf-8", newline="") as file:
         return [*csv.DictReader(line for line in file if line[0] != "#")]
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """What a TOML file holds."""
-    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def choose(

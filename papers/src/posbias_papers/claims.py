@@ -285,11 +285,8 @@ class Judged:
         """For JSON, where a number that is not there is null."""
         keys: dict[str, Any] = {"id": self.id} if self.id else {}
         keys |= {"paper": self.paper} if self.study else {}
-        keys |= {
-            "claim": self.sentence,
-            "number": _finite(self.estimate.value),
-            "se": _finite(self.estimate.se),
-        }
+        number, se = map(_finite, (self.estimate.value, self.estimate.se))
+        keys |= {"claim": self.sentence, "number": number, "se": se}
         keys |= {"verdict": self.verdict, "why": self.why}
         if self.id:
             keys |= {"seen": self.seen} | {name: getattr(self.claim, name) for name in ABOUT}

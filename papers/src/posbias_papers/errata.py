@@ -17,13 +17,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from posbias.core.errors import InputFileError, PosbiasError, nearest, shortened, wrong
+from posbias.core.files import data_table
 from posbias.core.sources import cite
 from posbias.profiles.estimate import Estimate
-from posbias_papers import read_toml
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -37,12 +36,6 @@ BOTH: tuple[Literal["published", "corrected"], ...] = ("published", "corrected")
 """The two readings, by the names under which functions of `posbias.theory` and of papers know them."""
 BUNDLED = "tiny-alibi"
 """The model that is always at hand."""
-HEAD = """# Errata
-
-Where a paper, its code and the truth disagree: what is printed or coded, what holds and what difference it makes,
-what posbias does. `posbias_papers.readings.compare_readings(KEY)` computes both readings.
-"""
-
 
 # --- entries -------------------------------------------------------------------------------------------------
 
@@ -72,12 +65,12 @@ class Erratum:
         return self.key.partition("/")[0]
 
 
-_DATA = read_toml(Path(__file__).with_name("errata.toml"))
+_DATA = data_table(__file__)
 ERRATA: tuple[Erratum, ...] = tuple(Erratum(**given) for given in _DATA["erratum"])
 """Every entry, paper by paper, in the order of the text."""
 _BY_KEY = {one.key: one for one in ERRATA}
-REMARKS: Mapping[str, str] = MappingProxyType(_DATA["remarks"])
-"""What is to be said of all entries of a paper, by its citation key."""
+HEADS: Mapping[str, str] = _DATA["heads"]
+"""How pages of the site begin, by name."""
 
 
 def find_erratum(key: str) -> Erratum:
@@ -89,10 +82,10 @@ def find_erratum(key: str) -> Erratum:
 
 def errata_page() -> str:
     """All errata as Markdown: a section for each paper and a heading for each entry."""
-    lines = [HEAD]
+    lines, remarks = [HEADS["errata"]], _DATA["remarks"]
     for paper in dict.fromkeys(one.paper for one in ERRATA):
         source = cite(paper)
-        lines += [f"## {source.short.split(' (')[0]}, *{source.title}*\n", f"{REMARKS.get(paper, '')}\n"]
+        lines += [f"## {source.short.split(' (')[0]}, *{source.title}*\n", f"{remarks.get(paper, '')}\n"]
         for one in (one for one in ERRATA if one.paper == paper):
             parts = {"where": one.where, "printed": one.printed, "holds": one.holds, "posbias": one.posbias}
             lines += [f"### {one.key}\n", *(f"- *{name}*: {text}" for name, text in parts.items()), ""]

@@ -15,13 +15,13 @@ of them does. So a network's own probability is estimated, and its spread over n
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
 from posbias.core.errors import whole, wrong
+from posbias.core.files import data_table
 from posbias.core.formats import Header
 from posbias.core.machine import sequence
 from posbias.core.progress import Event, OnEvent
@@ -35,7 +35,6 @@ from posbias.simulation.token_space import normalised
 from posbias.theory.masks import Causal
 from posbias.theory.positional import alibi_slopes
 from posbias.theory.rollout.kernel import masked_softmax
-from posbias_papers import read_toml
 
 # --- a simulation as a cell of the store: model and seed decide it, more samples serve whoever wants fewer ---
 
@@ -179,8 +178,7 @@ class Variant:
         return shapes
 
 
-_ROWS = read_toml(Path(__file__).with_name("variants.toml"))
-VARIANTS = {name: decode(Variant, fields) for name, fields in _ROWS.items()}
+VARIANTS = {name: decode(Variant, row) for name, row in data_table(__file__, "variants.toml").items()}
 """The variants of the gallery's figure: 10 tokens, 4 layers, d = 64, α = 0.5 unless the name says otherwise."""
 
 

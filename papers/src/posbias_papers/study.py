@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from posbias.core.errors import InvalidValueError
+from posbias.core.progress import time_text
 from posbias.core.sources import BIBLIOGRAPHY, cite
 from posbias_papers import choose, read_rows
 from posbias_papers.claims import Claim, Judged, judged
@@ -54,7 +55,7 @@ class Cost:
     machine: str = MACHINE
 
     def __str__(self) -> str:
-        return f"{self.cells} cells, {minutes_text(self.minutes)}"
+        return f"{self.cells} cells, {time_text(60 * self.minutes)}"
 
 
 @dataclass(frozen=True, order=True)
@@ -218,8 +219,8 @@ class Study:
 
     @property
     def made_by(self) -> str:
-        """'`posbias paper wu2025 fig5` makes it (about 14 minutes)'."""
-        return f"`{self.command}` makes it (about {minutes_text(self.minutes[0])})"
+        """'`posbias paper wu2025 fig5` makes it (about 14 min)'."""
+        return f"`{self.command}` makes it (about {time_text(60 * self.minutes[0])})"
 
     def judged(self, table: Any) -> tuple[Judged, ...]:
         """Its claims on a table, those without evidence there left out."""
@@ -228,15 +229,6 @@ class Study:
     def file(self, folder: str | Path) -> Path:
         """Its JSON in a folder of results."""
         return Path(folder) / self.paper / f"{self.name}.json"
-
-
-def minutes_text(minutes: float) -> str:
-    """'20 seconds', '14 minutes', '3 hours', '6 days'."""
-    for size, limit, unit in ((1 / 60, 1, "second"), (1, 90, "minute"), (60, 2880, "hour")):
-        if minutes < limit:
-            count = max(1, round(minutes / size))
-            return f"{count} {unit}{'s' * (count > 1)}"
-    return f"{round(minutes / 1440)} days"
 
 
 class Studies(dict[str, Study]):

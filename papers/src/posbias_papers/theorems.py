@@ -34,12 +34,6 @@ INSTANCES = {"quick": 200, "full": 1000}
 """Instances of a reading: quick, the default, takes about 20 seconds on two cores."""
 ON_PAGE = 20
 """Instances of the site's page, enough where a printed reading that fails brings its witness."""
-THEOREMS = """# Theorems, tried
-
-Every numbered statement of the three papers, tried on random and adversarial instances. Where it or a step of its
-proof fails, the reading that holds stands in its place. λ is the weight of attention, ε the smallest admitted
-weight; positions count as in the paper unless a claim says otherwise.
-"""
 RECORDS = Path(__file__).with_name("statements") / "records.jsonl"
 """All statements tried on 1,000 instances, a line each (`tools/statement_records.py`)."""
 FEW = 8
@@ -184,24 +178,23 @@ def theorems_page(findings: "Iterable[Finding]") -> str:
     beyond its proof has a line of its own. The note has the true value and the printed bound of a counterexample,
     and the erratum's key or what is said of the statement.
     """
-    lines, marks = [THEOREMS, "| statement | claim that holds | verdict | note |", "|---|---|---|---|"], []
+    from posbias_papers.errata import HEADS
+
+    head = ["| statement | claim that holds | verdict | note |", "|---|---|---|---|"]
+    lines, marks = [HEADS["theorems"], *head], []
     for finding in findings:
         row, compared, statement = finding.as_dict(), finding.compared, finding.statement
         marks.append(finding.mark)
         cells = [[statement.name, statement.asserts, finding.asserted, ""]] if finding.asserted else []
         numbers = compared.words if compared else ""
-        link = f"[{statement.erratum}](errata.md#{_anchor(statement.erratum)})" if statement.erratum else ""
+        anchor = statement.erratum.replace("/", "").replace(".", "")
+        link = f"[{statement.erratum}](errata.md#{anchor})" if anchor else ""
         note = "; ".join(filter(None, [numbers, link or _escaped(row["note"])]))
         cells.append([row["statement"], row["claim"], finding.mark, note])
         for *words, last in cells:
             lines.append(f"| `{row['key']}` {' | '.join(map(_escaped, words))} | {last} |")
     counts = ", ".join(f"{marks.count(mark)} {mark}" for mark in dict.fromkeys(marks))
     return "\n".join([*lines, "", f"{len(marks)} statements: {counts}.", ""])
-
-
-def _anchor(key: str) -> str:
-    """Where the heading of an erratum is found on its page."""
-    return key.replace("/", "").replace(".", "")
 
 
 def _escaped(text: str) -> str:

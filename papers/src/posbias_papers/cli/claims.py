@@ -10,6 +10,7 @@ from posbias.cli import options as shared
 from posbias.cli.output import answer_with, log, progress
 from posbias.core.errors import PosbiasError
 from posbias.core.packages import need
+from posbias.core.progress import time_text
 from posbias.core.terminal import table
 
 if TYPE_CHECKING:
@@ -187,7 +188,6 @@ def all_(*, options: AllOptions = AllOptions()) -> None:
     from posbias_papers.cli.answers import PaperAll
     from posbias_papers.herasimchyk2026.measure import check_models
     from posbias_papers.results import collect
-    from posbias_papers.study import minutes_text
 
     check_models(() if options.models == ("none",) else options.models, "--models")
     if options.report:
@@ -198,7 +198,7 @@ def all_(*, options: AllOptions = AllOptions()) -> None:
     judged = collect(options.out)
     page = _page(options.out, judged, _readings(options.out, options.configs)) if options.report else None
     answer = PaperAll.of(ran, counts=count(judged), page=page)
-    lines = [f"{len(ran.made)} studies made in {minutes_text(ran.seconds / 60)}"]
+    lines = [f"{len(ran.made)} studies made in {time_text(ran.seconds)}"]
     lines += [f"{key}: {reason}" for key, reason in ran.left_out.items()]
     lines += ["", *_evidence(judged), *([f"page: {page}"] if page else [])]
     answer_with(answer, lambda: lines, options.json)

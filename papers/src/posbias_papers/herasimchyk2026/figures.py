@@ -15,8 +15,8 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
+from posbias.core.files import data_table
 from posbias.profiles.estimate import Estimate
-from posbias_papers import read_toml
 from posbias_papers.claims import ELSEWHERE, Evidence, Judged, Printed, undecided
 from posbias_papers.contrasts import Quantity, contrasted, read_claims
 from posbias_papers.herasimchyk2026.configs import BINS, HUB, PROMPTS, PUBLISHED, stand_in
@@ -44,7 +44,7 @@ AT_HAND = {
 """What claims rest on for which nothing has to be measured, by words of their `where`."""
 WHEN, ON_RECORD = "2026-11-27", "32 prompts"
 """When what is on record was measured, and on how much."""
-ABOUT = read_toml(Path(__file__).with_name("figures.toml"))
+ABOUT = data_table(__file__)
 """What is shown of every `kind` of table and of every `study`, and the sources that they use."""
 
 

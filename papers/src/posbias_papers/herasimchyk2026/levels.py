@@ -395,7 +395,7 @@ def published_levels() -> Curves:
     """The influence of BLOOM-176B that the authors measured, with the levels as published, from their figures."""
     curves = {name: np.array(values) for name, values in configs.published_curves().items()}
     levels = {letter: _named(letter, curves[letter]) for letter in "bc"}
-    levels = {"a": dict(attention_only())[f"{PUBLISHED[0]} with the files' slopes"]} | levels
+    levels = {"a": dict(attention_only())[f"{configs.PUBLISHED[0]} with the files' slopes"]} | levels
     return Curves(*configs.PUBLISHED, levels, Profile.from_weights(curves["measured"], measures="gradient"))
 
 

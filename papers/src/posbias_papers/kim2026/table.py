@@ -118,7 +118,10 @@ def completed(frame: "pd.DataFrame") -> "pd.DataFrame":
         for name in ("score", "score_se", "step", "step_se", "rise", "rise_se"):
             known[name] = np.full((tokens, tokens), np.nan)
             known[name][scores["query"].astype(int), scores["key"].astype(int)] = scores[name]
-        columns = _of_rows(known) | (_of_second(model, known) if layer == 2 else {})
+        columns = _of_rows(known)
+        if layer == 2:
+            columns |= _known_steps(model, known) | _scores_off(model, known)
+            columns |= {} if model.norm == "none" else _key_factors(model, known)
         for i, j in zip(*np.tril_indices(tokens), strict=True):
             row = {name: column[i, j] for name, column in columns.items() if np.isfinite(column[i, j])}
             rows.append(dict(zip(LEVELS, (*levels, float(i), float(j)), strict=True)) | row)
@@ -143,14 +146,6 @@ def _of_rows(known: Matrices) -> Matrices:
     beyond[last, 1:last] = score[last, 1:last] - score[last - 1 : 0 : -1, 0]
     error[last, 1:last] = np.hypot(se[last, 1:last], se[last - 1 : 0 : -1, 0])
     return columns | {"beyond_first": beyond, "beyond_first_se": error}
-
-
-def _of_second(model: RecencyModel, known: Matrices) -> Matrices:
-    return (
-        _known_steps(model, known)
-        | _scores_off(model, known)
-        | ({} if model.norm == "none" else _key_factors(model, known))
-    )
 
 
 def _known_steps(model: RecencyModel, known: Matrices) -> Matrices:

@@ -20,12 +20,12 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from posbias_papers import choose, read_toml
+from posbias.core.files import data_table
+from posbias_papers import choose
 from posbias_papers.claims import Above, Claim
 from posbias_papers.errata import find_erratum
 from posbias_papers.statements.draws import Instance, Sampler
@@ -39,7 +39,7 @@ REMARK: Mapping[str, Any] = {"strength": "observation"}
 OURS: Mapping[str, Any] = {"provenance": "ours", "strength": "observation"}
 """Of a statement that is a reading of ours."""
 LABELS = ("Corrected", "Asserts", "Scope", "Evidence", "Shows", "Erratum")
-COUNTEREXAMPLES: dict[str, Instance] = read_toml(Path(__file__).with_name("counterexamples.toml"))
+COUNTEREXAMPLES: dict[str, Instance] = data_table(__file__, "counterexamples.toml")
 """Instances on which statements fail as printed, by their keys."""
 _SOURCES = {"wu": "wu2025", "herasimchyk": "herasimchyk2026", "kim": "kim2026"}
 

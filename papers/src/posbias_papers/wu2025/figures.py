@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from posbias.core.progress import time_text
 from posbias.profiles.estimate import Estimate
 from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
 from posbias_papers import read_rows
 from posbias_papers.claims import LEAST, Above, Evidence, judged, mean
 from posbias_papers.contrasts import contrasted, difference, read_claims
 from posbias_papers.pages import Page, Table
-from posbias_papers.study import EFFORTS, INSTANCED, Basis, Recorded, Studies, Study, minutes_text, titled
+from posbias_papers.study import EFFORTS, INSTANCED, Basis, Recorded, Studies, Study, titled
 from posbias_papers.wu2025 import observed
 from posbias_papers.wu2025.drawing import (
     draw_biased_training,
@@ -310,7 +311,7 @@ def _study(name: str, cells: Iterable[Setting], draw: Callable[..., Any], *compa
         recorded,
         needs="torch",
         uses=(MIDDLE,) if curved else SINKS[:1],
-        decided_by=decided_by(name, minutes_text(minutes[1]), curved),
+        decided_by=decided_by(name, time_text(60 * minutes[1]), curved),
     )
 
 
