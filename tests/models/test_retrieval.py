@@ -10,6 +10,7 @@ import torch
 import transformers
 from answers import plain
 from heard import Heard
+from measured import measurement
 from refused import refused
 from tiny import specimen
 
@@ -23,7 +24,6 @@ from posbias.measurement.texts.corpora import read_text
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.measurements import load_retrieval, save_retrieval
 from posbias.profiles.place_differences import profile_difference
-from posbias.profiles.profile import uniform
 from posbias.reports.plots.retrieval import retrieval_figure
 from posbias.retrieval import ask, retrieval_curve, retrieval_fingerprint, retrieval_job, retrieve, wordings
 from posbias.retrieval.trials import CHOICES, Keys, Needle
@@ -348,7 +348,7 @@ def test_verdicts_follow_the_gaps(found, margins, verdict, undecided):
 
 def test_shares_margins_and_influence_stand_in_one_row(found):
     curve = retrieval_curve(found)
-    panels = retrieval_figure(curve, {"measured": uniform(8)}).axes
+    panels = retrieval_figure(curve, measurement()).axes
     assert {ax.get_subplotspec().rowspan.start for ax in panels} == {0}
     assert len(panels) == 3
 

@@ -39,6 +39,12 @@ def test_keys_and_their_file_which_answers_alone(answered):
     assert answered("retrieve", "o/retrieval.nc") == answer
     assert Path("o/retrieval.nc").stat().st_mtime_ns == written
     assert called("retrieve", "o/retrieval.nc", "--seed", 1).returncode == 2
+    drawn = Path("o/retrieval.svg").stat().st_mtime_ns
+    other = answered(
+        *("retrieve", "tiny-alibi", "--pairs", 4, "--positions", 3, "--prompts", 2, "--out", "o")
+    )
+    assert (other["file"], other["pictures"][0]) == ("o-2/retrieval.nc", "o-2/retrieval.svg")
+    assert Path("o/retrieval.svg").stat().st_mtime_ns == drawn
 
 
 def test_a_needle(answered):

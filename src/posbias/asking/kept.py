@@ -19,7 +19,7 @@ from posbias.asking.replies import answer_of, text_of
 from posbias.asking.requests import Generator, Request, cost, each_answer, id_of, json_line
 from posbias.core import spec
 from posbias.core.errors import DamagedError, InputFileError, OutputFileError, shortened, wrong
-from posbias.core.files import need_writable, write_text
+from posbias.core.files import need_writable
 from posbias.core.matching import ENDINGS
 from posbias.core.progress import Event, OnEvent
 from posbias.core.tables import json_lines, table_lines
@@ -28,11 +28,6 @@ log = logging.getLogger(__name__)
 KIND, SCHEMA = "retrieval-answers", 1
 RESULTS, ANSWERS = "results", "answers.jsonl"
 """The name of a results folder, and what folders in it, or in these, keep answers in."""
-
-
-def write_requests(requests: Sequence[Request], path: str | os.PathLike[str]) -> Path:
-    """Write prompts for somebody to answer, one a line. Raises `OutputFileError`."""
-    return write_text(path, "".join(request.line() for request in requests))
 
 
 def read_answers(path: str | os.PathLike[str]) -> dict[str, str]:

@@ -52,7 +52,7 @@ class Options:
     asking: shared.Server = shared.Server()
     loading: shared.Loading = shared.Loading()
     seed: shared.Seed = 0
-    out: shared.Out | None = None
+    out: shared.Folder | None = None
     json: shared.Json = False
 
 
@@ -74,19 +74,19 @@ def check(model: str | None = None, *, options: Options = Options()) -> int:
 
     chooser = choosing.Options(asking=options.asking, loading=options.loading, out=options.out)
     chooser.check()
-    columns, names = shared.column_names(options.columns), (model,) if model else ()
+    names = (model,) if model else ()
     if options.items is not None:
         shared.refuse(options, "none with --items", ("trials", "max_gap"))
-        trials = read_items(options.items, columns)
-        found, limit, count = chooser.who(names, kind_of(trials)), options.max_flip, len(trials)
+        trials = read_items(options.items, options.columns)
+        found, limit = chooser.who(names, kind_of(trials)), options.max_flip
     elif options.trials is not None:
         shared.refuse(options, "--items with it", ("max_flip",))
         server = options.asking.endpoint is not None
-        trials = Session(documents=read_document_sets(options.trials, columns))
+        trials = Session(documents=read_document_sets(options.trials, options.columns))
         if server and "chat" in options.asking.api:
             trials = replace(trials, jobs=(replace(trials.jobs[0], wording="chat"),))
         found = options.asking.servers(model) if server else chooser.who(names, "")
-        limit, count = options.max_gap, trials.count
+        limit = options.max_gap
     else:
         raise shared.wrong("trials", "a file, or --items", None)
     if len(found) > 1:
@@ -96,7 +96,7 @@ def check(model: str | None = None, *, options: Options = Options()) -> int:
     need_writable(place)
     about: Any = {"looks": options.looks, "seed": options.seed, "baseline": options.baseline, "folder": place}
     about |= {"loading": vars(options.loading), "concurrency": options.asking.concurrency}
-    with resumable(count, "answers") as on_event:
+    with resumable("answers") as on_event:
         answer = decide(who, trials, limit, on_event=on_event, **about)
     lines = [*table(*answer.table()), "", *answer.answer, f"answers, check.md, check.xml: {place}"]
     answer_with(answer, lambda: lines, options.json)

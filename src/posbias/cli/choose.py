@@ -48,18 +48,16 @@ class Options:
     asking: shared.Server = shared.Server()
     loading: shared.Loading = shared.Loading()
     threads: shared.TorchThreads = None
-    out: shared.Out | None = None
+    out: shared.Folder | None = None
     dry_run: shared.Flag = False
     json: shared.Json = False
 
     def check(self) -> None:
         """Raise `InvalidValueError` for options that do not go together."""
-        shared.need_folder(self.out)
-        shared.check_threads(self.threads)
         if self.asking.endpoint is None:
             shared.refuse(self.asking, "--endpoint with it")
         else:
-            shared.refuse(self, "none with --endpoint", ("threads", "loading", "influence"))
+            shared.refuse(self, "none with --endpoint", ("threads", "influence", *vars(self.loading)))
 
     def who(self, models: tuple[str, ...], kind: str) -> dict[str, Any]:
         """Who is asked, by name: models that are opened; or of a server each model in each way, for its
@@ -104,7 +102,7 @@ def choose(*models: str, items: Path, options: Options = Options()) -> None:
 
     options.check()
     opened = options.asking.endpoint is None
-    read = read_items(items, shared.column_names(options.columns))
+    read = read_items(items, options.columns)
     again = (0 if opened else AGAIN) if options.again is None else options.again
     job = ChoiceJob(options.kind or kind_of(read), options.orders, again, options.criteria)
     requests = [one.request for one in presentations(read, job)]
@@ -128,7 +126,7 @@ def choose(*models: str, items: Path, options: Options = Options()) -> None:
     for name, one in who.items():
         folder = place / file_name(name) if len(who) > 1 else place
         clear_leftovers(folder)
-        with resumable(len(requests), "answers") as on_event:
+        with resumable("answers") as on_event:
             how |= {"answers": folder / "answers.jsonl", "threads": options.threads, "on_event": on_event}
             found[name] = ask(one, read, job, concurrency=options.asking.concurrency, **how)
         save_decisions(found[name].decisions, folder / "decisions.json")

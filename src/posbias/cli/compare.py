@@ -49,7 +49,7 @@ def compare(
     from posbias.imports.columns import Choice
 
     shared.check_targets(None, plot, p, q)
-    choice = Choice(None, tokens, shared.column_names(columns), shared=True)
+    choice = Choice(None, tokens, columns or {}, shared=True)
     profile, reference = (read_one(one, choice) for one in (p, q))
     comparison = compare(profile, reference, by_share=by_share, seed=seed)
     if plot is not None:

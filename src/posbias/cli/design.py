@@ -49,7 +49,7 @@ class Options:
     evaluations: shared.Whole = 2000
     seed: shared.Seed = 0
     threads: shared.Threads = None
-    out: shared.Out | None = None
+    out: shared.Folder | None = None
     plot: Path | None = None
     json: shared.Json = False
 
@@ -71,7 +71,6 @@ def design(architecture: str, *, options: Options = Options()) -> None:
     from posbias.theory.configs import read_architecture
     from posbias.theory.variation import values_of
 
-    shared.need_folder(options.out)
     base, written_for = read_architecture(architecture)
     if options.mixing is not None:
         base = with_mixing(options.mixing, base)
@@ -109,13 +108,12 @@ def _designed(job: Any, folder: Path, name: str, threads: int | None) -> "answer
     """Search, and write the designs, the answer last."""
     from dataclasses import replace
 
-    from posbias.core.files import clear_leftovers, write_text
+    from posbias.core.files import write_text
     from posbias.core.formats import save_json
     from posbias.designs.space import toml_of
 
-    clear_leftovers(folder)
     kept = folder / f".design-{job.of_costs}.partial.npz"
-    with resumable(min(job.space.size, job.evaluations), "architectures", COMPILING) as on_event:
+    with resumable("architectures", COMPILING) as on_event:
         found = job.run(threads, kept, on_event)
     files = [f"design-{number:02}.toml" for number in range(1, len(found.front) + 1)]
     answer = answers.Design.of(found, files=files)

@@ -81,14 +81,14 @@ def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Op
     An interrupted measurement goes on from its finished prompts when the same command is given again. Started by
     `torchrun --nproc-per-node N -m posbias measure …`, N processes share the prompts.
     """
-    from posbias.measurement import estimate_cost, load_model, prepared
+    from posbias.measurement import estimate_cost, prepared
 
     if options.out is not None and options.out.suffix != ".nc":
         raise shared.wrong("out", "a name ending in .nc", str(options.out))
     job = options.job
     if options.dry_run:
         _ = job.source  # what is wrong with the text is said before the model is loaded
-        loaded = load_model(model, tokens=job.tokens, **vars(options.loading))
+        loaded = options.loading.load(model, job.tokens)
         prepared(loaded, job)
         cost = estimate_cost(loaded, job)
         answer_with(answers.MeasureCost.of(cost), cost.lines, options.json)
@@ -135,5 +135,5 @@ def measured(
     from posbias.measurement import find_or_measure
 
     how = {"loading": vars(loading), "threads": threads, "rerun": rerun}
-    with resumable(job.prompts) as on_event:
+    with resumable() as on_event:
         return find_or_measure(model, place, job, **how, on_event=on_event)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, dataclass_tr
 
 from cyclopts import Parameter
 
-from posbias.core.errors import counted, shortened, typed_integer, whole, wrong
+from posbias.core.errors import MOST_THREADS, shortened, typed_integer, whole, wrong
 from posbias.core.files import need_writable
 from posbias.core.packages import need
 
 if TYPE_CHECKING:
     from posbias.asking import Endpoint
     from posbias.core.running import Engine
+    from posbias.measurement.models.loading import LoadedModel
 
 T = TypeVar("T")
 DEFAULT_MODEL = "smollm2-135m"
@@ -47,12 +48,6 @@ def check_targets(out: Path | None, plot: Path | None, *inputs: str | Path | Non
                 raise wrong(name, f"a file that is not {what} too", str(target))
             taken[os.path.realpath(target)] = "written"
             need_writable(target)
-
-
-def need_folder(out: Path | None) -> None:
-    """Raise `InvalidValueError` for the name of a file where an answer of several files goes."""
-    if out is not None and out.suffix:
-        raise wrong("out", "a folder (the answer is several files)", str(out))
 
 
 # ── what is typed ──
@@ -94,12 +89,27 @@ def _listed(one: Callable[[str], Any], what: str) -> Any:
     return Parameter(converter=convert, n_tokens=1, negative="", show_default=False)
 
 
-def column_names(words: Sequence[str] | None) -> dict[str, str]:
-    """Words NAME=COLUMN as a mapping. Raises `InvalidValueError`."""
-    pairs = [word.split("=", 1) for word in words or ()]
-    if any(len(pair) < 2 for pair in pairs) or len({name for name, *_ in pairs}) < len(pairs):
-        raise wrong("columns", "NAME=COLUMN, each name once", " ".join(words or ()))
-    return {pair[0]: pair[1] for pair in pairs}
+def _columns(type_: Any, tokens: Any) -> dict[str, str]:
+    """Words NAME=COLUMN as a mapping."""
+    words = [token.value for token in tokens]
+    columns = dict(word.split("=", 1) for word in words if "=" in word)
+    if len(columns) < len(words):
+        raise ValueError(f"expected NAME=COLUMN, each name once, got {shortened(' '.join(words))}")
+    return columns
+
+
+def _folder(type_: Any, tokens: Any) -> Path:
+    """A folder, where an answer of several files goes, and not the name of a file."""
+    if (folder := Path(tokens[0].value)).suffix:
+        raise ValueError(f"expected a folder (the answer is several files), got {shortened(str(folder))}")
+    return folder
+
+
+def _threads(type_: Any, tokens: Any) -> int:
+    """A number of threads that can be right."""
+    if not 0 < (count := _integer(type_, tokens)) <= MOST_THREADS:
+        raise ValueError(f"expected an integer from 1 to {MOST_THREADS:,}, got {count}")
+    return count
 
 
 Flag = Annotated[bool, Parameter(negative="")]
@@ -113,6 +123,7 @@ Plot = Annotated[Path | None, Parameter(name="--plot")]
 # ── options that mean the same everywhere ──
 
 Out = Annotated[Path, Parameter(name=["--out", "-o"])]
+Folder = Annotated[Out, Parameter(converter=_folder, n_tokens=1)]
 Results = Annotated[Out, Parameter(help="The folder of results.")]
 Json = Annotated[Flag, Parameter(name="--json", help="Print JSON on stdout.")]
 Rerun = Annotated[
@@ -122,13 +133,12 @@ Seed = Annotated[Whole, Parameter(help="Seed of the random numbers.")]
 Threads = Annotated[
     Whole | None, Parameter(help="Cores to use; the result is the same for any number. Default: all.")
 ]
-TorchThreads = Annotated[
-    Whole | None, Parameter(name="--threads", help="Threads of torch. Default: the cores but one.")
-]
+_Count = Annotated[int, Parameter(name="--threads", converter=_threads, n_tokens=1)]
+TorchThreads = Annotated[_Count | None, Parameter(help="Threads of torch. Default: the cores but one.")]
 _CELLS = (
     "Cores to use: cells train one on each (default: all), a single cell with this many threads (default: 1)."
 )
-TrainingThreads = Annotated[Whole | None, Parameter(name="--threads", help=_CELLS)]
+TrainingThreads = Annotated[_Count | None, Parameter(help=_CELLS)]
 Workers = Annotated[
     Whole | None, Parameter(help="Processes of one thread that share the work. Default: the cores.")
 ]
@@ -142,7 +152,10 @@ Effort = Annotated[Literal["quick", "full"] | int, _integer_or("quick", "full")]
 _CONTEXT = "Of results at several context lengths take this one, or all: their mean."
 ContextLength = Annotated[int | Literal["all"] | None, _integer_or("all"), Parameter(help=_CONTEXT)]
 _COLUMNS = "What columns of a table are: place=COLUMN score=COLUMN (also total, trial, length, model, scale)."
-ColumnNames = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
+ColumnNames = Annotated[
+    Mapping[str, str] | None,
+    Parameter(converter=_columns, n_tokens=-1, consume_multiple=True, negative="", accepts_keys=False),
+]
 Columns = Annotated[ColumnNames, Parameter(help=_COLUMNS)]
 Networks = Annotated[Whole | None, Parameter(help="Networks of each cell, with seeds from 0 on.")]
 _MODEL = "A name that `posbias models` lists, a model folder, a .gguf file, or the id of a model on a hub."
@@ -157,12 +170,6 @@ def amount(effort: str | int, named: Mapping[str, int]) -> int:
     Raises `InvalidValueError` below 1.
     """
     return whole("effort", effort, 1) if isinstance(effort, int) else named[effort]
-
-
-def check_threads(count: int | None) -> None:
-    """Raise `InvalidValueError` for a number of threads that cannot be right, before anything is loaded."""
-    if count is not None:
-        counted("threads", count)
 
 
 def engine(workers: int | None, ray: str | None = None, threads: int | None = None) -> "Engine | None":
@@ -182,18 +189,24 @@ def engine(workers: int | None, ray: str | None = None, threads: int | None = No
     return Cluster(ray)
 
 
+def given(options: Any) -> dict[str, Any]:
+    """By name, those of options and of options within them that are not as by default."""
+    default, held = type(options)(), dict[str, Any]()
+    for name, value in vars(options).items():
+        held |= (
+            given(value) if is_dataclass(value) else {name: value} if value != getattr(default, name) else {}
+        )
+    return held
+
+
 def refuse(options: Any, expected: str, names: Collection[str] = (), kept: Collection[str] = ()) -> None:
     """Raise `InvalidValueError` for an option that does not go with another one or with a file.
 
-    `names` are those that do not, or all but `kept`; of options within one, all.
+    `names` are those that do not, or all but `kept`.
     """
-    default = type(options)()
-    for name, given in vars(options).items():
+    for name, value in given(options).items():
         if (name in names or not names) and name not in kept:
-            if is_dataclass(given):
-                refuse(given, expected)
-            elif given != getattr(default, name):
-                raise wrong(name, expected, given)
+            raise wrong(name, expected, value)
 
 
 # ── who is asked, how a model is loaded, what its prompts are ──
@@ -293,6 +306,23 @@ class Loading:
     trust_remote_code: Flag = False
     tokenizer: Path | None = None
     accept_terms: Flag = False
+
+    def load(self, model: str, tokens: int) -> "LoadedModel":
+        """The model, for prompts of `tokens`. Raises as `posbias.measurement.load_model`."""
+        from posbias.measurement import load_model
+
+        return load_model(
+            model,
+            revision=self.revision,
+            dtype=self.dtype,
+            device=self.device,
+            device_map=self.device_map,
+            attention=self.attention,
+            trust_remote_code=self.trust_remote_code,
+            tokenizer=self.tokenizer,
+            tokens=tokens,
+            accept_terms=self.accept_terms,
+        )
 
 
 @options

@@ -61,7 +61,7 @@ def order(
 
     shared.check_targets(out, None, hits)
     given = read_hits(hits, scores)
-    worth = profile_of(profile, tokens=tokens, columns=shared.column_names(columns))
+    worth = profile_of(profile, tokens=tokens, columns=columns)
     around = {"prefix": prefix, "suffix": suffix, "in_tokens": given.unit == "tokens"}
     found = ordered(len(given.scores), given.scores, given.lengths, profile=worth, **around)
     if out is not None:

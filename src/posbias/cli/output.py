@@ -114,21 +114,20 @@ def notice(line: str, after: float = 2.0) -> Iterator[None]:
 
 
 @contextmanager
-def resumable(total: int, what: str = "prompts", waiting: str | None = None) -> Iterator[OnEvent]:
-    """Progress on `total` pieces of work; KeyboardInterrupt says how many of them are kept, once that is known."""
-    done, first, pace = 0.0, None, Pace()
+def resumable(what: str = "prompts", waiting: str | None = None) -> Iterator[OnEvent]:
+    """Progress on pieces of work; KeyboardInterrupt says how many of them are kept, once that is known."""
+    heard, pace = list[Event](), Pace()
     with progress(waiting) as show:
 
         def on_event(event: Event) -> None:
-            nonlocal done, first
-            done = event.done
-            first = done if first is None else first
+            heard[1:] = [event]
             show(event)
 
         try:
             yield on_event
         except KeyboardInterrupt:
-            if first is None:
+            if not heard:
                 raise
-            kept = f"{done:,.0f} of {total:,} {what} are kept"
-            raise KeyboardInterrupt(pace.goes_on(kept, done - first, total - done)) from None
+            done, total = heard[-1].done, heard[-1].total or 0
+            kept = f"{done:,.0f} of {total:,.0f} {what} are kept"
+            raise KeyboardInterrupt(pace.goes_on(kept, done - heard[0].done, total - done)) from None

@@ -35,14 +35,10 @@ class Options:
     def treated(self) -> Any:
         """Items, or a session of one job. Raises `InvalidValueError` for what cannot be right."""
         from posbias.choice import read_items
-        from posbias.retrieval import Session, read_document_sets
 
-        asked, trials = self.asked, self.asked.asking.trials
-        columns = shared.column_names(asked.asking.columns)
-        if self.items is not None:
-            return read_items(self.items, columns)
-        sets = None if trials is None else read_document_sets(trials, columns)
-        return Session((asked.job(sets),), documents=sets, rule=asked.asking.rule)
+        return (
+            self.asked.session() if self.items is None else read_items(self.items, self.asked.asking.columns)
+        )
 
 
 def remedy(model: str | None = None, *, options: Options = Options()) -> None:
@@ -64,8 +60,7 @@ def remedy(model: str | None = None, *, options: Options = Options()) -> None:
 
     asked, asking = options.asked, options.asked.asking
     asked.check(model)
-    for part in (asked, asking):
-        shared.refuse(part, "none with remedies", UNWANTED)
+    shared.refuse(asked, "none with remedies", UNWANTED)
     if len(asking.ways) > 1:
         raise shared.wrong("system", "one way to ask", asking.ways)
     treated, name, equal = options.treated(), model or shared.DEFAULT_MODEL, asked.equivalence or EQUIVALENCE
@@ -85,7 +80,7 @@ def remedy(model: str | None = None, *, options: Options = Options()) -> None:
     who: Any = next(iter(asking.servers(model).values())) if asking.wanted else name
     who = (scorer_of(who) if asking.logprobs else None) or who
     how: Any = {"concurrency": asking.concurrency, "loading": vars(asked.loading), "threads": asked.threads}
-    with resumable(len(task.parts)) as on_event:
+    with resumable("answers") as on_event:
         found = treat(who, treated, options.remedy, folder=place, equivalence=equal, on_event=on_event, **how)
     answer, lines = of_remedies(found, place)
     answer_with(answer, lambda: lines, asked.json)

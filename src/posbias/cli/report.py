@@ -47,7 +47,7 @@ class Options:
     prompting: shared.Prompting = shared.Prompting()
     loading: shared.Loading = shared.Loading()
     threads: shared.TorchThreads = None
-    out: shared.Out | None = None
+    out: shared.Folder | None = None
     rerun: shared.Rerun = False
     json: shared.Json = False
 
@@ -66,7 +66,6 @@ def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) 
 
     # it is said before the model is measured
     need("jinja2", "matplotlib", work="a report", extra="report")
-    shared.need_folder(options.out)
     if not (Path(source) / "config.json").exists() and _report_decisions(Path(source), options):
         return
     if _is_made_elsewhere(Path(source)):
@@ -111,7 +110,7 @@ def _report_decisions(path: Path, options: Options) -> bool:
     from posbias.choice.answer import read_choices
     from posbias.reports.choices import write_choices_report
 
-    choices = read_choices(path, shared.column_names(options.columns))
+    choices = read_choices(path, options.columns)
     if choices:
         shared.refuse(options, "none with a file of decisions", kept=("out", "json", "columns"))
         place = options.out or shared.RESULTS / path.stem
@@ -127,7 +126,7 @@ def _report_profile(path: Path, options: Options) -> None:
     from posbias.reports.profile_page import write_profile_report
 
     shared.refuse(options, "none with a file of results", kept=("out", "json", "tokens", "columns"))
-    curves = read_curves(path, Choice(None, options.tokens, shared.column_names(options.columns)))
+    curves = read_curves(path, Choice(None, options.tokens, options.columns or {}))
     place, pages, lines = options.out or Path("results") / path.stem, [], []
     for length, profile in curves.items():
         unit = "documents" if "documents" in profile.attrs else "tokens"

@@ -4,10 +4,9 @@ The model is opened here; or it is a black box: a server answers the prompts, or
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, resumable
@@ -15,16 +14,15 @@ from posbias.core.files import file_name, need_writable
 from posbias.core.packages import need
 
 if TYPE_CHECKING:
-    import xarray as xr
-
-    from posbias.asking import ServerScorer
     from posbias.asking.requests import Writer
     from posbias.core.answers import Answer
-    from posbias.retrieval import DocumentSet, RetrievalJob, Session
+    from posbias.retrieval import RetrievalJob, Session
 
 _SHORT = 256
-SOURCES = ("endpoint", "answers", "write_prompts")
-"""Options of which one makes a model a black box."""
+UNASKED = {"threads", "measurement", "rerun"}
+"""Options of a model that is opened."""
+UNSCORED = {"trials", "sizes", "until", "rule", "answers", "write_prompts"}
+"""Options of answers in words."""
 
 
 @shared.options
@@ -62,39 +60,18 @@ class BlackBox(shared.Server):
     until: float | None = None
     logprobs: shared.Flag = False
 
+    @property
+    def wanted(self) -> bool:
+        """Whether a model is asked as a black box."""
+        return (self.endpoint, self.answers, self.write_prompts) != (None, None, None)
+
     def writers(self, model: str | None) -> "dict[str, Writer]":
         """Who answers, by the name of the way. Raises `InvalidValueError` for options that do not go together."""
         if self.answers is None:
             return {**self.servers(model)}
         from posbias.asking import AnswersRead
 
-        if len(self.ways) > 1:
-            raise shared.wrong("system", "--endpoint with several ways to ask", self.ways)
         return {"answers": AnswersRead(self.answers, model or "")}
-
-    @property
-    def wanted(self) -> bool:
-        """Whether a model is asked as a black box. Raises `InvalidValueError` for options that need it to be."""
-        given = [one.name for one in fields(self) if getattr(self, one.name) != one.default]
-        named = [name for name in SOURCES if name in given]
-        if len(named) > 1 or (given and not named):
-            what = " and ".join(f"--{name.replace('_', '-')}" for name in named) or "none of them"
-            raise shared.wrong((named or given)[-1], "--endpoint, --answers or --write-prompts", what)
-        return bool(named)
-
-    def check(self, options: "Options") -> None:
-        """Raise `InvalidValueError` for other options that do not go with these."""
-        if self.trials is not None and options.task != "rules":
-            shared.refuse(options, "none with --trials, which decide it", ("task", "text"))
-        elif self.columns:
-            raise shared.wrong("columns", "documents of --trials, which have them", " ".join(self.columns))
-        if self.sizes and (options.pairs, options.length, self.trials) != (None, None, None):
-            raise shared.wrong("sizes", "none of --pairs, --length and --trials with it", self.sizes)
-        one_curve = self.endpoint is not None and len(self.ways) == 1 and options.task != "rules"
-        if self.logprobs and not (one_curve and (self.trials, self.sizes, self.until) == (None, (), None)):
-            others = "keys or needle, --endpoint, one way to ask, and none of --trials, --sizes and --until"
-            raise shared.wrong("logprobs", others, True)
-        shared.check_targets(self.write_prompts, None, self.trials, options.text)
 
 
 @shared.options
@@ -149,41 +126,59 @@ class Options:
     threads: shared.TorchThreads = None
     measurement: Path | None = None
     asking: BlackBox = BlackBox()
-    out: shared.Out | None = None
+    out: shared.Folder | None = None
     rerun: shared.Rerun = False
     json: shared.Json = False
 
     def check(self, model: str | None) -> None:
         """Raise `InvalidValueError` for options that do not go together, before anything is read or opened."""
-        shared.need_folder(self.out)
-        if self.equivalence is not None and not 0 < self.equivalence < math.inf:
-            raise shared.wrong("equivalence", "a finite number above 0", self.equivalence)
-        if self.asking.wanted:
-            opened = ("threads", "measurement", "rerun", "loading")
-            shared.refuse(self, "none with a model that is not opened (another --out asks anew)", opened)
-            self.asking.check(self)
-        elif (model or "").endswith(".nc"):
-            shown = ("measurement", "out", "json", "equivalence")
-            shared.refuse(self, "none with a finished retrieval", kept=shown)
-        else:
-            shared.check_threads(self.threads)
-            if self.task == "rules":
-                raise shared.wrong("task", "--endpoint or --answers with rules", "a model that is opened")
-            if model == "":
-                raise shared.wrong("model", "a name, a model folder, a .gguf file or a hub id", "")
+        asking, loading, equal = self.asking, {*vars(self.loading)}, self.equivalence
+        rules, several, logprobs = self.task == "rules", len(asking.ways) > 1, asking.logprobs
+        documents, opened = asking.trials is not None and not rules, not asking.wanted
+        finished = opened and (model or "").endswith(".nc")
+        unshown = {*vars(self), *loading} - {"measurement", "out", "json", "equivalence"}
+        for expected, names, applies in (
+            ("a finite number above 0", {"equivalence"}, equal is not None and not 0 < equal < math.inf),
+            ("--endpoint, --answers or --write-prompts with it", {*vars(asking)}, opened),
+            ("--endpoint or --answers with rules", {"task"}, opened and rules),
+            ("none with a finished retrieval", unshown, finished),
+            ("none with a model that is not opened (another --out asks anew)", UNASKED | loading, not opened),
+            ("none with --endpoint", {"answers", "write_prompts"}, asking.endpoint is not None),
+            ("none with --write-prompts", {"answers"}, asking.write_prompts is not None),
+            ("--endpoint with several ways to ask", {"api", "system"}, several and asking.endpoint is None),
+            ("none with --trials, which decide it", {"task", "text"}, documents),
+            ("documents of --trials, which have them", {"columns"}, not documents),
+            ("--task needle with it", {"text"}, self.task != "needle"),
+            ("none with --sizes", {"pairs", "length", "trials"}, asking.sizes != ()),
+            ("none with --logprobs", UNSCORED, logprobs),
+            ("one way to ask with --logprobs", {"api", "system"}, logprobs and several),
+            ("keys or needle with --logprobs", {"task"}, logprobs and rules),
+        ):
+            if applies:
+                shared.refuse(self, expected, names)
+        shared.check_targets(asking.write_prompts, None, asking.trials, self.text)
 
-    def job(self, documents: "Sequence[DocumentSet] | None" = None) -> "RetrievalJob":
-        """What is asked, worded as a message for a chat where nothing is said. Raises `InvalidValueError`."""
+    def session(self) -> "Session":
+        """What is asked, with trials and text read; of a model that is opened, margins.
+
+        A message for a chat is worded as one where nothing is said. Raises `InvalidValueError`, and as what reads.
+        """
+        from posbias.measurement import read_text
+        from posbias.profiles.gaps import EQUIVALENCE
+        from posbias.retrieval import Session, read_document_sets, read_instructions, retrieval_job
         from posbias.retrieval.documents import places_of
-        from posbias.retrieval.jobs import check_text, retrieval_job
+        from posbias.retrieval.rules import INSTRUCTIONS
 
+        asking, documents, instructions, margins = self.asking, None, None, not self.asking.wanted
         task, positions, prompts = self.task, self.positions, self.prompts
-        chat = self.wording is None and self.asking.wanted and "chat" in self.asking.api and task != "rules"
-        if documents is not None:
+        chat = self.wording is None and not margins and "chat" in asking.api and task != "rules"
+        if asking.trials is not None and task == "rules":
+            instructions = read_instructions(asking.trials)
+        elif asking.trials is not None:
+            documents = read_document_sets(asking.trials, asking.columns)
             task, prompts = "documents", min(prompts, len(documents))
             positions = places_of(documents) if positions is None else positions
-        check_text(task, self.text)
-        return retrieval_job(
+        job = retrieval_job(
             task,
             pairs=self.pairs,
             length=self.length,
@@ -192,6 +187,22 @@ class Options:
             prompts=prompts,
             seed=self.seed,
             kind=self.kind,
+        )
+        size = "pairs" if job.length is None else "length"
+        jobs = [replace(job, **{size: count}) for count in asking.sizes] or [job]
+        if task == "rules" and self.kind is None:
+            kinds = sorted({one.kind for one in instructions or INSTRUCTIONS})
+            jobs = [replace(one, kind=kind) for kind in kinds for one in jobs]
+        return Session(
+            tuple(jobs),
+            read_text(self.text) if task == "needle" else None,
+            documents,
+            asking.rule,
+            asking.until,
+            EQUIVALENCE if self.equivalence is None and not margins else self.equivalence,
+            asking.concurrency if asking.endpoint is not None else 1,
+            instructions,
+            margins,
         )
 
 
@@ -209,66 +220,89 @@ def retrieve(model: str | None = None, *, options: Options = Options()) -> None:
         --endpoint a model of that server. Default: smollm2-135m.
     """
     options.check(model)
-    if options.asking.wanted:
-        answer, lines = _answers(model, options)
+    if options.asking.write_prompts is not None:
+        answer, lines = _written(options.asking.write_prompts, options)
+    elif options.asking.wanted:
+        answer, lines = _asked(model, options)
     else:
-        model = shared.DEFAULT_MODEL if model is None else model
-        file = Path(model) if model.endswith(".nc") else _opened(model, options)
-        answer, lines = _shown(file, options)
+        answer, lines = _opened(shared.DEFAULT_MODEL if model is None else model, options)
     answer_with(answer, lambda: lines, options.json)
 
 
-# ── a model that is opened ──
+def _written(path: Path, options: Options) -> "tuple[Answer, list[str]]":
+    """Write the prompts for somebody to answer."""
+    from posbias.reports.answers.retrievals import RetrievePrompts
+
+    cost = options.session().write_prompts(path)
+    answer = RetrievePrompts.of(file=path, prompts=cost.requests, words=cost.words_in)
+    said = f"{cost.requests:,} prompts with {cost.words_in:,} words: {path}"
+    return answer, [said, "answer each line under its id"]
 
 
-def _opened(model: str, options: Options) -> Path:
-    """Ask a model that is opened here, or find what an earlier run did: the retrieval's file."""
-    need("torch", "xarray", work="asking a model", extra="measure")
+def _asked(model: str | None, options: Options) -> "tuple[Answer, list[str]]":
+    """Ask in every way, or take answers made elsewhere. Raises as `posbias.retrieval.Session.ask_each`."""
+    from posbias.asking import scorer_of
+    from posbias.reports.retrieval import of_asked, of_opened
+    from posbias.retrieval.session import ANSWERS, RESULT, folder_of
+
     need("matplotlib", work="the curve", extra="report")
-    from posbias.measurement import load_model, read_text
-    from posbias.retrieval.local import find_or_retrieve
-
-    job = options.job()
-    place = options.out or _results(model, job, options.text)
+    asking, session = options.asking, options.session()
+    ways = asking.writers(model)
+    if asking.logprobs:
+        (way, server), *_ = asking.servers(model).items()
+        if (scorer := scorer_of(server)) is not None:
+            ways, session = {way: scorer}, replace(session, margins=True, equivalence=options.equivalence)
+    place = options.out or shared.RESULTS / _name(model or f"answers of {asking.answers}", asking, session)
     need_writable(place)
-    if job.task == "needle":
-        read_text(options.text)  # what is wrong with it is said before the model is loaded
-    loaded = load_model(model, tokens=job.length or _SHORT, **vars(options.loading))
-    _measured(options.measurement, loaded.checksum, loaded.name)  # another model's is refused now
-    with resumable(job.prompts) as on_event:
-        return find_or_retrieve(
-            *(loaded, place, job),
-            text=options.text,
-            threads=options.threads,
-            rerun=options.rerun,
-            on_event=on_event,
-        )[1]
+    with resumable() as on_event:
+        curves = session.ask_each(ways, place, on_event)
+    if session.margins:
+        return of_opened(*curves.values(), place / RESULT, place)
+    kept = {way: asking.answers or folder_of(place, way, ways) / ANSWERS for way in ways}
+    return of_asked(curves, kept, place)
 
 
-def _shown(file: Path, options: Options) -> "tuple[Answer, list[str]]":
-    """The answer on a finished retrieval."""
-    need("matplotlib", work="the curve", extra="report")
-    from posbias.profiles.measurements import load_retrieval
+def _name(who: str, asking: BlackBox, session: "Session") -> str:
+    """NAME of results/NAME: who is asked, and how; answers of any task go into the same folder."""
+    api, system = asking.ways[0]
+    how = "ways" if len(asking.ways) > 1 else f"{api}{'-system' if system is not None else ''}"
+    # answers of another length are other answers
+    most = f"-{asking.answer_tokens}tokens" if asking.answer_tokens != BlackBox.answer_tokens else ""
+    name = f"{(file_name(Path(who).name) or 'answers')[:80]}-{how}-{session.jobs[0].task}{most}"
+    return name + "-logprobs" * session.margins
+
+
+def _opened(model: str, options: Options) -> "tuple[Answer, list[str]]":
+    """Ask a model that is opened here, unless its retrieval is finished, and show that."""
+    from posbias.profiles.measurements import load_measurement, load_retrieval
     from posbias.profiles.places import retrieval_curve
     from posbias.reports.retrieval import of_opened
 
+    need("matplotlib", work="the curve", extra="report")
+    file = Path(model) if model.endswith(".nc") else _retrieved(model, options)
     curve = retrieval_curve(load_retrieval(file), options.equivalence)
-    measured = _measured(options.measurement, str(curve.asked.get("checksum")), curve.model)
+    named = options.measurement
+    measured = None if named is None else load_measurement(named, of=curve.asked)
     # of a file that is given the pictures may go elsewhere
-    return of_opened(curve, file, options.out or file.parent, measured)
+    place = options.out if model.endswith(".nc") else None
+    return of_opened(curve, file, place or file.parent, measured)
 
 
-def _measured(file: Path | None, checksum: str, model: str) -> "xr.Dataset | None":
-    """A measurement of the model that was asked. Raises `InvalidValueError` for one of another."""
-    if file is None:
-        return None
+def _retrieved(model: str, options: Options) -> Path:
+    """The file of a model's retrieval, which is asked as far as an earlier run did not."""
+    need("torch", "xarray", work="asking a model", extra="measure")
     from posbias.profiles.measurements import load_measurement
+    from posbias.retrieval.local import find_or_retrieve
 
-    measured = load_measurement(file)
-    if measured.attrs.get("checksum") != checksum:
-        other = measured.attrs.get("model")
-        raise shared.wrong("measurement", f"one of {model!r}", f"{file} of {other!r}, or of other weights")
-    return measured
+    session = options.session()
+    place = options.out or _results(model, session.jobs[0], options.text)
+    need_writable(place)
+    loaded = options.loading.load(model, session.jobs[0].length or _SHORT)
+    if options.measurement is not None:
+        load_measurement(options.measurement, of=loaded.described)  # another model's is refused now
+    threads, rerun = options.threads, options.rerun
+    with resumable() as on_event:
+        return find_or_retrieve(loaded, place, session, threads=threads, rerun=rerun, on_event=on_event)[1]
 
 
 def _results(model: str, job: "RetrievalJob", text: str | None) -> Path:
@@ -277,106 +311,3 @@ def _results(model: str, job: "RetrievalJob", text: str | None) -> Path:
     name = f"{Path(model).name}-{job.task}-{size}-{job.wording}-{job.positions}x{job.prompts}"
     name += f"-{Path(text).stem}" if text is not None else ""
     return shared.RESULTS / (name + (f"-seed{job.seed}" if job.seed else ""))
-
-
-# ── a black box ──
-
-
-def _answers(model: str | None, options: Options) -> "tuple[Answer, list[str]]":
-    """Write the prompts for somebody to answer; or ask in every way, or take answers made elsewhere.
-
-    Raises as `posbias.retrieval.Session.ask_each`.
-    """
-    from posbias.asking import scorer_of
-    from posbias.measurement import read_text
-    from posbias.profiles.gaps import EQUIVALENCE
-    from posbias.retrieval.documents import read_document_sets
-    from posbias.retrieval.rules import INSTRUCTIONS, read_instructions
-    from posbias.retrieval.session import ANSWERS, Session, folder_of
-
-    asking, documents, text, instructions = options.asking, None, None, None
-    columns = shared.column_names(asking.columns)
-    if asking.trials is not None and options.task == "rules":
-        instructions = read_instructions(asking.trials)
-    elif asking.trials is not None:
-        documents = read_document_sets(asking.trials, columns)
-    elif options.task == "needle":
-        text = read_text(options.text).content
-    job = options.job(documents)
-    if asking.logprobs:
-        (server,) = asking.servers(model).values()
-        if (scorer := scorer_of(server)) is not None:
-            return _scored(scorer, job, text, options)
-    key = "length" if options.task == "needle" else "pairs"
-    jobs = [replace(job, **{key: size}) for size in asking.sizes] or [job]
-    if job.kind is not None and options.kind is None:
-        kinds = sorted({one.kind for one in instructions or INSTRUCTIONS})
-        jobs = [replace(one, kind=kind) for kind in kinds for one in jobs]
-    session = Session(
-        tuple(jobs),
-        text,
-        documents,
-        asking.rule,
-        asking.until,
-        EQUIVALENCE if options.equivalence is None else options.equivalence,
-        asking.concurrency if asking.endpoint is not None else 1,
-        instructions,
-    )
-    if asking.write_prompts is not None:
-        return _written(asking.write_prompts, session)
-    need("matplotlib", work="the curve", extra="report")
-    from posbias.reports.retrieval import of_asked
-
-    writers = asking.writers(model)
-    place = options.out or shared.RESULTS / _folder(model or f"answers of {asking.answers}", job.task, asking)
-    need_writable(place)
-    with resumable(session.count * len(writers)) as on_event:
-        curves = session.ask_each(writers, place, on_event)
-    kept = {name: asking.answers or folder_of(place, name, writers) / ANSWERS for name in writers}
-    return of_asked(curves, kept, place)
-
-
-def _scored(
-    scorer: "ServerScorer", job: "RetrievalJob", text: str | None, options: Options
-) -> "tuple[Answer, list[str]]":
-    """Ask a server for log-probabilities: margins, as of a model that is opened."""
-    need("matplotlib", work="the curve", extra="report")
-    from posbias.asking import AnswerFile
-    from posbias.profiles.places import save_places
-    from posbias.reports.retrieval import of_opened
-    from posbias.retrieval.session import ANSWERS, RESULT, Session
-
-    folder = f"{_folder(scorer.endpoint.model, job.task, options.asking)}-logprobs"
-    place = options.out or shared.RESULTS / folder
-    need_writable(place)
-    how: Any = {"equivalence": options.equivalence, "concurrency": options.asking.concurrency}
-    session = Session((job,), text, margins=True, **how)
-    with resumable(session.count) as on_event:
-        file = AnswerFile(place / ANSWERS, scorer.asked_of)
-        file.announce(session.requests(), scorer, more=", each for every candidate" * scorer.echoes)
-        curve = session.ask(scorer, job, file, on_event)
-    return of_opened(curve, save_places([curve], place / RESULT), place)
-
-
-def _written(path: Path, session: "Session") -> "tuple[Answer, list[str]]":
-    """Write the prompts for somebody to answer."""
-    from posbias.asking.kept import write_requests
-    from posbias.asking.requests import cost
-    from posbias.reports.answers.retrievals import RetrievePrompts
-
-    session.announce()
-    requests = session.requests()
-    total = cost(requests, {})
-    write_requests(requests, path)
-    answer = RetrievePrompts.of(file=path, prompts=total.requests, words=total.words_in)
-    said = f"{total.requests:,} prompts with {total.words_in:,} words: {path}"
-    return answer, [said, "answer each line under its id"]
-
-
-def _folder(name: str, task: str, asking: BlackBox) -> str:
-    """NAME of results/NAME: who is asked, and how; answers of any task go into the same folder."""
-    api, system = asking.ways[0]
-    how = "ways" if len(asking.ways) > 1 else f"{api}{'-system' if system is not None else ''}"
-    # answers of another length are other answers
-    most = f"-{asking.answer_tokens}tokens" if asking.answer_tokens != BlackBox.answer_tokens else ""
-    return f"{(file_name(Path(name).name) or 'answers')[:80]}-{how}-{task}{most}"

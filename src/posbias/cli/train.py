@@ -147,7 +147,6 @@ def train(
         raise shared.wrong(next(iter(given)), "none with a spec file, which says it", str(spec))
     if experiment.effort in ("quick", "full") and options.sequences is not None:
         raise shared.wrong("sequences", f"none with --effort {experiment.effort}", options.sequences)
-    shared.check_threads(options.threads)
     engine = shared.engine(None, options.ray, options.threads)
     experiments, swept = _experiments(spec, experiment.given)
     from posbias.training import run_cells

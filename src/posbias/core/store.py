@@ -284,12 +284,13 @@ def file_of_job(
     """The file of a job whose place a person chose, and whether it is finished: else the first name that is free.
 
     `place` is a .nc file or the folder of a file `name`; `held` is the fingerprint in a file. Those of other jobs
-    stay, and with `rerun` all do: a.nc, a-2.nc, …, or folder, folder-2, ….
+    stay, and with `rerun` all do: a.nc, a-2.nc, …, or folder, folder-2, …. What a killed writer began there goes.
     """
     stem, suffix = (place.stem, ".nc") if place.suffix == ".nc" else (place.name, "")
     for number in itertools.count(1):
         spot = place.with_name(f"{stem}{f'-{number}' if number > 1 else ''}{suffix}")
         file = spot if suffix else spot / name
+        files.clear_leftovers(file.parent)
         if not file.exists():
             return file, False
         if held(file) == fingerprint and not rerun:

@@ -103,6 +103,21 @@ def table_lines(path: Path, names: Names = Names(), *, lists: bool = False) -> I
         raise InputFileError(f"{path}: expected one JSON object on each line, got none")
 
 
+def named_rows(
+    path: Path, names: Mapping[str, Sequence[str]], listed: str, columns: Mapping[str, str] | None = None
+) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """The rows of a table, each with its cells by role (`cells_of`); those of the role `listed` may be lists.
+
+    Raises as `read_table`, and `InputFileError` for a row without a cell in one of `columns`.
+    """
+    for where, row in table_lines(path, Names(cells=names[listed]), lists=True):
+        cells = cells_of(row, names, columns or {})
+        for role, column in (columns or {}).items():
+            if cells[role] is None:
+                raise unexpected(f"{where}: {role}", f"a column {column}", ", ".join(map(str, row)))
+        yield where, row, cells
+
+
 def cells_of(
     row: dict[str, Any], names: Mapping[str, Sequence[str]], columns: Mapping[str, str]
 ) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch.distributed as dist
 
 from posbias.core.errors import InputFileError, ModelError, NonFiniteError, WorkerError
-from posbias.core.files import clear_leftovers
 from posbias.core.progress import Event, OnEvent
 from posbias.core.store import Checkpoint, file_of_job
 from posbias.measurement.result import Arrays, Quantities, State
@@ -201,7 +200,6 @@ def find_or_compute(
     )
     file, finished = processes.exchange(held)[0]
     checkpoint = file.with_name(f".{file.stem}-{fingerprint[:12]}.partial.npz")
-    clear_leftovers(file.parent)  # of a run that was killed, perhaps while it drew
     dataset = load(file) if finished else compute(checkpoint=checkpoint)
     if finished:
         log.info("already there: %s (--rerun computes it anew)", file)

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field, FiniteFloat
 
 from posbias.core import machine
-from posbias.core.errors import DamagedError, InputFileError, InvalidValueError, is_number
+from posbias.core.errors import DamagedError, InputFileError, InvalidValueError, is_number, wrong
 from posbias.core.files import data_table, read_text
 from posbias.core.formats import Header, NetCDFCodec, undamaged
 from posbias.core.spec import decode, value
@@ -84,13 +84,19 @@ def save_measurement(measurement: "xr.Dataset", path: str | os.PathLike[str]) ->
     return _save(measurement, path, MEASUREMENT)
 
 
-def load_measurement(path: str | os.PathLike[str], needs: tuple[str, ...] = ()) -> "xr.Dataset":
+def load_measurement(
+    path: str | os.PathLike[str], needs: tuple[str, ...] = (), of: Mapping[str, Any] | None = None
+) -> "xr.Dataset":
     """Read a measurement back, whole, into memory; `needs` are variables it must have in addition to `influence`.
 
-    Raises `InputFileError` when the file is missing, is not NetCDF, does not hold a measurement, lacks a variable
-    or is damaged.
+    `of`: the name (`model`) and `checksum` of the model that it must be of. Raises `InputFileError` when the file
+    is missing, is not NetCDF, does not hold a measurement, lacks a variable or is damaged, `InvalidValueError` for
+    a measurement of another model.
     """
     read = _load(path, MEASUREMENT, needs)  # which says what to install where xarray is absent
+    if of is not None and read.attrs.get("checksum") != of.get("checksum"):
+        got = f"{path} of {read.attrs.get('model')!r}, or of other weights"
+        raise wrong("measurement", f"one of {of.get('model')!r}", got=got)
     from posbias.profiles.labelled import Measurement
 
     return Measurement(read.data_vars, read.coords, read.attrs)

@@ -98,6 +98,8 @@ class Places:
         object.__setattr__(self, "depth", np.asarray(self.depth, dtype=np.float64))
         for name in ("trials", "flaws"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        if self.equivalence is not None:
+            positive("equivalence", self.equivalence)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Places) and self.as_dict() == other.as_dict()
@@ -423,8 +425,6 @@ def retrieval_curve(retrieval: "xr.Dataset", equivalence: float | None = None) -
     `equivalence`: nats up to which a difference of margins counts as none. Raises `InvalidValueError` for a
     dataset that is no retrieval, and for an equivalence that is not above 0.
     """
-    if equivalence is not None:
-        positive("equivalence", equivalence)
     if retrieval.attrs.get("posbias_kind") != "retrieval":
         kind = retrieval.attrs.get("posbias_kind")
         raise wrong("retrieval", "a dataset of kind 'retrieval'", kind)

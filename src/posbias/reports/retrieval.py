@@ -10,7 +10,6 @@ from posbias.core.terminal import table
 from posbias.profiles.estimate import share_text
 from posbias.profiles.place_differences import CurveDifference, by_size, ways_differences
 from posbias.profiles.places import ABSENT, ALONE, Key, Places
-from posbias.profiles.profile import Profile, measured_influence
 from posbias.reports import answers, plots
 
 if TYPE_CHECKING:
@@ -31,9 +30,9 @@ def of_opened(
 
     Raises `OutputFileError` if a picture cannot be written.
     """
-    pictures = _draw(plots.retrieval_figure(curve, _influence(measured)), folder)
-    answer = answers.Retrieve.of(curve, file=file, pictures=pictures)
-    return answer, [*curve_lines(curve), "", f"retrieval: {file}"]
+    lines = [*curve_lines(curve), "", f"retrieval: {file}"]
+    pictures = _draw(plots.retrieval_figure(curve, measured), folder)
+    return answers.Retrieve.of(curve, file=file, pictures=pictures), lines
 
 
 def of_asked(
@@ -71,17 +70,6 @@ def _asked(curves: list[Places], file: Path, place: Path) -> dict[str, Any]:
 
 def _draw(figure: Any, folder: Path) -> list[Path]:
     return [plots.save_figure(figure, folder / name) for name in PICTURES]
-
-
-def _influence(measurement: "xr.Dataset | None") -> dict[str, Profile] | None:
-    """The influence by position that is drawn next to the curve."""
-    if measurement is None:
-        return None
-    found = {"measured": measured_influence(measurement)}
-    if "rollout_energy" in measurement:
-        rollout = measurement["rollout_energy"].values
-        found["energy rollout"] = Profile.from_samples(rollout, measures="rollout")
-    return found
 
 
 def curve_lines(curve: Places) -> list[str]:

@@ -17,7 +17,7 @@ import numpy as np
 from posbias.core.errors import is_integer, wrong
 from posbias.core.files import data_table
 from posbias.core.matching import normalised, place_in
-from posbias.core.tables import Names, bare_name, cells_of, number, table_lines, unexpected
+from posbias.core.tables import bare_name, cells_of, named_rows, number, unexpected
 from posbias.retrieval.jobs import POSITIONS, RetrievalJob
 from posbias.retrieval.trials import Trial, Trials
 
@@ -114,8 +114,8 @@ def read_document_sets(
     document moves; others that are gold keep a drawn place, the rest their order. `columns` says what columns
     hold, keys within others by points ({"gold": "meta.gold"}). It warns where gold seems to count from 1.
     """
-    rows = table_lines(Path(path), Names(cells=NAMES["documents"]), lists=True)
-    sets = [_set_of(row, columns or {}, where) for where, row in rows]
+    rows = named_rows(Path(path), NAMES, "documents", columns)
+    sets = [_set_of(row, held, where) for where, row, held in rows]
     if (shifted := sum(one.shifted for one in sets)) > NEARLY_ALL * len(sets):
         what = "in %d of %d sets the answer stands in the document before the gold one: gold counts from 0"
         log.warning(f"%s: {what}", path, shifted, len(sets))
@@ -170,12 +170,8 @@ _HINT = " (--columns {}=COLUMN)"
 """How a column that is called otherwise is named."""
 
 
-def _set_of(row: dict[str, Any], columns: Mapping[str, str], where: str) -> _Set:
+def _set_of(row: dict[str, Any], held: dict[str, Any], where: str) -> _Set:
     """The set in a row, whatever its shape. Raises `InputFileError` that begins with `where`."""
-    held = cells_of(row, NAMES, columns)
-    for role, column in columns.items():
-        if held[role] is None:
-            raise unexpected(f"{where}: {role}", f"a column {column}", ", ".join(map(str, row)))
     question, documents, answers = held["question"], _documents(held["documents"], row), held["answers"]
     if isinstance(answers, dict):  # of SQuAD, of TriviaQA
         answers = answers.get("text") or [answers.get("value"), *answers.get("aliases", ())]

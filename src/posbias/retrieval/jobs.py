@@ -4,7 +4,6 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from posbias.core import machine
 from posbias.core.errors import InvalidValueError, one_of, wrong
 from posbias.core.spec import Count, NaturalNumber, later, value
 from posbias.retrieval.wordings import WORDINGS
@@ -57,12 +56,6 @@ def check_fit(positions: int, pairs: int) -> None:
         raise wrong("positions", f"at most the {pairs} pairs of the list", positions)
 
 
-def check_text(task: str, text: object) -> None:
-    """Raise `InvalidValueError` for a `text`, not None, that no task but needle has."""
-    if task != "needle" and text is not None:
-        raise wrong("text", f"none with the task {task}", text)
-
-
 def retrieval_job(
     task: str = "keys",
     *,
@@ -85,7 +78,6 @@ def retrieval_job(
         pairs, length = (PAIRS[task], None) if task in PAIRS else (None, LENGTH)
     if positions is None:
         positions = POSITIONS if pairs is None else max(3, min(POSITIONS, pairs))
-    machine.stream(seed, "retrieval")
     wording = next(iter(WORDINGS[task])) if wording is None else wording
     kind = kind or {"rules": KINDS[0]}.get(task)
     parts: Any = (task, pairs, length, wording, positions, prompts, seed, kind)

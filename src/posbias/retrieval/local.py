@@ -23,11 +23,11 @@ from posbias.measurement.job import fingerprint_of, job_of
 from posbias.measurement.models.loading import LoadedModel, Treatment, ready
 from posbias.measurement.result import Quantity, State, attributes, variables
 from posbias.measurement.streaming import find_or_compute, over_prompts
-from posbias.measurement.texts.corpora import read_text
+from posbias.measurement.texts.corpora import Text, read_text
 from posbias.profiles.measurements import load_retrieval, save_retrieval
-from posbias.retrieval.jobs import RetrievalJob, check_text, retrieval_job
+from posbias.retrieval.jobs import RetrievalJob, retrieval_job
 from posbias.retrieval.margins import margins_of
-from posbias.retrieval.session import trials_of
+from posbias.retrieval.session import Session, trials_of
 from posbias.retrieval.trials import Trial, Trials
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,9 @@ _ROWS = {
 }
 
 
-def retrieval_fingerprint(model: LoadedModel, job: RetrievalJob, text: str | Path | None = None) -> str:
+def retrieval_fingerprint(
+    model: LoadedModel, job: RetrievalJob, text: Text | str | Path | None = None
+) -> str:
     """SHA-256 of all that decides the numbers of a job: name its checkpoint after it. Raises as `retrieve`.
 
     Of a treated model: `dataclasses.replace(model, treatment={"name": …})`.
@@ -68,7 +70,7 @@ def retrieve(
     *,
     tokenizer: Any = None,
     treatment: Treatment | None = None,
-    text: str | Path | None = None,
+    text: Text | str | Path | None = None,
     checkpoint: str | Path | None = None,
     threads: int | None = None,
     on_event: OnEvent | None = None,
@@ -89,15 +91,13 @@ def retrieve(
     if job.task in ("documents", "rules"):
         got = f"{job.task}, which are asked of a generator (`posbias.retrieval.ask`)"
         raise wrong("task", "keys or needle", got=got)
-    check_text(job.task, text)
-    source = read_text(text) if job.task == "needle" else None
+    source = None if text is None and job.task != "needle" else read_text(text)
     with ready(model, tokenizer, treatment) as loaded:
-        fingerprint = retrieval_fingerprint(loaded, job, text)
+        fingerprint = retrieval_fingerprint(loaded, job, source)
         if job.length is not None and loaded.context is not None and job.length > loaded.context:
             most = f"at most the {loaded.context} tokens of context of {loaded.name}"
             raise wrong("length", most, job.length)
-        text, name = (None, "") if source is None else (source.content, source.name)
-        asker = _Asker(loaded, trials_of(job, loaded.tokenizer, text=text, name=name))
+        asker = _Asker(loaded, trials_of(job, loaded.tokenizer, text=source))
         log.info("asking %s in %d prompts at %d positions", loaded.name, job.prompts, job.positions)
         with torch_threads(leaving_a_core() if threads is None else threads):
             state, _ = over_prompts(
@@ -114,18 +114,19 @@ def retrieve(
 def find_or_retrieve(
     model: LoadedModel,
     place: str | Path,
-    job: RetrievalJob,
+    session: Session,
     *,
-    text: str | Path | None = None,
     threads: int | None = None,
     rerun: bool = False,
     on_event: OnEvent | None = None,
 ) -> tuple[xr.Dataset, Path]:
     """Read a retrieval from its file where it is finished; else ask, and write the file. Both are returned.
 
-    `place`: the .nc file, or the folder of its retrieval.nc, as of `find_or_compute`; an interrupted run is
-    resumed. Other arguments as of `retrieve`. Raises what that, `load_retrieval` and `save_retrieval` raise.
+    `session`: one of margins and of one job; that of a needle has the `Text` that it lies in. `place`: the .nc
+    file, or the folder of its retrieval.nc, as of `find_or_compute`; an interrupted run is resumed. Other
+    arguments as of `retrieve`. Raises what that, `load_retrieval` and `save_retrieval` raise.
     """
+    (job,), text = session.jobs, session.text
     compute = functools.partial(retrieve, model, job, text=text, threads=threads, on_event=on_event)
     kept = ("retrieval", retrieval_fingerprint(model, job, text), load_retrieval, save_retrieval)
     result = find_or_compute(Path(place), *kept, compute, rerun=rerun)

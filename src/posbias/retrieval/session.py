@@ -17,16 +17,26 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from posbias.asking.endpoint import Endpoint as Endpoint
 from posbias.asking.kept import ANSWERS, AnswerFile, AnswersRead
-from posbias.asking.requests import Generator, Place, Request, Scorer, ScoresWritten, id_of, specification_of
+from posbias.asking.requests import (
+    Generator,
+    Place,
+    Request,
+    RequestCost,
+    Scorer,
+    ScoresWritten,
+    cost,
+    id_of,
+    specification_of,
+)
 from posbias.core import spec
 from posbias.core.errors import ModelError, counted, wrong
-from posbias.core.files import file_name
+from posbias.core.files import file_name, write_text
 from posbias.core.matching import Rule, words_in
 from posbias.core.progress import Event, OnEvent
 from posbias.profiles.estimate import Estimate, about
@@ -41,6 +51,9 @@ from posbias.retrieval.margins import scored
 from posbias.retrieval.rules import INSTRUCTIONS, Instruction, Rules
 from posbias.retrieval.trials import Keys, Needle, Trial, Trials
 from posbias.retrieval.wordings import Words
+
+if TYPE_CHECKING:
+    from posbias.measurement.texts.corpora import Text
 
 # what is imported as itself: what a session begins and ends with stands at posbias.retrieval too
 log = logging.getLogger(__name__)
@@ -58,14 +71,13 @@ def trials_of(
     job: RetrievalJob,
     tokenizer: Any = None,
     *,
-    text: str | None = None,
-    name: str = "text",
+    text: "Text | str | None" = None,
     documents: tuple[DocumentSet, ...] | None = None,
     instructions: tuple[Instruction, ...] | None = None,
 ) -> Trials:
     """The trials of a job in the tokens of a model, or without a tokenizer in words (`Words`).
 
-    `text`: what a needle lies in, called `name`; `documents`, `instructions`: of the tasks documents and rules
+    `text`: what a needle lies in; `documents`, `instructions`: of the tasks documents and rules
     (None: ours). Raises `InvalidValueError` where one is missing or not needed, or the job does not fit, and as
     the classes of trials.
     """
@@ -82,7 +94,9 @@ def trials_of(
         return Documents(words, job, documents)
     if job.task == "rules":
         return Rules(words, job, instructions or INSTRUCTIONS)
-    return Keys(words, job) if text is None else Needle(words, job, text, name)
+    if text is None:
+        return Keys(words, job)
+    return Needle(words, job, *((text, "text") if isinstance(text, str) else (text.content, text.name)))
 
 
 @dataclass(frozen=True)
@@ -100,7 +114,7 @@ class Session:
     """
 
     jobs: tuple[RetrievalJob, ...] = ()
-    text: str | None = None
+    text: "Text | str | None" = None
     documents: tuple[DocumentSet, ...] | None = None
     rule: Rule | None = None
     until: float | None = None
@@ -170,6 +184,14 @@ class Session:
         if self.margins:
             return placed + [Request(index, Place("control", k), one) for k, one in enumerate(trial.control)]
         return placed + [Request(index, Place("arm", arm), text) for arm, text in trial.arms.items()]
+
+    def write_prompts(self, path: str | os.PathLike[str]) -> RequestCost:
+        """Write the prompts for somebody to answer, and return what answering takes. Raises `OutputFileError`."""
+        self.announce()
+        requests = self.requests()
+        total = cost(requests, {})
+        write_text(path, "".join(request.line() for request in requests))
+        return total
 
     def ask(
         self, generator: Generator | Scorer, job: RetrievalJob, file: AnswerFile, on_event: OnEvent
@@ -252,7 +274,9 @@ class Session:
             path = None if place is None or isinstance(generator, AnswersRead) else place / ANSWERS
             file = AnswerFile(path, of)
             if path is not None:
-                file.announce(asked, generator, of.get("most_out"), ", at most" * (self.until is not None))
+                more = ", at most" if self.until is not None else ""
+                more = ", each for every candidate" if getattr(generator, "echoes", False) else more
+                file.announce(asked, generator, None if self.margins else of.get("most_out"), more)
             own = dict[Key, Places]()
             for job in self.jobs:
                 try:

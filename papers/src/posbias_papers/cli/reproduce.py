@@ -98,7 +98,6 @@ def wu2025(*what: str, options: WuOptions = WuOptions()) -> None:
         by mask, by what makes rows of attention and by what a vocabulary shares, observed-sinks for language
         models, or all. Default: fig2.
     """
-    shared.check_threads(options.threads)
     names = ("networks", "middle", "embedding", "test_direction", "device", "gpus_per_cell")
     engine = shared.engine(None, options.ray, options.threads)
     _reproduce("wu2025", what or ("fig2",), options, names, workers=options.threads, engine=engine)
@@ -164,7 +163,6 @@ def herasimchyk2026(*what: str, options: HerasimchykOptions = HerasimchykOptions
     what
         table1 to table6, fig1 to fig5, section4 (monotonicity), or all. Default: table2, table3 and fig2.
     """
-    shared.check_threads(options.threads)
     if isinstance(options.effort, int):
         whole("effort", options.effort, 2)
     names = ("documents", "tokens", "reading", "configs", "seed", "threads")

@@ -48,8 +48,8 @@ class Text:
         return _BETWEEN.join(self.documents)
 
 
-def read_text(source: str | Path | Sequence[str | Path] | None) -> Text:
-    """Read a text; `None` is the bundled one, a list is its parts one after another.
+def read_text(source: Text | str | Path | Sequence[str | Path] | None) -> Text:
+    """Read a text; `None` is the bundled one, a list is its parts one after another; one that is read stays.
 
     `source`: a UTF-8 file (one document); a `.jsonl` file (one document a line, in the column `text`, or in
     another as `PATH:COLUMN`); a folder (all its `.txt` and `.jsonl` files, hidden ones left out, sorted by
@@ -59,6 +59,8 @@ def read_text(source: str | Path | Sequence[str | Path] | None) -> Text:
     Raises `InputFileError` when something is missing, unreadable, not UTF-8 or not of the expected form,
     `InvalidValueError` for an empty list, `MissingPackageError` without the package `datasets`.
     """
+    if isinstance(source, Text):
+        return source
     if source is None:
         # a blank line stands between two addresses and nowhere else
         content = (resources.files("posbias.measurement.texts") / "data" / "sotu.txt").read_bytes()

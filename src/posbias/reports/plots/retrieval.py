@@ -15,11 +15,12 @@ from posbias.core.errors import InvalidValueError
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.gaps import ENDS
 from posbias.profiles.places import NATS, Places
-from posbias.profiles.profile import Profile
+from posbias.profiles.profile import Profile, measured_influence
 from posbias.reports.plots import style
 from posbias.reports.plots.influence import draw_profiles
 
 if TYPE_CHECKING:
+    import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -107,17 +108,21 @@ def draw_answer_map(ax: "Axes", curves: Sequence[Places]) -> "Axes":
 
 
 def retrieval_figure(
-    curve: Places, influence: Mapping[str, Profile] | None = None, width: float = 3 * PANEL
+    curve: Places, measurement: "xr.Dataset | None" = None, width: float = 3 * PANEL
 ) -> "Figure":
-    """Shares and margins by place, and the influence by place of the same model, if given.
+    """Shares and margins by place, and the influence by place in a measurement of the same model, if given.
 
     Panels stand side by side as far as `width` inches have room for them.
     """
-    panels = 2 if influence is None else 3
+    panels = 2 if measurement is None else 3
     figure, axes = style.new_panels(panels, max(1, int(width / PANEL)), min(width, PANEL), 2.9)
     draw_retrieval(axes[0], curve, "share")
     draw_retrieval(axes[1], curve, "margin")
-    if influence is not None:
+    if measurement is not None:
+        influence = {"measured": measured_influence(measurement)}
+        if "rollout_energy" in measurement:
+            rollout = measurement["rollout_energy"].values
+            influence["energy rollout"] = Profile.from_samples(rollout, measures="rollout")
         draw_profiles(axes[2], influence)
     about = [f"{curve.model}, prompts of about {curve.tokens:,.0f} tokens"]
     if not curve.able:
