@@ -22,7 +22,7 @@ import posbias
 from posbias.comparison.differences import prior_normalised, residuals
 from posbias.core.errors import InputFileError
 from posbias.imports import read_curves
-from posbias.imports.columns import Choice, rates
+from posbias.imports.columns import Answers, Choice, rates
 from posbias.profiles.profile import Profile
 
 HERE = Path(__file__).parents[1] / "elsewhere"
@@ -147,9 +147,9 @@ def test_rates_are_means_of_trials_or_of_groups(trials, places, data):
     shown = sorted({place for _, place in by_cell})
     if len(shown) < 2:
         with pytest.raises(InputFileError, match="two places or more"):
-            rates(answers, "file", {})
+            rates(answers, "file", Answers(answers, "", ""))
         return
-    profile = rates(answers, "file", {})
+    profile = rates(answers, "file", Answers(answers, "", ""))
     assert profile.mass == pytest.approx(
         means((place, float(np.mean(held))) for (_, place), held in by_cell.items()), abs=1e-12
     )

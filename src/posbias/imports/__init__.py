@@ -22,6 +22,7 @@ from posbias.imports.columns import (
     ANY,
     INSTEAD,
     NAMES,
+    PLACES,
     RATES,
     REFUSED,
     Choice,
@@ -31,7 +32,6 @@ from posbias.imports.columns import (
     listed,
     undecided,
 )
-from posbias.imports.positions import PLACES
 from posbias.imports.shapes import long
 from posbias.profiles.measurements import RETRIEVAL, influence_in, load_profile, load_retrieval
 from posbias.profiles.places import KIND, Places, places_in, retrieval_curve
@@ -178,14 +178,14 @@ def _read(path: Path, choice: Choice) -> tuple[Format, Table]:
     """The rows of a file, or of those of a folder that are of one format. Raises `InputFileError`."""
     import pandas as pd
 
-    found: dict[str, list[Table]] = {}
+    found: dict[Format, list[Table]] = {}
     errors: list[InputFileError] = []
     for file in (files := _tables(path)):
         table = read_table(file, _NAMES)
         if all(form.missing(table) for form in FORMATS[:-2]) and KEPT not in table.columns:
             table = long(table)
         try:
-            found.setdefault(format_of(table, file, choice).name, []).append(table)
+            found.setdefault(format_of(table, file, choice), []).append(table)
         except InputFileError as error:
             errors.append(error)
     if not found:
@@ -193,9 +193,8 @@ def _read(path: Path, choice: Choice) -> tuple[Format, Table]:
     for error in errors:
         log.warning("left out: %s", error)
     if len(found) > 1:
-        raise unexpected(path, "files of one kind", " and ".join(found))
-    ((name, tables),) = found.items()
-    form = next(form for form in FORMATS if form.name == name)
+        raise unexpected(path, "files of one kind", " and ".join(form.name for form in found))
+    ((form, tables),) = found.items()
     if form.apart and len(tables) > 1:
         names = ", ".join(str(file.relative_to(path)) for file in files[:6])
         raise InputFileError(

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from posbias.core.errors import InputFileError, is_integer, wrong
 from posbias.core.packages import need
 from posbias.core.tables import Table, unexpected
-from posbias.imports.columns import ANY, MEASURES, MOST, RATES, Choice, Curves, Format, scores_of
+from posbias.imports.columns import ANY, MEASURES, MOST, RATES, Choice, Curves, Format, attributes, scores_of
 from posbias.profiles.curves import at_shares
 from posbias.profiles.profile import Profile
 
@@ -112,8 +112,7 @@ def attributed(
     size = f"{shortest} tokens"
     if max(lengths) > shortest:
         size = f"{shortest} to {max(lengths)} tokens, brought to {shortest} shares of the context"
-    attrs = {"format": name, "read_as": f"{name}: {said}, {len(rows)} prompts of {size}"}
-    attrs |= {"model": model} if model else {}
+    attrs = attributes(name, f"{said}, {len(rows)} prompts of {size}", model)
     return Profile.from_rows(samples, kind="signed", measures=MEASURES, attrs=attrs)
 
 

@@ -41,6 +41,7 @@ REFUSED: list[dict[str, Any]] = NAMES.pop("refused")
 """Files that hold no places: the columns that they have, and what is said."""
 INSTEAD: dict[str, list[str]] = NAMES.pop("instead")
 """What is read in place of files of these endings."""
+PLACES = NAMES["place"] + NAMES["depth"]
 RATES = NAMES["score"] + NAMES["share"] + NAMES["right"] + NAMES["count"]
 SCALES = {"share": (0.0, 1.0), "percent": (0.0, 100.0)}
 """What scores count in: what becomes 0, and 1. Others are LOW-HIGH: 1-5 of judges, 0-10 of ROUGE × 10."""
@@ -70,7 +71,7 @@ Curves = dict[float | None, Profile]
 """A profile for each context length; under None where lengths are not known, or all are taken together."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Format:
     """Files of one writer: `needs` lists columns that all have, each as the names that it may have.
 
@@ -117,17 +118,42 @@ class Choice:
 ANY = Choice()
 
 
+@dataclass(frozen=True)
+class Answers:
+    """Answers of a file by place, and what they were taken for.
+
+    `rows`: trial, place, score (0 to 1) and context length of each; places and lengths that are not known are NaN.
+    `said` describes them, with WHERE for their places or stretches. With `trials` one trial's answers belong
+    together. `where`: places count as they are, are shares of the context, or shares of a text, where nearby ones
+    are alike. `unit` is that of lengths.
+    """
+
+    rows: Any
+    said: str
+    form: str
+    model: str | None = None
+    measures: str = "accuracy"
+    trials: bool = True
+    where: Literal["places", "shares", "text"] = "places"
+    unit: Literal["tokens", "documents"] = "tokens"
+
+
+def attributes(form: str, read_as: str, model: str | None = None) -> dict[str, str]:
+    """What a profile says of its file: its format, what it was taken for, the model where one is known."""
+    return {"format": form, "read_as": f"{form}: {read_as}"} | ({"model": model} if model else {})
+
+
 def undecided(table: Table, what: str, example: str) -> InputFileError:
     """An error that says what is not decided, the columns of a file, and how to name them."""
     found = ", ".join(map(str, table.columns))
     found = found if len(found) <= 200 else f"{found[:197]}..."
     how = f"name them: --columns {example} (columns= in Python)"
-    return InputFileError(f"{file_of(table)}: expected {what}; its columns are {found}; {how}")
+    return InputFileError(f"{file_of(table.index[0])}: expected {what}; its columns are {found}; {how}")
 
 
-def file_of(held: Table | Column) -> str:
-    """The file of the first row."""
-    return re.split(r": (?:line|entry) ", str(held.index[0]))[0]
+def file_of(where: Any) -> str:
+    """The file of a row, by its label."""
+    return re.split(r": (?:line|entry) ", str(where))[0]
 
 
 def scale_of(name: str) -> tuple[float, float] | None:
@@ -242,7 +268,7 @@ def places_of(column: Column) -> tuple[Float[np.ndarray, "row"], bool]:
         return words.to_numpy(np.float64), True
     if column.map(lambda cell: isinstance(cell, str) and bool(_OPTION.fullmatch(cell.strip()))).all():
         what = "places, not letters of options (choices among options are not read)"
-        raise unexpected(f"{file_of(column)}: {column.name}", what, column.iloc[0])
+        raise unexpected(f"{file_of(column.index[0])}: {column.name}", what, column.iloc[0])
     written = unseparated(column)
     ranges = written.map(lambda cell: isinstance(cell, str) and _RANGE.fullmatch(cell.strip()))
     if ranges.map(bool).all():
@@ -269,10 +295,10 @@ def scores_of(column: Column, choice: Choice, graded: bool = False) -> tuple[Flo
     scale = choice.columns.get("scale") or _scale(written, values, graded)
     refuse(column, (values < 0) & (scale is None), "a score of 0 or more, not a mark for none")
     if scale is None:
+        low, high = values.min(), values.max()
         raise InputFileError(
-            f"{file_of(column)}: {column.name}: expected scores of a known scale, got {values.min():g} to "
-            f"{values.max():g}; say which: --columns scale=share|percent|LOW-HIGH, such as scale=1-5 (or "
-            "total=COLUMN for counts)"
+            f"{file_of(column.index[0])}: {column.name}: expected scores of a known scale, got {low:g} to {high:g}"
+            "; say which: --columns scale=share|percent|LOW-HIGH, such as scale=1-5 (or total=COLUMN for counts)"
         )
     low, high = scale_of(scale) or (0.0, 1.0)
     refuse(column, (values < low) | (values > high), f"a score from {low:g} to {high:g}")
@@ -304,59 +330,51 @@ def _scale(column: Column, values: np.ndarray, graded: bool) -> str | None:
 # --- answers by place -----------------------------------------------------------------------------------------
 
 
-def rates(
-    answers: Table,
-    path: Any,
-    attrs: Mapping[str, Any],
-    measures: str = "accuracy",
-    trials: bool = True,
-    *,
-    length: float = math.nan,
-    unit: Literal["tokens", "documents"] = "tokens",
-) -> Profile:
+def rates(rows: Table, path: Any, of: Answers, read_as: str = "", length: float = math.nan) -> Profile:
     """The mean score by place, places in their order, with trials or groups of answers as samples.
 
-    `answers` has columns trial, place and score (0 to 1); with `trials` one trial's answers belong together.
-    `attrs` go into the profile's, whose `places` say what a sample is; unpaired answers that are right or wrong
-    are its `counts`. Raises `InputFileError` for a single place.
+    `rows` are those of one length, `read_as` what they were taken for. The profile's `places` say what a sample
+    is; unpaired answers that are right or wrong are its `counts`. Raises `InputFileError` for a single place.
     """
-    trial, names = answers["trial"].map(str).factorize()
-    cells = answers.assign(trial=trial).groupby(["trial", "place"])["score"].mean().unstack()
+    trial, names = rows["trial"].map(str).factorize()
+    cells = rows.assign(trial=trial).groupby(["trial", "place"])["score"].mean().unstack()
     places = [float(place) for place in cells.columns]
     if len(places) < 2:
         raise InputFileError(f"{path}: expected answers at two places or more, got {places[0]:g} alone")
     complete = not cells.isna().to_numpy().any()
-    rows = ("trials" if trials else "answers") if complete else "groups of answers"
+    samples_are = ("trials" if of.trials else "answers") if complete else "groups of answers"
     columns, counts = [cells[place].dropna().to_numpy() for place in cells.columns], None
-    if rows != "trials" and all(np.isin(column, (0, 1)).all() for column in columns):
+    if samples_are != "trials" and all(np.isin(column, (0, 1)).all() for column in columns):
         counts = [(int(column.sum()), column.size) for column in columns]
     groups = min(MOST_GROUPS, *(column.size for column in columns))
     samples = np.stack([at_shares(column, groups, total=False) for column in columns], axis=1)
-    asked = {"model": attrs.get("model", "")}
-    about: dict[str, Any] = {"rows": rows, "length": length, "unit": unit, "equivalence": EQUIVALENCE}
-    about["trials"] = tuple(names) if rows == "trials" else ()
-    return Places({measures: samples}, np.array(places), asked, **about).profile(counts=counts, attrs=attrs)
+    about: dict[str, Any] = {
+        "rows": samples_are,
+        "length": length,
+        "unit": of.unit,
+        "equivalence": EQUIVALENCE,
+    }
+    about["trials"] = tuple(names) if samples_are == "trials" else ()
+    held = Places({of.measures: samples}, np.array(places), {"model": of.model or ""}, **about)
+    return held.profile(counts=counts, attrs=attributes(of.form, read_as, of.model))
 
 
-def curves(
-    answers: Table,
-    path: Any,
-    choice: Choice,
-    said: str,
-    attrs: Mapping[str, Any],
-    measures: str = "accuracy",
-    *,
-    trials: bool = True,
-    where: Literal["places", "shares", "text"] = "places",
-    unit: Literal["tokens", "documents"] = "tokens",
-) -> Curves:
-    """A profile for each of the lengths of answers (NaN: not known), or for the one that is chosen.
+def curves(of: Answers, path: Path, choice: Choice) -> Curves:
+    """A profile for each of the lengths of answers, or for the one that is chosen.
 
-    `said` says what they were taken for, with WHERE for their places or stretches; `where`: places count as they
-    are, are shares of the context, or shares of a text, where nearby ones are alike. Many lengths that are alike
-    (of single prompts) count as their mean. Raises `InputFileError` for a length that is not there, and for
+    Answers without a place are left out, and counted. Many lengths that are alike (of single prompts) count as
+    their mean. Raises `InputFileError` where no answer has a place, for a length that is not there, and for
     lengths of which some have one place alone where none is chosen.
     """
+    import pandas as pd
+
+    table, said = pd.DataFrame(of.rows, columns=["trial", "place", "score", "length"]), of.said
+    answers = table.astype({"length": float}).dropna(subset=["place"])
+    if answers.empty:
+        what = "answers that stand once in their input, or their place in doc"
+        raise unexpected(path, what, f"{len(table)} others")
+    if left_out := len(table) - len(answers):
+        said += f", {left_out} left out whose answer does not stand once in the input"
     lengths = sorted(answers["length"].dropna().unique().tolist())
     single = len(lengths) > 1 and answers.groupby("length")["place"].nunique().min() < 2
     if (single or len(lengths) > STRETCHES) and lengths[-1] <= ALIKE * lengths[0]:
@@ -366,7 +384,7 @@ def curves(
     if choice.tokens == "all":
         answers = answers.assign(length=math.nan)
         of_several = f", mean over {len(lengths)} lengths" if len(lengths) > 1 else ""
-    elif choice.tokens is not None and (len(lengths) > (unit != "tokens") or not choice.shared):
+    elif choice.tokens is not None and (len(lengths) > (of.unit != "tokens") or not choice.shared):
         answers = answers[answers["length"] == choice.tokens]
         if answers.empty:
             known = f"one of {listed(lengths)}" if lengths else "none, as lengths are not known"
@@ -378,15 +396,14 @@ def curves(
         )
     found: Curves = {}
     for length, part in answers.groupby("length", dropna=False):
-        placed, places = stretched(part, where, path)
-        if not trials:
+        placed, places = stretched(part, of.where, path)
+        if not of.trials:
             placed = placed.assign(trial=placed.groupby("place").cumcount())
         if math.isfinite(length):
-            of_several = f", {length:,.0f} {unit} of {listed(lengths)}" if len(lengths) > 1 else ""
-        count = f"{len(placed)} {said.replace('WHERE', places)}"
-        about = {**attrs, "read_as": f"{attrs['format']}: {count}{of_several}"}
+            of_several = f", {length:,.0f} {of.unit} of {listed(lengths)}" if len(lengths) > 1 else ""
+        read_as = f"{len(placed)} {said.replace('WHERE', places)}{of_several}"
         key = float(length) if math.isfinite(length) else None
-        found[key] = rates(placed, path, about, measures, trials, length=float(length), unit=unit)
+        found[key] = rates(placed, path, of, read_as, float(length))
     return found
 
 

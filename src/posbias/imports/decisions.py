@@ -22,8 +22,7 @@ import numpy as np
 from posbias.core.errors import InputFileError
 from posbias.core.files import data_table, read_text
 from posbias.core.tables import bare_name, is_table, number, parsed, read_table, unexpected
-from posbias.imports.columns import ANY, RATES, Choice, having
-from posbias.imports.positions import PLACES
+from posbias.imports.columns import ANY, PLACES, RATES, Choice, having
 from posbias.profiles.decisions import KIND, REFUSED, TIE, Decisions, load_decisions
 
 log = logging.getLogger(__name__)

@@ -18,10 +18,13 @@ from posbias.imports.columns import (
     MEASURES,
     MOST,
     NAMES,
+    PLACES,
     RATES,
+    Answers,
     Choice,
     Curves,
     Format,
+    attributes,
     column_of,
     curves,
     file_of,
@@ -57,16 +60,15 @@ def read_positions(table: Table, path: Path, choice: Choice) -> Curves:
 
     table, model = of_one_model(table, choice)
     form = PLAIN if NEEDLE.missing(table) else NEEDLE
-    about = {"format": form.name} | ({"model": model} if model else {})
     if "score" not in choice.columns and not having(table, RATES):
-        return _numbers(table, path, choice, about)
+        return _numbers(table, path, choice, model)
     place = _place(table, choice)
     places, shares = places_of(table[place])
     if (count := column_of(table, "place", NAMES["of"])) is not None:
         places, shares = places / np.maximum(numbers(table[count]) - 1, 1), True
     length = column_of(table, "length", NAMES["length"], choice) or column_of(table, "length", NAMES["used"])
     lengths = np.full(len(table), math.nan) if length is None else _lengths(table[length])
-    files = table.index.str.replace(r": (line|entry) \d+$", "", regex=True)
+    files = table.index.map(file_of)
     cells = pd.DataFrame({"length": lengths, "place": places, "file": files})
     answers, score, scale = _answers(table, choice)
     trial = None if scale == "counts" else _trial(table, choice, {place, score, length})
@@ -79,9 +81,10 @@ def read_positions(table: Table, path: Path, choice: Choice) -> Curves:
     answers["trial"] = table[trial].map(str).to_numpy()[answers["row"]] if trial else 0
     of = "" if plain_name(place) == "position" else f" of {plain_name(place)}"
     said = f"of {plain_name(score)} at WHERE{of}, {scale}{f', trials by {trial}' if trial else ''}"
-    options = {"trials": trial is not None, "where": "shares" if shares else "places"}
-    options["unit"] = "documents" if length is not None and "doc" in plain_name(length) else "tokens"
-    return curves(answers, path, choice, said, about, plain_name(score), **options)
+    where = "shares" if shares else "places"
+    unit = "documents" if length is not None and "doc" in plain_name(length) else "tokens"
+    read = Answers(answers, said, form.name, model, plain_name(score), trial is not None, where, unit)
+    return curves(read, path, choice)
 
 
 def of_one_model(table: Table, choice: Choice) -> tuple[Table, str]:
@@ -96,7 +99,7 @@ def of_one_model(table: Table, choice: Choice) -> tuple[Table, str]:
         what = (
             f"one model of {shortened(', '.join(known))} (posbias.read(path, model=NAME), or its lines alone)"
         )
-        raise unexpected(file_of(table), what, choice.model or f"{len(known)} models")
+        raise unexpected(file_of(table.index[0]), what, choice.model or f"{len(known)} models")
     return table[models == model], model
 
 
@@ -200,7 +203,7 @@ def _lengths(column: Column) -> np.ndarray:
     return lengths
 
 
-def _numbers(table: Table, path: Path, choice: Choice, attrs: dict[str, Any]) -> Curves:
+def _numbers(table: Table, path: Path, choice: Choice, model: str) -> Curves:
     """Signed numbers or a mass: one number for each trial and position."""
     value = column_of(table, "score", NAMES["signed"] + NAMES["mass"], choice) or ""
     position = column_of(table, "place", NAMES["place"] + NAMES["row"], choice)
@@ -218,7 +221,7 @@ def _numbers(table: Table, path: Path, choice: Choice, attrs: dict[str, Any]) ->
     if not whole or not (abs(samples) <= MOST).all():
         what = f"one number of at most {MOST:g} for each trial at each of {FEWEST_PLACES} positions or more"
         raise unexpected(f"{path}: {value}", what, f"{len(held)} for {len(cells)} at {len(places)}")
-    attrs["read_as"] = f"{PLAIN.name}: {value} at {len(places)} positions, {len(cells)} trials"
+    attrs = attributes(PLAIN.name, f"{value} at {len(places)} positions, {len(cells)} trials", model)
     about: dict[str, Any] = {"attrs": attrs, "places": Places({value: samples}, np.array(places))}
     if value in having(table, NAMES["signed"]):
         return {None: Profile.from_rows(samples, kind="signed", measures=MEASURES, **about)}
@@ -232,7 +235,6 @@ def _numbers(table: Table, path: Path, choice: Choice, attrs: dict[str, Any]) ->
         raise InputFileError(f"{path}: {error}") from None
 
 
-PLACES = NAMES["place"] + NAMES["depth"]
 NEEDLE = Format(
     "needle in a haystack", (NAMES["depth"], NAMES["length"] + NAMES["used"], RATES), read_positions
 )

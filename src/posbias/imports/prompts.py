@@ -21,10 +21,12 @@ from posbias.core.tables import Column, Table, number, parsed, unexpected
 from posbias.imports.columns import (
     ENOUGH,
     NAMES,
+    Answers,
     Choice,
     Curves,
     Format,
     curves,
+    file_of,
     having,
     places_of,
     undecided,
@@ -73,9 +75,9 @@ def read_samples(table: Table, path: Path, choice: Choice) -> Curves:
         rows += [(str(row["doc_id"]), place, score, length) for place, score in answers]
     by = "where the target stands" if key is None else key
     said = f"samples, {metric or 'metrics by length'} at WHERE by {by}{said}"
-    about = {"format": LM_EVAL.name} | ({"model": choice.model} if choice.model else {})
     where = "text" if key is None else "shares" if shares else "places"
-    return _curves(rows, path, choice, said, about, where, metric or "accuracy")
+    read = Answers(rows, said, LM_EVAL.name, choice.model, metric or "accuracy", where=where)
+    return curves(read, path, choice)
 
 
 def read_ruler(table: Table, path: Path, choice: Choice) -> Curves:
@@ -95,8 +97,8 @@ def read_ruler(table: Table, path: Path, choice: Choice) -> Curves:
             right = any(unicodedata.normalize("NFKC", one).lower() in said for one in spellings)
             trial = (str(row.get("index", where)), place)
             rows.append((trial, _place(spellings, text), float(right), length))
-    about = {"format": RULER.name} | ({"model": choice.model} if choice.model else {})
-    return _curves(rows, path, choice, "answers at WHERE by where they stand in the input", about, "text")
+    said = "answers at WHERE by where they stand in the input"
+    return curves(Answers(rows, said, RULER.name, choice.model, where="text"), path, choice)
 
 
 def read_liu(table: Table, path: Path, choice: Choice) -> Curves:
@@ -126,39 +128,13 @@ def read_liu(table: Table, path: Path, choice: Choice) -> Curves:
         rows.append((trial, float(gold.index(True)), float(right), float(len(listed))))
     sizes, trials = sorted({row[3] for row in rows}), len({row[0] for row in rows})
     said = f"answers to {trials} questions, gold at WHERE of {' or '.join(f'{size:g}' for size in sizes)}"
-    about = {"format": LIU.name} | ({"model": model} if model else {})
-    return _curves(rows, path, choice, said, about, "places", unit="documents")
+    return curves(Answers(rows, said, LIU.name, model, unit="documents"), path, choice)
 
 
 def plain_answer(text: str) -> str:
     """A text without capitals, punctuation, articles and double spaces: what the metric of Liu et al. compares."""
     kept = "".join(sign for sign in text.lower() if sign not in string.punctuation)
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", kept).split())
-
-
-def _curves(
-    rows: list[Placed],
-    path: Path,
-    choice: Choice,
-    said: str,
-    about: dict[str, Any],
-    where: Any,
-    measures: str = "accuracy",
-    unit: Any = "tokens",
-) -> Curves:
-    """Profiles of answers; those without a place are left out, and counted."""
-    import pandas as pd
-
-    answers = pd.DataFrame(rows, columns=["trial", "place", "score", "length"])
-    answers["length"] = answers["length"].astype(float)
-    placed = answers.dropna(subset=["place"])
-    if placed.empty:
-        raise unexpected(
-            path, "answers that stand once in their input, or their place in doc", f"{len(rows)} others"
-        )
-    if len(placed) < len(rows):
-        said += f", {len(rows) - len(placed)} left out whose answer does not stand once in the input"
-    return curves(placed, path, choice, said, about, measures, where=where, unit=unit)
 
 
 def _key(table: Table, docs: Table, choice: Choice) -> str | None:
@@ -245,7 +221,7 @@ def _text_of(prompt: Any) -> str:
 
 def _any_is_enough(answers: Sequence[str], where: Any) -> bool:
     """Whether several answers are spellings of one, by the name of the task or one being a part of another."""
-    task = set(re.split(r"[^a-z]+", _name(where).lower()))
+    task = set(re.split(r"[^a-z]+", Path(file_of(where)).name.lower()))
     if len(answers) < 2 or task & EACH_OF:
         return False
     lower = sorted({one.lower() for one in answers}, key=len)
@@ -265,10 +241,6 @@ def _place(spellings: Sequence[str], text: str) -> float:
             if len(places) == 1:
                 return places[0] / len(within)
     return math.nan
-
-
-def _name(where: Any) -> str:
-    return Path(re.split(r": (?:line|entry) ", str(where))[0]).name
 
 
 def _cell(row: Column, column: str, where: Any, kind: type = str) -> Any:

@@ -10,11 +10,10 @@ import re
 from typing import Any
 
 from posbias.core.tables import Table, plain_name
-from posbias.imports.columns import MODELS, NAMES, RATES, TEXTS, WORDS, having
+from posbias.imports.columns import MODELS, NAMES, PLACES, RATES, TEXTS, WORDS, having
 
-_PLACES = NAMES["place"] + NAMES["depth"]
 _NUMBER = r"(\d+(?:\.\d+)?)"
-_AT_PLACE = re.compile(rf"(?:{'|'.join([*_PLACES, 'p', 'slot'])})_?{_NUMBER}(?:_percent)?")
+_AT_PLACE = re.compile(rf"(?:{'|'.join([*PLACES, 'p', 'slot'])})_?{_NUMBER}(?:_percent)?")
 _AT_LENGTH = re.compile(rf"(?:{'|'.join([*NAMES['length'], 'len', 'ctx'])}|)_?{_NUMBER}[km]?(?:_tokens)?")
 _BARE = re.compile(rf"(?:.*[a-z_]\.)?{_NUMBER}\s*%?")
 KEY = "key"
@@ -26,7 +25,7 @@ def long(table: Table) -> Table:
     table = _of_models(_with_texts(_flattened(table)))
     if having(table, RATES):
         return _placed_by_key(table)
-    columns, placed = list(table.columns), bool(having(table, _PLACES))
+    columns, placed = list(table.columns), bool(having(table, PLACES))
     words = {column: place for column in columns if (place := _place_at_head(column))}
     lengths = {column: name for column in columns if _AT_LENGTH.fullmatch(name := plain_name(column))}
     bare = {column: found[1] for column in columns if (found := _BARE.fullmatch(str(column).strip()))}
@@ -55,7 +54,7 @@ def _flattened(table: Table) -> Table:
 
 def _with_texts(table: Table) -> Table:
     """With columns of places and lengths that stand in texts, where there is none of places."""
-    if having(table, _PLACES):
+    if having(table, PLACES):
         return table
     for column in table.columns:
         texts = table[column].map(str)
@@ -76,7 +75,7 @@ def _of_models(table: Table) -> Table:
 
 def _placed_by_key(table: Table) -> Table:
     """With the keys of objects as places, where nothing else is: words, or numbers that do not count the rows."""
-    keys = [] if having(table, _PLACES) or KEY not in table else table[KEY].map(str).tolist()
+    keys = [] if having(table, PLACES) or KEY not in table else table[KEY].map(str).tolist()
     places = all(key in WORDS or _BARE.fullmatch(key) for key in keys)
     counted = keys == [str(place) for place in range(len(keys))]
     return table.rename(columns={KEY: "position"}) if places and not counted else table
