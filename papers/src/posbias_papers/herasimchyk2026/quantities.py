@@ -65,7 +65,7 @@ def fit(
         moments = ByDistance(layer.shape[0], layer.shape[1])
         moments.add(0, layer, layer[0].isnan())
         fits.append(moments.fit())
-    offset, r2 = np.stack([one.offset for one in fits]), np.stack([one.r2 for one in fits])
+    offset, r2 = (np.stack([one[name] for one in fits]) for name in ("offset", "r2"))
     total = np.nanvar(content[..., 1:, 1:], axis=(2, 3))
     left = np.maximum((1.0 - r2) * total - (0.0 if noise is None else noise), 0.0)
     with np.errstate(invalid="ignore"):

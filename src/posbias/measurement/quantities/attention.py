@@ -9,8 +9,6 @@ write what they made of it (in float64, twice as wide) and read it again. The sa
 other devices, and is what the compiled code is tested against. All sums are in float64.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
@@ -52,7 +50,7 @@ def layer_means(
     heads, tokens = seen.scores.heads, seen.scores.tokens
     if isinstance(seen.scores, Effective):
         return {"kernel": numbers(seen.scores.sizes())} if tokens <= KERNEL_TOKENS else {}
-    sums, logits_at = Received(heads, tokens), _Logits(seen.scores, dense_logits, squares=False)
+    sums, logits_at = Received(heads, tokens), _Logits(seen.scores, dense_logits)
     content_at = None if seen.content is None else _Logits(seen.content, dense_logits)
     found: Arrays = {}
     if tokens <= KERNEL_TOKENS:
@@ -90,9 +88,9 @@ def layer_means(
     return found | {
         **content_at.found("content"),
         "content_distance_variance": distances.variance(),
-        "content_mean": fit.constant,
-        "content_variance": fit.variance,
-        "constant_diagonal_r2": fit.r2,
+        "content_mean": fit["mean"],
+        "content_variance": fit["variance"],
+        "constant_diagonal_r2": fit["r2"],
         "positional_distance": logits_at.distances.mean() - distances.mean(),
     }
 
@@ -122,9 +120,17 @@ class Received:
 
         A block may end with the last key that any of its queries sees.
         """
-        add_received((self._total, self._above, self._seers), attention, unseen, THRESHOLD)
         if start == 0:
             self._of_first_query = numbers(attention[:, 0, 0])
+        sums = (array[..., : attention.shape[2]] for array in (self._total, self._above, self._seers))
+        if _compiled(attention):
+            block = _array(attention)
+            _add_received(*sums, block, _array(unseen), block.dtype.type(THRESHOLD))
+            return
+        total, above, seers = sums
+        total += numbers(attention.sum(dim=1, dtype=torch.float64))
+        above += numbers((attention > THRESHOLD).sum(dim=1))
+        seers += numbers((~unseen).sum(dim=0))
 
     def found(self) -> Arrays:
         """Return the sums by head, and by key.
@@ -146,9 +152,9 @@ class Received:
 class _Logits:
     """Logits of one layer by where they stand; `dense` keeps them all, NaN where a query does not see a key."""
 
-    def __init__(self, scores: Scores, dense: bool, squares: bool = True):
+    def __init__(self, scores: Scores, dense: bool):
         heads, tokens = scores.heads, scores.tokens
-        self.distances = ByDistance(heads, tokens, squares)
+        self.distances = ByDistance(heads, tokens)
         self._diagonal = numbers(scores.diagonal())
         self._column = np.empty((heads, tokens))
         self._all = np.full((heads, tokens, tokens), np.nan) if dense else None
@@ -168,44 +174,42 @@ class _Logits:
         return found if self._all is None else found | {name: self._all}
 
 
-@dataclass(frozen=True)
-class ConstantDiagonal:
-    """Content logits as a constant and an offset on the diagonal, per head, in softmax units.
-
-    `variance` is that of the pairs j < i about the constant, `r2` the share of the variance of all pairs that
-    constant and offset explain.
-    """
-
-    constant: Float[np.ndarray, "head"]
-    offset: Float[np.ndarray, "head"]
-    variance: Float[np.ndarray, "head"]
-    r2: Float[np.ndarray, "head"]
-
-
 class ByDistance:
     """Count, mean and variance of logits over the pairs at each distance d = i − j ≥ 0, keys j ≥ 1.
 
     Key 0 is left out: it attracts attention for its own sake. All is in float64; `add` takes blocks of queries
     in any order. Sums are of what entries of a head differ by from the first one of them that was added, so that
-    variances do not cancel. Without `squares` there are means alone.
+    variances do not cancel.
     """
 
-    def __init__(self, heads: int, tokens: int, squares: bool = True):
+    def __init__(self, heads: int, tokens: int):
         self._about: np.ndarray | None = None
         # from the longest distance to the shortest: along a row, places ascend with the key
         self._count = np.zeros(tokens)
         self._sums = np.zeros((heads, tokens))
-        self._squares = np.zeros((heads, tokens if squares else 0))
+        self._squares = np.zeros((heads, tokens))
 
     def add(self, start: int, logits: Block, unseen: Unseen) -> None:
         """Add the rows of queries `start`, `start` + 1, …; entries that are `unseen` may hold anything."""
+        sums = count, total, squares = self._count, self._sums, self._squares
         if self._about is None:
             seen = (~unseen[:, 1:]).tril(start - 1).nonzero()
             if not len(seen):
                 return
             query, key = seen[0].tolist()
             self._about = numbers(logits[:, query, 1 + key])
-        add_by_distance((self._count, self._sums, self._squares), start, logits, unseen, self._about)
+        if _compiled(logits):
+            _add_by_distance(*sums, start, _array(logits), _array(unseen), self._about)
+            return
+        keys = start + logits.shape[1]
+        block, shown = logits[:, :, :keys], ~unseen[:, :keys]
+        shown[:, 0] = False
+        off = block.double() - torch.from_numpy(self._about).to(block.device)[:, None, None]
+        # diagonals of a block are columns once it is sheared, from the longest distance to the shortest
+        table = _sheared(off.masked_fill_(~shown, 0))
+        count[-keys:] += numbers(_sheared(shown[None])[0].sum(dim=0))
+        total[:, -keys:] += numbers(table.sum(dim=1))
+        squares[:, -keys:] += numbers(table.square_().sum(dim=1))
 
     @property
     def count(self) -> Float[np.ndarray, "distance"]:
@@ -227,17 +231,17 @@ class ByDistance:
         """Summed squared deviations from the mean at each distance."""
         return (self._squares - self._sums**2 / np.maximum(self._count, 1)).clip(min=0)[:, ::-1]
 
-    def fit(self) -> ConstantDiagonal:
-        """Return the least-squares fit u + δ·1[i = j] to all pairs j ≤ i, j ≥ 1, with its R².
+    def fit(self) -> dict[str, Float[np.ndarray, "head"]]:
+        """Return the least-squares fit u + δ·1[i = j] to all pairs j ≤ i, j ≥ 1, in softmax units.
 
-        It needs no second pass: u is the mean of the pairs j < i, u + δ that of the diagonal. Proposition 4.5
-        of Herasimchyk et al. 2026. Without pairs j < i (or, for R², without variance) values are NaN.
+        `mean` is u, the mean of the pairs j < i, `variance` theirs about it, `offset` δ and `r2` the share of the
+        variance of all pairs that both explain. It needs no second pass: u + δ is the mean of the diagonal.
+        Proposition 4.5 of Herasimchyk et al. 2026. Values are NaN without pairs j < i, R² also without variance.
         """
         count, mean, squares = self.count[1:], self.mean(), self._deviations()
         pairs, ours = count.sum(), self.count[0]
         if not pairs or not ours:
-            empty = np.full(len(squares), np.nan)
-            return ConstantDiagonal(empty, empty, empty, empty)
+            return dict.fromkeys(("mean", "variance", "offset", "r2"), np.full(len(squares), np.nan))
         earlier = np.where(count > 0, mean[:, 1:], 0.0)
         constant = (earlier * count).sum(axis=1) / pairs
         between = (count * (earlier - constant[:, None]) ** 2).sum(axis=1)
@@ -247,65 +251,21 @@ class ByDistance:
         explained = offset**2 * pairs * ours / (pairs + ours)
         total = residual + explained
         r2 = np.divide(explained, total, out=np.full_like(total, np.nan), where=total > 0)
-        return ConstantDiagonal(constant, offset, off / pairs, r2)
-
-
-Moments = tuple[np.ndarray, np.ndarray, np.ndarray]
-
-
-def add_by_distance(
-    into: Moments,
-    start: int,
-    block: Block,
-    unseen: Unseen,
-    about: Float[np.ndarray, "head"],
-) -> None:
-    """Add number, sum and sum of squares of what entries differ by from `about` to arrays over distance i − j ≥ 0.
-
-    The block's queries are `start`, `start` + 1, …, its first key is left out; entries that are `unseen` may hold
-    anything. In each array, for sums and squares in each head, the shortest distance stands last; an empty one of
-    squares stays so.
-    """
-    if _compiled(block):
-        _add_by_distance(*into, start, _array(block), _array(unseen), about)
-        return
-    keys = start + block.shape[1]
-    block, seen = block[:, :, :keys], ~unseen[:, :keys]
-    seen[:, 0] = False
-    off = block.double() - torch.from_numpy(about).to(block.device)[:, None, None]
-    # diagonals of a block are columns once it is sheared, from the longest distance to the shortest
-    table = _sheared(off.masked_fill_(~seen, 0))
-    count, sums, squares = into
-    count[-keys:] += numbers(_sheared(seen[None])[0].sum(dim=0))
-    sums[:, -keys:] += numbers(table.sum(dim=1))
-    if squares.size:
-        squares[:, -keys:] += numbers(table.square_().sum(dim=1))
-
-
-def add_received(into: Moments, attention: Block, unseen: Unseen, threshold: float) -> None:
-    """Add to arrays over keys what each gets from the block's queries, how many give it more than `threshold`,
-    both in each head, and how many see it."""
-    if _compiled(attention):
-        block = _array(attention)
-        _add_received(*into, block, _array(unseen), block.dtype.type(threshold))
-        return
-    total, above, seers = (array[..., : attention.shape[2]] for array in into)
-    total += numbers(attention.sum(dim=1, dtype=torch.float64))
-    above += numbers((attention > threshold).sum(dim=1))
-    seers += numbers((~unseen).sum(dim=0))
+        return {"mean": constant, "variance": off / pairs, "offset": offset, "r2": r2}
 
 
 def head_mean(attention: Block) -> Float[np.ndarray, "query key"]:
     """The attention averaged over heads (Eq. 4 of Herasimchyk et al. 2026)."""
     if _compiled(attention):
-        return _head_mean(_array(attention))
+        block = _array(attention)
+        return _over_heads(block, np.ones(block.shape[::2]), False) / len(block)
     return numbers(attention.mean(dim=0, dtype=torch.float64))
 
 
 def energy_kernel(attention: Block, weights: Float[Tensor, "head key"]) -> Float[np.ndarray, "query key"]:
     """Rows of the energy kernel Σ_h A²_h,ij w_hj: w = gain_h / r_j², r_j² = mean(x_j²) + ε of the stream."""
     if _compiled(attention):
-        return _energy(_array(attention), _array(weights.to("cpu", torch.float64)))
+        return _over_heads(_array(attention), _array(weights.to("cpu", torch.float64)), True)
     # one head at a time: all squares in float64 at once would be the largest array of a measurement
     total = torch.zeros(attention.shape[1:], dtype=torch.float64, device=attention.device)
     for seen, weight in zip(attention, weights.to(total), strict=True):
@@ -359,13 +319,7 @@ def _add_by_distance(count, sums, squares, start, block, unseen, about):
                     continue
                 # slices: their indices are known to be no negative ones, which vector instructions need
                 row, away = block[head, query, low:high], unseen[query, low:high]
-                ours = total[ahead + low : ahead + high]
-                if not square.size:
-                    for place in range(high - low):
-                        off = np.float64(row[place]) - middle
-                        ours[place] += 0.0 if away[place] else off
-                    continue
-                theirs = square[ahead + low : ahead + high]
+                ours, theirs = total[ahead + low : ahead + high], square[ahead + low : ahead + high]
                 for place in range(high - low):
                     off = np.float64(row[place]) - middle
                     off = 0.0 if away[place] else off
@@ -390,19 +344,7 @@ def _add_received(total, above, seers, attention, unseen, threshold):
 
 
 @compiled()
-def _head_mean(attention):
-    heads, queries, keys = attention.shape
-    total = np.zeros((queries, keys))
-    for head in range(heads):
-        for query in range(queries):
-            row, sums = attention[head, query], total[query]
-            for key in range(keys):
-                sums[key] += np.float64(row[key])
-    return total / heads
-
-
-@compiled()
-def _energy(attention, weights):
+def _over_heads(attention, weights, squared):
     heads, queries, keys = attention.shape
     total = np.zeros((queries, keys))
     for head in range(heads):
@@ -411,5 +353,5 @@ def _energy(attention, weights):
             row, sums = attention[head, query], total[query]
             for key in range(keys):
                 seen = np.float64(row[key])
-                sums[key] += seen * seen * weight[key]
+                sums[key] += (seen * seen if squared else seen) * weight[key]
     return total
