@@ -21,8 +21,8 @@ from posbias.comparison.predictors import predictions
 from posbias.core.errors import InvalidValueError, ModelError
 from posbias.core.progress import muted
 from posbias.measurement import LoadedModel, MeasurementJob, measure
-from posbias.measurement.prompt_meter import OF_EARLIER_KEYS
 from posbias.measurement.quantities.influence import predict
+from posbias.measurement.result import QUANTITIES
 from posbias.theory.masks import Full
 
 FEW = {
@@ -128,7 +128,8 @@ def test_what_needs_causality_is_left_out_or_refused(text, ids):
     decoder = measure(tiny_model("gpt2"), text=text, dense_logits=True, **JOB)
     names = [{str(name).removesuffix("_even") for name in one.data_vars} for one in (decoder, found)]
     assert names[0] - names[1] == {
-        *(*OF_EARLIER_KEYS, "loss", "monotonicity_rate", "monotonicity_gap", "monotonicity_floor"),
+        *(name for name, one in QUANTITIES.items() if one.causal),
+        *("monotonicity_rate", "monotonicity_gap", "monotonicity_floor"),
         "feed_forward_share",
     }
     assert (found.attrs["encoder"], "encoder" in decoder.attrs) == (1, False)

@@ -1,7 +1,5 @@
 """`posbias models`: which models can be named, and what is known of their families."""
 
-from typing import Any
-
 from cyclopts import App
 
 from posbias.cli import options as shared
@@ -54,21 +52,24 @@ def families(*, json: shared.Json = False) -> None:
     from posbias.core import packages
     from posbias.measurement.models.families import FAMILIES
 
-    rows = [family.as_dict() for family in FAMILIES.values()]
+    rows = [
+        answers.Family.of(one, attention=one.attention[0], attentions=one.attention)
+        for one in FAMILIES.values()
+    ]
     # families of other packages have to pass the check each time, whatever their rows say
     brought = {name: package for name, package in packages.names().items() if name not in FAMILIES}
     answer = answers.ModelsFamilies.of(families=rows, brought=brought)
-    lines = [[row["model_type"], row["positional"], " ".join(row["attentions"]), _also(row)] for row in rows]
+    lines = [[row.model_type, row.positional, " ".join(row.attentions), _also(row)] for row in rows]
     others = [f"{name}: brought by {package}" for name, package in sorted(brought.items())]
     answer_with(answer, lambda: table(["family", "positions", "attention", "also"], lines) + others, json)
 
 
-def _also(row: dict[str, Any]) -> str:
+def _also(row: answers.Family) -> str:
     words = {
         "parallel": "parallel blocks",
         "window": "windows",
         "sinks": "learned sinks",
         "soft_cap": "soft cap",
     }
-    said = [word for key, word in words.items() if row[key]] + ([] if row["causal"] else ["not causal"])
-    return ", ".join([*said, *row["defects"]])
+    said = [word for key, word in words.items() if getattr(row, key)] + ([] if row.causal else ["not causal"])
+    return ", ".join([*said, *row.defects])

@@ -27,14 +27,9 @@ from posbias.measurement.quantities.influence import Economy, economy, gradients
 from posbias.measurement.quantities.jacobian import HeadGains, gains_of, stretch_of
 from posbias.measurement.quantities.mixing import feed_forward_share, mixings
 from posbias.measurement.quantities.rollouts import Rollouts
-from posbias.measurement.result import INFLUENCES, OF_STATES, WHOLE_GRAPH, Arrays
+from posbias.measurement.result import INFLUENCES, OF_STATES, QUANTITIES, WHOLE_GRAPH, Arrays
 
 log = logging.getLogger(__name__)
-OF_EARLIER_KEYS = (
-    *("logits_distance", "positional_distance", "content_distance", "content_distance_variance"),
-    *("content_mean", "content_variance", "constant_diagonal_r2"),
-)
-"""Means over earlier keys alone, which are not all that an encoder sees."""
 KINDS_OF_LAYERS = {"softmax": (Effective,), "others": (Given, Factored)}
 """Influences through one kind of layers → whose updates are constants there."""
 _NO_MEMORY = re.compile(r"out of memory|not enough memory|can(no|')t allocate memory", re.I)
@@ -134,9 +129,8 @@ class PromptMeter:
             with Capture(model, family, lambda seen: None, KINDS_OF_LAYERS[kind]):
                 prediction = predict(model, given)
             found[INFLUENCES[kind]] = gradients(prediction, given)["influence"]
-        if self._loaded.encoder:  # no output says what comes next, and a query sees more than earlier keys
-            for name in ("loss", *OF_EARLIER_KEYS):
-                found.pop(name, None)
+        if self._loaded.encoder:
+            found = {name: values for name, values in found.items() if not QUANTITIES[name].causal}
         for name, values in found.items():
             if name.startswith(("influence", "rollout", "loss")) and not np.isfinite(values).all():
                 raise NonFiniteError(f"model: the {name} is not finite in {prompt}")

@@ -34,7 +34,8 @@ class Quantity:
     """A variable of a measurement: its dimensions, what it is, its unit, and how its sum over prompts is kept.
 
     `halved`: even and odd prompts are summed apart. `about`: it is a variance over pairs and prompts about that
-    quantity; one prompt gives the variance within it.
+    quantity; one prompt gives the variance within it. `causal`: encoders have none, since no output of theirs says
+    what comes next, or since it is a mean over earlier keys, which are not all that their queries see.
     """
 
     dimensions: tuple[str, ...]
@@ -42,6 +43,7 @@ class Quantity:
     unit: str = "1"
     halved: bool = False
     about: str = ""
+    causal: bool = False
 
     @property
     def by_prompt(self) -> bool:

@@ -87,34 +87,27 @@ class Capture(TorchFunctionMode):
 
     def __init__(self, model: Any, family: Family, see: Callable[[SeenLayer], None], constant: tuple = ()):
         super().__init__()
-        self._constant, self._patches = constant, ExitStack()
+        self._constant, self._undo = constant, ExitStack()
         self._layers = decoder_layers(model, family)
         self._family = family
         self._kind = family.positional_kind(model.config)
         self._see = see
         self._seen: set[int] = set()
-        self._hooks: list[Any] = []
         self._watch: Watch | None = None
         self._rotates = _mentions_rotation(model.config)
-        self._rotations: list[Tensor] = []
 
     def __enter__(self):
         for index, layer in enumerate(self._layers):
-            self._hooks += [
-                layer.register_forward_pre_hook(self._entering(index), with_kwargs=True),
-                layer.register_forward_hook(self._leaving(index)),
-            ]
+            entering = layer.register_forward_pre_hook(self._entering(index), with_kwargs=True)
+            self._undo.enter_context(entering)
+            self._undo.enter_context(layer.register_forward_hook(self._leaving(index)))
         name = RECURRENCES.get(self._family.model_type, "")
-        intercept(self._patches, self._layers, name, self._recurred)
+        intercept(self._undo, self._layers, name, self._recurred)
         return super().__enter__()
 
     def __exit__(self, kind, error, trace):
-        self._patches.close()
-        for hook in self._hooks:
-            hook.remove()
+        self._undo.close()
         self._watch = None
-        for tensor in self._rotations:
-            set_mark(tensor, None)
         super().__exit__(kind, error, trace)
         unseen = [index for index in range(len(self._layers)) if index not in self._seen]
         if error is None and unseen:
@@ -172,7 +165,7 @@ class Capture(TorchFunctionMode):
         self._rotates = False
         for tensor, twin in pairs:
             set_mark(tensor, Twin(twin))
-            self._rotations.append(tensor)
+            self._undo.callback(set_mark, tensor, None)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if self._watch is None:

@@ -47,9 +47,8 @@ class Scores(ABC):
     def diagonal(self) -> Float[Tensor, "head query"]:
         """Return the logits of every token to itself, without forming any matrix."""
 
-    def blocks(self, size: int | None = None) -> Iterator[tuple[slice, Block, Block]]:
-        """Yield (queries, logits, attention) for blocks of `size` queries, by default of at most 64 MB each."""
-        size = size or block_size(self.heads, self.tokens)
+    def blocks(self, size: int) -> Iterator[tuple[slice, Block, Block]]:
+        """Yield (queries, logits, attention) for blocks of `size` queries."""
         for start in range(0, self.tokens, size):
             stop = min(start + size, self.tokens)
             yield slice(start, stop), *self.rows(start, stop)

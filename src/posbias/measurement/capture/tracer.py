@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.utils._pytree import tree_map_only
 
 from posbias.core.errors import ModelError, wrong
 from posbias.measurement.capture.scores import Factored, Given, Scores, single
@@ -90,10 +91,10 @@ def _number(value: Any) -> float | None:
 
 def twin_arguments(name: str, args: tuple, kwargs: dict) -> tuple[list, dict]:
     """The arguments with every rotated tensor replaced by its twin; what is written into is never the model's."""
-    given = [_swapped(item) for item in args]
+    given, named = tree_map_only(Tensor, plain, (list(args), kwargs))
     if in_place(name) and isinstance(args[0], Tensor) and not isinstance(mark_of(args[0]), Twin):
         given[0] = args[0].detach().clone()
-    return given, {key: _swapped(item) for key, item in kwargs.items()}
+    return given, named
 
 
 def in_place(name: str) -> bool:
@@ -110,12 +111,6 @@ def mark_base(view: Tensor) -> None:
     place = view.storage_offset() - base.storage_offset()
     twin.as_strided(view.size(), view.stride(), place).copy_(mark.tensor)
     set_mark(base, Twin(twin))
-
-
-def _swapped(item: Any) -> Any:
-    if isinstance(item, (list, tuple)) and any(isinstance(inner, Tensor) for inner in item):
-        return type(item)([_swapped(inner) for inner in item])
-    return plain(item) if isinstance(item, Tensor) else item
 
 
 def plain(tensor: Tensor) -> Tensor:
@@ -249,7 +244,7 @@ class Watch:
         elif name in _PRODUCTS and len(operands) == 2 and self._product(result, *operands):
             pass
         elif name == "baddbmm":
-            if self._product(result, *_batches(args, kwargs)) and isinstance(mark_of(result), Product):
+            if self._product(result, *operands[1:3]) and isinstance(mark_of(result), Product):
                 set_mark(result, replace(mark_of(result), scale=float(kwargs.get("alpha", 1))))
         elif name in ("linear", "addmm") and any(isinstance(mark, Mixed) for mark in marks):
             self._output(name, operands)
@@ -377,9 +372,3 @@ class Watch:
 def stream_of(positional: Sequence[Any], named: Mapping[str, Any]) -> Tensor:
     """The stream among the arguments of a decoder layer."""
     return positional[0] if positional else named["hidden_states"]
-
-
-def _batches(args: tuple, kwargs: dict) -> tuple[Tensor, Tensor]:
-    """The two factors of a baddbmm, however they were passed."""
-    one = kwargs["batch1"] if "batch1" in kwargs else args[1]
-    return one, kwargs["batch2"] if "batch2" in kwargs else args[2]

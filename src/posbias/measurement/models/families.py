@@ -11,6 +11,8 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from posbias.core import packages
 from posbias.core.errors import ModelError, wrong
 from posbias.core.files import data_table
@@ -62,26 +64,10 @@ class Family:
             return kinds[str(getattr(config.get_text_config(), key)).lower()]
         return self.positional
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the row as plain values: what a table or JSON shows of it."""
-        names = ("positional", "causal", "parallel", "window", "sinks", "soft_cap")
-        return {
-            "model_type": self.model_type,
-            "attention": self.attention[0],
-            "attentions": list(self.attention),
-            **{name: getattr(self, name) for name in names},
-            "defects": list(self.defects),
-            "checked": self.checked,
-        }
-
-
-def _row(model_type: str, gains: dict[str, str] | None = None, **row: Any) -> Family:
-    row = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
-    return Family(model_type, gains=None if gains is None else Gains(**gains), **row)
-
 
 _HELD = data_table(__file__)
-FAMILIES = {model_type: _row(model_type, **row) for model_type, row in _HELD["rows"].items()}
+_ROWS = {model_type: {"model_type": model_type} | row for model_type, row in _HELD["rows"].items()}
+FAMILIES = TypeAdapter(dict[str, Family]).validate_python(_ROWS)
 RECURRENCES = {family: name for name, families in _HELD["recurrences"].items() for family in families}
 """Families → the function of transformers that their layers without a softmax call (`capture/recurrences.py`)."""
 MISREAD: dict[str, str] = _HELD["misread"]

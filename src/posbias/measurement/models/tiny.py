@@ -213,7 +213,11 @@ class TinyModel(TinyPreTrainedModel):
         if position_ids is None:
             position_ids = torch.arange(tokens, device=stream.device)[None]
         if self.config.encoding == "learned":
-            stream = stream + self.embed_positions(self._within(position_ids))
+            last, most = int(position_ids.max()), self.config.max_position_embeddings - 1
+            if last > most:
+                what = f"at most {most + 1} tokens (learned positions)"
+                raise wrong("input_ids", what, got=f"position {last}")
+            stream = stream + self.embed_positions(position_ids)
         eager = output_attentions or self.config._attn_implementation == "eager"
         bias = attention_bias(self.config, stream, attention_mask, needed=bool(eager))
         rotary = None if self.rotary_emb is None else self.rotary_emb(stream, position_ids)
@@ -228,12 +232,6 @@ class TinyModel(TinyPreTrainedModel):
             attentions.append(weights)
         attentions = tuple(attentions) if output_attentions else None
         return BaseModelOutput(last_hidden_state=self.norm(stream), attentions=attentions)
-
-    def _within(self, position_ids: Int[Tensor, "batch position"]) -> Int[Tensor, "batch position"]:
-        last, most = int(position_ids.max()), self.config.max_position_embeddings - 1
-        if last > most:
-            raise wrong("input_ids", f"at most {most + 1} tokens (learned positions)", got=f"position {last}")
-        return position_ids
 
 
 def attention_bias(
@@ -271,10 +269,6 @@ class TinyForCausalLM(TinyPreTrainedModel):
         self.model = TinyModel(config)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.post_init()
-
-    def get_output_embeddings(self) -> nn.Linear:
-        """The output map, tied to the embeddings."""
-        return self.lm_head
 
     def forward(
         self,

@@ -89,9 +89,7 @@ def stretch_of(seen: SeenLayer) -> Float[Tensor, "position"] | None:
     return stretch(seen.update, seen.mixed, seen.output_weight)
 
 
-def gains_of(
-    model: Any, family: Family, ids: Int[Tensor, "position"], *, seed: int = 0, probes: int = PROBES
-) -> HeadGains:
+def gains_of(model: Any, family: Family, ids: Int[Tensor, "position"], probes: int = PROBES) -> HeadGains:
     """Return a model's head gains: from its weights where the family's row says where, else estimated.
 
     The estimate uses one prompt `ids` and `probes` random directions a layer. Raises `ModelError` when a part
@@ -99,7 +97,7 @@ def gains_of(
     """
     layers = decoder_layers(model, family)
     if family.gains is None:
-        return estimated_gains(model, layers, ids, seed=seed, probes=probes)
+        return estimated_gains(model, layers, ids, probes)
     row, heads = family.gains, model.config.get_text_config().num_attention_heads
     strength = [
         plain_strength(
@@ -127,7 +125,7 @@ def plain_strength(
 
 
 def estimated_gains(
-    model: Any, layers: Sequence[Any], ids: Int[Tensor, "position"], *, seed: int = 0, probes: int = PROBES
+    model: Any, layers: Sequence[Any], ids: Int[Tensor, "position"], probes: int = PROBES
 ) -> HeadGains:
     """Estimate head gains on one prompt, running each layer once more with gradients.
 
@@ -148,7 +146,7 @@ def estimated_gains(
                 "needs them"
             )
         jacobian = HeadJacobian(again.stream, again.live, again.output_weight)
-        samples = jacobian.squares(random_stream(seed, f"jacobian.layer{index}"), probes)
+        samples = jacobian.squares(random_stream(0, f"jacobian.layer{index}"), probes)
         norm, epsilon = jacobian.norm(), _epsilon(call.layer)
         samples *= norm_square(again.stream[0].detach(), norm, epsilon).cpu().numpy()
         by_head = samples.transpose(1, 0, 2).reshape(samples.shape[1], -1)

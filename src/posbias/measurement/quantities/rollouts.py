@@ -92,15 +92,10 @@ class Rollouts:
             scale = stretch_of(seen) if self._gains.stretched[seen.layer] else None
             factor = None if scale is None else scale.square().cpu()
         share = mixing(token_norms(seen.stream), token_norms(seen.update))
-        self._layers.append(_Kept(self._again(seen), share, weights, factor))
-
-    def _again(self, seen: SeenLayer) -> Callable[[], Scores]:
-        """How to have a layer's scores when its turn comes: keep their factors, or run the layer again."""
-        if isinstance(seen.scores, Given) and self._calls:
-            return self._calls[-1].scores
-        # the scores alone: what else the layer showed is let go
+        # the scores alone, or how to have them by running the layer again: what else it showed is let go
         scores = seen.scores
-        return lambda: scores
+        again = self._calls[-1].scores if self._calls and isinstance(scores, Given) else lambda: scores
+        self._layers.append(_Kept(again, share, weights, factor))
 
     def rows(self) -> dict[str, Float[np.ndarray, "position"]]:
         """Return each rollout of the last token over positions, in float64, under its variable's name.

@@ -14,6 +14,7 @@ from .experiments import TrainSweep as TrainSweep
 from .library import library_answers as library_answers
 from .library import schemas as schemas
 from .measurements import Compare as Compare
+from .measurements import Family as Family
 from .measurements import Heads as Heads
 from .measurements import InfluenceDifferences as InfluenceDifferences
 from .measurements import Measure as Measure
