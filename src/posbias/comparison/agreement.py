@@ -62,12 +62,10 @@ class Agreement:
 
     @classmethod
     def of(cls, values: Scores, low: Scores, high: Scores) -> "Agreement":
-        """The four scores in the order of `SCORES`; one that is NaN, or an end of it, has no interval."""
-        scores = []
-        for value, *ends in zip(values.tolist(), low.tolist(), high.tolist(), strict=True):
-            defined = not any(map(math.isnan, (value, *ends)))
-            scores.append(Estimate(value, math.nan, ends=(ends[0], ends[1]) if defined else None))
-        return cls(*scores)
+        """The four scores in the order of `SCORES`; one that is NaN, or an end of it, has no `bounds`."""
+        ends = zip(low.tolist(), high.tolist(), strict=True)
+        scores = zip(values.tolist(), ends, strict=True)
+        return cls(*(Estimate(value, math.nan, ends=pair) for value, pair in scores))
 
     @classmethod
     def estimated(cls, estimates: Sequence[Estimate]) -> "Agreement":
@@ -86,10 +84,10 @@ def scores(
     for first in (0, 1):
         a, b = p[..., first:], q[..., first:]
         found.append(spearman(a, b))
-        if not masses:
-            found.append(np.full(found[-1].shape, math.nan))
-        else:
-            found.append(wasserstein(_whole(a), _whole(b)) if first else wasserstein(a, b))
+        if first and masses:
+            with np.errstate(invalid="ignore"):
+                a, b = (one / one.sum(axis=-1, keepdims=True) for one in (a, b))
+        found.append(wasserstein(a, b) if masses else np.full(found[-1].shape, math.nan))
     return np.array(found)
 
 
@@ -107,11 +105,6 @@ def same_prompts(p: Profile, q: Profile) -> bool:
     if p.samples is None or q.samples is None or not p.prompts:
         return False
     return p.prompts == q.prompts and len(p.samples) == len(q.samples)
-
-
-def _whole(mass: Float[np.ndarray, "*batch position"]) -> Float[np.ndarray, "*batch position"]:
-    with np.errstate(invalid="ignore"):
-        return mass / mass.sum(axis=-1, keepdims=True)
 
 
 # --- what noise allows -----------------------------------------------------------------------------------------

@@ -145,11 +145,8 @@ def prior_normalised(attributions: Profile, prior: Profile) -> Profile:
         )
     if not (prior.mass > 0).all():
         raise wrong("prior", "numbers > 0", got=f"0 at position {int(np.argmin(prior.mass))}")
-    rows = (
-        attributions.mass[None]
-        if attributions.samples is None
-        else np.asarray(attributions.samples, np.float64)
-    )
+    samples = attributions.samples
+    rows = np.asarray(attributions.mass[None] if samples is None else samples, np.float64)
     whole = np.abs(rows).sum(axis=1, keepdims=True)
     if not (whole > 0).all():
         raise wrong("attributions", "one other than 0 in each prompt", got="all 0")

@@ -236,13 +236,17 @@ def compare_all(
 
     `held_out` are predictions from a part of the prompts, to be judged on the rest (`folds`).
     """
-    shares = None
-    if by_share:
-        predictions, measured, shares = _by_share(predictions, measured)
-        if shares is not None and held_out:
-            raise wrong("by_share", "profiles of one length with held_out predictions", got="several lengths")
-    _check(predictions, measured)
+    if not by_share:
+        _check(predictions, measured)
+    predictions = {name: up_to_query(one, name) for name, one in predictions.items()}
     measured = up_to_query(measured, "q")
+    lengths = {one.tokens for one in (*predictions.values(), measured)}
+    shares = min(lengths) if len(lengths) > 1 else None
+    if shares is not None:
+        if held_out:
+            raise wrong("by_share", "profiles of one length with held_out predictions", got="several lengths")
+        predictions = {name: one.by_share(shares) for name, one in predictions.items()}
+        measured = measured.by_share(shares)
     least = 3 if measured.kind == "mass" else 2
     if measured.tokens < least:
         raise wrong("q", f"at least {least} positions to compare", measured.tokens)
@@ -257,7 +261,7 @@ def compare_all(
         differences_of(found, combinations(found, 2)),
         _held_out(held_out, measured, seed) if held_out else None,
         shares,
-        {name: up_to_query(one, name) for name, one in predictions.items()},
+        predictions,
         measured,
         differences_of(found, product(found, baselines), baselines),
     )
@@ -265,19 +269,6 @@ def compare_all(
 
 def _baselines(tokens: int) -> dict[str, Profile]:
     return {"uniform": uniform(tokens), "recency_only": harmonic(tokens)}
-
-
-def _by_share(
-    predictions: Mapping[str, Profile], measured: Profile
-) -> tuple[Mapping[str, Profile], Profile, int | None]:
-    """All profiles at the shares of the shortest, and how many; as they are, and None, where lengths are equal."""
-    seen = {name: up_to_query(one, name) for name, one in predictions.items()}
-    measured = up_to_query(measured, "q")
-    lengths = {one.tokens for one in (*seen.values(), measured)}
-    if len(lengths) == 1:
-        return seen, measured, None
-    shares = min(lengths)
-    return {name: one.by_share(shares) for name, one in seen.items()}, measured.by_share(shares), shares
 
 
 def _check(predictions: Mapping[str, Profile], measured: Profile) -> None:
@@ -314,24 +305,23 @@ def _held_out(folds: Sequence[Fold], measured: Profile, seed: int) -> HeldOut:
 
 @dataclass(frozen=True)
 class Scorer:
-    """The reference, with its mean over resamples of its prompts and over all but one; None without prompts.
+    """The reference, and its means over all prompts but one, each in turn, and over resamples of them.
 
-    `counts`: how often each prompt counts in each resample.
+    `counts` say how often each prompt counts in these; nothing where there are no prompts.
     """
 
     profile: Profile
-    resampled: Float[np.ndarray, "resample position"] | None
-    all_but_one: Float[np.ndarray, "prompt position"] | None
-    counts: Float[np.ndarray, "resample prompt"] | None = None
+    counts: tuple[Float[np.ndarray, "_ prompt"], ...] = ()
+    means: tuple[Float[np.ndarray, "_ position"], ...] = ()
 
     @classmethod
     def of(cls, measured: Profile, seed: int, name: str = "compare.bootstrap") -> "Scorer":
         if measured.samples is None or len(measured.samples) < 2:
-            return cls(measured, None, None)
+            return cls(measured)
         prompts = len(measured.samples)
         drawn = stream(seed, name).integers(prompts, size=(RESAMPLES, prompts))
-        counts = counted(drawn, prompts)
-        return cls(measured, means(measured, counts), means(measured, 1 - np.eye(prompts)), counts)
+        counts = 1 - np.eye(prompts), counted(drawn, prompts)
+        return cls(measured, counts, tuple(means(measured, one) for one in counts))
 
     def score(self, prediction: Profile, name: str) -> "Scored":
         """The scores of a prediction; `name` is for errors.
@@ -339,16 +329,13 @@ class Scorer:
         A measurement of the same prompts is resampled with them; any other prediction is held fixed.
         """
         given = up_to_query(prediction, name)
-        mass = given.mass
         masses = prediction.kind == self.profile.kind == "mass"
-        value = scores(mass, self.profile.mass, masses)
-        if self.resampled is None or self.all_but_one is None or self.counts is None:
+        value = scores(given.mass, self.profile.mass, masses)
+        if not self.counts:
             return Scored(value, np.full(value.size, math.nan), np.empty((value.size, 0)))
-        prompts = len(self.all_but_one)
-        both = [mass, mass]
-        if same_prompts(given, self.profile):
-            both = [means(given, counts) for counts in (1 - np.eye(prompts), self.counts)]
-        without, drawn = scores(both[0], self.all_but_one, masses), scores(both[1], self.resampled, masses)
+        prompts, same = len(self.counts[0]), same_prompts(given, self.profile)
+        ours = [means(given, one) if same else given.mass for one in self.counts]
+        without, drawn = (scores(p, q, masses) for p, q in zip(ours, self.means, strict=True))
         shifts = np.sqrt((prompts - 1) / prompts) * (without - without.mean(axis=1, keepdims=True))
         # resamples of n vary as (n − 1)/n of the prompts' variance does
         return Scored(value, drawn.std(axis=1, ddof=1) * np.sqrt(prompts / (prompts - 1)), shifts)
