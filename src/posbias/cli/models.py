@@ -64,7 +64,7 @@ def families(*, json: shared.Json = False) -> None:
     answer_with(answer, lambda: table(["family", "positions", "attention", "also"], lines) + others, json)
 
 
-def _also(row: answers.Family) -> str:
+def _also(row: "answers.Family") -> str:
     words = {
         "parallel": "parallel blocks",
         "window": "windows",
