@@ -261,12 +261,10 @@ class Preset:
         return (*self.architecture.assumptions, content)
 
 
-def _presets() -> dict[str, Preset]:
-    rows = data_table(__file__, "presets.toml")
-    return {name: Preset(name, row.pop("source"), row.pop("context"), row) for name, row in rows.items()}
-
-
-PRESETS = _presets()
+PRESETS = {
+    name: Preset(name, row.pop("source"), row.pop("context"), row)
+    for name, row in data_table(__file__, "presets.toml").items()
+}
 """Name → preset, for `preset`, menus and tables."""
 
 

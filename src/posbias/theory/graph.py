@@ -30,7 +30,7 @@ def reachable(pattern: Pattern, tokens: int, layers: int | None = None) -> Allow
     Raises `InvalidValueError` for layers < 0 as well. Source: Wu et al. 2025, §3.
     """
     if layers is None:
-        reached = _union(pattern, tokens)
+        reached = np.any(_matrices(pattern, tokens), axis=0)
         while not np.array_equal(grown := _through(reached, reached), reached):
             reached = grown
         return reached
@@ -83,10 +83,6 @@ def _matrices(pattern: Pattern, tokens: int) -> list[Allowed]:
     masks = masks_of(pattern, tokens)
     machine.require(16 * tokens**2, "tokens", tokens)
     return [mask.allowed(tokens) for mask in masks]
-
-
-def _union(pattern: Pattern, tokens: int) -> Allowed:
-    return np.any(_matrices(pattern, tokens), axis=0)
 
 
 def _through(layer: Allowed, below: Bool[np.ndarray, "key column"]) -> Bool[np.ndarray, "query column"]:

@@ -120,7 +120,7 @@ class DecayBias(_Exponential):
         return -self.slopes_of(heads, groups)[:, None] * np.maximum(distance, 0)
 
 
-class ByDistance:
+class NotExponential:
     """An encoding that is no exponential family."""
 
     exact: ClassVar[bool] = True
@@ -130,7 +130,7 @@ class ByDistance:
 
 
 @value
-class RoPE(ByDistance):
+class RoPE(NotExponential):
     """Rotary encoding as a bias by distance: Σ_l a_l·cos(d·θ_l + φ_l), one row of a and φ for all heads or each.
 
     Rotating queries and keys by their positions turns their product, for fixed content, into this sum over
@@ -210,7 +210,7 @@ class RoPE(ByDistance):
 
 
 @value
-class T5(ByDistance):
+class T5(NotExponential):
     """Learned biases for buckets of distances (Raffel et al. 2020, §2.1), one row for all heads or each.
 
     Distances below buckets/2 have a bucket each, larger ones share logarithmic buckets up to `max_distance`,
@@ -264,7 +264,7 @@ class T5(ByDistance):
 
 
 @value
-class KerpleLog(ByDistance):
+class KerpleLog(NotExponential):
     """KERPLE's logarithmic kernel: −r₁·ln(1 + r₂·|d|), one r₁ ≥ 0 and r₂ > 0 for all heads or each.
 
     Source: Chi et al. 2022.
@@ -282,7 +282,7 @@ class KerpleLog(ByDistance):
 
 
 @value
-class KerplePower(ByDistance):
+class KerplePower(NotExponential):
     """KERPLE's power kernel: −r₁·|d|^r₂ with r₁ ≥ 0 and 0 < r₂ ≤ 2, one for all heads or each.
 
     Source: Chi et al. 2022. An exponent of 1 is ALiBi.
@@ -305,7 +305,7 @@ class KerplePower(ByDistance):
 
 
 @value
-class Tabulated(ByDistance):
+class Tabulated(NotExponential):
     """Any logits by distance: `table` holds them for d = 0, 1, 2, …, one row for all heads or each.
 
     `after` holds those of keys after the query, d = −1, −2, …, which prefix and full masks need. For logits
@@ -342,7 +342,7 @@ class Tabulated(ByDistance):
 
 
 @value
-class DistanceFunction(ByDistance):
+class DistanceFunction(NotExponential):
     """Any logits by distance: `function` of an integer array of distances, or its name "module:name".
 
     It gives one logit per distance for all heads, or a row of them per head (or group of heads); it is called with
@@ -366,7 +366,7 @@ class DistanceFunction(ByDistance):
 
 
 @value
-class DenseLogits:
+class DenseLogits(NotExponential):
     """Any logits by query and key: `matrix` [query, key] for all heads or [head, query, key], −∞ allowed.
 
     An array (which may be larger than the text), a function of two integer arrays of positions, or its name
@@ -378,10 +378,6 @@ class DenseLogits:
 
     matrix: Biases
     kind: Literal["dense"] = tag(default="dense")
-    exact: ClassVar[bool] = True
-
-    def slopes_of(self, heads: int, groups: int | None = None) -> None:
-        """None: the logit is not linear in the distance."""
 
     def logits_of(
         self,
@@ -404,7 +400,7 @@ class DenseLogits:
 
 
 @value
-class Sandwich(ByDistance):
+class Sandwich(NotExponential):
     """Σ_{k=1}^{D/2} cos(d/base^(2k/D)) divided by the head's compression ratio, D the `dimension`.
 
     Sinusoidal positions of which only their product with each other is kept. It falls about as the logarithm of
@@ -435,7 +431,7 @@ class Sandwich(ByDistance):
 
 
 @value
-class Selected(ByDistance):
+class Selected(NotExponential):
     """ln s(d): logits of the rate at which a key at distance d is selected, measured or given.
 
     `rates` holds s for d = 0, 1, 2, …, above 0 and at most 1, one row for all heads or each (`selection_rates`). A

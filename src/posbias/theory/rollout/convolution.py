@@ -189,8 +189,13 @@ def _prepare(layer: Layer, tokens: int, keep: bool) -> Prepared | None:
     draw = np.zeros((len(bias), tokens))
     own, column, sink = np.zeros((3, tokens))
     for h, (here, first, drain, table) in enumerate(zip(*tables, strict=True)):
-        sums = stream.denominators(table, here, first, drain, 0, low, high, always)
-        share_out(weights[h], here, first, drain, table, sums, draw[group_of[h]], own, column, sink)
+        share = weights[h] / stream.denominators(table, here, first, drain, 0, low, high, always)
+        draw[group_of[h]] += share
+        sink += share * drain
+        own[1:] += share[1:] * here
+        seen = min(len(table), tokens)
+        column[0] += share[0] * here * first
+        column[1:seen] += share[1:seen] * (table[1:seen] * first)
     width = layer.mask.band().at(tokens).behind + 1
     reach = int(np.flatnonzero(bias[:, :width].any(axis=0)).max(initial=0))
     levels = _levels(through(draw[:, -1], bias[:, : reach + 1]), tokens)
@@ -281,21 +286,6 @@ def _bound(length: int, terms: int, norms: Float[np.ndarray, "block"], values: F
 
 
 # --- the compiled parts: sums inside a block, spectra gathered over blocks, and what is added again ------------
-
-
-@compiled()
-def share_out(weight, here, first, drain, table, sums, draw, own, column, sink):
-    """Add one head's shares to what `Prepared` holds."""
-    for i in range(len(sums)):
-        share = weight / sums[i]
-        draw[i] += share
-        sink[i] += share * drain
-        if i == 0:
-            column[0] += share * here * first
-            continue
-        own[i] += share * here
-        if i < len(table):
-            column[i] += share * (table[i] * first)
 
 
 @compiled("contract")

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from itertools import groupby, pairwise
+from itertools import cycle, groupby, islice, pairwise
 
 import numpy as np
 from jaxtyping import Float
@@ -38,6 +38,8 @@ from posbias.theory.rollout.sweep import plan, plan_bytes, sweep
 from posbias.theory.rollout.sweep import push as push_swept
 
 Push = Callable[[Layer, float, Row], tuple[Row, float]]
+Stack = Sequence[tuple[Layer, str]]
+"""All layers, bottom first, each with the name of its engine."""
 METHODS = ("auto", "sweep", "fft", "stream")
 FEW = 2048
 """Up to this many tokens the stream is about as fast as the transforms."""
@@ -181,65 +183,57 @@ def _row(
 ) -> tuple[Row, float, dict[str, int]]:
     """Mass over positions, mass lost to learned sinks, and how many layers each engine took."""
     reach = _reach(architecture, tokens, place)
-    architecture = _at_length(architecture, tokens)
     # what no token that matters can see plays no part
     row = np.zeros(reach + 1)
     row[place] = 1.0
-    chosen = [_choose(layer, reach + 1, method) for layer in architecture.layers]
-    names = [chosen[t % len(chosen)] for t in range(architecture.depth)]
+    # a row may be cut below the text's length
+    layers = [layer.at(tokens) for layer in architecture.layers]
+    chosen = [_choose(layer, reach + 1, method) for layer in layers]
+    stack = list(islice(cycle(zip(layers, chosen, strict=True)), architecture.depth))
     if architecture.streams is not None:
-        row, lost = _through_streams(architecture, names, row)
+        row, lost = _through_streams(architecture, stack, row)
     else:
-        row, lost = _through_layers(architecture, names, row, threads, on_event if tokens > FEW else None)
+        row, lost = _through_layers(architecture, stack, row, threads, on_event if tokens > FEW else None)
     mass = np.zeros(tokens)
     mass[: reach + 1] = row
-    return mass, lost, dict(Counter(names))
+    return mass, lost, dict(Counter(name for _, name in stack))
 
 
 def _through_layers(
-    architecture: Architecture, names: Sequence[str], row: Row, threads: int, on_event: OnEvent | None
+    architecture: Architecture, stack: Stack, row: Row, threads: int, on_event: OnEvent | None
 ) -> tuple[Row, float]:
     """A row through all layers, and what their sinks take; those that are cut alike are swept in one go."""
-    cuts = [
-        starts(layer, len(row)) if name == "sweep" else None
-        for layer, name in zip(architecture.stack, names, strict=True)
-    ]
-    layers = list(zip(architecture.stack, architecture.coefficients.tolist(), names, cuts, strict=True))[::-1]
+    layers = [
+        (layer, lam, name, starts(layer, len(row)) if name == "sweep" else None)
+        for (layer, name), lam in zip(stack, architecture.coefficients.tolist(), strict=True)
+    ][::-1]
     groups = [list(group) for _, group in groupby(layers, key=lambda one: one[3])]
     parts = [part for group in groups for part in ([group] if group[0][3] else [[one] for one in group])]
     lost, done = 0.0, 0
     for part in parts:
         if on_event is not None and len(parts) > 1:
             on_event(Event(done, len(layers), "layers"))
-        stack, mixing, (name, *_), (cut, *_) = zip(*part[::-1], strict=True)
+        swept, mixing, (name, *_), (cut, *_) = zip(*part[::-1], strict=True)
         if cut is not None:
-            row, taken = sweep_pieces(stack, np.array(mixing), row, cut, threads)
+            row, taken = sweep_pieces(swept, np.array(mixing), row, cut, threads)
         else:
-            row, taken = _pushed(name, stack[0], mixing[0], row)
+            row, taken = _pushed(name, swept[0], mixing[0], row)
         lost, done = lost + taken, done + len(part)
     if on_event is not None and len(parts) > 1:
         on_event(Event(done, done, "layers"))
     return row, lost
 
 
-def _through_streams(architecture: Architecture, names: Sequence[str], row: Row) -> tuple[Row, float]:
+def _through_streams(architecture: Architecture, stack: Stack, row: Row) -> tuple[Row, float]:
     """A row through all layers of hyper-connected streams: attention by the layer's engine, once per layer."""
     assert architecture.streams is not None
     states, lost = architecture.streams.begin(row), 0.0
     connections = architecture.streams.of(architecture.depth)
-    parts = zip(architecture.stack, names, architecture.coefficients, connections, strict=True)
-    for layer, name, lam, connection in list(parts)[::-1]:
+    parts = zip(stack, architecture.coefficients, connections, strict=True)
+    for (layer, name), lam, connection in list(parts)[::-1]:
         states, taken = connection.push(float(lam), states, partial(_pushed, name, layer, 1.0))
         lost += taken
     return states.sum(axis=0), lost
-
-
-def _at_length(architecture: Architecture, tokens: int) -> Architecture:
-    """The same with layers as they are for a text of so many tokens: a row may be cut below."""
-    layers = tuple(layer.at(tokens) for layer in architecture.layers)
-    if all(here is layer for here, layer in zip(layers, architecture.layers, strict=True)):
-        return architecture
-    return replace(architecture, layers=layers)
 
 
 def _reach(architecture: Architecture, tokens: int, place: int) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from posbias.core import machine
-from posbias.core.errors import InvalidValueError, wrong
+from posbias.core.errors import wrong
 from posbias.core.machine import compiled
 from posbias.theory import masks
 from posbias.theory.architecture import Layer
@@ -50,8 +50,8 @@ def push(layer: Layer, mixing: float, row: Row) -> tuple[Row, float]:
     be 0). Raises `InvalidValueError` for logits that the layer cannot give for this many tokens, and for a row
     that sums to more than one.
     """
-    by_distance = isinstance(layer.normaliser, Softmax) and not isinstance(layer.positional, DenseLogits)
-    by_distance = by_distance and layer.query_scale is None
+    apart = isinstance(layer.positional, DenseLogits) or layer.query_scale is not None
+    by_distance = isinstance(layer.normaliser, Softmax) and not apart
     bounds = masks.bounds(layer.mask, len(row)) if by_distance else None
     merged = tables(layer, len(row)) if bounds is not None else None
     if bounds is None or merged is None:
@@ -245,10 +245,12 @@ def _by_query(layer: Layer, row: Row) -> tuple[Row, float]:
         if factors is not None:
             np.multiply(logits, factors[:, query, None], out=logits, where=logits > -np.inf)
         if normaliser is not None:
-            shares = normaliser.weights_of(logits)
-            part, rest = _shares_of(query, through(fixed.weights, shares))
+            part = through(fixed.weights, normaliser.weights_of(logits))
+            if not (total := float(part.sum())) <= 1 + 1e-12:
+                made = f"{total:.6g} at query {query}"
+                raise wrong("normaliser", "rows that sum to at most 1 (shares make a profile)", got=made)
             drawn[keys] += row[query] * part
-            lost += row[query] * rest
+            lost += row[query] * max(0.0, 1.0 - total)
             continue
         if not np.isfinite(highest := logits.max(axis=1)).all():
             raise wrong("logits", "numbers or −∞, one finite at least", got=f"others at query {query}")
@@ -259,14 +261,3 @@ def _by_query(layer: Layer, row: Row) -> tuple[Row, float]:
         drawn[keys] += through(u, shares)
         lost += float((u * sinks).sum())
     return drawn, lost
-
-
-def _shares_of(query: int, part: Float[np.ndarray, "key"]) -> tuple[Float[np.ndarray, "key"], float]:
-    """A row that no softmax made, and what it lacks of one. Raises for one that is no distribution."""
-    total = float(part.sum())
-    if not total <= 1 + 1e-12:
-        raise InvalidValueError(
-            f"normaliser: expected rows that sum to at most 1 (shares make a profile), "
-            f"got {total:.6g} at query {query}"
-        )
-    return part, max(0.0, 1.0 - total)

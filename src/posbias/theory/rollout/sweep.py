@@ -186,20 +186,13 @@ def exponential(layer: Layer, tokens: int) -> HeadLogits:
 
     Raises `InvalidValueError` for other encodings.
     """
-    logits = merge(layer.head_logits())
-    assert logits.slopes is not None
-    # a slope that cannot move 1 by half a rounding over the whole text is no slope
-    return replace(logits, slopes=np.where(logits.slopes * tokens < 1e-18, 0.0, logits.slopes))
-
-
-def merge(logits: HeadLogits) -> HeadLogits:
-    """The same layer with heads of equal logits made one, their weights added. Raises as `exponential`."""
+    logits = layer.head_logits()
     if logits.slopes is None:
         raise wrong("positional", "an exponential family for the sweep", got="another")
-    rows = np.stack([logits.slopes, logits.diagonal, logits.first, logits.sinks], axis=1)
+    # a slope that cannot move 1 by half a rounding over the whole text is no slope
+    slopes = np.where(logits.slopes * tokens < 1e-18, 0.0, logits.slopes)
+    rows = np.stack([slopes, logits.diagonal, logits.first, logits.sinks], axis=1)
     kinds, kind_of = distinct_rows(rows)
-    if len(kinds) == len(rows):
-        return logits
     return HeadLogits(*rows[kinds].T, weights=np.bincount(kind_of, weights=logits.weights))
 
 
