@@ -7,6 +7,7 @@ import pytest
 
 from posbias.core.errors import InvalidValueError
 from posbias.core.sources import BIBLIOGRAPHY, REPORTED, Source, cite
+from posbias.theory import content, masks, mixing, normalisers, positional, rope_scaling
 from posbias_papers.citations import bibtex, latex, software
 
 REQUIRED = {
@@ -41,6 +42,10 @@ def test_names_letters_and_what_methods_cite():
     }
     assert {text: latex(text) for text in letters} == letters
     methods = importlib.import_module("posbias_papers.citations")
+    parts = (*masks.MASKS, *positional.POSITIONALS, *rope_scaling.ROPE_SCALINGS, *mixing.MIXINGS)
+    parts += (*content.CONTENTS, *content.QUERY_SCALES, *normalisers.NORMALISERS)
+    words = {"rotary", "sinusoidal", "sink_softmax", "layernorm", "rmsnorm"}
+    assert methods.KINDS.keys() - {cls.kind for cls in parts} == words
     named = {key for key, _ in (*methods.KINDS.values(), *methods.MODELS.values())}
     assert named | {*REPORTED} <= set(BIBLIOGRAPHY)
     with pytest.raises(InvalidValueError):

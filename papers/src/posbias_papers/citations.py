@@ -16,12 +16,6 @@ from posbias.core.formats import VERSION
 from posbias.core.sources import BIBLIOGRAPHY, Source, cite
 from posbias.core.spec import encode
 from posbias.theory.configs import PRESETS
-from posbias.theory.content import CONTENTS, QUERY_SCALES
-from posbias.theory.masks import MASKS
-from posbias.theory.mixing import MIXINGS
-from posbias.theory.normalisers import NORMALISERS
-from posbias.theory.positional import POSITIONALS, RoPE
-from posbias.theory.rope_scaling import ROPE_SCALINGS
 from posbias_papers import read_rows
 from posbias_papers.registry import PAPERS, STUDIES, find_studies
 from posbias_papers.study import STATEMENTS, Study
@@ -31,19 +25,12 @@ Use = tuple[str, str]
 Uses = Iterator[Use]
 Reasons = Mapping[str, list[str]]
 """Each reason why a source is cited, by its key."""
-MEMBERS = (*MASKS, *POSITIONALS, *ROPE_SCALINGS, *CONTENTS, *MIXINGS, *NORMALISERS, *QUERY_SCALES)
-"""Every class of the unions of an architecture; what one `cites` stands in the class."""
-KINDS: dict[str, Use] = {
-    "rotary": RoPE.cites,
-    "sinusoidal": ("vaswani2017", "sinusoidal encoding"),
-    "sink_softmax": ("miller2023", "a softmax with a sink"),
-    "layernorm": ("ba2016", "LayerNorm"),
-    "rmsnorm": ("zhang2019", "RMSNorm"),
-} | {cls.kind: cls.cites for cls in MEMBERS if hasattr(cls, "cites")}
+KINDS: dict[str, Use] = {}
 """Encodings, masks, contents, mixings and norms by their `kind`; others have no source."""
-_ROWS = read_rows(Path(__file__).with_name("models.csv"))
-MODELS: dict[str, Use] = {row["begins"]: (row["source"], row["name"]) for row in _ROWS}
+MODELS: dict[str, Use] = {}
 """Models by how their names begin."""
+for _row in read_rows(Path(__file__).with_name("cited.csv")):
+    {"part": KINDS, "model": MODELS}[_row["of"]][_row["named"]] = _row["source"], _row["why"]
 
 
 def of_parts(part: Any) -> Uses:

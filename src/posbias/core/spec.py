@@ -194,10 +194,6 @@ def _is_tuple(hint: Any) -> bool:
     return get_origin(hint) is tuple or any(_is_tuple(one) for one in get_args(hint))
 
 
-Citation = tuple[str, str]
-"""What a member of a union is cited as: a key of the bibliography, and why."""
-
-
 def members(union: Any) -> tuple[type[Any], ...]:
     """The classes of a union of values, in their order."""
     return get_args(get_args(union)[0])

@@ -8,13 +8,13 @@ softmax flattens, and logits that grow with the position hold against it. The lo
 multiplied, since it is no product with the query.
 """
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 from pydantic import Field
 
-from posbias.core.spec import Citation, Count, NaturalNumber, NonNegative, Numbers, Open, members, tag, value
+from posbias.core.spec import Count, NaturalNumber, NonNegative, Numbers, Open, members, tag, value
 from posbias.theory.positional import spread
 
 PerHead = Float[np.ndarray, "head"]
@@ -50,10 +50,6 @@ class ConstantDiagonal:
     constant: Numbers = (0.0,)
     first_column: Numbers = (0.0,)
     kind: Literal["constant_diagonal"] = tag(default="constant_diagonal")
-    cites: ClassVar[Citation] = (
-        "herasimchyk2026",
-        "mean content as a constant and a diagonal (Proposition 4.5)",
-    )
 
     def diagonal_of(self, heads: int, groups: int | None = None) -> PerHead:
         """δ per head. Raises `InvalidValueError` if a count fits neither the heads nor their groups."""
@@ -87,7 +83,6 @@ class ScalableSoftmax:
     scale: Numbers
     bias: Numbers = (0.0,)
     kind: Literal["scalable_softmax"] = tag(default="scalable_softmax")
-    cites: ClassVar[Citation] = ("nakanishi2025", "a softmax that scales with the number of keys")
 
     def factors_at(self, positions: Positions, heads: int, groups: int | None = None) -> Factors:
         """The factors of queries at these positions. Raises `InvalidValueError` if a count does not fit."""
@@ -108,7 +103,6 @@ class StepScale:
     period: Count
     first: NaturalNumber = 1
     kind: Literal["step_scale"] = tag(default="step_scale")
-    cites: ClassVar[Citation] = ("meta2025", "logits that grow with the position of the query")
 
     def factors_at(self, positions: Positions, heads: int, groups: int | None = None) -> Factors:
         """The factors of queries at these positions, the same for all heads."""

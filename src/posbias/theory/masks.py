@@ -19,7 +19,7 @@ from jaxtyping import Bool, Int
 from pydantic import Field
 
 from posbias.core.errors import InvalidValueError, nearest, shortened, wrong
-from posbias.core.spec import Citation, Count, NaturalNumber, Open, members, tag, value
+from posbias.core.spec import Count, NaturalNumber, Open, members, tag, value
 from posbias.theory.custom import Booleans
 
 ALL = sys.maxsize
@@ -189,7 +189,6 @@ class SlidingWindow(LooksBack):
     width: Count
     sinks: NaturalNumber = 0
     kind: Literal["sliding_window"] = tag(default="sliding_window")
-    cites: ClassVar[Citation] = ("beltagy2020", "sliding-window attention")
     word: ClassVar[str] = "window"
     varied: ClassVar[str] = "width of the sliding window"
 
@@ -204,7 +203,6 @@ class Prefix(LooksBack):
 
     length: Count
     kind: Literal["prefix"] = tag(default="prefix")
-    cites: ClassVar[Citation] = ("wu2025", "prefix mask")
     word: ClassVar[str] = "prefix"
     varied: ClassVar[str] = "length of the prefix"
 
@@ -230,7 +228,6 @@ class Chunked(LooksBack):
 
     width: Count
     kind: Literal["chunked"] = tag(default="chunked")
-    cites: ClassVar[Citation] = ("meta2025", "chunked attention")
     word: ClassVar[str] = "chunk"
     varied: ClassVar[str] = "width of the chunks"
 
@@ -255,7 +252,6 @@ class Dilated(LooksBack):
     stride: Count
     width: Count | None = None
     kind: Literal["dilated"] = tag(default="dilated")
-    cites: ClassVar[Citation] = ("beltagy2020", "dilated attention")
     word: ClassVar[str] = "dilated"
     varied: ClassVar[str] = "stride of the dilated mask"
 
@@ -285,7 +281,6 @@ class BlockSparse(LooksBack):
     first: NaturalNumber = 0
     stride: Count | None = None
     kind: Literal["block_sparse"] = tag(default="block_sparse")
-    cites: ClassVar[Citation] = ("zaheer2020", "block-sparse attention")
     word: ClassVar[str] = "blocks"
     varied: ClassVar[str] = "tokens in a block of the block-sparse mask"
 
@@ -321,7 +316,6 @@ class Fixed(LooksBack):
     block: Count
     last: Count = 1
     kind: Literal["fixed"] = tag(default="fixed")
-    cites: ClassVar[Citation] = ("child2019", "fixed factorised attention")
     word: ClassVar[str] = "fixed"
     varied: ClassVar[str] = "tokens in a block of the fixed mask"
 

@@ -37,7 +37,6 @@ from pydantic import Field
 from posbias.core.errors import InvalidValueError, wrong
 from posbias.core.files import data_table
 from posbias.core.spec import (
-    Citation,
     Count,
     Fraction,
     Fractions,
@@ -123,7 +122,6 @@ class AttentionOnly(_Known):
     """λ = 1: no residual connection, the setting of Wu et al. 2025."""
 
     kind: Literal["attention_only"] = tag(default="attention_only")
-    cites: ClassVar[Citation] = ("wu2025", "rollout without residual connections")
 
     def values(self, depth: int) -> Float[np.ndarray, "layer"]:
         """λ per layer."""
@@ -135,7 +133,6 @@ class AbnarZuidema(_Known):
     """λ = ½: the fixed residual of attention rollout as first proposed (Abnar and Zuidema 2020)."""
 
     kind: Literal["abnar_zuidema"] = tag(default="abnar_zuidema")
-    cites: ClassVar[Citation] = ("abnar2020", "a residual connection of one half")
 
     def values(self, depth: int) -> Float[np.ndarray, "layer"]:
         """λ per layer."""

@@ -8,14 +8,14 @@ that are no attention (linear attention, state spaces, short convolutions) divid
 """
 
 import math
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from jaxtyping import Float
 from pydantic import Field, FiniteFloat
 
 from posbias.core.errors import wrong
-from posbias.core.spec import Citation, members, tag, value
+from posbias.core.spec import members, tag, value
 
 Logits = Float[np.ndarray, "*heads key"]
 """Logits of keys, −∞ where the mask admits none."""
@@ -44,7 +44,6 @@ class ReLU:
     """
 
     kind: Literal["relu"] = tag(default="relu")
-    cites: ClassVar[Citation] = ("gu2025", "attention that another similarity than the exponential makes")
 
     def weights_of(self, logits: Logits) -> Logits:
         """Weights of keys; rows sum to one or are zero."""
@@ -65,7 +64,6 @@ class Sigmoid:
 
     bias: FiniteFloat | None = None
     kind: Literal["sigmoid"] = tag(default="sigmoid")
-    cites: ClassVar[Citation] = ("ramapuram2024", "sigmoid attention")
 
     def at(self, tokens: int) -> "Sigmoid":
         """The same with the bias of a text of `tokens` tokens, where none was given."""
@@ -98,7 +96,6 @@ class Unnormalised:
     """
 
     kind: Literal["unnormalised"] = tag(default="unnormalised")
-    cites: ClassVar[Citation] = ("sun2023", "decay kernels whose rows keep their own sum")
 
     def weights_of(self, logits: Logits) -> Logits:
         """Weights of keys: the exponentials of their logits, infinite where a double cannot hold them."""

@@ -18,7 +18,6 @@ from pydantic import Field
 from posbias.core import machine
 from posbias.core.errors import InvalidValueError, positive, whole, wrong
 from posbias.core.spec import (
-    Citation,
     Count,
     NonNegative,
     NonNegatives,
@@ -91,7 +90,6 @@ class ALiBi(_Exponential):
     slopes: NonNegatives | None = None
     scale: Positive = 1.0
     kind: Literal["alibi"] = tag(default="alibi")
-    cites: ClassVar[Citation] = ("press2022", "ALiBi")
 
     def slopes_of(self, heads: int, groups: int | None = None) -> PerHead:
         """Decay of the logit per token of distance. Raises `InvalidValueError` if the count does not fit."""
@@ -109,7 +107,6 @@ class DecayBias(_Exponential):
 
     rate: NonNegative
     kind: Literal["decay"] = tag(default="decay")
-    cites: ClassVar[Citation] = ("wu2025", "decay mask")
 
     def slopes_of(self, heads: int, groups: int | None = None) -> PerHead:
         """Decay of the logit per token of distance: the rate, for every head."""
@@ -148,7 +145,6 @@ class RoPE(NotExponential):
     frequencies: NonNegatives | None = None
     scaling: RopeScaling | None = later(default=None)
     kind: Literal["rope"] = tag(default="rope")
-    cites: ClassVar[Citation] = ("su2024", "rotary encoding")
     exact: ClassVar[bool] = False
     caveat: ClassVar[str] = (
         "rope's amplitudes and phases come from queries and keys; the prediction is as good as the ones given"
@@ -227,7 +223,6 @@ class T5(NotExponential):
     max_distance: Count = 128
     bidirectional: bool | None = later(default=None)
     kind: Literal["t5"] = tag(default="t5")
-    cites: ClassVar[Citation] = ("raffel2020", "relative biases by bucket")
 
     def __post_init__(self):
         sizes, least = {len(row) for row in self.biases}, 4 if self.bidirectional else 2
@@ -273,7 +268,6 @@ class KerpleLog(NotExponential):
     scale: NonNegatives
     rate: Positives = (1.0,)
     kind: Literal["kerple_log"] = tag(default="kerple_log")
-    cites: ClassVar[Citation] = ("chi2022", "logarithmic KERPLE kernel")
 
     def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:
         """Logits at the given distances i − j, one row per head."""
@@ -291,7 +285,6 @@ class KerplePower(NotExponential):
     scale: NonNegatives
     exponent: Positives = (1.0,)
     kind: Literal["kerple_power"] = tag(default="kerple_power")
-    cites: ClassVar[Citation] = ("chi2022", "KERPLE power kernel")
 
     def __post_init__(self):
         if max(self.exponent) > 2:
@@ -416,7 +409,6 @@ class Sandwich(NotExponential):
     dimension: Count = 128
     base: Positive = 10_000.0
     kind: Literal["sandwich"] = tag(default="sandwich")
-    cites: ClassVar[Citation] = ("chi2023", "Sandwich, biases by the product of sinusoidal positions")
 
     def __post_init__(self):
         if self.dimension % 2:
@@ -442,7 +434,6 @@ class Selected(NotExponential):
     rates: Rows
     after: Rows | None = None
     kind: Literal["selected"] = tag(default="selected")
-    cites: ClassVar[Citation] = ("deepseek2025", "sparse selection of keys")
     exact: ClassVar[bool] = False
     caveat: ClassVar[str] = (
         "selected tokens count by their rates; the mean of a softmax over what is selected is not the softmax of "

@@ -7,14 +7,14 @@ much the rotary part of the logits grows (`gain`). Two depend on the length of t
 
 import math
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
 from posbias.core.errors import wrong
-from posbias.core.spec import Citation, Count, Fraction, Positive, Positives, members, tag, value
+from posbias.core.spec import Count, Fraction, Positive, Positives, members, tag, value
 
 Angles = Float[np.ndarray, "pair"]
 
@@ -50,7 +50,6 @@ class LinearScaling(_Scaling):
 
     factor: Positive
     kind: Literal["linear_scaling"] = tag(default="linear_scaling")
-    cites: ClassVar[Citation] = ("chen2023", "rotary positions pressed together")
 
     def angles_of(self, base: float, dimension: int) -> Angles:
         """Angles in radians per token, one per pair."""
@@ -69,7 +68,6 @@ class DynamicNTK(_Scaling):
     trained: Count
     tokens: Count | None = None
     kind: Literal["dynamic_ntk"] = tag(default="dynamic_ntk")
-    cites: ClassVar[Citation] = ("peng2024", "a rotary base that grows with the text")
 
     def at(self, tokens: int) -> Self:
         """The same for a text of so many tokens, where none was given."""
@@ -100,7 +98,6 @@ class YaRN(_Scaling):
     truncate: bool = True
     attention_factor: Positive | None = None
     kind: Literal["yarn"] = tag(default="yarn")
-    cites: ClassVar[Citation] = ("peng2024", "YaRN's rotary scaling")
 
     def __post_init__(self):
         if not self.slow < self.fast:
@@ -139,7 +136,6 @@ class Llama3Scaling(_Scaling):
     low: Positive = 1.0
     high: Positive = 4.0
     kind: Literal["llama3"] = tag(default="llama3")
-    cites: ClassVar[Citation] = ("dubey2024", "Llama 3.1's rotary scaling")
 
     def __post_init__(self):
         if not self.low <= self.high:

@@ -35,7 +35,6 @@ field of a tuple, atomically, which took a third of the time.
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from threading import Semaphore
 from typing import NamedTuple
 
