@@ -77,8 +77,8 @@ def test_published_rollout_file(write):
         2, positional=ALiBi([1.0]), content=layer.content, head_weights=[0.75, 0.25], temperature=2.0
     )
     assert read.architecture == Architecture(3, (expected,), PowerDecay(0.5, 2), "rollout")
-    np.testing.assert_array_equal(layer.head_logits().diagonal, [0.25, -0.25])
-    np.testing.assert_array_equal(layer.head_logits().slopes, [0.5, 0.5])
+    np.testing.assert_array_equal(layer.head_logits.diagonal, [0.25, -0.25])
+    np.testing.assert_array_equal(layer.head_logits.slopes, [0.5, 0.5])
     assert read.tokens == 64
 
 

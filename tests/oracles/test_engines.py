@@ -135,7 +135,7 @@ def exact_row(architecture: Architecture, tokens: int) -> list:
     for layer, lam in list(zip(architecture.stack, architecture.coefficients, strict=True))[::-1]:
         lam = mpmath.mpf(float(lam))
         out = [(1 - lam) * p for p in row]
-        fixed = layer.head_logits()
+        fixed = layer.head_logits
         for m, delta in zip(fixed.slopes, fixed.diagonal, strict=True):
             m, delta = mpmath.mpf(float(m)), mpmath.mpf(float(delta))
             for i in range(tokens):

@@ -207,12 +207,12 @@ def test_any_gates_equal_the_gated_sum_of_kernels(architecture, data, tokens):
     assume(not architecture.mixing.assumed)
     gate = st.one_of(st.just(0.0), st.floats(0.01, 2))
     gates = [data.draw(st.lists(gate, min_size=one.heads, max_size=one.heads)) for one in architecture.stack]
-    weights = [layer.head_logits().weights for layer in architecture.stack]
+    weights = [layer.head_logits.weights for layer in architecture.stack]
     assume(all(np.dot(row, shares) > 0 for row, shares in zip(gates, weights, strict=True)))
     product = np.eye(tokens)
     for layer, row, lam in zip(architecture.stack, gates, architecture.coefficients, strict=True):
         step = (1 - lam) * np.eye(tokens)
-        for head, (one, weight) in enumerate(zip(row, layer.head_logits().weights, strict=True)):
+        for head, (one, weight) in enumerate(zip(row, layer.head_logits.weights, strict=True)):
             alone = [float(h == head) for h in range(layer.heads)]
             step += lam * weight * one * layer_kernel(replace(layer, head_weights=alone), tokens)
         product = step / step.sum(axis=1, keepdims=True) @ product
@@ -419,7 +419,7 @@ def test_what_cannot_be_is_refused():
     refused("after", lambda: Layer(positional=Tabulated(((0.0, 1.0),))).bias(np.arange(-1, 2)))
     refused("positional", lambda: Layer(positional=DenseLogits(((0.0,),))).bias(np.arange(1)))
     refused("positional", lambda: Layer(positional=DecayBias(1e308)).bias(np.arange(1_000)))
-    refused("temperature", lambda: Layer(positional=ALiBi((1.0,)), temperature=1e-320).head_logits())
+    refused("temperature", lambda: Layer(positional=ALiBi((1.0,)), temperature=1e-320).head_logits)
     refused("bias", lambda: Sigmoid().weights_of(np.zeros((1, 2))))
     refused("logits", lambda: masked_softmax(np.array([[np.nan]]), np.ones((1, 1), dtype=bool)))
     refused("allowed", lambda: masked_softmax(np.zeros((1, 1)), np.zeros((1, 1), dtype=bool)))

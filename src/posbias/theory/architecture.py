@@ -90,7 +90,7 @@ class Layer:
             raise wrong("sinks", "the normaliser softmax with them", got=self.normaliser.kind)
         if self.groups is not None and self.heads % self.groups:
             raise wrong("groups", f"a number that divides the {self.heads} heads", self.groups)
-        self.head_logits()
+        _ = self.head_logits
         self.factors(np.zeros(1, dtype=np.int64))
         # those of a table or a user's own are asked for at the distances of a text alone
         if not isinstance(self.positional, DenseLogits | DistanceFunction | Tabulated):
@@ -102,15 +102,12 @@ class Layer:
             if abs(total - 1.0) > 1e-12:
                 raise wrong("head_weights", "a sum of 1", got=f"{total:.13g}")
 
+    @cached_property
     def head_logits(self) -> HeadLogits:
         """What is constant in the layer's logits, divided by the temperature, with the weights of the heads.
 
-        Computed once; the arrays are read-only.
+        The arrays are read-only.
         """
-        return self._head_logits
-
-    @cached_property
-    def _head_logits(self) -> HeadLogits:
         weights = (
             np.full(self.heads, 1.0 / self.heads)
             if self.head_weights is None
@@ -157,7 +154,7 @@ class Layer:
 
         A factor on a row multiplies the constant content logit, which lifts every key against the sink.
         """
-        sinks, factors = self.head_logits().sinks[:, None], self.factors(positions)
+        sinks, factors = self.head_logits.sinks[:, None], self.factors(positions)
         if factors is None:
             return np.broadcast_to(sinks, (self.heads, len(positions)))
         return sinks + (1.0 - factors) * self.constant[:, None]
@@ -198,7 +195,7 @@ class Layer:
             bias = self.bias(np.arange(-behind, far + 1))
             distance = position[:, None] - position[None, :]
             logits = bias[:, np.clip(distance, -behind, far) + behind]
-        fixed = self.head_logits()
+        fixed = self.head_logits
         logits[:, position, position] += fixed.diagonal[:, None]
         logits[:, :, 0] += fixed.first[:, None]
         if not isinstance(self.normaliser, Softmax):
@@ -370,14 +367,15 @@ def gated(
     """
     if not len(gates):
         raise wrong("gates", "one or more numbers", got="none")
-    depth, rows = architecture.depth, _rows(gates)
+    lists = gates if np.ndim(gates[0]) else [gates]
+    depth, rows = architecture.depth, [tuple(map(float, row)) for row in lists]  # type: ignore[arg-type]
     if len(rows) not in (1, depth):
         raise wrong("gates", f"one or {depth} (one per layer)", got=f"{len(rows)} lists")
     if not in_mixing and (architecture.mixing.assumed or architecture.streams is not None):
         raise wrong("in_mixing", "True where λ is assumed or of several streams", got="False")
     stack, coefficients = [], []
     for t, (layer, lam) in enumerate(zip(architecture.stack, architecture.coefficients, strict=True)):
-        passed = layer.head_logits().weights * spread("gates", rows[t % len(rows)], layer.heads, layer.groups)
+        passed = layer.head_logits.weights * spread("gates", rows[t % len(rows)], layer.heads, layer.groups)
         mean = float(passed.sum())
         kept = 1.0 - lam + lam * mean
         if not np.isfinite(kept) or (passed < 0).any() or not kept:
@@ -390,12 +388,6 @@ def gated(
     held, made = architecture.mixing, tuple(coefficients)
     mixing = replace(held, coefficients=made) if isinstance(held, PerLayer) else PerLayer(made)
     return replace(changed, mixing=mixing)
-
-
-def _rows(gates: Sequence) -> list[tuple[float, ...]]:
-    """One list of gates for each layer that has its own."""
-    lists = gates if np.ndim(gates[0]) else [gates]
-    return [tuple(map(float, row)) for row in lists]
 
 
 def _weighted(layer: Layer, shares: np.ndarray) -> Layer:

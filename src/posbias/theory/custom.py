@@ -79,6 +79,19 @@ class Custom:
             raise wrong(what, KINDS[self.kind], got=str(values.dtype))
         return values
 
+    def over(self, what: str, *axes: Shaped[np.ndarray, "_"]) -> Shaped[np.ndarray, "..."]:
+        """The values at all combinations of positions, [*axes]; of numbers also [head, *axes].
+
+        Raises `InvalidValueError` as `at`, and for another shape.
+        """
+        values, shape = self.at(what, *np.ix_(*axes)), tuple(map(len, axes))
+        by_head = self.kind != "b" and values.ndim > len(shape)
+        try:
+            return np.broadcast_to(values, (*values.shape[:1], *shape) if by_head else shape)
+        except ValueError:
+            wanted = f"{KINDS[self.kind]} of shape {shape}{', or so per head' * (self.kind != 'b')}"
+            raise wrong(what, wanted, got=f"{values.shape}") from None
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Custom) and self._key == other._key
 

@@ -39,6 +39,7 @@ from posbias.theory.huggingface_families import (
     KEYLESS,
     OLDER_KINDS,
     PARTS,
+    SHARE,
     SLIDING,
     SPARSE,
     UNMEASURED,
@@ -355,8 +356,6 @@ def not_causal(config: Config) -> bool:
 
 # --- rotary positions: base, rotated dimensions, scaling --------------------------------------------------------
 
-_SHARE = "partial_rotary_factor"
-
 
 def rotation(config: Mapping[str, Any], layer_type: str | None) -> Rotation:
     """What a configuration says of the rotary positions of a type of layers; no family fills in what is left out.
@@ -375,12 +374,12 @@ def _rotation(config: Config, layer_type: str | None) -> Rotation:
     if given is None:
         raise wrong("layer_type", f"one of {', '.join(sorted(settings))}", layer_type)
     size = given.get(HEAD_SIZE) or _head_size(config, layer_type)
-    share = given.number(_SHARE, default=1.0)
-    family, kind = DEFAULTS.get(str(config.get("model_type")), {_SHARE: 1.0}), given["rope_type"]
+    share = given.number(SHARE, default=1.0)
+    family, kind = DEFAULTS.get(str(config.get("model_type")), {SHARE: 1.0}), given["rope_type"]
     base = given.number("rope_theta", above=True)
     # a proportional scaling has angles for all dimensions, and turns a share of them; many models read a share
     # of scaled positions alone
-    if kind != "proportional" and (kind != "default" or family.keys() & {_SHARE, "rotary_pct"}):
+    if kind != "proportional" and (kind != "default" or family.keys() & {SHARE, "rotary_pct"}):
         size = int(size * share)
     return base, size, _scaling(given, config)
 
@@ -394,7 +393,7 @@ def _scaling(given: Config, config: Config) -> rope_scaling.RopeScaling | None:
     if kind == "dynamic":
         return rope_scaling.DynamicNTK(given.number("factor", above=True), _length(config))
     if kind == "proportional":
-        share = given.number(_SHARE, default=1.0)
+        share = given.number(SHARE, default=1.0)
         return rope_scaling.ProportionalRoPE(share, given.number("factor", above=True, default=1.0))
     if kind not in ("llama3", "yarn", "longrope", "su"):
         raise wrong("rope_type", "default, linear, dynamic, yarn, llama3, longrope or proportional", kind)

@@ -30,12 +30,14 @@ from posbias.theory.content import QueryScale, StepScale
 from posbias.theory.masks import Causal, Chunked, Mask, SlidingWindow
 from posbias.theory.positional import ALiBi, NeedsMeasurement, NoPE, Positional, alibi_slopes
 
+# kinds of layers, as `layer_types` has them
 FULL, SLIDING, CHUNKED, LINEAR = (
-    f"{kind}_attention" for kind in ("full", "sliding", "chunked", "linear")
-)  # kinds of layers, as `layer_types` has them
-INDEXED, SPARSE, COMPRESSED = (
-    f"{kind}_attention" for kind in ("indexed", "compressed_sparse", "heavily_compressed")
+    "full_attention",
+    "sliding_attention",
+    "chunked_attention",
+    "linear_attention",
 )
+SPARSE, COMPRESSED = "compressed_sparse_attention", "heavily_compressed_attention"
 _HELD = data_table(__file__)
 OLDER_KINDS: dict[str, str] = _HELD["older_kinds"]
 """Older words of `layer_types` → those of today."""
@@ -384,11 +386,6 @@ def mimo_key_heads(config: Config, kind: str) -> int | None:
 # --- what logits are multiplied by, query by query ------------------------------------------------------------
 
 
-def no_scale(config: Config, bare: bool) -> QueryScale | None:
-    """Nothing multiplies the logits."""
-    return None
-
-
 def tuned(config: Config, bare: bool) -> QueryScale | None:
     """Llama 4: in layers without an encoding, unless `attn_temperature_tuning` says no."""
     if not bare or not config.get("attn_temperature_tuning"):
@@ -406,7 +403,7 @@ def beyond_training(config: Config, bare: bool) -> QueryScale | None:
 
 # --- rotary positions: base, scaling and share of a head, by type of layer or under "" for all ----------------
 
-_BASE, _SHARE, _ALL = "rope_theta", "partial_rotary_factor", ""
+_BASE, SHARE, _ALL = "rope_theta", "partial_rotary_factor", ""
 ROPE_TYPES = (
     *("default", "linear", "dynamic", "yarn", "longrope", "su", "llama3", "proportional"),
     *("axial", "xdrope", "mrope"),
@@ -464,7 +461,7 @@ def _grouped(given: Any) -> str:
 
 def usual_rope(config: Config, given: Config) -> Settings:
     """One for all layers or one for each type; what they leave out is in older keys of the file, or by default."""
-    older = {key: config[key] for key in (_BASE, _SHARE) if config.get(key) is not None}
+    older = {key: config[key] for key in (_BASE, SHARE) if config.get(key) is not None}
     if nested := {kind: {**older, **one} for kind, one in given.items() if isinstance(one, dict)}:
         return nested
     trained = {} if config.get(TRAINED) is None else {TRAINED: config[TRAINED]}
@@ -492,15 +489,15 @@ def two_bases(config: Config, given: Config) -> Settings:
 
 def by_type(config: Config, given: Config) -> Settings:
     """Gemma 4, MiMo: `rope_parameters` of each type alone; older keys have to agree."""
-    share = DEFAULTS[str(config["model_type"])].get(_SHARE, 1.0)
+    share = DEFAULTS[str(config["model_type"])].get(SHARE, 1.0)
     held = config.inner("rope_parameters")
-    made = {kind: {_SHARE: share, **held.inner(kind)} for kind in (FULL, SLIDING)}
+    made = {kind: {SHARE: share, **held.inner(kind)} for kind in (FULL, SLIDING)}
     made = {kind: one if rope_type(one) == "default" else held.inner(kind) for kind, one in made.items()}
     if rope_type(config.inner("rope_scaling")) != "default":
         scaling = shortened(config["rope_scaling"])
         raise wrong("rope_scaling", "it within rope_parameters", got=scaling)
     older = {_BASE: made[FULL].get(_BASE), "swa_rope_theta": made[SLIDING].get(_BASE)}
-    for key, right in (older | {_SHARE: made[FULL].get(_SHARE)}).items():
+    for key, right in (older | {SHARE: made[FULL].get(SHARE)}).items():
         if right is not None and (config.get(key) or right) != right:
             raise wrong(key, f"{right}, as in rope_parameters", config[key])
     return made
@@ -511,23 +508,21 @@ def deepseek_v4_rope(config: Config, given: Config) -> Settings:
     size = config.integer(HEAD_SIZE)
     rotating = config.get("qk_rope_head_dim")
     share = 0.125 if rotating is None else config.integer("qk_rope_head_dim") / size
-    share = config.number(_SHARE, above=True, default=share)
+    share = config.number(SHARE, above=True, default=share)
     main, packed = given.inner("main"), given.inner("compress")
     if not (main and packed):
         main = Config({_BASE: config.get(_BASE)})
         packed = given | {_BASE: config.get("compress_rope_theta")}
         packed |= {"attention_factor": 1.0} if rope_type(packed) == "yarn" else {}
     main, packed = (
-        {**one, HEAD_SIZE: int(size * one.number(_SHARE, above=True, default=share)), _SHARE: None}
+        {**one, HEAD_SIZE: int(size * one.number(SHARE, above=True, default=share)), SHARE: None}
         for one in (main, packed)
     )
     return {SPARSE: packed, COMPRESSED: packed, SLIDING: main}
 
 
 def neox_rope(config: Config, given: Config) -> Settings:
-    return usual_rope(
-        config | {_BASE: config.get("rotary_emb_base"), _SHARE: config.get("rotary_pct")}, given
-    )
+    return usual_rope(config | {_BASE: config.get("rotary_emb_base"), SHARE: config.get("rotary_pct")}, given)
 
 
 def gptj_rope(config: Config, given: Config) -> Settings:
@@ -537,9 +532,9 @@ def gptj_rope(config: Config, given: Config) -> Settings:
 
 def minimax_m2_rope(config: Config, given: Config) -> Settings:
     """MiniMax M2: how many dimensions rotate, where the file has no share."""
-    if config.get("rotary_dim") is None or _SHARE in given:
+    if config.get("rotary_dim") is None or SHARE in given:
         return usual_rope(config, given)
-    return usual_rope(config | {_SHARE: config.integer("rotary_dim") / config.integer(HEAD_SIZE)}, given)
+    return usual_rope(config | {SHARE: config.integer("rotary_dim") / config.integer(HEAD_SIZE)}, given)
 
 
 def phi3_rope(config: Config, given: Config) -> Settings:
@@ -564,8 +559,8 @@ def mistral4_rope(config: Config, given: Config) -> Settings:
     if config.inner("rope_scaling"):
         raise wrong("rope_scaling", "it within rope_parameters", got="it by itself")
     both = config.integer("qk_nope_head_dim") + config.integer("qk_rope_head_dim")
-    share = given.get(_SHARE, config.integer("qk_rope_head_dim") / both)
-    return usual_rope(config, given | {HEAD_SIZE: config.get(HEAD_SIZE) or both, _SHARE: share})
+    share = given.get(SHARE, config.integer("qk_rope_head_dim") / both)
+    return usual_rope(config, given | {HEAD_SIZE: config.get(HEAD_SIZE) or both, SHARE: share})
 
 
 def granite_rope(config: Config, given: Config) -> Settings:
@@ -610,7 +605,7 @@ class Family:
     classes: tuple[str, ...] = ()
     rope: Callable[[Config, Config], Settings] = usual_rope
     key_heads: Callable[[Config, str], int | None] = key_heads
-    scale: Callable[[Config, bool], QueryScale | None] = no_scale
+    scale: Callable[[Config, bool], QueryScale | None] = lambda config, bare: None
     rewrite: Callable[[Config], Mapping[str, Any]] = lambda config: config
     defaults: Mapping[str, Any] = field(default_factory=dict)
     unknown: Mapping[str, str] = field(default_factory=dict)

@@ -351,11 +351,11 @@ class CustomMask:
 
     def allowed(self, tokens: int) -> Allowed:
         """True where query i may attend to key j."""
-        return self._rows(np.arange(tokens), tokens)
+        return self.rule.over("rule", np.arange(tokens), np.arange(tokens))
 
     def keys(self, query: int, tokens: int) -> Keys:
         """The keys that a query sees."""
-        return np.flatnonzero(self._rows(np.array([query]), tokens)[0])
+        return np.flatnonzero(self.rule.over("rule", np.array([query]), np.arange(tokens))[0])
 
     def reach(self, query: int, tokens: int) -> int:
         """A position beyond which nothing influences `query` through any number of layers."""
@@ -365,14 +365,6 @@ class CustomMask:
         """The largest distance i − j at which a query sees a key."""
         return _extent(self, tokens)[1]
 
-    def _rows(self, queries: Positions, tokens: int) -> Allowed:
-        rows = self.rule.at("rule", queries[:, None], np.arange(tokens)[None, :])
-        shape = (len(queries), tokens)
-        try:
-            return np.broadcast_to(rows, shape)
-        except ValueError:
-            raise wrong("rule", f"shape {shape} (query, key)", got=f"{rows.shape}") from None
-
 
 @functools.lru_cache(maxsize=8)
 def _extent(mask: CustomMask, tokens: int) -> tuple[Positions, int]:
@@ -381,7 +373,7 @@ def _extent(mask: CustomMask, tokens: int) -> tuple[Positions, int]:
     step = max(1, 2**18 // tokens)
     for start in range(0, tokens, step):
         queries = np.arange(start, min(start + step, tokens))
-        rows = mask._rows(queries, tokens)
+        rows = mask.rule.over("rule", queries, np.arange(tokens))
         if not rows.any(axis=1).all():
             blind = queries[np.argmin(rows.any(axis=1))]
             raise wrong("rule", "at least one key for every query", got=f"none for {blind}")

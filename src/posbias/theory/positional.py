@@ -321,17 +321,14 @@ class Tabulated(NotExponential):
         """
         distance = np.asarray(distance)
         farthest, latest = int(distance.max(initial=0)), int(-distance.min(initial=0))
-        if farthest >= len(self.table[0]):
-            raise wrong("table", f"at least {farthest + 1} distances for this text", len(self.table[0]))
-        if latest and (self.after is None or latest > len(self.after[0])):
-            known = 0 if self.after is None else len(self.after[0])
-            raise wrong("after", f"at least {latest} distances where keys after the query are seen", known)
-        logits = spread("table", self.table, heads, groups)[:, np.maximum(distance, 0)]
-        if latest:
-            assert self.after is not None
-            later = spread("after", self.after, heads, groups)[:, np.maximum(-distance - 1, 0)]
-            logits = np.where(distance < 0, later, logits)
-        return logits
+        table = spread("table", self.table, heads, groups)
+        after = spread("after", self.after or ((),), heads, groups)
+        if farthest >= table.shape[1]:
+            raise wrong("table", f"at least {farthest + 1} distances for this text", table.shape[1])
+        if latest > after.shape[1]:
+            wanted = f"at least {latest} distances where keys after the query are seen"
+            raise wrong("after", wanted, after.shape[1])
+        return np.concatenate([after[:, ::-1], table], axis=1)[:, distance + after.shape[1]]
 
 
 @value
@@ -380,16 +377,8 @@ class DenseLogits(NotExponential):
         groups: int | None = None,
     ) -> Float[np.ndarray, "head query key"]:
         """The logits of these queries and keys. Raises `InvalidValueError` for a matrix too small."""
-        logits = self.matrix.at("matrix", query[:, None], key[None, :])
-        shape = (logits.shape[0] if logits.ndim == 3 else 1, len(query), len(key))
-        try:
-            return spread("matrix", np.broadcast_to(logits, shape), heads, groups)
-        except ValueError as error:
-            if isinstance(error, InvalidValueError):
-                raise
-            raise wrong(
-                "matrix", f"logits of shape {shape[1:]} (query, key), or so per head", got=f"{logits.shape}"
-            ) from None
+        logits = self.matrix.over("matrix", query, key)
+        return spread("matrix", logits if logits.ndim == 3 else logits[None], heads, groups)
 
 
 @value
@@ -450,12 +439,7 @@ class Selected(NotExponential):
 
     def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:
         """Logits at the given distances i − j, one row per head. Raises `InvalidValueError` as `Tabulated`."""
-        logits, after = (
-            None if rows is None else tuple(tuple(np.log(row).tolist()) for row in rows)
-            for rows in (self.rates, self.after)
-        )
-        assert logits is not None
-        return Tabulated(logits, after).logits_at(distance, heads, groups)
+        return np.log(Tabulated(self.rates, self.after).logits_at(distance, heads, groups))
 
 
 @value

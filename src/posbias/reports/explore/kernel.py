@@ -102,7 +102,7 @@ def exported_heads(layer: Layer, tokens: int) -> list[dict[str, Any]]:
     Heads with equal logits are one, with their weight.
     Raises `InvalidValueError` for logits that rise by more than `RISE` within the text.
     """
-    fixed = layer.head_logits()
+    fixed = layer.head_logits
     ahead = lookahead(layer.mask, tokens)
     by_head: dict[str, Any] = {"diagonal": fixed.diagonal, "first": fixed.first}
     if sweeps(layer):

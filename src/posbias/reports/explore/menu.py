@@ -391,7 +391,7 @@ def _numbers(value: Mapping[str, Any], option: Mapping[str, Any]) -> dict[str, f
 
 def _content_state(layer: Layer) -> dict[str, float] | None:
     """The numbers of content and sinks; None where they differ by head."""
-    heads, constant = layer.head_logits(), layer.constant
+    heads, constant = layer.head_logits, layer.constant
     columns = {"diagonal": heads.diagonal, "first": heads.first, "constant": constant}
     sinks = heads.sinks + constant
     if any(len(set(column)) > 1 for column in (*columns.values(), sinks)):

@@ -183,7 +183,7 @@ def _prepare(layer: Layer, tokens: int, keep: bool) -> Prepared | None:
     if tables is None or bounds is None or not isinstance(layer.mask, masks.Banded):
         return None
     low, high, always = bounds
-    weights = layer.head_logits().weights
+    weights = layer.head_logits.weights
     groups, group_of = distinct_rows(tables.bias)
     bias = tables.bias if len(groups) == layer.heads else tables.bias[groups]
     draw = np.zeros((len(bias), tokens))

@@ -166,7 +166,7 @@ def engines(layer: Layer) -> list[str]:
         return ["stream"]
     if not isinstance(layer.normaliser, Softmax) or layer.query_scale is not None:
         return ["stream"]
-    fixed = layer.head_logits()
+    fixed = layer.head_logits
     if fixed.slopes is not None:
         large = max(np.abs(fixed.first).max(), np.where(np.isfinite(fixed.sinks), fixed.sinks, 0.0).max())
         return ["stream"] if large > LARGEST else ["sweep", "stream"]
@@ -303,7 +303,7 @@ def sweep_pieces(
 
 def alone(layer: Layer, first: bool) -> Layer:
     """A layer as a piece of the text sees it: causal, and with the first column in the first piece alone."""
-    if first or not layer.head_logits().first.any():
+    if first or not layer.head_logits.first.any():
         return replace(layer, mask=Causal())
     diagonal = layer.content.diagonal_of(layer.heads, layer.groups)
     constant = getattr(layer.content, "constant", (0.0,))

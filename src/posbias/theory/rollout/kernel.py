@@ -48,7 +48,7 @@ def layer_kernel(layer: Layer, tokens: int) -> Kernel:
     what that gives.
     """
     allowed = layer.mask.allowed(tokens)
-    fixed = layer.head_logits()
+    fixed = layer.head_logits
     kernel = np.zeros((tokens, tokens))
     sinks = layer.sink_logits(np.arange(tokens))
     for logits, sink, weight in zip(layer.logits(tokens), sinks, fixed.weights, strict=True):

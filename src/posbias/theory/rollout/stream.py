@@ -59,14 +59,14 @@ def push(layer: Layer, mixing: float, row: Row) -> tuple[Row, float]:
     else:
         drawn = np.zeros(len(row))
         behind = lookahead(layer.mask, len(row))
-        weights = layer.head_logits().weights.copy()  # read-only arrays would be compiled for anew
+        weights = layer.head_logits.weights.copy()  # read-only arrays would be compiled for anew
         lost = float(_by_distance(row, *merged, behind, *bounds, weights, drawn))
     return (1.0 - mixing) * row + mixing * drawn, mixing * lost
 
 
 def tables(layer: Layer, tokens: int) -> Tables | None:
     """The layer's exponentials for a text of `tokens` tokens; None where a double cannot hold them."""
-    fixed = layer.head_logits()
+    fixed = layer.head_logits
     behind, far = lookahead(layer.mask, tokens), layer.mask.farthest(tokens)
     bias = layer.bias(np.arange(-behind, far + 1))
     here = bias[:, behind] + fixed.diagonal
@@ -223,7 +223,7 @@ def _keys_of(layer: Layer, tokens: int) -> Callable[[int], Int[np.ndarray, "key"
 def _by_query(layer: Layer, row: Row) -> tuple[Row, float]:
     """Σ_i row_i·A_ij query by query, each softmax against its own largest logit; and what reaches no token."""
     tokens = len(row)
-    fixed = layer.head_logits()
+    fixed = layer.head_logits
     keys_of = _keys_of(layer, tokens)
     behind, far = lookahead(layer.mask, tokens), layer.mask.farthest(tokens)
     dense = layer.positional if isinstance(layer.positional, DenseLogits) else None

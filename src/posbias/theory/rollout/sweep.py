@@ -170,7 +170,7 @@ def plan_bytes(stack: Sequence[Layer], tokens: int) -> int:
     """Bytes that a sweep over `tokens` tokens will take at most: the row, its copy, tables and their making."""
     layers = set(stack)
     heads = max(layer.heads for layer in layers)
-    slopes = [layer.head_logits().slopes for layer in layers]
+    slopes = [layer.head_logits.slopes for layer in layers]
     least = min((float(one.min()) for one in slopes if one is not None), default=1.0)
     reach = tokens if least * tokens <= VANISHED else VANISHED / least
     tables = 3 * len(layers) * heads * (reach / BLOCK + 3 * BLOCK)
@@ -185,7 +185,7 @@ def exponential(layer: Layer, tokens: int) -> HeadLogits:
 
     Raises `InvalidValueError` for other encodings.
     """
-    logits = layer.head_logits()
+    logits = layer.head_logits
     if logits.slopes is None:
         raise wrong("positional", "an exponential family for the sweep", got="another")
     # a slope that cannot move 1 by half a rounding over the whole text is no slope
