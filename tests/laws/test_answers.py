@@ -28,7 +28,7 @@ from posbias.profiles.places import ABSENT, ALONE, ARMS, SHUFFLED, Places
 from posbias.profiles.profile import Profile
 from posbias.retrieval.documents import DocumentSet, read_document_sets
 from posbias.retrieval.jobs import retrieval_job
-from posbias.retrieval.session import Session, ask, trials_of
+from posbias.retrieval.session import Session, ask
 from posbias.retrieval.trials import Trial
 
 KEYS = retrieval_job("keys", pairs=6, positions=3, prompts=20)
@@ -59,9 +59,8 @@ def test_control_arms_hold_what_their_names_say(task):
     )
     text = " ".join(f"Sentence number {k} of this text says little." for k in range(400))
     job = retrieval_job(task, positions=3, prompts=3, length=120 if task == "needle" else None)
-    trials = trials_of(
-        job, text=text if task == "needle" else None, documents=sets if task == "documents" else None
-    )
+    held = {"needle": {"text": text}, "documents": {"documents": sets}}
+    trials = Session((job,), **held.get(task, {})).trials(job)
     for index in range(3):
         made = trials.trial(index)
         gold = sets[index].gold[0] if task == "documents" else made.answers[0]
@@ -77,7 +76,8 @@ def test_control_arms_hold_what_their_names_say(task):
 def test_only_the_first_gold_document_moves_and_the_others_keep_one_order():
     others = tuple(f"Other {k}." for k in range(5))
     held = DocumentSet("What?", others, ("Moved gold.", "Second gold."), (("moved",), ("second",)))
-    made = trials_of(retrieval_job("documents", positions=4, prompts=2), documents=(held, held)).trial(1)
+    job = retrieval_job("documents", positions=4, prompts=2)
+    made = Session((job,), documents=(held, held)).trials(job).trial(1)
     orders = []
     for prompt in made.asked:
         shown = re.findall(r"Document \[\d+\] (.*)", prompt)
@@ -368,10 +368,11 @@ def test_a_bad_document_set_is_named(tmp_path, old, new):
 def test_what_a_task_has_not_is_refused():
     held = DocumentSet("q", ("a", "b"), ("c",), (("x",),))
     three = retrieval_job("documents", positions=3, prompts=3)
-    refused("text", lambda: trials_of(KEYS, text="x"))
-    refused("documents", lambda: trials_of(three))
-    refused("prompts", lambda: trials_of(three, documents=(held, held)))
-    refused("positions", lambda: trials_of(retrieval_job("documents", prompts=2), documents=(held, held)))
+    refused("text", lambda: Session((KEYS,), text="x").trials(KEYS))
+    refused("documents", lambda: Session((three,)).trials(three))
+    refused("prompts", lambda: Session((three,), documents=(held, held)).trials(three))
+    five = retrieval_job("documents", prompts=2)
+    refused("positions", lambda: Session((five,), documents=(held, held)).trials(five))
     refused("pairs", lambda: retrieval_job("documents", pairs=3))
     refused("until", lambda: ask(reads, KEYS, until=1.0))
 

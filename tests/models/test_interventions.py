@@ -33,7 +33,7 @@ from posbias.remedies import REMEDIES, InPasses
 from posbias.remedies.knock_outs import by_head
 from posbias.remedies.opened import foreseen
 from posbias.retrieval import retrieval_job
-from posbias.retrieval.session import trials_of
+from posbias.retrieval.session import Session
 from posbias.theory.huggingface import from_huggingface
 
 IDS = torch.tensor([[3, 9, 4, 11, 12, 13, 14, 21, 22, 31, 32, 33, 34, 35, 5, 6, 7]])
@@ -376,7 +376,7 @@ def test_knocking_out_heads_changes_what_whole_passes_say(text):
             for way in ((), [KnockOut((head,))])
         )
         assert expected["loss"].value == pytest.approx(out - plain, abs=1e-6)
-    who, made = LocalModel(loaded), trials_of(trials, loaded.tokenizer)
+    who, made = LocalModel(loaded), Session((trials,)).trials(trials, loaded.tokenizer)
     change = np.zeros((4, 3))
     for (index, place), _ in np.ndenumerate(change):
         ids, endings = who.split((one := made.trial(index)).asked[place], one.answers)

@@ -52,11 +52,12 @@ class Quantity:
 
 
 Quantities = Mapping[str, Quantity]
-QUANTITIES = {
-    name: Quantity(tuple(row.pop("dimensions")), **row)
-    for name, row in data_table(__file__, "quantities.toml").items()
-}
-"""What a measurement may hold, in the order of its dataset."""
+_HELD = data_table(__file__, "quantities.toml")
+RETRIEVED, QUANTITIES = (
+    {name: Quantity(tuple(row.pop("dimensions")), **row) for name, row in rows.items()}
+    for rows in (_HELD.pop("retrieval"), _HELD)
+)
+"""What a retrieval holds, and what a measurement may hold, in the order of its dataset."""
 _MATRICES = {name: quantity for name, quantity in QUANTITIES.items() if "query" in quantity.dimensions}
 _CODECS = {
     MEASUREMENT: NetCDFCodec(
@@ -66,10 +67,9 @@ _CODECS = {
 }
 """Matrices of a measurement are kept as compressed float32; everything else stays float64."""
 _READ = ("influence", "mixing", "kernel", "energy_kernel", "positional_distance", "logits_distance")
-_ASKED = ("accuracy", "choice", "margin", "margin_mean", "control_margin", "control_margin_mean")
 _DIMENSIONS = {
     MEASUREMENT: {name: QUANTITIES[name].dimensions for name in (*_READ, "logits_first_column")},
-    RETRIEVAL: dict.fromkeys((*_ASKED, "depth", "token", "tokens"), ("prompt", "position")),
+    RETRIEVAL: {name: one.dimensions for name, one in RETRIEVED.items() if "candidate" not in one.dimensions},
 }
 """The dimensions of the variables that are read; a file may lack some of them, or have more variables."""
 _NEEDED = {MEASUREMENT: ("influence",), RETRIEVAL: tuple(_DIMENSIONS[RETRIEVAL])}

@@ -31,7 +31,7 @@ from posbias.profiles.estimate import Estimate
 from posbias.profiles.gaps import MEAN, gaps_of
 from posbias.profiles.heads import Head
 from posbias.retrieval.jobs import RetrievalJob, retrieval_job
-from posbias.retrieval.session import trials_of
+from posbias.retrieval.session import Session
 
 
 def knock_out(
@@ -58,7 +58,7 @@ def knock_out(
     job = job or MeasurementJob(tokens=128, prompts=8)
     trials = trials or retrieval_job(positions=3, prompts=4)
     with opened(model, threads) as who:
-        texts, made = [*job.draw(who.loaded).ids], trials_of(trials, who.loaded.tokenizer)
+        texts, made = [*job.draw(who.loaded).ids], Session((trials,)).trials(trials, who.loaded.tokenizer)
         prompts: list[Any] = [(ids.tolist(), []) for ids in texts]
         for one in map(made.trial, range(trials.prompts)):
             prompts += [who.split(text, one.answers) for text in one.asked]

@@ -53,11 +53,16 @@ def places_of(sets: Sequence[DocumentSet]) -> int:
 
 
 class Documents(Trials):
-    """Trials on document sets, one each. Raises `InvalidValueError` for a set of fewer places than positions."""
+    """Trials on document sets, one each.
+
+    Raises `InvalidValueError` for fewer sets than prompts, or fewer places than positions.
+    """
 
     def __init__(self, tokenizer: Any, job: RetrievalJob, sets: Sequence[DocumentSet]):
         super().__init__(tokenizer, job)
         self.sets = tuple(sets)
+        if job.prompts > len(self.sets):
+            raise wrong("prompts", f"at most the {len(self.sets)} sets", job.prompts)
         for index, given in enumerate(self.sets, start=1):
             if len(given) < job.positions:
                 most = f"at most the {len(given)} documents of set {index}"

@@ -21,36 +21,16 @@ from posbias.core.progress import OnEvent
 from posbias.core.spec import encode
 from posbias.measurement.job import fingerprint_of, job_of
 from posbias.measurement.models.loading import LoadedModel, Treatment, ready
-from posbias.measurement.result import Quantity, State, attributes, variables
+from posbias.measurement.result import attributes, variables
 from posbias.measurement.streaming import find_or_compute, over_prompts
 from posbias.measurement.texts.corpora import Text, read_text
-from posbias.profiles.measurements import load_retrieval, save_retrieval
+from posbias.profiles.measurements import RETRIEVED, load_retrieval, save_retrieval
 from posbias.retrieval.jobs import RetrievalJob, retrieval_job
 from posbias.retrieval.margins import margins_of
-from posbias.retrieval.session import Session, trials_of
-from posbias.retrieval.trials import Trial, Trials
+from posbias.retrieval.session import Session
+from posbias.retrieval.trials import Trials
 
 log = logging.getLogger(__name__)
-_BY_POSITION = ("prompt", "position")
-_ROWS = {
-    "log_probability": Quantity(
-        (*_BY_POSITION, "candidate"),
-        "log-probability of each candidate behind the question; candidate 0 is the right one",
-        "nat",
-    ),
-    "control_log_probability": Quantity(
-        (*_BY_POSITION, "candidate"), "the same behind a question for somebody who does not occur", "nat"
-    ),
-    "accuracy": Quantity(_BY_POSITION, "1 where greedy decoding writes the right thing"),
-    "choice": Quantity(_BY_POSITION, "1 where the right thing is likelier than every other"),
-    "margin": Quantity(_BY_POSITION, "log-probability of the right thing minus the best other's", "nat"),
-    "margin_mean": Quantity(_BY_POSITION, "log-probability of the right thing minus the others' mean", "nat"),
-    "control_margin": Quantity(_BY_POSITION, "margin behind the control's question", "nat"),
-    "control_margin_mean": Quantity(_BY_POSITION, "margin_mean behind the control's question", "nat"),
-    "depth": Quantity(_BY_POSITION, "share of the other facts or words that stand before the fact"),
-    "token": Quantity(_BY_POSITION, "token at which the right thing begins"),
-    "tokens": Quantity(_BY_POSITION, "tokens of the prompt"),
-}
 
 
 def retrieval_fingerprint(
@@ -88,27 +68,35 @@ def retrieve(
     `ModelError` for a model that cannot be loaded, has hooks without a treatment, or whose outputs are not finite.
     """
     job = job or retrieval_job()
-    if job.task in ("documents", "rules"):
-        got = f"{job.task}, which are asked of a generator (`posbias.retrieval.ask`)"
-        raise wrong("task", "keys or needle", got=got)
     source = None if text is None and job.task != "needle" else read_text(text)
+    session = Session((job,), source, margins=True)
     with ready(model, tokenizer, treatment) as loaded:
         fingerprint = retrieval_fingerprint(loaded, job, source)
         if job.length is not None and loaded.context is not None and job.length > loaded.context:
             most = f"at most the {loaded.context} tokens of context of {loaded.name}"
             raise wrong("length", most, job.length)
-        asker = _Asker(loaded, trials_of(job, loaded.tokenizer, text=source))
+        asker = _Asker(loaded, session.trials(job, loaded.tokenizer))
         log.info("asking %s in %d prompts at %d positions", loaded.name, job.prompts, job.positions)
         with torch_threads(leaving_a_core() if threads is None else threads):
             state, _ = over_prompts(
-                *(asker.ask, job.prompts, _ROWS),
+                *(asker.ask, job.prompts, RETRIEVED),
                 checkpoint=None if checkpoint is None else Path(checkpoint),
                 fingerprint=fingerprint,
                 on_event=on_event,
             )
-        about = {} if source is None else {"text": source.name, "text_sha256": source.sha256}
-        about |= {"fingerprint": fingerprint, "reuse": str(asker.model.reader.reuse)}
-        return _dataset(state, loaded, job, about)
+        columns = {name: state.column(name) for name in RETRIEVED}
+        about = {
+            **loaded.described,
+            "job": encode(job),
+            **({} if source is None else {"text": source.name, "text_sha256": source.sha256}),
+            "fingerprint": fingerprint,
+            "reuse": str(asker.model.reader.reuse),
+            "versions": versions_here(("torch", "transformers")),
+            "seconds": {"load": loaded.seconds, "ask": state.seconds},
+        }
+        sizes = zip(RETRIEVED["log_probability"].dimensions, columns["log_probability"].shape, strict=True)
+        coordinates = {name: np.arange(size) for name, size in sizes}
+        return xr.Dataset(variables(columns, RETRIEVED), coordinates, attributes("retrieval", about))
 
 
 def find_or_retrieve(
@@ -146,41 +134,28 @@ class _Asker:
 
     def ask(self, index: int) -> dict[str, np.ndarray]:
         """The numbers of trial `index` by position, in float64."""
-        trial = self._trials.trial(index)
+        trial, rows = self._trials.trial(index), list[tuple[Any, ...]]()
         # whether a run is resumed here or came this far must not show in any bit
         self.model.reader.forget()
-        found: dict[str, list[Any]] = {name: [] for name in _ROWS}
-        for position, depth in enumerate(trial.depths):
+        for position, text in enumerate(trial.asked):
             try:
-                self._ask_at(trial, position, found)
+                prompt, endings = self.model.split(text, trial.answers)
+                asked, greedy = self.model.reader.endings(prompt, endings)
+                control, _ = self.model.score(trial.control[position], trial.answers)
             except ModelError as error:
                 raise ModelError(f"{error}; prompt {index}, position {position}") from error
-            found["depth"].append(depth)
-        return {name: np.array(values, dtype=np.float64) for name, values in found.items()}
-
-    def _ask_at(self, trial: Trial, position: int, found: dict[str, list[Any]]) -> None:
-        prompt, endings = self.model.split(trial.asked[position], trial.answers)
-        asked, greedy = self.model.reader.endings(prompt, endings)
-        control, _ = self.model.score(trial.control[position], trial.answers)
-        for name, scores in (("", asked), ("control_", control)):
-            found[f"{name}log_probability"].append(scores)
-            for margin, nats in margins_of(scores).items():
-                found[f"{name}{margin}"].append(nats)
-        found["accuracy"].append(greedy[0])
-        found["choice"].append(asked[0] > asked[1:].max())
-        found["token"].append(self._trials.tokens(trial.asked[position][: trial.places[position]].rstrip()))
-        found["tokens"].append(len(prompt))
-
-
-def _dataset(state: State, loaded: LoadedModel, job: RetrievalJob, about: dict[str, Any]) -> xr.Dataset:
-    columns = {name: state.column(name) for name in _ROWS}
-    sizes = zip(_ROWS["log_probability"].dimensions, columns["log_probability"].shape, strict=True)
-    attrs = {
-        **loaded.described,
-        "job": encode(job),
-        **about,
-        "versions": versions_here(("torch", "transformers")),
-        "seconds": {"load": loaded.seconds, "ask": state.seconds},
-    }
-    coordinates = {name: np.arange(size) for name, size in sizes}
-    return xr.Dataset(variables(columns, _ROWS), coordinates, attributes("retrieval", attrs))
+            token = self._trials.tokens(text[: trial.places[position]].rstrip())
+            rows.append((asked, control, greedy[0], token, len(prompt)))
+        asked, control, accuracy, token, tokens = (
+            np.array(column, np.float64) for column in zip(*rows, strict=True)
+        )
+        own, other = margins_of(asked), margins_of(control)
+        found = {
+            "log_probability": asked,
+            "control_log_probability": control,
+            "accuracy": accuracy,
+            "token": token,
+        }
+        found |= {"choice": own["margin"] > 0, "tokens": tokens, "depth": trial.depths, **own}
+        found |= {f"control_{name}": nats for name, nats in other.items()}
+        return {name: np.array(found[name], dtype=np.float64) for name in RETRIEVED}

@@ -67,49 +67,18 @@ RESULT = "retrieval.json"
 """What a folder of a way to ask keeps next to its answers (`ANSWERS`): its curves (`save_places`)."""
 
 
-def trials_of(
-    job: RetrievalJob,
-    tokenizer: Any = None,
-    *,
-    text: "Text | str | None" = None,
-    documents: tuple[DocumentSet, ...] | None = None,
-    instructions: tuple[Instruction, ...] | None = None,
-) -> Trials:
-    """The trials of a job in the tokens of a model, or without a tokenizer in words (`Words`).
-
-    `text`: what a needle lies in; `documents`, `instructions`: of the tasks documents and rules
-    (None: ours). Raises `InvalidValueError` where one is missing or not needed, or the job does not fit, and as
-    the classes of trials.
-    """
-    if instructions is not None and job.task != "rules":
-        raise wrong("instructions", f"none with the task {job.task}", got="some")
-    for option, given, task in (("text", text, "needle"), ("documents", documents, "documents")):
-        if (given is None) == (job.task == task):
-            expected, got = ("some", "none") if given is None else ("none", "some")
-            raise wrong(option, f"{expected} with the task {job.task}", got=got)
-    words = Words() if tokenizer is None else tokenizer
-    if documents is not None:
-        if job.prompts > len(documents):
-            raise wrong("prompts", f"at most the {len(documents)} sets", job.prompts)
-        return Documents(words, job, documents)
-    if job.task == "rules":
-        return Rules(words, job, instructions or INSTRUCTIONS)
-    if text is None:
-        return Keys(words, job)
-    return Needle(words, job, *((text, "text") if isinstance(text, str) else (text.content, text.name)))
-
-
 @dataclass(frozen=True)
 class Session:
     """What is asked of whoever it is, how answers are scored, and how sure the curves are to be.
 
     `jobs`: one for each size; without one, text and documents decide its task, and all documents are asked about.
-    `text`, `documents`, `instructions`: as of `trials_of`. `rule`: how answers are scored (`core.matching`), by
-    default `contains` for documents and `first` for else; rules have checks of their own. `until`: trials are
-    asked until every gap's 95 % interval is at most ± this, `job.prompts` of them at most (`Places.reached`).
-    `equivalence`: the difference in accuracy that counts as none. `concurrency`: threads that call who is asked.
-    `margins`: whoever is asked scores the candidates of keys or needle (`scorer_of`, `LocalModel`), in place of
-    answering: results are those of `margins.scored`, and `equivalence` (None: none) is in nats.
+    `text`: what a needle lies in; `documents`, `instructions`: of the tasks documents and rules (None: ours).
+    `rule`: how answers are scored (`core.matching`), by default `contains` for documents and `first` for else;
+    rules have checks of their own. `until`: trials are asked until every gap's 95 % interval is at most ± this,
+    `job.prompts` of them at most (`Places.reached`). `equivalence`: the difference in accuracy that counts as
+    none. `concurrency`: threads that call who is asked. `margins`: whoever is asked scores the candidates of keys
+    or needle (`scorer_of`, `LocalModel`), in place of answering: results are those of `margins.scored`, and
+    `equivalence` (None: none) is in nats.
     Raises `InvalidValueError` for what cannot be right.
     """
 
@@ -161,9 +130,29 @@ class Session:
             reached = f"{job.prompts} trials reach about ± {width:.2f} at an accuracy of {AT:g}"
             log.info("until: %s; ± %g takes %s", reached, self.until, needed)
 
-    def trials(self, job: RetrievalJob) -> Trials:
-        """The trials of a job, in words. Raises as `trials_of`."""
-        return trials_of(job, text=self.text, documents=self.documents, instructions=self.instructions)
+    def trials(self, job: RetrievalJob, tokenizer: Any = None) -> Trials:
+        """The trials of a job in the tokens of a model, or without a tokenizer in words (`Words`).
+
+        Raises `InvalidValueError` where text, documents or instructions are missing or not needed, or the job does
+        not fit, and as the classes of trials.
+        """
+        held = {"needle": ("text", self.text), "documents": ("documents", self.documents)}
+        for task, (name, given) in (held | {"rules": ("instructions", self.instructions)}).items():
+            if given is not None and job.task != task:
+                raise wrong(name, f"none with the task {job.task}", got="some")
+            if given is None and job.task == task in held:
+                raise wrong(name, f"some with the task {task}", got="none")
+        words = Words() if tokenizer is None else tokenizer
+        if self.documents is not None:
+            return Documents(words, job, self.documents)
+        if job.task == "rules":
+            return Rules(words, job, self.instructions or INSTRUCTIONS)
+        if self.text is None:
+            return Keys(words, job)
+        name, text = (
+            ("text", self.text) if isinstance(self.text, str) else (self.text.name, self.text.content)
+        )
+        return Needle(words, job, text, name)
 
     @property
     def count(self) -> int:
