@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 from posbias.core.errors import InputFileError
+from posbias.profiles.claims import Above, Below, Near
 from posbias.profiles.estimate import Estimate
-from posbias_papers.claims import Above, Below, Evidence, Near, Printed, judge, mean
+from posbias_papers.claims import Evidence, Printed, judge, mean
 from posbias_papers.contrasts import FIELDS, contrasted, read_claims, read_test, share
 
 NOISE = np.random.default_rng(0).normal(0.0, 0.001, (100, 3))

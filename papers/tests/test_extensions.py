@@ -14,6 +14,7 @@ from posbias import measure
 from posbias.comparison.predictors import PREDICTORS, half, predictions
 from posbias.core.errors import InvalidValueError
 from posbias.designs import design
+from posbias.profiles.claims import LEVEL
 from posbias.profiles.estimate import Estimate
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.masks import SlidingWindow
@@ -21,7 +22,6 @@ from posbias.theory.mixing import AttentionOnly, known_mixing
 from posbias.theory.positional import DecayBias
 from posbias.theory.rope_scaling import LinearScaling, YaRN, plain_angles
 from posbias.theory.variation import MEASURED
-from posbias_papers.claims import LEVEL
 from posbias_papers.extensions import EXTENSIONS, make, on_record
 from posbias_papers.extensions.cells import Cell
 from posbias_papers.extensions.designed import CAUSAL, DECAY, FLAT, NARROW, TOKENS, DesignedCell

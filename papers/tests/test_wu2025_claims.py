@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from trained_networks import PAIRED, as_published, depth_outcomes, gaps_of, outcome, pairs
 
+from posbias.profiles.claims import LEAST
 from posbias.theory.masks import Full
-from posbias_papers.claims import LEAST, judge
+from posbias_papers.claims import judge
 from posbias_papers.wu2025 import STUDIES, Setting
 from posbias_papers.wu2025.figures import at_equal, spared
 from posbias_papers.wu2025.outcomes import PAIRS

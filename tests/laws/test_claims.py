@@ -9,23 +9,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from posbias.core.errors import InvalidValueError
+from posbias.profiles.claims import LEAST, NEAR, Above, Below, Near
 from posbias.profiles.estimate import Estimate
-from posbias_papers.claims import (
-    LEAST,
-    NEAR,
-    Above,
-    Below,
-    Claim,
-    Evidence,
-    Judged,
-    Near,
-    Printed,
-    count,
-    judge,
-    judged,
-    mean,
-    undecided,
-)
+from posbias_papers.claims import Claim, Evidence, Judged, Printed, count, judge, judged, mean, undecided
 from posbias_papers.contrasts import share as share_of
 
 NOISE = 0.02

@@ -19,22 +19,6 @@ from jaxtyping import Float
 
 from posbias.core.errors import wrong
 from posbias.profiles import claims
-from posbias.profiles.claims import LEAST as LEAST
-from posbias.profiles.claims import LEVEL as LEVEL
-from posbias.profiles.claims import NEAR as NEAR
-from posbias.profiles.claims import VERDICTS as VERDICTS
-from posbias.profiles.claims import (
-    Above,
-    Below,
-    ClaimVerdict,
-    Near,
-    Provenance,
-    Strength,
-    Test,
-    deciding,
-    effect,
-    shown,
-)
 from posbias.profiles.estimate import Estimate
 
 _EXACT = 1e-12
@@ -110,20 +94,23 @@ class Evidence(claims.Evidence):
 def mean(
     where: str,
     values: Float[np.ndarray, "draw"],
+    less: Float[np.ndarray, "other_draw"] | None = None,
     *,
     draws: str = "independent values",
-    test: Test | None = None,
+    test: claims.Test | None = None,
 ) -> Evidence:
-    """The mean of `values`, one per draw; `draws` names them."""
-    values = np.asarray(values, dtype=np.float64)
-    if values.size < 2:
-        return Evidence(where, flaw=f"{draws}: {values.size}, two needed", test=test)
-    return Evidence(where, Estimate.of_mean(values), test=test)
+    """The mean of `values`, one per draw, less that of other draws (Welch's test) if any; `draws` names them."""
+    sides = [np.asarray(side, dtype=np.float64) for side in (values, less) if side is not None]
+    fewest = min(side.size for side in sides)
+    if fewest < 2:
+        return Evidence(where, flaw=f"{draws}: {fewest}, two needed", test=test)
+    one, *other = map(Estimate.of_mean, sides)
+    return Evidence(where, one - other[0] if other else one, test=test)
 
 
 # --- numbers in words --------------------------------------------------------------------------------------
 
-_COARSE = (Above(), Below(), Near())
+_COARSE = (claims.Above(), claims.Below(), claims.Near())
 
 
 def signed_text(value: float) -> str:
@@ -138,7 +125,7 @@ def _coarse(piece: Evidence) -> str:
 def _fine(piece: Evidence) -> str:
     """A quantity to the first digit of its standard error: '0.63807 ± 0.00007', '−1.3e-7 ± 2e-8'."""
     value, se = piece.estimate.value, piece.estimate.se
-    whole = not isinstance(piece.test, Near) or piece.test.target != 0.0
+    whole = not isinstance(piece.test, claims.Near) or piece.test.target != 0.0
     sign = "" if whole and getattr(piece.test, "bound", 1.0) != 0.0 else "+"
     if not se > _EXACT:
         return f"{value:{sign}.4g}".replace("-", "−")
@@ -186,9 +173,9 @@ class Claim:
     place: str
     sentence: str
     quantity: Callable[[Any], Iterable[Evidence]] | None = None
-    test: Test = field(default=Above())
-    provenance: Provenance = "paper"
-    strength: Strength = "observation"
+    test: claims.Test = field(default=claims.Above())
+    provenance: claims.Provenance = "paper"
+    strength: claims.Strength = "observation"
     scope: str = ""
     evidence: str = ""
     bar: str = ""
@@ -196,7 +183,7 @@ class Claim:
     explanation: str = ""
 
 
-AMENDED: Mapping[Provenance, str] = {
+AMENDED: Mapping[claims.Provenance, str] = {
     "paper": "fails as printed, holds as amended",
     "ours": "fails as we read it, holds as amended",
 }
@@ -214,7 +201,7 @@ class Judged:
 
     claim: Claim
     evidence: tuple[Evidence, ...]
-    verdict: ClaimVerdict
+    verdict: claims.ClaimVerdict
     estimate: Estimate
     why: str
     study: str = ""
@@ -253,12 +240,12 @@ class Judged:
     @property
     def shown(self) -> Sequence[Evidence]:
         """The evidence; of more than `SHOWN` pieces the least sure."""
-        return shown(self.evidence)
+        return claims.shown(self.evidence)
 
     @property
     def deciding(self) -> Evidence:
         """The evidence that the verdict hangs on: the piece that fails, else the least sure."""
-        return deciding(self.evidence)
+        return claims.deciding(self.evidence)
 
     def __str__(self) -> str:
         """'fails: sentence (why)', 'holds (ours): sentence (why)' of a claim that no paper makes."""
@@ -292,7 +279,7 @@ class Judged:
             keys |= {"seen": self.seen} | {name: getattr(self.claim, name) for name in ABOUT}
         keys |= {"study": self.study} if self.study else {}
         if not self.study:
-            keys["effects"] = [effect(piece, len(self.evidence)) for piece in self.shown]
+            keys["effects"] = [claims.effect(piece, len(self.evidence)) for piece in self.shown]
         return keys | {name: held for name in self._some() if (held := getattr(self, name))}
 
     @classmethod
@@ -331,7 +318,7 @@ def judged(claim: Claim, evidence: Iterable[Evidence]) -> Judged:
     """Judge a claim on evidence that is at hand. Raises `InvalidValueError` for none."""
     pieces = tuple(piece.tested(claim.test) for piece in evidence)
     made = claims.judged(claim.id or claim.sentence, claim.test, pieces)
-    verdict, why = made.verdict, f"{_shares(pieces)}{deciding(pieces)}"
+    verdict, why = made.verdict, f"{_shares(pieces)}{claims.deciding(pieces)}"
     if (verdict, claim.provenance, claim.bar) == ("fails", "paper", "ours"):
         verdict, why = "undecided", f"{why}; the text gives no such bound, it is ours"
     return Judged(claim, pieces, verdict, made.estimate, why, seen=_SEEN.get(verdict))
@@ -347,7 +334,7 @@ def _shares(pieces: Sequence[claims.Evidence]) -> str:
         return f"{held} of {len(pieces)} hold; "
     named = {
         verdict: [piece.where for piece, its in zip(pieces, verdicts, strict=True) if its == verdict]
-        for verdict in VERDICTS
+        for verdict in claims.VERDICTS
     }
     return "".join(f"{verdict} for {', '.join(places)}; " for verdict, places in named.items() if places)
 
@@ -356,13 +343,14 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def count(verdicts: Iterable[Judged]) -> dict[ClaimVerdict, int]:
+def count(verdicts: Iterable[Judged]) -> dict[claims.ClaimVerdict, int]:
     """How many claims hold, fail and are undecided."""
     named = [one.verdict for one in verdicts]
-    return {verdict: named.count(verdict) for verdict in VERDICTS}
+    return {verdict: named.count(verdict) for verdict in claims.VERDICTS}
 
 
-def tally(claims: Iterable[Judged]) -> dict[Provenance, dict[ClaimVerdict, int]]:
+def tally(every: Iterable[Judged]) -> dict[claims.Provenance, dict[claims.ClaimVerdict, int]]:
     """The same of the papers' own claims and of ours, what is said twice counted once."""
-    once = [one for one in claims if not one.claim.alias_of]
-    return {kind: count(one for one in once if one.claim.provenance == kind) for kind in get_args(Provenance)}
+    once = [one for one in every if not one.claim.alias_of]
+    kinds = get_args(claims.Provenance)
+    return {kind: count(one for one in once if one.claim.provenance == kind) for kind in kinds}

@@ -38,9 +38,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posbias.core.errors import InputFileError
+from posbias.profiles.claims import Above, Below, Near, Test
 from posbias.profiles.estimate import Estimate
 from posbias_papers import read_rows
-from posbias_papers.claims import ABOUT, Above, Below, Claim, Evidence, Near, Printed, Test
+from posbias_papers.claims import ABOUT, Claim, Evidence, Printed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -373,18 +374,3 @@ def share(where: str, pieces: Sequence[Evidence]) -> Evidence:
     counted = f"{where}, {passed} of {len(known)}" if len(pieces) > 1 else where
     counted += f", {unknown} without a number" if unknown else ""
     return Evidence(counted, Estimate(float(chances.mean()), error), test=MOST)
-
-
-def difference(
-    where: str,
-    more: np.ndarray,
-    less: np.ndarray,
-    *,
-    draws: str = "independent values",
-    test: Test | None = None,
-) -> Evidence:
-    """The mean of `more` minus that of `less`, the draws being different ones (Welch's test)."""
-    fewest = min(np.size(more), np.size(less))
-    if fewest < 2:
-        return Evidence(where, flaw=f"{draws}: {fewest}, two needed", test=test)
-    return Evidence(where, Estimate.of_mean(np.asarray(more)) - Estimate.of_mean(np.asarray(less)), test=test)

@@ -29,8 +29,7 @@ def captioned_figure(width: float, height: float, caption: str) -> "tuple[Figure
     lines = textwrap.wrap(caption, int(CHARACTERS * width))
     room = 0.1 + LINE_HEIGHT * len(lines)
     figure = new_figure(width, height + room)
-    grid = figure.add_gridspec(2, 1, height_ratios=(height, room))
-    panels, beneath = figure.add_subfigure(grid[0]), figure.add_subfigure(grid[1])
+    panels, beneath = figure.subfigures(2, 1, squeeze=False, height_ratios=(height, room)).flat
     words = {"fontsize": SMALL, "color": MUTED, "va": "top", "linespacing": 1.3}
     beneath.text(0.012, 1 - 0.04 / room, "\n".join(lines), **words)
     return figure, panels

@@ -30,8 +30,9 @@ from posbias.core.packages import need
 from posbias.core.progress import OnEvent
 from posbias.core.running import Engine
 from posbias.core.sources import cite
+from posbias.profiles.claims import VERDICTS, ClaimVerdict
 from posbias_papers import read_rows
-from posbias_papers.claims import ALWAYS, ELSEWHERE, VERDICTS, ClaimVerdict, Judged, count, undecided
+from posbias_papers.claims import ALWAYS, ELSEWHERE, Judged, count, undecided
 from posbias_papers.registry import PAPERS, STUDIES, find_studies
 from posbias_papers.reproduction import content_of, page_of
 from posbias_papers.study import COMPUTED, EVIDENCE, OTHERS, STATEMENTS, UNTESTED, Basis, Recorded, Study

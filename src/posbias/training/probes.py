@@ -247,9 +247,9 @@ def paired_gap(trained: Trained, first: int, second: int, sequences: int = 2000,
         right.append(torch.stack([_correct(*answers(trained, test)) for test in (tests.first, tests.second)]))
         informative.append(tests.informative.cpu())
     correct, differ = torch.cat(right, dim=2).double().numpy(), torch.cat(informative, dim=1).numpy()
-    both = [average(correct[0] - correct[1], keep) for keep in (np.ones_like(differ), differ)]
-    kept = running(trained)
-    return Gap(first, second, *(over.only(kept) for over in both), differ.mean(axis=1))
+    kept, difference = running(trained), correct[0] - correct[1]
+    every, some = (average(difference, keep).only(kept) for keep in (np.ones_like(differ), differ))
+    return Gap(first, second, every, some, differ.mean(axis=1))
 
 
 def compared(task: RetrievalTask) -> dict[str, tuple[int, int]]:

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from posbias.core.answers import Answer, Number, Part, Texts, answers_in, entry
+from posbias.profiles.claims import ClaimVerdict, Provenance
 from posbias.reports.answers.numbers import Claim, Effect, JudgedClaim, Value
-from posbias_papers.claims import ClaimVerdict, Provenance
 from posbias_papers.study import Cost
 
 Files = list[Path]

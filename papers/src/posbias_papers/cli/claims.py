@@ -116,7 +116,7 @@ def claims(*names: str, options: Options = Options()) -> None:
 def _evidence(judged: "Iterable[Judged]") -> list[str]:
     """A table of the papers' own claims: verdicts by what they were tested on."""
     from posbias.core.sources import cite
-    from posbias_papers.claims import VERDICTS
+    from posbias.profiles.claims import VERDICTS
     from posbias_papers.results import by_evidence, by_paper
 
     rows = [

@@ -24,11 +24,11 @@ from posbias.comparison.agreement import SCORES, Agreement
 from posbias.comparison.predictors import LABELS, PREDICTORS, chain, folds, predictions, shares
 from posbias.comparison.scores import compare_all
 from posbias.core.errors import DamagedError, wrong
+from posbias.profiles.claims import LEVEL
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile, harmonic, measured_influence, uniform
 from posbias.profiles.summary import SHARE
 from posbias_papers import SMALL
-from posbias_papers.claims import LEVEL
 from posbias_papers.extensions.cells import Cell, Result, Results, own_study, rounded
 from posbias_papers.pages import Table
 

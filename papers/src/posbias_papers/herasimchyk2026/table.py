@@ -27,11 +27,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
+from posbias.profiles.claims import LEAST, Above
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile, uniform
 from posbias.profiles.summary import RISE
 from posbias.theory.configs import PRESETS
-from posbias_papers.claims import LEAST, Above, Evidence, signed_text
+from posbias_papers.claims import Evidence, signed_text
 from posbias_papers.herasimchyk2026.configs import (
     CORPORA,
     GAP,

@@ -424,12 +424,6 @@ def _norm_bound(hidden: Any, norms: Any, mixing: Any) -> Float[np.ndarray, "laye
     return bounds.hidden_state_bound(mixing, norms, float(np.linalg.norm(hidden, axis=1).max()))
 
 
-RESIDUAL: dict[str, str] = {
-    "scope": "the residual update of Section 3 with weights λ, W_V in its attention alone"
-}
-"""Of what Lemma 5.3's proof says of other networks: of residual updates that leave the stream its values."""
-
-
 @statement("herasimchyk-5.3-i", "Lemma 5.3 (i)", Sampler.network, witness=growing([[1.0]], 1.0, 1.0, 10))
 def lemma_5_3_i(corrected: bool, **network: Any) -> float:
     """Under Assumptions 5.1 and 5.2 and ‖X⁽⁰⁾‖ ≤ C every token's norm stays within C_X = C·C_V at all depths, for
@@ -451,7 +445,6 @@ def lemma_5_3_i(corrected: bool, **network: Any) -> float:
     "Lemma 5.3 (i), of the residual update",
     Sampler.network,
     witness=growing([[1.0]], 1.0, 2.0, 41),
-    **RESIDUAL,
     **OURS,
 )
 def of_residual_update(corrected: bool, **network: Any) -> float:
@@ -459,6 +452,8 @@ def of_residual_update(corrected: bool, **network: Any) -> float:
     norm bounded at all depths (by C_X = C·C_V).
 
     Corrected: Norms stay within the input's times Π(1 − λ + λ‖W_V‖).
+
+    Scope: the residual update of Section 3 with weights λ, W_V in its attention alone
 
     Evidence: a proof, which writes another update
 
@@ -657,8 +652,6 @@ def _kept(network: dict[str, Any], assumed: tuple[float, float]) -> float:
     "Theorem 5.4 (ii) from Assumptions 5.1 and 5.2, of the residual update",
     Sampler.network,
     witness=DEEP,
-    alias_of="herasimchyk2026/lemma-5.3-i-of-the-residual-update",
-    **RESIDUAL,
     **OURS,
 )
 def from_assumptions_of_residual_update(corrected: bool, **network: Any) -> float:
@@ -668,7 +661,11 @@ def from_assumptions_of_residual_update(corrected: bool, **network: Any) -> floa
     Corrected: 1 − P_i0 ≤ Π(1 − ε_t λ_t), with ε_t from the norm bound of 5.3 (i) as amended at each layer; for
     ‖W_V‖ ≤ 1 one ε serves all depths, and the first token takes all if Σλ = ∞.
 
+    Scope: the residual update of Section 3 with weights λ, W_V in its attention alone
+
     Evidence: a proof, which writes another update
+
+    Alias: herasimchyk2026/lemma-5.3-i-of-the-residual-update
 
     Shows: what the second token keeps after 60 layers of W_V = 30, 1/30, …
 

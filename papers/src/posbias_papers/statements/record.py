@@ -2,9 +2,9 @@
 
 A statement is written as the function that measures its margin. The docstring is the printed claim; further
 paragraphs are the reading that holds ("Corrected: …"), what the statement asserts beyond constants or equations
-that are tried ("Asserts: …"), of what it speaks ("Scope: …"), what it rests on in the paper ("Evidence: …"), which
-number of its counterexample is compared with the bound ("Shows: …"), the erratum on it, by its name among those of
-the paper ("Erratum: …"), and a note.
+that are tried ("Asserts: …"), of what it speaks ("Scope: …"), what it rests on in the paper ("Evidence: …"), as
+which claim what is printed is counted ("Alias: …"), which number of its counterexample is compared with the bound
+("Shows: …"), the erratum on it, by its name among those of the paper ("Erratum: …"), and a note.
 
     @statement("herasimchyk-A.3", "Lemma A.3", Sampler.stack, tolerance=ROUNDING)
     def lemma_a_3(kernels, mixing, width):
@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 
 from posbias.core.files import data_table
+from posbias.profiles.claims import Above
 from posbias_papers import choose
-from posbias_papers.claims import Above, Claim
+from posbias_papers.claims import Claim
 from posbias_papers.errata import find_erratum
 from posbias_papers.statements.draws import Instance, Sampler
 
@@ -38,7 +39,7 @@ REMARK: Mapping[str, Any] = {"strength": "observation"}
 """Of a statement that the text makes in passing."""
 OURS: Mapping[str, Any] = {"provenance": "ours", "strength": "observation"}
 """Of a statement that is a reading of ours."""
-LABELS = ("Corrected", "Asserts", "Scope", "Evidence", "Shows", "Erratum")
+LABELS = ("Corrected", "Asserts", "Scope", "Evidence", "Alias", "Shows", "Erratum")
 COUNTEREXAMPLES: dict[str, Instance] = data_table(__file__, "counterexamples.toml")
 """Instances on which statements fail as printed, by their keys."""
 _SOURCES = {"wu": "wu2025", "herasimchyk": "herasimchyk2026", "kim": "kim2026"}
@@ -93,15 +94,14 @@ class Statement:
         test = Above(math.nextafter(-self.tolerance, -math.inf), least=0.0)
         about: dict[str, Any] = {"strength": "theorem", "evidence": "a proof", "bar": "paper", "test": test}
         about |= {"scope": "whatever satisfies its hypotheses", **self.about}
-        of_proof = about.pop("proof", {})
+        of_proof, alias = about.pop("proof", {}), {"alias_of": about.pop("alias", "")}
         if not self.asserts:
-            return (Claim(key, self.name, f"{self.name}: {self.claim}", **about),)
+            return (Claim(key, self.name, f"{self.name}: {self.claim}", **about, **alias),)
         words = f"{self.name}, as its proof has it: {self.claim}"
+        printed = about | {"strength": "constant"} | of_proof | alias
         return (
             Claim(key, self.name, f"{self.name}: {self.asserts}", **about),
-            Claim(
-                f"{key}-proof", f"{self.name}, proof", words, **about | {"strength": "constant"} | of_proof
-            ),
+            Claim(f"{key}-proof", f"{self.name}, proof", words, **printed),
         )
 
 
@@ -126,7 +126,7 @@ def statement(
         found = find_erratum(f"{source}/{text['erratum']}") if "erratum" in text else None
         fields = {name: text[name] for name in ("corrected", "asserts", "shows") if name in text}
         fields |= {"note": f"{found.holds}.", "erratum": found.key} if found else {"note": text["note"]}
-        own = {name: text[name] for name in ("scope", "evidence") if name in text}
+        own = {name: text[name] for name in ("scope", "evidence", "alias") if name in text}
         claim = text["printed"]
         return Statement(
             key, name, source, claim, draw, margin, tolerance, witness=witness, about=own | about, **fields

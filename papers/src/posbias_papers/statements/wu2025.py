@@ -466,13 +466,15 @@ def lemma_4_4(corrected: bool, **decay: Any) -> float:
     return _slack_decay(corrected, True, **decay)
 
 
-@statement("wu-4.5", "Theorem 4.5", decay_and_content, proof={**OURS, "alias_of": "wu2025/lemma-4.4-proof"})
+@statement("wu-4.5", "Theorem 4.5", decay_and_content, proof=OURS)
 def theorem_4_5(corrected: bool, **decay: Any) -> float:
     """C_min^(t+1) ≤ P_ij/(binom(t+i−j, i−j)·e^(−(i−j)m)) ≤ C_max^(t+1) with Appendix D's constants
 
     Corrected: the same with C_min = e^(I_min−I_max)(1 − e^−m)/(1 − e^−Nm), C_max = e^(I_max−I_min)
 
     Asserts: P_ij = Θ(binom(t+i−j, i−j)·e^(−(i−j)m)) for all j ≤ i and t ≤ T (N and T fixed)
+
+    Alias: wu2025/lemma-4.4-proof
 
     Shows: P_11 of two tokens, m = 1, no content, one layer
 
@@ -739,19 +741,15 @@ def theorem_4_7(corrected: bool, **rotary: Any) -> float:
     return _slack_rope(corrected, False, **rotary)
 
 
-@statement(
-    "wu-I.1",
-    "Lemma I.1",
-    lambda s: some_pairs(s, 1),
-    witness=_half_turn(2),
-    proof={**OURS, "alias_of": "wu2025/lemma-4.6-proof"},
-)
+@statement("wu-I.1", "Lemma I.1", lambda s: some_pairs(s, 1), witness=_half_turn(2), proof=OURS)
 def lemma_i_1(corrected: bool, **rotary: Any) -> float:
     """c = min|q_l||k_l|, c′ = max|q_l||k_l|/π², constants as in Appendix I.2, δ′ by Lemma I.3
 
     Corrected: c·Σα² = Σα_l² max|q_l||k_l|, c′ = c/π²
 
     Asserts: there are C_min, C_max, c, c′ > 0 with e^(−cx²) and e^(−c′x²) around A_ij, x² = Σ_l(i−j)²θ_l²
+
+    Alias: wu2025/lemma-4.6-proof
 
     Shows: weight of a token half a turn away in two pairs
 
@@ -760,13 +758,7 @@ def lemma_i_1(corrected: bool, **rotary: Any) -> float:
     return _slack_rope(corrected, True, **rotary)
 
 
-@statement(
-    "wu-I.2",
-    "Theorem I.2",
-    some_pairs,
-    witness=_stepping(2),
-    proof={**OURS, "alias_of": "wu2025/theorem-4.7-proof"},
-)
+@statement("wu-I.2", "Theorem I.2", some_pairs, witness=_stepping(2), proof=OURS)
 def theorem_i_2(corrected: bool, **rotary: Any) -> float:
     """Eqs. (15) and (16) for Σ_l (i−j)²θ_l², Lemma I.1 amended
 
@@ -774,6 +766,8 @@ def theorem_i_2(corrected: bool, **rotary: Any) -> float:
 
     Asserts: there is c > 0 with P_ij = Θ(binom(t+i−j, i−j)·e^(−cΣ_l(i−j)²θ_l²)) for t ≤ T (N, T fixed: any c
     serves)
+
+    Alias: wu2025/theorem-4.7-proof
 
     Shows: P_(21)1 after 20 layers in two pairs
 

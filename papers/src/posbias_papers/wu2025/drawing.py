@@ -51,8 +51,7 @@ def draw_depths(frame: "pd.DataFrame", caption: str) -> "Figure":
     """
     rows = _by_depth(frame)
     figure, part = captioned_figure(WIDTH, 3.9 * len(rows), caption)
-    grid = part.add_gridspec(2, 1, height_ratios=(1.2, 1))
-    bars, lines = part.add_subfigure(grid[0]), part.add_subfigure(grid[1])
+    bars, lines = part.subfigures(2, 1, squeeze=False, height_ratios=(1.2, 1)).flat
     _draw_gap_rows(bars, rows)
     _draw_curve_rows(lines, rows, "first-last", "in_context_accuracy", titled=False)
     return settle(figure)
@@ -62,8 +61,7 @@ def draw_curves(frame: "pd.DataFrame", caption: str) -> "Figure":
     """Learning curves: the gap first–last and in-context accuracy by iteration, a panel per encoding."""
     rows = _by_depth(frame)
     figure, part = captioned_figure(WIDTH, 3.4 * len(rows), caption)
-    grid = part.add_gridspec(2, 1)
-    above, below = (part.add_subfigure(grid[row]) for row in range(2))
+    above, below = part.subfigures(2, 1, squeeze=False).flat
     _draw_curve_rows(above, rows, "first-last", "iteration", titled=True)
     _draw_curve_rows(below, rows, "in_context_accuracy", "iteration", titled=False)
     return settle(figure)
@@ -77,8 +75,7 @@ def draw_biased_training(frame: "pd.DataFrame", caption: str) -> "Figure":
     titles = {"full": "no mask", "causal": "causal mask"}
     rows = _panels(frame, lambda cell: ("", titles[cell.mask.kind], ABSOLUTE[cell.positional]))
     figure, part = captioned_figure(WIDTH, 4.9, caption)
-    grid = part.add_gridspec(2, 1, height_ratios=(1.3, 1))
-    bars, lines = part.add_subfigure(grid[0]), part.add_subfigure(grid[1])
+    bars, lines = part.subfigures(2, 1, squeeze=False, height_ratios=(1.3, 1)).flat
     _draw_gap_rows(bars, rows)
     for ax, _, groups, first in _axes(lines, rows, "accuracy", "item that is asked for (from 0)"):
         style.dress(ax, "", "")

@@ -18,11 +18,12 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.core.progress import time_text
+from posbias.profiles.claims import LEAST, Above
 from posbias.profiles.estimate import Estimate
 from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
 from posbias_papers import read_rows
-from posbias_papers.claims import LEAST, Above, Evidence, judged, mean
-from posbias_papers.contrasts import contrasted, difference, read_claims
+from posbias_papers.claims import Evidence, judged, mean
+from posbias_papers.contrasts import contrasted, read_claims
 from posbias_papers.pages import Page, Table
 from posbias_papers.study import EFFORTS, INSTANCED, Basis, Recorded, Studies, Study, titled
 from posbias_papers.wu2025 import observed
@@ -171,7 +172,7 @@ def _matched(rows: "pd.DataFrame", by: str, levels: Sequence[float], flaw: str) 
             continue
         word, digits = ("loss", ".1f") if by == "loss" else ("accuracy", ".2f")
         at = f"{where} at {word} {both.points[0]:{digits}} to {both.points[-1]:{digits}}"
-        yield difference(at, both.one.mean(axis=1), both.other.mean(axis=1), draws=NETWORKS)
+        yield mean(at, both.one.mean(axis=1), both.other.mean(axis=1), draws=NETWORKS)
 
 
 def harder_to_train(rows: "pd.DataFrame") -> Iterator[Evidence]:
@@ -200,7 +201,7 @@ def _after_as_many(where: str, one: Outcome, other: Outcome, curve: str, sign: i
     if not both.points.size:
         return Evidence(where, flaw="no iteration at which both were looked at")
     at = f"{where} after {both.points[-1]:,.0f} iterations"
-    return difference(at, sign * both.one[:, -1], sign * both.other[:, -1], draws="networks")
+    return mean(at, sign * both.one[:, -1], sign * both.other[:, -1], draws="networks")
 
 
 def most_of_main_text(rows: "pd.DataFrame") -> Iterator[Evidence]:

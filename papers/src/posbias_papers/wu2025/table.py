@@ -26,8 +26,9 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from posbias.core.spec import encode
+from posbias.profiles.claims import LEAST
 from posbias.profiles.estimate import Estimate
-from posbias_papers.claims import LEAST, Claim, Judged
+from posbias_papers.claims import Claim, Judged
 from posbias_papers.contrasts import Quantity
 from posbias_papers.study import Study, judge_each
 from posbias_papers.wu2025.outcomes import PAIRS, TOKENS, Outcome, Outcomes, records
