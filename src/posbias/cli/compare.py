@@ -108,7 +108,9 @@ def _masses(
     answer, sentences, name = {}, [], Path(names[0]).name
     differences = influence_differences(profile, reference, shares=comparison.shares)
     if differences is not None:
-        answer["influence_differences"] = answers.InfluenceDifferences.with_verdict(differences)
+        answer["influence_differences"] = answers.InfluenceDifferences.of(
+            differences, answer=differences.sentence()
+        )
         sentences.append(differences.sentence(*names))
     sentences += [f"{name}: {words}" for words in comparison.sentences().values()]
     compared, prior = comparison.profiles["p"], comparison.reference

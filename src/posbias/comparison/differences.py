@@ -55,9 +55,9 @@ class InfluenceDifferences:
     prompts: tuple[int, int]
 
     @property
-    def differ(self) -> bool:
-        """Whether the difference is significant in any part."""
-        return any(one.significant for one in self.parts)
+    def verdict(self) -> str:
+        """`they differ` where the difference is significant in any part, else `inconclusive`."""
+        return "they differ" if any(one.significant for one in self.parts) else "inconclusive"
 
     def sentence(self, p: str = "p", q: str = "q") -> str:
         """Where the two differ and by how much, and where that is inconclusive; `p` and `q` are their names."""

@@ -7,7 +7,6 @@ import numpy as np
 
 from posbias.core.errors import InvalidValueError
 from posbias.core.packages import need
-from posbias.profiles.claims import ClaimVerdict
 from posbias.profiles.estimate import Estimate, digits_of_shares
 from posbias.profiles.gaps import gaps_of, signed, signs_of
 from posbias.profiles.places import ANY, by_t
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 
 WIDE, NARROW = 6.4, 3.1
 """Inches of the picture on a wide page, and on one of some 400 pixels."""
-VERDICTS: dict[int, ClaimVerdict] = {1: "holds", 0: "undecided", -1: "fails"}
-"""What is said of an end above the middle, by the sign of its gap."""
+VERDICTS = {1: ("holds", True), 0: ("undecided", None), -1: ("fails", False)}
+"""Verdict on an end above the middle, and whether that is seen, by the sign of its gap."""
 
 
 def write_profile_report(profile: Profile, folder: str | os.PathLike[str], *, title: str) -> ProfilePage:
@@ -85,21 +84,11 @@ def end_claims(profile: Profile) -> list[JudgedClaim]:
         why = f"{name}: {gap}" if places is None else f"{name}: {signed(gap, places.unit_of_gaps)}"
         if _rows(profile) < 2:
             why = "one number for each place, not one of each trial"
-        claims.append(
-            JudgedClaim(
-                id=f"elsewhere/{above}-above-{below}",
-                claim=f"The {above} place is above the {below}",
-                number=gap.value,
-                se=gap.se,
-                verdict=VERDICTS[signs[name]],
-                why=why,
-                seen={1: True, -1: False}.get(signs[name]),
-                place="results made elsewhere",
-                scope=taken_for(profile),
-                evidence=f"{_rows(profile)} samples",
-                effects=[],
-            )
-        )
+        said = {"id": f"elsewhere/{above}-above-{below}", "claim": f"The {above} place is above the {below}"}
+        said |= dict(zip(("verdict", "seen"), VERDICTS[signs[name]], strict=True))
+        about = {"scope": taken_for(profile), "evidence": f"{_rows(profile)} samples"}
+        about |= {"place": "results made elsewhere", "effects": []}
+        claims.append(JudgedClaim.of(gap, number=gap.value, why=why, **said, **about))
     return claims
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from jaxtyping import Float
@@ -12,9 +12,6 @@ from posbias.core.answers import Answer, Number, Numbers, Part, Table, Texts, en
 from posbias.core.spec import encode, fingerprint
 from posbias.profiles.claims import ClaimVerdict
 from posbias.reports.answers.numbers import JudgedClaim, Value
-
-if TYPE_CHECKING:
-    from posbias.training.sinks import Sinks as AnySinks
 
 
 class Layer(Value):
@@ -135,7 +132,7 @@ class SinkMetric(Part):
     uniform: Numbers = entry("of even attention")
 
     @classmethod
-    def at(cls, sinks: "AnySinks", threshold: float, layer: int | None, first: int, **more: Any) -> Self:
+    def at(cls, sinks: Any, threshold: float, layer: int | None, first: int, **more: Any) -> Self:
         """At one threshold, of one layer or all, from a query on."""
         return cls.of(
             trained=Averages.over(sinks.metric(threshold, layer, first)),
@@ -170,7 +167,7 @@ class Sinks(SinkMetric):
     curve: SinkCurve
 
     @classmethod
-    def of_sinks(cls, sinks: "AnySinks") -> Self:
+    def of_sinks(cls, sinks: Any) -> Self:
         """At the usual threshold: over all queries and the later ones, and per layer."""
         from posbias.training.sinks import THRESHOLD
 

@@ -1,16 +1,13 @@
 """Answers of measure, models, compare and report."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from posbias.core.answers import Answer, Interval, Number, Numbers, Part, Texts, entry
 from posbias.measurement.models.sources import ModelRecord
 from posbias.profiles.summary import Summary
 from posbias.reports.answers import numbers
 from posbias.reports.answers.retrievals import CurveDifference
-
-if TYPE_CHECKING:
-    from posbias.comparison.differences import InfluenceDifferences as AnyDifferences
 
 ReadAs = dict[str, str]
 """What files of results made elsewhere were taken for, by argument."""
@@ -102,15 +99,10 @@ class ModelsFamilies(Answer):
 class PartDifference(Part):
     """What two measurements have of all influence in a part of the positions."""
 
-    class Shares(numbers.Score):
-        """p's share less q's; the intervals of all parts hold together in 95 %."""
-
-        se: float
-
     part: str
     p: float = entry("share of all influence")
     q: float
-    difference: Shares
+    difference: numbers.Bounded = entry("p less q; the intervals of all parts hold together in 95 %")
     significant: bool = entry("whether the interval leaves out 0")
 
 
@@ -122,12 +114,6 @@ class InfluenceDifferences(Part):
     parts: list[PartDifference]
     verdict: Literal["they differ", "inconclusive"]
     answer: str = entry("in a sentence")
-
-    @classmethod
-    def with_verdict(cls, found: "AnyDifferences") -> "InfluenceDifferences":
-        """With the verdict in words."""
-        verdict = "they differ" if found.differ else "inconclusive"
-        return cls.of(found, verdict=verdict, answer=found.sentence())
 
 
 class Residual(Part):

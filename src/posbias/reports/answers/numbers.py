@@ -16,6 +16,12 @@ Under = dict[str, bool]
 """Whether it holds, by the model whose λ it is or the assumed schedule."""
 
 
+class Bounded(Value):
+    """A difference, its error and its 95 % interval; null where they are not known."""
+
+    interval: Interval = entry(of="bounds")
+
+
 class Score(Part):
     """A score, null where ranks are tied, and its 95 % interval, null with fewer than four prompts."""
 
@@ -49,11 +55,8 @@ class Difference(Part):
     verdicts: dict[str, Literal["better", "worse", "open"]] = entry("more against less, by score", of="sides")
 
 
-class Baselines(Part):
-    """The agreement of profiles that know nothing: even, and mass as 1/(distance + 1)."""
-
-    uniform: Agreement
-    recency_only: Agreement
+Baselines = dict[Literal["uniform", "recency_only"], Agreement]
+"""The agreement of profiles that know nothing: even, and mass as 1/(distance + 1)."""
 
 
 class Reliability(Part):

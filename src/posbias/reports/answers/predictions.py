@@ -2,17 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from posbias.core.answers import Answer, Interval, Number, Numbers, Part, Table, Texts, entry
+from posbias.core.answers import Answer, Number, Numbers, Part, Table, Texts, entry
 from posbias.profiles.calibration import Calibration
 from posbias.profiles.profile import harmonic
 from posbias.profiles.summary import Summary
-from posbias.reports.answers.numbers import ToTell, Under
+from posbias.reports.answers.numbers import Bounded, ToTell, Under
 from posbias.theory.cache import Cache
-
-if TYPE_CHECKING:
-    from posbias.designs import Candidate as AnyCandidate
 
 
 class Band(Part):
@@ -130,14 +127,6 @@ class PredictCritical(WithArchitecture, Answer):
     curves: list[DistanceCurve]
 
 
-class Gain(Part):
-    """What an order gains over another."""
-
-    value: Number
-    se: Number = entry("null where it is not known")
-    interval: Interval = entry(of="bounds")
-
-
 class Order(Answer):
     """The order of documents that a profile calls best, and what it gains over the usual ones."""
 
@@ -150,7 +139,7 @@ class Order(Answer):
     worth: float = entry("mean worth of the documents' places, weighed by score")
     unit: str = entry("of worth and gains")
     basis: str = entry("what the profile is")
-    gains: dict[str, Gain] = entry(
+    gains: dict[str, Bounded] = entry(
         "over the order as given and the usual ones, on prompts that did not choose"
     )
     loss_at_most: float = entry("by how much no other order can be worth more under this profile", of="loss")
@@ -176,12 +165,6 @@ class Nearness(Part):
     distance: float = entry("to the target: Wasserstein's of a curve, else what falls short as a share")
     reach: int = entry("fewest of the last tokens that hold 90 % of the mass")
     meets: bool
-
-
-class DesignBaselines(Part):
-    """What needs no architecture: mass as 1/(distance + 1)."""
-
-    recency_only: Nearness
 
 
 class Candidate(Nearness):
@@ -214,7 +197,7 @@ class Design(Answer):
     seed: int
     fingerprint: str = entry("of the job; equal jobs give equal designs")
     baseline: Candidate
-    baselines: DesignBaselines
+    baselines: dict[Literal["recency_only"], Nearness] = entry("what needs no architecture")
     front: list[Candidate] = entry("by rising distance")
     assumptions: Texts
 
@@ -227,14 +210,14 @@ class Design(Answer):
             distance=distance, reach=recency.summary.effective_range, meets=distance <= target.within
         )
 
-        def candidate(one: "AnyCandidate", file: str = "") -> Candidate:
+        def candidate(one: Any, file: str = "") -> Candidate:
             return Candidate.of(one, meets=result.meets(one), nearer=result.nearer(one), file=file)
 
         return super().of(
             result,
             varied={name: result.space.varied[name] for name in result.space.names},
             baseline=candidate(result.baseline),
-            baselines=DesignBaselines.of(recency_only=recency_only),
+            baselines={"recency_only": recency_only},
             front=list(map(candidate, result.front, files)),
             **more,
         )

@@ -24,19 +24,16 @@ def draw_mixing(ax: "Axes", measurement: "xr.Dataset") -> "Axes":
     Frobenius norms over the sequence (Herasimchyk et al. 2026, Eq. 1), and the mean over tokens of each
     one's own ratio.
     """
-    style.dress(ax, LAYER, "weight of attention λ")
+    _dress(ax, "weight of attention λ", measurement)
     variants = (
         ("mixing", "λ of the layer: norms over the whole sequence", style.ACCENT, "o"),
         ("mixing_token", "mean over tokens of each one's own ratio", style.SECOND, "s"),
     )
     for name, label, colour, marker in variants:
-        samples = measurement[name].values
-        low, high = zip(*(Estimate.of_mean(column).interval for column in samples.T), strict=True)
-        ax.fill_between(np.arange(samples.shape[1]), low, high, color=colour, alpha=0.25, linewidth=0)
-        look = {"color": colour, "linewidth": style.LINE, "marker": marker, "markersize": 3}
-        ax.plot(samples.mean(axis=0), label=label, **look)
+        by_layer = [Estimate.of_mean(column) for column in measurement[name].values.T]
+        look = {"label": label, "color": colour, "fmt": f"{marker}-"}
+        style.draw_estimates(ax, np.arange(len(by_layer)), by_layer, **look)
     ax.set_ylim(bottom=0)
-    _layers(ax, measurement.sizes["layer"])
     style.key(ax)
     return ax
 
@@ -46,7 +43,7 @@ def draw_sinks(ax: "Axes", measurement: "xr.Dataset") -> "Axes":
 
     Even attention gives token 0 the mean of 1/(i + 1) over queries i ≥ 1.
     """
-    style.dress(ax, LAYER, "attention on token 0")
+    _dress(ax, "attention on token 0", measurement)
     shares = measurement["sink_share"].values
     layer = np.arange(len(shares))
     look = {"color": style.MUTED, "alpha": 0.6, "markersize": 4, "label": "one head"}
@@ -56,14 +53,13 @@ def draw_sinks(ax: "Axes", measurement: "xr.Dataset") -> "Axes":
     look = {"color": style.INK, "linewidth": style.THIN * 1.5, "linestyle": (0, (4, 2))}
     ax.axhline(even, label=f"even attention ({even:.2g})", **look)
     ax.set_ylim(-0.02, 1.0)
-    _layers(ax, len(shares))
     style.key(ax)
     return ax
 
 
 def draw_norms(ax: "Axes", measurement: "xr.Dataset") -> "Axes":
     """Draw the norm of the residual stream entering each layer: token 0, and median and range of the others."""
-    style.dress(ax, LAYER, "norm of the residual stream")
+    _dress(ax, "norm of the residual stream", measurement)
     norms = measurement["residual_norm"].values
     layer, others = np.arange(len(norms)), norms[:, 1:]
     look = {"color": style.MUTED, "alpha": 0.3, "linewidth": 0, "label": "others: range"}
@@ -71,7 +67,6 @@ def draw_norms(ax: "Axes", measurement: "xr.Dataset") -> "Axes":
     ax.plot(layer, np.median(others, axis=1), color=style.INK, linewidth=style.LINE, label="median")
     ax.plot(layer, norms[:, 0], "o-", color=style.SECOND, markersize=3, linewidth=style.LINE, label="token 0")
     ax.set_yscale("log")
-    _layers(ax, len(norms))
     style.key(ax)
     return ax
 
@@ -118,9 +113,10 @@ def heads_figure(maps: "Mapping[str, np.ndarray]") -> "Figure":
     return figure
 
 
-def _layers(ax: "Axes", depth: int) -> None:
-    """Whole numbers on the axis of layers."""
-    ax.set_xlim(-0.5, depth - 0.5)
+def _dress(ax: "Axes", vertical: str, measurement: "xr.Dataset") -> None:
+    """Axes over the layers of a measurement, with whole numbers."""
+    style.dress(ax, LAYER, vertical)
+    ax.set_xlim(-0.5, measurement.sizes["layer"] - 0.5)
     style.whole_numbers(ax.xaxis)
 
 
