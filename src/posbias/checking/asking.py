@@ -76,7 +76,12 @@ def check(
     if isinstance(trials, str | os.PathLike):
         trials = read_document_sets(trials)
     place, before, history = None if folder is None else Path(folder), _earlier(baseline), []
-    hear, heard = _heard(on_event)
+    heard = list[Event]()
+
+    def hear(event: Event) -> None:
+        heard.append(event)
+        on_event(event)
+
     with opened(who, loading=loading) as who:
         how: Any = {"on_event": hear, "concurrency": 1 if hasattr(who, "loaded") else concurrency}
         total, ask = _asking(who, trials, seed, answers=None if place is None else place / ANSWERS, **how)
@@ -95,7 +100,9 @@ def check(
     gaps = _sizes(seen, before, low, high, limit)
     about: Any = {"limit": max_gap, "status": status, "gaps": gaps, "doubts": seen.doubts, "paired": paired}
     if status == UNDECIDED and limit > 0:
-        about["needed"] = _needed(rows, limit, looks, count)
+        # items may share a set: rows came of `count` questions
+        needed = questions_for(np.cov(rows.T).reshape(rows.shape[1], -1), limit, looks)
+        about["needed"] = min(MOST_DRAWS + 1, -(-needed * count // len(rows)))
     least = max(otherwise_at_most(len(rows)), *(one.jointly(len(seen.gaps)).detectable for one in numbers))
     about |= {"questions": count, "available": total, "looks": planned, "detectable": least}
     about["kept"] = _kept(place, len(heard) - len(history))
@@ -104,39 +111,19 @@ def check(
     return answer
 
 
-def _needed(rows: Rows, limit: float, looks: int, count: int) -> int:
-    """Questions that would do, when these rows came of `count` of them: items may share a set."""
-    needed = questions_for(np.cov(rows.T).reshape(rows.shape[1], -1), limit, looks)
-    return min(MOST_DRAWS + 1, -(-needed * count // len(rows)))
-
-
 def _kept(place: Path | None, asked: int) -> int:
     """Answers in a folder, which has a line for each and one before, but for those that were asked for now."""
     lines = 0 if place is None else (place / ANSWERS).read_bytes().count(b"\n")
     return max(0, lines - 1 - asked)
 
 
-def _heard(on_event: OnEvent) -> tuple[OnEvent, list[Event]]:
-    """What hands events on, and those that it has heard."""
-    events = list[Event]()
-
-    def hear(event: Event) -> None:
-        events.append(event)
-        on_event(event)
-
-    return hear, events
-
-
 def _sizes(seen: _Seen, before: _Seen | None, low: Numbers, high: Numbers, limit: float) -> dict[str, Gap]:
     """By gap, the larger of what its two directions surely are at least, and at most."""
     least, most = (ends.reshape(len(seen.gaps), -1).max(axis=1) for ends in (low, high))
+    least = np.maximum(least, 0.0 if before is None else -math.inf)
     gaps, each = {}, zip(least, most, decided(least[:, None], most[:, None], limit), strict=True)
     for (name, gap), (at_least, at_most, verdict) in zip(seen.gaps.items(), each, strict=True):
-        about: Any = {
-            "at_least": max(0.0, at_least) if before is None else at_least,
-            "at_most": at_most,
-            "verdict": VERDICTS[int(verdict)],
-        }
+        about: Any = {"at_least": at_least, "at_most": at_most, "verdict": VERDICTS[int(verdict)]}
         then, one = None if before is None else before.gaps[name].mean(), Estimate.of_mean(gap)
         # what is the same in all questions has the interval of their number, of a difference none
         value = as_share(one) if name == "flips" else one if one.se else replace(one, se=math.nan)

@@ -1,6 +1,7 @@
 """Answers of simulate, train and study."""
 
 from collections.abc import Iterable
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -64,26 +65,21 @@ class SimulateLayernorm(Answer):
     @classmethod
     def of(cls, result: Any = None, **more: Any) -> Self:
         """A simulation, layer by layer."""
-        plain = [Value.model_validate(one) for one in result.plain_recency_probability]
-        by_layer = {
-            name: [
-                {"layer": layer, "value": value, "se": se}
-                for layer, (value, se) in enumerate(zip(held.value, held.se, strict=True), 1)
-            ]
-            for name in ("by_query", "by_distance", "by_gap", "mean_scores", "mean_attention")
-            for held in (getattr(result, name),)
-        }
-        recency = enumerate(zip(result.recency_probability, plain, strict=True), 1)
-        by_layer |= {
-            "recency_probability": [Recency.of(one, layer=k, plain=other) for k, (one, other) in recency],
-            "adjacency_probability": _by_layer(Layer, result.adjacency_probability),
-            "definition_1": _by_layer(Definition1, result.exhibits_recency()),
-        }
+        names = "by_query", "by_distance", "by_gap", "mean_scores", "mean_attention"
+        arrays = {name: getattr(result, name) for name in names}
+        by_layer = {name: _by_layer(ByLayer, value=one.value, se=one.se) for name, one in arrays.items()}
+        recency, plain = result.recency_probability, result.plain_recency_probability
+        by_layer["recency_probability"] = _by_layer(Recency, recency, plain=plain)
+        by_layer["adjacency_probability"] = _by_layer(Layer, result.adjacency_probability)
+        by_layer["definition_1"] = _by_layer(Definition1, result.exhibits_recency())
         return super().of(result, model=encode(result.model), **by_layer, **more)
 
 
-def _by_layer(kind: type[Part], results: Iterable[Any]) -> list[Any]:
-    return [kind.of(one, layer=layer) for layer, one in enumerate(results, 1)]
+def _by_layer(kind: type[Part], results: Iterable[Any] = repeat(None), **columns: Iterable[Any]) -> list[Any]:
+    """A part for each layer, of its result and its number of each column."""
+    rows = enumerate(zip(results, *columns.values(), strict=False), 1)
+    named = ((layer, one, dict(zip(columns, held, strict=True))) for layer, (one, *held) in rows)
+    return [kind.of(one, layer=layer, **held) for layer, one, held in named]
 
 
 class Average(Part):
@@ -132,14 +128,13 @@ class SinkMetric(Part):
     uniform: Numbers = entry("of even attention")
 
     @classmethod
-    def at(cls, sinks: Any, threshold: float, layer: int | None, first: int, **more: Any) -> Self:
-        """At one threshold, of one layer or all, from a query on."""
-        return cls.of(
-            trained=Averages.over(sinks.metric(threshold, layer, first)),
-            untrained=Averages.over(sinks.metric(threshold, layer, first, "untrained")),
-            uniform=sinks.metric(threshold, None, first, "uniform")[0],
-            **more,
-        )
+    def at(cls, sinks: Any, layer: int | None, first: int, **more: Any) -> Self:
+        """At the usual threshold, of one layer or all, from a query on."""
+        from posbias.training.sinks import THRESHOLD
+
+        trained, untrained = (sinks.metric(THRESHOLD, layer, first, of) for of in ("trained", "untrained"))
+        means = {"trained": Averages.over(trained), "untrained": Averages.over(untrained)}
+        return cls.of(uniform=sinks.metric(THRESHOLD, None, first, "uniform")[0], **means, **more)
 
 
 class LaterQueries(SinkMetric):
@@ -172,13 +167,14 @@ class Sinks(SinkMetric):
         from posbias.training.sinks import THRESHOLD
 
         later = sinks.starts[-1]
-        whole = SinkMetric.at(sinks, THRESHOLD, None, 0)
-        return cls.of(
-            whole,
+        return cls.at(
+            sinks,
+            None,
+            0,
             threshold=THRESHOLD,
             sequences=sinks.sequences,
-            later_queries=LaterQueries.at(sinks, THRESHOLD, None, later, start=later),
-            layers=[SinkMetric.at(sinks, THRESHOLD, layer, 0) for layer in range(sinks.trained.shape[1])],
+            later_queries=LaterQueries.at(sinks, None, later, start=later),
+            layers=[SinkMetric.at(sinks, layer, 0) for layer in range(sinks.trained.shape[1])],
             curve=SinkCurve.of(thresholds=sinks.thresholds, **sinks.curve()),
         )
 
@@ -211,20 +207,22 @@ class Cell(Part):
     gaps: dict[str, Gap] = entry("by pair, such as first-last")
     accuracy_by_position: Averages = entry("by place of the item asked for")
     accuracy_alone: Averages = entry("where only that item has its class")
-    in_context_accuracy: Average
-    loss: Average = entry("cross-entropy in nats")
+    in_context_accuracy: Average = entry(of="evaluation.in_context_accuracy")
+    loss: Average = entry("cross-entropy in nats", of="evaluation.loss")
     largest_gap: Number
-    sequences: int = entry("per network and test")
-    seed: int = entry("of the test set")
-    seeds: list[int] = entry("of the networks")
-    stopped: dict[int, int] = entry("seeds whose loss was not finite, with the iteration")
+    sequences: int = entry("per network and test", of="evaluation.sequences")
+    seed: int = entry("of the test set", of="evaluation.seed")
+    seeds: list[int] = entry("of the networks", of="trained.experiment.seeds")
+    stopped: dict[int, int] = entry(
+        "seeds whose loss was not finite, with the iteration", of="trained.stopped"
+    )
     sinks: Sinks
     rollout: Rollout
     agreement: dict[str, GapAgreement] = entry("by profile")
     experiment: dict[str, Any] = entry("as a specification file has it (train.md)")
     fingerprint: str = entry("of the experiment")
-    cost: dict[str, Any] = entry("device, threads, seconds, iterations per second")
-    file: Path | None = entry("the cell's .nc")
+    cost: dict[str, Any] = entry("device, threads, seconds, iterations per second", of="trained.cost")
+    file: Path | None = entry("the cell's .nc", of="path")
 
     @classmethod
     def of(cls, result: Any = None, **more: Any) -> Self:
@@ -232,24 +230,15 @@ class Cell(Part):
         from posbias.training import agreement
         from posbias.training.probes import largest_gap
 
-        tested, trained = result.evaluation, result.trained
-        gaps = {
-            name: Gap.of(
-                gap.over_all,
-                informative=Informative.of(gap.over_informative, share=gap.share.mean()),
-                items=(gap.first, gap.second),
-            )
-            for name, gap in tested.gaps.items()
-        }
-        means = {
-            name: Averages.over(getattr(tested, name)) for name in ("accuracy_by_position", "accuracy_alone")
-        }
+        tested, gaps, names = result.evaluation, {}, ("accuracy_by_position", "accuracy_alone")
+        for name, gap in tested.gaps.items():
+            informative = Informative.of(gap.over_informative, share=gap.share.mean())
+            gaps[name] = Gap.of(gap.over_all, informative=informative, items=(gap.first, gap.second))
+        found = {name: Averages.over(getattr(tested, name)) for name in names}
+        found |= {"sinks": Sinks.of_sinks(result.sinks), "agreement": agreement(result.rollout, tested)}
         about = {"experiment": encode(result.experiment), "fingerprint": fingerprint(result.experiment)}
-        about |= {"cost": trained.cost, "file": result.path, "rollout": result.rollout}
-        about |= {"seeds": result.experiment.seeds, "stopped": trained.stopped}
         about["largest_gap"] = largest_gap(result.experiment.task)
-        found = {"sinks": Sinks.of_sinks(result.sinks), "agreement": agreement(result.rollout, tested)}
-        return super().of(tested, gaps=gaps, **means, **about, **found, **more)
+        return super().of(result, gaps=gaps, **about, **found, **more)
 
 
 class Train(Cell, Answer):
