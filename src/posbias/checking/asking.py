@@ -76,15 +76,10 @@ def check(
     if isinstance(trials, str | os.PathLike):
         trials = read_document_sets(trials)
     place, before, history = None if folder is None else Path(folder), _earlier(baseline), []
-    heard = list[Event]()
-
-    def hear(event: Event) -> None:
-        heard.append(event)
-        on_event(event)
-
     with opened(who, loading=loading) as who:
-        how: Any = {"on_event": hear, "concurrency": 1 if hasattr(who, "loaded") else concurrency}
-        total, ask = _asking(who, trials, seed, answers=None if place is None else place / ANSWERS, **how)
+        how: Any = {"concurrency": 1 if hasattr(who, "loaded") else concurrency}
+        how["answers"] = None if place is None else place / ANSWERS
+        total, ask, heard = _asking(who, trials, seed, on_event, **how)
         planned = looks_at(total, counted("looks", looks) if max_gap else 1)
         while True:
             count = planned[len(history)]
@@ -143,12 +138,20 @@ def _keep(place: Path | None, held: Places | Decisions, answer: Check) -> None:
     write_text(place / "check.xml", answer.junit())
 
 
-def _asking(who: Any, trials: Any, seed: int, **how: Any) -> tuple[int, Callable[[int], Places | Decisions]]:
-    """The number of questions, and what asks about the first of them, in an order drawn once."""
-    draw = machine.stream(seed, "check.order").permutation
+def _asking(
+    who: Any, trials: Any, seed: int, on_event: OnEvent, **how: Any
+) -> tuple[int, Callable[[int], Places | Decisions], list[Event]]:
+    """The number of questions, what asks about the first of them, in an order drawn once, and events so far."""
+    draw, heard = machine.stream(seed, "check.order").permutation, list[Event]()
+
+    def hear(event: Event) -> None:
+        heard.append(event)
+        on_event(event)
+
     if isinstance(trials, Sequence) and isinstance(trials[0], Item):
         order = draw(len(trials)).tolist()
-        return len(trials), lambda count: choose(who, trials, only=order[:count], **how).decisions
+        how["on_event"] = hear
+        return len(trials), lambda count: choose(who, trials, only=order[:count], **how).decisions, heard
     own = None if trials is None or isinstance(trials, Session) else tuple(trials)
     session = trials if isinstance(trials, Session) else Session(documents=own)
     if session.margins:
@@ -159,8 +162,8 @@ def _asking(who: Any, trials: Any, seed: int, **how: Any) -> tuple[int, Callable
     session = replace(session, concurrency=how["concurrency"])
     session.announce()
     file = AnswerFile(how["answers"], specification_of(who) or {"model": "the function"})
-    job, on_event = session.jobs[0], how["on_event"]
-    return job.prompts, lambda count: session.ask(who, replace(job, prompts=count), file, on_event)
+    job = session.jobs[0]
+    return job.prompts, lambda count: session.ask(who, replace(job, prompts=count), file, hear), heard
 
 
 def _seen(held: Places | Decisions) -> _Seen:

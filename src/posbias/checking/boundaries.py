@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from posbias.core import machine
-from posbias.profiles.estimate import MOST_DRAWS, otherwise_at_most
+from posbias.profiles.estimate import EXACT, MOST_DRAWS, otherwise_at_most
 
 ALPHA, POWER = 0.05, 0.9
 """How often the decision is wrong at most; how often the announced number of questions decides as announced."""
@@ -23,8 +23,6 @@ FEWEST = 5
 """Questions between two looks, at least."""
 WITHIN, ABOVE, UNDECIDED = 0, 1, 4
 """What is decided, as the exit status of the command."""
-_EXACT = 1e-12
-"""A standard error below this is rounding."""
 Looks = Float[np.ndarray, "*run look number"]
 Numbers = Float[np.ndarray, "*run number"]
 
@@ -77,8 +75,8 @@ def limits(
     )
     others = [otherwise_at_most(freedom + 1, level) for level in (below, above)]
     spread = np.maximum(errors, np.sqrt(most * (1 - most) / freedom))
-    low = np.where(errors > _EXACT, stdtrit(freedom, below) * errors, -others[0] * (means + 1))
-    high = np.where(errors > _EXACT, stdtrit(freedom, 1 - above) * spread, others[1] * (1 - means))
+    low = np.where(errors > EXACT, stdtrit(freedom, below) * errors, -others[0] * (means + 1))
+    high = np.where(errors > EXACT, stdtrit(freedom, 1 - above) * spread, others[1] * (1 - means))
     return (means + low).max(axis=-2), (means + high).min(axis=-2)
 
 

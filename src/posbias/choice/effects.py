@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Int
 from posbias.core import machine
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.decisions import REFUSED, TIE, Decisions
-from posbias.profiles.estimate import Estimate
+from posbias.profiles.estimate import EXACT, Estimate
 from posbias.profiles.gaps import gaps_of
 
 LEAST_SETS = 5
@@ -30,8 +30,6 @@ ONE_SIDED = 0.025
 """Where all switches go one way, the level of the bound."""
 _FAR = 12.0
 """Log-odds beyond which it is tried whether the likelihood has a maximum at all."""
-_EXACT = 1e-12
-"""A standard error below this is rounding."""
 Rows = Float[np.ndarray, "row effect"]
 Design = Float[np.ndarray, "decision option effect"]
 
@@ -116,7 +114,9 @@ class ChoiceEffects:
             return [Estimate(math.nan)] * k
         chosen, decided = np.eye(k)[np.maximum(held.chosen, 0)], held.chosen >= 0
         if held.scores is not None:
-            chosen, decided = _softmax(held.scores), np.full(len(held.chosen), True)
+            from scipy.special import softmax
+
+            chosen, decided = softmax(held.scores, axis=1), np.full(len(held.chosen), True)
         return [self._mean(column - 1 / k, decided & held.first, held.item) for column in chosen.T]
 
     @property
@@ -306,7 +306,7 @@ def as_share(one: Estimate) -> Estimate:
     """A share with the part of its interval within 0 to 1; where all clusters are alike, that of their number."""
     if not math.isfinite(one.se):
         return one
-    return one.clipped(0.0, 1.0) if one.se > _EXACT else Estimate.alike(one.value, one.n or 1)
+    return one.clipped(0.0, 1.0) if one.se > EXACT else Estimate.alike(one.value, one.n or 1)
 
 
 def _crossed(held: Decisions) -> bool:
@@ -419,8 +419,3 @@ def _wald(fit: _Fit, which: slice) -> Test:
 
     statistic = float(effects @ np.linalg.pinv(covariance) @ effects)
     return Test(float(fdtrc(q, sets - q, statistic * (sets - q) / (q * (sets - 1)))), sets)
-
-
-def _softmax(scores: Float[np.ndarray, "decision slot"]) -> Float[np.ndarray, "decision slot"]:
-    held = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return held / held.sum(axis=1, keepdims=True)

@@ -138,8 +138,7 @@ def _item(cells: Mapping[str, Any], where: str, first: int) -> Item:
                 f"{where}: right", f"one of the {len(options)} options, its letter or number", said
             )
     sides = cells["sides"] if isinstance(cells["sides"], list) else []
-    question = "" if cells["question"] is None else str(cells["question"])
-    name = "" if cells["name"] is None else str(cells["name"])
+    question, name = ("" if cells[role] is None else str(cells[role]) for role in ("question", "name"))
     try:
         return Item(question, tuple(options), right, name, tuple(details), tuple(map(str, sides)))
     except InvalidValueError as error:

@@ -24,7 +24,7 @@ LIMITS = {
     "signed": (-math.inf, math.inf, "finite numbers"),
 }
 """The least and the most that numbers of a kind can be, and that in words."""
-_EXACT = 1e-12
+EXACT = 1e-12
 """A standard error below this is rounding."""
 _FINE = 1e-9
 """Standard errors below this are not written out."""
@@ -230,7 +230,7 @@ class Estimate:
 
     def p_above(self, bound: float = 0.0) -> float:
         """One-sided p-value against "the true value is at most `bound`", by Student's t."""
-        if self.se <= _EXACT:
+        if self.se <= EXACT:
             return 0.0 if self.value > bound else 1.0
         from scipy.special import stdtr
 
@@ -338,7 +338,7 @@ def intervals(
     least, most, _ = LIMITS[kind]
     reach = t_95(math.inf if draws is None else draws - 1.0) * se
     if kind == "rate" and draws is not None:
-        others, alike = otherwise_at_most(draws), se < _EXACT
+        others, alike = otherwise_at_most(draws), se < EXACT
         down, up = (np.where(alike, others * abs(values - end), reach) for end in (least, most))
         return np.maximum(least, values - down), np.minimum(most, values + up)
     return np.maximum(least, values - reach), np.minimum(most, values + reach)

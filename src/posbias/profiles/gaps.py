@@ -136,6 +136,8 @@ def resampled(columns: Columns[Name], seed: int = 0, together: int = 1) -> dict[
     number of trials alone: at most 1 − .05^(1/n) of all trials differ from those seen. `together` intervals hold
     at once in 95 % of experiments (Bonferroni: each in 1 − .05/`together`).
     """
+    from scipy.special import ndtr
+
     limits = {name: ends for ends, named in columns.items() for name in named}
     samples = np.stack([column for named in columns.values() for column in named.values()], axis=1)
     trials, means = len(samples), samples.mean(axis=0).tolist()
@@ -149,7 +151,9 @@ def resampled(columns: Columns[Name], seed: int = 0, together: int = 1) -> dict[
         ends = []
         for miss in (0.05 / together, 0.1 / together):
             if se > 0:
-                low, high = np.quantile(draws, _tails(trials, miss)).tolist()
+                reach = quantile_of_t(trials - 1, 1.0 - miss / 2) * math.sqrt(trials / (trials - 1))
+                tail = float(ndtr(-reach))
+                low, high = np.quantile(draws, [tail, 1.0 - tail]).tolist()
             else:
                 others = otherwise_at_most(trials, miss)
                 low, high = mean - others * (mean - least), mean + others * (most - mean)
@@ -157,13 +161,6 @@ def resampled(columns: Columns[Name], seed: int = 0, together: int = 1) -> dict[
         held = {"ends": ends[0], "narrow": ends[1], "method": "bootstrap", "together": together}
         found[name] = Estimate(mean, se, trials, **held)
     return found
-
-
-def _tails(trials: int, miss: float) -> list[float]:
-    from scipy.special import ndtr
-
-    tail = float(ndtr(-quantile_of_t(trials - 1, 1.0 - miss / 2) * math.sqrt(trials / (trials - 1))))
-    return [tail, 1.0 - tail]
 
 
 def _means(

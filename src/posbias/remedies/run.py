@@ -25,7 +25,7 @@ from posbias.core.errors import one_of, wrong
 from posbias.core.matching import words_in
 from posbias.core.progress import OnEvent
 from posbias.profiles.decisions import Decisions
-from posbias.profiles.estimate import Estimate, otherwise_at_most
+from posbias.profiles.estimate import EXACT, Estimate, otherwise_at_most
 from posbias.profiles.gaps import EQUIVALENCE, MEAN, gaps_of
 from posbias.profiles.places import NATS, Places
 from posbias.remedies.values import ABOUT, REMEDIES, OrdersAveraged, Plain, Remedy, TextRemedy
@@ -192,7 +192,7 @@ def changes(plain: Places, treated: Places, remedies: int) -> dict[str, Estimate
     together, found = remedies * len(columns), dict[str, Estimate]()
     for name, column in columns.items():
         found[name] = one = Estimate.of_mean(column).jointly(together)
-        if one.se < 1e-12:  # rounding
+        if one.se < EXACT:
             reach = widest * otherwise_at_most(len(column), 0.05 / together)
             ends = (one.value - reach, one.value + reach)
             found[name] = replace(one, se=math.nan, ends=ends, narrow=ends)

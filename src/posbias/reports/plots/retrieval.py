@@ -8,10 +8,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
 from posbias.choice.answer import ChoiceAnswer
-from posbias.core.errors import InvalidValueError
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.gaps import ENDS
 from posbias.profiles.places import NATS, Places
@@ -84,29 +81,6 @@ def draw_ways(ax: "Axes", curves: Mapping[str, Places], quantity: str = "accurac
     return ax
 
 
-def draw_answer_map(ax: "Axes", curves: Sequence[Places]) -> "Axes":
-    """Draw a map: a row for each size, a column for each place, the share found as colour and with its interval.
-
-    Raises `InvalidValueError` for curves of different numbers of places, or none.
-    """
-    if not curves or len({len(curve.depth) for curve in curves}) > 1:
-        raise InvalidValueError("curves: expected one number of places in all of them, got several or none")
-    style.dress(ax, PLACE, _size(curves[0])[0])
-    shares = np.array([[one.value for one in curve.curves["accuracy"]] for curve in curves])
-    image = style.draw_matrix(ax, shares, vmin=0.0, vmax=1.0, aspect="auto")
-    for row, curve in enumerate(curves):
-        for column, one in enumerate(curve.curves["accuracy"]):
-            # viridis is dark below two thirds
-            colour = style.INK if one.value > 0.65 else "white"
-            look = {"ha": "center", "va": "center", "fontsize": style.SMALL - 1, "color": colour}
-            text = f"{one.value:.2f}\n[{one.interval[0]:.2f}, {one.interval[1]:.2f}]"
-            ax.text(column, row, text, linespacing=1.3, **look)
-    ax.set_xticks(range(shares.shape[1]), [f"{place:.2g}" for place in curves[0].depth])
-    ax.set_yticks(range(len(curves)), [_size(curve)[1] for curve in curves])
-    style.colour_bar(ax, image).set_label("share of trials", fontsize=style.SMALL, color=style.INK)
-    return ax
-
-
 def retrieval_figure(
     curve: Places, measurement: "xr.Dataset | None" = None, width: float = 3 * PANEL
 ) -> "Figure":
@@ -131,20 +105,15 @@ def retrieval_figure(
 
 
 def answers_figure(curves: Sequence[Places], width: float = 4.6) -> "Figure":
-    """One curve with its control arms, or several as a map."""
-    several = len(curves) > 1
-    figure = style.new_figure(width, 1.5 + 0.5 * len(curves) if several else 2.9)
-    if several:
-        draw_answer_map(figure.subplots(), curves)
+    """One curve with its control arms, or one for each size."""
+    figure, about = style.new_figure(width, 2.9), [_trials(curves)]
+    if len(curves) > 1:
+        sizes = {f"{size} {name}".removesuffix(" task"): one for one in curves for name, size in [_size(one)]}
+        draw_ways(figure.subplots(), sizes)
     else:
         draw_answers(figure.subplots(), curves[0])
-    about = [_trials(curves)]
-    if dull := [_size(curve)[1] for curve in curves if not curve.able]:
-        cut = any(curve.too_often_cut_off for curve in curves)
-        which = f" at {', '.join(dull)}" if several else ""
-        about.append(
-            f"{'answers cut off, or ' * cut}not shown to be found more often than guessed or copied{which}"
-        )
+        cut = "answers cut off, or " * curves[0].too_often_cut_off
+        about += [f"{cut}not shown to be found more often than guessed or copied"] * (not curves[0].able)
     return style.entitled(figure, about)
 
 
