@@ -12,7 +12,7 @@ evidence: the test of an "or"), and is undecided otherwise.
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, Self, TypeVar, get_args
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, get_args
 
 from posbias.core.errors import wrong
 from posbias.profiles.estimate import Estimate
@@ -48,37 +48,25 @@ class Above:
     bound: float = 0.0
     least: float = LEAST
 
+    _side: ClassVar[float] = 1.0
+
     def p(self, estimate: Estimate) -> float:
         """The p-value of the claim: small where it surely holds."""
-        return estimate.p_above(self.bound)
+        return estimate.scaled(self._side).p_above(self._side * self.bound)
 
     def against(self, estimate: Estimate) -> float:
         """The p-value of the opposite: small where the claim surely fails."""
-        return 1.0 - estimate.p_above(self.bound + self.least)
+        return 1.0 - estimate.scaled(self._side).p_above(self._side * self.bound + self.least)
 
     def room(self, estimate: Estimate) -> float:
         """How far an estimate is on the claim's side."""
-        return estimate.value - self.bound
+        return self._side * (estimate.value - self.bound)
 
 
-@dataclass(frozen=True)
-class Below:
+class Below(Above):
     """That a quantity is below `bound`; less than `least` below is taken for none."""
 
-    bound: float = 0.0
-    least: float = LEAST
-
-    def p(self, estimate: Estimate) -> float:
-        """As of `Above`."""
-        return (-estimate).p_above(-self.bound)
-
-    def against(self, estimate: Estimate) -> float:
-        """As of `Above`."""
-        return 1.0 - (-estimate).p_above(self.least - self.bound)
-
-    def room(self, estimate: Estimate) -> float:
-        """As of `Above`."""
-        return self.bound - estimate.value
+    _side = -1.0
 
 
 @dataclass(frozen=True)

@@ -97,10 +97,7 @@ def draw_kernels(
         ax.text(0.96, 0.95, f"layer {layer}", transform=ax.transAxes, **look)
         ax.label_outer()
     if image is not None:
-        bar = axes[0].figure.colorbar(image, ax=list(axes), shrink=0.85, pad=0.02, aspect=30)
-        bar.set_label("attention", fontsize=style.TEXT, color=style.INK)
-        style.dress_ticks(bar.ax)
-        bar.outline.set_visible(False)
+        style.colour_bar(axes[-1], image).set_label("attention", fontsize=style.SMALL, color=style.INK)
     return axes
 
 

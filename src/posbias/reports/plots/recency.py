@@ -58,7 +58,7 @@ def draw_scores(
     stays blank. Layout: Kim et al. 2026, Figure 1.
     """
     from matplotlib.colors import to_rgba
-    from matplotlib.ticker import MaxNLocator, ScalarFormatter
+    from matplotlib.ticker import MaxNLocator
 
     tokens = len(scores)
     seen = np.tri(tokens, k=0 if diagonal else -1, dtype=bool) & np.isfinite(scores)
@@ -76,10 +76,8 @@ def draw_scores(
     places = np.arange(0, tokens, max(1, -(-tokens // 4)))
     ax.set(xlim=(-0.5, tokens - 0.5), ylim=(tokens - 0.5, -0.5), xticks=places, yticks=places)
     bar = style.colour_bar(ax, image)
-    plain = ScalarFormatter(useOffset=False)
-    plain.set_scientific(False)
     bar.ax.yaxis.set_major_locator(MaxNLocator(nbins=3, steps=[1, 2, 2.5, 5, 10], min_n_ticks=2))
-    bar.ax.yaxis.set_major_formatter(plain)
+    bar.ax.ticklabel_format(axis="y", style="plain", useOffset=False)
     return ax
 
 

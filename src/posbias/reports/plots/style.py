@@ -158,17 +158,12 @@ def dress(ax: "Axes", horizontal: str, vertical: str) -> None:
         spine.set_visible(side in ("left", "bottom"))
         spine.set_color(MUTED)
         spine.set_linewidth(THIN)
-    dress_ticks(ax)
+    ax.tick_params(which="both", labelsize=SMALL, color=MUTED, labelcolor=INK, width=THIN, length=2.5)
     ax.tick_params(which="minor", length=1.5)
     ax.set_xlabel(horizontal, fontsize=TEXT, color=INK)
     ax.set_ylabel(vertical, fontsize=TEXT, color=INK)
     ax.grid(True, axis="y", color=RULE, linewidth=THIN)
     ax.set_axisbelow(True)
-
-
-def dress_ticks(ax: "Axes") -> None:
-    """Give ticks and their labels the house's look."""
-    ax.tick_params(which="both", labelsize=SMALL, color=MUTED, labelcolor=INK, width=THIN, length=2.5)
 
 
 def key(ax: "Axes", columns: int = 3) -> None:
@@ -274,6 +269,7 @@ def draw_matrix(ax: "Axes", matrix: "Float[np.ndarray, 'query key']", **colours:
 def colour_bar(ax: "Axes", image: "ScalarMappable", **options: Any) -> Any:
     """Add a narrow bar of the image's colours at the right of its axes, and return it."""
     bar = ax.figure.colorbar(image, cax=ax.inset_axes((1.03, 0.0, 0.055, 1.0)), **options)
-    bar.ax.tick_params(labelsize=SMALL - 1, color=MUTED, labelcolor=INK, width=THIN, length=1.5, pad=1.5)
+    look: dict[str, Any] = {"labelsize": SMALL - 1, "labelcolor": INK, "width": THIN, "pad": 1.5}
+    bar.ax.tick_params(which="both", color=MUTED, length=1.5, **look)
     bar.outline.set_visible(False)
     return bar
