@@ -163,6 +163,7 @@ def load_decisions(path: str | os.PathLike[str]) -> Decisions:
     """What `save_decisions` wrote. Raises `InputFileError`, `DamagedError`."""
     _, content = JsonCodec().read(Path(path), KIND, SCHEMA)
     try:
-        return Decisions(**content["decisions"])
+        held = content["decisions"]
+        return Decisions(**held | {name: np.array(held[name]) for name in _ARRAYS if name in held})
     except (TypeError, KeyError, ValueError) as error:
         raise DamagedError(f"{path}: damaged, its decisions are not whole ({error!s:.80})") from None

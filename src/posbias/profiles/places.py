@@ -96,8 +96,6 @@ class Places:
             arrays = {key: np.asarray(held, dtype=np.float64) for key, held in getattr(self, name).items()}
             object.__setattr__(self, name, arrays)
         object.__setattr__(self, "depth", np.asarray(self.depth, dtype=np.float64))
-        for name in ("trials", "flaws"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.equivalence is not None:
             positive("equivalence", self.equivalence)
 
@@ -462,11 +460,19 @@ def places_in(data: Mapping[str, Any], path: str | os.PathLike[str]) -> list[Pla
             keys = dict(data)
             content = keys.pop("content", None)
             _, content = JsonCodec().verified(keys, content, path, KIND, SCHEMA)
-            return [_checked(Places(**held)) for held in content["curves"]]
+            return [_checked(_restored(held)) for held in content["curves"]]
         curves = undamaged(data, path)["curves"] if "curves" in data else [data]
         return [_checked(_of_answer(held)) for held in curves]
     except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
         raise DamagedError(f"{path}: expected a curve of posbias retrieve, got {error!r:.80}") from None
+
+
+def _restored(held: Mapping[str, Any]) -> Places:
+    """What `Places.as_dict` made."""
+    about = held | {name: tuple(held.get(name, ())) for name in ("trials", "flaws")}
+    for name in ("results", "arms"):
+        about[name] = {key: np.array(one) for key, one in held.get(name, {}).items()}
+    return Places(**about | {"depth": np.array(held["depth"])})
 
 
 def _of_answer(curve: Mapping[str, Any]) -> Places:
