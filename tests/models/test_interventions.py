@@ -2,6 +2,8 @@
 
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -24,13 +26,14 @@ from posbias.measurement.interventions import (
     RegionRemoved,
     SeparateDocuments,
     head_means,
+    head_scales,
     intervened,
 )
 from posbias.measurement.models.families import decoder_layers, generic, part
 from posbias.measurement.models.loading import hooked
 from posbias.measurement.quantities.influence import gradients, predict
 from posbias.remedies import REMEDIES, InPasses
-from posbias.remedies.knock_outs import by_head
+from posbias.remedies.knock_outs import by_head, greedy
 from posbias.remedies.opened import foreseen
 from posbias.retrieval import retrieval_job
 from posbias.retrieval.session import Session
@@ -192,6 +195,36 @@ def test_all_heads_of_a_layer_knocked_out_leave_the_bias_of_its_output_projectio
     treated = run(loaded, IDS, KnockOut(tuple((1, head) for head in range(heads))))
     part(decoder_layers(loaded.model)[1], output).weight.data.zero_()
     torch.testing.assert_close(treated, run(loaded), atol=1e-5, rtol=1e-5)
+
+
+def scaled(module, given, own, to, scale):
+    """What enters an output projection, with the channels of one head scaled about `to`."""
+    mixed = given[0].clone()
+    mixed[..., own] = to + scale * (mixed[..., own] - to)
+    return (mixed,)
+
+
+OUTPUTS = {"llama": "self_attn.o_proj", "gpt2": "attn.c_proj", "gpt_neox": "attention.dense"}
+
+
+@pytest.mark.parametrize(("family", "output"), [*OUTPUTS.items(), ("falcon", "self_attention.dense")])
+def test_the_first_order_of_a_head_is_that_of_finite_differences(family, output):
+    """Of all heads, zeroed and by their means, in the sum of some outputs: with grouped and with fused keys."""
+    loaded, step = tiny_model(family, 0, "sdpa"), 3e-3
+    loaded.model.double()
+    word = torch.linspace(-1, 1, loaded.model.config.vocab_size).double()
+    means = head_means(loaded, [*IDS.numpy()])
+    for outputs in (np.zeros((*means.shape[:2], 1)), means):
+        with head_scales(loaded, outputs) as scales:
+            y = (loaded.model(IDS, use_cache=False).logits[0, -1] * word).sum()
+            (found,) = torch.autograd.grad(y, scales)
+        for (layer, head), slope in np.ndenumerate(found):
+            ends, own = [], slice(head * means.shape[2], (head + 1) * means.shape[2])
+            for scale in (1 + step, 1 - step):
+                change = partial(scaled, own=own, to=torch.from_numpy(outputs[layer, head]), scale=scale)
+                with part(decoder_layers(loaded.model)[layer], output).register_forward_pre_hook(change):
+                    ends.append(float(run(loaded)[-1] @ word))
+            assert slope == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=2e-3, abs=1e-5)
 
 
 def test_a_measurement_with_heads_knocked_out_says_so(text):
@@ -392,3 +425,47 @@ def test_knocking_out_heads_changes_what_whole_passes_say(text):
     assert [*posbias.knock_out(loaded, region="sink", job=job, trials=trials)] == ["sink"]
     mean = posbias.knock_out(loaded, [(0, 1)], means=True, job=job, trials=trials)[0, 1]["loss"]
     assert 0 < abs(mean.value) < abs(alone.value)
+
+
+def test_the_first_order_is_what_knocking_out_changes_where_a_head_says_little():
+    """With the output projection of one head made small, both change alike; the margins' as the loss."""
+    loaded, job = load_model("tiny-alibi"), MeasurementJob(tokens=24, prompts=2)
+    loaded.model.double()
+    how = {"job": job, "trials": retrieval_job(pairs=4, positions=3, prompts=2)}
+    channels = head_means(loaded, [*job.draw(loaded).ids]).shape[2]
+    for layer in decoder_layers(loaded.model):
+        layer.self_attn.o_proj.weight.data[:, channels : 2 * channels] *= 1e-3
+    heads = [(0, 1), (3, 1), (5, 1)]
+    for means in (False, True):
+        slopes = posbias.knock_out(loaded, heads, first_order=True, means=means, **how)
+        for head, changes in posbias.knock_out(loaded, heads, means=means, **how).items():
+            for name, one in changes.items():
+                assert slopes[head][name].value == pytest.approx(one.value, rel=0.03, abs=4e-7)
+    assert hooked(loaded.model) == []
+    with pytest.raises(InvalidValueError, match=r"^region: expected no heads, means or first_order"):
+        posbias.knock_out(loaded, region="first", first_order=True, **how)
+
+
+def test_a_greedy_set_is_the_best_of_all_pairs_on_one_half_and_reported_on_the_other():
+    """Of the mean margin, by whole passes; which half was which is told by what is reported."""
+    loaded, heads = load_model("tiny-alibi"), [(0, 1), (1, 2), (2, 0), (3, 3), (4, 1)]
+    trials, job = retrieval_job(pairs=4, positions=3, prompts=6), MeasurementJob(tokens=8, prompts=2)
+    found = greedy(loaded, heads=heads, most=2, job=job, trials=trials)
+    who, made = LocalModel(loaded), trials_of(trials, loaded.tokenizer)
+    ways = [(), *((head,) for head in heads), *combinations(heads, 2)]
+    margins = np.zeros((len(ways), 6, 3))
+    for way, index, place in np.ndindex(margins.shape):
+        ids, endings = who.split((one := made.trial(index)).asked[place], one.answers)
+        right, *others = run(loaded, torch.tensor([ids]), KnockOut(ways[way]))[
+            -1, [end[0] for end in endings]
+        ]
+        margins[way, index, place] = right - max(others)
+    changes = (margins[1:] - margins[0]).mean(axis=2)
+    (single, pair), places = found, {frozenset(way): place for place, way in enumerate(ways[1:])}
+    own, reported = changes[places[frozenset(pair)]], found[pair]["mean"].value
+    (others,) = [half for half in combinations(range(6), 3) if abs(own[[*half]].mean() - reported) < 1e-5]
+    chosen = changes[:, [*{*range(6)} - {*others}]].mean(axis=1)
+    assert places[frozenset(single)] == chosen[: len(heads)].argmin()
+    assert places[frozenset(pair)] == len(heads) + chosen[len(heads) :].argmin()
+    with pytest.raises(InvalidValueError, match=r"^quantity: expected one of loss, first, last, mean"):
+        greedy(loaded, "middle", heads, job=job, trials=trials)

@@ -57,6 +57,7 @@ class LocalModel:
             self.try_reuse([asked])
         return self.reader.endings(*asked)
 
+    @torch.no_grad()
     def write(self, prompt: str) -> str:
         """What the model writes behind a prompt, without thoughts and special tokens.
 
@@ -179,9 +180,8 @@ class Reader:
                 parts.append(rest)
         return _scored(scores)
 
-    @torch.no_grad()
     def following(self, prompt: Sequence[int]) -> Float[Tensor, "word"]:
-        """The logits of the token behind `prompt`."""
+        """The logits of the token behind `prompt`, with gradients where they are on."""
         if not self.reuse:
             return self._model(self._tensor([[*prompt]]), use_cache=False, **self._last_only).logits[0, -1]
         return self._first(list(prompt))[0]

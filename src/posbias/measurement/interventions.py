@@ -7,14 +7,14 @@ An intervention is a frozen value; kind and parameters are the `treatment` of th
 of every fingerprint. No weight is written: the `forward` of some modules is replaced, and given back when the
 block ends, whatever ends it. An intervention needs one or two helpers. `_wrap` stands before a module (the model,
 a layer, what makes rotary tables), and may change what it is called with and what it returns. `_on_logits` changes
-the logits of a layer's attention just before their softmax; attention is eager meanwhile. `_InAttention` can also
-change the values that attention is multiplied with, eager or fused. A new intervention is a
-class here, and its name in `Intervention`; its `install` refuses by name the families that it does not fit.
+the logits of a layer's attention just before their softmax; attention is eager meanwhile. `_in_attention` changes
+the values that attention is multiplied with, too, eager or fused. A new intervention is a class here, and its name
+in `Intervention`; its `install` refuses by name the families that it does not fit.
 """
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Annotated, Any, Literal, get_args
@@ -36,6 +36,8 @@ from posbias.measurement.quantities.influence import predict
 from posbias.profiles.heads import Head, parts_of
 
 Logits = Float[Tensor, "batch head query key"]
+Values = Float[Tensor, "batch head key channel"]
+Change = Callable[[Tensor], Tensor]
 Arguments = dict[str, Any]
 """What a module is called with, by name."""
 
@@ -78,32 +80,40 @@ def _wrap(undo: ExitStack, module: nn.Module, around: Callable[[Callable[..., An
 
 
 class _InAttention(TorchFunctionMode):
-    """Changes logits just before a softmax, or sets all values of some query heads to one vector each."""
+    """Changes logits just before a softmax, or the values of the query heads that attention is multiplied with."""
 
-    def __init__(self, treat: Callable[[Logits], Logits] | None, outputs: Mapping[int, Sequence[float]]):
+    def __init__(self, logits: Change | None = None, values: Change | None = None):
         super().__init__()
-        self._treat, self._outputs, self._heads = treat, outputs, 0
+        self._logits, self._values, self._heads = logits, values, 0
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if func in (functional.softmax, torch.softmax, Tensor.softmax) and args[0].dim() == 4:
-            self._heads = args[0].shape[1] * bool(self._outputs)
-            args = args if self._treat is None else (self._treat(args[0]), *args[1:])
-        elif func is functional.scaled_dot_product_attention:
+            self._heads = args[0].shape[1]
+            args = args if self._logits is None else (self._logits(args[0]), *args[1:])
+        elif self._values and func is functional.scaled_dot_product_attention:
             query, key, values, *rest = args
             shared = query.shape[1] // values.shape[1]
             key, values = (one.repeat_interleave(shared, dim=1) for one in (key, values))
-            args = (query, key, self._treated(values), *rest)
-        elif self._heads and func.__name__ in ("matmul", "__matmul__", "bmm"):
+            args = (query, key, self._values(values), *rest)
+        elif self._values and self._heads and func.__name__ in ("matmul", "__matmul__", "bmm"):
             # the first product behind a softmax; some families join batch and head
             values = args[1].reshape(-1, self._heads, *args[1].shape[-2:])
-            args, self._heads = (args[0], self._treated(values).reshape(args[1].shape)), 0
+            args, self._heads = (args[0], self._values(values).reshape(args[1].shape)), 0
         return func(*args, **(kwargs or {}))
 
-    def _treated(self, values: Float[Tensor, "batch head key channel"]) -> Tensor:
-        values = values.clone()
-        for head, output in self._outputs.items():
-            values[:, head] = values.new_tensor(output)
-        return values
+
+def _in_attention(
+    loaded: LoadedModel, undo: ExitStack, layers: Container[int], **changes: Callable[[int, Tensor], Tensor]
+) -> None:
+    """Let `changes`, of `logits` or `values`, be made by layer and tensor in the attention of some layers."""
+
+    def around(number: int, forward: Any, arguments: Arguments) -> Any:
+        with _InAttention(**{name: functools.partial(one, number) for name, one in changes.items()}):
+            return forward(**arguments)
+
+    for number, layer in enumerate(decoder_layers(loaded.model, loaded.family)):
+        if number in layers:
+            _wrap(undo, layer, functools.partial(around, number))
 
 
 def _on_logits(loaded: LoadedModel, undo: ExitStack, treat: Callable[[int, Logits], Logits]) -> None:
@@ -112,13 +122,7 @@ def _on_logits(loaded: LoadedModel, undo: ExitStack, treat: Callable[[int, Logit
         raise _refused(loaded, "a family with eager attention for changes of its logits")
     undo.callback(loaded.model.set_attn_implementation, loaded.attention)
     loaded.model.set_attn_implementation("eager")
-
-    def around(number: int, forward: Any, arguments: Arguments) -> Any:
-        with _InAttention(functools.partial(treat, number), {}):
-            return forward(**arguments)
-
-    for number, layer in enumerate(decoder_layers(loaded.model, loaded.family)):
-        _wrap(undo, layer, functools.partial(around, number))
+    _in_attention(loaded, undo, range(len(decoder_layers(loaded.model))), logits=treat)
 
 
 def _rows(logits: Logits) -> Int[Tensor, "query"]:
@@ -236,13 +240,34 @@ class KnockOut:
             raise wrong("heads", f"layers below {len(layers)} with heads below {count}", self.heads)
         held = {**dict.fromkeys(self.heads, (0.0,)), **dict(zip(self.heads, self.outputs, strict=False))}
 
-        def around(number: int, forward: Any, arguments: Arguments) -> Any:
-            own = {head: output for (layer, head), output in held.items() if layer == number}
-            with _InAttention(None, own):
-                return forward(**arguments)
+        def change(number: int, values: Values) -> Values:
+            values = values.clone()
+            for (layer, head), output in held.items():
+                if layer == number:
+                    values[:, head] = values.new_tensor(output)
+            return values
 
-        for number in {layer for layer, _ in self.heads}:
-            _wrap(undo, layers[number], functools.partial(around, number))
+        _in_attention(loaded, undo, {layer for layer, _ in self.heads}, values=change)
+
+
+@contextmanager
+def head_scales(
+    loaded: LoadedModel, outputs: Float[np.ndarray, "layer head _"]
+) -> Iterator[Float[Tensor, "layer head"]]:
+    """Scales s = 1 with gradients while a block runs: z_h = A_h V_h becomes o_h + s_h (z_h − o_h), o `outputs`.
+
+    −∂y/∂s_h = −⟨∂y/∂z_h, z_h − o_h⟩ is what `KnockOut` of head h alone changes in y, to first order. Raises as
+    `intervened`. Source: importance of heads (1905.10650), with its sign; attribution patching (2310.10348).
+    """
+    scales, given = torch.ones(outputs.shape[:2], requires_grad=True), torch.from_numpy(outputs)
+
+    def change(number: int, values: Values) -> Values:
+        output = given[number, :, None].to(values)
+        return output + scales[number, :, None, None].to(values) * (values - output)
+
+    with intervened(loaded, KnockOut(())), ExitStack() as undo:
+        _in_attention(loaded, undo, range(len(scales)), values=change)
+        yield scales
 
 
 def head_means(loaded: LoadedModel, prompts: Sequence[Any]) -> Float[np.ndarray, "layer head channel"]:

@@ -54,7 +54,7 @@ Columns = Mapping[tuple[float, float], Mapping[Name, Float[np.ndarray, "trial"]]
 """Numbers by trial under their names, by the least and the most that they can be."""
 
 
-def gaps_of(found: Float[np.ndarray, "trial place"]) -> dict[str, Float[np.ndarray, "trial"]]:
+def gaps_of(found: Float[np.ndarray, "trial place *_"]) -> dict[str, Float[np.ndarray, "trial *_"]]:
     """`GAPS` within each trial, the middle being the mean of all inner places; of two, first − last alone."""
     first, inner, last = found[:, 0], found[:, 1:-1], found[:, -1]
     if not inner.shape[1]:
