@@ -216,8 +216,7 @@ def test_the_first_order_of_a_head_is_that_of_finite_differences(family, output)
     means = head_means(loaded, [*IDS.numpy()])
     for outputs in (np.zeros((*means.shape[:2], 1)), means):
         with head_scales(loaded, outputs) as scales:
-            y = (loaded.model(IDS, use_cache=False).logits[0, -1] * word).sum()
-            (found,) = torch.autograd.grad(y, scales)
+            (found,) = torch.autograd.grad((loaded.model(IDS).logits[0, -1] * word).sum(), scales)
         for (layer, head), slope in np.ndenumerate(found):
             ends, own = [], slice(head * means.shape[2], (head + 1) * means.shape[2])
             for scale in (1 + step, 1 - step):
@@ -397,6 +396,13 @@ def test_theory_foresees_what_a_scale_of_the_first_token_changes():
 # ── what it changes ──
 
 
+def margin_without(who, trial, place, heads):
+    """The margin of a trial's prompt with heads knocked out, by a whole pass."""
+    ids, endings = who.split(trial.asked[place], trial.answers)
+    right, *others = run(who.loaded, torch.tensor([ids]), KnockOut(heads))[-1, [end[0] for end in endings]]
+    return float(right - max(others))
+
+
 def test_knocking_out_heads_changes_what_whole_passes_say(text):
     """Passes that begin at the layer of the head, as whole ones; a greater number of heads, wider intervals."""
     loaded, job = load_model("tiny-alibi"), MeasurementJob(tokens=24, prompts=4)
@@ -411,11 +417,9 @@ def test_knocking_out_heads_changes_what_whole_passes_say(text):
         assert expected["loss"].value == pytest.approx(out - plain, abs=1e-6)
     who, made = LocalModel(loaded), Session((trials,)).trials(trials, loaded.tokenizer)
     change = np.zeros((4, 3))
-    for (index, place), _ in np.ndenumerate(change):
-        ids, endings = who.split((one := made.trial(index)).asked[place], one.answers)
-        for sign, way in ((-1, ()), (1, (KnockOut(((2, 0),)),))):
-            right, *others = run(loaded, torch.tensor([ids]), *way)[-1, [ending[0] for ending in endings]]
-            change[index, place] += sign * float(right - max(others))
+    for index, place in np.ndindex(change.shape):
+        for sign, way in ((-1, ()), (1, ((2, 0),))):
+            change[index, place] += sign * margin_without(who, made.trial(index), place, way)
     assert found[2, 0]["mean"].value == pytest.approx(change.mean(), abs=1e-5)
     assert found[2, 0]["first - last"].value == pytest.approx((change[:, 0] - change[:, 2]).mean(), abs=1e-5)
     alone = posbias.knock_out(loaded, [(0, 1)], job=job, trials=trials)[0, 1]["loss"]
@@ -428,22 +432,17 @@ def test_knocking_out_heads_changes_what_whole_passes_say(text):
 
 
 def test_the_first_order_is_what_knocking_out_changes_where_a_head_says_little():
-    """With the output projection of one head made small, both change alike; the margins' as the loss."""
+    """With the output projection of one head made small, loss and margins change alike."""
     loaded, job = load_model("tiny-alibi"), MeasurementJob(tokens=24, prompts=2)
     loaded.model.double()
     how = {"job": job, "trials": retrieval_job(pairs=4, positions=3, prompts=2)}
     channels = head_means(loaded, [*job.draw(loaded).ids]).shape[2]
     for layer in decoder_layers(loaded.model):
         layer.self_attn.o_proj.weight.data[:, channels : 2 * channels] *= 1e-3
-    heads = [(0, 1), (3, 1), (5, 1)]
-    for means in (False, True):
-        slopes = posbias.knock_out(loaded, heads, first_order=True, means=means, **how)
-        for head, changes in posbias.knock_out(loaded, heads, means=means, **how).items():
-            for name, one in changes.items():
-                assert slopes[head][name].value == pytest.approx(one.value, rel=0.03, abs=4e-7)
-    assert hooked(loaded.model) == []
-    with pytest.raises(InvalidValueError, match=r"^region: expected no heads, means or first_order"):
-        posbias.knock_out(loaded, region="first", first_order=True, **how)
+    slopes = posbias.knock_out(loaded, heads := [(0, 1), (3, 1), (5, 1)], first_order=True, **how)
+    for head, changes in posbias.knock_out(loaded, heads, **how).items():
+        for name, one in changes.items():
+            assert slopes[head][name].value == pytest.approx(one.value, rel=0.03, abs=4e-7)
 
 
 def test_a_greedy_set_is_the_best_of_all_pairs_on_one_half_and_reported_on_the_other():
@@ -455,11 +454,7 @@ def test_a_greedy_set_is_the_best_of_all_pairs_on_one_half_and_reported_on_the_o
     ways = [(), *((head,) for head in heads), *combinations(heads, 2)]
     margins = np.zeros((len(ways), 6, 3))
     for way, index, place in np.ndindex(margins.shape):
-        ids, endings = who.split((one := made.trial(index)).asked[place], one.answers)
-        right, *others = run(loaded, torch.tensor([ids]), KnockOut(ways[way]))[
-            -1, [end[0] for end in endings]
-        ]
-        margins[way, index, place] = right - max(others)
+        margins[way, index, place] = margin_without(who, made.trial(index), place, ways[way])
     changes = (margins[1:] - margins[0]).mean(axis=2)
     (single, pair), places = found, {frozenset(way): place for place, way in enumerate(ways[1:])}
     own, reported = changes[places[frozenset(pair)]], found[pair]["mean"].value

@@ -141,8 +141,6 @@ def _draws(who: LocalModel, job: MeasurementJob, trials: RetrievalJob) -> list[l
     for one in map(made.trial, range(trials.prompts)):
         split = [who.split(text, one.answers) for text in one.asked]
         draws.append([(ids, [ending[0] for ending in endings]) for ids, endings in split])
-    if any(first[:1] and first[0] in first[1:] for draw in draws for _, first in draw):
-        raise wrong("trials", "candidates that begin with different tokens", got="the same token")
     return draws
 
 
@@ -190,6 +188,8 @@ def _estimates(names: Sequence[Any], columns: Columns) -> dict[Any, Any]:
 def _number(who: LocalModel, prompt: Prompt) -> Float[Tensor, ""]:
     """The margin of the first candidate of a prompt, or without any its loss."""
     ids, first = prompt
+    if first[:1] and first[0] in first[1:]:
+        raise wrong("trials", "candidates that begin with different tokens", got="the same token")
     if first:
         right, *others = who.reader.following(ids)[first]
         return right - torch.stack(others).max()
