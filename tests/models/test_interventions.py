@@ -450,7 +450,7 @@ def test_a_greedy_set_is_the_best_of_all_pairs_on_one_half_and_reported_on_the_o
     loaded, heads = load_model("tiny-alibi"), [(0, 1), (1, 2), (2, 0), (3, 3), (4, 1)]
     trials, job = retrieval_job(pairs=4, positions=3, prompts=6), MeasurementJob(tokens=8, prompts=2)
     found = greedy(loaded, heads=heads, most=2, job=job, trials=trials)
-    who, made = LocalModel(loaded), trials_of(trials, loaded.tokenizer)
+    who, made = LocalModel(loaded), Session((trials,)).trials(trials, loaded.tokenizer)
     ways = [(), *((head,) for head in heads), *combinations(heads, 2)]
     margins = np.zeros((len(ways), 6, 3))
     for way, index, place in np.ndindex(margins.shape):
