@@ -16,6 +16,7 @@ from typing import Any
 from posbias.core import packages
 from posbias.core.errors import InvalidValueError, PosbiasError, shortened, wrong
 from posbias.core.spec import MOST_LAYERS
+from posbias.theory import huggingface_families as families
 from posbias.theory import rope_scaling
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.config_keys import (
@@ -29,23 +30,7 @@ from posbias.theory.config_keys import (
     WIDTH,
     Config,
 )
-from posbias.theory.huggingface_families import (
-    CHUNKED,
-    COMPRESSED,
-    CONTAINERS,
-    FAMILIES,
-    FULL,
-    INERT,
-    KEYLESS,
-    OLDER_KINDS,
-    PARTS,
-    SHARE,
-    SLIDING,
-    SPARSE,
-    UNMEASURED,
-    Family,
-    rope_settings,
-)
+from posbias.theory.huggingface_families import FAMILIES, FULL, PARTS, SLIDING, Family
 from posbias.theory.masks import Causal, Full, Mask, SlidingWindow
 from posbias.theory.normalisers import Unnormalised
 from posbias.theory.positional import NeedsMeasurement, NoPE
@@ -121,7 +106,7 @@ def rotation_of_family(config: dict[str, Any], layer_type: str | None) -> Rotati
     if family not in FAMILIES:
         raise wrong("model_type", "a family of posbias's own", family)
     read = _reading(keys, family, FAMILIES[family], remarks, container)
-    kind = None if layer_type is None else OLDER_KINDS.get(layer_type, layer_type)
+    kind = None if layer_type is None else families.OLDER_KINDS.get(layer_type, layer_type)
     if kind is not None and kind not in read.kinds:
         known = ", ".join(sorted(set(read.kinds)))
         raise wrong("layer_type", f"one of {known}", kind)
@@ -136,7 +121,7 @@ def rotation_of_family(config: dict[str, Any], layer_type: str | None) -> Rotati
 def is_attention(layer: Layer) -> bool:
     """Whether a layer's mask says what it attends to: it is no state, convolution, compression or token alone."""
     encoding = layer.positional
-    unmeasured = isinstance(encoding, NeedsMeasurement) and not UNMEASURED.isdisjoint(encoding.also)
+    unmeasured = isinstance(encoding, NeedsMeasurement) and not families.UNMEASURED.isdisjoint(encoding.also)
     return not (unmeasured or isinstance(layer.normaliser, Unnormalised) or layer.mask == SlidingWindow(1))
 
 
@@ -149,8 +134,8 @@ def _text(config: Config) -> tuple[str, Config, list[str]]:
     if not isinstance(container, str):
         raise wrong("model_type", "the name of a family", container)
     text, family, remarks, whole = config.inner("text_config"), container, [], config
-    if text or container in CONTAINERS:
-        family = text.get("model_type", CONTAINERS.get(container, container))
+    if text or container in families.CONTAINERS:
+        family = text.get("model_type", families.CONTAINERS.get(container, container))
         outer = Config({key: config[key] for key in config if key != "text_config"})
         config = outer | text | {"model_type": family}
         if family != container:
@@ -158,7 +143,7 @@ def _text(config: Config) -> tuple[str, Config, list[str]]:
     if container == PREFIXED:
         remarks.append(f"{container}: the whole prompt is a prefix, in which every token sees every other")
     if family not in FAMILIES and family not in packages.names():
-        known = {*FAMILIES, *CONTAINERS, *packages.names()}
+        known = {*FAMILIES, *families.CONTAINERS, *packages.names()}
         raise InvalidValueError(
             f"model_type: expected one of the {len(known)} known families, got {shortened(family)}"
             "; its layers can be given in a file of your own (docs/own.md)"
@@ -227,7 +212,9 @@ def _kinds(config: Config, row: Family) -> list[str]:
     """What each layer is: what the configuration lists (`layer_types`), else its family's rule."""
     depth, rule = config.integer(DEPTH, most=MOST_LAYERS), row.layers
     listed = config.get("layer_types") is not None
-    kinds: list[str] = [OLDER_KINDS.get(kind) or kind for kind in config.by_layer("layer_types", str)]
+    kinds: list[str] = [
+        families.OLDER_KINDS.get(kind) or kind for kind in config.by_layer("layer_types", str)
+    ]
     if listed and len(kinds) != depth:
         raise wrong("layer_types", f"{depth} (one per layer)", len(kinds))
     known = (FULL, SLIDING, *row.kinds)
@@ -273,12 +260,12 @@ def _layer(read: Reading, kind: str, bare: bool) -> Layer:
 def _cached(config: Config, kind: str) -> int | None:
     """How many numbers are kept of a token for each key-value head; None where layers share or compress them."""
     config = Config(config)  # what is looked up here still counts as not used
-    if kind in KEYLESS:
+    if kind in families.KEYLESS:
         return 0
     if config.get("kv_lora_rank") is not None:
         return config.integer("kv_lora_rank") + config.integer("qk_rope_head_dim")
     own = config.get("num_kv_shared_layers") or config.get("per_layer_config")
-    if own or kind in (SPARSE, COMPRESSED) or isinstance(config.get(HEAD_SIZE), list):
+    if own or kind in (families.SPARSE, families.COMPRESSED) or isinstance(config.get(HEAD_SIZE), list):
         return None
     size = _head_size(config, kind)
     return size + config.integer("v_head_dim", default=size)
@@ -287,7 +274,7 @@ def _cached(config: Config, kind: str) -> int | None:
 def _not_used(read: Reading) -> list[str]:
     """One remark for all keys on positions, masks or residuals that were not used; unknown masks are refused."""
     config, row = read.config, read.row
-    if config.get("attention_chunk_size") is not None and CHUNKED not in row.kinds:
+    if config.get("attention_chunk_size") is not None and families.CHUNKED not in row.kinds:
         given = shortened(config["attention_chunk_size"])
         raise wrong("attention_chunk_size", "null", got=f"{given}; the mask is not predicted")
     keys = [
@@ -295,9 +282,9 @@ def _not_used(read: Reading) -> list[str]:
         for key, given in config.items()
         if given and not (isinstance(given, float) and given == 1.0)  # a factor that does nothing
         if _CONCERNS.search(key) or (isinstance(given, list) and len(given) == len(read.kinds))
-        if key not in config.used | INERT
+        if key not in config.used | families.INERT
     ]
-    types = [OLDER_KINDS.get(kind, kind) for kind in config.get("layer_types") or []]
+    types = [families.OLDER_KINDS.get(kind, kind) for kind in config.get("layer_types") or []]
     keys += ["layer_types"] if isinstance(row.layers, str) and types and types != read.kinds else []
     ignored = SLIDING in read.kinds and config.get(_SWITCH) is False
     keys += [_SWITCH] if ignored else []
@@ -367,19 +354,19 @@ def rotation(config: Mapping[str, Any], layer_type: str | None) -> Rotation:
 
 def _rotation(config: Config, layer_type: str | None) -> Rotation:
     """Base, rotated dimensions and scaling of a type of layers."""
-    settings = rope_settings(config)
+    settings = families.rope_settings(config)
     first, *others = settings.values()
     alike = "" in settings or (layer_type is None and all(one == first for one in others))
     given = first if alike else settings.get(layer_type or "")
     if given is None:
         raise wrong("layer_type", f"one of {', '.join(sorted(settings))}", layer_type)
     size = given.get(HEAD_SIZE) or _head_size(config, layer_type)
-    share = given.number(SHARE, default=1.0)
-    family, kind = DEFAULTS.get(str(config.get("model_type")), {SHARE: 1.0}), given["rope_type"]
+    share = given.number(families.SHARE, default=1.0)
+    family, kind = DEFAULTS.get(str(config.get("model_type")), {families.SHARE: 1.0}), given["rope_type"]
     base = given.number("rope_theta", above=True)
     # a proportional scaling has angles for all dimensions, and turns a share of them; many models read a share
     # of scaled positions alone
-    if kind != "proportional" and (kind != "default" or family.keys() & {SHARE, "rotary_pct"}):
+    if kind != "proportional" and (kind != "default" or family.keys() & {families.SHARE, "rotary_pct"}):
         size = int(size * share)
     return base, size, _scaling(given, config)
 
@@ -393,7 +380,7 @@ def _scaling(given: Config, config: Config) -> rope_scaling.RopeScaling | None:
     if kind == "dynamic":
         return rope_scaling.DynamicNTK(given.number("factor", above=True), _length(config))
     if kind == "proportional":
-        share = given.number(SHARE, default=1.0)
+        share = given.number(families.SHARE, default=1.0)
         return rope_scaling.ProportionalRoPE(share, given.number("factor", above=True, default=1.0))
     if kind not in ("llama3", "yarn", "longrope", "su"):
         raise wrong("rope_type", "default, linear, dynamic, yarn, llama3, longrope or proportional", kind)

@@ -49,16 +49,17 @@ STEPS = 7.0
 rotation factors good to μ ≤ ε)."""
 
 
-class Accuracy(NamedTuple):
-    """How a row went through a layer.
+class Sums(NamedTuple):
+    """What the keys draw from a row, and the share of the sums (one per key and level) that were added directly.
 
-    `engine` is fft or stream; `recomputed` the share of the sums (one per key and level) that were added
-    directly; `error` the largest relative error bound of an entry after that.
+    `exact` was added directly; `parts` are transforms by level, with bounds of each one's absolute `errors`.
     """
 
-    engine: str
-    recomputed: float = 0.0
-    error: float = 0.0
+    exact: Float[np.ndarray, "key"]
+    parts: Float[np.ndarray, "level key"]
+    errors: Float[np.ndarray, "level key"]
+    recomputed: float
+    lost: float
 
 
 def push(layer: Layer, mixing: float, row: Row) -> tuple[Row, float]:
@@ -67,20 +68,23 @@ def push(layer: Layer, mixing: float, row: Row) -> tuple[Row, float]:
     Every entry is within `TOLERANCE` relative of the dense product (below 1e-250 it may be 0), none is
     negative. Raises `InvalidValueError` for logits that the layer cannot give for this many tokens.
     """
-    return _push(layer, mixing, row)[:2]
+    if (sums := transform(layer, mixing, row)) is None:
+        return stream.push(layer, mixing, row)
+    out = sums.exact + sums.parts.sum(axis=0)
+    # below this a transform's rounding is no longer relative
+    out[np.abs(out) < FLOOR] = 0.0
+    return out, sums.lost
 
 
-def accuracy(layer: Layer, mixing: float, row: Row) -> Accuracy:
-    """How `push` fares with these arguments: engine, what was recomputed, error bounds."""
-    return _push(layer, mixing, row)[2]
-
-
-def _push(layer: Layer, mixing: float, row: Row) -> tuple[Row, float, Accuracy]:
-    prepared = None
-    if _fits(layer) and mixing > 0 and np.count_nonzero(row) > FEW:
-        prepared = prepare(layer, len(row))
+def transform(layer: Layer, mixing: float, row: Row) -> Sums | None:
+    """The sums of `push`; None where the stream has to take the row."""
+    mask = layer.mask
+    by_distance = isinstance(mask, masks.Banded) and not isinstance(layer.positional, DenseLogits)
+    if not by_distance or not mask.band().looks_back or mixing <= 0 or np.count_nonzero(row) <= FEW:
+        return None
+    prepared = prepare(layer, len(row))
     if prepared is None or not prepared.levels:
-        return *stream.push(layer, mixing, row), Accuracy("stream")
+        return None
     row = np.where(row < FLOOR, 0.0, row)
     u = row * prepared.draw
     exact = (1.0 - mixing) * row + mixing * near(prepared, row, u)
@@ -91,27 +95,10 @@ def _push(layer: Layer, mixing: float, row: Row) -> tuple[Row, float, Accuracy]:
     marked, work = mark(exact, parts, errors, SHARE * TOLERANCE, blocks, RADIX, prepared.reach)
     pairs = float(np.minimum(np.arange(len(row)), prepared.reach).sum())
     if work > pairs / 2:
-        return *stream.push(layer, mixing, row), Accuracy("stream")
+        return None
     recompute(marked, u, prepared.all_bias, mixing, blocks, RADIX, prepared.reach, parts, errors)
-    out = exact + parts.sum(axis=0)
-    # below this a transform's rounding is no longer relative
-    out[np.abs(out) < FLOOR] = 0.0
-    how = Accuracy("fft", float(marked.mean()), _largest_share(exact, parts, errors))
-    return out, mixing * float((row * prepared.sink).sum()), how
-
-
-def _largest_share(exact, parts, errors) -> float:
-    """The largest error bound of an entry relative to the least that the entry can be."""
-    bound = errors.sum(axis=0)
-    least = exact + np.maximum(parts - errors, 0.0).sum(axis=0)
-    return float(np.max(bound[bound > 0] / np.maximum(least[bound > 0], FLOOR), initial=0.0))
-
-
-def _fits(layer: Layer) -> bool:
-    mask = layer.mask
-    if isinstance(layer.positional, DenseLogits) or not isinstance(mask, masks.Banded):
-        return False
-    return mask.band().looks_back
+    lost = mixing * float((row * prepared.sink).sum())
+    return Sums(exact, parts, errors, float(marked.mean()), lost)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,10 +14,10 @@ there is no first column. Layers that are cut alike (not at all, if they are cau
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import cycle, groupby, islice, pairwise
 
 import numpy as np
@@ -34,7 +34,7 @@ from posbias.theory.mixing import PerLayer
 from posbias.theory.normalisers import Softmax
 from posbias.theory.positional import DenseLogits
 from posbias.theory.rollout.kernel import Kernel, Row
-from posbias.theory.rollout.sweep import plan, plan_bytes, sweep
+from posbias.theory.rollout.sweep import Plan, plan, plan_bytes, sweep
 from posbias.theory.rollout.sweep import push as push_swept
 
 Push = Callable[[Layer, float, Row], tuple[Row, float]]
@@ -277,12 +277,9 @@ def starts(layer: Layer, tokens: int) -> tuple[int, ...] | None:
 
 def push_pieces(push: Push, layer: Layer, mixing: float, row: Row) -> tuple[Row, float]:
     """row · R of one layer whose mask cuts the text, each piece by the engine `push`; and what its sink takes."""
-    out, lost = np.zeros(len(row)), 0.0
-    first, others = alone(layer, True), alone(layer, False)
-    for start, stop in _pieces(starts(layer, len(row)) or (0,), row):
-        out[start:stop], taken = push(first if start == 0 else others, mixing, row[start:stop])
-        lost += taken
-    return out, lost
+    pieces = {first: alone(layer, first) for first in (True, False)}
+    cuts = starts(layer, len(row)) or (0,)
+    return _by_pieces(cuts, row, lambda first, piece: push(pieces[first], mixing, piece))
 
 
 def sweep_pieces(
@@ -291,14 +288,12 @@ def sweep_pieces(
     """row · R_T ⋯ R_1 of layers that all cut the text at `cuts`, by the fused sweep; and what their sinks take."""
     if len(cuts) == 1:
         return sweep(plan(stack, mixing, len(row)), row, threads)
-    out, lost, plans = np.zeros(len(row)), 0.0, {}
-    for start, stop in _pieces(cuts, row):
-        kind = (stop - start, start == 0)
-        if kind not in plans:
-            plans[kind] = plan([alone(layer, start == 0) for layer in stack], mixing, stop - start)
-        out[start:stop], taken = sweep(plans[kind], row[start:stop], threads)
-        lost += taken
-    return out, lost
+
+    @cache
+    def planned(first: bool, tokens: int) -> Plan:
+        return plan([alone(layer, first) for layer in stack], mixing, tokens)
+
+    return _by_pieces(cuts, row, lambda first, piece: sweep(planned(first, len(piece)), piece, threads))
 
 
 def alone(layer: Layer, first: bool) -> Layer:
@@ -310,8 +305,13 @@ def alone(layer: Layer, first: bool) -> Layer:
     return replace(layer, mask=Causal(), content=ConstantDiagonal(tuple(diagonal.tolist()), constant))
 
 
-def _pieces(cuts: Sequence[int], row: Row) -> Iterator[tuple[int, int]]:
-    """The pieces (start, stop) of a row that are not empty of influence."""
+def _by_pieces(
+    cuts: Sequence[int], row: Row, push: Callable[[bool, Row], tuple[Row, float]]
+) -> tuple[Row, float]:
+    """Each piece of a row that is not empty of influence by `push` (whether it is the first, and the piece)."""
+    out, lost = np.zeros(len(row)), 0.0
     for start, stop in pairwise([*cuts, len(row)]):
         if row[start:stop].any():
-            yield start, stop
+            out[start:stop], taken = push(start == 0, row[start:stop])
+            lost += taken
+    return out, lost
