@@ -32,7 +32,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
-from posbias.core.errors import InvalidValueError, nearest, one_of, shortened, wrong
+from posbias.core.errors import nearest, one_of, shortened, wrong
 from posbias.core.machine import stream
 from posbias.core.spec import encode
 from posbias.profiles.curves import at_shares, wasserstein
@@ -67,7 +67,7 @@ class Space:
             if not len(values) or len(set(values)) < len(values):
                 raise wrong("vary", f"different values of {name}", list(values))
             for one in values:
-                quantity.check(one)
+                quantity.typed(one)
         if self.size > MOST:
             raise wrong("vary", f"at most {MOST:,} combinations", got=f"{self.size:,}")
 
@@ -98,8 +98,7 @@ class Space:
         """The architecture there. Raises `InvalidValueError` where values do not go together."""
         architecture = self.base
         for name, number in self.values(point).items():
-            whole = QUANTITIES[name].span.whole and float(number).is_integer()
-            architecture = QUANTITIES[name].change(architecture, int(number) if whole else number)
+            architecture = QUANTITIES[name].change(architecture, number)
         return architecture
 
 
@@ -257,10 +256,8 @@ def _curve_in(spelling: str, tokens: int) -> Profile:
         exists = False
     if not exists:
         hint = nearest(spelling.partition("=")[0], ("flat", "middle", "reach"))
-        raise InvalidValueError(
-            "target: expected flat, middle=SHARE, reach=TOKENS or a file with a curve, "
-            f"got {shortened(spelling)}{hint}"
-        )
+        wanted = "flat, middle=SHARE, reach=TOKENS or a file with a curve"
+        raise wrong("target", wanted, got=f"{shortened(spelling)}{hint}")
     if path.is_dir() or path.suffix.lower() in (".toml", ".yaml", ".yml") or path.name == "config.json":
         return predict(read_architecture(path).architecture, tokens)
     return load_profile(path)

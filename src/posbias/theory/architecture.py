@@ -238,13 +238,11 @@ class Architecture(Plottable):
         kinds = dict.fromkeys(self.layers)
         heads = "/".join(dict.fromkeys(str(layer.heads) for layer in kinds))
         lines = [f"Architecture {self.name}".rstrip() + f": {self.depth} layers of {heads} heads"]
-        plain = all(isinstance(layer.normaliser, Softmax) for layer in kinds)
-        scaled = any(layer.query_scale is not None for layer in kinds)
-        more = [name for name, shown in (("normaliser", not plain), ("query_scale", scaled)) if shown]
-        for name in ("mask", "positional", *more):
+        for name in ("mask", "positional", "normaliser", "query_scale"):
             parts = (getattr(layer, name) for layer in kinds)
             said = dict.fromkeys("none" if part is None else type(part).__name__ for part in parts)
-            lines.append(f"{name}: {', '.join(said)}")
+            if said.keys() - {"Softmax", "none"}:
+                lines.append(f"{name}: {', '.join(said)}")
         least, most = self.coefficients.min(), self.coefficients.max()
         spread = f"{least:.3g}" if least == most else f"{least:.3g} to {most:.3g}"
         lines.append(f"{LAMBDA}: {spread} ({type(self.mixing).__name__})")

@@ -301,9 +301,8 @@ def _check_shapes(layers: Sequence[Float[np.ndarray, "text head query key"]]) ->
     for number, layer in enumerate(layers):
         queries, keys = layer.shape[-2:]
         if queries != keys or not layer.size:
-            raise InvalidValueError(
-                f"attention: layer {number}: expected as many queries as keys, got {queries} queries × {keys} keys"
-            )
+            given = f"{queries} queries × {keys} keys"
+            raise wrong(f"attention: layer {number}", "as many queries as keys", got=given)
         if layer.shape != layers[0].shape:
             names = "texts × heads × queries × keys"
             given, first = (" × ".join(map(str, one.shape)) for one in (layer, layers[0]))
@@ -376,10 +375,9 @@ def _check_layer(
     outside = np.argwhere((layer > 0) & ~allowed)
     if len(outside):
         _, head, query, key = outside[0]
-        raise InvalidValueError(
-            f"attention: layer {number}, head {head}: expected weights that {_brief(mask)} allows (mask of "
-            f"Attention.from_arrays), got weight of query {query} on key {key}"
-        )
+        wanted = f"weights that {_brief(mask)} allows (mask of Attention.from_arrays)"
+        given = f"weight of query {query} on key {key}"
+        raise wrong(f"attention: layer {number}, head {head}", wanted, got=given)
     with np.errstate(over="ignore"):  # what is infinite then is refused
         over = layer.sum(axis=-1, dtype=np.float64) - 1.0
         limit = _rounding(layer) if row_error is None else row_error
@@ -387,10 +385,9 @@ def _check_layer(
     if off.max() > limit:
         _, head, query = np.unravel_index(off.argmax(), off.shape)
         hint = "; learned_sinks=True, if a learned sink takes the rest" if over.max() <= limit else ""
-        raise InvalidValueError(
-            f"attention: layer {number}, head {head}: expected rows that sum to one within {limit:.2g} "
-            f"(row_error of Attention.from_arrays), got {off.max():.2g} away at query {query}{hint}"
-        )
+        wanted = f"rows that sum to one within {limit:.2g} (row_error of Attention.from_arrays)"
+        given = f"{off.max():.2g} away at query {query}{hint}"
+        raise wrong(f"attention: layer {number}, head {head}", wanted, got=given)
     return float(off.max())
 
 

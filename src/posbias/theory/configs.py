@@ -216,14 +216,12 @@ class Preset:
         read = from_huggingface({"max_position_embeddings": self.context, **self.config}, self.name)
         # a base or a head size that its family's class would fill in is not a fact of the model
         sized = not {"head_dim", "hidden_size"}.isdisjoint(self.config)
-        layers = tuple(replace(layer, cached=layer.cached if sized else None) for layer in read.layers)
-        layers = tuple(
-            replace(layer, positional=replace(layer.positional, rope=""))
-            if isinstance(layer.positional, NeedsMeasurement)
-            else layer
-            for layer in layers
-        )
-        return replace(read, layers=layers, mixing=self.mixing or read.mixing)
+        layers = []
+        for layer in read.layers:
+            encoding = layer.positional
+            encoding = replace(encoding, rope="") if isinstance(encoding, NeedsMeasurement) else encoding
+            layers.append(replace(layer, positional=encoding, cached=layer.cached if sized else None))
+        return replace(read, layers=tuple(layers), mixing=self.mixing or read.mixing)
 
     @property
     def depth(self) -> int:

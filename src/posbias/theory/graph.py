@@ -66,22 +66,15 @@ def walks(pattern: Pattern, tokens: int, depth: int) -> Shaped[np.ndarray, "quer
     return counted
 
 
-def masks_of(pattern: Pattern, tokens: int) -> tuple[Mask, ...]:
-    """The masks of a pattern, bottom first; `tokens` is checked too."""
-    whole("tokens", tokens, 1)
+def _matrices(pattern: Pattern, tokens: int) -> list[Allowed]:
+    """Who may attend to whom in each layer of a pattern."""
+    machine.require(16 * whole("tokens", tokens, 1) ** 2, "tokens", tokens)
     if isinstance(pattern, Architecture):
-        return tuple(layer.mask for layer in pattern.layers)
+        pattern = [layer.mask for layer in pattern.layers]
     masks = pattern if isinstance(pattern, Sequence) else (pattern,)
     if not masks or not all(isinstance(one, MASKS) for one in masks):
         names = ", ".join(cls.__name__ for cls in MASKS)
         raise wrong("pattern", f"masks ({names}), or an architecture", pattern)
-    return tuple(masks)
-
-
-def _matrices(pattern: Pattern, tokens: int) -> list[Allowed]:
-    """Who may attend to whom in each layer of a pattern."""
-    masks = masks_of(pattern, tokens)
-    machine.require(16 * tokens**2, "tokens", tokens)
     return [mask.allowed(tokens) for mask in masks]
 
 

@@ -144,10 +144,8 @@ def _text(config: Config) -> tuple[str, Config, list[str]]:
         remarks.append(f"{container}: the whole prompt is a prefix, in which every token sees every other")
     if family not in FAMILIES and family not in packages.names():
         known = {*FAMILIES, *families.CONTAINERS, *packages.names()}
-        raise InvalidValueError(
-            f"model_type: expected one of the {len(known)} known families, got {shortened(family)}"
-            "; its layers can be given in a file of your own (docs/own.md)"
-        )
+        given = f"{shortened(family)}; its layers can be given in a file of your own (docs/own.md)"
+        raise wrong("model_type", f"one of the {len(known)} known families", got=given)
     if family in FAMILIES:
         for keys in (whole, text):
             check_classes(keys, (container, family), FAMILIES[family])

@@ -34,7 +34,7 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
-from posbias.core.errors import InvalidValueError, wrong
+from posbias.core.errors import wrong
 from posbias.core.files import data_table
 from posbias.core.spec import (
     Count,
@@ -314,10 +314,9 @@ class HyperConnections:
         _sums_to_one("collapse", self.collapse)
         counts = {len(one.read) for one in self.connections}
         if counts != {len(self.collapse)}:
-            raise InvalidValueError(
-                f"connections: expected one or more, each of {len(self.collapse)} streams as in `collapse`, got "
-                f"{'some of ' + ', '.join(map(str, sorted(counts))) if counts else 'none'}"
-            )
+            given = f"some of {', '.join(map(str, sorted(counts)))}" if counts else "none"
+            wanted = f"one or more, each of {len(self.collapse)} streams as in `collapse`"
+            raise wrong("connections", wanted, got=given)
 
     def of(self, depth: int) -> tuple[Connection, ...]:
         """The connection of each layer. Raises `InvalidValueError` unless there is one, or one per layer."""

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int, Num
 from pydantic import Field
 
 from posbias.core import machine
-from posbias.core.errors import InvalidValueError, positive, whole, wrong
+from posbias.core.errors import positive, whole, wrong
 from posbias.core.spec import (
     Count,
     NonNegative,
@@ -34,6 +34,8 @@ from posbias.core.spec import (
 from posbias.theory.custom import Biases, OfDistance
 from posbias.theory.rope_scaling import RopeScaling, plain_angles
 
+Even = Annotated[int, Field(ge=2, multiple_of=2)]
+"""An even number of dimensions."""
 Distances = Num[np.ndarray, "distance"]
 """Distances i − j: integers in a text, any number in a formula."""
 Logits = Float[np.ndarray, "head distance"]
@@ -141,7 +143,7 @@ class RoPE(NotExponential):
     amplitudes: Rows
     phases: Rows = ((0.0,),)
     base: Positive = 10_000.0
-    dimension: Count | None = None
+    dimension: Even | None = None
     frequencies: NonNegatives | None = None
     scaling: RopeScaling | None = later(default=None)
     kind: Literal["rope"] = tag(default="rope")
@@ -153,8 +155,6 @@ class RoPE(NotExponential):
     def __post_init__(self):
         if (self.dimension is None) == (self.frequencies is None):
             raise wrong("dimension, frequencies", "exactly one of the two", got="both or none")
-        if self.dimension is not None and self.dimension % 2:
-            raise wrong("dimension", "an even number", self.dimension)
         if self.scaling is not None and self.dimension is None:
             raise wrong("scaling", "a dimension with it", got="frequencies")
         pairs = len(self.angles)
@@ -241,10 +241,10 @@ class T5(NotExponential):
     def bucket_of(self, distance: Distances) -> Distances:
         """The bucket of each distance i − j. Raises `InvalidValueError` for d < 0 without `bidirectional`."""
         if self.bidirectional is None and distance.min(initial=0) < 0:
-            raise InvalidValueError(
-                "bidirectional: expected True (an encoder's table) or False (a decoder's) for T5 under a mask "
-                "that shows keys after the query, got None"
+            wanted = (
+                "True (an encoder's table) or False (a decoder's) for T5 under a mask that shows later keys"
             )
+            raise wrong("bidirectional", wanted, got="None")
         buckets = self._buckets
         exact = buckets // 2
         size = np.abs(distance) if self.bidirectional else np.maximum(distance, 0)
@@ -283,12 +283,8 @@ class KerplePower(NotExponential):
     """
 
     scale: NonNegatives
-    exponent: Positives = (1.0,)
+    exponent: Annotated[tuple[Annotated[Positive, Field(le=2)], ...], Field(min_length=1)] = (1.0,)
     kind: Literal["kerple_power"] = tag(default="kerple_power")
-
-    def __post_init__(self):
-        if max(self.exponent) > 2:
-            raise wrong("exponent", "a number from 0 to 2", max(self.exponent))
 
     def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:
         """Logits at the given distances i − j, one row per head."""
@@ -395,13 +391,9 @@ class Sandwich(NotExponential):
     """
 
     ratios: Positives | None = None
-    dimension: Count = 128
+    dimension: Even = 128
     base: Positive = 10_000.0
     kind: Literal["sandwich"] = tag(default="sandwich")
-
-    def __post_init__(self):
-        if self.dimension % 2:
-            raise wrong("dimension", "an even number", self.dimension)
 
     def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:
         """Logits at the given distances i − j, one row per head."""

@@ -163,14 +163,10 @@ class LongRoPE(_Scaling):
     short: Positives
     long: Positives
     factor: Positive
-    trained: Count
+    trained: Annotated[int, Field(ge=2)]
     attention_factor: Positive | None = None
     tokens: Count | None = None
     kind: Literal["longrope"] = tag(default="longrope")
-
-    def __post_init__(self):
-        if self.trained < 2:
-            raise wrong("trained", "at least 2", self.trained)
 
     @property
     def gain(self) -> float:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from posbias.core import machine
-from posbias.core.errors import InvalidValueError, nearest, one_of, shortened, typed_integer, whole, wrong
+from posbias.core.errors import nearest, one_of, shortened, typed_integer, whole, wrong
 from posbias.core.files import data_table
 from posbias.core.machine import cores
 from posbias.core.spec import MOST_LAYERS
@@ -61,8 +61,8 @@ class Quantity:
     make: Callable[[Architecture, Any], Architecture | None]
 
     def change(self, architecture: Architecture, value: float) -> Architecture:
-        """The architecture with this value. Raises `InvalidValueError` where it has no such quantity."""
-        changed = self.make(architecture, value)
+        """The architecture with this value. Raises `InvalidValueError` as `typed`, and without such a quantity."""
+        changed = self.make(architecture, self.typed(value))
         if changed is None:
             left_out = any(isinstance(layer.positional, NeedsMeasurement) for layer in architecture.layers)
             given = "none"
@@ -75,12 +75,15 @@ class Quantity:
             raise wrong(self.name, f"a layer with one ({self.what})", got=given)
         return changed
 
-    def check(self, value: float) -> None:
-        """Raise `InvalidValueError` for a value that no architecture can take."""
+    def typed(self, value: float) -> float:
+        """A value, whole numbers as integers. Raises `InvalidValueError` for one that no architecture can take."""
+        if not math.isfinite(value):
+            raise wrong("values", f"finite numbers for {self.name}", got=str(value))
         low, high = self.span.least, self.span.most
         if not low <= value <= high:
             span = f"at least {low:,g}" if math.isinf(high) else f"{low:,g} to {high:,g}"
             raise wrong(self.name, f"{span} ({self.what})", got=f"{value:,.12g}")
+        return int(value) if self.span.whole and float(value).is_integer() else value
 
 
 def _depth(architecture: Architecture, depth: int) -> Architecture:
@@ -119,10 +122,8 @@ def _full_period(architecture: Architecture, period: int) -> Architecture:
     full = {layer for layer in kinds if isinstance(layer.mask, Causal)}
     near = {layer for layer in kinds - full if not isinstance(layer.mask, Prefix | Full)}
     if len(near) != 1 or len(full) > 1 or kinds - near - full:
-        raise InvalidValueError(
-            "full_period: expected one kind of layers under a window or chunks and at most one other, causal, "
-            f"got {len(kinds)} kinds, {len(near)} under such a mask"
-        )
+        wanted = "one kind of layers under a window or chunks and at most one other, causal"
+        raise wrong("full_period", wanted, got=f"{len(kinds)} kinds, {len(near)} under such a mask")
     [local] = near
     [last] = full or {replace(local, mask=Causal())}
     pattern = (local,) * (whole("full_period", period, 1) - 1) + (last,)
@@ -135,10 +136,8 @@ def _full_place(architecture: Architecture, place: int) -> Architecture:
     near = [layer for layer in pattern if not isinstance(layer.mask, Causal)]
     full = [layer for layer in pattern if isinstance(layer.mask, Causal)]
     if len(full) != 1 or len(set(near)) > 1:
-        raise InvalidValueError(
-            "full_place: expected a pattern of one causal layer and at most one other kind, "
-            f"got {len(full)} causal layers and {len(set(near))} kinds of others"
-        )
+        given = f"{len(full)} causal layers and {len(set(near))} kinds of others"
+        raise wrong("full_place", "a pattern of one causal layer and at most one other kind", got=given)
     if place > len(near):
         raise wrong("full_place", f"at most {len(near)} in a pattern of {len(near) + 1} layers", place)
     return replace(architecture, layers=(*near[:place], *full, *near[place:]))
@@ -292,7 +291,7 @@ def vary(
     """
     points = [{quantity: value} for value in values]
     profiles = _at_points(architecture, points, tokens, query, method, threads)
-    return [(_as_typed(quantity, value), profile) for value, profile in zip(values, profiles, strict=True)]
+    return list(zip(map(QUANTITIES[quantity].typed, values), profiles, strict=True))
 
 
 def vary_two(
@@ -339,21 +338,12 @@ def _at_points(
     def at(point: Mapping[str, float]) -> Profile:
         variant, length = architecture, tokens
         for name in sorted(point, key=list(QUANTITIES).index):
-            value = _as_typed(name, point[name])
-            variant = QUANTITIES[name].change(variant, value)
-            length = int(value) if name == "tokens" else length
+            variant = QUANTITIES[name].change(variant, point[name])
+            length = int(point[name]) if name == "tokens" else length
         return predict(variant, length, query, method=method, threads=1)
 
     with ThreadPoolExecutor(cores(threads)) as pool:
         return list(pool.map(at, points))
-
-
-def _as_typed(quantity: str, value: float) -> float:
-    """A value as the quantity wants it: whole numbers as integers."""
-    if not math.isfinite(value):
-        raise wrong("values", f"finite numbers for {quantity}", got=str(value))
-    QUANTITIES[quantity].check(value)
-    return int(value) if QUANTITIES[quantity].span.whole and float(value).is_integer() else value
 
 
 def values_of(spelling: str) -> tuple[str, list[float]]:
@@ -364,10 +354,8 @@ def values_of(spelling: str) -> tuple[str, list[float]]:
     """
     name, equals, text = spelling.partition("=")
     if not equals or name not in QUANTITIES:
-        raise InvalidValueError(
-            f"vary: expected one of {', '.join(QUANTITIES)} with values, for instance depth=1:64, "
-            f"got {shortened(spelling)}{nearest(name, QUANTITIES)}"
-        )
+        wanted = f"one of {', '.join(QUANTITIES)} with values, for instance depth=1:64"
+        raise wrong("vary", wanted, got=f"{shortened(spelling)}{nearest(name, QUANTITIES)}")
     whole, geometric, *_ = QUANTITIES[name].span
     if "," in text or ":" not in text:
         return name, [_number(name, word, whole) for word in text.split(",")]
@@ -396,5 +384,4 @@ def _number(name: str, word: str, integer: bool) -> float:
     except ValueError:
         kind = "an integer" if integer else "a number"
         raise wrong(name, kind, word) from None
-    QUANTITIES[name].check(number)
-    return number
+    return QUANTITIES[name].typed(number)

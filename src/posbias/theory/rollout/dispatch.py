@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.core import machine
-from posbias.core.errors import InvalidValueError, one_of, position, shortened, whole
+from posbias.core.errors import one_of, position, whole
 from posbias.core.progress import Event, OnEvent
 from posbias.profiles.profile import Profile
 from posbias.theory.architecture import Architecture, Layer
@@ -258,10 +258,8 @@ def _choose(layer: Layer, tokens: int, method: str) -> str:
     if one_of("method", method, METHODS) == "auto":
         return engine(layer, tokens)
     if method not in engines(layer):
-        raise InvalidValueError(
-            f"method: expected {' or '.join(engines(layer))} for {type(layer.positional).__name__} under "
-            f"{type(layer.mask).__name__}, got {shortened(method)}"
-        )
+        of = f"{type(layer.positional).__name__} under {type(layer.mask).__name__}"
+        raise wrong("method", f"{' or '.join(engines(layer))} for {of}", method)
     return method
 
 
