@@ -149,12 +149,9 @@ class Designs:
                 f"is {least.cache:,} keys, with {_words(least.values)}"
             )
         else:
-            size, looked = f"{self.space.size:,}", f"{self.looked_at + self.impossible:,}"
-            among = (
-                f"of the {size} in the space"
-                if self.exhaustive
-                else f"among the {looked} looked at, of {size},"
-            )
+            among = f"of the {self.space.size:,} in the space"
+            if not self.exhaustive:
+                among = f"among the {self.looked_at + self.impossible:,} looked at, of {self.space.size:,},"
             nearest = self.front[0] if self.front else self.baseline
             said = f"no architecture {among} meets the target; the nearest is {_words(nearest.values)} (distance "
             said += f"{nearest.distance:.3g})"

@@ -235,10 +235,9 @@ def target_of(spelling: str, tokens: int, within: float | None = None) -> Target
         if not 0 < least <= (1 if word == "middle" else tokens):
             what = "a share above 0 and up to 1" if word == "middle" else f"a reach of 1 to {tokens:,} tokens"
             raise wrong("target", what, spelling)
-        if word == "middle":
-            name = f"at least {least:g} of the mass in the middle half"
-            return Target("middle", name, within or 0.0, least)
-        return Target("reach", f"a reach of at least {least:,} tokens", within or 0.0, least)
+        name = f"at least {least:g} of the mass in the middle half"
+        name = name if word == "middle" else f"a reach of at least {least:,} tokens"
+        return Target(word, name, within or 0.0, least)
     name = "a uniform profile" if spelling == "flat" else Path(spelling).name
     profile = uniform(tokens) if spelling == "flat" else _curve_in(spelling, tokens)
     if profile.kind != "mass":

@@ -147,9 +147,7 @@ class Attention:
         samples = np.stack(rows)
         if self.learned_sinks:
             about["missing_mass"] = max(0.0, 1.0 - float(samples.sum(axis=1).mean()))
-        if len(rows) > 1:
-            about |= {"samples": samples, "se": samples.std(axis=0, ddof=1) / len(rows) ** 0.5}
-        return Profile(samples.mean(axis=0), **about)
+        return Profile.from_rows(samples, **about) if len(rows) > 1 else Profile(rows[0], **about)
 
     def received(self) -> Float[np.ndarray, "layer head key"]:
         """The attention each key receives, mean over the queries that see it and over texts; NaN if none does."""

@@ -127,39 +127,25 @@ def distance_curve(positional: DecayBias | RoPE, depths: Sequence[int], tokens: 
     if not len(depths):
         raise wrong("depths", "one depth or more", got="none")
     if isinstance(positional, DecayBias):
-        pairs = [
-            (critical_distance(depth, positional.rate), modal_distance(depth, positional.rate))
-            for depth in depths
-        ]
-        name = f"decay, m = {positional.rate:g}"
+        name, given = f"decay, m = {positional.rate:g}", (positional.rate,)
+        distances = critical_distance, modal_distance
     elif (
         isinstance(positional, RoPE)
         and len(positional.amplitudes) == len(positional.angles) == 1
         and not np.any(positional.phases)
     ):
         angle, amplitude = float(positional.angles[0]), positional.gain * positional.amplitudes[0][0]
-        pairs = [
-            (
-                rope_critical_distance(depth, angle, amplitude / 2),
-                rope_modal_distance(depth, angle, amplitude / 2),
-            )
-            for depth in depths
-        ]
-        name = f"RoPE, θ = {angle:g}, a = {amplitude:g}"
+        name, given = f"RoPE, θ = {angle:g}, a = {amplitude:g}", (angle, amplitude / 2)
+        distances = rope_critical_distance, rope_modal_distance
     else:
         raise wrong("positional", "DecayBias or RoPE with one pair and phase 0", got="another encoding")
+    predicted, modal = (np.array([of(depth, *given) for depth in depths]) for of in distances)
     layer = Layer(positional=positional)
     profiles = trajectory(Architecture(max(depths), (layer,), AttentionOnly()), tokens)
+    peaks = np.array([int(profiles[depth].mass[:0:-1].argmax()) for depth in depths])
     logits = layer.bias(np.arange(tokens))[0]
-    predicted, modal = (np.array(column) for column in zip(*pairs, strict=True))
-    return DistanceCurve(
-        name,
-        np.array(depths),
-        predicted,
-        modal,
-        np.array([int(profiles[depth].mass[:0:-1].argmax()) for depth in depths]),
-        np.array([drift_distance(logits, depth) for depth in depths]),
-    )
+    drift = np.array([drift_distance(logits, depth) for depth in depths])
+    return DistanceCurve(name, np.array(depths), predicted, modal, peaks, drift)
 
 
 def _layers_before(depth: float) -> float:

@@ -43,14 +43,15 @@ def draw_influence(ax: "Axes", measured: Profile, predictions: Mapping[str, Prof
     draw_band(ax, measured, color=style.MUTED, alpha=0.3, label="95 % interval")
     ax.plot(height, color=style.INK, linewidth=0.9, label="measured", zorder=3)
     lines = [
-        (density(prediction), predictor_label(name, prediction), style.COLOURS.get(name, style.ACCENT))
+        (density(prediction), prediction.predictor or name, style.COLOURS.get(name, style.ACCENT))
         for name, prediction in (predictions or {}).items()
     ]
     for line, label, colour in lines:
         ax.plot(line, color=colour, linewidth=style.LINE, label=label, zorder=4)
     _scale(ax, height, *(line for line, _, _ in lines))
     for line, _, colour in lines:
-        _mark_first(ax, line, colour)
+        if line[0] >= ax.get_ylim()[0]:  # a dot on the first token, which is easily lost against the axis
+            ax.plot(0, line[0], "o", color=colour, markersize=3.5, clip_on=False, zorder=5)
     if len(lines) == 1:
         style.direct_label(ax, lines[0][1], lines[0][2])
     elif lines:
@@ -131,7 +132,7 @@ def draw_cumulative(ax: "Axes", measured: Profile, predictions: Mapping[str, Pro
     style.dress(ax, POSITION, "influence up to here")
     ax.plot([0, measured.query], [0, 1], color=style.MUTED, linewidth=style.THIN, linestyle=style.DASHES)
     for name, prediction in predictions.items():
-        colour, label = style.COLOURS.get(name, style.ACCENT), predictor_label(name, prediction)
+        colour, label = style.COLOURS.get(name, style.ACCENT), prediction.predictor or name
         ax.plot(prediction.cumulative, color=colour, linewidth=style.LINE, label=label)
     ax.plot(measured.cumulative, color=style.INK, linewidth=style.LINE, label="measured", zorder=4)
     style.direct_label(ax, "summed up to a position", style.INK)
@@ -234,11 +235,6 @@ def headline(profiles: Sequence[Profile], *notes: str, letters: int = NOTE) -> s
     return "\n".join(textwrap.fill(line, letters) for line in lines if line)
 
 
-def predictor_label(name: str, prediction: Profile) -> str:
-    """What a legend calls a prediction: its predictor, else `name`."""
-    return prediction.predictor or name
-
-
 def density(profile: Profile) -> Float[np.ndarray, "position"]:
     """Mass relative to uniform over the positions up to the query."""
     return profile.mass[: profile.query + 1] * (profile.query + 1)
@@ -305,12 +301,6 @@ def _mark_ends(ax: "Axes", profile: Profile) -> None:
         y, below = (0.99, "top") if text == "trough" else (1.01, "bottom")
         look = {"ha": side, "va": below, "fontsize": style.SMALL, "color": style.MUTED, "gid": MARK}
         ax.text(anchor, y, text, transform=ax.get_xaxis_transform(), **look)
-
-
-def _mark_first(ax: "Axes", height: Float[np.ndarray, "position"], colour: str) -> None:
-    """A dot on the first token, which is easily lost against the axis, if it is in the picture."""
-    if height[0] >= ax.get_ylim()[0]:
-        ax.plot(0, height[0], "o", color=colour, markersize=3.5, clip_on=False, zorder=5)
 
 
 def _scale(ax: "Axes", decisive: Float[np.ndarray, "..."], *others: Float[np.ndarray, "..."]) -> None:

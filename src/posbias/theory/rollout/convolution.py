@@ -79,8 +79,9 @@ def push(layer: Layer, mixing: float, row: Row) -> tuple[Row, float]:
 def transform(layer: Layer, mixing: float, row: Row) -> Sums | None:
     """The sums of `push`; None where the stream has to take the row."""
     mask = layer.mask
-    by_distance = isinstance(mask, masks.Banded) and not isinstance(layer.positional, DenseLogits)
-    if not by_distance or not mask.band().looks_back or mixing <= 0 or np.count_nonzero(row) <= FEW:
+    if isinstance(layer.positional, DenseLogits) or not isinstance(mask, masks.Banded):
+        return None
+    if not mask.band().looks_back or mixing <= 0 or np.count_nonzero(row) <= FEW:
         return None
     prepared = prepare(layer, len(row))
     if prepared is None or not prepared.levels:

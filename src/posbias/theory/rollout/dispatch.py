@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.core import machine
-from posbias.core.errors import one_of, position, whole
+from posbias.core.errors import one_of, position, whole, wrong
 from posbias.core.progress import Event, OnEvent
 from posbias.profiles.profile import Profile
 from posbias.theory.architecture import Architecture, Layer
