@@ -154,12 +154,10 @@ def _predictors(measured: Profile, predictions: Mapping[str, Profile]) -> "tuple
         for ax, (name, one) in zip(panels, predictions.items(), strict=False)
     ]
     share_scale(drawn)
-    for place, ax in enumerate(drawn):
-        ax.set_ylabel("influence" if place % 3 == 0 else "")
-        ax.tick_params(labelleft=place % 3 == 0)
-        ax.set_xlabel("position" if place + 3 >= len(panels) else "")
+    for ax in drawn:
+        ax.label_outer()
     summed = plots.draw_cumulative(panels[-1], measured, predictions)
-    summed.set(xlabel="position", ylabel="")
+    summed.set_ylabel("")
     figure.legend(*summed.get_legend_handles_labels(), loc="outside lower center", ncols=3, **LEGEND)
     named = {"measured": measured} | {one.predictor: one for one in predictions.values()}
     densities = {f"{name} {UNIFORM}": one.mass * one.tokens for name, one in named.items()}

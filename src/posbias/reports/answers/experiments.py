@@ -286,17 +286,22 @@ class StudyClaim(JudgedClaim):
     bound: tuple[str, float] = entry("above, below or equals, and the number")
 
 
-class Study(Answer):
-    """What a study of a file found."""
+class OfStudy(Part):
+    """A study of a file, and what of it is finished."""
 
     study: str = entry("its name", of="study.name")
     question: str = entry(of="study.question")
     folder: Path
-    cells: list[StudyCell]
     finished: int
+    cost: StudyCost
+
+
+class Study(OfStudy, Answer):
+    """What a study of a file found."""
+
+    cells: list[StudyCell]
     computed: int = entry("by this command")
     claims: list[StudyClaim]
-    cost: StudyCost
     plot: Path | None = entry("null without --plot")
 
 
@@ -307,17 +312,12 @@ class MissingCell(Part):
     fingerprint: str
 
 
-class StudyStatus(Answer):
+class StudyStatus(OfStudy, Answer):
     """Which cells of a study are finished."""
 
-    study: str = entry("its name", of="study.name")
-    question: str = entry(of="study.question")
-    folder: Path
     cells: int
     combinations: int = entry("cells without seeds")
-    finished: int
     missing: list[MissingCell]
-    cost: StudyCost
 
 
 class StudyExport(Answer):

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 LEAST_SPAN = 40.0
 """Width of a colour scale in standard errors of the scores, at least."""
-MOST_GRID = 16
-"""Tokens up to which entries of a score matrix are set apart by thin lines."""
 COLUMNS = 4
 """Layers side by side."""
 
@@ -69,10 +67,6 @@ def draw_scores(
         own[np.eye(tokens, dtype=bool)] = to_rgba(style.RULE, 0.6)
         ax.imshow(own, interpolation="nearest")
     image = style.draw_matrix(ax, np.where(seen, scores, np.nan), vmin=low, vmax=high)
-    if tokens <= MOST_GRID:
-        edges, last = np.arange(tokens + 1) - 0.5, tokens - 0.5
-        ax.hlines(edges, -0.5, np.minimum(edges + 1, last), color=style.PAPER, linewidth=style.THIN)
-        ax.vlines(edges, np.maximum(edges - 1, -0.5), last, color=style.PAPER, linewidth=style.THIN)
     places = np.arange(0, tokens, max(1, -(-tokens // 4)))
     ax.set(xlim=(-0.5, tokens - 0.5), ylim=(tokens - 0.5, -0.5), xticks=places, yticks=places)
     bar = style.colour_bar(ax, image)
