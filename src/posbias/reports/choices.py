@@ -15,7 +15,7 @@ from posbias.profiles.gaps import percent
 from posbias.reports import plots
 from posbias.reports.answers.choices import Choose, Judge, ReportChoices
 from posbias.reports.plots.retrieval import FEW, effects_of
-from posbias.reports.profile_sentences import paragraph
+from posbias.reports.profile_sentences import CAPTIONS, paragraph
 from posbias.reports.tables import Row, TableCell
 
 
@@ -52,7 +52,7 @@ def write_choices_report(
     need("jinja2", "matplotlib", work="a report", extra="report")
     import pandas as pd
 
-    from posbias.reports.figures import CAPTIONS, HIGH, LOW, Illustration
+    from posbias.reports.figures import HIGH, LOW, Illustration
     from posbias.reports.page import write_page
 
     few = dict(sorted(choices.items(), key=lambda held: -held[1].effects.flips[0].value)[:FEW])

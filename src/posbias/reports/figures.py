@@ -13,7 +13,6 @@ import pandas as pd
 from markupsafe import Markup, escape
 
 from posbias.comparison.predictors import LABELS, STRETCHES, shares
-from posbias.core.files import data_table
 from posbias.profiles.curves import wasserstein
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
@@ -21,6 +20,7 @@ from posbias.profiles.summary import SHARE
 from posbias.reports import plots
 from posbias.reports.plots.influence import share_scale
 from posbias.reports.plots.style import LEGEND
+from posbias.reports.profile_sentences import CAPTIONS
 from posbias.reports.sentences import Findings
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 UNIFORM, LOW, HIGH = "(uniform = 1)", "95 % low", "95 % high"
-CAPTIONS = data_table(__file__, "captions.toml")
-"""By the name of its files, title and caption of each figure."""
 
 
 LARGEST_CSV = 100_000

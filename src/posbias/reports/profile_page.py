@@ -13,7 +13,7 @@ from posbias.profiles.places import ANY, by_t
 from posbias.profiles.profile import Profile
 from posbias.reports import plots
 from posbias.reports.answers import JudgedClaim, ProfilePage
-from posbias.reports.profile_sentences import ends_line, headline, lead, paragraph, surety
+from posbias.reports.profile_sentences import SENTENCES, ends_line, headline, lead, paragraph, surety
 from posbias.reports.sentences import PROMPT, SHOWS, SURE
 
 if TYPE_CHECKING:
@@ -109,17 +109,13 @@ def taken_for(profile: Profile) -> str:
 
 def answers(profile: Profile, claims: list[JudgedClaim]) -> dict[str, str]:
     """By question: what the curve shows, how sure that is, and what follows."""
-    computed = profile.measures == "rollout"
-    places = profile.places
+    places, prompt = profile.places, SENTENCES["rate"]
+    if profile.kind != "rate":
+        theory = ", in theory" * (profile.measures == "rollout")
+        prompt = f"{SENTENCES['weight'].format(theory=theory)} {SENTENCES['not_use']}"
     # of other rates nobody knows what stands at a place: an option, perhaps
-    documents = places is not None and (bool(places.job) or places.unit == "documents")
-    prompt = (
-        "It shows at which places answers were right in these trials, with all else the same; others may "
-        "differ." + " ‘posbias order’ puts documents in order by it." * documents
-        if profile.kind == "rate"
-        else f"It shows which positions weigh most in what the model writes next{', in theory' * computed}. "
-        "Weight is not use: whether a fact is found there is measured by ‘posbias retrieve’."
-    )
+    elif places is not None and (places.job or places.unit == "documents"):
+        prompt += SENTENCES["order"]
     return {SHOWS: _shows(profile), SURE: _sure(profile, claims), PROMPT: prompt}
 
 
@@ -142,14 +138,6 @@ def _shows(profile: Profile) -> str:
 
 def _sure(profile: Profile, claims: list[JudgedClaim]) -> str:
     if _rows(profile) < 2:
-        return (
-            "How sure that is, is not known: the file has one number for each place, not one of each trial."
-        )
-    places = profile.places
-    said = surety(profile)
-    said += (
-        [f"{one.claim}: {one.verdict} ({one.why})" for one in claims]
-        if places is None
-        else places.sentences()
-    )
-    return paragraph(*said)
+        return SENTENCES["one_number"]
+    judged = [f"{one.claim}: {one.verdict} ({one.why})" for one in claims]
+    return paragraph(*surety(profile), *(profile.places.sentences() if profile.places else judged))

@@ -10,8 +10,9 @@ from posbias.profiles.curves import blocks
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
 
-VERDICTS = data_table(__file__, "captions.toml")["verdicts"]
-"""By verdict what a model of it `favours`, and what `weighs` more in its prompts, in words."""
+CAPTIONS = data_table(__file__, "captions.toml")
+VERDICTS, SENTENCES = CAPTIONS["verdicts"], CAPTIONS["sentences"]
+"""By verdict what a model of it `favours`, and what `weighs` more in its prompts; sentences, some to be filled."""
 SAME = "the same without the first token, and without the query's own"
 """After a verdict that does not rest on one token."""
 

@@ -19,6 +19,7 @@ from posbias.core.machine import stream
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
 from posbias.reports.profile_sentences import (
+    SENTENCES,
     VERDICTS,
     ends_line,
     ends_of,
@@ -198,13 +199,9 @@ def _expected(found: Findings) -> str:
         for name, words in BASELINES.items()
     )
     kind = "the same" if s.verdict == found.measured.summary.verdict else "another"
-    return (
-        "From what needs no content (which tokens it may look at, what its encoding of positions adds at each "
-        "distance, how much of each token a layer passes on, all as measured) one would expect that it favours "
-        f"{VERDICTS[s.verdict or 'flat']['favours']}: {ends_line(expected)}. The measured curve is of {kind} "
-        f"kind; influence lies {_moved(found, comparison.agreements[ARCHITECTURE].wasserstein)} of the context "
-        f"away on average, {others}."
-    )
+    about = {"favours": VERDICTS[s.verdict or "flat"]["favours"], "ends": ends_line(expected), "kind": kind}
+    moved = _moved(found, comparison.agreements[ARCHITECTURE].wasserstein)
+    return SENTENCES["expected"].format(moved=moved, others=others, **about)
 
 
 def _moved(found: Findings, score: Estimate) -> str:
@@ -229,10 +226,7 @@ def _prompt(found: Findings) -> str:
         times = f"{end.value / least:.2g} times as much as one where influence is least"
         times = f": a token of the {name} {s.ends} weighs {times}"
     opening = "If the verdict holds, in" if found.measured.doubts else "In"
-    return (
-        f"{opening} prompts like these {VERDICTS[s.verdict]['weighs']}{times}. Weight is not use: whether the "
-        "model finds a fact there is measured by ‘posbias retrieve’."
-    )
+    return f"{opening} prompts like these {VERDICTS[s.verdict]['weighs']}{times}. {SENTENCES['not_use']}"
 
 
 def verdicts(found: Findings) -> list[str]:
@@ -245,11 +239,7 @@ def _best(found: Findings) -> str:
     best = {measure: keys[0] for measure in RANKED if (keys := measure.best(agreements))}
     if len(best) < 2:
         return ""
-    how = (
-        "each taking its statistics from one half of the prompts and judged on the other"
-        if comparison.held_out
-        else "each judged on the very prompts whose statistics it uses, which flatters it"
-    )
+    how = SENTENCES["held_out" if comparison.held_out else "not_held_out"]
     said = ", ".join(
         f"by {measure.name} ‘{LABELS.get(key, key)}’ ({measure.text(agreements[key], comparison)})"
         for measure, key in best.items()
@@ -291,8 +281,6 @@ def _sink(found: Findings) -> str:
     measured = float(found.measured.mass[0])
     if rollout is None or attention.mean() < _SINK[0] * even or rollout.mass[0] < _SINK[1] * measured:
         return ""
-    return (
-        f"Token 0 is a sink: it draws {100 * attention.mean():.0f} % of the attention (uniform: {100 * even:.0f} "
-        f"%), so that ‘{LABELS[ATTENDED]}’ gives it {100 * rollout.mass[0]:.0f} % of the influence where "
-        f"{100 * measured:.1f} % were measured."
-    )
+    shares = {"drawn": attention.mean(), "even": even, "given": rollout.mass[0], "measured": measured}
+    percents = {name: 100 * share for name, share in shares.items()}
+    return SENTENCES["sink"].format(predictor=LABELS[ATTENDED], **percents)
