@@ -60,18 +60,14 @@ def predictions(measurement: "xr.Dataset") -> dict[str, Profile]:
     usable = [one for one in PREDICTORS if one.both_ways or not measurement.attrs.get("encoder")]
     if "layer_kinds" in measurement.attrs:
         usable = [one for one in PREDICTORS if one.key == "measured_kernels"]
-    return {predictor.key: prediction(measurement, predictor) for predictor in usable}
-
-
-def prediction(measurement: "xr.Dataset", predictor: Predictor) -> Profile:
-    """One predictor applied to a measurement. Raises as `predictions`."""
-    missing = [name for name in predictor.needs if name not in measurement]
-    if missing:
-        raise wrong(
-            "measurement", f"the variable {missing[0]!r} for the predictor {predictor.label!r}", got="none"
-        )
-    weights = predictor.predict(measurement)
-    return Profile.from_weights(weights, measures="rollout", predictor=predictor.label)
+    predicted = {}
+    for one in usable:
+        if missing := [name for name in one.needs if name not in measurement]:
+            what = f"the variable {missing[0]!r} for the predictor {one.label!r}"
+            raise wrong("measurement", what, got="none")
+        weights = one.predict(measurement)
+        predicted[one.key] = Profile.from_weights(weights, measures="rollout", predictor=one.label)
+    return predicted
 
 
 def measured_mixing(measurement: "xr.Dataset") -> Float[np.ndarray, "layer"]:

@@ -113,14 +113,14 @@ def recomputes(loaded: "LoadedModel", job: MeasurementJob) -> bool:
 def memory_parts(
     config: Any,
     job: MeasurementJob,
-    recompute: bool | None = None,
+    recompute: bool = False,
     dtype: torch.dtype | None = None,
     device: torch.device = _CPU,
 ) -> dict[str, int]:
     """Return an estimate of the memory, in bytes on top of the loaded weights, that measuring takes, by parts.
 
     `config` is that of the model's language part. `recompute`: whether layers are computed again in the backward
-    pass, by default above `KERNEL_TOKENS` tokens. `dtype` is that of weights and activations, by default the
+    pass. `dtype` is that of weights and activations, by default the
     configuration's; `device` is the one that computes.
     """
     tokens, square = job.tokens, job.tokens**2
@@ -128,8 +128,6 @@ def memory_parts(
     inner = getattr(config, "intermediate_size", None) or 4 * hidden
     each = (dtype or getattr(config, "dtype", None) or torch.float32).itemsize
     single = max(each, 4)
-    if recompute is None:
-        recompute = tokens > KERNEL_TOKENS and WHOLE_GRAPH.isdisjoint(job.influences)
     by_head = heads * square * (2 * job.dense_logits + job.head_kernels)
     halved = 10 * heads * tokens + (2 * square if tokens <= KERNEL_TOKENS else 0)
     graph = tokens * (single * _NORMS * hidden + each * (_OTHERS * hidden + 3 * inner))

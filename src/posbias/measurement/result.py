@@ -163,11 +163,10 @@ def dataset(
     sizes = {"layer": attrs["depth"], "head": attrs["heads"]}
     sizes |= dict.fromkeys(("position", "query", "key", "distance"), attrs["tokens"])
     coordinates = {name: np.arange(size) for name, size in sizes.items()}
-    floors = _floors(state)
-    values = {name: state.column(name) for name in next(iter(state.rows.values()))} | state.means()
-    if "kernel" in values and not attrs.get("encoder"):
-        values |= _monotonicity(values["kernel"]) | {"monotonicity_floor": floors}
+    values = {} if attrs.get("encoder") else _monotonicity(state)
+    if values:
         coordinates["tolerance"] = np.array(TOLERANCES)
+    values |= {name: state.column(name) for name in next(iter(state.rows.values()))} | state.means()
     if gains is not None:
         values["head_gain"] = gains
     prompts = {"prompt": np.array([*state.rows])}  # prompts that were skipped are missing
@@ -176,33 +175,28 @@ def dataset(
     )
 
 
-def _monotonicity(kernel: Float[np.ndarray, "layer query key"]) -> Arrays:
-    """Violations of Assumption 4.1 in each layer; NaN for layers without a kernel."""
-    from posbias.profiles.stochastic_order import TOLERANCES, violations
+def _monotonicity(state: State) -> Arrays:
+    """Violations of Assumption 4.1 by layer, and the rate that noise alone makes, from the halves of the prompts.
 
-    rate = np.full((len(kernel), len(TOLERANCES)), np.nan)
-    gap = np.full(len(kernel), np.nan)
-    for layer, seen in enumerate(kernel):
-        if _whole(seen):
-            found = violations(seen)
+    NaN for layers without a kernel, or a half of it; nothing where no kernels are kept.
+    """
+    from posbias.profiles.stochastic_order import TOLERANCES, noise_floor, violations
+
+    sums = [state.sums[f"kernel{half}"] for half in HALVES if f"kernel{half}" in state.sums]
+    if not sums:
+        return {}
+    prompts, even = len(state.rows), sum(index % 2 == 0 for index in state.rows)
+    rate = np.full((len(sums[0]), len(TOLERANCES)), np.nan)
+    gap, floor = np.full((2, len(rate)), np.nan)
+    for layer, halves in enumerate(zip(*sums, strict=True)):
+        if _whole(kernel := sum(halves) / prompts):
+            found = violations(kernel)
             rate[layer], gap[layer] = found.rate, found.gap
-    return {"monotonicity_rate": rate, "monotonicity_gap": gap}
-
-
-def _floors(state: State) -> Float[np.ndarray, "layer"]:
-    """The rate of violations that noise alone makes in each layer, from the halves of the prompts; NaN without."""
-    from posbias.profiles.stochastic_order import noise_floor
-
-    even, odd = (state.sums.get(f"kernel{half}") for half in HALVES)
-    depth = next(len(values) for values in state.sums.values())
-    floors = np.full(depth, np.nan)
-    if even is not None and odd is not None:
-        first = sum(index % 2 == 0 for index in state.rows)
-        for layer in range(depth):
-            halves = even[layer] / first, odd[layer] / (len(state.rows) - first)
-            if _whole(halves[0]) and _whole(halves[1]):
-                floors[layer] = noise_floor(*halves, first / len(state.rows))
-    return floors
+        if len(halves) == 2:
+            kernels = halves[0] / even, halves[1] / (prompts - even)
+            if all(map(_whole, kernels)):
+                floor[layer] = noise_floor(*kernels, even / prompts)
+    return {"monotonicity_rate": rate, "monotonicity_gap": gap, "monotonicity_floor": floor}
 
 
 def _whole(kernel: Float[np.ndarray, "query key"]) -> bool:

@@ -11,6 +11,7 @@ wherever they stand; without rotation, what logits hold besides must not depend 
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
@@ -25,6 +26,12 @@ from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.quantities.influence import predict
 
 TOLERANCE = 1e-5
+DEVIATIONS = {
+    "max_deviation": "attention rebuilt from its logits deviates",
+    "mixed_deviation": "attention · values deviate",
+    "rotation_deviation": "rotation-free logits deviate",
+}
+"""What is compared, and what is wrong where it differs."""
 _ROUNDING = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
 
 
@@ -47,8 +54,7 @@ def selfcheck(loaded: LoadedModel, ids: Int[Tensor, "position"]) -> dict[str, An
     """
     model, family = loaded.model, loaded.family
     tolerance = max(TOLERANCE, 2 * _ROUNDING.get(model.dtype, 0.0))
-    eager = model.config._attn_implementation == "eager"
-    check = _Comparison(_own_attention(loaded, ids) if eager else None)
+    check = _Comparison(_own_attention(loaded, ids) if loaded.attention == "eager" else None)
     with torch.no_grad():
         plain = predict(model, ids).outputs.detach()
     with Capture(model, family, check.first):
@@ -62,12 +68,10 @@ def selfcheck(loaded: LoadedModel, ids: Int[Tensor, "position"]) -> dict[str, An
             predict(model, ids[: ids.shape[0] // 2].repeat(2))
     result = {
         "tokens": ids.shape[0],
-        "layers": check.layers,
-        "attention": "eager" if eager else model.config._attn_implementation,
-        "max_deviation": max(check.attention, default=0.0),
-        "mixed_deviation": max(check.mixed, default=0.0),
-        "rotation_deviation": max(check.content, default=0.0),
-        "content": check.determined,
+        "layers": len(check.kinds),
+        "attention": loaded.attention,
+        **{name: float(np.max(each, initial=0.0)) for name, each in check.deviations.items()},
+        "content": len(check.remainders),
         "causal": check.causal,
         "outputs_identical": torch.equal(outputs, plain),
         **({"kinds": check.kinds} if {*check.kinds} != {"softmax"} else {}),
@@ -92,17 +96,13 @@ class _Comparison:
 
     def __init__(self, own: list[Tensor] | None):
         self._own = own
-        self.layers = self.determined = 0
         self.causal = True
-        self.attention: list[float] = []
-        self.mixed: list[float] = []
-        self.content: list[float] = []
+        self.deviations: dict[str, list[float]] = {name: [] for name in DEVIATIONS}
         self.remainders: dict[int, Tensor] = {}
         self.kinds: list[str] = []
 
     def first(self, seen: SeenLayer) -> None:
         seen.check_finite("the prompt of the self-check")
-        self.layers += 1
         self.kinds.append(seen.scores.kind if isinstance(seen.scores, Effective) else "softmax")
         # compared on the CPU: some devices know no float64
         logits, attention = (each.cpu() for each in seen.scores.dense())
@@ -118,30 +118,31 @@ class _Comparison:
         if seen.values is not None and seen.mixed is not None:
             values = seen.values.cpu().double()
             rebuilt = (attention.double() @ values).transpose(0, 1).flatten(1)
-            summed = torch.maximum(values.abs(), attention.double().abs() @ values.abs())
-            self.mixed.append(_relative(rebuilt - seen.mixed.cpu().double(), summed))
+            summed = torch.maximum(values.abs(), attention.double().abs() @ values.abs()).max()
+            off = (rebuilt - seen.mixed.cpu().double()).abs().max() / (summed + 1e-30)
+            self.deviations["mixed_deviation"].append(float(off))
         self._compare_content(seen, logits)
 
     def _compare_attention(self, seen: SeenLayer, logits: Tensor, attention: Tensor) -> None:
         """The softmax of the logits, learned sinks aside, against what the model or its function says."""
+        deviations = self.deviations["max_deviation"]
         if isinstance(seen.scores, Factored):
-            self.attention.append(float((attention.double() - _shares(seen.scores)).abs().max()))
+            deviations.append(float((attention.double() - _shares(seen.scores)).abs().max()))
         if self._own is None:
             return
         own = self._own[seen.layer].double()[..., : seen.scores.tokens]
         # a sink's share is known from the model's own rows alone: what is left must be a softmax
         rebuilt = logits.double().softmax(dim=-1) * own.sum(dim=-1, keepdim=True)
-        self.attention.append(float((rebuilt - own).abs().max()))
-        self.attention.append(float((attention.double() - own).abs().max()))
+        deviations += [float((one - own).abs().max()) for one in (rebuilt, attention.double())]
 
     def _compare_content(self, seen: SeenLayer, logits: Tensor) -> None:
         if seen.content is None:
             return
-        self.determined += 1
         content = seen.content.dense()[0].cpu()
-        diagonal = _remainder(logits, content, turned=False).diagonal(dim1=1, dim2=2)
-        self.content.append(float(diagonal.abs().max()) / _size(seen.content))
-        self.remainders[seen.layer] = _remainder(logits, content, seen.turned)
+        remainder = _remainder(logits, content)
+        diagonal = float(remainder.diagonal(dim1=1, dim2=2).abs().max())
+        self.deviations["rotation_deviation"].append(diagonal / _size(seen.content))
+        self.remainders[seen.layer] = torch.zeros(()) if seen.turned else remainder
 
     def second(self, seen: SeenLayer) -> None:
         """A prompt whose second half repeats its first: only where tokens stand has changed."""
@@ -151,14 +152,15 @@ class _Comparison:
         if not seen.turned:
             logits, content = (each.dense()[0].cpu() for each in (seen.scores, seen.content))
             first = self.remainders[seen.layer][:, : 2 * half, : 2 * half]
-            difference = _remainder(logits, content, seen.turned) - first
+            difference = _remainder(logits, content) - first
         elif torch.equal(seen.stream[:half], seen.stream[half:]):
             everything = replace(seen.content, mask=None, causal=False).dense()[0].cpu()
             difference = everything - everything.roll((half, 0), dims=(1, 2))
         else:
             return
         biases = float(self.remainders[seen.layer].abs().max())
-        self.content.append(float(difference.abs().max()) / (_size(seen.content) + biases))
+        off = float(difference.abs().max()) / (_size(seen.content) + biases)
+        self.deviations["rotation_deviation"].append(off)
 
 
 def _shares(scores: Factored) -> Tensor:
@@ -169,14 +171,9 @@ def _shares(scores: Factored) -> Tensor:
     return functional.scaled_dot_product_attention(scores.query, key, ones, **given).cpu().double()
 
 
-def _remainder(logits: Tensor, content: Tensor, turned: bool) -> Tensor:
-    """What logits hold besides content where both are finite: the part that only positions may decide."""
-    known = torch.isfinite(logits) & torch.isfinite(content) & (not turned)
-    return torch.where(known, logits - content, 0)
-
-
-def _relative(difference: Tensor, values: Tensor) -> float:
-    return float(difference.abs().max() / (values.abs().max() + 1e-30))
+def _remainder(logits: Tensor, content: Tensor) -> Tensor:
+    """What logits hold besides content where both are finite: unrotated, the part that only positions decide."""
+    return torch.where(torch.isfinite(logits) & torch.isfinite(content), logits - content, 0)
 
 
 def _size(content: Factored) -> float:
@@ -188,13 +185,10 @@ def _size(content: Factored) -> float:
 def _judge(result: dict[str, Any], name: str, family: Family, tolerance: float) -> None:
     """Raise `ModelError` when the comparison says that the capture, or the family's row, is wrong."""
     known = "" if family.checked else f"; its family {family.model_type!r} is not in the table of families"
-    what = {
-        "max_deviation": "attention rebuilt from its logits deviates",
-        "mixed_deviation": "attention · values deviate",
-        "rotation_deviation": "rotation-free logits deviate",
-    }
     # written so that a NaN fails
-    wrong = [f"{words} by {result[key]:.1e}" for key, words in what.items() if not result[key] <= tolerance]
+    wrong = [
+        f"{what} by {result[key]:.1e}" for key, what in DEVIATIONS.items() if not result[key] <= tolerance
+    ]
     if wrong:
         raise ModelError(
             f"model: the capture is wrong for {name}: {', '.join(wrong)}, at most {tolerance:.0e} is right{known}"

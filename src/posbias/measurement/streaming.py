@@ -143,16 +143,11 @@ def _left_over(path: Path | None) -> list[tuple[int, Path]]:
     )
 
 
-def launched() -> bool:
-    """Return whether `torchrun`, or another launcher that sets RANK and WORLD_SIZE, started several processes."""
-    return "RANK" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
-
-
 @contextmanager
 def group() -> Iterator[Group]:
-    """The processes that the launcher started together, or this one alone."""
-    if not launched():
-        yield Group()
+    """The processes that `torchrun`, or what else sets RANK and WORLD_SIZE, started, or this one alone."""
+    if "RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        yield ALONE
         return
     ours = not dist.is_initialized()
     if ours:
@@ -234,11 +229,12 @@ def over_prompts(
     keeper, state, finished = processes.resume(checkpoint, fingerprint, quantities)
     left = [index for index in range(total) if index not in finished]
     skipped: Skipped = {}
+    tell = on_event or (lambda event: None)
     try:
         mine = left[processes.rank :: processes.size]
         first, last = len(finished), len(finished) + len(mine)
         for done, index in enumerate(mine, start=first):
-            _tell(on_event, done, last)
+            tell(Event(done, last, "prompt"))
             keeper.keep_up(state.tensors)
             begin = time.perf_counter()
             try:
@@ -248,7 +244,7 @@ def over_prompts(
                 log.warning("%s: skipped", error)
             else:
                 state.add(index, found, time.perf_counter() - begin)
-        _tell(on_event, last, last)
+        tell(Event(last, last, "prompt"))
         keeper.write(state.tensors)
     except BaseException as error:
         keeper.write_after(state.tensors, error)
@@ -258,8 +254,3 @@ def over_prompts(
     if not state.rows:
         raise ModelError(f"model: none of the {total} prompts could be measured; {skipped[min(skipped)]}")
     return state, dict(sorted(skipped.items()))
-
-
-def _tell(on_event: OnEvent | None, done: int, total: int) -> None:
-    if on_event is not None:
-        on_event(Event(done, total, "prompt"))

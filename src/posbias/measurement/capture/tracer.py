@@ -133,11 +133,6 @@ def mark_all(result: Any, mark: Any) -> None:
             set_mark(item, mark)
 
 
-def holds_tensors(result: Any) -> bool:
-    """Return whether a result is a tensor or has one in it."""
-    return any(isinstance(item, Tensor) for item in flat([result]))
-
-
 def heads_of(tensor: Tensor) -> Tensor:
     """[1, head, position, channel] or [head, position, channel] → [head, position, channel], detached."""
     return tensor.detach().flatten(0, -3)
@@ -155,11 +150,9 @@ def mark_of(tensor: Tensor) -> Any:
 
 def set_mark(tensor: Tensor, mark: Any) -> None:
     """Mark a tensor; None takes its mark away."""
+    setattr(tensor, _MARK, mark)
     if mark is None:
-        if hasattr(tensor, _MARK):
-            delattr(tensor, _MARK)
-    else:
-        setattr(tensor, _MARK, mark)
+        delattr(tensor, _MARK)
 
 
 def unrotated(sin_or_cos: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -249,13 +242,11 @@ class Watch:
         elif name in ("linear", "addmm") and any(isinstance(mark, Mixed) for mark in marks):
             self._output(name, operands)
             mark_all(result, Derived())
-        elif twin is not None and holds_tensors(result):
+        elif twin is not None:
             with torch.no_grad():
                 mark_twins(result, func(*twin[0], **twin[1]))
-        elif twin is not None and name == "__setitem__":
-            with torch.no_grad():
-                func(*twin[0], **twin[1])
-                set_mark(args[0], Twin(twin[0][0]))
+                if name == "__setitem__":
+                    set_mark(args[0], Twin(twin[0][0]))
         else:
             self._hand_on(name, args, operands, marks, result)
         if twin is not None and in_place(name):
@@ -358,7 +349,7 @@ class Watch:
 
     def _hand_on(self, name: str, args: tuple, operands: list[Tensor], marks: list, result: Any) -> None:
         found = [mark for mark in marks if mark is not None and not isinstance(mark, Twin)]
-        if not found or not holds_tensors(result):
+        if not found:
             return
         mark = found[0]
         if isinstance(mark, Product):
