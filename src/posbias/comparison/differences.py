@@ -82,8 +82,9 @@ def influence_differences(
     ratios of means over prompts, to first order; intervals by Student's t. Raises `InvalidValueError` for profiles
     of unlike length or with influence of later positions than the query.
     """
-    if not all(_measured(one) for one in (p, q)):
-        return None
+    for one in (p, q):
+        if one.kind != "mass" or one.samples is None or len(one.samples) < LEAST_PROMPTS:
+            return None
     paired = same_prompts(p, q)
     p, q = up_to_query(p, "p"), up_to_query(q, "q")
     if shares is not None:
@@ -103,10 +104,6 @@ def influence_differences(
             difference = Estimate.linearised(ours, errors) - Estimate.linearised(theirs, others)
         found.append(PartDifference(name, ours, theirs, difference.jointly(len(parts))))
     return InfluenceDifferences(tuple(found), paired, (len(samples[0]), len(samples[1])))
-
-
-def _measured(profile: Profile) -> bool:
-    return profile.kind == "mass" and profile.samples is not None and len(profile.samples) >= LEAST_PROMPTS
 
 
 def _parts(tokens: int) -> Iterator[tuple[str, int, int]]:

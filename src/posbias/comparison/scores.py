@@ -69,10 +69,9 @@ class Difference:
         for name in SCORES:
             one: Estimate = getattr(self.scores, name)
             if not math.isnan(one.value):
-                low, high = one.bounds or (one.value, one.value)
-                better = low > 0 if name.startswith("spearman") else high < 0
-                worse = high < 0 if name.startswith("spearman") else low > 0
-                found[name] = "better" if better else "worse" if worse else "open"
+                more = one if name.startswith("spearman") else -one
+                low, high = more.bounds or (more.value, more.value)
+                found[name] = "better" if low > 0 else "worse" if high < 0 else "open"
         return found
 
     @property

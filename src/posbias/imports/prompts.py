@@ -91,9 +91,7 @@ def read_ruler(table: Table, path: Path, choice: Choice) -> Curves:
     for (where, row), length in zip(table.iterrows(), _lengths(table), strict=True):
         text = _cell(row, "input", where)
         said = unicodedata.normalize("NFKC", _cell(row, "pred", where)).lower()
-        outputs = _cell(row, "outputs", where, list)
-        alike = [outputs] if _any_is_enough(outputs, where) else [[output] for output in outputs]
-        for place, spellings in enumerate(alike):
+        for place, spellings in enumerate(_answers(_cell(row, "outputs", where, list), where)):
             right = any(unicodedata.normalize("NFKC", one).lower() in said for one in spellings)
             trial = (str(row.get("index", where)), place)
             rows.append((trial, _place(spellings, text), float(right), length))
@@ -196,17 +194,15 @@ def _placed(row: Column, score: float, where: Any) -> list[tuple[float, float]]:
     if not (prompt := _text_of(prompt)):
         raise unexpected(f"{where}: arguments", "a prompt's text", row["arguments"])
     targets = [str(one).strip() for one in (target if isinstance(target, list) else [target])]
-    if len(targets) < 2 or _any_is_enough(targets, where):
+    if len(answers := _answers(targets, where)) == 1:
         return [(_place(targets, prompt), score)]
     said = str(row.get("filtered_resps")).lower()
     right = [float(one.lower() in said) for one in targets]
     if not math.isclose(float(np.mean(right)), score, abs_tol=0.01):
         # the answer as it was scored is not in the file: 0 or 1 holds of each, another score of none
         right = [score if score in (0, 1) else math.nan] * len(targets)
-    return [
-        (math.nan if math.isnan(hit) else _place([one], prompt), hit)
-        for one, hit in zip(targets, right, strict=True)
-    ]
+    found = zip(answers, right, strict=True)
+    return [(math.nan if math.isnan(hit) else _place(one, prompt), hit) for one, hit in found]
 
 
 def _text_of(prompt: Any) -> str:
@@ -219,16 +215,17 @@ def _text_of(prompt: Any) -> str:
     return prompt if isinstance(prompt, str) else ""
 
 
-def _any_is_enough(answers: Sequence[str], where: Any) -> bool:
-    """Whether several answers are spellings of one, by the name of the task or one being a part of another."""
+def _answers(texts: Sequence[str], where: Any) -> list[Sequence[str]]:
+    """Each answer as its spellings: several texts are those of one by the name of the task, or where one is a part
+    of another."""
     task = set(re.split(r"[^a-z]+", Path(file_of(where)).name.lower()))
-    if len(answers) < 2 or task & EACH_OF:
-        return False
-    lower = sorted({one.lower() for one in answers}, key=len)
+    if len(texts) < 2 or task & EACH_OF:
+        return [[one] for one in texts]
+    lower = sorted({one.lower() for one in texts}, key=len)
     if task & ANY_OF or len(lower) == 1 or any(lower[0] in other for other in lower[1:]):
-        return True
+        return [texts]
     what = "one answer, or a file named by its task: qa_… (one spelling is enough) or niah_… (each counts)"
-    raise unexpected(where, what, ", ".join(answers))
+    raise unexpected(where, what, ", ".join(texts))
 
 
 def _place(spellings: Sequence[str], text: str) -> float:

@@ -123,9 +123,8 @@ def discard_checkpoint(path: str | Path) -> None:
 def _stored(checkpoint: Checkpoint, quantities: Quantities) -> State:
     """The state in a checkpoint, empty if there is none. Raises `InputFileError` for another job's."""
     stored = checkpoint.load()
-    if stored is None or "prompts" not in stored.note:  # nothing, or what an older version left
-        return State(quantities)
-    return State.of(stored, quantities)
+    # an older version left no prompts
+    return State.of(stored, quantities) if stored and "prompts" in stored.note else State(quantities)
 
 
 def _of_rank(path: Path | None, rank: int) -> Path | None:

@@ -12,6 +12,7 @@ of it is no part of the layer, and nothing that follows a layer's operations fol
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -98,9 +99,9 @@ class Capture(TorchFunctionMode):
 
     def __enter__(self):
         for index, layer in enumerate(self._layers):
-            entering = layer.register_forward_pre_hook(self._entering(index), with_kwargs=True)
+            entering = layer.register_forward_pre_hook(partial(self._enter, index), with_kwargs=True)
             self._undo.enter_context(entering)
-            self._undo.enter_context(layer.register_forward_hook(self._leaving(index)))
+            self._undo.enter_context(layer.register_forward_hook(partial(self._leave, index)))
         name = RECURRENCES.get(self._family.model_type, "")
         intercept(self._undo, self._layers, name, self._recurred)
         return super().__enter__()
@@ -118,26 +119,19 @@ class Capture(TorchFunctionMode):
                 "softmax docs/measure.md says which are known"
             )
 
-    def _entering(self, index: int):
-        def hook(module, positional, named):
-            # a layer run again, as activation checkpointing does, is not seen again
-            if index in self._seen:
-                return
+    def _enter(self, index: int, layer: Any, positional: tuple, named: dict[str, Any]) -> None:
+        # a layer run again, as activation checkpointing does, is not seen again
+        if index not in self._seen:
             self._watch = Watch(stream_of(positional, named), self._constant)
-            self._mark_rotations(module, named.get("position_embeddings"))
+            self._mark_rotations(layer, named.get("position_embeddings"))
 
-        return hook
-
-    def _leaving(self, index: int):
-        def hook(module, positional, output):
-            watch, self._watch = self._watch, None
-            if watch is None or watch.scores is None or watch.update is None:
-                return
-            self._seen.add(index)
-            with torch.no_grad():
-                self._see(self._layer(index, watch, output if isinstance(output, Tensor) else output[0]))
-
-        return hook
+    def _leave(self, index: int, layer: Any, positional: tuple, output: Any) -> None:
+        watch, self._watch = self._watch, None
+        if watch is None or watch.scores is None or watch.update is None:
+            return
+        self._seen.add(index)
+        with torch.no_grad():
+            self._see(self._layer(index, watch, output if isinstance(output, Tensor) else output[0]))
 
     def _recurred(self, call: Callable[[], Any], matrices: Callable[[Tensor], Effective]) -> Any:
         """Run the recurrence of a layer, whose own operations are none of the layer's, and note its matrices."""

@@ -40,8 +40,8 @@ class Effective(Scores):
     is the mean over heads of |M| where it is had without them. There are no logits: those of seen keys are 0.
     """
 
-    heads: int
-    tokens: int
+    _sized = "values"
+
     kind: str
     values: Float[Tensor, "head position channel"]
     mixed: Float[Tensor, "position joined"]
@@ -96,7 +96,7 @@ def _gated_delta(given: Mapping[str, Any], result: Tensor) -> Effective:
     def matrix(head: int) -> Matrix:
         return recurrence_matrix(query[head // each], key[head // each], decay[head], gain[head])
 
-    return Effective(len(value), value.shape[1], "gated delta rule", value, result[0].flatten(1), matrix)
+    return Effective("gated delta rule", value, result[0].flatten(1), matrix)
 
 
 def _mamba2(given: Mapping[str, Any], result: Tensor) -> Effective:
@@ -112,12 +112,12 @@ def _mamba2(given: Mapping[str, Any], result: Tensor) -> Effective:
         passed = recurrence_matrix(query[shared], key[shared], decay, step[head], removes=False)
         return passed + own[head] * torch.eye(len(decay))
 
-    return Effective(len(value), value.shape[1], "Mamba-2", value, result[0].flatten(1), matrix)
+    return Effective("Mamba-2", value, result[0].flatten(1), matrix)
 
 
 def _convolution(given: Mapping[str, Any], result: Tensor) -> Effective:
     values, weights, bias = given["hidden_states"].detach()[0], given["weight"].detach(), given.get("bias")
-    heads, tokens = values.shape
+    tokens = values.shape[1]
 
     def matrix(of_channel: Float[Tensor, "width"]) -> Matrix:
         found = torch.zeros(tokens, tokens, dtype=torch.float64)
@@ -127,7 +127,7 @@ def _convolution(given: Mapping[str, Any], result: Tensor) -> Effective:
 
     mixed = result[0].T if bias is None else result[0].T - bias.detach()
     of_channel, mean = (lambda head: matrix(weights[head])), matrix(weights.abs().double().mean(dim=0))
-    return Effective(heads, tokens, "short convolution", values[..., None], mixed, of_channel, mean)
+    return Effective("short convolution", values[..., None], mixed, of_channel, mean)
 
 
 FUNCTIONS: dict[str, Callable[[Mapping[str, Any], Tensor], Effective]] = {

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float
@@ -28,8 +29,18 @@ class Scores(ABC):
     keys, or to less where learned sinks take a part.
     """
 
-    heads: int
-    tokens: int
+    _sized: ClassVar[str]
+    """The field whose first two dimensions are heads and tokens."""
+
+    @property
+    def heads(self) -> int:
+        """How many query heads there are."""
+        return getattr(self, self._sized).shape[0]
+
+    @property
+    def tokens(self) -> int:
+        """How many queries there are, and keys."""
+        return getattr(self, self._sized).shape[1]
 
     @abstractmethod
     def logits_of(self, start: int, stop: int) -> Block:
@@ -71,17 +82,11 @@ class Given(Scores):
     a mask's.
     """
 
+    _sized = "logits"
+
     logits: Block
     attention: Block
     shift: Float[Tensor, "head query"] | None = None
-
-    @property
-    def heads(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.logits.shape[0]
-
-    @property
-    def tokens(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.logits.shape[1]
 
     def finite(self) -> bool:
         return all_finite(self.attention)
@@ -110,6 +115,10 @@ class Factored(Scores):
     `causal` hides later keys.
     """
 
+    _sized = "query"
+
+    _sized = "query"
+
     query: Float[Tensor, "head query channel"]
     key: Float[Tensor, "shared key channel"]
     scale: float
@@ -118,14 +127,6 @@ class Factored(Scores):
     causal: bool = False
     cap: float | None = None
     shift: Float[Tensor, "head query"] | None = None
-
-    @property
-    def heads(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.query.shape[0]
-
-    @property
-    def tokens(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.query.shape[1]
 
     def finite(self) -> bool:
         return all_finite(self.query) and all_finite(self.key)

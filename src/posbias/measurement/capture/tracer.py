@@ -69,10 +69,10 @@ class Derived:
 def scored(product: Product, name: str, args: tuple, scores: Tensor) -> Product:
     """The mark of scores after one more operation: numbers multiply, a tanh caps, additions are positions."""
     if name in _MULTIPLICATIONS or name in _DIVISIONS:
-        others = [item for item in args if item is not scores]
-        number = _number(others[0]) if others else None
-        if number is None or product.scale is None:
+        others = [torch.as_tensor(item) for item in args if item is not scores]
+        if not others or others[0].numel() != 1 or product.scale is None:
             return replace(product, scale=None)
+        number = float(others[0])
         factor = number if name in _MULTIPLICATIONS else 1 / number
         cap = None if product.cap is None else product.cap * factor
         return replace(product, scale=product.scale * factor, cap=cap)
@@ -81,12 +81,6 @@ def scored(product: Product, name: str, args: tuple, scores: Tensor) -> Product:
     if name == "cat":
         return replace(product, before=scores.detach())
     return product
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, Tensor):
-        return float(value) if value.numel() == 1 else None
-    return float(value) if isinstance(value, (int, float)) else None
 
 
 def twin_arguments(name: str, args: tuple, kwargs: dict) -> tuple[list, dict]:
@@ -272,11 +266,9 @@ class Watch:
     def _softmax(self, given: Tensor, result: Tensor) -> None:
         """Eager attention: the softmax sees all logits of the layer, with a sink next to them or without."""
         tokens, product = self._tokens, mark_of(given)
-        logits = given.detach().flatten(0, -3)
-        attention = result.detach().flatten(0, -3)
         if isinstance(product, Product) and product.before is not None:
-            logits = product.before.flatten(0, -3)
-        logits, attention = logits[..., :tokens], attention[..., :tokens]
+            given = product.before
+        logits, attention = (heads_of(one)[..., :tokens] for one in (given, result))
         if self.stream.dtype == torch.float16 != logits.dtype:
             # masked in half precision, then upcast: the mask's lowest number is no longer the lowest there is
             unseen = logits <= torch.finfo(torch.float16).min / 2
@@ -302,7 +294,7 @@ class Watch:
         if query.shape[-2] != self._tokens:
             return
         self.turned = isinstance(mark_of(query), Twin) or isinstance(mark_of(key), Twin)
-        mask = None if attn_mask is None else attn_mask.detach().flatten(0, -3)
+        mask = None if attn_mask is None else heads_of(attn_mask)
         scale = query.shape[-1] ** -0.5 if scale is None else float(scale)
         self.scores = Factored(heads_of(query), heads_of(key), scale, mask, causal=bool(is_causal))
         self.plain = replace(

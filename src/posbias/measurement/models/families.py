@@ -6,6 +6,7 @@ what kind of position encoding it is to expect, and known defects. Tests prove e
 family without a row gets `generic`, and has to prove itself each time.
 """
 
+import functools
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -100,14 +101,10 @@ def family_for(config: Any) -> Family:
 
 def part(root: Any, path: str) -> Any:
     """Return the part of a module at a dotted `path`. Raises `ModelError` when it is not there."""
-    here = root
-    for name in path.split("."):
-        here = getattr(here, name, None)
-        if here is None:
-            raise ModelError(
-                f"model: {type(root).__name__} has no part {path!r}, its family's table row says so"
-            )
-    return here
+    found = functools.reduce(lambda here, name: getattr(here, name, None), path.split("."), root)
+    if found is None:
+        raise ModelError(f"model: {type(root).__name__} has no part {path!r}, its family's table row says so")
+    return found
 
 
 def decoder_config(config: Any) -> Any:

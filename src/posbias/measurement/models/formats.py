@@ -6,11 +6,10 @@ third party raises on bad files, which is nearly anything, leaves as one line.
 """
 
 import gc
-import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -200,10 +199,10 @@ def _load(kind: Any, folder: Path, placement: Placement, trusted: bool, **how: A
     elif placement.device.type != "cpu":
         # tensor by tensor from the files to the device: no copy of all weights in this machine's memory
         how["device_map"] = {"": placement.device}
-    offloaded = tempfile.mkdtemp(prefix="posbias-offloaded-") if placement.to_disk else None
-    if offloaded is not None:
-        how["offload_folder"] = offloaded
-    try:
+    with ExitStack() as offloaded:
+        if placement.to_disk:
+            place = tempfile.TemporaryDirectory(prefix="posbias-offloaded-", ignore_cleanup_errors=True)
+            how["offload_folder"] = offloaded.enter_context(place)
         # pickled weights may hold code: tensors alone are read
         model, report = kind.from_pretrained(
             folder,
@@ -219,11 +218,7 @@ def _load(kind: Any, folder: Path, placement: Placement, trusted: bool, **how: A
             raise ModelError(
                 f"model: {len(absent)} weights are missing or misshapen in its files, first {absent[0]}"
             )
-    except BaseException:
-        shutil.rmtree(offloaded or "", ignore_errors=True)
-        raise
-    if offloaded is not None:
-        weakref.finalize(model, shutil.rmtree, offloaded, ignore_errors=True)
+        weakref.finalize(model, offloaded.pop_all().close)
     return model if placement.map is not None else model.to(placement.device)
 
 

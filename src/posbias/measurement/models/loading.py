@@ -229,28 +229,26 @@ def ready(
     with its tokenizer (or the folder of one), of which a copy is switched that shares its weights. Raises as
     `load_model` and `LoadedModel`, and `InvalidValueError` for anything else.
     """
-    treated = {} if treatment is None else {"treatment": treatment}
-    if isinstance(model, LoadedModel):
-        if tokenizer is not None:
-            raise InvalidValueError("tokenizer: expected None with a LoadedModel, which brings its own")
-        yield replace(model, **treated)
-    elif isinstance(model, str | Path):
-        if tokenizer is not None and not isinstance(tokenizer, str | Path):
-            raise wrong("tokenizer", "a folder with a model by name", got=f"a {type(tokenizer).__name__}")
-        loaded = load_model(model, **{"tokenizer": tokenizer, "tokens": tokens, **loading})
-        yield replace(loaded, **treated)
-    else:
-        _check(model, tokenizer)
-        if isinstance(tokenizer, str | Path):
-            tokenizer = formats.tokenizer_of_folder(tokenizer)
-        check_vocabulary(model, tokenizer)
-        trained = [weight for weight in model.parameters() if weight.requires_grad]
-        try:
+    loaded, trained = model, []
+    try:
+        if isinstance(model, LoadedModel):
+            if tokenizer is not None:
+                raise InvalidValueError("tokenizer: expected None with a LoadedModel, which brings its own")
+        elif isinstance(model, str | Path):
+            if tokenizer is not None and not isinstance(tokenizer, str | Path):
+                raise wrong("tokenizer", "a folder with a model by name", got=f"a {type(tokenizer).__name__}")
+            loaded = load_model(model, **{"tokenizer": tokenizer, "tokens": tokens, **loading})
+        else:
+            _check(model, tokenizer)
+            if isinstance(tokenizer, str | Path):
+                tokenizer = formats.tokenizer_of_folder(tokenizer)
+            check_vocabulary(model, tokenizer)
+            trained = [weight for weight in model.parameters() if weight.requires_grad]
             loaded = for_length(LoadedModel.of(_twin(model), tokenizer, name_of(model)), tokens)
-            yield replace(loaded, **treated)
-        finally:
-            for weight in trained:
-                weight.requires_grad_(True)
+        yield loaded if treatment is None else replace(loaded, treatment=treatment)
+    finally:
+        for weight in trained:
+            weight.requires_grad_(True)
 
 
 def hooked(model: nn.Module) -> list[str]:

