@@ -114,7 +114,7 @@ def test_a_remedy_of_text_keeps_facts_and_question(name):
 
 def test_parameters_are_part_of_what_answers_are_kept_by():
     plain, *others = (
-        Treated(right, one, {}).specification for one in (REMEDIES["plain"], Vote(), Vote(shuffles=9))
+        Treated(right, one, {}).asked_of for one in (REMEDIES["plain"], Vote(), Vote(shuffles=9))
     )
     assert plain == {}
     assert len({*map(fingerprint, others)}) == 2

@@ -20,10 +20,10 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
-from posbias.asking.replies import FAILED, answer_of, ending_of_error, events, text_of
+from posbias.asking.replies import answer_of, ending_of_error, events, text_of
 from posbias.asking.requests import messages_of
 from posbias.core.errors import ModelError, one_of, positive, shortened, whole, wrong
-from posbias.core.matching import CutOff, Refused, ToolCall, final_answer
+from posbias.core.matching import REASONS, CutOff, Refused, ToolCall, final_answer
 from posbias.core.spec import fingerprint
 from posbias.core.tables import number
 
@@ -123,8 +123,8 @@ class Endpoint:
             log.warning("the key of %s goes to %s without encryption; https keeps it", KEY, found["host"])
 
     @property
-    def specification(self) -> dict[str, Any]:
-        """What is asked for apart from the prompt: model, api, system message, answer's length, temperature."""
+    def asked_of(self) -> dict[str, Any]:
+        """What decides an answer apart from the prompt: model, api, system message, its length, temperature."""
         about = {"model": self.model, "api": self.api, "system": self.system, "most_out": self.most_out}
         return {**about, "temperature": 0}
 
@@ -133,11 +133,6 @@ class Endpoint:
         """What of it the server wanted otherwise: a temperature, None where it takes none."""
         change = self._changes.get("temperature")
         return {} if change is None else {"temperature": change.get("temperature")}
-
-    @property
-    def asked_of(self) -> dict[str, Any]:
-        """What decides an answer apart from the prompt, as it was really sent."""
-        return self.specification | self.sent
 
     @property
     def way(self) -> str:
@@ -309,7 +304,7 @@ class Endpoint:
                 calls = calls or message.get("tool_calls") or message.get("function_call")
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             found = False
-        if failed or FAILED.search(str(reason)):
+        if failed or REASONS["failed"].search(str(reason).lower()):
             raise _RefusedError(f"an error in HTTP 200: {self._words(str(failed or reason))}")
         if not found:
             said = self._words(content.decode(errors="replace"))

@@ -5,25 +5,10 @@ which some are thoughts.
 """
 
 import json
-import re
 from typing import Any
 
-from posbias.core.matching import CutOff, Refused, ToolCall, final_answer
+from posbias.core.matching import DECLINED, ENDINGS, REASONS, CutOff, final_answer
 
-_REASONS: dict[type[str], str] = {
-    CutOff: r"cut_off|length|max\w*tok|token_?limit|window|incomplete",
-    Refused: r"filter|safety|refus|recitation|blocklist|blocked|prohibited|spii|sensitive|moderation|guardrail",
-    ToolCall: r"tool|function",
-}
-"""By what became of an answer, what a `finish_reason` says then, in small letters."""
-FAILED = re.compile(r"error|abort|insufficient", re.IGNORECASE)
-"""A `finish_reason` of a server that failed."""
-_DECLINED: dict[type[str], str] = {
-    Refused: r"content_?(filter|policy)|content (management|exists risk)|inappropriate content|"
-    r"(input|prompt) was flagged",
-    CutOff: r"could not finish the message",
-}
-"""By what became of an answer, what an error says that is about this prompt alone, in small letters."""
 _TEXTS = ("text", "output_text")
 
 
@@ -47,15 +32,14 @@ def answer_of(text: str, reason: object = None) -> str:
     Of thoughts alone it is a `CutOff`.
     """
     said, reason = final_answer(text), str(reason or "").lower()
-    kinds = (kind for kind, pattern in _REASONS.items() if re.search(pattern, reason))
+    kinds = (kind for name, kind in ENDINGS.items() if REASONS[name].search(reason))
     usual = CutOff if text.strip() and not said.strip() else str
     return next(kinds, usual)(said)
 
 
 def ending_of_error(said: str) -> str | None:
     """The empty answer that an error stands for: a filter declined, or no token was left; None for all else."""
-    kinds = (kind for kind, pattern in _DECLINED.items() if re.search(pattern, said.lower()))
-    return next((kind() for kind in kinds), None)
+    return next((ENDINGS[name]() for name, signs in DECLINED.items() if signs.search(said.lower())), None)
 
 
 def events(content: bytes) -> list[Any]:

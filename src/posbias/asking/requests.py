@@ -91,7 +91,7 @@ def messages_of(prompt: str, system: str | None = None) -> list[dict[str, str]]:
 
 def specification_of(generator: Any) -> dict[str, Any]:
     """What decides answers apart from prompts, as the generator says it; empty where it says nothing."""
-    return dict(getattr(generator, "specification", None) or getattr(generator, "asked_of", {}))
+    return dict(getattr(generator, "asked_of", {}))
 
 
 @dataclass(frozen=True)

@@ -53,40 +53,38 @@ def check_targets(out: Path | None, plot: Path | None, *inputs: str | Path | Non
 # ── what is typed ──
 
 
-def _integer(type_: Any, tokens: Any, *words: str) -> int:
-    """An integer as it was typed, in powers of ten or with k and M: 1e6, 8k; 2.5 is not rounded."""
-    word = tokens[0].value
-    if (number := typed_integer(word)) is None:
-        what = ", ".join((*words, "an integer such as 250000, 1e7 or 8k"))
-        raise ValueError(f"expected {what}, got {shortened(word)}")
-    return number
+def _typed(read: Callable[[str], Any], what: str, **look: Any) -> Any:
+    """A converter of a word by `read`, which gives None for what is not expected; `look`: as of `Parameter`."""
+
+    def convert(type_: Any, tokens: Any) -> Any:
+        text, several = " ".join(token.value for token in tokens), len(tokens) > 1
+        if several or (value := read(text)) is None:
+            raise ValueError(f"{tokens[0].keyword}: " * several + f"expected {what}, got {shortened(text)}")
+        return value
+
+    return Parameter(converter=convert, n_tokens=1, **look)
+
+
+_INTEGER = "an integer such as 250000, 1e7 or 8k"
+"""As it was typed, in powers of ten or with k and M; 2.5 is not rounded."""
 
 
 def _integer_or(*words: str) -> Any:
     """A converter that takes some words as they are, and else an integer."""
-
-    def convert(type_: Any, tokens: Any) -> str | int:
-        return tokens[0].value if tokens[0].value in words else _integer(type_, tokens, *words)
-
-    return Parameter(converter=convert, n_tokens=1, metavar="|".join((*words, "NUMBER")), show_choices=False)
+    metavar, what = "|".join((*words, "NUMBER")), ", ".join((*words, _INTEGER))
+    return _typed(
+        lambda word: word if word in words else typed_integer(word), what, metavar=metavar, show_choices=False
+    )
 
 
 def _listed(one: Callable[[str], Any], what: str) -> Any:
     """A converter of values with commas between them, one at least."""
 
-    def convert(type_: Any, tokens: Any) -> tuple[Any, ...]:
-        words = [word.strip() for word in tokens[0].value.split(",") if word.strip()]
-        try:
-            values = tuple(map(one, words))
-        except ValueError:
-            values = (None,)
-        if len(tokens) > 1 or not values or None in values:
-            given = shortened(" ".join(token.value for token in tokens))
-            name = f"{tokens[0].keyword}: " * (len(tokens) > 1)
-            raise ValueError(f"{name}expected {what}, or several with commas, got {given}")
-        return values
+    def read(text: str) -> tuple[Any, ...] | None:
+        values = tuple(one(word.strip()) for word in text.split(",") if word.strip())
+        return None if not values or None in values else values
 
-    return Parameter(converter=convert, n_tokens=1, negative="", show_default=False)
+    return _typed(read, f"{what}, or several with commas", negative="", show_default=False)
 
 
 def _columns(type_: Any, tokens: Any) -> dict[str, str]:
@@ -98,22 +96,8 @@ def _columns(type_: Any, tokens: Any) -> dict[str, str]:
     return columns
 
 
-def _folder(type_: Any, tokens: Any) -> Path:
-    """A folder, where an answer of several files goes, and not the name of a file."""
-    if (folder := Path(tokens[0].value)).suffix:
-        raise ValueError(f"expected a folder (the answer is several files), got {shortened(str(folder))}")
-    return folder
-
-
-def _threads(type_: Any, tokens: Any) -> int:
-    """A number of threads that can be right."""
-    if not 0 < (count := _integer(type_, tokens)) <= MOST_THREADS:
-        raise ValueError(f"expected an integer from 1 to {MOST_THREADS:,}, got {count}")
-    return count
-
-
 Flag = Annotated[bool, Parameter(negative="")]
-Whole = Annotated[int, Parameter(converter=_integer, n_tokens=1)]
+Whole = Annotated[int, _typed(typed_integer, _INTEGER)]
 Lengths = Annotated[tuple[int, ...], _listed(typed_integer, "an integer")]
 Names = Annotated[tuple[str, ...], _listed(str, "a name")]
 Words = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
@@ -123,7 +107,8 @@ Plot = Annotated[Path | None, Parameter(name="--plot")]
 # ── options that mean the same everywhere ──
 
 Out = Annotated[Path, Parameter(name=["--out", "-o"])]
-Folder = Annotated[Out, Parameter(converter=_folder, n_tokens=1)]
+_FOLDER = "a folder (the answer is several files)"
+Folder = Annotated[Out, _typed(lambda word: None if Path(word).suffix else Path(word), _FOLDER)]
 Results = Annotated[Out, Parameter(help="The folder of results.")]
 Json = Annotated[Flag, Parameter(name="--json", help="Print JSON on stdout.")]
 Rerun = Annotated[
@@ -133,7 +118,12 @@ Seed = Annotated[Whole, Parameter(help="Seed of the random numbers.")]
 Threads = Annotated[
     Whole | None, Parameter(help="Cores to use; the result is the same for any number. Default: all.")
 ]
-_Count = Annotated[int, Parameter(name="--threads", converter=_threads, n_tokens=1)]
+_THREADS = f"an integer from 1 to {MOST_THREADS:,}"
+_Count = Annotated[
+    int,
+    _typed(lambda word: one if 0 < (one := typed_integer(word) or 0) <= MOST_THREADS else None, _THREADS),
+    Parameter(name="--threads"),
+]
 TorchThreads = Annotated[_Count | None, Parameter(help="Threads of torch. Default: the cores but one.")]
 _CELLS = (
     "Cores to use: cells train one on each (default: all), a single cell with this many threads (default: 1)."

@@ -22,6 +22,11 @@ PIECE = re.compile(r"\w+|[^\w\s]")
 """A word, or a mark of punctuation."""
 _ARTICLES = {"a", "an", "the"}
 _MARKS = data_table(__file__)
+REASONS, DECLINED = (
+    {name: re.compile("|".join(signs)) for name, signs in _MARKS[kind].items()}
+    for kind in ("reasons", "declined")
+)
+"""By what became of an answer (`ENDINGS`, failed), what a `finish_reason` and an error say, in small letters."""
 _OPENS, _CLOSES, _OVER = (re.compile("|".join(_MARKS[name]), re.I) for name in ("opens", "closes", "over"))
 _THOUGHTS = re.compile(rf"(?is)(?:{_OPENS.pattern}).*?(?:{_CLOSES.pattern}|\Z)")
 _WITHOUT_SPACES = re.compile(f"[{''.join(_MARKS['without_spaces'])}]")

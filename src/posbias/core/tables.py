@@ -77,26 +77,31 @@ def is_table(path: Path) -> bool:
     return path.name.lower().endswith(KINDS)
 
 
+def is_csv(path: Path) -> bool:
+    """Whether the name is that of a file of lines of cells."""
+    return path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv"))
+
+
 def read_table(path: Path, names: Names = Names()) -> Table:
     """The rows of a file. Raises `InputFileError` naming file and line."""
-    return _table_in(read_text(path), path, names)
+    text, path = read_text(path), in_utf8(path)
+    return (
+        _checked(_of_csv(text, path), path) if is_csv(path) else table_of(_of_json(text, path, names), path)
+    )
 
 
 def table_lines(path: Path, names: Names = Names(), *, lists: bool = False) -> Iterator[Placed]:
-    """The rows of a table one by one; of what is not JSON lines without missing cells.
+    """The rows of a table one by one, of CSV without empty cells.
 
     `lists`: lists and objects that are written as text are read. Raises as `read_table`, also for no row.
     """
-    text, where = read_text(path), ""
-    if {".jsonl", ".ndjson"} & set(path.suffixes) or not is_table(path):
-        rows = json_lines(text, path)
+    where = ""
+    if is_csv(path):
+        table = read_table(path)
+        rows = zip(table.index, table.to_dict("records"), strict=True)
+        rows = ((where, {key: cell for key, cell in row.items() if cell}) for where, row in rows)
     else:
-        table = _table_in(text, path, names)
-        whole = zip(table.index, table.to_dict("records"), strict=True)
-        rows = (
-            (where, {key: cell for key, cell in row.items() if cell == cell and cell != ""})
-            for where, row in whole
-        )
+        rows = _of_json(read_text(path), path, names)
     for where, row in rows:
         yield where, {key: parsed(cell) for key, cell in row.items()} if lists else row
     if not where:
@@ -161,13 +166,6 @@ def _json_object(row: Any, where: str) -> dict[str, Any]:
             where, "a JSON object on each line, not a list of them" if each else "a JSON object", row
         )
     return row
-
-
-def _table_in(text: str, path: Path, names: Names) -> Table:
-    path = in_utf8(path)
-    if path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv")):
-        return _checked(_of_csv(text, path), path)
-    return table_of(_of_json(text, path, names), path)
 
 
 def table_of(rows: Iterable[Placed], path: Path) -> Table:

@@ -47,7 +47,7 @@ class Treated:
     parts: Mapping[str, PromptParts]
 
     @property
-    def specification(self) -> dict[str, Any]:
+    def asked_of(self) -> dict[str, Any]:
         """What decides answers apart from prompts: that of `who`, and the remedy with its parameters."""
         treated = {} if isinstance(self.remedy, Plain) else {"remedy": encode(self.remedy)}
         return specification_of(self.who) | treated

@@ -74,8 +74,8 @@ def retrieval_job(
     Raises `InvalidValueError` for values that cannot be right.
     """
     one_of("task", task, WORDINGS)
-    if pairs is None and length is None and task != "documents":
-        pairs, length = (PAIRS[task], None) if task in PAIRS else (None, LENGTH)
+    if pairs is None and length is None:
+        pairs, length = PAIRS.get(task), {"needle": LENGTH}.get(task)
     if positions is None:
         positions = POSITIONS if pairs is None else max(3, min(POSITIONS, pairs))
     wording = next(iter(WORDINGS[task])) if wording is None else wording

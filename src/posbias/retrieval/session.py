@@ -154,17 +154,14 @@ class Session:
         )
         return Needle(words, job, text, name)
 
-    @property
-    def count(self) -> int:
-        """How many prompts there are, at every position and in every control arm."""
-        return sum(self._count(job) for job in self.jobs)
-
-    def _count(self, job: RetrievalJob) -> int:
-        return job.prompts * (job.positions + (job.positions if self.margins else len(ARMS)))
-
-    def requests(self) -> list[Request]:
-        """Every prompt of every job."""
-        each = [(trials, k) for job in self.jobs for trials in [self.trials(job)] for k in range(job.prompts)]
+    def requests(self, *jobs: RetrievalJob) -> list[Request]:
+        """Every prompt of some jobs, by default of all."""
+        each = [
+            (trials, k)
+            for job in jobs or self.jobs
+            for trials in [self.trials(job)]
+            for k in range(job.prompts)
+        ]
         return [request for trials, index in each for request in self.requests_of(trials.trial(index), index)]
 
     def requests_of(self, trial: Trial, index: int) -> list[Request]:
@@ -252,10 +249,11 @@ class Session:
         if len(ways) > 1 and self.until is not None:
             raise wrong("until", "none with several ways to ask", self.until)
         self.announce()
-        curves, asked, done = dict[Key, Places](), self.requests(), 0.0
+        asked, curves, done = {job: self.requests(job) for job in self.jobs}, dict[Key, Places](), 0.0
+        every = [request for requests in asked.values() for request in requests]
 
         def add(event: Event) -> None:
-            on_event(Event(done + event.done, len(ways) * self.count, event.unit))
+            on_event(Event(done + event.done, len(ways) * len(every), event.unit))
 
         for name, generator in ways.items():
             place = None if folder is None else folder_of(folder, name, ways)
@@ -265,7 +263,7 @@ class Session:
             if path is not None:
                 more = ", at most" if self.until is not None else ""
                 more = ", each for every candidate" if getattr(generator, "echoes", False) else more
-                file.announce(asked, generator, None if self.margins else of.get("most_out"), more)
+                file.announce(every, generator, None if self.margins else of.get("most_out"), more)
             own = dict[Key, Places]()
             for job in self.jobs:
                 try:
@@ -275,7 +273,7 @@ class Session:
                         raise
                     kept = f"answers so far are kept in {file.path}: the same command goes on"
                     raise ModelError(f"{error}; {kept}") from None
-                done += self._count(job)
+                done += len(asked[job])
                 curve = replace(curve, asked={**curve.asked, "way": name})
                 own[curve.key] = curve
             if place is not None:
@@ -324,8 +322,8 @@ def ask(
     jobs = () if job is None else (job,)
     session = Session(jobs, text, documents, rule, until, equivalence, concurrency, instructions)
     session.announce()
-    of = specification_of(generator) if asked_of is None else asked_of
-    return session.ask(generator, session.jobs[0], AnswerFile(answers, of), on_event)
+    file = AnswerFile(answers, specification_of(generator) if asked_of is None else asked_of)
+    return session.ask(generator, session.jobs[0], file, on_event)
 
 
 def answered(
