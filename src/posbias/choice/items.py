@@ -127,11 +127,8 @@ def _item(cells: Mapping[str, Any], where: str, first: int) -> Item:
     if said is not None and said != "":
         text, place = normalised(str(said)), number(said)
         spelled = [*map(normalised, options)], [label.lower() for label in labels[: len(options)]]
-        places = [
-            held.index(one)
-            for held, one in zip(spelled, (text, str(said).lower()), strict=True)
-            if one in held
-        ]
+        either = zip(spelled, (text, str(said).lower()), strict=True)
+        places = [held.index(one) for held, one in either if one in held]
         right = places[0] if places else -1 if place is None else int(place) - first
         if not 0 <= right < len(options):
             raise unexpected(

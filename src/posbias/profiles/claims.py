@@ -230,12 +230,8 @@ def _surety(pieces: int) -> Callable[[Evidence], tuple[float, ...]]:
 
 def effect(piece: Evidence, pieces: int) -> dict[str, Any]:
     """One of so many pieces of evidence, for JSON."""
-    return {
-        "where": piece.where,
-        "value": piece.estimate.value,
-        "se": piece.estimate.se,
-        # agreement up to errors is a bound, and a number of all there is has no p-value
-        "p": math.nan if getattr(piece.test, "in_errors", False) or piece.estimate.se == 0.0 else piece.p,
-        "verdict": piece.verdict(pieces),
-        "flaw": piece.flaw,
-    }
+    # agreement up to errors is a bound, and a number of all there is has no p-value
+    exact = getattr(piece.test, "in_errors", False) or piece.estimate.se == 0.0
+    row = {"where": piece.where, "value": piece.estimate.value, "se": piece.estimate.se}
+    row |= {"p": math.nan if exact else piece.p, "verdict": piece.verdict(pieces), "flaw": piece.flaw}
+    return row

@@ -106,10 +106,8 @@ def signs_of(gaps: Mapping[str, Estimate]) -> dict[str, int]:
     Both ends are looked at together (Holm 1979): the surer one counts where its 97.5 % interval leaves out 0 too,
     the other one by its 95 % interval where the surer one counts.
     """
-    ends = sorted(
-        (name for name in gaps if name != ENDS),
-        key=lambda name: -abs(gaps[name].value / (gaps[name].se or 1e-300)),
-    )
+    surest = sorted(gaps, key=lambda name: -abs(gaps[name].value / (gaps[name].se or 1e-300)))
+    ends = [name for name in surest if name != ENDS]
     signs = {name: gap.sign for name, gap in gaps.items()}
     if len(ends) > 1 and not gaps[ends[0]].jointly(len(ends)).sign:
         signs |= dict.fromkeys(ends, 0)

@@ -26,7 +26,6 @@ from posbias.profiles.summary import (
     LEAST_PROMPTS,
     MixingBand,
     Summary,
-    Verdict,
     at_ends,
     doubts,
     summarise,
@@ -319,7 +318,7 @@ class Profile(Plottable):
         seen = _seen(self)
         return doubts(np.asarray(self.samples)[:, :seen], at_ends(seen), self.summary.verdict)
 
-    def _verdict_without(self, place: int) -> Verdict | None:
+    def _verdict_without(self, place: int) -> str | None:
         """Of a profile with samples, the verdict on all other positions."""
         samples = np.delete(np.asarray(self.samples), place, axis=1)
         rest = Profile.from_weights(np.delete(self.mass, place), query=self.query - 1, samples=samples)

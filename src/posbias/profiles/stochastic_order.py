@@ -83,13 +83,8 @@ def monotonicity(kernel: Float[np.ndarray, "query key"], tolerance: float = ROUN
     margin = float(margins.min(initial=np.inf))
     counts, surpluses = _counted(columns if margin < -step else columns[:1], step[None])
     violations, surplus = int(counts[0]), float(surpluses[0])
-    return Monotonicity(
-        triples=triples,
-        violations=violations,
-        rate=violations / triples if triples else 0.0,
-        mean_gap=surplus / violations if violations else 0.0,
-        margin=margin if triples else 0.0,
-    )
+    rate, gap = violations / triples if triples else 0.0, surplus / violations if violations else 0.0
+    return Monotonicity(triples, violations, rate, gap, margin if triples else 0.0)
 
 
 def violations(

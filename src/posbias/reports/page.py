@@ -25,11 +25,8 @@ def write_page(
 
     Each is written whole or not at all. Raises `OutputFileError`.
     """
-    written = [
-        write_bytes(Path(folder) / file, content)
-        for figure in figures
-        for file, content in figure.files.items()
-    ]
+    content = {file: one for figure in figures for file, one in figure.files.items()}
+    written = [write_bytes(Path(folder) / file, one) for file, one in content.items()]
     html = template(name).render(style=Markup(resource("report.css")), figures=figures, **about)
     return write_text(Path(folder) / "report.html", html), written
 
@@ -38,14 +35,11 @@ def template(name: str, package: str = "posbias.reports", **filters: Callable[[s
     """A template of a package that escapes everything and refuses what is not defined, with the filters given."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-    environment = Environment(
-        loader=FunctionLoader(partial(resource, package=package)),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
+    options: Any = dict.fromkeys(
+        ("autoescape", "trim_blocks", "lstrip_blocks", "keep_trailing_newline"), True
     )
+    loader = FunctionLoader(partial(resource, package=package))
+    environment = Environment(loader=loader, undefined=StrictUndefined, **options)
     environment.filters |= {"tied": tied, "subscripts": subscripts, **filters}
     return environment.get_template(name)
 

@@ -18,16 +18,7 @@ from posbias.comparison.scores import Comparison, HeldOut
 from posbias.core.machine import stream
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
-from posbias.reports.profile_sentences import (
-    SENTENCES,
-    VERDICTS,
-    ends_line,
-    ends_of,
-    out_of_reach,
-    paragraph,
-    surety,
-    trough_line,
-)
+from posbias.reports import profile_sentences as of_profile
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -170,19 +161,19 @@ def answers(found: Findings) -> dict[str, str]:
 
 def _looks(found: Findings) -> str:
     measured, s = found.measured, found.measured.summary
-    return paragraph(
-        f"of the influence of {s.tokens} tokens on the next one, {ends_line(measured)}",
+    return of_profile.paragraph(
+        f"of the influence of {s.tokens} tokens on the next one, {of_profile.ends_line(measured)}",
         *(f"verdict {said}" for said in s.ends_alone),
-        trough_line(measured, found.trough_range),
-        *out_of_reach(measured),
+        of_profile.trough_line(measured, found.trough_range),
+        *of_profile.out_of_reach(measured),
     )
 
 
 def _sure(found: Findings) -> str:
     opening = "that is what the mean of these prompts shows: " if found.measured.doubts else ""
     text, tokens = found.measurement.attrs.get("text", "an unnamed text"), found.measured.tokens
-    return paragraph(
-        f"{opening}{'; '.join(surety(found.measured))}",
+    return of_profile.paragraph(
+        f"{opening}{'; '.join(of_profile.surety(found.measured))}",
         f"they are pieces of {tokens} tokens from the text ‘{text}’; other texts and lengths may differ",
     )
 
@@ -199,9 +190,10 @@ def _expected(found: Findings) -> str:
         for name, words in BASELINES.items()
     )
     kind = "the same" if s.verdict == found.measured.summary.verdict else "another"
-    about = {"favours": VERDICTS[s.verdict or "flat"]["favours"], "ends": ends_line(expected), "kind": kind}
+    favours = of_profile.VERDICTS[s.verdict or "flat"]["favours"]
+    about = {"favours": favours, "ends": of_profile.ends_line(expected), "kind": kind}
     moved = _moved(found, comparison.agreements[ARCHITECTURE].wasserstein)
-    return SENTENCES["expected"].format(moved=moved, others=others, **about)
+    return of_profile.SENTENCES["expected"].format(moved=moved, others=others, **about)
 
 
 def _moved(found: Findings, score: Estimate) -> str:
@@ -217,7 +209,7 @@ def _side(lead: Estimate | None) -> str:
 
 def _prompt(found: Findings) -> str:
     """What the verdict says of text in a prompt, as far as it goes, and what it does not say."""
-    s, (first, last) = found.measured.summary, ends_of(found.measured)
+    s, (first, last) = found.measured.summary, of_profile.ends_of(found.measured)
     assert s.verdict is not None
     least = (1.0 - found.measured.trough_depth.value) * s.ends / s.tokens
     name, end = max(("first", first), ("last", last), key=lambda one: one[1].value)
@@ -226,7 +218,8 @@ def _prompt(found: Findings) -> str:
         times = f"{end.value / least:.2g} times as much as one where influence is least"
         times = f": a token of the {name} {s.ends} weighs {times}"
     opening = "If the verdict holds, in" if found.measured.doubts else "In"
-    return f"{opening} prompts like these {VERDICTS[s.verdict]['weighs']}{times}. {SENTENCES['not_use']}"
+    weighs, not_use = of_profile.VERDICTS[s.verdict]["weighs"], of_profile.SENTENCES["not_use"]
+    return f"{opening} prompts like these {weighs}{times}. {not_use}"
 
 
 def verdicts(found: Findings) -> list[str]:
@@ -239,7 +232,7 @@ def _best(found: Findings) -> str:
     best = {measure: keys[0] for measure in RANKED if (keys := measure.best(agreements))}
     if len(best) < 2:
         return ""
-    how = SENTENCES["held_out" if comparison.held_out else "not_held_out"]
+    how = of_profile.SENTENCES["held_out" if comparison.held_out else "not_held_out"]
     said = ", ".join(
         f"by {measure.name} ‘{LABELS.get(key, key)}’ ({measure.text(agreements[key], comparison)})"
         for measure, key in best.items()
@@ -283,4 +276,4 @@ def _sink(found: Findings) -> str:
         return ""
     shares = {"drawn": attention.mean(), "even": even, "given": rollout.mass[0], "measured": measured}
     percents = {name: 100 * share for name, share in shares.items()}
-    return SENTENCES["sink"].format(predictor=LABELS[ATTENDED], **percents)
+    return of_profile.SENTENCES["sink"].format(predictor=LABELS[ATTENDED], **percents)

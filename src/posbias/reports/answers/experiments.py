@@ -134,7 +134,7 @@ class SinkMetric(Part):
 
         trained, untrained = (sinks.metric(THRESHOLD, layer, first, of) for of in ("trained", "untrained"))
         means = {"trained": Averages.over(trained), "untrained": Averages.over(untrained)}
-        return cls.of(uniform=sinks.metric(THRESHOLD, None, first, "uniform")[0], **means, **more)
+        return cls.of(sinks, uniform=sinks.metric(THRESHOLD, None, first, "uniform")[0], **means, **more)
 
 
 class LaterQueries(SinkMetric):
@@ -167,16 +167,10 @@ class Sinks(SinkMetric):
         from posbias.training.sinks import THRESHOLD
 
         later = sinks.starts[-1]
-        return cls.at(
-            sinks,
-            None,
-            0,
-            threshold=THRESHOLD,
-            sequences=sinks.sequences,
-            later_queries=LaterQueries.at(sinks, None, later, start=later),
-            layers=[SinkMetric.at(sinks, layer, 0) for layer in range(sinks.trained.shape[1])],
-            curve=SinkCurve.of(thresholds=sinks.thresholds, **sinks.curve()),
-        )
+        layers = [SinkMetric.at(sinks, layer, 0) for layer in range(sinks.trained.shape[1])]
+        parts = {"layers": layers, "later_queries": LaterQueries.at(sinks, None, later, start=later)}
+        parts["curve"] = SinkCurve.of(thresholds=sinks.thresholds, **sinks.curve())
+        return cls.at(sinks, None, 0, threshold=THRESHOLD, **parts)
 
 
 class Rollout(Part):

@@ -213,14 +213,9 @@ class Design(Answer):
         def candidate(one: Any, file: str = "") -> Candidate:
             return Candidate.of(one, meets=result.meets(one), nearer=result.nearer(one), file=file)
 
-        return super().of(
-            result,
-            varied={name: result.space.varied[name] for name in result.space.names},
-            baseline=candidate(result.baseline),
-            baselines={"recency_only": recency_only},
-            front=list(map(candidate, result.front, files)),
-            **more,
-        )
+        about = {"baseline": candidate(result.baseline), "front": list(map(candidate, result.front, files))}
+        about["varied"] = {name: result.space.varied[name] for name in result.space.names}
+        return super().of(result, baselines={"recency_only": recency_only}, **about, **more)
 
 
 class Explore(Answer):

@@ -52,6 +52,7 @@ DPI = 200
 """Pixels of an inch, where a file has pixels."""
 FILE_KINDS = ("svg", "png", "pdf")
 """What a figure can be saved as, by the suffix of its name."""
+_SETTINGS: Any = {"svg.hashsalt": "posbias", "svg.fonttype": "path", "svg.id": None, "pdf.fonttype": 42}
 _UNDATED: dict[str, dict[str, Any]] = {
     "svg": {"Date": None, "Creator": None, "Format": None, "Type": None},
     "png": {"Software": None},
@@ -106,14 +107,8 @@ def picture_bytes(figure: "Figure", kind: str) -> bytes:
     import matplotlib
 
     check_kind(f"picture.{kind}")
-    settings: dict[Any, Any] = {
-        "svg.hashsalt": "posbias",
-        "svg.fonttype": "path",
-        "svg.id": None,
-        "pdf.fonttype": 42,
-    }
     buffer = io.BytesIO()
-    with matplotlib.rc_context(settings):
+    with matplotlib.rc_context(_SETTINGS):
         figure.savefig(buffer, format=kind, dpi=DPI, metadata=_UNDATED[kind])
     return buffer.getvalue()
 
