@@ -53,7 +53,9 @@ def compare(
     profile, reference = (read_one(one, choice) for one in (p, q))
     comparison = compare(profile, reference, by_share=by_share, seed=seed)
     if plot is not None:
-        _draw(comparison, p.name, plot)
+        agreements, profiles = ({p.name: of["p"]} for of in (comparison.agreements, comparison.profiles))
+        named_so = replace(comparison, agreements=agreements, profiles=profiles)
+        plots.save_figure(plots.drawing(plots.draw_comparison, named_so), plot)
     names = (p.name, q.name) if p.name != q.name else (str(p), str(q))
     named = dict(zip(names, (profile, reference), strict=True))
     more, lines = (_rates if comparison.between is not None else _masses)(
@@ -152,11 +154,3 @@ def _notes(comparison: "Comparison", named: "dict[str, Profile]") -> list[str]:
             f"{p}: calibrated by a measurement of {models[q]}; if that is {q}, they agree by construction"
         )
     return notes
-
-
-def _draw(comparison: "Comparison", name: str, path: Path) -> None:
-    """Draw a comparison, its one profile under the name of its file."""
-
-    agreements, profiles = ({name: of["p"]} for of in (comparison.agreements, comparison.profiles))
-    drawn = replace(comparison, agreements=agreements, profiles=profiles)
-    plots.save_figure(plots.drawing(plots.draw_comparison, drawn), path)

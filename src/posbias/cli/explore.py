@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with
-from posbias.core.errors import InputFileError, InvalidValueError, OtherKindError, PosbiasError
+from posbias.core.errors import InputFileError, InvalidValueError, OtherKindError, PosbiasError, wrong
 from posbias.reports import answers
 
 if TYPE_CHECKING:
@@ -99,9 +99,8 @@ def _begin(source: str | None) -> Begin:
     path = Path(source)
     if path.is_dir() and not (path / "config.json").exists():
         if (held := file_in(path)) is None:
-            raise InputFileError(
-                f"{path}: expected config.json, retrieval.nc or retrieval.json in it, got none"
-            )
+            expected = "config.json, retrieval.nc or retrieval.json in it"
+            raise wrong(path, expected, got="none", kind=InputFileError)
         return _of_retrieval(held)
     if path.suffix == ".nc":
         try:

@@ -34,18 +34,11 @@ def say_mixing(by_layer: Any) -> None:
 
 def _mixing_from(given: str, name: str) -> Any:
     """A mixing schedule from a word, a number, a model's name, or a file that has one."""
-    from posbias.theory.mixing import (
-        AbnarZuidema,
-        AttentionOnly,
-        ConstantMixing,
-        PreNormInit,
-        TrainedMedian,
-        known_mixing,
-    )
+    from posbias.theory import mixing
 
-    known, word = known_mixing(), given.replace("-", "_")
-    kinds = {cls.kind: cls for cls in (AttentionOnly, AbnarZuidema, PreNormInit, TrainedMedian)}
-    kinds["init"] = PreNormInit
+    known, word = mixing.known_mixing(), given.replace("-", "_")
+    plain = mixing.AttentionOnly, mixing.AbnarZuidema, mixing.PreNormInit, mixing.TrainedMedian
+    kinds = {cls.kind: cls for cls in plain} | {"init": mixing.PreNormInit}
     if word in kinds:
         return kinds[word]()
     if word == "published" and name not in known:
@@ -59,7 +52,7 @@ def _mixing_from(given: str, name: str) -> Any:
 
         return read_architecture(given).architecture.mixing
     try:
-        return ConstantMixing(float(given))
+        return mixing.ConstantMixing(float(given))
     except (ValueError, InvalidValueError):
         words = [*kinds, "published", *known]
         what = f"a number from 0 to 1, a file, or one of {', '.join(words)}{nearest(word, words)}"

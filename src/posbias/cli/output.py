@@ -42,9 +42,7 @@ def answer_with(
 
 def _printable(text: str) -> str:
     """A line, or several, with nothing in it that a terminal would obey but the ends of lines."""
-    return (
-        "\n".join(one_line(part, None) for part in text.split("\n")) if "\n" in text else one_line(text, None)
-    )
+    return "\n".join(one_line(part, None) for part in text.split("\n"))
 
 
 def read_as(profiles: "Mapping[str, Profile]") -> dict[str, str]:

@@ -165,16 +165,14 @@ def _answer(
     from posbias.study.tables import summary
 
     claims, pairs = judge(outcome), list(zip(outcome.study.all_cells, outcome.records, strict=True))
-    held = [
-        {name: record and record.result.get(name) for name in ("quantities", "about")} for _, record in pairs
-    ]
+    lacking = dict.fromkeys(("file", "cost", "quantities", "about"))
     answer = answers.Study.of(
         outcome,
         cells=[
-            answers.StudyCell.of(
-                cell, file=record and record.path, cost=record and record.header.cost, **more
-            )
-            for (cell, record), more in zip(pairs, held, strict=True)
+            answers.StudyCell.of(cell, **lacking)
+            if one is None
+            else answers.StudyCell.of(cell, file=one.path, cost=one.header.cost, **one.result)
+            for cell, one in pairs
         ],
         claims=[answers.StudyClaim.of(**claim.as_dict()) for claim in claims],
         plot=picture,

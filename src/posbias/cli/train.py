@@ -11,7 +11,6 @@ from posbias.core.terminal import table
 from posbias.reports import answers
 
 if TYPE_CHECKING:
-    from posbias.profiles.estimate import Estimate
     from posbias.training import Cell
     from posbias.training import Experiment as Trained
 
@@ -189,13 +188,15 @@ def _experiments(spec: Path | None, given: dict[str, Any]) -> "tuple[list[Traine
 def _cell_lines(cell: "Cell") -> list[str]:
     """One cell: its gaps with what kernels and theory predict, how well it does, and what that means."""
     from posbias.training import agreement
-    from posbias.training.probes import estimate_members
+    from posbias.training.probes import ZERO, estimate_members
 
     tested, agreed = cell.evaluation, agreement(cell.rollout, cell.evaluation)
-    own, theory = agreed["residual" if "residual" in agreed else "attention"], agreed["theory"]
+    kernels = "residual" if "residual" in agreed else "attention"
+    own, theory = agreed[kernels].predicted, agreed["theory"].predicted
     rows = [
         [pair, str(gap.over_all.estimate), str(gap.over_informative.estimate)]
-        + [_predicted(profile.predicted[pair]) for profile in (own, theory)]
+        # equal masses may differ by rounding
+        + ["0" if abs(one.value) <= ZERO and not one.se else str(one) for one in (own[pair], theory[pair])]
         for pair, gap in tested.gaps.items()
     ]
     head = ["gap", "all sequences", "informative", "own kernels say", "theory says"]
@@ -210,13 +211,6 @@ def _cell_lines(cell: "Cell") -> list[str]:
         *(f"theory: {assumption}" for assumption in cell.rollout.assumptions),
         f"cell: {cell.path}",
     ]
-
-
-def _predicted(gap: "Estimate") -> str:
-    """A predicted gap; 0 where equal masses differ by rounding."""
-    from posbias.training.probes import ZERO
-
-    return "0" if abs(gap.value) <= ZERO and not gap.se else str(gap)
 
 
 def _sweep_lines(cells: "Sequence[Cell]") -> list[str]:

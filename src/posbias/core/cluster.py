@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from posbias import __version__
-from posbias.core.errors import ClusterError, InvalidValueError, nearest, shortened, whole
+from posbias.core.errors import ClusterError, nearest, shortened, whole, wrong
 from posbias.core.packages import need
 from posbias.core.progress import KEPT, Event
 from posbias.core.running import THREADS, Failed, Last, OnMessage, Task, deliver, perform_remotely
@@ -55,9 +55,9 @@ class Cluster:
         version of posbias, and when the cluster is lost; `InvalidValueError` for more than one GPU and a part of
         another.
         """
-        if wrong := [task.gpus for task in tasks if task.gpus > 1 and task.gpus != int(task.gpus)]:
+        if parts := [task.gpus for task in tasks if task.gpus > 1 and task.gpus != int(task.gpus)]:
             # Ray shares a GPU out in parts, or gives whole ones
-            raise InvalidValueError(f"gpus: expected a number from 0 to 1 or a whole number, got {wrong[0]}")
+            raise wrong("gpus", "a number from 0 to 1 or a whole number", parts[0])
         if not tasks:
             return
         with _connected(self._address) as ray:
@@ -65,9 +65,8 @@ class Cluster:
                 _need_resources(ray, tasks)
                 self._run(ray, tasks, on_message)
             except (ConnectionError, ray.exceptions.RayError) as error:
-                raise ClusterError(
-                    f"ray: the connection to {self._address} broke ({_tail(error)}); {KEPT}"
-                ) from error
+                said = f"ray: the connection to {self._address} broke ({_tail(error)}); {KEPT}"
+                raise ClusterError(said) from error
 
     def _run(self, ray: Any, tasks: Sequence[Task], on_message: OnMessage) -> None:
         from ray.util.queue import Queue
@@ -104,10 +103,8 @@ class Cluster:
 def _perform(task: Task, number: int, level: int, version: str, messages: Any) -> Last:
     """A task, on a machine of the cluster."""
     if version != __version__:
-        where = socket.gethostname()
-        return Failed(
-            f"ray: expected posbias {version} on {where} as here, got {__version__}", "ClusterError"
-        )
+        expected = f"posbias {version} on {socket.gethostname()} as here"
+        return Failed(f"ray: expected {expected}, got {__version__}", "ClusterError")
 
     def send(message: Event | logging.LogRecord) -> None:
         with contextlib.suppress(Exception):  # no progress is no harm
@@ -122,9 +119,8 @@ def _last(ray: Any, one: Any) -> Last:
         last = ray.get(one)
     except ray.exceptions.RayTaskError as error:
         # nothing that the task itself raises: it could not be begun
-        raise ClusterError(
-            f"ray: expected posbias {__version__} on every machine, got {_tail(error)}"
-        ) from error
+        expected = f"posbias {__version__} on every machine"
+        raise wrong("ray", expected, got=_tail(error), kind=ClusterError) from error
     except ray.exceptions.RayError as error:
         return Failed(f"its worker was lost ({type(error).__name__}); {KEPT}", "WorkerError")
     if isinstance(last, Failed) and last.kind == "ClusterError":
@@ -186,10 +182,9 @@ def _answering(address: str) -> str:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
     except (OSError, ValueError, OverflowError) as error:
-        raise ClusterError(
-            "ray: expected auto, local, HOST:PORT or ray://HOST:PORT of a cluster that answers, got "
-            f"{shortened(address)}{nearest(address, ['auto', 'local'])} ({error})"
-        ) from None
+        expected = "auto, local, HOST:PORT or ray://HOST:PORT of a cluster that answers"
+        got = f"{shortened(address)}{nearest(address, ['auto', 'local'])} ({error})"
+        raise wrong("ray", expected, got=got, kind=ClusterError) from None
     return address
 
 
@@ -199,9 +194,8 @@ def _need_resources(ray: Any, tasks: Sequence[Task]) -> None:
     for cores, gpus in {(task.cores, task.gpus) for task in tasks}:
         if not any(one.get("CPU", 0) >= cores and one.get("GPU", 0) >= gpus for one in machines):
             there = ", ".join(f"{one.get('CPU', 0):g} and {one.get('GPU', 0):g}" for one in machines)
-            raise ClusterError(
-                f"ray: expected a machine with {cores:g} cores and {gpus:g} GPUs, got machines with {there}"
-            )
+            expected = f"a machine with {cores:g} cores and {gpus:g} GPUs"
+            raise wrong("ray", expected, got=f"machines with {there}", kind=ClusterError)
 
 
 def _tail(error: Exception) -> str:

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from posbias.core.errors import InputFileError, OutputFileError, nearest, shortened
+from posbias.core.errors import InputFileError, OutputFileError, nearest, wrong
 
 _OURS = f".{platform.node()}~"
 """What the names of temporary files of this machine begin with; the process follows."""
@@ -157,9 +157,7 @@ def read_mapping(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     path = Path(path)
     if path.is_file() and path.suffix.lower() not in SUFFIXES:
-        raise InputFileError(
-            f"{path}: expected a name that ends in .toml, .yaml, .yml or .json, got {shortened(path.suffix)}"
-        )
+        raise wrong(path, "a name that ends in .toml, .yaml, .yml or .json", path.suffix, kind=InputFileError)
     text = read_text(path)
     try:
         match path.suffix.lower():
@@ -171,8 +169,6 @@ def read_mapping(path: str | os.PathLike[str]) -> dict[str, Any]:
                 data = _read_yaml(text)
     except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
         raise InputFileError(f"{path}: not valid {path.suffix[1:].upper()}: {error}") from None
-    except _yaml_error() as error:
-        raise InputFileError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
     except RecursionError:
         raise InputFileError(f"{path}: nested too deeply to be read") from None
     except (ValueError, TypeError) as error:
@@ -215,12 +211,6 @@ def read_text(path: str | os.PathLike[str]) -> str:
         raise InputFileError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
-def _yaml_error() -> type[Exception]:
-    import yaml
-
-    return yaml.YAMLError
-
-
 @functools.cache
 def _yaml_loader() -> type:
     """The safe loader, taught that `1e-3` is a number (YAML 1.1 asks for a dot, people do not)."""
@@ -249,4 +239,7 @@ def _yaml_loader() -> type:
 def _read_yaml(text: str) -> Any:
     import yaml
 
-    return yaml.load(text, Loader=_yaml_loader())  # noqa: S506
+    try:
+        return yaml.load(text, Loader=_yaml_loader())  # noqa: S506
+    except yaml.YAMLError as error:
+        raise ValueError(f"not valid YAML: {' '.join(str(error).split())}") from None

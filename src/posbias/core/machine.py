@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from posbias.core.errors import InvalidValueError, counted, shortened, whole
+from posbias.core.errors import counted, shortened, whole, wrong
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,10 +49,8 @@ def require(needed: int, argument: str, given: object, free: int | None = None, 
         # callers say in words what is not one value
         shown = given if isinstance(given, str) else shortened(given)
         place = f" on {where}" if where else ""
-        raise InvalidValueError(
-            f"{argument}: expected what fits the {free / 1e9:,.1f} GB that are free{place}, "
-            f"got {shown}, which takes about {taken} GB"
-        )
+        what = f"what fits the {free / 1e9:,.1f} GB that are free{place}"
+        raise wrong(argument, what, got=f"{shown}, which takes about {taken} GB")
 
 
 def length(name: str, given: Any, least: int = 1, *, each: int = 8, squared: bool = False) -> int:

@@ -19,7 +19,7 @@ from typing import Any
 
 import lazy_loader
 
-from posbias.core.errors import MissingPackageError, PluginError
+from posbias.core.errors import MissingPackageError, PluginError, wrong
 
 _MEASURE = "accelerate gguf huggingface_hub netCDF4 pandas safetensors tokenizers torch transformers xarray"
 _EXTRAS = {
@@ -148,9 +148,8 @@ def _entry(group: str, name: str) -> EntryPoint:
     found = list({(_package(entry), entry.value): entry for entry in entries}.values())
     if len(found) != 1:
         what = "model_type" if group == GROUP else group
-        raise PluginError(
-            f"{what}: expected one package that brings {name!r}, got {' and '.join(sorted(map(_package, found)))}"
-        )
+        got = " and ".join(sorted(map(_package, found)))
+        raise wrong(what, f"one package that brings {name!r}", got=got, kind=PluginError)
     return found[0]
 
 

@@ -6,7 +6,6 @@ in the thread that it was called in. Words go through `logging.getLogger(__name_
 """
 
 import logging
-import math
 import signal
 import sys
 import threading
@@ -95,13 +94,12 @@ class Pace:
     def __init__(self) -> None:
         self._begin = time.monotonic()
 
-    def seconds(self, done: float, left: float) -> float:
-        """How long what is left takes, in the same unit as what was done since; NaN if that is nothing."""
-        return left * (time.monotonic() - self._begin) / done if done > 0 else math.nan
-
     def goes_on(self, kept: str, done: float, left: float) -> str:
-        """'7 of 18 cells are kept in x; about 1 h 20 min left; the same command goes on from there'."""
-        seconds = self.seconds(done, left)
+        """'7 of 18 cells are kept in x; about 1 h 20 min left; the same command goes on from there'.
+
+        `left` is in the same unit as what was `done` since; how long it takes is not known if that is nothing.
+        """
+        seconds = left * (time.monotonic() - self._begin) / done if done > 0 else 0.0
         rest = f"; about {time_text(seconds)} left" if seconds > 0 else ""
         return f"{kept}{rest}; the same command goes on from there"
 

@@ -155,7 +155,7 @@ class Store:
                 log.warning("%s, computed again", error)
                 continue
             made = stored.header.version
-            if _main(made) != _main(VERSION):
+            if made.split(".")[:2] != VERSION.split(".")[:2]:
                 log.warning("%s: made by posbias %s, this is %s; kept, computed again", path, made, VERSION)
             elif at_least is None or (stored.header.amount or 0) >= at_least:
                 return stored
@@ -296,11 +296,6 @@ def file_of_job(
         if held(file) == fingerprint and not rerun:
             return file, True
     raise AssertionError
-
-
-def _main(version: str) -> list[str]:
-    """The first two numbers of a version: those that say whether results may differ."""
-    return version.split(".")[:2]
 
 
 class Tensors(NamedTuple):

@@ -384,9 +384,8 @@ def profile_of(
     known = known_profiles()
     if source in known:
         if tokens or columns:
-            raise wrong(
-                source, "a file of results for tokens or columns", got="a known model", kind=InputFileError
-            )
+            expected = "a file of results for tokens or columns"
+            raise wrong(source, expected, got="a known model", kind=InputFileError)
         held = json.loads(known[source].read_text(encoding="utf-8"))
         asked, samples = {key: held[key] for key in ("model", "checksum")}, np.array(held["samples"])
         depth = np.linspace(0.0, 1.0, samples.shape[1])

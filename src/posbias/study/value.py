@@ -66,9 +66,8 @@ class StatedClaim:
     def __post_init__(self):
         given = [name for name in BOUNDS if getattr(self, name) is not None]
         if len(given) != 1:
-            raise wrong(
-                f"{self.claim!r}", f"one of {', '.join(BOUNDS)}", got=f"{' and '.join(given) or 'none'}"
-            )
+            got = " and ".join(given) or "none"
+            raise wrong(repr(self.claim), f"one of {', '.join(BOUNDS)}", got=got)
         if self.tolerance is not None and self.equals is None:
             raise wrong("tolerance", "with equals alone", got=f"it with {given[0]}")
 
@@ -88,9 +87,8 @@ class StatedClaim:
     def check(self, combinations: Combinations) -> None:
         """Raise `InvalidValueError` if there are no such cells, or its cells no such quantity."""
         try:
-            for number in {
-                number for pair in self.pairs(combinations) for number in pair if number is not None
-            }:
+            about = {number for pair in self.pairs(combinations) for number in pair if number is not None}
+            for number in about:
                 check_place(combinations[number][1].quantities, self.quantity)
         except InvalidValueError as error:
             raise InvalidValueError(f"claim {self.claim!r}: {error}") from None
@@ -113,9 +111,8 @@ class StatedClaim:
             (one, other) for one in ones for other in others if one != other and rest[one] == rest[other]
         ]
         if not found:
-            raise wrong(
-                "than", f"cells that agree with those of {dict(self.of)!r} in all else", dict(self.than)
-            )
+            what = f"cells that agree with those of {dict(self.of)!r} in all else"
+            raise wrong("than", what, dict(self.than))
         return found
 
 
@@ -132,12 +129,10 @@ def _selected(combinations: Combinations, wanted: Mapping[str, Any], key: str) -
         ]
         if not found:
             there = ", ".join(dict.fromkeys(repr(one) for values in held.values() for one in values))
+            if there:
+                raise wrong(f"{key}.{path}", f"one of {there}", got=repr(given))
             axes = {axis for chosen, _ in combinations for axis in chosen}
-            raise InvalidValueError(
-                f"{key}.{path}: expected one of {there}, got {given!r}"
-                if there
-                else f"{key}: expected a path of the cells, got {path!r}{nearest(path, axes)}"
-            )
+            raise wrong(key, "a path of the cells", got=f"{path!r}{nearest(path, axes)}")
     return found
 
 

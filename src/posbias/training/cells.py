@@ -434,6 +434,5 @@ def _check_engine(engine: Engine | None, workers: int | None, device: str, gpus:
     if engine is not None and workers is not None:
         raise wrong("workers", "none together with an engine", workers)
     if bool(non_negative("gpus_per_cell", gpus)) != (cluster and device != "cpu"):
-        raise wrong(
-            "gpus_per_cell", "a share of a GPU for device cuda on a cluster, else none", got=f"{gpus}"
-        )
+        expected = "a share of a GPU for device cuda on a cluster, else none"
+        raise wrong("gpus_per_cell", expected, got=f"{gpus}")

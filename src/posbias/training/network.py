@@ -98,10 +98,8 @@ class Network:
     def check(self, tokens: int) -> None:
         """Raise `InvalidValueError` for a window or prefix that is longer than the sequence."""
         size = {SlidingWindow: "width", Prefix: "length"}.get(type(self.mask))
-        if size is not None and getattr(self.mask, size) > tokens:
-            raise wrong(
-                f"mask.{size}", f"at most the sequence's {tokens} tokens", got=f"{getattr(self.mask, size)}"
-            )
+        if size is not None and (given := getattr(self.mask, size)) > tokens:
+            raise wrong(f"mask.{size}", f"at most the sequence's {tokens} tokens", given)
 
 
 @dataclass(frozen=True)
