@@ -78,11 +78,11 @@ def _on_record(cells: "Iterable[StatementCell]") -> "dict[StatementCell, Finding
     }
 
 
-def tried_already(folder: Path, paper: str, instances: int | None = None) -> list[Stored] | None:
-    """The statements of a paper as `folder` has them, tried on `instances` or more; None unless it has all."""
+def tried_already(folder: Path, paper: str) -> list[Stored] | None:
+    """The statements of a paper as `folder` has them; None unless it has all."""
     store = Store(folder / STATEMENTS)
     cells = _cells([paper]) if store.folder.is_dir() else ()
-    stored = [store.find(cell, at_least=instances) for cell in cells]
+    stored = [store.find(cell) for cell in cells]
     return [one for one in stored if one] if stored and all(stored) else None
 
 

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import time
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +20,6 @@ from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
 from posbias import __version__
 from posbias.cli.output import without_bars
-from posbias.core import packages
 from posbias.core.errors import MissingPackageError, OutputFileError, PosbiasError
 from posbias.core.packages import missing
 from posbias.core.progress import on_stderr, one_line
@@ -44,8 +44,8 @@ app = App(
 )
 for name in COMMANDS.split():
     app.command(f"posbias.cli.{name}:{name}", name=name)
-for name, where in packages.addresses("posbias.commands").items():
-    app.command(where, name=name)
+for entry in entry_points(group="posbias.commands"):
+    app.command(entry.value, name=entry.name)
 if "paper" not in app:
 
     @app.command

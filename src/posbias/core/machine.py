@@ -53,13 +53,13 @@ def require(needed: int, argument: str, given: object, free: int | None = None, 
         raise wrong(argument, what, got=f"{shown}, which takes about {taken} GB")
 
 
-def length(name: str, given: Any, least: int = 1, *, each: int = 8, squared: bool = False) -> int:
-    """A whole number ≥ `least` of entries that take `each` bytes, or of rows and columns of such (`squared`).
+def length(name: str, given: Any, *, each: int) -> int:
+    """A whole number ≥ 1 of entries that take `each` bytes.
 
     Raises `InvalidValueError` naming the argument for another, and for more than can be had.
     """
-    count = whole(name, given, least)
-    require(each * count * (count if squared else 1), name, given)
+    count = whole(name, given, 1)
+    require(each * count, name, given)
     return count
 
 

@@ -106,11 +106,6 @@ def names(group: str = GROUP) -> dict[str, str]:
     return {entry.name: _package(entry) for entry in entry_points(group=group)}
 
 
-def addresses(group: str) -> dict[str, str]:
-    """The names that packages bring to a group → module:name, none of them loaded."""
-    return {entry.name: entry.value for entry in entry_points(group=group)}
-
-
 def load(group: str, name: str) -> Any:
     """What a package brings to a group under a name.
 

@@ -66,7 +66,7 @@ class Deferred:
             for number in SIGNALS:
                 if callable(before := signal.getsignal(number)):
                     self._before[number] = before
-                    signal.signal(number, self._hear)
+                    signal.signal(number, lambda heard, frame: self._heard.append(heard))
         return self
 
     def __exit__(
@@ -83,9 +83,6 @@ class Deferred:
             number = self._heard[0]
             self._heard.clear()
             self._before[number](number, None)
-
-    def _hear(self, number: int, frame: Any) -> None:
-        self._heard.append(number)
 
 
 class Pace:

@@ -222,17 +222,8 @@ def order(
         if rests or sizes.max() > ALIKE * sizes.min():
             (beyond if rests else assumed).append(said)
     gains = {name: judged.gain(found, strategy(weights)) for name, strategy in STRATEGIES.items()}
-    best = Ordering(
-        found.order,
-        found.worth,
-        gains,
-        found.loss,
-        basis(profile),
-        tuple(assumed),
-        unit(profile),
-        tuple(beyond),
-    )
-    return _or_usual(best, judged, weights)
+    about = basis(profile), tuple(assumed), unit(profile), tuple(beyond)
+    return _or_usual(Ordering(found.order, found.worth, gains, found.loss, *about), judged, weights)
 
 
 def _whatever_lengths_are_worth(
@@ -369,11 +360,6 @@ def extrapolated(
     return said
 
 
-def known_profiles() -> dict[str, Path]:
-    """The bundled profiles, by the name of their model."""
-    return {path.stem: path for path in sorted(FOLDER.glob("*.json"))}
-
-
 def profile_of(
     source: str, tokens: int | Literal["all"] | None = None, columns: Mapping[str, str] | None = None
 ) -> Profile:
@@ -381,7 +367,7 @@ def profile_of(
 
     Raises `InputFileError` for what is none of these, `MissingPackageError` for an .nc without xarray.
     """
-    known = known_profiles()
+    known = {path.stem: path for path in sorted(FOLDER.glob("*.json"))}
     if source in known:
         if tokens or columns:
             expected = "a file of results for tokens or columns"

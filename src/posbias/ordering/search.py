@@ -50,12 +50,12 @@ class Slots:
 
     def worth(self, curve: Curve) -> Callable[[Array, Array], Array]:
         """The worth of the stretch behind a length of other documents, as a function of that and of its length."""
-        held = np.concatenate([[0.0], np.cumsum(self.levels(curve))])
+        held, at = np.concatenate([[0.0], np.cumsum(self.levels(curve))]), np.arange(curve.size + 1.0)
         front, scale = self._scale(curve.size)
 
         def mean(offset: Array, length: Array) -> Array:
             start, width = front + offset * scale, length * scale
-            return (_at(held, start + width) - _at(held, start)) / width
+            return (np.interp(start + width, at, held) - np.interp(start, at, held)) / width
 
         return mean
 
@@ -99,12 +99,6 @@ def at_all_places(profile: Profile) -> Profile:
     on_a_line = np.array([np.interp(np.arange(places), slots, one) for one in np.eye(asked)])
     samples = None if profile.samples is None else np.asarray(profile.samples) @ on_a_line
     return replace(profile, mass=np.asarray(profile.mass) @ on_a_line, samples=samples, se=None, query=-1)
-
-
-def _at(held: Curve, place: Array) -> Array:
-    """Linear interpolation between the numbers of `held`, at places in positions."""
-    below = np.clip(place.astype(np.int64), 0, held.size - 2)
-    return held[below] + (place - below) * (held[below + 1] - held[below])
 
 
 # --- the best order -------------------------------------------------------------------------------------------

@@ -105,28 +105,12 @@ def run_block(model: RecencyModel, seed: int, block: int, samples: int = BLOCK) 
         raise wrong("mask", "one by which a token sees itself and none after it", got=got)
     tally = Tally(Layout(model.tokens, model.mask), model.depth, samples)
     normals, chis = draw_block(model, seed, block)
-    length = 0.0 if model.norm == "none" else np.sqrt(model.dimension) * model.gain
-    _run_block(
-        normals,
-        chis,
-        samples,
-        model.depth,
-        model.tokens,
-        extra_coordinates(model),
-        model.freedom,
-        model.shared,
-        1.0 / np.sqrt(model.dimension),
-        length,
-        model.scale,
-        model.norm != "none" and model.order == "pre",
-        model.norm != "none" and model.order == "post",
-        model.residual,
-        tally.layout.triples,
-        tally.layout.seen,
-        tally.mean,
-        tally.squares,
-        tally.products,
-    )
+    normed, root = model.norm != "none", np.sqrt(model.dimension)
+    sizes = samples, model.depth, model.tokens, extra_coordinates(model), model.freedom
+    scales = model.shared, 1.0 / root, root * model.gain if normed else 0.0, model.scale
+    order = normed and model.order == "pre", normed and model.order == "post", model.residual
+    counted = tally.layout.triples, tally.layout.seen, tally.mean, tally.squares, tally.products
+    _run_block(normals, chis, *sizes, *scales, *order, *counted)
     first = int(model.order == "post")
     tally.mean[first:, : tally.layout.pairs] += model.bias * model.bias * model.dimension * model.scale
     for layer in range(model.depth):
