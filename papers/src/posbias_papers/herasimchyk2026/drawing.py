@@ -9,13 +9,7 @@ import numpy as np
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
 from posbias.reports.plots import style
-from posbias.reports.plots.influence import (
-    density,
-    draw_influence,
-    predictor_label,
-    scale_influence,
-    share_scale,
-)
+from posbias.reports.plots.influence import density, draw_influence, scale_influence, share_scale
 from posbias.reports.plots.layers import LAYER
 from posbias_papers.herasimchyk2026.configs import FIGURES
 from posbias_papers.plots import captioned_figure, settle
@@ -142,7 +136,7 @@ def _level(ax: "Axes", letter: str, profile: Profile | None, measured: Profile |
     # a broad curve whole, and of one that collapses what is above a hundredth of the uniform
     low = max(0.01, min(0.5, float(height.min()) / 1.6))
     scale_influence(ax, low, max(2.0, float(height.max()) * 1.4))
-    style.direct_label(ax, predictor_label(letter, profile), colour)
+    style.direct_label(ax, profile.predictor or letter, colour)
     return True
 
 
