@@ -127,9 +127,8 @@ def _other_masks(measurement: "xr.Dataset", architecture: Architecture, tokens: 
         )
     measured = measurement.sizes["position"]
     unseen = held is None or any(_sees_all(mask, measured) for mask in masks)
-    return [f"{titles} (not at work in the {measured:,} tokens measured, or not known to be)"] * bool(
-        masks and unseen
-    )
+    what = f"{titles} (not at work in the {measured:,} tokens measured, or not known to be)"
+    return [what] if masks and unseen else []
 
 
 def _sees_all(mask: Mask, tokens: int) -> bool:
@@ -138,9 +137,8 @@ def _sees_all(mask: Mask, tokens: int) -> bool:
 
 def _beyond(architecture: Architecture, tokens: int) -> list[str]:
     """That a model has no positions for so many tokens; nothing where it has, or it is not known."""
-    return sorted(
-        {one.unknown_at(tokens)[0] for one in _unknown(architecture) if 0 < (one.positions or 0) < tokens}
-    )
+    shorter = [one for one in _unknown(architecture) if 0 < (one.positions or 0) < tokens]
+    return sorted({one.unknown_at(tokens)[0] for one in shorter})
 
 
 def _other_rope(measurement: "xr.Dataset", architecture: Architecture) -> list[str]:
@@ -153,9 +151,8 @@ def _other_rope(measurement: "xr.Dataset", architecture: Architecture) -> list[s
 
 def _unknown(architecture: Architecture) -> Iterator[NeedsMeasurement]:
     """The encodings that a configuration does not determine."""
-    return (
-        layer.positional for layer in architecture.layers if isinstance(layer.positional, NeedsMeasurement)
-    )
+    encodings = (layer.positional for layer in architecture.layers)
+    return (one for one in encodings if isinstance(one, NeedsMeasurement))
 
 
 def is_of(measurement: "xr.Dataset", architecture: Architecture) -> bool:

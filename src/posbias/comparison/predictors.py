@@ -203,8 +203,6 @@ def _even_attention(measurement: "xr.Dataset", mixing: Float[np.ndarray, "layer"
 
 # --- predictions from one half of the prompts, to be judged on the other ----------------------------------------
 
-_OF_THE_MODEL = ("head_gain",)
-
 
 @dataclass(frozen=True, eq=False)
 class Fold:
@@ -227,9 +225,7 @@ def folds(
     even = measurement["prompt"].values % 2 == 0
     if needs + EVEN not in measurement or min(even.sum(), (~even).sum()) < 2:
         return ()
-    return tuple(
-        Fold(predict(half(measurement, part)), np.flatnonzero(even != part)) for part in (True, False)
-    )
+    return tuple(Fold(predict(half(measurement, own)), np.flatnonzero(even != own)) for own in (True, False))
 
 
 def half(measurement: "xr.Dataset", even: bool) -> "xr.Dataset":
@@ -244,8 +240,7 @@ def half(measurement: "xr.Dataset", even: bool) -> "xr.Dataset":
     kept = {name: measurement[name + EVEN] for name in names}
     if not even:
         kept = {name: (measurement[name] - share * one) / (1 - share) for name, one in kept.items()}
-    single = [
-        name for name, one in measurement.data_vars.items() if "prompt" in one.dims or name in _OF_THE_MODEL
-    ]
+    single = [name for name, one in measurement.data_vars.items() if "prompt" in one.dims]
+    single += ["head_gain"] * ("head_gain" in measurement)  # of the model alone
     rows = np.flatnonzero((number % 2 == 0) == even)
     return measurement[single].isel(prompt=rows).assign(kept)

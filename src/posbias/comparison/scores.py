@@ -278,9 +278,8 @@ def _check(predictions: Mapping[str, Profile], measured: Profile) -> None:
                 "by_share=True (--by-share) compares by share of the context"
             )
         if profile.query != measured.query:
-            raise wrong(
-                name, f"influence on position {measured.query} as in the reference", got=f"on {profile.query}"
-            )
+            what = f"influence on position {measured.query} as in the reference"
+            raise wrong(name, what, got=f"on {profile.query}")
 
 
 def _held_out(folds: Sequence[Fold], measured: Profile, seed: int) -> HeldOut:
@@ -400,8 +399,6 @@ def up_to_query(profile: Profile, name: str) -> Profile:
     if last == profile.tokens:
         return profile
     if profile.mass[last:].any():
-        raise wrong(
-            name, "no influence after the query, to compare", got=f"some after position {profile.query}"
-        )
+        raise wrong(name, "no influence after the query", got=f"some after position {profile.query}")
     samples = None if profile.samples is None else profile.samples[:, :last]
     return replace(profile, mass=profile.mass[:last], samples=samples, se=None, query=-1)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
-from posbias.core.errors import InputFileError, OtherKindError
+from posbias.core.errors import InputFileError, OtherKindError, wrong
 from posbias.core.files import read_text
 from posbias.core.progress import one_line
 from posbias.core.tables import Names, Table, bare_name, is_table, read_table, unexpected
@@ -108,9 +108,8 @@ def read_curves(path: str | os.PathLike[str], choice: Choice = ANY) -> Curves:
         form, rows = _read(path, choice)
         return form.read(rows, path, choice)
     if not choice.shared and (choice.columns or isinstance(choice.tokens, int)):
-        raise InputFileError(
-            f"{path}: expected a table for which tokens or columns are chosen, got another file"
-        )
+        what = "a table for which tokens or columns are chosen"
+        raise wrong(path, what, got="another file", kind=InputFileError)
     return {None: own}
 
 
@@ -167,9 +166,7 @@ def _tables(path: Path) -> list[Path]:
     """The file itself, or the tables in a folder or the folders in it; of a lm-eval folder its samples alone."""
     if not path.is_dir():
         return [path] if is_table(path) else []
-    files = sorted(file for file in path.iterdir() if is_table(file)) or sorted(
-        filter(is_table, path.glob("*/*"))
-    )
+    files = sorted(filter(is_table, path.iterdir())) or sorted(filter(is_table, path.glob("*/*")))
     samples = [file for file in files if file.name.startswith("samples_")]
     return samples or files
 
@@ -197,9 +194,8 @@ def _read(path: Path, choice: Choice) -> tuple[Format, Table]:
     ((form, tables),) = found.items()
     if form.apart and len(tables) > 1:
         names = ", ".join(str(file.relative_to(path)) for file in files[:6])
-        raise InputFileError(
-            f"{path}: expected one task, got {len(tables)} files, each of its own: {names}; give one"
-        )
+        got = f"{len(tables)} files, each of its own: {names}; give one"
+        raise wrong(path, "one task", got=got, kind=InputFileError)
     return form, pd.concat(tables)
 
 
@@ -251,9 +247,8 @@ def _no_folder_of_ours(folder: Path) -> Path:
     held = sorted({file.parent.name for name in FILES for file in folder.glob(f"*/{name}")})
     files = sorted(file.name for file in folder.glob("*.nc"))
     if held or files:
-        what = (
-            f"the path of one {'folder' if held else 'file'}: retrievals and measurements are read one by one"
-        )
+        one = "folder" if held else "file"
+        what = f"the path of one {one}: retrievals and measurements are read one by one"
         raise unexpected(folder, what, ", ".join(held or files))
     return folder
 

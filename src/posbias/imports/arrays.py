@@ -83,10 +83,8 @@ def _read(path: Path) -> dict[str, np.ndarray]:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as held, quiet:
             return {name: np.asarray(array) for name, array in held.items()}
     except Exception as error:  # whatever a broken file makes them raise, of a dozen types
-        reason = " ".join(str(error).split())[:100]
-        raise InputFileError(
-            f"{path}: expected arrays of numbers, got what cannot be read: {reason}"
-        ) from None
+        got = f"what cannot be read: {' '.join(str(error).split())[:100]}"
+        raise wrong(path, "arrays of numbers", got=got, kind=InputFileError) from None
 
 
 # --- attributions ---------------------------------------------------------------------------------------------
@@ -157,9 +155,8 @@ def _array(given: Any, where: str) -> np.ndarray:
         if isinstance(held, list | np.ndarray):
             return np.array(held, dtype=np.float64)
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise InputFileError(
-            f"{where}: expected an array of numbers ({' '.join(str(error).split())[:80]})"
-        ) from None
+        reason = " ".join(str(error).split())[:80]
+        raise InputFileError(f"{where}: expected an array of numbers ({reason})") from None
     raise unexpected(where, "an array of numbers", given)
 
 

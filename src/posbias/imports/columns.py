@@ -222,9 +222,8 @@ def column_of(table: Table, role: str, names: Sequence[str], choice: Choice = AN
         return column
     found = having(table, names)
     if len({tuple(table[column].map(_read)) for column in found}) > 1:
-        raise undecided(
-            table, f"one column for {role}, not {', '.join(found)}, which differ", f"{role}={found[0]}"
-        )
+        what = f"one column for {role}, not {', '.join(found)}, which differ"
+        raise undecided(table, what, f"{role}={found[0]}")
     return found[0] if found else None
 
 

@@ -280,10 +280,9 @@ def _of_table(rows: Sequence[tuple[str, Row]], columns: list[str], file: Path, c
     found = []
     for where, row in rows:
         shown, at = _shown(row, of, pair, where), f"{where}: {picked}"
-        named = [slot for slot, names in enumerate(shown) if _first(row.get(picked)) in names]
-        bare = [
-            _number_of(text) is not None for text in (_first(row.get(picked)), *(name for name, _ in shown))
-        ]
+        said = _first(row.get(picked))
+        named = [slot for slot, names in enumerate(shown) if said in names]
+        bare = [_number_of(text) is not None for text in (said, *(name for name, _ in shown))]
         if by_name and bare[0] and (of["order"] or any(bare[1:])) and "winner" not in choice.columns:
             how = f"say which: --columns winner={picked} (an option) or slot={picked} (where it stood)"
             raise InputFileError(f"{at}: expected the name of an option, got what may be a slot; {how}")

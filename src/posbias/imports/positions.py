@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from posbias.core.errors import InputFileError, InvalidValueError, shortened
+from posbias.core.errors import InputFileError, InvalidValueError, shortened, wrong
 from posbias.core.tables import Column, Table, number, plain_name, unexpected
 from posbias.imports.columns import (
     FEWEST_PLACES,
@@ -96,9 +96,8 @@ def of_one_model(table: Table, choice: Choice) -> tuple[Table, str]:
     known = models.unique().tolist()
     model = known[0] if choice.model is None else choice.model
     if model not in known or (choice.model is None and len(known) > 1):
-        what = (
-            f"one model of {shortened(', '.join(known))} (posbias.read(path, model=NAME), or its lines alone)"
-        )
+        names = shortened(", ".join(known))
+        what = f"one model of {names} (posbias.read(path, model=NAME), or its lines alone)"
         raise unexpected(file_of(table.index[0]), what, choice.model or f"{len(known)} models")
     return table[models == model], model
 
@@ -133,13 +132,12 @@ def _answers(table: Table, choice: Choice) -> tuple[Table, str, str]:
         values, scale = scores_of(table[score], choice, graded or grid)
         return pd.DataFrame({"row": np.arange(len(table)), "score": values}), score, scale
     right, total, column = counts
-    wrong = (total < 1) | (total % 1 > 0) | (right < 0) | (right > total) | (right % 1 > 0)
-    if wrong.any() or total.sum() > MOST_ANSWERS:
-        at = int(wrong.argmax())
+    bad = (total < 1) | (total % 1 > 0) | (right < 0) | (right > total) | (right % 1 > 0)
+    if bad.any() or total.sum() > MOST_ANSWERS:
+        at = int(bad.argmax())
         what = f"counts of right answers, at most the total ({MOST_ANSWERS:,} in all)"
-        raise InputFileError(
-            f"{table.index[at]}: {column}: expected {what}, got {right[at]:g} of {total[at]:g}"
-        )
+        got = f"{right[at]:g} of {total[at]:g}"
+        raise wrong(f"{table.index[at]}: {column}", what, got=got, kind=InputFileError)
     draw = np.random.default_rng(0)  # which of the answers were right is not known: they stand in any order
     scores = [draw.permutation(np.arange(of) < some) for some, of in zip(right, total, strict=True)]
     rows = np.repeat(np.arange(len(table)), total.astype(int))
@@ -149,20 +147,18 @@ def _answers(table: Table, choice: Choice) -> tuple[Table, str, str]:
 def _counts(table: Table, choice: Choice) -> tuple[np.ndarray, np.ndarray, str] | None:
     """Right answers and all in each row, with the column of the former; None where the table has no counts."""
     for column in having(table, RATES):
-        parts = (
-            table[column].map(str).str.extract(r"^\s*(\d+)\s*(?:/|of)\s*(\d+)\s*$").astype(float).to_numpy()
-        )
+        texts = table[column].map(str).str
+        parts = texts.extract(r"^\s*(\d+)\s*(?:/|of)\s*(\d+)\s*$").astype(float).to_numpy()
         if not np.isnan(parts).any():
             return parts[:, 0], parts[:, 1], column
-    count = column_of(table, "score", (), choice) or next(
-        iter(having(table, NAMES["count"] + NAMES["right"])), None
-    )
+    called = having(table, NAMES["count"] + NAMES["right"])
+    count = column_of(table, "score", (), choice) or next(iter(called), None)
     total = column_of(table, "total", NAMES["total"], choice)
-    wrong = column_of(table, "total", NAMES["wrong"])
+    missed = column_of(table, "total", NAMES["wrong"])
     if total is not None and table[total].map(number).notna().all():
         asked = numbers(table[total])
-    elif count is not None and wrong is not None:
-        asked = numbers(table[count]) + numbers(table[wrong])
+    elif count is not None and missed is not None:
+        asked = numbers(table[count]) + numbers(table[missed])
     else:
         return None
     share = column_of(table, "score", NAMES["score"] + NAMES["share"])
@@ -197,9 +193,8 @@ def _lengths(column: Column) -> np.ndarray:
     parts = column.map(str).str.strip().str.extract(_LENGTH)
     of, unit = unseparated(parts[0]).map(number), parts[1].str.lower().map({"k": 1e3, "m": 1e6}).fillna(1.0)
     lengths = (of * unit).to_numpy(dtype=np.float64)
-    refuse(
-        column, ~(lengths > 0) | (lengths % 1 > 0), "a whole number of tokens or documents above 0, or as 4k"
-    )
+    what = "a whole number of tokens or documents above 0, or as 4k"
+    refuse(column, ~(lengths > 0) | (lengths % 1 > 0), what)
     return lengths
 
 

@@ -105,7 +105,8 @@ def read_liu(table: Table, path: Path, choice: Choice) -> Curves:
     rows: list[Placed] = []
     for where, row in table.iterrows():
         in_pairs = isinstance(parsed(row.get(PAIRS)), list)
-        listed = parsed(row.get(PAIRS if in_pairs else DOCUMENTS))
+        column = PAIRS if in_pairs else DOCUMENTS
+        listed = parsed(row.get(column))
         listed = listed if isinstance(listed, list) else []
         said = _cell(row, "model_answer", where)
         if in_pairs:
@@ -120,9 +121,7 @@ def read_liu(table: Table, path: Path, choice: Choice) -> Curves:
             answer = plain_answer(said.split("\n")[0])
             right = any(plain_answer(text) in answer for text in _cell(row, "answers", where, list))
         if sum(gold) != 1:
-            raise unexpected(
-                f"{where}: {PAIRS if in_pairs else DOCUMENTS}", "a list with one gold", sum(gold)
-            )
+            raise unexpected(f"{where}: {column}", "a list with one gold", sum(gold))
         rows.append((trial, float(gold.index(True)), float(right), float(len(listed))))
     sizes, trials = sorted({row[3] for row in rows}), len({row[0] for row in rows})
     said = f"answers to {trials} questions, gold at WHERE of {' or '.join(f'{size:g}' for size in sizes)}"
@@ -145,10 +144,8 @@ def _key(table: Table, docs: Table, choice: Choice) -> str | None:
     if options and "place" not in choice.columns and key is not None and re.search("(index|idx)$", key):
         key = None  # it may be the number of the right option
     if key is None and options:
-        what = (
-            "places in doc, as targets are numbers or letters of options (choices among options are not read)"
-        )
-        raise undecided(docs, what, "place=KEY")
+        why = "targets are numbers or letters of options (choices among options are not read)"
+        raise undecided(docs, f"places in doc, as {why}", "place=KEY")
     if key is not None and key not in docs:
         raise undecided(docs, f"a key {key} of doc", "place=KEY")
     return key
@@ -244,10 +241,7 @@ def _cell(row: Column, column: str, where: Any, kind: type = str) -> Any:
     """A text, an object or a list of texts, also written as text. Raises `InputFileError` for anything else."""
     held = row.get(column) if kind is str else parsed(row.get(column))
     held = [held] if kind is list and isinstance(held, str) and held else held
-    texts = kind is not list or (
-        isinstance(held, list) and held and all(isinstance(one, str) for one in held)
-    )
-    if not isinstance(held, kind) or not texts:
+    if not isinstance(held, kind) or (kind is list and {*map(type, held)} != {str}):
         what = {str: "a text", dict: "an object", list: "a list of texts"}[kind]
         raise unexpected(f"{where}: {column}", what, row.get(column))
     return held

@@ -162,17 +162,15 @@ def dataset(
 
     sizes = {"layer": attrs["depth"], "head": attrs["heads"]}
     sizes |= dict.fromkeys(("position", "query", "key", "distance"), attrs["tokens"])
-    coordinates = {name: np.arange(size) for name, size in sizes.items()}
+    coordinates = {"prompt": np.array([*state.rows])}  # prompts that were skipped are missing
+    coordinates |= {name: np.arange(size) for name, size in sizes.items()}
     values = {} if attrs.get("encoder") else _monotonicity(state)
     if values:
         coordinates["tolerance"] = np.array(TOLERANCES)
     values |= {name: state.column(name) for name in next(iter(state.rows.values()))} | state.means()
     if gains is not None:
         values["head_gain"] = gains
-    prompts = {"prompt": np.array([*state.rows])}  # prompts that were skipped are missing
-    return Measurement(
-        variables(values), coords=prompts | coordinates, attrs=attributes("measurement", attrs)
-    )
+    return Measurement(variables(values), coords=coordinates, attrs=attributes("measurement", attrs))
 
 
 def _monotonicity(state: State) -> Arrays:

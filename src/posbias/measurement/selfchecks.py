@@ -60,9 +60,7 @@ def selfcheck(loaded: LoadedModel, ids: Int[Tensor, "position"]) -> dict[str, An
     with Capture(model, family, check.first):
         outputs = predict(model, ids).outputs.detach()
     if not bool(torch.isfinite(outputs).all()):
-        raise ModelError(
-            f"model: the outputs of {loaded.name} are not finite in the prompt of the self-check"
-        )
+        raise ModelError(f"model: the outputs of {loaded.name} are not finite in the self-check's prompt")
     if check.remainders:
         with Capture(model, family, check.second):
             predict(model, ids[: ids.shape[0] // 2].repeat(2))
@@ -186,9 +184,8 @@ def _judge(result: dict[str, Any], name: str, family: Family, tolerance: float) 
     """Raise `ModelError` when the comparison says that the capture, or the family's row, is wrong."""
     known = "" if family.checked else f"; its family {family.model_type!r} is not in the table of families"
     # written so that a NaN fails
-    wrong = [
-        f"{what} by {result[key]:.1e}" for key, what in DEVIATIONS.items() if not result[key] <= tolerance
-    ]
+    found = {what: result[key] for key, what in DEVIATIONS.items()}
+    wrong = [f"{what} by {off:.1e}" for what, off in found.items() if not off <= tolerance]
     if wrong:
         raise ModelError(
             f"model: the capture is wrong for {name}: {', '.join(wrong)}, at most {tolerance:.0e} is right{known}"
@@ -202,5 +199,5 @@ def _judge(result: dict[str, Any], name: str, family: Family, tolerance: float) 
         raise ModelError(f"model: {name} attends to later tokens, its family {family.model_type!r} may not")
     if not result["outputs_identical"]:
         raise ModelError(
-            f"model: outputs of {name} differ with and without capture, they must be the same{known}"
+            f"model: outputs of {name} must be the same with and without capture, and differ{known}"
         )

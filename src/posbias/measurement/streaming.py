@@ -137,9 +137,8 @@ def _left_over(path: Path | None) -> list[tuple[int, Path]]:
     if path is None or not path.parent.is_dir():
         return []
     ours = re.compile(rf"{re.escape(path.stem)}\.([1-9]\d*){re.escape(path.suffix)}")
-    return sorted(
-        (int(match[1]), place) for place in path.parent.iterdir() if (match := ours.fullmatch(place.name))
-    )
+    found = [(ours.fullmatch(place.name), place) for place in path.parent.iterdir()]
+    return sorted((int(match[1]), place) for match, place in found if match)
 
 
 @contextmanager
@@ -189,9 +188,7 @@ def find_or_compute(
     next to it (`file_of_job`), as with `rerun`. `compute` takes the `checkpoint` to resume from. Of several
     processes, all compute and the first one writes; the others get None.
     """
-    held = file_of_job(
-        place, f"{kind}.nc", lambda file: load(file).attrs.get("fingerprint"), fingerprint, rerun
-    )
+    held = file_of_job(place, f"{kind}.nc", lambda it: load(it).attrs.get("fingerprint"), fingerprint, rerun)
     file, finished = processes.exchange(held)[0]
     checkpoint = file.with_name(f".{file.stem}-{fingerprint[:12]}.partial.npz")
     dataset = load(file) if finished else compute(checkpoint=checkpoint)

@@ -297,9 +297,8 @@ class Watch:
         mask = None if attn_mask is None else heads_of(attn_mask)
         scale = query.shape[-1] ** -0.5 if scale is None else float(scale)
         self.scores = Factored(heads_of(query), heads_of(key), scale, mask, causal=bool(is_causal))
-        self.plain = replace(
-            self.scores, query=heads_of(plain(query)), key=heads_of(plain(key)), only_hides=True
-        )
+        query, key = heads_of(plain(query)), heads_of(plain(key))
+        self.plain = replace(self.scores, query=query, key=key, only_hides=True)
         self._mix(result, value)
 
     def _product(self, result: Tensor, one: Tensor, other: Tensor) -> bool:

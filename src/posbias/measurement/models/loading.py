@@ -10,7 +10,6 @@ modules that shares its weights.
 import copy
 import functools
 import hashlib
-import itertools
 import json
 import logging
 import time
@@ -133,9 +132,8 @@ class LoadedModel:
     def context(self) -> int | None:
         """The most tokens the model takes, None where its configuration does not say."""
         config = self.model.config.get_text_config()
-        named = (
-            getattr(config, name, None) for name in ("max_position_embeddings", "n_positions", "max_seq_len")
-        )
+        names = ("max_position_embeddings", "n_positions", "max_seq_len")
+        named = (getattr(config, name, None) for name in names)
         return next((int(most) for most in named if isinstance(most, int) and most > 0), None)
 
     def check_ids(self, largest: int) -> None:
@@ -278,9 +276,8 @@ def _origin(hook: Any) -> str:
 
 def _twin(model: nn.Module) -> nn.Module:
     """A copy of all modules and configurations of a model that shares every tensor with it."""
-    held = itertools.chain(
-        model.parameters(), model.buffers(), *(vars(module).values() for module in model.modules())
-    )
+    held: list[Any] = [*model.parameters(), *model.buffers()]
+    held += [one for module in model.modules() for one in vars(module).values()]
     return copy.deepcopy(model, {id(one): one for one in held if isinstance(one, torch.Tensor)})
 
 

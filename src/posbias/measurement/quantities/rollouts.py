@@ -83,9 +83,8 @@ class Rollouts:
         weights, factor = {}, None
         if "value" in self._kinds:
             if seen.values is None or seen.output_weight is None:
-                raise ModelError(
-                    f"model: the values of layer {seen.layer} are not known, the value rollout needs them"
-                )
+                what = f"the values of layer {seen.layer} are not known, the value rollout needs them"
+                raise ModelError(f"model: {what}")
             weights["value"] = value_norms(seen.values, seen.output_weight)
         if self._gains is not None and "energy" in self._kinds:
             weights["energy"] = self._gains.weights(seen.layer, seen.stream)

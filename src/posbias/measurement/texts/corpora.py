@@ -103,9 +103,8 @@ def _read_path(source: str) -> Text:
         ) from None
     if not files:
         raise InputFileError(f"text: expected a folder with {' or '.join(_READ)} files in it, got {path}")
-    return _joined(
-        path.resolve().name, [_read_file(file, column if file.suffix == ".jsonl" else None) for file in files]
-    )
+    parts = [_read_file(file, column if file.suffix == ".jsonl" else None) for file in files]
+    return _joined(path.resolve().name, parts)
 
 
 def _read_file(path: Path, column: str | None) -> Text:

@@ -61,9 +61,8 @@ def bos_of(tokenizer: Any, text: Text, bos: bool | None = None) -> tuple[int, ..
     if bos is False:
         return ()
     sample = next((one for one in text.documents if one.strip()), "a")[:200]
-    plain, full = (
-        tokenizer(sample, add_special_tokens=added, verbose=False)["input_ids"] for added in (False, True)
-    )
+    found = (tokenizer(sample, add_special_tokens=added, verbose=False) for added in (False, True))
+    plain, full = (one["input_ids"] for one in found)
     starts = (k for k in range(len(full) - len(plain) + 1) if full[k : k + len(plain)] == plain)
     before = next(starts, None)
     if before is None:
@@ -116,17 +115,14 @@ def prompts_from(
 
 
 def _windows(tokenizer: Any, text: Text, tokens: int, prompts: int, seed: int, minimum: int) -> Prompts:
-    kept, left_out = text, 0
-    if minimum:
-        long = tuple(one for one in text.documents if _ids(tokenizer, one).size >= minimum)
-        kept, left_out = Text(text.name, long, text.sha256), len(text.documents) - len(long)
-    ids = _ids(tokenizer, kept.content)
+    long = [one for one in text.documents if not minimum or _ids(tokenizer, one).size >= minimum]
+    left_out = len(text.documents) - len(long)
+    ids = _ids(tokenizer, replace(text, documents=tuple(long)).content)
     windows = ids.size // tokens
     note = f" ({left_out} documents shorter than {minimum} tokens left out)" if left_out else ""
     if windows < 1:
-        raise InputFileError(
-            f"text: {text.name} has {ids.size} tokens{note}, shorter than one prompt of {tokens} tokens"
-        )
+        size = f"{ids.size} tokens{note}, shorter than one prompt of {tokens} tokens"
+        raise InputFileError(f"text: {text.name} has {size}")
     if windows < prompts:
         raise InputFileError(
             f"text: {text.name} has {windows} windows of {tokens} tokens{note}, {prompts} prompts asked; "
@@ -147,9 +143,8 @@ def _beginnings(tokenizer: Any, text: Text, tokens: int, prompts: int, seed: int
         rows.append(ids[:tokens])
         documents.append(document)
         if len(rows) == prompts:
-            return Prompts(
-                np.stack(rows), np.zeros(prompts, np.int64), np.array(documents, np.int64), left_out
-            )
+            starts = np.zeros(prompts, np.int64)
+            return Prompts(np.stack(rows), starts, np.array(documents, np.int64), left_out)
     raise InputFileError(
         f"text: {text.name} has {len(text.documents)} documents, {left_out} of them shorter than {minimum} "
         f"tokens; {len(rows)} are left, {prompts} prompts asked; give more documents or ask for less"
