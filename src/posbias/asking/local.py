@@ -104,8 +104,8 @@ class LocalModel:
         """What the model reads before it writes, and whether special tokens are added to it."""
         if self.api == "completion":
             return prompt, self.special
-        turns, how = messages_of(prompt), {"tokenize": False, "add_generation_prompt": True}
-        return self.loaded.tokenizer.apply_chat_template(turns, **how), False
+        template = self.loaded.tokenizer.apply_chat_template
+        return template(messages_of(prompt), tokenize=False, add_generation_prompt=True), False
 
     def try_reuse(self, asked: Sequence[tuple[list[int], list[list[int]]]]) -> None:
         """Read what prompts share once if that is exact on some prompts with their endings, as token ids.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from posbias.core.errors import InputFileError, InvalidValueError, shortened
+from posbias.core.errors import InvalidValueError, errors_of, shortened
 from posbias.core.files import data_table
 from posbias.core.matching import normalised
 from posbias.core.tables import Names, bare_name, cells_of, number, table_lines, unexpected
@@ -136,7 +136,5 @@ def _item(cells: Mapping[str, Any], where: str, first: int) -> Item:
             )
     sides = cells["sides"] if isinstance(cells["sides"], list) else []
     question, name = ("" if cells[role] is None else str(cells[role]) for role in ("question", "name"))
-    try:
+    with errors_of(where):
         return Item(question, tuple(options), right, name, tuple(details), tuple(map(str, sides)))
-    except InvalidValueError as error:
-        raise InputFileError(f"{where}: {error}") from None

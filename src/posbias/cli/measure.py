@@ -134,6 +134,6 @@ def measured(
     """The measurement and its file, as of `find_or_measure`, with a bar while it is made."""
     from posbias.measurement import find_or_measure
 
-    how = {"loading": vars(loading), "threads": threads, "rerun": rerun}
-    with resumable() as on_event:
-        return find_or_measure(model, place, job, **how, on_event=on_event)
+    held = vars(loading)
+    with resumable() as hear:
+        return find_or_measure(model, place, job, loading=held, threads=threads, rerun=rerun, on_event=hear)

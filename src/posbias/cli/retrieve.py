@@ -257,7 +257,8 @@ def _asked(model: str | None, options: Options) -> "tuple[Answer, list[str]]":
     with resumable() as on_event:
         curves = session.ask_each(ways, place, on_event)
     if session.margins:
-        return of_opened(*curves.values(), place / RESULT, place)
+        (curve,) = curves.values()
+        return of_opened(curve, place / RESULT, place)
     kept = {way: asking.answers or folder_of(place, way, ways) / ANSWERS for way in ways}
     return of_asked(curves, kept, place)
 

@@ -7,7 +7,8 @@ what the command line catches: one line, exit code 2, no traceback.
 import difflib
 import math
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
 from numbers import Integral, Real
 from typing import Any, TypeVar
@@ -123,6 +124,15 @@ def wrong(
     That is a `value`, which is repeated as `shortened` does, or in words (`got`).
     """
     return kind(f"{name}: expected {expected}, got {shortened(value) if got is None else got}")
+
+
+@contextmanager
+def errors_of(where: object, kind: type[PosbiasError] = InputFileError) -> Iterator[None]:
+    """Say of values in the block that cannot be right that they are in `where`, a file or a part of one."""
+    try:
+        yield
+    except InvalidValueError as error:
+        raise kind(f"{where}: {error}") from None
 
 
 def whole(name: str, given: Any, least: int) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from posbias.core.errors import InputFileError, InvalidValueError, shortened, wrong
+from posbias.core.errors import InputFileError, errors_of, shortened, wrong
 from posbias.core.tables import Column, Table, number, plain_name, unexpected
 from posbias.imports.columns import (
     FEWEST_PLACES,
@@ -222,12 +222,10 @@ def _numbers(table: Table, path: Path, choice: Choice, model: str) -> Curves:
         return {None: Profile.from_rows(samples, kind="signed", measures=MEASURES, **about)}
     if places != list(np.arange(len(places)) + places[0]) or (samples < 0).any():
         raise InputFileError(f"{path}: {value}: expected numbers >= 0 at every position from first to last")
-    try:
+    with errors_of(path):
         if len(samples) > 1:
             return {None: Profile.from_samples(samples, measures=value, **about)}
         return {None: Profile.from_weights(samples[0], measures=value, **about)}
-    except InvalidValueError as error:
-        raise InputFileError(f"{path}: {error}") from None
 
 
 NEEDLE = Format(

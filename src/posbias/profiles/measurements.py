@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field, FiniteFloat
 
 from posbias.core import machine
-from posbias.core.errors import DamagedError, InputFileError, InvalidValueError, is_number, wrong
+from posbias.core.errors import DamagedError, InputFileError, errors_of, is_number, wrong
 from posbias.core.files import data_table, read_text
 from posbias.core.formats import Header, NetCDFCodec, undamaged
 from posbias.core.spec import decode, value
@@ -190,7 +190,7 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
     listed = data.get("profile") if isinstance(data, dict) else data
     if not isinstance(listed, list) or not all(map(is_number, listed)) or not listed:
         raise InputFileError(f"{path}: holds no list of numbers and no key 'profile' with one")
-    try:
+    with errors_of(path):
         weights = np.array(listed, dtype=np.float64)
         if not isinstance(data, dict):
             return Profile.from_weights(weights, measures="weights")
@@ -200,14 +200,9 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
         about = {key: getattr(said, key) for key in ("query", "left_out", "measures", "kind", "calibration")}
         model = str(said.architecture.get("name") or "")
         return Profile(weights, missing_mass=said.lost, model=model, **about)
-    except InvalidValueError as error:
-        raise InputFileError(f"{path}: {error}") from None
 
 
 def influence_in(path: str | os.PathLike[str]) -> Profile:
     """The influence that a measurement's file holds. Raises as `load_measurement`."""
-    measurement = load_measurement(path)
-    try:
-        return measured_influence(measurement)
-    except InvalidValueError as error:
-        raise InputFileError(f"{path}: {error}") from None
+    with errors_of(path):
+        return measured_influence(load_measurement(path))

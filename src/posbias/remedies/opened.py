@@ -28,8 +28,7 @@ class TreatedModel(LocalModel):
         self, who: LocalModel, name: str, given: Mapping[str, Any], parts: Mapping[str, PromptParts]
     ):
         treated = replace(who.loaded, treatment={"name": name, **given})
-        how: Any = {"api": who.api, "special": who.special, "most_out": who.most_out}
-        super().__init__(treated, **how)
+        super().__init__(treated, api=who.api, special=who.special, most_out=who.most_out)
         self._plain, self._given, self._parts = who.loaded, given, parts
         self._kind = next(one for one in INTERVENTIONS if one.kind == name.replace("-", "_"))
         with self._within([0, 1, 2]):

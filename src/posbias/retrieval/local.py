@@ -26,8 +26,7 @@ from posbias.measurement.streaming import find_or_compute, over_prompts
 from posbias.measurement.texts.corpora import Text, read_text
 from posbias.profiles.measurements import RETRIEVED, load_retrieval, save_retrieval
 from posbias.retrieval.jobs import RetrievalJob, retrieval_job
-from posbias.retrieval.margins import margins_of
-from posbias.retrieval.session import Session
+from posbias.retrieval.session import Session, margins_of
 from posbias.retrieval.trials import Trials
 
 log = logging.getLogger(__name__)

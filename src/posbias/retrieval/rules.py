@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from posbias.asking.requests import TURN, Transcript
-from posbias.core.errors import InputFileError, InvalidValueError, one_of, wrong
+from posbias.core.errors import errors_of, one_of, wrong
 from posbias.core.files import data_table
 from posbias.core.matching import ENDINGS, final_answer
 from posbias.core.tables import table_lines, unexpected
@@ -121,8 +121,6 @@ def read_instructions(path: str | os.PathLike[str]) -> tuple[Instruction, ...]:
         cells = {name: str(cell) for name, cell in row.items() if cell is not None}
         if not {"rule", "check"} <= cells.keys() <= {*names}:
             raise unexpected(where, f"rule and check among {', '.join(names)}", ", ".join(cells))
-        try:
+        with errors_of(where):
             rules.append(Instruction(**cells))
-        except InvalidValueError as error:
-            raise InputFileError(f"{where}: {error}") from None
     return tuple(rules)

@@ -9,8 +9,17 @@
 
 Trials are those of `trials`: only the place of the asked fact changes within one. Each is asked at every position
 and in three control arms. A prompt is never asked twice.
+
+    scorer = scorer_of(Endpoint("http://localhost:8000/v1", "smollm2", api="completion"))
+    session = Session((retrieval_job("keys", pairs=5),), equivalence=None, margins=True)
+    (curve,) = session.ask_each({"log-probabilities": scorer}).values()
+
+For margins each trial is asked for the fact and for somebody who does not occur, at every position. A
+log-probability that is but an upper bound counts as it is; where the right thing or the best other has one, the
+margin is counted as `bounded`.
 """
 
+import json
 import logging
 import math
 import os
@@ -20,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Float
 
 from posbias.asking.endpoint import Endpoint as Endpoint
 from posbias.asking.kept import ANSWERS, AnswerFile, AnswersRead
@@ -47,7 +57,6 @@ from posbias.profiles.places import ARMS, MOST_CUT_OFF, Key, Places, save_places
 from posbias.profiles.places import retrieval_curve as retrieval_curve
 from posbias.retrieval.documents import Documents, DocumentSet, doubts_of, places_of
 from posbias.retrieval.jobs import RetrievalJob, retrieval_job
-from posbias.retrieval.margins import scored
 from posbias.retrieval.rules import INSTRUCTIONS, Instruction, Rules
 from posbias.retrieval.trials import Keys, Needle, Trial, Trials
 from posbias.retrieval.wordings import Words
@@ -77,7 +86,7 @@ class Session:
     rules have checks of their own. `until`: trials are asked until every gap's 95 % interval is at most ± this,
     `job.prompts` of them at most (`Places.reached`). `equivalence`: the difference in accuracy that counts as
     none. `concurrency`: threads that call who is asked. `margins`: whoever is asked scores the candidates of keys
-    or needle (`scorer_of`, `LocalModel`), in place of answering: results are those of `margins.scored`, and
+    or needle (`scorer_of`, `LocalModel`), in place of answering: results are those of `scored`, and
     `equivalence` (None: none) is in nats.
     Raises `InvalidValueError` for what cannot be right.
     """
@@ -344,6 +353,32 @@ def answered(
     }
     left = "they count as not found (more tokens do not help)"
     return results, arms, {f"answers: {what}; {left}": why == name for name, what in ENDED.items()}
+
+
+def margins_of(scores: Float[np.ndarray, "*prompt candidate"]) -> dict[str, Any]:
+    """The log-probability of candidate 0 less the best other's, and less the others' mean."""
+    right, others = scores[..., 0], scores[..., 1:]
+    return {"margin": right - others.max(axis=-1), "margin_mean": right - others.mean(axis=-1)}
+
+
+def scored(made: Sequence[Trial], known: Mapping[str, str]) -> dict[str, Any]:
+    """By trial and position what `Places` has of a model that is opened, and where a margin is a bound.
+
+    `known`: what `ScoresWritten` wrote, by the id of its prompt.
+    """
+    kept = [[[json.loads(known[id_of(text)]) for text in one] for one in (t.asked, t.control)] for t in made]
+    # trial, arm, position, part, candidate
+    (scores, control), (greedy, _), (bounds, _) = np.moveaxis(np.array(kept), (3, 1), (0, 1))
+    own, other = margins_of(scores), margins_of(control)
+    best = scores[..., 1:].argmax(axis=-1, keepdims=True)
+    return {
+        "accuracy": greedy[..., 0],
+        "choice": own["margin"] > 0,
+        **own,
+        "control_margin": other["margin"],
+        "lift": own["margin_mean"] - other["margin_mean"],
+        "bounded": np.maximum(bounds[..., 0], np.take_along_axis(bounds[..., 1:], best, axis=-1)[..., 0]),
+    }
 
 
 def folder_of(folder: str | os.PathLike[str], name: str, ways: Mapping[str, Any]) -> Path:

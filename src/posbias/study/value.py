@@ -30,7 +30,7 @@ from typing import Any
 from pydantic import Field, FiniteFloat
 
 from posbias.core import store, sweeps
-from posbias.core.errors import InvalidValueError, PosbiasError, nearest, wrong
+from posbias.core.errors import InvalidValueError, PosbiasError, errors_of, nearest, wrong
 from posbias.core.files import read_mapping
 from posbias.core.formats import Header
 from posbias.core.progress import OnEvent
@@ -86,12 +86,10 @@ class StatedClaim:
 
     def check(self, combinations: Combinations) -> None:
         """Raise `InvalidValueError` if there are no such cells, or its cells no such quantity."""
-        try:
+        with errors_of(f"claim {self.claim!r}", InvalidValueError):
             about = {number for pair in self.pairs(combinations) for number in pair if number is not None}
             for number in about:
                 check_place(combinations[number][1].quantities, self.quantity)
-        except InvalidValueError as error:
-            raise InvalidValueError(f"claim {self.claim!r}: {error}") from None
 
     def pairs(self, combinations: Combinations) -> list[tuple[int, int | None]]:
         """Numbers of the combinations that the claim is about, each with that of the one to subtract, or None.
