@@ -20,7 +20,7 @@ from posbias.checking.answer import VERDICTS, Check, Gap
 from posbias.checking.boundaries import UNDECIDED, Numbers, decided, limits, looks_at, questions_for
 from posbias.choice import Item, choose
 from posbias.choice.answer import read
-from posbias.choice.effects import LEAST_SETS, as_share
+from posbias.choice.effects import LEAST_SETS
 from posbias.core import machine
 from posbias.core.errors import counted, wrong
 from posbias.core.files import write_text
@@ -121,7 +121,7 @@ def _sizes(seen: _Seen, before: _Seen | None, low: Numbers, high: Numbers, limit
         about: Any = {"at_least": at_least, "at_most": at_most, "verdict": VERDICTS[int(verdict)]}
         then, one = None if before is None else before.gaps[name].mean(), Estimate.of_mean(gap)
         # what is the same in all questions has the interval of their number, of a difference none
-        value = as_share(one) if name == "flips" else one if one.se else replace(one, se=math.nan)
+        value = one.as_share() if name == "flips" else one if one.se else replace(one, se=math.nan)
         gaps[name] = Gap.of(value=value, before=then, **about)
     return gaps
 

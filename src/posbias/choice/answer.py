@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from posbias import imports
-from posbias.choice.effects import LEAST_SETS, ChoiceEffects, Test, as_share, clustered_mean
+from posbias.choice.effects import LEAST_SETS, ChoiceEffects, Test, clustered_mean
 from posbias.core.answers import Number, OverPrompts, Part, Texts, entry
 from posbias.core.formats import dump_json
 from posbias.imports.columns import Choice
@@ -178,7 +178,7 @@ class ChoiceAnswer:
             rows, sets = self._by_slot(np.array(own), ties=True)
             if len(rows):
                 columns = (rows.mean(axis=1), *rows.T)
-                balanced, *by_slot = (as_share(clustered_mean(column, sets)) for column in columns)
+                balanced, *by_slot = (clustered_mean(column, sets).as_share() for column in columns)
                 found[name] = Wins(balanced, _even_log_odds(rows, sets), *by_slot)
         return found
 
@@ -281,7 +281,7 @@ def _even_log_odds(rows: Float[np.ndarray, "item slot"], sets: Int[np.ndarray, "
     left_out = [sets == one for one in np.unique(sets)]
     shares = [_even_share(rows[~own]) for own in left_out] if len(left_out) >= LEAST_SETS else [math.nan]
     se = math.sqrt((len(left_out) - 1) * float(np.var(shares)))
-    return as_share(Estimate(_even_share(rows), se, len(left_out)))
+    return Estimate(_even_share(rows), se, len(left_out)).as_share()
 
 
 def _even_share(rows: Float[np.ndarray, "item slot"]) -> float:

@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Int
 from posbias.core import machine
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.decisions import REFUSED, TIE, Decisions
-from posbias.profiles.estimate import EXACT, Estimate
+from posbias.profiles.estimate import Estimate
 from posbias.profiles.gaps import gaps_of
 
 LEAST_SETS = 5
@@ -124,7 +124,7 @@ class ChoiceEffects:
         """By slot, the share of all options' influence that is of the tokens there; empty where not known."""
         held, rows = self.decisions, self.decisions.influence
         shares = np.zeros((0, 0)) if rows is None else rows / rows.sum(axis=1, keepdims=True)
-        return [as_share(self._mean(column, held.first, held.item)) for column in shares.T]
+        return [self._mean(column, held.first, held.item).as_share() for column in shares.T]
 
     @property
     def flips(self) -> tuple[Estimate, Estimate]:
@@ -134,7 +134,7 @@ class ChoiceEffects:
         """
         differ, same = self.decisions.differ.astype(np.float64), self.decisions.same_order
         item = self.decisions.item[self.decisions.pairs[:, 0]]
-        return tuple(as_share(self._mean(differ, some, item)) for some in (~same, same))  # type: ignore[return-value]
+        return tuple(self._mean(differ, some, item).as_share() for some in (~same, same))  # type: ignore[return-value]
 
     @property
     def declined(self) -> dict[str, int]:
@@ -300,13 +300,6 @@ def clustered_mean(values: Float[np.ndarray, "row"], cluster: Int[np.ndarray, "r
     if sets < LEAST_SETS:
         return Estimate(value, math.nan, sets)
     return Estimate(value, math.sqrt(sets / (sets - 1) * float(sums @ sums)) / len(values), sets)
-
-
-def as_share(one: Estimate) -> Estimate:
-    """A share with the part of its interval within 0 to 1; where all clusters are alike, that of their number."""
-    if not math.isfinite(one.se):
-        return one
-    return one.clipped(0.0, 1.0) if one.se > EXACT else Estimate.alike(one.value, one.n or 1)
 
 
 def _crossed(held: Decisions) -> bool:

@@ -106,16 +106,6 @@ class Estimate:
         low, high = binomtest(hits, n).proportion_ci(method="wilson")
         return cls(hits / n, math.nan, n, ends=(float(low), float(high)), method="wilson")
 
-    @classmethod
-    def alike(cls, value: float, n: int) -> "Estimate":
-        """The share that each of `n` trials had: their spread is 0 and says nothing, their number does.
-
-        Other trials may be of other shares, but make up at most 1 − .05^(1/n) of all ("rule of three").
-        """
-        others = otherwise_at_most(n)
-        ends = value * (1.0 - others), value * (1.0 - others) + others
-        return cls(value, math.nan, n, ends=ends, method="wilson")
-
     @property
     def exact(self) -> bool:
         """Whether nothing was drawn for it."""
@@ -149,6 +139,18 @@ class Estimate:
         """The same with the part of its interval from `least` to `most`."""
         low, high = self.interval
         return replace(self, ends=(max(least, low), min(most, high)))
+
+    def as_share(self) -> "Estimate":
+        """A mean share with the part of its interval within 0 to 1.
+
+        Of a share that all draws had the spread is 0 and says nothing, their number does: others may be of other
+        shares, but make up at most 1 − .05^(1/n) of all ("rule of three").
+        """
+        if not self.se <= EXACT:
+            return self if math.isnan(self.se) else self.clipped(0.0, 1.0)
+        others = otherwise_at_most(self.n or 1)
+        ends = self.value * (1.0 - others), self.value * (1.0 - others) + others
+        return Estimate(self.value, math.nan, self.n or 1, ends=ends, method="wilson")
 
     def jointly(self, count: int) -> "Estimate":
         """The same with the interval that it has where `count` of them hold together in 95 % (Bonferroni)."""

@@ -11,13 +11,14 @@ are wider than one alone (Bonferroni): all of them hold at once in at least 95 %
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from posbias.core.errors import wrong
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.gaps import ENDS, EQUIVALENCE, MEAN, compared, gaps_of, resampled, share_size, signed
-from posbias.profiles.places import Key, Places
+from posbias.profiles.places import DIFFERENCE, SHARE, Key, Places
 from posbias.profiles.profile import Profile
 
 
@@ -101,11 +102,8 @@ def curve_differences(curves: Mapping[str, Places], *, together: int = 1) -> lis
         if not same_trials(profile, base):
             what = f"the trials of {first!r}, in words and scored by the same rule"
             raise wrong("curves", what, got=f"others in {name!r}")
-    equivalence, count = curves[first].equivalence or EQUIVALENCE, len(others) * together
-    return [
-        _difference_of(profile, base, name, first, together=count, equivalence=equivalence)
-        for name, profile in others
-    ]
+    about: Any = {"together": len(others) * together, "equivalence": curves[first].equivalence or EQUIVALENCE}
+    return [_difference_of(profile, base, name, first, **about) for name, profile in others]
 
 
 def ways_differences(curves: Mapping[Key, Places]) -> list[list[CurveDifference]]:
@@ -167,10 +165,8 @@ def _difference_of(
         seed = int(p.places.job.get("seed", 0)) if p.places else 0
         numbers = resampled({(-1.0, 1.0): mean, (-2.0, 2.0): gap}, seed, count)
     else:
-        each = [
-            resampled({(0.0, 1.0): mean, (-1.0, 1.0): gap}, 0, count)
-            for mean, gap in zip(means, gaps, strict=True)
-        ]
+        sides = zip(means, gaps, strict=True)
+        each = [resampled({SHARE: mean, DIFFERENCE: gap}, 0, count) for mean, gap in sides]
         numbers = {name: one - each[1][name] for name, one in each[0].items()}
     dull = tuple(
         name for name, one in ((against, q), (way, p)) if one.places is not None and not one.places.able

@@ -407,7 +407,7 @@ def by_t(columns: Columns[tuple[str, int | str]]) -> dict[tuple[str, int | str],
             if limits == SHARE and isinstance(place, int):
                 one = Estimate.of_counts(int(column.sum()), column.size)
             elif limits == SHARE:
-                one = one.clipped(*SHARE) if one.se else Estimate.alike(one.value, column.size)
+                one = one.as_share()
             elif place in GAPS and not one.se:
                 one = Estimate(one.value, math.nan, one.n)
             numbers[quantity, place] = one
@@ -469,7 +469,7 @@ def places_in(data: Mapping[str, Any], path: str | os.PathLike[str]) -> list[Pla
 
 def _restored(held: Mapping[str, Any]) -> Places:
     """What `Places.as_dict` made."""
-    about = held | {name: tuple(held.get(name, ())) for name in ("trials", "flaws")}
+    about = {**held, **{name: tuple(held.get(name, ())) for name in ("trials", "flaws")}}
     for name in ("results", "arms"):
         about[name] = {key: np.array(one) for key, one in held.get(name, {}).items()}
     return Places(**about | {"depth": np.array(held["depth"])})

@@ -61,7 +61,7 @@ def write_choices_report(
     numbers = pd.DataFrame(rows, columns=["of", "effect", LOW, HIGH])
     size = 0.9 + 0.17 * len(effects)
     wide, narrow = (plots.drawing(plots.draw_effects, effects, size=(width, size)) for width in (6.4, 2.8))
-    figure = Illustration("effects", *CAPTIONS["effects"].values(), wide, numbers, narrow)
+    figure = Illustration("effects", figure=wide, numbers=numbers, narrow=narrow, **CAPTIONS["effects"])
     (corner, *head), judges = table_of(choices)
     about = {"headline": headline(choices), "title": f"{title}: choices by position"}
     about |= {"answers": {who: paragraph(*one.sentences()) for who, one in few.items()}}

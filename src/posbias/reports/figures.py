@@ -147,10 +147,8 @@ def curve(profile: Profile, scale: float = 1.0, name: str = "") -> pd.DataFrame:
 
 def _predictors(measured: Profile, predictions: Mapping[str, Profile]) -> "tuple[Figure, pd.DataFrame]":
     figure, panels = plots.new_panels(len(predictions) + 1, 3, 2.2, 2.05)
-    drawn = [
-        plots.draw_influence(ax, measured, {name: one})
-        for ax, (name, one) in zip(panels, predictions.items(), strict=False)
-    ]
+    each = zip(panels, predictions.items(), strict=False)
+    drawn = [plots.draw_influence(ax, measured, {name: one}) for ax, (name, one) in each]
     share_scale(drawn)
     for ax in drawn:
         ax.label_outer()

@@ -40,9 +40,8 @@ def write_profile_report(profile: Profile, folder: str | os.PathLike[str], *, ti
     numbers, digits = curve(profile), digits_of_shares(_rows(profile)) if profile.kind == "rate" else None
     caption = f"{numbers.columns[1]} by {numbers.columns[0]}"
     if profile.limits is not None:
-        how = (
-            "of the counts" if profile.counts is not None else f"by Student's t over {_rows(profile)} samples"
-        )
+        student = f"by Student's t over {_rows(profile)} samples"
+        how = student if profile.counts is None else "of the counts"
         caption += f" with 95 % intervals {how}"
     pictures = (_drawn(profile, width) for width in (WIDE, NARROW))
     figure = Illustration(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posbias.comparison.agreement import PAIRED, ROWS
-from posbias.comparison.scores import Agreement, Comparison
+from posbias.comparison.scores import Agreement, Comparison, HeldOut
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
 from posbias.reports.profile_sentences import ends_of, percent
@@ -52,7 +52,7 @@ def scores(comparison: Comparison, names: Mapping[str, str] = LABELS) -> list[Ro
         rows = {label: getattr(noise, name) for name, label in ROWS.items()}
         if comparison.same_prompts is not None:
             rows = {ROWS["split_half"]: noise.split_half, PAIRED: comparison.same_prompts}
-    return _scores(comparison, comparison.agreements, comparison.baselines, rows, names)
+    return _scores(comparison, comparison, rows, names)
 
 
 def held_out(comparison: Comparison) -> list[Row]:
@@ -61,18 +61,17 @@ def held_out(comparison: Comparison) -> list[Row]:
     if found is None:
         return []
     rows = {"noise ceiling against half the prompts (estimated)": noise.noiseless_half} if noise else {}
-    return _scores(comparison, found.agreements, found.baselines, rows, LABELS)
+    return _scores(comparison, found, rows, LABELS)
 
 
 def _scores(
     comparison: Comparison,
-    agreements: Mapping[str, Agreement],
-    baselines: Mapping[str, Agreement],
+    judged: Comparison | HeldOut,
     noise: Mapping[str, Agreement],
     names: Mapping[str, str],
 ) -> list[Row]:
     """A row for each agreement; only predictors compete for the best."""
-    best = [measure.best(agreements) for measure in MEASURES]
+    best = [measure.best(judged.agreements) for measure in MEASURES]
     digits = [measure.digits_in(comparison) for measure in MEASURES]
 
     def row(name: str, agreement: Agreement, kind: str, key: str = "") -> Row:
@@ -82,8 +81,8 @@ def _scores(
             name, [TableCell(number(one.value, k), interval(one, k), top) for one, k, top in shown], kind
         )
 
-    rows = [row(names.get(key, key), one, "predictor", key) for key, one in agreements.items()]
-    rows += [row(_BASELINES.get(key, key), one, "baseline") for key, one in baselines.items()]
+    rows = [row(names.get(key, key), one, "predictor", key) for key, one in judged.agreements.items()]
+    rows += [row(_BASELINES.get(key, key), one, "baseline") for key, one in judged.baselines.items()]
     return rows + [row(label, one, "reference") for label, one in noise.items()]
 
 
@@ -96,13 +95,11 @@ def differences(found: Findings) -> list[Row]:
         digits = usual if sure else digits_of(reach)
         return TableCell(number(score.value, digits), "" if sure else interval(score, digits), score.tells())
 
-    return [
-        Row(
-            f"{LABELS.get(pair.more, pair.more)} − {LABELS.get(pair.less, pair.less)}",
-            [cell(measure.of(pair.scores), measure.digits) for measure in MEASURES],
-        )
-        for pair in found.judged.differences
-    ]
+    rows = []
+    for pair in found.judged.differences:
+        cells = [cell(measure.of(pair.scores), measure.digits) for measure in MEASURES]
+        rows.append(Row(" − ".join(LABELS.get(key, key) for key in (pair.more, pair.less)), cells))
+    return rows
 
 
 def shapes(found: Findings) -> list[Row]:
