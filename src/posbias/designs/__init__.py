@@ -239,9 +239,8 @@ class DesignJob:
         """Equal where points have the same costs, however they are chosen."""
         curve = None if self.target.curve is None else self.target.curve.tolist()
         varied = [[name, [*self.space.varied[name]]] for name in self.space.names]
-        return _digest(
-            ["worst", encode(self.space.base), varied, self.target.specification, curve, self.tokens]
-        )
+        wanted = self.target.specification, curve, self.tokens
+        return _digest(["worst", encode(self.space.base), varied, *wanted])
 
     def run(self, threads: int | None, kept: Path | None, on_event: OnEvent | None) -> Designs:
         """Search and measure, as `design` says."""

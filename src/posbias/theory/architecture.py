@@ -318,10 +318,8 @@ class Architecture(Plottable):
         if not isinstance(one, MeasuredMixing) or tokens == one.tokens:
             return self.assumptions
         of = f" of {one.text}" if one.text else ""
-        return (
-            *self.assumptions,
-            f"mixing: λ was measured at {one.tokens:,} tokens{of}, and is extrapolated to {tokens:,}",
-        )
+        said = f"mixing: λ was measured at {one.tokens:,} tokens{of}, and is extrapolated to {tokens:,}"
+        return (*self.assumptions, said)
 
     @property
     def assumptions(self) -> tuple[str, ...]:

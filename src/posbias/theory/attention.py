@@ -221,9 +221,8 @@ def _layers_of(arrays: Any) -> list[Float[np.ndarray, "text head query key"]]:
         arrays = _layers_in(arrays)
     elif isinstance(arrays, list | tuple):
         arrays = [next(_weights_in(one), None) if _is_output(one) else one for one in arrays]
-    by_layer = isinstance(arrays, list | tuple) and any(
-        one is None or hasattr(one, "shape") for one in arrays
-    )
+    listed = arrays if isinstance(arrays, list | tuple) else ()
+    by_layer = any(one is None or hasattr(one, "shape") for one in listed)
     if by_layer:
         absent = [number for number, one in enumerate(arrays) if one is None]
         if absent and len(absent) < len(arrays):
@@ -272,9 +271,7 @@ def _layers_in(saved: Any) -> list[Float[np.ndarray, "..."]]:
             if not number or not np.array_equal(known, weights, equal_nan=True):
                 raise wrong("attention", "one name with each layer's number", sorted({other, named}))
     if not layers:
-        what = (
-            "weights [text, head, query, key] among what was saved (fused attention gives none: 'eager' does)"
-        )
+        what = "weights [text, head, query, key] in what was saved (fused attention gives none: 'eager' does)"
         raise wrong("attention", what, got=f"none in {shortened([*saved.keys()])}")
     return [weights for _, (_, weights) in sorted(layers.items())]
 

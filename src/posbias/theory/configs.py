@@ -77,9 +77,8 @@ def read_architecture(name: str | os.PathLike[str]) -> ArchitectureFile:
     if path.suffix[1:].isalpha():  # a file that is not there, not a name
         return _of_file(path)
     close = nearest(known.rpartition("/")[2], [*PRESETS, *bundled()])
-    raise wrong(
-        word, "a file, a folder with config.json or a preset", got=f"none of them{close}", kind=InputFileError
-    )
+    wanted = "a file, a folder with config.json or a preset"
+    raise wrong(word, wanted, got=f"none of them{close}", kind=InputFileError)
 
 
 def _of_file(path: Path) -> ArchitectureFile:
@@ -103,9 +102,8 @@ def _of_file(path: Path) -> ArchitectureFile:
         parts = [part for layer in architecture.layers for part in (layer.mask, layer.positional)]
         code = [name for part in parts for name in code_of(part)]
         if code and path.name == "config.json":
-            raise InvalidValueError(
-                f"expected no code in a config.json, which may come with a model, got {code[0]!r}"
-            )
+            said = f"expected no code in a config.json, which may come with a model, got {code[0]!r}"
+            raise InvalidValueError(said)
         return ArchitectureFile(architecture, None if tokens is None else whole("tokens", tokens, 1))
     except InputFileError:
         raise
@@ -168,9 +166,8 @@ def _published(data: Mapping[str, Any], name: str) -> ArchitectureFile:
     if schedule:
         of = str(schedule.get("schedule_type"))
         keys = _SCHEDULES[one_of("schedule_type", of, _SCHEDULES)]
-        made["mixing"] = {"kind": "per_layer" if of == "custom" else of} | {
-            ours: schedule.get(theirs) for ours, theirs in keys.items()
-        }
+        made["mixing"] = {ours: schedule.get(theirs) for ours, theirs in keys.items()}
+        made["mixing"]["kind"] = "per_layer" if of == "custom" else of
     architecture = decode(Architecture, made)
     tokens = whole("sequence_length", data.get("sequence_length"), 1)
     return ArchitectureFile(replace(architecture, layers=shortest_pattern(architecture.layers)), tokens)

@@ -71,9 +71,7 @@ class Custom:
         except Exception as error:
             message = " ".join(str(error).split())
             if "truth value of an array" in message:
-                message += (
-                    " It is called with whole arrays: np.where in place of if, & in place of and needed"
-                )
+                message += " It is called with whole arrays: np.where for if, & for and are needed"
             raise InvalidValueError(f"{what}: {self!r} raised {type(error).__name__}: {message}") from error
         if values.dtype.kind not in self.kind:
             raise wrong(what, KINDS[self.kind], got=str(values.dtype))
@@ -158,9 +156,8 @@ def _array(given: Any, kind: str) -> Any:
         values = np.array(values.tolist())
     square = values.ndim >= 2 and values.shape[-1] == values.shape[-2] > 0
     if values.dtype.kind not in kind or not square or values.ndim > (2 if kind == "b" else 3):
-        raise InvalidValueError(
-            f"expected {KINDS[kind]} {axes}, as many queries as keys, got {values.dtype} of shape {values.shape}"
-        )
+        wanted = f"{KINDS[kind]} {axes}, as many queries as keys"
+        raise InvalidValueError(f"expected {wanted}, got {values.dtype} of shape {values.shape}")
     if kind != "b":
         values = values.astype(np.float64)
         if np.isnan(values).any() or np.isposinf(values).any():
@@ -210,10 +207,8 @@ def _imported(spelling: str) -> Any:
     try:
         loaded = importlib.import_module(module)
     except Exception as error:
-        message = " ".join(str(error).split())
-        raise InvalidValueError(
-            f"{spelling}: cannot be imported: {type(error).__name__}: {message}"
-        ) from None
+        said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise InvalidValueError(f"{spelling}: cannot be imported: {said}") from None
     finally:
         sys.path.remove(folder)
     if not hasattr(loaded, name):

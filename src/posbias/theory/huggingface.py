@@ -90,10 +90,8 @@ def from_huggingface(config: dict[str, Any], name: str = "") -> Architecture:
         f"{kind} ({count} of {len(stack)} layers): {read.config.filled(PARTS[kind].taken)}"
         for kind, count in counts.items()
     ]
-    remarks = (*read.remarks, *taken, *row.remarks, *_not_used(read))
-    return Architecture(
-        len(stack), shortest_pattern(stack), name=name or family, remarks=tuple(dict.fromkeys(remarks))
-    )
+    remarks = tuple(dict.fromkeys((*read.remarks, *taken, *row.remarks, *_not_used(read))))
+    return Architecture(len(stack), shortest_pattern(stack), name=name or family, remarks=remarks)
 
 
 def rotation_of_family(config: dict[str, Any], layer_type: str | None) -> Rotation:
@@ -155,18 +153,15 @@ def _text(config: Config) -> tuple[str, Config, list[str]]:
 def _brought(brought: packages.ModelFamily, family: str, config: dict[str, Any]) -> Architecture:
     """What a package's function makes of a configuration. Raises `PluginError`, naming the package."""
     if not callable(brought.read):
-        given = type(brought.read).__name__
-        raise packages.failed(
-            brought.package, f"expected a row Family(…) or a function for {family}, got {given}"
-        )
+        said = f"expected a row Family(…) or a function for {family}, got {type(brought.read).__name__}"
+        raise packages.failed(brought.package, said)
     try:
         made = brought.read(config)
     except PosbiasError:
         raise
     except Exception as error:  # whatever a package raises
-        raise packages.failed(
-            brought.package, f"a configuration of {family} cannot be read", error
-        ) from error
+        said = f"a configuration of {family} cannot be read"
+        raise packages.failed(brought.package, said, error) from error
     if not isinstance(made, Architecture):
         given = type(made).__name__
         raise packages.failed(brought.package, f"expected an Architecture made of {family}, got {given}")
@@ -209,10 +204,8 @@ def _window(config: Config) -> int | None:
 def _kinds(config: Config, row: Family) -> list[str]:
     """What each layer is: what the configuration lists (`layer_types`), else its family's rule."""
     depth, rule = config.integer(DEPTH, most=MOST_LAYERS), row.layers
-    listed = config.get("layer_types") is not None
-    kinds: list[str] = [
-        families.OLDER_KINDS.get(kind) or kind for kind in config.by_layer("layer_types", str)
-    ]
+    listed, given = config.get("layer_types") is not None, config.by_layer("layer_types", str)
+    kinds: list[str] = [families.OLDER_KINDS.get(kind) or kind for kind in given]
     if listed and len(kinds) != depth:
         raise wrong("layer_types", f"{depth} (one per layer)", len(kinds))
     known = (FULL, SLIDING, *row.kinds)
@@ -393,9 +386,8 @@ def _scaling(given: Config, config: Config) -> rope_scaling.RopeScaling | None:
     key = "attention_factor"
     gain = None if given.get(key) is None else given.number(key, above=True)
     if kind != "yarn":
-        return rope_scaling.LongRoPE(
-            _numbers(given, "short_factor"), _numbers(given, "long_factor"), factor, trained, gain
-        )
+        short, longer = (_numbers(given, f"{word}_factor") for word in ("short", "long"))
+        return rope_scaling.LongRoPE(short, longer, factor, trained, gain)
     if gain is None and given.get("mscale") and given.get("mscale_all_dim"):
         logs = (0.1 * given.number(key) * math.log(max(factor, 1.0)) for key in ("mscale", "mscale_all_dim"))
         above, below = (1.0 + log for log in logs)

@@ -138,9 +138,8 @@ def bounds(mask: Any, tokens: int) -> Bounds | None:
     if isinstance(mask, Banded):
         lookahead(mask, tokens)
         band = mask.band().at(tokens)
-        return Bounds(
-            np.maximum(position - band.behind, 0), np.maximum(position, band.prefix - 1), band.always
-        )
+        low, high = np.maximum(position - band.behind, 0), np.maximum(position, band.prefix - 1)
+        return Bounds(low, high, band.always)
     if isinstance(mask, Split):
         starts = np.array(mask.pieces(tokens))
         return Bounds(starts[np.searchsorted(starts, position, side="right") - 1], position, 0)

@@ -202,9 +202,9 @@ MIXINGS = members(Mixing)
 
 
 class _Record(NamedTuple):
-    mixing: MeasuredMixing
     pretrained: bool
     definition: str
+    mixing: MeasuredMixing
 
 
 def known_mixing() -> Mapping[str, MeasuredMixing]:
@@ -245,9 +245,7 @@ def at_depth(mixing: MeasuredMixing, depth: int) -> MeasuredMixing:
 @functools.cache
 def _read() -> dict[str, _Record]:
     return {
-        name: _Record(
-            pretrained=one.pop("pretrained"), definition=one.pop("definition"), mixing=MeasuredMixing(**one)
-        )
+        name: _Record(one.pop("pretrained"), one.pop("definition"), MeasuredMixing(**one))
         for name, one in data_table(__file__, "known_mixing.toml").items()
     }
 

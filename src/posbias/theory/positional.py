@@ -180,12 +180,9 @@ class RoPE(NotExponential):
 
     def waves_of(self, heads: int, groups: int | None = None) -> Float[np.ndarray, "2 head pair"]:
         """a_l, without the gain, and φ_l of every head."""
-        pairs = len(self.angles)
-        named = (("amplitudes", self.amplitudes), ("phases", self.phases))
-        filled = (
-            (name, tuple(row if len(row) == pairs else row * pairs for row in rows)) for name, rows in named
-        )
-        return np.array([spread(name, rows, heads, groups) for name, rows in filled])
+        pairs, named = len(self.angles), {"amplitudes": self.amplitudes, "phases": self.phases}
+        whole = {name: tuple(row * (pairs // len(row)) for row in rows) for name, rows in named.items()}
+        return np.array([spread(name, rows, heads, groups) for name, rows in whole.items()])
 
     def at(self, tokens: int) -> "RoPE":
         """The same for a text of so many tokens: a dynamic scaling goes by its length."""
@@ -241,9 +238,7 @@ class T5(NotExponential):
     def bucket_of(self, distance: Distances) -> Distances:
         """The bucket of each distance i − j. Raises `InvalidValueError` for d < 0 without `bidirectional`."""
         if self.bidirectional is None and distance.min(initial=0) < 0:
-            wanted = (
-                "True (an encoder's table) or False (a decoder's) for T5 under a mask that shows later keys"
-            )
+            wanted = "True (an encoder's table) or False (a decoder's) where a mask shows later keys"
             raise wrong("bidirectional", wanted, got="None")
         buckets = self._buckets
         exact = buckets // 2
@@ -344,9 +339,8 @@ class DistanceFunction(NotExponential):
         """Logits at the given distances i − j, one row per head. Raises `InvalidValueError` for another shape."""
         logits = self.function.at("function", np.asarray(distance))
         if logits.ndim > 2 or logits.shape[-1:] not in ((), (len(distance),)):
-            raise wrong(
-                "function", f"logits of shape ({len(distance)},), or so per head", got=f"{logits.shape}"
-            )
+            wanted = f"logits of shape ({len(distance)},), or so per head"
+            raise wrong("function", wanted, got=f"{logits.shape}")
         rows = logits if logits.ndim == 2 else np.broadcast_to(logits, (1, len(distance)))
         return spread("function", rows, heads, groups)
 
@@ -424,9 +418,8 @@ class Selected(NotExponential):
     def __post_init__(self):
         numbers = [rate for row in (*self.rates, *(self.after or ())) for rate in row]
         if not 0 < min(numbers) <= max(numbers) <= 1:
-            raise wrong(
-                "rates", "numbers above 0 and at most 1", got=f"from {min(numbers):g} to {max(numbers):g}"
-            )
+            given = f"from {min(numbers):g} to {max(numbers):g}"
+            raise wrong("rates", "numbers above 0 and at most 1", got=given)
         Tabulated(self.rates, self.after)
 
     def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:

@@ -11,7 +11,7 @@ import numpy as np
 
 from posbias.core.errors import InvalidValueError
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.masks import Banded, Split, lookahead
+from posbias.theory.masks import ALL, Banded, Split, lookahead
 from posbias.theory.normalisers import Softmax
 from posbias.theory.positional import DenseLogits, RoPE
 from posbias.theory.rollout.dispatch import engines
@@ -87,10 +87,8 @@ def exported_span(mask: Any, tokens: int) -> dict[str, Any]:
         starts = None if equal else list(places)
         return {"behind": None, "always": 0, "prefix": 0, "step": step if equal else None, "starts": starts}
     mask.reach(0, tokens)
-    band = mask.band()
-    numbers = {
-        name: None if number >= np.iinfo(np.int64).max else number for name, number in band._asdict().items()
-    }
+    band = mask.band()._asdict()
+    numbers = {name: None if number >= ALL else number for name, number in band.items()}
     return {**numbers, "step": None, "starts": None}
 
 

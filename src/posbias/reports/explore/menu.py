@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from pydantic_core import PydanticUndefined
 
 from posbias.core.files import data_table
 from posbias.core.spec import encode
@@ -140,12 +139,8 @@ def _mask(cls: Any) -> dict[str, Any]:
 
 def _fields(cls: Any) -> dict[str, bool]:
     """The fields of a member, and whether each must be given."""
-    fields = [field for field in dataclasses.fields(cls) if field.name != "kind"]
-    return {field.name: _default(field) in (dataclasses.MISSING, PydanticUndefined) for field in fields}
-
-
-def _default(field: Any) -> Any:
-    return getattr(field.default, "default", field.default)
+    fields = cls.__pydantic_fields__
+    return {name: field.is_required() for name, field in fields.items() if name != "kind"}
 
 
 def _span(cls: Any, here: dict[str, int]) -> dict[str, Any]:
@@ -189,10 +184,9 @@ def _as_it_is(cls: Any) -> Any:
     if any(_fields(cls).values()):
         return None
     given = cls()
-    alike = (
-        given.slopes_of(1) is not None or not np.ptp(given.logits_at(np.arange(PROBES[0]), 4), axis=0).any()
-    )
-    return given if alike else None
+    if given.slopes_of(1) is None and np.ptp(given.logits_at(np.arange(PROBES[0]), 4), axis=0).any():
+        return None
+    return given
 
 
 def _logits(given: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from posbias.core.terminal import plain
 from posbias.profiles.curves import at_shares
@@ -38,9 +38,7 @@ def variation_figure(quantity: str, varied: Varied) -> "Figure":
     left, right = figure.subfigures(1, 2, width_ratios=(1.0, 1.15)).flat  # type: ignore[union-attr]
     draw_variation(left.subplots(), varied, quantity)
     style.entitled(figure, [headline([profile for _, profile in varied])])
-    shown = [
-        varied[k] for k in np.unique(np.linspace(0, len(varied) - 1, min(6, len(varied))).round().astype(int))
-    ]
+    shown = [varied[k] for k in _among(len(varied), 6)]
     columns = min(3, len(shown))
     axes = right.subplots(-(-len(shown) // columns), columns, sharex=True, sharey=True, squeeze=False).flat
     high = max(4.0, *(float(density(profile).max()) for _, profile in shown)) * 1.3
@@ -175,9 +173,14 @@ def _scale(axis: "Axis", values: Float[np.ndarray, "value"]) -> None:
 
     if _geometric(values):
         (axis.axes.set_xscale if axis is axis.axes.xaxis else axis.axes.set_yscale)("log")
-    shown = values[np.unique(np.linspace(0, values.size - 1, min(TICKS, values.size)).round().astype(int))]
+    shown = values[_among(values.size, TICKS)]
     axis.set_ticks(shown, [plain(value) for value in shown])
     axis.set_minor_locator(NullLocator())
+
+
+def _among(count: int, most: int) -> Int[np.ndarray, "place"]:
+    """Up to `most` of so many places, the ends included and the others evenly between."""
+    return np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))
 
 
 def _geometric(values: Float[np.ndarray, "value"]) -> bool:
