@@ -278,8 +278,12 @@ class KerplePower(NotExponential):
     """
 
     scale: NonNegatives
-    exponent: Annotated[tuple[Annotated[Positive, Field(le=2)], ...], Field(min_length=1)] = (1.0,)
+    exponent: Positives = (1.0,)
     kind: Literal["kerple_power"] = tag(default="kerple_power")
+
+    def __post_init__(self):
+        if max(self.exponent) > 2:
+            raise wrong("exponent", "a number from 0 to 2", max(self.exponent))
 
     def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:
         """Logits at the given distances i − j, one row per head."""
