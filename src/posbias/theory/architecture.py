@@ -108,11 +108,7 @@ class Layer:
 
         The arrays are read-only.
         """
-        weights = (
-            np.full(self.heads, 1.0 / self.heads)
-            if self.head_weights is None
-            else np.array(self.head_weights)
-        )
+        weights = np.array(self.head_weights or [1.0 / self.heads] * self.heads)
         slopes = self.positional.slopes_of(self.heads, self.groups)
         sinks = np.full(self.heads, -np.inf)
         if self.sinks is not None:

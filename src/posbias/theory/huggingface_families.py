@@ -31,12 +31,8 @@ from posbias.theory.masks import Causal, Chunked, Mask, SlidingWindow
 from posbias.theory.positional import ALiBi, NeedsMeasurement, NoPE, Positional, alibi_slopes
 
 # kinds of layers, as `layer_types` has them
-FULL, SLIDING, CHUNKED, LINEAR = (
-    "full_attention",
-    "sliding_attention",
-    "chunked_attention",
-    "linear_attention",
-)
+FULL, SLIDING = "full_attention", "sliding_attention"
+CHUNKED, LINEAR = "chunked_attention", "linear_attention"
 SPARSE, COMPRESSED = "compressed_sparse_attention", "heavily_compressed_attention"
 _HELD = data_table(__file__)
 OLDER_KINDS: dict[str, str] = _HELD["older_kinds"]
@@ -423,15 +419,8 @@ def rope_settings(config: Config) -> dict[str, Config]:
     for one in (given, *made.values()):
         if rope_type(one) not in ROPE_TYPES:
             raise wrong("rope_type", f"one of {', '.join(ROPE_TYPES)}", rope_type(one))
-    return {
-        layers: Config(
-            {
-                "rope_type": rope_type(one),
-                **{key: one[key] for key in one if key not in ("rope_type", "type")},
-            }
-        )
-        for layers, one in made.items()
-    }
+    named = {layers: {**one, "rope_type": rope_type(one)} for layers, one in made.items()}
+    return {layers: Config({key: one[key] for key in one if key != "type"}) for layers, one in named.items()}
 
 
 def rope_type(given: Mapping[str, Any]) -> str:

@@ -141,11 +141,9 @@ def trajectory(
         part = Architecture(depth, architecture.stack[:depth], mixing, architecture.name, remarks, streams)
         return replace(influence(part, tokens, place, method=method, threads=1), left_out=left_out)
 
+    first = Profile(alone, query=place, left_out=left_out, model=architecture.name)
     with ThreadPoolExecutor(machine.cores(threads)) as pool:
-        return [
-            Profile(alone, query=place, left_out=left_out, model=architecture.name),
-            *pool.map(after, range(1, architecture.depth + 1)),
-        ]
+        return [first, *pool.map(after, range(1, architecture.depth + 1))]
 
 
 def engine(layer: Layer, tokens: int) -> str:

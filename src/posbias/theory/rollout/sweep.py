@@ -318,19 +318,10 @@ def _fill(plan, layer, origin, length, partial, tile, own, taken):
     weights, table, column = plan.weights, plan.sums[layer], 1 if plan.column[layer] else 0
     here, there, sinks = weights.here[layer], weights.there[layer], weights.sinks[layer]
     first, begin, heads = weights.first[layer], weights.begin[layer], weights.heads[layer]
-    inside, powers, start, whole = (
-        plan.inside[table],
-        plan.powers[table],
-        plan.start[table],
-        plan.whole[table],
-    )
-    behind, always, prefix, level, gamma = (
-        plan.behind,
-        plan.always,
-        plan.prefix,
-        plan.level,
-        plan.gamma[layer],
-    )
+    inside, powers = plan.inside[table], plan.powers[table]
+    start, whole = plan.start[table], plan.whole[table]
+    behind, always, prefix = plan.behind, plan.always, plan.prefix
+    level, gamma = plan.level, plan.gamma[layer]
     if origin >= plan.saturated[layer]:
         origin, length = plan.saturated[layer], 1
     for k in range(length):
