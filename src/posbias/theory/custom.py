@@ -77,12 +77,16 @@ class Custom:
             raise wrong(what, KINDS[self.kind], got=str(values.dtype))
         return values
 
-    def over(self, what: str, *axes: Shaped[np.ndarray, "_"]) -> Shaped[np.ndarray, "..."]:
-        """The values at all combinations of positions, [*axes]; of numbers also [head, *axes].
+    def over(
+        self, what: str, query: Shaped[np.ndarray, "query"], key: Shaped[np.ndarray, "key"]
+    ) -> Shaped[np.ndarray, "*head query key"]:
+        """The values at all pairs of positions, of numbers by head where they differ.
 
         Raises `InvalidValueError` as `at`, and for another shape.
         """
-        values, shape = self.at(what, *np.ix_(*axes)), tuple(map(len, axes))
+        values, shape = self.at(what, query[:, None], key[None, :]), (len(query), len(key))
+        if values.shape == shape:
+            return values
         by_head = self.kind != "b" and values.ndim > len(shape)
         try:
             return np.broadcast_to(values, (*values.shape[:1], *shape) if by_head else shape)
