@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -82,14 +83,12 @@ class AnswerFile:
         self.asked_of = dict(specification)
         about = {"posbias_kind": KIND, "schema": SCHEMA, "fingerprint": spec.fingerprint(dict(specification))}
         self._header = about | {"specification": dict(specification)}
-        self._server: str | None = None
-        self._near: dict[str, tuple[str, dict[str, Any]]] | None = None
         if self.path is not None:
             need_writable(self.path)
             if self.path.exists():
                 self.known, first = self._read(self.path)
                 self.asked_of |= first.get("sent", {})
-                self._server = first.get("server")
+                self._header |= {"server": first["server"]} if "server" in first else {}
 
     def add(self, request: Request, answer: str, sent: Mapping[str, Any] = {}) -> None:
         """Keep an answer: it is on its way to the disk when this returns. Raises `OutputFileError`.
@@ -135,21 +134,19 @@ class AnswerFile:
         """Copy answers that folders of the same results folder have of whoever was asked alike, at the address of
         `generator` if it is a server, but of nobody who has a name alone. Raises as `add`."""
         if (url := getattr(generator, "url", None)) is not None:
-            server = self._header["server"] = spec.fingerprint(url)
-            if self._server not in (None, server):
+            server = spec.fingerprint(url)
+            if self._header.get("server", server) != server:
                 log.warning("%s: kept answers, of this model elsewhere: another --out asks anew", self.path)
-            self._server = server
-        if self._near is None:
-            self._near = self._in_other_folders()
-        known = len(self.known)
-        for one in asked:
-            if one.id in self._near and one.id not in self.known:
-                self.add(one, *self._near[one.id])
-        if taken := len(self.known) - known:
-            log.info("%d answers are those of other folders (--out outside asks anew)", taken)
+            self._header["server"] = server
+        taken = {one.id: one for one in asked if one.id in self._near and one.id not in self.known}
+        for one in taken.values():
+            self.add(one, *self._near[one.id])
+        if taken:
+            log.info("%d answers are those of other folders (--out outside asks anew)", len(taken))
 
-    def _in_other_folders(self) -> dict[str, tuple[str, dict[str, Any]]]:
-        """By id the answers of whoever was asked alike, and what was sent otherwise."""
+    @cached_property
+    def _near(self) -> dict[str, tuple[str, dict[str, Any]]]:
+        """By id the answers in other folders of whoever was asked alike, and what was sent otherwise."""
         found = dict[str, tuple[str, dict[str, Any]]]()
         named = len(self._header["specification"]) > 1
         near = self.path.absolute().parents[1:3] if self.path is not None and named else ()

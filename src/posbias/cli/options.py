@@ -251,19 +251,15 @@ class Server:
 
         if model is None:
             raise wrong("model", "the name of a model of the server", None)
-        servers = [
-            Endpoint(
-                *(self.endpoint or "", model),
-                api=api,
-                system=system,
-                most_out=self.answer_tokens,
-                timeout=self.timeout,
+        servers, most_out, timeout = dict[str, Endpoint](), self.answer_tokens, self.timeout
+        for api, system in self.ways:
+            messages = sum(one.system is not None for one in servers.values())
+            name = api if system is None else f"chat, system message {messages + 1}"
+            server = Endpoint(
+                self.endpoint or "", model, api=api, system=system, most_out=most_out, timeout=timeout
             )
-            for api, system in self.ways
-        ]
-        messages = [one.system for one in servers if one.system is not None]
-        named = {text: f"chat, system message {place}" for place, text in enumerate(messages, start=1)}
-        return {named.get(one.system or "", one.api): one for one in servers}
+            servers[name] = server
+        return servers
 
 
 @options

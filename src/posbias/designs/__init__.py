@@ -29,15 +29,7 @@ from posbias.core.progress import Deferred, Event, OnEvent
 from posbias.core.spec import encode
 from posbias.core.store import Checkpoint, Tensors
 from posbias.core.terminal import plain
-from posbias.designs.space import (
-    Costs,
-    Point,
-    Space,
-    Target,
-    pareto,
-    search,
-    target_of,
-)
+from posbias.designs.space import Costs, Point, Space, Target, pareto, search, target_of
 from posbias.theory.architecture import LAMBDA, Architecture
 from posbias.theory.cache import cache_of
 from posbias.theory.prediction import said_under, under_each

@@ -33,17 +33,7 @@ from jaxtyping import Float
 
 from posbias.asking.endpoint import Endpoint as Endpoint
 from posbias.asking.kept import ANSWERS, AnswerFile, AnswersRead
-from posbias.asking.requests import (
-    Generator,
-    Place,
-    Request,
-    RequestCost,
-    Scorer,
-    ScoresWritten,
-    cost,
-    id_of,
-    specification_of,
-)
+from posbias.asking.requests import Place, Request, ScoresWritten, cost, id_of, specification_of
 from posbias.core import spec
 from posbias.core.errors import ModelError, counted, wrong
 from posbias.core.files import file_name, write_text
@@ -62,6 +52,7 @@ from posbias.retrieval.trials import Keys, Needle, Trial, Trials
 from posbias.retrieval.wordings import Words
 
 if TYPE_CHECKING:
+    from posbias.asking.requests import Generator, RequestCost, Scorer
     from posbias.measurement.texts.corpora import Text
 
 # what is imported as itself: what a session begins and ends with stands at posbias.retrieval too
@@ -180,7 +171,7 @@ class Session:
             return placed + [Request(index, Place("control", k), one) for k, one in enumerate(trial.control)]
         return placed + [Request(index, Place("arm", arm), text) for arm, text in trial.arms.items()]
 
-    def write_prompts(self, path: str | os.PathLike[str]) -> RequestCost:
+    def write_prompts(self, path: str | os.PathLike[str]) -> "RequestCost":
         """Write the prompts for somebody to answer, and return what answering takes. Raises `OutputFileError`."""
         self.announce()
         requests = self.requests()
@@ -189,7 +180,7 @@ class Session:
         return total
 
     def ask(
-        self, generator: Generator | Scorer, job: RetrievalJob, file: AnswerFile, on_event: OnEvent
+        self, generator: "Generator | Scorer", job: RetrievalJob, file: AnswerFile, on_event: OnEvent
     ) -> Places:
         """Ask about a job what the file has no answer to, and score the answers. Raises as `ask`."""
         trials, made = self.trials(job), list[Trial]()
@@ -242,7 +233,7 @@ class Session:
 
     def ask_each(
         self,
-        ways: Mapping[str, Generator | Scorer],
+        ways: "Mapping[str, Generator | Scorer]",
         folder: str | os.PathLike[str] | None = None,
         on_event: OnEvent = lambda event: None,
     ) -> dict[Key, Places]:
@@ -294,7 +285,7 @@ class Session:
 
 
 def ask(
-    generator: Generator,
+    generator: "Generator",
     job: RetrievalJob | None = None,
     *,
     text: str | None = None,

@@ -36,17 +36,7 @@ from pydantic import Field
 
 from posbias.core.errors import wrong
 from posbias.core.files import data_table
-from posbias.core.spec import (
-    Count,
-    Fraction,
-    Fractions,
-    NonNegative,
-    Open,
-    Rows,
-    members,
-    tag,
-    value,
-)
+from posbias.core.spec import Count, Fraction, Fractions, NonNegative, Open, Rows, members, tag, value
 
 Layers = Float[np.ndarray, "layer"]
 """A number per layer, bottom first."""

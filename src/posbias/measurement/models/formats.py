@@ -19,14 +19,7 @@ import transformers
 from transformers.models.auto import modeling_auto
 
 from posbias.core import machine, packages
-from posbias.core.errors import (
-    InputFileError,
-    MissingPackageError,
-    ModelError,
-    PosbiasError,
-    one_of,
-    wrong,
-)
+from posbias.core.errors import InputFileError, MissingPackageError, ModelError, PosbiasError, one_of, wrong
 from posbias.core.files import read_mapping
 from posbias.core.packages import need
 from posbias.measurement.models.families import family_for
