@@ -226,9 +226,7 @@ class ChoiceEffects:
         return _fitted(*self._rows(_design(self.decisions)))
 
     def _contrast(
-        self,
-        slots: Float[np.ndarray, "slot"] | None = None,
-        labels: Float[np.ndarray, "label"] | None = None,
+        self, slots: Float[np.ndarray, "slot"] | None = None, labels: Float[np.ndarray, "label"] | None = None
     ) -> Estimate:
         """A sum of effects of slots or labels, each weighted."""
         parts = [(slots, self.decisions.slots)]

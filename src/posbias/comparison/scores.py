@@ -133,11 +133,7 @@ class Comparison(Plottable):
         if self.between is not None:
             return {name: "; ".join(self.between.sentences()) for name in self.agreements}
         others = {"uniform": "a uniform profile", "recency_only": "1/(distance + 1)"}
-        words = {
-            "better": "better than",
-            "worse": "worse than",
-            "open": "not significantly different from",
-        }
+        words = {"better": "better than", "worse": "worse than", "open": "not significantly different from"}
         parts: dict[str, list[str]] = {name: [] for name in self.agreements}
         for lead, side in product(self.leads, words):
             by = [name.capitalize() for name in SCORES[:2] if lead.sides.get(name) == side]

@@ -367,8 +367,8 @@ def curves(of: Answers, path: Path, choice: Choice) -> Curves:
     """
     import pandas as pd
 
-    table, said = pd.DataFrame(of.rows, columns=["trial", "place", "score", "length"]), of.said
-    answers = table.astype({"length": float}).dropna(subset=["place"])
+    table: Table = pd.DataFrame(of.rows, columns=["trial", "place", "score", "length"])
+    answers, said = table.astype({"length": float}).dropna(subset=["place"]), of.said
     if answers.empty:
         what = "answers that stand once in their input, or their place in doc"
         raise unexpected(path, what, f"{len(table)} others")

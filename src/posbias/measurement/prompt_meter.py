@@ -117,10 +117,7 @@ class PromptMeter:
 
         given = torch.from_numpy(ids)
         saving = self._economy if WHOLE_GRAPH.isdisjoint(job.influences) else Economy()
-        with (
-            recording(self._layers if rollouts else (), calls),
-            Capture(model, family, see),
-        ):
+        with recording(self._layers if rollouts else (), calls), Capture(model, family, see):
             prediction = predict(model, given, saving)
         found |= rollouts.rows() if rollouts is not None else {}
         kinds = [kind for kind in job.influences if kind not in KINDS_OF_LAYERS]

@@ -187,7 +187,7 @@ def _monotonicity(state: State) -> Arrays:
     rate = np.full((len(sums[0]), len(TOLERANCES)), np.nan)
     gap, floor = np.full((2, len(rate)), np.nan)
     for layer, halves in enumerate(zip(*sums, strict=True)):
-        if _whole(kernel := sum(halves) / prompts):
+        if _whole(kernel := np.add.reduce(halves) / prompts):
             found = violations(kernel)
             rate[layer], gap[layer] = found.rate, found.gap
         if len(halves) == 2:

@@ -337,10 +337,7 @@ def shortest_pattern(stack: Sequence[Layer]) -> tuple[Layer, ...]:
 
 
 def gated(
-    architecture: Architecture,
-    gates: Sequence[float] | Sequence[Sequence[float]],
-    *,
-    in_mixing: bool = False,
+    architecture: Architecture, gates: Sequence[float] | Sequence[Sequence[float]], *, in_mixing: bool = False
 ) -> Architecture:
     """The architecture with gates on its heads: each head's output times a number g_h before heads are added.
 

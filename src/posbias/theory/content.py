@@ -62,9 +62,7 @@ class ConstantDiagonal:
 
 
 Content = Annotated[
-    NoContent | ConstantDiagonal,
-    Field(discriminator="kind"),
-    Open("diagonal_of", "first_column_of"),
+    NoContent | ConstantDiagonal, Field(discriminator="kind"), Open("diagonal_of", "first_column_of")
 ]
 """The content models; one's own with these methods is one too."""
 
@@ -110,11 +108,7 @@ class StepScale:
         return np.broadcast_to(factors, (heads, len(positions)))
 
 
-QueryScale = Annotated[
-    ScalableSoftmax | StepScale,
-    Field(discriminator="kind"),
-    Open("factors_at"),
-]
+QueryScale = Annotated[ScalableSoftmax | StepScale, Field(discriminator="kind"), Open("factors_at")]
 """The temperatures by position; one's own with this method is one too."""
 
 QUERY_SCALES = members(QueryScale)

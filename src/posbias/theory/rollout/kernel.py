@@ -67,11 +67,7 @@ def distinct_rows(rows: Float[np.ndarray, "row entry"]) -> tuple[list[int], list
     return list(kinds), [kinds[first] for first in first_of]
 
 
-def push(
-    row: Row,
-    kernels: Iterable[Kernel],
-    mixing: Iterable[float],
-) -> Row:
+def push(row: Row, kernels: Iterable[Kernel], mixing: Iterable[float]) -> Row:
     """row · R_T ⋯ R_1 for kernels and mixing coefficients given **top layer first**; never matrix by matrix."""
     for kernel, lam in zip(kernels, mixing, strict=True):
         row = (1.0 - lam) * row + lam * through(row, kernel)
