@@ -88,6 +88,7 @@ def _claim(row: Mapping[str, str], functions: Mapping[str, Function]) -> Claim:
 
 _NUMBER = r"(-?[\d.]+(?:e-?\d+)?)"
 _TEST = re.compile(rf"(>|<|=|!=|printed) {_NUMBER}(?: (by|within) {_NUMBER})?")
+_TESTS = {">": Above, "!=": Above, "<": Below, "=": Near}
 KNOWN = 5e-4
 """A number whose standard error is larger does not confirm a printed one."""
 
@@ -100,13 +101,8 @@ def read_test(text: str) -> Test:
         raise ValueError(f"test: expected one of {kinds}, got {text!r}")
     kind, number, _, margin = match.groups()
     bound, by = float(number), float(margin or 0.0)
-    match kind:
-        case ">" | "!=":
-            return Above(bound, by)
-        case "<":
-            return Below(bound, by)
-        case "=":
-            return Near(bound, by)
+    if kind in _TESTS:
+        return _TESTS[kind](bound, by)
     return Printed(Estimate(bound, 0.0, 1), len(number.partition(".")[2]), known=KNOWN)
 
 

@@ -111,23 +111,20 @@ def _draw_graph(ax: "Axes", mask: Mask, tokens: int) -> None:
     shape |= {"connectionstyle": f"arc3,rad={-2 * ARCH}", "shrinkA": 0, "shrinkB": 0.5}
     for query, key in np.argwhere(mask.allowed(tokens)).tolist():
         if query != key:
-            look = {
-                "color": ACCENT if key in centres else MUTED,
-                "linewidth": THIN,
-                "zorder": 1 + (key in centres),
-            }
+            central = key in centres
+            look = {"color": ACCENT if central else MUTED, "linewidth": THIN, "zorder": 1 + central}
             ends = {"patchA": nodes[key], "patchB": nodes[query]}
             ax.add_patch(FancyArrowPatch((key, 0), (query, 0), **shape, **ends, **look))
     reach = ARCH * (tokens - 1) + 0.5
-    ax.set(
-        xlim=(-0.6, tokens - 0.4), ylim=(-reach if np.triu(mask.allowed(tokens), 1).any() else -0.5, reach)
-    )
+    below = reach if np.triu(mask.allowed(tokens), 1).any() else 0.5
+    ax.set(xlim=(-0.6, tokens - 0.4), ylim=(-below, reach))
     ax.set_aspect("equal")
     ax.axis("off")
-    named = f"centre node{'s' * (len(centres) > 1)} {', '.join(map(str, centres))}"
-    ax.set_title(
-        named if centres else "no centre node", fontsize=SMALL, color=ACCENT if centres else MUTED, pad=3
-    )
+    named, colour = "no centre node", MUTED
+    if centres:
+        named = f"centre node{'s' * (len(centres) > 1)} {', '.join(map(str, centres))}"
+        colour = ACCENT
+    ax.set_title(named, fontsize=SMALL, color=colour, pad=3)
 
 
 def _draw_walks(ax: "Axes", mask: Mask, tokens: int, layers: int) -> str:
@@ -181,10 +178,6 @@ def _draw_nodes(
         colours = {"facecolor": ACCENT if position in filled else PAPER}
         colours["edgecolor"] = ACCENT if position in edged else edge
         nodes.append(ax.add_patch(Circle((position, y), radius, linewidth=THIN * 1.5, zorder=3, **colours)))
-        look = {
-            "fontsize": SMALL + 4 * radius - 2,
-            "color": PAPER if position in filled else INK,
-            "zorder": 4,
-        }
-        ax.text(position, y, str(position), ha="center", va="center_baseline", **look)
+        look = {"color": PAPER if position in filled else INK, "fontsize": SMALL + 4 * radius - 2}
+        ax.text(position, y, str(position), ha="center", va="center_baseline", zorder=4, **look)
     return nodes

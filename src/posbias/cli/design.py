@@ -144,7 +144,7 @@ def _lines(answer: "answers.Design", folder: Path) -> list[str]:
         return [*near(name, one), *of, *shares, *costs, *varied]
 
     rows = [row("baseline", answer.baseline)]
-    recency = near("1/(distance + 1)", answer.baselines.recency_only)
+    recency = near("1/(distance + 1)", answer.baselines["recency_only"])
     rows.append(recency + [""] * (len(rows[0]) - len(recency)))
     rows += [row(one.file, one) for one in answer.front[:SHOWN]]
     more = len(answer.front) - SHOWN

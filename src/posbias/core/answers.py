@@ -6,15 +6,7 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import (
-    AliasPath,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    GetJsonSchemaHandler,
-    ValidationError,
-)
+import pydantic
 from pydantic.json_schema import models_json_schema
 from pydantic_core import CoreSchema
 
@@ -28,20 +20,22 @@ Numbers = list[Number]
 Interval = tuple[Number, Number] | None
 """The lower and upper end of a 95 % interval."""
 Texts = list[str]
-Table = Annotated[list[Any], BeforeValidator(lambda held: held.tolist() if hasattr(held, "tolist") else held)]
+Table = Annotated[
+    list[Any], pydantic.BeforeValidator(lambda held: held.tolist() if hasattr(held, "tolist") else held)
+]
 """Numbers in rows, or rows of rows."""
 
 
 def entry(description: str = "", default: Any = ..., of: str | None = None) -> Any:
     """A key of an answer; `of` is the attribute that it is read from, with dots, where that has another name."""
-    read_from = None if of is None else AliasPath(*of.split("."))
-    return Field(default, description=description or None, validation_alias=read_from)
+    read_from = None if of is None else pydantic.AliasPath(*of.split("."))
+    return pydantic.Field(default, description=description or None, validation_alias=read_from)
 
 
-class Part(BaseModel):
+class Part(pydantic.BaseModel):
     """Part of an answer: a key for each field, read from the attribute of that name of a result."""
 
-    model_config = ConfigDict(
+    model_config = pydantic.ConfigDict(
         from_attributes=True,
         extra="forbid",
         frozen=True,
@@ -55,7 +49,7 @@ class Part(BaseModel):
         """`keys`, and those that `result` has an attribute for."""
         for name, field in cls.model_fields.items():
             alias = field.validation_alias
-            path = [str(step) for step in alias.path] if isinstance(alias, AliasPath) else [name]
+            path = [str(step) for step in alias.path] if isinstance(alias, pydantic.AliasPath) else [name]
             if name not in keys and hasattr(result, path[0]):
                 keys[name] = attrgetter(".".join(path))(result)
         return cls(**keys)
@@ -99,13 +93,15 @@ class Answer(Part):
         """The answer that `as_json` made, read from `place`. Raises `InputFileError` for anything else."""
         try:
             return cls(**{name: held for name, held in data.items() if name != "schema"})
-        except ValidationError as error:
+        except pydantic.ValidationError as error:
             first = error.errors()[0]
             key = ".".join(map(str, first["loc"]))
             raise InputFileError(f"{place}: {key}: expected {cls.schema_name}, got {first['msg']}") from None
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(
+        cls, core: CoreSchema, handler: pydantic.GetJsonSchemaHandler
+    ) -> dict[str, Any]:
         made = handler.resolve_ref_schema(handler(core))
         made["properties"] = {"schema": {"const": cls.schema_name}, **made.get("properties", {})}
         made["required"] = list(made["properties"])

@@ -8,7 +8,7 @@ corpus, Figure 4 of all others; Tables 2 and 3 show the first corpus, Tables 4 a
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,6 @@ from posbias_papers.study import Basis, Recorded, Studies, Study, judge_each, ti
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
 KNOWN = 0.05
 """A number whose standard error is larger does not confirm a printed one."""
@@ -208,11 +207,7 @@ def _page(frame: "pd.DataFrame", *, name: str, kind: str) -> Page:
     return Page(note=words, tables=tuple(_tables(frame, name, kind)), data=_json(frame))
 
 
-DRAWN: "dict[str, Callable[..., Figure]]" = {
-    "schedules": draw_schedules,
-    "curves": draw_curves,
-    "content": draw_content,
-}
+DRAWN = {"schedules": draw_schedules, "curves": draw_curves, "content": draw_content}
 """The drawing of each kind that has one."""
 
 

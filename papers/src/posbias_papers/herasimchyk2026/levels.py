@@ -406,16 +406,13 @@ def rollout_architectures(folder: str | os.PathLike[str], tokens: int) -> dict[t
     found: dict[tuple[str, str], Architecture] = {}
     for path in sorted(Path(folder).rglob("*.yaml")):
         stem, _, kind = path.stem.partition("-content")
-        full = path.parents[1].name.startswith("all_content")
-        corpus = (
-            configs.CORPORA[0]
-            if path.stem.endswith("-content")
-            else _FOLDERS.get(path.parent.name)
-            if full
-            else None
-        )
+        corpus = None
         if stem.endswith("-no") or path.parent.name.startswith("no_content"):
             stem, corpus = stem.removesuffix("-no"), ""
+        elif path.stem.endswith("-content"):
+            corpus = configs.CORPORA[0]
+        elif path.parents[1].name.startswith("all_content"):
+            corpus = _FOLDERS.get(path.parent.name)
         model = configs.model_of(stem)
         if model and corpus is not None and not kind:
             read = read_architecture(path)

@@ -33,21 +33,8 @@ from posbias.profiles.profile import Profile, uniform
 from posbias.profiles.summary import RISE
 from posbias.theory.configs import PRESETS
 from posbias_papers.claims import Evidence, signed_text
-from posbias_papers.herasimchyk2026.configs import (
-    CORPORA,
-    GAP,
-    HUB,
-    PUBLISHED,
-    TABLE1,
-    TOKENS,
-    VIOLATIONS,
-    Reading,
-    corpus_of,
-    model_of,
-    printed,
-    published_curves,
-    rollout_files,
-)
+from posbias_papers.herasimchyk2026 import configs
+from posbias_papers.herasimchyk2026.configs import TOKENS, Reading, corpus_of, model_of
 from posbias_papers.herasimchyk2026.levels import (
     MIXING,
     SCORES,
@@ -109,7 +96,7 @@ class Measured:
     @property
     def published(self) -> Curves | None:
         """What the authors' figures have of a model at the tables' length, unless it was measured here."""
-        return published_levels() if self.tokens == TOKENS and PUBLISHED not in self.known else None
+        return published_levels() if self.tokens == TOKENS and configs.PUBLISHED not in self.known else None
 
     @property
     def leading(self) -> "dict[Key, xr.Dataset]":
@@ -198,12 +185,12 @@ def _number(name: str, number: Estimate, flaw: str = "") -> Row:
 
 
 def _printed(name: str) -> Iterator[Row]:
-    yield from ({"source": "printed", **row} for row in printed(name))
+    yield from ({"source": "printed", **row} for row in configs.printed(name))
 
 
 def _with_printed(name: str, rows: Iterable[Row]) -> Iterator[Row]:
     """Rows of measured numbers, each with the printed one where the paper has the same."""
-    known = {(row["model"], row["corpus"], row["what"]): row for row in printed(name)}
+    known = {(row["model"], row["corpus"], row["what"]): row for row in configs.printed(name)}
     for row in rows:
         called, text = model_of(row["model"]), corpus_of(row.get("corpus", ""))
         same = known.get((called, text, row["what"])) or known.get((called, "", row["what"]), {})
@@ -213,9 +200,9 @@ def _with_printed(name: str, rows: Iterable[Row]) -> Iterator[Row]:
 
 def _sizes(measured: Measured) -> Iterator[Row]:
     yield from _printed("table1")
-    for model, hub in HUB.items():
+    for model, hub in configs.HUB.items():
         own = {"parameters (B)": hub.parameters / 1e9, "depth": float(PRESETS[hub.preset].depth)}
-        for (what, value), number in zip(own.items(), TABLE1[model], strict=True):
+        for (what, value), number in zip(own.items(), configs.TABLE1[model], strict=True):
             about: Row = {"source": "configuration", "model": model, "what": what, "value": value}
             yield about | {"value_se": 0.0, "printed": number, "printed_se": 0.0}
     rows: list[Row] = []
@@ -234,7 +221,7 @@ def _scores(score: str, measured: Measured) -> Iterator[Row]:
     if (curves := measured.published) is not None:
         about: Row = {"source": "figures", "model": curves.model, "corpus": curves.corpus, "place": 0}
         masses = {letter: level.mass for letter, level in curves.levels.items()}
-        masses |= {what: np.array(mass) for what, mass in published_curves().items() if "_" in what}
+        masses |= {what: np.array(mass) for what, mass in configs.published_curves().items() if "_" in what}
         scores = {what: float(SCORES[score](mass, curves.influence.mass)) for what, mass in masses.items()}
         rows = (about | {"what": what} | _number("value", Estimate(of)) for what, of in scores.items())
         yield from _with_printed(name, rows)
@@ -294,7 +281,8 @@ def _similarity(measured: Measured) -> Iterator[Row]:
 
 def _order(measured: Measured) -> Iterator[Row]:
     """Powers of ten by which the share of violating triples is below the printed one, and the mean gap above."""
-    yield {"source": "printed", "model": "all five", "corpus": "all three", "rate": VIOLATIONS, "gap": GAP}
+    known = {"rate": configs.VIOLATIONS, "gap": configs.GAP}
+    yield {"source": "printed", "model": "all five", "corpus": "all three", **known}
     needed = "monotonicity_rate" if measured.reading == "corrected" else "kernel"
     for key in measured.keys:
         if needed not in measured.cells[key]:
@@ -302,10 +290,10 @@ def _order(measured: Measured) -> Iterator[Row]:
         order = order_of(measured.cells[key], measured.reading)
         noise = order.rate <= FLOORS * order.floor
         words = f"a rate of {order.rate:.2g} is within the noise of so few prompts (floor {order.floor:.2g})"
-        below = Estimate(math.log10(VIOLATIONS) - math.log10(max(order.rate, 1e-12)))
-        above = Estimate(math.log10(max(order.gap, 1e-30)) - math.log10(GAP))
+        below = Estimate(math.log10(configs.VIOLATIONS) - math.log10(max(order.rate, 1e-12)))
+        above = Estimate(math.log10(max(order.gap, 1e-30)) - math.log10(configs.GAP))
         row = {"source": "measured", "model": key.model, "corpus": key.corpus, **vars(order)}
-        row |= _number("rate_below", below, words if noise and order.rate > VIOLATIONS else "")
+        row |= _number("rate_below", below, words if noise and order.rate > configs.VIOLATIONS else "")
         flaw = words if noise else "" if order.rate else "no triple violates the order"
         yield row | _number("gap_above", above, flaw)
 
@@ -327,10 +315,10 @@ def _schedules(measured: Measured) -> Iterator[Row]:
             yield row | {"fall_flaw": "one layer, two needed"}
         for layer, column in enumerate(mixing.T):
             yield about | {"layer": float(layer)} | _number("mixing", Estimate.of_mean(column))
-    for row in rollout_files():
+    for row in configs.rollout_files():
         if (row["model"], row["corpus"]) not in measured.known:
             about = {"source": "files", "model": row["model"], "corpus": row["corpus"], "tokens": TOKENS}
-            about |= {"place": CORPORA.index(row["corpus"]), "longest": 1.0}
+            about |= {"place": configs.CORPORA.index(row["corpus"]), "longest": 1.0}
             yield about | _number("fall", Estimate(row["lower"] - row["upper"]))
 
 
@@ -339,7 +327,7 @@ def _content(measured: Measured) -> Iterator[Row]:
 
     Of the paper's models that were not measured δ alone.
     """
-    for row in rollout_files():
+    for row in configs.rollout_files():
         if (row["model"], row["corpus"]) not in measured.known:
             about: Row = {"source": "files", "model": row["model"], "corpus": row["corpus"]}
             yield about | {"positive": row["positive"], "offset": row["offset"]}
@@ -394,7 +382,7 @@ def _curves(measured: Measured) -> Iterator[Row]:
                 effects |= _level(curves, letter, exact=source == "files")
             yield about | {"curve": letter} | effects | _shape(profile)
             yield from _positions(about | {"curve": letter}, profile)
-        if curves.measured is not None or curves.model != PUBLISHED[0]:
+        if curves.measured is not None or curves.model != configs.PUBLISHED[0]:
             yield about | {"curve": "measured"} | _measured_ends(curves.measured)
         if curves.measured is not None:
             yield from _positions(about | {"curve": "measured"}, curves.measured)
@@ -443,7 +431,7 @@ def _level(curves: Curves, letter: str, exact: bool) -> Row:
 
 def _agreement(curves: Curves, letter: str) -> Row:
     """Of level (b), whether its minimum lies where it was measured, and its scores."""
-    if letter != "b" or (curves.measured is None and curves.model == PUBLISHED[0]):
+    if letter != "b" or (curves.measured is None and curves.model == configs.PUBLISHED[0]):
         return {}
     if curves.measured is None:
         return {"minimum_off_flaw": UNMEASURED}

@@ -110,14 +110,12 @@ def completed(frame: "pd.DataFrame") -> "pd.DataFrame":
 
     rows = []
     for place, group in frame.groupby(level=list(LEVELS[:5]), sort=False):
-        scores = group.dropna(subset=["score"]).reset_index(["query", "key"])
-        tokens = int(scores["query"].to_numpy().max()) + 1
+        wide: Any = group.dropna(subset=["score"]).droplevel(list(LEVELS[:5])).unstack("key")
         *_, layer = levels = cast("tuple[Any, ...]", place)
+        tokens = len(wide)
         model = model_of(levels, tokens)
-        known: Matrices = {}
-        for name in ("score", "score_se", "step", "step_se", "rise", "rise_se"):
-            known[name] = np.full((tokens, tokens), np.nan)
-            known[name][scores["query"].astype(int), scores["key"].astype(int)] = scores[name]
+        parts = ("score", "score_se", "step", "step_se", "rise", "rise_se")
+        known: Matrices = {name: wide[name].to_numpy() for name in parts}
         columns = _of_rows(known)
         if layer == 2:
             columns |= _known_steps(model, known) | _scores_off(model, known)

@@ -16,15 +16,7 @@ from posbias.profiles.estimate import Estimate
 from posbias.simulation import RecencyResult, simulate_recency
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.token_space import embeddings
-from posbias_papers.closed_forms.layernorm import (
-    ReadingName,
-    SecondLayer,
-    closed_form,
-    closed_scores,
-    cross_weight,
-    deviation,
-    residual_coefficient,
-)
+from posbias_papers.closed_forms import layernorm
 from posbias_papers.closed_forms.recency import exact_scores, recency_excess
 from posbias_papers.errata import BOTH, Comparison, Material, answer, discrepancy
 
@@ -44,9 +36,9 @@ def simulated(model: RecencyModel, samples: int = 200_000) -> RecencyResult:
     return simulate_recency(model, samples)
 
 
-def _rise(tokens: int, dimension: int, reading: ReadingName, **model: Any) -> float:
+def _rise(tokens: int, dimension: int, reading: layernorm.ReadingName, **model: Any) -> float:
     """The rise S_i,i−1/S_i1 − 1 of the last token in layer 2, in closed form at α = .5."""
-    return closed_form("rise", Model(tokens, dimension, **model), reading)
+    return layernorm.closed_form("rise", Model(tokens, dimension, **model), reading)
 
 
 def _integrated(dimension: int, **model: Any) -> float:
@@ -70,7 +62,7 @@ def _simulated(dimension: int, residual: bool = False) -> Estimate:
 def _cross_terms(material: Material) -> Comparison:
     """mean of S_21 in layer 2, d = 64, α = 0: Eq. 5, with κ"""
     model = Model(2, D, anisotropy=0.0)
-    published, corrected = (float(closed_scores(model, which)[1, 0]) for which in BOTH)
+    published, corrected = (float(layernorm.closed_scores(model, which)[1, 0]) for which in BOTH)
     truth = float(exact(model).scores.value[1, 1, 0])
     return answer(published, corrected, integrated=truth, integrated_over_published=truth / published)
 
@@ -93,7 +85,7 @@ def _fluctuation(material: Material) -> Comparison:
 def _without_layernorm(material: Material) -> Comparison:
     """mean of S_32 without LayerNorm, d = 64: Eq. 19, over √d"""
     model = Model(3, D, anisotropy=0.0, norm="none")
-    published, corrected = (float(closed_scores(model, which)[2, 1]) for which in BOTH)
+    published, corrected = (float(layernorm.closed_scores(model, which)[2, 1]) for which in BOTH)
     return answer(published, corrected, integrated=float(exact(model).scores.value[1, 2, 1]))
 
 
@@ -103,7 +95,9 @@ def _coefficient(material: Material) -> Comparison:
 
     What the residual connection adds to the weight of y_i.
     """
-    published, corrected = (residual_coefficient(D, ALPHA, residual=True, reading=which) for which in BOTH)
+    published, corrected = (
+        layernorm.residual_coefficient(D, ALPHA, residual=True, reading=which) for which in BOTH
+    )
     return answer(published, corrected, in_Eq_26=math.sqrt(D / (1 - ALPHA)), in_Eqs_27_to_33=float(D))
 
 
@@ -113,21 +107,21 @@ def _equation_35(material: Material) -> Comparison:
 
     Without residual, with the factors d that Eq. 35 has beyond Eq. 36, and without them.
     """
-    weight, before = cross_weight(D, ALPHA, reading="published"), 2
+    weight, before = layernorm.cross_weight(D, ALPHA, reading="published"), 2
 
     def squared(second: float, last: float) -> float:
         mixed = 2 * second * ALPHA * weight * before
         others = weight**2 * before + last * ALPHA * weight**2 * (before - 1) * before
         return (1 + mixed + others) / (1 + before * weight) ** 2
 
-    h = math.exp(2 * SecondLayer(3, D, ALPHA, reading="means").log_rise[-1])
+    h = math.exp(2 * layernorm.SecondLayer(3, D, ALPHA, reading="means").log_rise[-1])
     return answer(squared(D**2, D), squared(1.0, 1.0), from_Eq_37=1 / h)
 
 
 @discrepancy("kim2026/eq-41")
 def _equation_41(material: Material) -> Comparison:
     """S_21 in layer 2, d = 64, α = .5: Eq. 41, with √d and κ"""
-    published, corrected = (float(closed_scores(Model(2, D), which)[1, 0]) for which in BOTH)
+    published, corrected = (float(layernorm.closed_scores(Model(2, D), which)[1, 0]) for which in BOTH)
     truth = float(exact(Model(2, D)).scores.value[1, 1, 0])
     return answer(published, corrected, on_the_diagonal=math.sqrt(D), integrated=truth)
 
@@ -140,15 +134,17 @@ def _closed_form(material: Material) -> Comparison:
     others: dict[str, Any] = {}
     for dimension, residual in ((16, True), (64, False)):
         model = Model(3, dimension, residual=residual)
-        scores, rise = closed_scores(model), float(exact(model).rises.value[1])
+        scores, rise = layernorm.closed_scores(model), float(exact(model).rises.value[1])
         name = f"rise of a score is off at {dimension}{' with residual' * residual} by"
-        others[name] = deviation(float(scores[2, 1] - scores[2, 0]), rise)
+        others[name] = layernorm.deviation(float(scores[2, 1] - scores[2, 0]), rise)
     for dimension in (16, 64):
         model = Model(10, dimension)
-        result, scores = simulated(model), closed_scores(model)
+        result, scores = simulated(model), layernorm.closed_scores(model)
         rise, error = (float(part[1, 9, 8]) for part in (result.rises.value, result.rises.se))
         name = f"rise of a score over ten tokens is off at {dimension} by"
-        others[name] = deviation(float(scores[9, 8] - scores[9, 0]), Estimate(rise, error, result.samples))
+        others[name] = layernorm.deviation(
+            float(scores[9, 8] - scores[9, 0]), Estimate(rise, error, result.samples)
+        )
     others["without κ it stays too small by"] = -math.expm1(-((1 - ALPHA**2) ** 2) / 2)
     return answer(published, corrected, **others)
 
@@ -165,7 +161,7 @@ def _proposition_1(material: Material) -> Comparison:
 @discrepancy("kim2026/figure-2")
 def _figure_2(material: Material) -> Comparison:
     """h(10)/h(1) of Eq. 42, d = 16, α = .75: more than at α = 0, found"""
-    forms = (SecondLayer(10, 16, alpha, reading="published") for alpha in (0.0, 0.5, 0.75))
+    forms = (layernorm.SecondLayer(10, 16, alpha, reading="published") for alpha in (0.0, 0.5, 0.75))
     zero, half, more = (math.exp(form.log_rise[-1]) for form in forms)
     return answer(zero, more, at_α_one_half=half)
 
@@ -180,7 +176,7 @@ def _drawn(material: Material) -> Comparison:
     Whether one draw shows recency: the spread of S_i,i−1 − S_i1 against the rise of its mean.
     """
     model = Model(3, 1024, anisotropy=0.0)
-    rise = closed_form("rise", model) * closed_form("level", model)
+    rise = layernorm.closed_form("rise", model) * layernorm.closed_form("level", model)
     result = simulated(model, 20_000)
     # to rounding a score of layer 2 is one of layer 1 here, and those of a row are independent
     spread = math.sqrt(2 * result.samples) * float(result.mean_scores.se[1, 2, 0])
@@ -229,7 +225,7 @@ def _figure_7(material: Material) -> Comparison:
 @discrepancy("kim2026/eq-42-at-16")
 def _small(material: Material) -> Comparison:
     """S_32 − S_31 of three tokens, d = 16, α = .5: Eq. 42, integrated"""
-    scores = closed_scores(Model(3, 16), "means")
+    scores = layernorm.closed_scores(Model(3, 16), "means")
     models = [Model(3, 16, residual=given) for given in (False, True)]
     plain, residual = (float(exact(model).rises.value[1]) for model in models)
     probability, other = (0.5 + float(excess(model).value[1]) for model in models)
@@ -240,7 +236,7 @@ def _small(material: Material) -> Comparison:
         recency_probability=probability,
         with_residual=residual,
         recency_probability_with_residual=other,
-        rise_over_ten_tokens_is_off_by=deviation(_rise(10, 16, "published"), _simulated(16)),
+        rise_over_ten_tokens_is_off_by=layernorm.deviation(_rise(10, 16, "published"), _simulated(16)),
     )
 
 

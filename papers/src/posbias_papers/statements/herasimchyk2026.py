@@ -34,20 +34,6 @@ from posbias_papers.statements.draws import (
     kernel_of,
     log_weights,
 )
-from posbias_papers.statements.margins import (
-    Matrix,
-    Stack,
-    distances,
-    dominance,
-    floor_of,
-    largest_product,
-    least,
-    operator_norm,
-    rollouts,
-    room,
-    run_network,
-    suffixes,
-)
 from posbias_papers.statements.record import OURS, REMARK, ROUNDING, STEP, statement
 from posbias_papers.statements.wu2025 import slack_of_collapse
 
@@ -57,9 +43,9 @@ STEP_SIZE = 1e-30
 """Of the complex step: its square is below the rounding of 1."""
 
 
-def last_row(kernels: Stack, mixing: Any) -> Float[np.ndarray, "key"]:
+def last_row(kernels: margins.Stack, mixing: Any) -> Float[np.ndarray, "key"]:
     """What the last token draws through all layers."""
-    return rollouts(kernels, mixing)[-1, -1]
+    return margins.rollouts(kernels, mixing)[-1, -1]
 
 
 # --- the four forces -----------------------------------------------------------------------------------------
@@ -86,18 +72,20 @@ def assumption_4_1(logits: Any, width: int) -> float:
     Evidence: a remark
     """
     tokens = len(logits)
-    kernel = masked_softmax(logits[np.abs(distances(tokens))], admitted(tokens, width))
+    kernel = masked_softmax(logits[np.abs(margins.distances(tokens))], admitted(tokens, width))
     return stochastic_order.monotonicity(kernel).margin
 
 
-def _least_gain(kernels: Stack, mixing: Any) -> float:
+def _least_gain(kernels: margins.Stack, mixing: Any) -> float:
     """Least gain of any prefix from one depth to the next, the input (depth 0) included."""
-    rows = rollouts(kernels, mixing)[:, -1]
-    return min(dominance(*pair) for pair in zip([np.eye(len(rows[0]))[-1], *rows], rows, strict=False))
+    rows = margins.rollouts(kernels, mixing)[:, -1]
+    return min(
+        margins.dominance(*pair) for pair in zip([np.eye(len(rows[0]))[-1], *rows], rows, strict=False)
+    )
 
 
 @ordered("herasimchyk-4.2", "Proposition 4.2", Sampler.stack)
-def proposition_4_2(kernels: Stack, mixing: Any, width: int) -> float:
+def proposition_4_2(kernels: margins.Stack, mixing: Any, width: int) -> float:
     """Each prefix mass of the last row grows with every layer added on top.
 
     Monotone kernels suffice: the proof never uses the mask, so the drift is not the mask's alone.
@@ -117,12 +105,12 @@ def two_schedules(s: Sampler) -> Instance:
 
 
 @ordered("herasimchyk-4.3", "Proposition 4.3", two_schedules)
-def proposition_4_3(kernels: Stack, mixing: Any, larger_mixing: Any) -> float:
+def proposition_4_3(kernels: margins.Stack, mixing: Any, larger_mixing: Any) -> float:
     """λ ≤ λ′ in every layer gives p ⪰ p′.
 
     The printed induction needs Lemma A.2 besides Lemma A.4; see Appendix A.1.2.
     """
-    return dominance(last_row(kernels, mixing), last_row(kernels, larger_mixing))
+    return margins.dominance(last_row(kernels, mixing), last_row(kernels, larger_mixing))
 
 
 def _top_alone(s: Sampler, changes: Any) -> Any:
@@ -155,7 +143,7 @@ def proposition_4_4(content: Any, positional: Any, mixing: Any, width: int) -> f
     Two inputs per layer, monotone only in the mean. The printed induction needs Lemma A.2 too.
     """
     both, allowed = (content + positional[:, None], content), admitted(content.shape[-1], width)
-    return dominance(*(last_row(masked_softmax(each, allowed).mean(axis=1), mixing) for each in both))
+    return margins.dominance(*(last_row(masked_softmax(each, allowed).mean(axis=1), mixing) for each in both))
 
 
 def one_sign(s: Sampler) -> dict[str, Any]:
@@ -168,14 +156,14 @@ def one_sign(s: Sampler) -> dict[str, Any]:
     return layers | {"mixing": mixing, "width": width, "query": s.whole(1, tokens - 1)}
 
 
-def _with_diagonal(positional: Stack, diagonal: Any, width: int) -> Stack:
+def _with_diagonal(positional: margins.Stack, diagonal: Any, width: int) -> margins.Stack:
     tokens = positional.shape[-1]
     return masked_softmax(positional + diagonal[:, None, None] * np.eye(tokens), admitted(tokens, width))
 
 
-def _content_row(diagonal: Any, positional: Stack, mixing: Any, width: int, query: int) -> Any:
+def _content_row(diagonal: Any, positional: margins.Stack, mixing: Any, width: int, query: int) -> Any:
     """The rollout's row of the query up to itself, so that the cutoffs are those before it."""
-    return rollouts(_with_diagonal(positional, diagonal, width), mixing)[-1, query, : query + 1]
+    return margins.rollouts(_with_diagonal(positional, diagonal, width), mixing)[-1, query, : query + 1]
 
 
 @ordered("herasimchyk-4.5", "Proposition 4.5", one_sign)
@@ -185,7 +173,7 @@ def proposition_4_5(diagonal: Any, **layers: Any) -> float:
     Says nothing where δ changes sign between layers, as it does in measured models.
     """
     pair = (diagonal, 0 * diagonal) if (diagonal >= 0).all() else (0 * diagonal, diagonal)
-    return dominance(*(_content_row(each, **layers) for each in pair))
+    return margins.dominance(*(_content_row(each, **layers) for each in pair))
 
 
 def raised(s: Sampler) -> Instance:
@@ -212,7 +200,7 @@ def layer_by_layer(diagonal: Any, larger_diagonal: Any, corrected: bool, **layer
 
     Erratum: proposition-4.5
     """
-    return dominance(_content_row(larger_diagonal, **layers), _content_row(diagonal, **layers))
+    return margins.dominance(_content_row(larger_diagonal, **layers), _content_row(diagonal, **layers))
 
 
 # --- the order: what first-order dominance is, and what keeps it; kernels may look ahead as well ---------------
@@ -229,7 +217,7 @@ def kernel_and_functions(s: Sampler) -> Instance:
 
 
 @ordered("herasimchyk-A.1", "Definition A.1", kernel_and_functions)
-def definition_a_1(kernel: Matrix, values: Any) -> float:
+def definition_a_1(kernel: margins.Matrix, values: Any) -> float:
     """The order of rows by all prefix masses and by all increasing test functions is one and the same."""
     by_prefix = stochastic_order.monotonicity(kernel).margin
     # the indicators of later positions are themselves increasing functions, and give each prefix mass
@@ -249,17 +237,17 @@ def kernel_and_rows(s: Sampler) -> Instance:
 
 
 @ordered("herasimchyk-A.2", "Lemma A.2", kernel_and_rows)
-def lemma_a_2(kernel: Matrix, later: Any, earlier: Any) -> float:
+def lemma_a_2(kernel: margins.Matrix, later: Any, earlier: Any) -> float:
     """A stochastically monotone kernel preserves dominance: μ ⪰ ν gives μK ⪰ νK."""
     return float(margins.order_margin(later @ kernel, earlier @ kernel))
 
 
-def _residual(kernels: Stack, mixing: Any) -> list[Matrix]:
+def _residual(kernels: margins.Stack, mixing: Any) -> list[margins.Matrix]:
     return [(1 - lam) * np.eye(len(A)) + lam * A for A, lam in zip(kernels, mixing, strict=True)]
 
 
 @ordered("herasimchyk-A.3", "Lemma A.3", Sampler.stack)
-def lemma_a_3(kernels: Stack, mixing: Any, width: int) -> float:
+def lemma_a_3(kernels: margins.Stack, mixing: Any, width: int) -> float:
     """(1 − λ)I + λA is stochastically monotone where A is."""
     return min(stochastic_order.monotonicity(layer).margin for layer in _residual(kernels, mixing))
 
@@ -275,7 +263,7 @@ def kernels_and_mass(s: Sampler) -> Instance:
 
 
 @ordered("herasimchyk-A.4", "Lemma A.4", kernels_and_mass)
-def lemma_a_4(later: Matrix, earlier: Matrix, mass: Any) -> float:
+def lemma_a_4(later: margins.Matrix, earlier: margins.Matrix, mass: Any) -> float:
     """Row-wise dominance gives μK ⪰ μK′ for one and the same μ; neither kernel need be monotone."""
     return float(margins.order_margin(mass @ later, mass @ earlier))
 
@@ -288,7 +276,7 @@ def kernel_and_vector(s: Sampler) -> Instance:
 
 
 @ordered("herasimchyk-A.5", "Lemma A.5", kernel_and_vector)
-def lemma_a_5(kernel: Matrix, values: Any) -> float:
+def lemma_a_5(kernel: margins.Matrix, values: Any) -> float:
     """A stochastically monotone kernel keeps a decreasing vector decreasing."""
     return float(-np.diff(kernel @ values).max() / max(np.abs(values).max(), 1e-300))
 
@@ -304,7 +292,7 @@ def two_families(s: Sampler) -> Instance:
 
 
 @ordered("herasimchyk-A.1.2", "Appendix A.1.2 and A.1.3, induction", two_families, **OURS)
-def induction(later: Stack, earlier: Stack, mixing: Any, corrected: bool) -> float:
+def induction(later: margins.Stack, earlier: margins.Stack, mixing: Any, corrected: bool) -> float:
     """Row-wise dominance in every layer, Eq. (8), and Lemma A.4 alone, applied at each step, give dominance of the
     rollouts inductively.
 
@@ -316,7 +304,7 @@ def induction(later: Stack, earlier: Stack, mixing: Any, corrected: bool) -> flo
 
     Erratum: appendix-a.1.2
     """
-    return dominance(last_row(later, mixing), last_row(earlier, mixing))
+    return margins.dominance(last_row(later, mixing), last_row(earlier, mixing))
 
 
 def one_row(s: Sampler) -> Instance:
@@ -364,7 +352,7 @@ def softmax_step(content: Any, positional: Any, strengths: Any) -> float:
 
 
 @ordered("herasimchyk-A.1.4", "Appendix A.1.4, order of the product", Sampler.stack, **OURS)
-def bottom_first(kernels: Stack, mixing: Any, width: int, corrected: bool) -> float:
+def bottom_first(kernels: margins.Stack, mixing: Any, width: int, corrected: bool) -> float:
     """μ_t = μ_{t−1}R⁽ᵗ⁾ from e_i ends in row i of P⁽ᵀ⁾ = R⁽ᵀ⁾⋯R⁽¹⁾.
 
     Corrected: μ_s = μ_{s−1}R⁽ᵀ⁺¹⁻ˢ⁾, the top layer first, does.
@@ -376,10 +364,10 @@ def bottom_first(kernels: Stack, mixing: Any, width: int, corrected: bool) -> fl
     Erratum: appendix-a.1.4
     """
     layers = _residual(kernels, mixing)
-    row, product = np.eye(len(layers[0]))[-1], rollouts(np.stack(layers))[-1]
+    row, product = np.eye(len(layers[0]))[-1], margins.rollouts(np.stack(layers))[-1]
     for layer in layers[::-1] if corrected else layers:
         row = row @ layer
-    return least(-np.abs(row - product[-1]), product[-1], row, product)
+    return margins.least(-np.abs(row - product[-1]), product[-1], row, product)
 
 
 # --- several heads -------------------------------------------------------------------------------------------
@@ -401,7 +389,7 @@ def averaged_heads(heads: Any, mixing: Any, width: int) -> float:
     """
     allowed, means = admitted(heads.shape[-1], width), heads.mean(axis=1)
     order = min(stochastic_order.monotonicity(kernel).margin for kernel in means)
-    return min(order, room(heads[..., allowed].min(), means[:, allowed]), _least_gain(means, mixing))
+    return min(order, margins.room(heads[..., allowed].min(), means[:, allowed]), _least_gain(means, mixing))
 
 
 # --- Lemma 5.3 -----------------------------------------------------------------------------------------------
@@ -409,13 +397,13 @@ def averaged_heads(heads: Any, mixing: Any, width: int) -> float:
 
 def _assumed(hidden: Any, queries: Any, keys: Any, values: Any, mixing: Any) -> tuple[float, float]:
     """C of Assumption 5.1 and of the input (Frobenius, the largest of the usual norms), C_V of 5.2."""
-    weights = max(operator_norm(queries).max(), operator_norm(keys).max())
-    return max(float(weights), float(np.linalg.norm(hidden))), largest_product(values)
+    weights = max(margins.operator_norm(queries).max(), margins.operator_norm(keys).max())
+    return max(float(weights), float(np.linalg.norm(hidden))), margins.largest_product(values)
 
 
-def _run(hidden: Any, **network: Any) -> tuple[Float[np.ndarray, "layer"], Stack]:
+def _run(hidden: Any, **network: Any) -> tuple[Float[np.ndarray, "layer"], margins.Stack]:
     """The largest norm of a token after each layer, and the attention kernels (causal)."""
-    states, kernels = run_network(hidden, **network, allowed=np.tri(len(hidden), dtype=bool))
+    states, kernels = margins.run_network(hidden, **network, allowed=np.tri(len(hidden), dtype=bool))
     return np.linalg.norm(states, axis=-1).max(axis=1), kernels
 
 
@@ -437,7 +425,9 @@ def lemma_5_3_i(corrected: bool, **network: Any) -> float:
 
     Erratum: lemma-5.3-i
     """
-    return room(_run(**network, whole=corrected, added=not corrected)[0], np.prod(_assumed(**network)))
+    return margins.room(
+        _run(**network, whole=corrected, added=not corrected)[0], np.prod(_assumed(**network))
+    )
 
 
 @statement(
@@ -463,8 +453,10 @@ def of_residual_update(corrected: bool, **network: Any) -> float:
     """
     norms = _run(**network)[0]
     if not corrected:
-        return room(norms, np.prod(_assumed(**network)))
-    return room(norms, _norm_bound(network["hidden"], operator_norm(network["values"]), network["mixing"]))
+        return margins.room(norms, np.prod(_assumed(**network)))
+    return margins.room(
+        norms, _norm_bound(network["hidden"], margins.operator_norm(network["values"]), network["mixing"])
+    )
 
 
 def one_layer(s: Sampler) -> Instance:
@@ -475,7 +467,7 @@ def one_layer(s: Sampler) -> Instance:
     if s.edge:
         hidden = np.where(np.arange(tokens)[:, None] == 0, -1.0, 1.0)
         query = key = np.full((1, 1), s.rng.choice([0.0, 1.0, 1.4]))
-    positional = -s.rng.choice([0.0, 0.5, 5.0]) * np.abs(distances(tokens))
+    positional = -s.rng.choice([0.0, 0.5, 5.0]) * np.abs(margins.distances(tokens))
     return {"hidden": hidden, "query": query, "key": key, "positional": positional, "width": width}
 
 
@@ -496,7 +488,10 @@ def lemma_5_3_ii(hidden: Any, query: Any, key: Any, positional: Any, width: int,
     """
     allowed = admitted(len(hidden), width)
     kernel = masked_softmax((hidden @ query) @ (hidden @ key).T + positional, allowed)
-    C, C_X = max(operator_norm(query), operator_norm(key)), np.linalg.norm(hidden, axis=1).max()
+    C, C_X = (
+        max(margins.operator_norm(query), margins.operator_norm(key)),
+        np.linalg.norm(hidden, axis=1).max(),
+    )
     M = float((C_X * C) ** 2)
     floor = np.exp(-2 * M) / len(allowed)
     if corrected:
@@ -504,7 +499,7 @@ def lemma_5_3_ii(hidden: Any, query: Any, key: Any, positional: Any, width: int,
         ranges = np.nanmax(rows, axis=-1) - np.nanmin(rows, axis=-1)
         keys = int(allowed.sum(axis=1).max())
         floor = np.exp(bounds.log_attention_floor(keys, M, float(ranges.max())))
-    return room(floor, kernel[..., allowed].min(axis=-1), kernel, lower=True)
+    return margins.room(floor, kernel[..., allowed].min(axis=-1), kernel, lower=True)
 
 
 # --- Theorem 5.4, kernels given --------------------------------------------------------------------------------
@@ -522,11 +517,11 @@ def attention_only(s: Sampler) -> Instance:
 
 
 def deep_rollouts(
-    kernels: Stack, initial: float, exponent: float, size: int = 0
-) -> tuple[Stack, Float[np.ndarray, "layer"], float]:
+    kernels: margins.Stack, initial: float, exponent: float, size: int = 0
+) -> tuple[margins.Stack, Float[np.ndarray, "layer"], float]:
     """The rollout at every depth, the λ, and the floor ε; `size` is that of the kernels' mask."""
     mixing = PowerDecay(initial, exponent).values(len(kernels))
-    return rollouts(kernels, mixing), mixing, floor_of(kernels)
+    return margins.rollouts(kernels, mixing), mixing, margins.floor_of(kernels)
 
 
 SUMMABLE = partial(deep, kind="window", exponents=(1.01, 1.5, 2.0, 4.0))
@@ -543,15 +538,15 @@ def theorem_5_4_i(initial: float, exponent: float, **kernels: Any) -> float:
     Erratum: theorem-5.4-i
     """
     products, mixing, floor = deep_rollouts(**kernels, initial=initial, exponent=exponent)
-    own = room(bounds.self_bound(mixing, floor)[:, None], np.diagonal(products, axis1=1, axis2=2))
+    own = margins.room(bounds.self_bound(mixing, floor)[:, None], np.diagonal(products, axis1=1, axis2=2))
     kept = bounds.retained(PowerDecay(initial, exponent), floor)
     return min(own, (1 - kept - products[:, 1:, 0]).min())
 
 
-def _collapse(products: Stack, mixing: Any, floor: float) -> float:
+def _collapse(products: margins.Stack, mixing: Any, floor: float) -> float:
     """Everything at j and later, and so P_ij and 1 − P_i0, against exp(−jεΣλ), at every depth."""
     bound = [bounds.exponential_bound(mixing, floor, j) for j in range(1, products.shape[-1])]
-    return room(suffixes(products)[:, 1:].T, bound, products[-1])
+    return margins.room(margins.suffixes(products)[:, 1:].T, bound, products[-1])
 
 
 @statement("herasimchyk-5.4-ii", "Theorem 5.4 (ii)", deep)
@@ -584,7 +579,7 @@ def attention_alone(**deep: Any) -> float:
     exponential = [bounds.exponential_bound(mixing, floor, j) for j in positions]
     # Theorem 4.1 on the rollout of R, not on the product of the attention kernels
     of_rollout = slack_of_collapse(products, floor, 1)
-    return min(_collapse(products, mixing, floor), of_rollout, room(theirs, exponential))
+    return min(_collapse(products, mixing, floor), of_rollout, margins.room(theirs, exponential))
 
 
 FOUR: dict[str, Any] = {
@@ -610,7 +605,7 @@ def window(corrected: bool, **deep: Any) -> float:
     if not corrected:
         return _collapse(products, mixing, floor)
     missing = products[-1, :, 1:].sum(axis=1)
-    return room(missing[1:], [bounds.window_bound(mixing, floor, i) for i in range(1, len(missing))])
+    return margins.room(missing[1:], [bounds.window_bound(mixing, floor, i) for i in range(1, len(missing))])
 
 
 # --- Theorem 5.4 of a network, and Lemma 5.3 (i) for several heads -------------------------------------------
@@ -631,12 +626,12 @@ def from_assumptions(**network: Any) -> float:
     in the proof of Lemma 5.3; narrower than the paper's, which assumes nothing of positional logits: so printed it
     fails with Lemma 5.3 (ii), of two tokens with logits −t in layer t and λ = 1 the second keeps .596
     """
-    return room(_missing(**network, whole=True), _kept(network, _assumed(**network)))
+    return margins.room(_missing(**network, whole=True), _kept(network, _assumed(**network)))
 
 
 def _missing(whole: bool = False, **network: Any) -> Float[np.ndarray, "query"]:
     """1 − P_i0 of each token i after all layers."""
-    return rollouts(_run(**network, whole=whole)[1], network["mixing"])[-1, :, 1:].sum(axis=1)
+    return margins.rollouts(_run(**network, whole=whole)[1], network["mixing"])[-1, :, 1:].sum(axis=1)
 
 
 def _kept(network: dict[str, Any], assumed: tuple[float, float]) -> float:
@@ -673,12 +668,12 @@ def from_assumptions_of_residual_update(corrected: bool, **network: Any) -> floa
     """
     mixing, hidden = network["mixing"], network["hidden"]
     if not corrected:
-        return room(_missing(**network), _kept(network, _assumed(**network)))
-    bound = _norm_bound(hidden, operator_norm(network["values"]), mixing)
+        return margins.room(_missing(**network), _kept(network, _assumed(**network)))
+    bound = _norm_bound(hidden, margins.operator_norm(network["values"]), mixing)
     states = np.append(np.linalg.norm(hidden, axis=1).max(), bound[:-1])
-    logits = states**2 * operator_norm(network["queries"]) * operator_norm(network["keys"])
+    logits = states**2 * margins.operator_norm(network["queries"]) * margins.operator_norm(network["keys"])
     floors = np.exp([bounds.log_attention_floor(len(hidden), float(M)) for M in logits])
-    return room(_missing(**network), np.prod(1 - floors * mixing))
+    return margins.room(_missing(**network), np.prod(1 - floors * mixing))
 
 
 def value_heads(s: Sampler) -> Instance:
@@ -721,5 +716,5 @@ def heads_values(hidden: Any, heads: Any, values: Any, mixing: Any, corrected: b
         X = (1 - lam) * X + lam * (kernels @ (X @ value)).mean(axis=0)
         norms.append(np.linalg.norm(X, axis=1).max())
     if corrected:
-        return room(norms, _norm_bound(hidden, operator_norm(values).mean(axis=1), mixing))
-    return room(norms, np.linalg.norm(hidden, axis=1).max() * largest_product(values))
+        return margins.room(norms, _norm_bound(hidden, margins.operator_norm(values).mean(axis=1), mixing))
+    return margins.room(norms, np.linalg.norm(hidden, axis=1).max() * margins.largest_product(values))

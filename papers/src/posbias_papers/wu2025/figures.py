@@ -26,15 +26,7 @@ from posbias_papers.claims import Evidence, judged, mean
 from posbias_papers.contrasts import contrasted, read_claims
 from posbias_papers.pages import Page, Table
 from posbias_papers.study import EFFORTS, INSTANCED, Basis, Recorded, Studies, Study, titled
-from posbias_papers.wu2025 import observed
-from posbias_papers.wu2025.drawing import (
-    draw_biased_training,
-    draw_curves,
-    draw_depths,
-    draw_groups,
-    draw_maps,
-    draw_sinks,
-)
+from posbias_papers.wu2025 import drawing, observed
 from posbias_papers.wu2025.outcomes import LEARNT, PAIRS, Outcome, Outcomes, basis_of, recorded
 from posbias_papers.wu2025.settings import ABSOLUTE, DEEP, DEPTHS, FULL, NORMALISERS, QUICK, RELATIVE, Setting
 from posbias_papers.wu2025.table import decided_by, judge, outcomes_of, table
@@ -297,7 +289,7 @@ def _note(results: Outcomes, basis: Basis) -> str:
 
 def _study(name: str, cells: Iterable[Setting], draw: Callable[..., Any], *compared: Setting) -> Study:
     """A study of trained networks; claims may look at further networks, `compared`."""
-    cells, curved = tuple(dict.fromkeys(cells)), draw not in (draw_maps, draw_sinks)
+    cells, curved = tuple(dict.fromkeys(cells)), draw not in (drawing.draw_maps, drawing.draw_sinks)
     minutes = QUICK.minutes(cells), FULL.minutes(cells)
     return Study(
         *titled(f"wu2025/{name}"),
@@ -340,21 +332,21 @@ def _twice(first: int, again: int, cells: Sequence[Setting], draw: Callable[...,
 
 
 def _figures() -> Iterator[Study]:
-    yield _study("fig2", [*ALONE, *(cell for cell in RESIDUAL if cell.depth in DEPTHS)], draw_depths)
-    yield from _twice(3, 15, _biased("first", "last"), draw_biased_training)
-    yield from _twice(4, 13, ALONE, draw_depths)
-    yield from _twice(5, 14, RESIDUAL, draw_depths)
+    yield _study("fig2", [*ALONE, *(cell for cell in RESIDUAL if cell.depth in DEPTHS)], drawing.draw_depths)
+    yield from _twice(3, 15, _biased("first", "last"), drawing.draw_biased_training)
+    yield from _twice(4, 13, ALONE, drawing.draw_depths)
+    yield from _twice(5, 14, RESIDUAL, drawing.draw_depths)
     for number, item in ((6, "first"), (7, "middle"), (8, "last")):
-        yield from _twice(number, number + 10, _biased(item), draw_biased_training)
-    yield from _twice(9, 20, _two_layers(Causal()), draw_maps)
-    yield from _twice(10, 21, _two_layers(Causal()), draw_sinks)
-    yield from _twice(11, 22, _two_layers(*WINDOWS), draw_sinks)
-    yield from _twice(12, 23, _two_layers(*PREFIXES), draw_sinks)
+        yield from _twice(number, number + 10, _biased(item), drawing.draw_biased_training)
+    yield from _twice(9, 20, _two_layers(Causal()), drawing.draw_maps)
+    yield from _twice(10, 21, _two_layers(Causal()), drawing.draw_sinks)
+    yield from _twice(11, 22, _two_layers(*WINDOWS), drawing.draw_sinks)
+    yield from _twice(12, 23, _two_layers(*PREFIXES), drawing.draw_sinks)
 
 
 def _beyond_figures() -> Iterator[Study]:
     def grouped(name: str, groups: Mapping[Setting, str]) -> Study:
-        return _study(name, groups, partial(draw_groups, groups=groups))
+        return _study(name, groups, partial(drawing.draw_groups, groups=groups))
 
     yield grouped("masks", {cell: cell.masked for cell in _two_layers(Causal(), *WINDOWS, *PREFIXES)})
     yield grouped(
@@ -466,7 +458,7 @@ def _all() -> Iterator[Study]:
         "fig1", "every mask of a kind", tested_on=INSTANCED, draw=draw_masks, table=centres_table
     )
     yield from sorted(figures.values(), key=lambda study: int(study.name.removeprefix("fig")))
-    yield _study("curves", figures["fig2"].cells, draw_curves)
+    yield _study("curves", figures["fig2"].cells, drawing.draw_curves)
     yield _untrained(
         "observed-sinks",
         observed.BASIS,
