@@ -3,6 +3,7 @@
 import base64
 import pickle
 import re
+from dataclasses import replace
 from random import Random
 
 import matplotlib
@@ -154,6 +155,14 @@ def test_a_figure_in_one_line_is_as_large_as_asked_and_has_intervals(measured):
         drawn = ax.lines[1].get_xdata() if one is judge else ax.collections[0].get_paths()[0].vertices[:, 1]
         assert np.ptp(drawn) > 0
         pyplot.close(ax.figure)
+
+
+def test_each_of_several_sizes_is_a_curve_that_is_named():
+    one = posbias.read(ROOT / "tests/elsewhere/liu_kv").places
+    sizes = [replace(one, job={"pairs": pairs, "length": None}) for pairs in (75, 140)]
+    (ax,) = plots.answers_figure(sizes).axes
+    assert [words(text).split(" (")[0] for text in ax.get_legend().get_texts()] == ["75 pairs", "140 pairs"]
+    assert len(ax.collections) == len(sizes)
 
 
 @pytest.mark.parametrize("place", [0, 3])

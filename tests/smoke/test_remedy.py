@@ -60,20 +60,7 @@ def test_documents_and_items_of_ones_own(answered):
 
 
 def test_a_model_that_is_opened_gives_margins(answered):
-    words = (
-        "remedy",
-        "tiny-alibi",
-        "--pairs",
-        4,
-        "--positions",
-        3,
-        "--prompts",
-        3,
-        "--remedy",
-        "best-last",
-        "-o",
-        "t",
-    )
-    found = answered(*words)
+    words = ("remedy", "tiny-alibi", "--pairs", 4, "--positions", 3, "--prompts", 3)
+    found = answered(*words, "--remedy", "best-last", "-o", "t")
     assert found["measures"] == "margin"
     assert len({place["value"] for place in found["remedies"][1]["curve"]}) == 1

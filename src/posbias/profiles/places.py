@@ -469,7 +469,7 @@ def places_in(data: Mapping[str, Any], path: str | os.PathLike[str]) -> list[Pla
 
 def _restored(held: Mapping[str, Any]) -> Places:
     """What `Places.as_dict` made."""
-    about = {**held, **{name: tuple(held.get(name, ())) for name in ("trials", "flaws")}}
+    about: Any = {**held, **{name: tuple(held.get(name, ())) for name in ("trials", "flaws")}}
     for name in ("results", "arms"):
         about[name] = {key: np.array(one) for key, one in held.get(name, {}).items()}
     return Places(**about | {"depth": np.array(held["depth"])})
