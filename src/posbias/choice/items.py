@@ -10,7 +10,7 @@ from typing import Any, Literal
 from posbias.core.errors import InvalidValueError, errors_of, shortened
 from posbias.core.files import data_table
 from posbias.core.matching import normalised
-from posbias.core.tables import Names, bare_name, cells_of, number, table_lines, unexpected
+from posbias.core.tables import Names, bare_name, number, table_lines, unexpected
 
 Kind = Literal["question", "judge", "tools", "rating"]
 NAMES: dict[str, Any] = data_table(__file__)
@@ -50,11 +50,12 @@ def read_items(path: str | os.PathLike[str], columns: Mapping[str, str] | None =
     column for each: A, B, …; option_1, …; response_a, …) and, where known, `right`: a letter, the option itself,
     or its number, from 0 or from 1, which the numbers of all rows must tell. `columns` says what columns hold.
     """
-    held = []
+    roles = {role: NAMES[role] for role in ROLES}
+    names, held = Names(cells=NAMES["options"], roles=roles, columns=columns or {}), []
     ours = [("", row) for row in NAMES["sets"].get(str(path), []) if not Path(path).is_file()]
-    for where, cells in ours or table_lines(Path(path), Names(cells=NAMES["options"]), lists=True):
-        held.append((where, _cells(cells, columns or {})))
-    for role, column in (columns or {}).items():
+    for where, row in ours or table_lines(Path(path), names, lists=True):
+        held.append((where, _cells(row, names.of(row))))
+    for role, column in names.columns.items():
         if all(cells[role] is None for _, cells in held):
             raise unexpected(f"{path}: {role}", f"a column {column}", "none")
     first = _counted_from([cells for _, cells in held], path)
@@ -71,9 +72,8 @@ def kind_of(items: Sequence[Item]) -> Kind:
     return "judge" if any(item.sides for item in items) else "question"
 
 
-def _cells(row: dict[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
-    """The cells of a row by role."""
-    cells = cells_of(row, {role: NAMES[role] for role in ROLES}, columns)
+def _cells(row: dict[str, Any], cells: dict[str, Any]) -> dict[str, Any]:
+    """The cells of a row by role, where each option has a column of its own too."""
     row = {bare_name(name): cell for name, cell in row.items()}
     for names in ([*LETTERS.lower()], *_numbered()):
         if cells["options"] is None and names[0] in row and names[1] in row:

@@ -12,7 +12,7 @@ import math
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,16 +38,34 @@ class Names:
     """What columns may be called: `known` bare names tell columns from rows, and results from what is around them.
 
     Of what is around results, the values of names in `around` count for every row. `cells` are columns whose cells
-    may be lists: an object with one of them is a row.
+    may be lists: an object with one of them is a row. `roles`: by role of a cell what its column may be called;
+    `columns` says which it is, keys within others by points.
     """
 
     known: Collection[str] = ()
     cells: Collection[str] = ()
     around: Collection[str] = ()
+    roles: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
 
     def count(self, columns: Collection[str]) -> int:
         """How many of these columns are known, or cells."""
         return sum(bare_name(column) in self.known or column in self.cells for column in columns)
+
+    def of(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The cells of a row by role: of the first name that is there, however it is written; None for none."""
+        held = {bare_name(key): cell for key, cell in row.items() if cell is not None}
+        bare = {
+            role: [name for name in map(bare_name, names) if name in held]
+            for role, names in self.roles.items()
+        }
+        cells = {role: held[there[0]] if there else None for role, there in bare.items()}
+        for role, column in self.columns.items():
+            cell: Any = row
+            for key in [column] if column in row else column.split("."):
+                cell = cell.get(key) if isinstance(cell, dict) else None
+            cells[one_of("columns", role, self.roles)] = cell
+        return cells
 
 
 def plain_name(column: Any) -> str:
@@ -95,48 +113,30 @@ def table_lines(path: Path, names: Names = Names(), *, lists: bool = False) -> I
 
     `lists`: lists and objects that are written as text are read. Raises as `read_table`, also for no row.
     """
-    where = ""
+    text, named, where = read_text(path), in_utf8(path), ""
     if is_csv(path):
-        table = read_table(path)
+        table = _checked(_of_csv(text, named), named)
         rows = zip(table.index, table.to_dict("records"), strict=True)
         rows = ((where, {key: cell for key, cell in row.items() if cell}) for where, row in rows)
     else:
-        rows = _of_json(read_text(path), path, names)
+        rows = _of_json(text, path, names)
     for where, row in rows:
         yield where, {key: parsed(cell) for key, cell in row.items()} if lists else row
     if not where:
         raise InputFileError(f"{path}: expected one JSON object on each line, got none")
 
 
-def named_rows(
-    path: Path, names: Mapping[str, Sequence[str]], listed: str, columns: Mapping[str, str] | None = None
-) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """The rows of a table, each with its cells by role (`cells_of`); those of the role `listed` may be lists.
+def named_rows(path: Path, names: Names) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """The rows of a table, lists in them read, each with its cells by role.
 
-    Raises as `read_table`, and `InputFileError` for a row without a cell in one of `columns`.
+    Raises as `read_table`, and `InputFileError` for a row without a cell in one of the columns that are said.
     """
-    for where, row in table_lines(path, Names(cells=names[listed]), lists=True):
-        cells = cells_of(row, names, columns or {})
-        for role, column in (columns or {}).items():
+    for where, row in table_lines(path, names, lists=True):
+        cells = names.of(row)
+        for role, column in names.columns.items():
             if cells[role] is None:
                 raise unexpected(f"{where}: {role}", f"a column {column}", ", ".join(map(str, row)))
         yield where, row, cells
-
-
-def cells_of(
-    row: dict[str, Any], names: Mapping[str, Sequence[str]], columns: Mapping[str, str]
-) -> dict[str, Any]:
-    """The cells of a row by role: of the first of the role's `names`, however it is written, that is there; None
-    for none. `columns` says of roles which column it is, keys within others by points."""
-    held = {bare_name(key): cell for key, cell in row.items() if cell is not None}
-    bare = {role: [name for name in map(bare_name, names[role]) if name in held] for role in names}
-    cells = {role: held[there[0]] if there else None for role, there in bare.items()}
-    for role, column in columns.items():
-        cell: Any = row
-        for key in [column] if column in row else column.split("."):
-            cell = cell.get(key) if isinstance(cell, dict) else None
-        cells[one_of("columns", role, names)] = cell
-    return cells
 
 
 def json_lines(text: str, path: str | os.PathLike[str]) -> Iterator[Placed]:

@@ -17,7 +17,7 @@ import numpy as np
 from posbias.core.errors import is_integer, wrong
 from posbias.core.files import data_table
 from posbias.core.matching import normalised, place_in
-from posbias.core.tables import bare_name, cells_of, named_rows, number, unexpected
+from posbias.core.tables import Names, bare_name, named_rows, number, unexpected
 from posbias.retrieval.jobs import POSITIONS, RetrievalJob
 from posbias.retrieval.trials import Trial, Trials
 
@@ -25,7 +25,7 @@ NEARLY_ALL = 0.9
 """The share of sets above which gold counts from 1: "21" may stand in another document by chance."""
 NAMES: dict[str, Any] = data_table(__file__)
 """What columns are called, by what they hold."""
-PARTS: dict[str, list[str]] = NAMES.pop("document")
+PARTS = Names(roles=NAMES.pop("document"))
 """What keys of a document are called, by what they hold; `one`: a column for each document."""
 log = logging.getLogger(__name__)
 
@@ -119,8 +119,8 @@ def read_document_sets(
     document moves; others that are gold keep a drawn place, the rest their order. `columns` says what columns
     hold, keys within others by points ({"gold": "meta.gold"}). It warns where gold seems to count from 1.
     """
-    rows = named_rows(Path(path), NAMES, "documents", columns)
-    sets = [_set_of(row, held, where) for where, row, held in rows]
+    names = Names(cells=NAMES["documents"], roles=NAMES, columns=columns or {})
+    sets = [_set_of(row, held, where) for where, row, held in named_rows(Path(path), names)]
     if (shifted := sum(one.shifted for one in sets)) > NEARLY_ALL * len(sets):
         what = "in %d of %d sets the answer stands in the document before the gold one: gold counts from 0"
         log.warning(f"%s: {what}", path, shifted, len(sets))
@@ -154,7 +154,7 @@ def _documents(cell: Any, row: Mapping[str, Any]) -> list[_Document]:
     if isinstance(cell, list):
         return [_document(one) for one in cell]
     numbered = [(re.fullmatch(r"(.*?)s?[_ ]?(\d+)", str(key).lower()), key) for key in row]
-    single = [*map(bare_name, PARTS["one"])]
+    single = [*map(bare_name, PARTS.roles["one"])]
     keys = sorted((int(found[2]), key) for found, key in numbered if found and bare_name(found[1]) in single)
     return [_Document(row[key], (key, row[key])) for _, key in keys]
 
@@ -165,7 +165,7 @@ def _document(held: Any) -> _Document:
         held = dict(zip(("title", "text"), held, strict=True))
     if not isinstance(held, dict):
         return _Document(held, (held,))
-    text, title, own, gold = (cells_of(held, PARTS, {})[key] for key in ("text", "title", "id", "gold"))
+    text, title, own, gold = (PARTS.of(held)[key] for key in ("text", "title", "id", "gold"))
     text = " ".join(map(str.strip, text)) if _are_texts(text) else text
     whole = f"(Title: {title}) {text}" if isinstance(title, str) and title and isinstance(text, str) else text
     return _Document(whole, (title, text, own), number(gold) == 1)
