@@ -209,7 +209,10 @@ def test_a_file_without_key_value_heads_has_its_familys(family):
     kind = AutoConfig.for_model(family).__class__
     for given in (kind(), kind(num_attention_heads=2 * kind().num_attention_heads)):
         theirs, heads = getattr(given, "num_key_value_heads", None), given.num_attention_heads
-        if theirs is None or family == "gpt_bigcode" or getattr(given, "kv_lora_rank", None):
+        if rank := getattr(given, "kv_lora_rank", None):
+            kept = [layer.cached for layer in from_huggingface({"model_type": family}).layers]
+            assert rank + given.qk_rope_head_dim in kept
+        if theirs is None or family == "gpt_bigcode" or rank:
             continue
         layer = from_huggingface({"model_type": family, "num_attention_heads": heads}).layers[0]
         assert (layer.groups or heads) == theirs, heads
