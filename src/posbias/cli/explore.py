@@ -70,7 +70,7 @@ def explore(source: str | None = None, *, options: Options = Options()) -> None:
         not opened and not options.no_open
     )
     if (size := written.stat().st_size) > SMALL:
-        line += f"; {size / 1000:,.0f} kB, since each of its heads has a table of its own"
+        line += f"; {size / 1000:,.0f} kB, since each of its heads has numbers of its own"
     answer = answers.Explore.of(page=written, opened=opened, begins_from=source)
     answer_with(answer, lambda: [line], options.json)
 
