@@ -15,7 +15,7 @@ from posbias.theory.huggingface import from_huggingface
 from posbias.theory.masks import Causal, SlidingWindow
 from posbias.theory.mixing import REACH, MeasuredMixing, known_mixing, plausible_mixing
 from posbias.theory.positional import ALiBi, NeedsMeasurement
-from posbias.theory.prediction import predict
+from posbias.theory.prediction import predict, said_under
 from posbias.theory.rollout.dispatch import influence, trajectory
 
 TINY_MODELS = ("tiny-alibi", "tiny-learned", "tiny-nope", "tiny-rope", "tiny-window")
@@ -162,3 +162,11 @@ def test_what_needs_measurement_gets_no_verdict(name: str):
     assert profile.exact == all(isinstance(layer.positional, ALiBi) for layer in architecture.layers)
     assert set(profile.left_out) == left_out
     assert (profile.summary.verdict is None) == bool(left_out)
+
+
+def test_the_assumed_mixing_is_none_of_the_known_ones_but_is_named_where_it_fails():
+    assert (
+        said_under({"trained_median": False, "a": True, "b": True})
+        == "2 of 2 known λ (not under trained_median)"
+    )
+    assert said_under({"trained_median": True, "a": True, "b": False}) == "1 of 2 known λ (not under b)"

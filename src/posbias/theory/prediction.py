@@ -109,10 +109,11 @@ def flattest_under(one: Profile, others: Sequence[Profile]) -> dict[str, bool]:
 
 
 def said_under(held: Mapping[str, bool]) -> str:
-    """'6 of 7 known λ (not under bloom-176b)'."""
+    """'6 of 7 known λ (not under bloom-176b)'; the first, the assumed λ, is named where it fails, not counted."""
+    known = [*held.values()][1:]
     fails = [name for name, holds in held.items() if not holds]
     named = f" (not under {', '.join(fails)})" if 0 < len(fails) < len(held) else ""
-    return f"{len(held) - len(fails)} of {len(held)} known λ{named}"
+    return f"{sum(known)} of {len(known)} known λ{named}"
 
 
 # --- which of several ------------------------------------------------------------------------------------------
