@@ -14,14 +14,13 @@ from posbias.core.errors import InvalidValueError, PosbiasError, nearest, shorte
 T = TypeVar("T")
 Chosen = dict[str, Any]
 """What a combination puts at which path."""
+Combinations = list[tuple[Chosen, dict[str, Any]]]
 
 MOST = 10_000
 """The most combinations that one sweep may ask for."""
 
 
-def expand(
-    base: Mapping[str, Any], sweep: Any, known: Collection[str] | None = None
-) -> list[tuple[Chosen, dict[str, Any]]]:
+def expand(base: Mapping[str, Any], sweep: Any, known: Collection[str] | None = None) -> Combinations:
     """Every combination of a sweep's lists: what it chooses, and the base with that put in.
 
     `known` are the paths that exist (`paths`); None: any. An empty sweep is one combination that chooses nothing.
@@ -37,7 +36,7 @@ def expand(
 
 
 def build(
-    combinations: Collection[tuple[Chosen, dict[str, Any]]],
+    combinations: Combinations,
     make: Callable[[dict[str, Any]], T],
     noun: str,
     key: Callable[[T], Hashable],

@@ -22,6 +22,7 @@ from posbias.core.files import data_table, read_text
 from posbias.core.tables import Table, in_utf8, number, plain_name, read_table, table_of, unexpected
 
 Scale = Literal["score", "similarity", "distance", "logit", "rank"]
+Numbers = Float[np.ndarray, "document"]
 NAMES: dict[str, list[str]] = data_table(__file__)
 """What fields are called, by what they hold."""
 SCORES = [name for kind in ("reranked", "unscaled", "score", "logit", "distance") for name in NAMES[kind]]
@@ -42,8 +43,8 @@ class Hits:
 
     path: Path
     table: Table
-    scores: Float[np.ndarray, "document"]
-    lengths: Float[np.ndarray, "document"] | None
+    scores: Numbers
+    lengths: Numbers | None
     unit: Literal["tokens", "characters"] | None
     note: str
     lines: Sequence[str] = ()
@@ -85,9 +86,7 @@ def read_hits(path: str | os.PathLike[str], scale: Scale | None = None) -> Hits:
 # --- weights ----------------------------------------------------------------------------------------------------
 
 
-def _weights(
-    table: Table, rows: Sequence["Row"], scale: Scale | None
-) -> tuple[Float[np.ndarray, "document"], str]:
+def _weights(table: Table, rows: Sequence["Row"], scale: Scale | None) -> tuple[Numbers, str]:
     """A weight for each document, and what was taken for its score where that is not plain."""
     named = [name for name in SCORES if any(name in row for row in rows)]
     # a client lists scores that were not asked for, as null (Weaviate)
@@ -122,7 +121,7 @@ def _weights(
     return values, f"scores: {name}{taken}" if taken else ""
 
 
-def _check(table: Table, name: str, values: Float[np.ndarray, "document"], places: np.ndarray) -> None:
+def _check(table: Table, name: str, values: Numbers, places: np.ndarray) -> None:
     """Raise `InputFileError` for a mark of no score, two scales in one column, and an open direction."""
     file = str(table.index[0]).rpartition(": ")[0]
     if (values == -1).any() and (rest := values[values != -1]).size and rest.min() >= 0:
@@ -142,7 +141,7 @@ def _check(table: Table, name: str, values: Float[np.ndarray, "document"], place
         )
 
 
-def _by_rank(worse: Float[np.ndarray, "document"]) -> Float[np.ndarray, "document"]:
+def _by_rank(worse: Numbers) -> Numbers:
     return 1.0 / (1 + (worse[:, None] > worse).sum(axis=1))
 
 
@@ -285,5 +284,5 @@ def _length(cell: Any, where: str, name: str) -> float:
 
 def _column(
     table: Table, rows: Sequence[Row], name: str, read: Callable[[Any, str, str], float] = _number
-) -> Float[np.ndarray, "document"]:
+) -> Numbers:
     return np.array([read(row[name][1], where, name) for where, row in zip(table.index, rows, strict=True)])

@@ -108,6 +108,7 @@ EXACT = 12
 _ROUNDS, _TRIED = 40, 32
 """Swaps at most, and how many are worked out for each: those that promise most."""
 Numbers = Float[np.ndarray, "document"]
+Orders = Sequence[Sequence[int] | np.ndarray] | np.ndarray
 
 
 @dataclass(frozen=True)
@@ -139,11 +140,7 @@ def best_order(slots: Slots, curve: Curve, weights: Numbers, lengths: Numbers) -
 
 
 def worths(
-    slots: Slots,
-    curve: Curve,
-    weights: Numbers,
-    lengths: Numbers,
-    orders: Sequence[Sequence[int] | np.ndarray] | np.ndarray,
+    slots: Slots, curve: Curve, weights: Numbers, lengths: Numbers, orders: Orders
 ) -> Float[np.ndarray, "order"]:
     """Σ weight · worth of the stretch, of each order."""
     rows = np.asarray(orders)

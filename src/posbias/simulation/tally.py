@@ -21,6 +21,9 @@ from jaxtyping import Bool, Float, Int
 from posbias.theory.masks import Causal, Mask
 
 CAUSAL: Mask = Causal()
+Triples = Int[np.ndarray, "triple"]
+Scores = Float[np.ndarray, "sample query key"]
+PerLayer = Float[np.ndarray, "layer sample query key"]
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class Layout:
         )
 
     @property
-    def places(self) -> tuple[Int[np.ndarray, "triple"], ...]:
+    def places(self) -> tuple[Triples, ...]:
         """Query, nearer and farther key of all triples that the mask admits."""
         allowed, tokens = self.mask.allowed(self.tokens), range(self.tokens)
         found = [
@@ -93,9 +96,7 @@ class Layout:
         ]
         return tuple(np.array(found, dtype=np.int64).reshape(-1, 3).T)
 
-    def groups(
-        self, i: Int[np.ndarray, "triple"], j: Int[np.ndarray, "triple"], k: Int[np.ndarray, "triple"]
-    ) -> list[Bool[np.ndarray, "triple"]]:
+    def groups(self, i: Triples, j: Triples, k: Triples) -> list[Bool[np.ndarray, "triple"]]:
         """Which of some triples each share is of: all, by query, by gap, by distance."""
         if self.tokens < 3:
             return []
@@ -140,12 +141,7 @@ class Tally:
         self.count = total
 
     @classmethod
-    def of_scores(
-        cls,
-        scores: Float[np.ndarray, "layer sample query key"],
-        attention: Float[np.ndarray, "layer sample query key"],
-        mask: Mask = CAUSAL,
-    ) -> "Tally":
+    def of_scores(cls, scores: PerLayer, attention: PerLayer, mask: Mask = CAUSAL) -> "Tally":
         """The tally of drawn scores and attention, feature by feature: the plain way."""
         depth, samples, tokens, _ = scores.shape
         tally = cls(Layout(tokens, mask), depth)
@@ -159,11 +155,7 @@ class Tally:
         return tally
 
 
-def _features(
-    scores: Float[np.ndarray, "sample query key"],
-    attention: Float[np.ndarray, "sample query key"],
-    layout: Layout,
-) -> Float[np.ndarray, "sample feature"]:
+def _features(scores: Scores, attention: Scores, layout: Layout) -> Float[np.ndarray, "sample feature"]:
     """The features of one layer in the order of `Layout`."""
     tokens = scores.shape[-1]
     below = np.tril_indices(tokens)

@@ -16,7 +16,7 @@ from numpy.random import Generator, default_rng
 from posbias.core.errors import wrong
 from posbias.core.machine import sequence
 from posbias.simulation.model import RecencyModel
-from posbias.simulation.tally import Layout, Tally
+from posbias.simulation.tally import Layout, PerLayer, Tally
 from posbias.theory.rollout.kernel import masked_softmax
 
 STREAM = "simulate/recency/token_space"
@@ -28,7 +28,7 @@ HIGHEST = 1e150
 """Scores from here on are refused: their squares would not be finite."""
 
 Embeddings = Float[np.ndarray, "sample token dimension"]
-PerLayer = Float[np.ndarray, "layer sample query key"]
+Vectors = Float[np.ndarray, "*vectors dimension"]
 
 
 def block_size(model: RecencyModel) -> int:
@@ -58,9 +58,7 @@ def embeddings(rng: Generator, model: RecencyModel, samples: int) -> Embeddings:
     return (tokens + shared) / math.sqrt(model.dimension)
 
 
-def normalised(
-    model: RecencyModel, x: Float[np.ndarray, "*vectors dimension"]
-) -> Float[np.ndarray, "*vectors dimension"]:
+def normalised(model: RecencyModel, x: Vectors) -> Vectors:
     """The norm of `model` along the dimension, without ε (Ba et al. 2016; Zhang and Sennrich 2019).
 
     A vector without length (LayerNorm: of equal entries) has no direction and becomes NaN; almost surely none

@@ -36,6 +36,8 @@ from posbias.theory.rollout.kernel import push
 from posbias.training import probes
 from posbias.training.loop import Trained
 
+Kernels = Float[np.ndarray, "member layer query key"]
+Mixings = Float[np.ndarray, "member layer"]
 LABELS = {
     "attention": "own kernels, attention only",
     "residual": "own kernels and mixing",
@@ -54,8 +56,8 @@ class Rollout:
     sinusoidal encodings are left out of it. NaN for members whose training was stopped.
     """
 
-    attention: Float[np.ndarray, "member layer query key"]
-    mixing: Float[np.ndarray, "member layer"]
+    attention: Kernels
+    mixing: Mixings
     profiles: Mapping[str, Float[np.ndarray, "member position"]]
     assumptions: tuple[str, ...]
     sequences: int
@@ -175,9 +177,7 @@ def _difference(a: probes.Averages, b: probes.Averages) -> probes.Averages:
     return probes.Averages(a.values - b.values, np.hypot(a.errors, b.errors), np.minimum(a.counts, b.counts))
 
 
-def _measure(
-    trained: Trained, sequences: int, seed: int, mixing: bool
-) -> tuple[Float[np.ndarray, "member layer query key"], Float[np.ndarray, "member layer"]]:
+def _measure(trained: Trained, sequences: int, seed: int, mixing: bool) -> tuple[Kernels, Mixings]:
     """Mean attention, and the mean over sequences of λ_t = ‖A·X·W_V‖/(‖X‖ + ‖A·X·W_V‖), Frobenius norms.
 
     Without `mixing` λ is 1.
@@ -209,9 +209,7 @@ def _shares(trained: Trained, tokens: Tensor, layers: Sequence[Tensor]) -> Itera
             x = x + update
 
 
-def _compose(
-    attention: Float[np.ndarray, "member layer query key"], mixing: Float[np.ndarray, "member layer"]
-) -> Float[np.ndarray, "member position"]:
+def _compose(attention: Kernels, mixing: Mixings) -> Float[np.ndarray, "member position"]:
     """The rollout's row of the last token, for every member."""
     last = np.eye(attention.shape[-1])[-1]
     return np.stack([push(last, a[::-1], m[::-1]) for a, m in zip(attention, mixing, strict=True)])

@@ -28,6 +28,8 @@ ROUNDS, WORD = 10, 0xFFFFFFFF
 _MULTIPLY, _KEY_STEP = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
 LEVELS = 2**16
 """How many values a normal number may have."""
+Words = Int[Tensor, "member row each"]
+Reals = Float[Tensor, "member row each"]
 
 
 class Draws:
@@ -43,9 +45,7 @@ class Draws:
         self._device = torch.device(device)
         self._held = torch.as_tensor(self._keys.astype(np.int64)).to(device)
 
-    def words(
-        self, number: int | Tensor, rows: int, each: int, start: int = 0
-    ) -> Int[Tensor, "member row each"]:
+    def words(self, number: int | Tensor, rows: int, each: int, start: int = 0) -> Words:
         """Integers from 0 to 2³² − 1, all equally likely."""
         if self._device.type != "cpu":
             return philox(self._held, number, start, rows, each)
@@ -53,9 +53,7 @@ class Draws:
         _fill_words(self._keys, int(number) & WORD, int(number) >> 32, start, made)
         return torch.from_numpy(made)
 
-    def normals(
-        self, number: int | Tensor, rows: int, each: int, start: int = 0
-    ) -> Float[Tensor, "member row each"]:
+    def normals(self, number: int | Tensor, rows: int, each: int, start: int = 0) -> Reals:
         """Normal numbers of variance 1, float32; two of a word, the lower half first."""
         if self._device.type != "cpu":
             return normals_of(self.words(number, rows, (each + 1) // 2, start), each)
@@ -63,15 +61,11 @@ class Draws:
         _fill_normals(self._keys, int(number) & WORD, int(number) >> 32, start, quantiles().numpy(), made)
         return torch.from_numpy(made)
 
-    def below(
-        self, limit: int, number: int | Tensor, rows: int, each: int, start: int = 0
-    ) -> Int[Tensor, "member row each"]:
+    def below(self, limit: int, number: int | Tensor, rows: int, each: int, start: int = 0) -> Words:
         """Integers from 0 to `limit` − 1; their chances differ by at most 2⁻³²."""
         return below(limit, self.words(number, rows, each, start))
 
-    def uniform(
-        self, number: int | Tensor, rows: int, each: int, start: int = 0
-    ) -> Float[Tensor, "member row each"]:
+    def uniform(self, number: int | Tensor, rows: int, each: int, start: int = 0) -> Reals:
         """Multiples of 2⁻²³ from −1 up to below 1, float32, all equally likely."""
         return (self.words(number, rows, each, start) >> 8).float() * 2.0**-23 - 1.0
 
@@ -81,7 +75,7 @@ def below(limit: int, words: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
     return (words * limit) >> 32
 
 
-def normals_of(words: Int[Tensor, "member row pair"], each: int) -> Float[Tensor, "member row each"]:
+def normals_of(words: Int[Tensor, "member row pair"], each: int) -> Reals:
     """The normal numbers of words, `each` in a row."""
     halves = torch.stack([words & (LEVELS - 1), words >> 16], dim=-1).flatten(2)[..., :each]
     return quantiles(str(words.device))[halves]
@@ -94,9 +88,7 @@ def quantiles(device: str = "cpu") -> Float[Tensor, "level"]:
     return torch.as_tensor((values / values.std()).astype(np.float32)).to(device)
 
 
-def philox(
-    keys: Int[Tensor, "member 2"], number: int | Tensor, start: int, rows: int, each: int
-) -> Int[Tensor, "member row each"]:
+def philox(keys: Int[Tensor, "member 2"], number: int | Tensor, start: int, rows: int, each: int) -> Words:
     """The words in tensor operations: what runs on a GPU, and the plain reference of the compiled function."""
     device = keys.device
     number = torch.as_tensor(number, device=device)

@@ -35,6 +35,11 @@ from posbias.core.errors import wrong
 from posbias.core.spec import Count, NaturalNumber, Naturals, NonNegative, later, value
 from posbias.training.philox import Draws, below
 
+Tokens = Float[Tensor, "member sequence token dimension"]
+Vectors = Float[Tensor, "member sequence item dimension"]
+Items = Int[Tensor, "member sequence item"]
+Kinds = Int[Tensor, "member sequence kind"]
+Sequences = Int[Tensor, "member sequence"]
 PAIRS = (("first", "middle"), ("first", "last"), ("middle", "last"))
 """The pairs of items whose accuracies are compared, as `RetrievalTask.places` names them."""
 BLOCK = 250
@@ -129,8 +134,8 @@ class World:
 class Batch:
     """Sequences and what is to be answered."""
 
-    tokens: Float[Tensor, "member sequence token dimension"]
-    target: Int[Tensor, "member sequence"]
+    tokens: Tokens
+    target: Sequences
 
 
 @dataclass(frozen=True)
@@ -153,10 +158,10 @@ class Novel:
     task: RetrievalTask
     world: World
     centres: Float[Tensor, "member sequence kind dimension"]
-    slots: Int[Tensor, "member sequence item"]
-    labels: Int[Tensor, "member sequence item"]
+    slots: Items
+    labels: Items
     noise: Float[Tensor, "member sequence shown dimension"]
-    anywhere: Int[Tensor, "member sequence"]
+    anywhere: Sequences
 
     def asking(self, item: int | None = None) -> Batch:
         """The sequences with a query of the class of `item`; None: of a random item."""
@@ -168,7 +173,7 @@ class Novel:
         informative = self.labels[..., first] != self.labels[..., second]
         return PairedTests(self._batch(one, twin=second), self._batch(other, twin=first), informative)
 
-    def _batch(self, asked: Int[Tensor, "member sequence"], twin: int | None = None) -> Batch:
+    def _batch(self, asked: Sequences, twin: int | None = None) -> Batch:
         """x₁, y₁, …, x_n, y_n, x_query with a query of the class of item `asked`; `twin` becomes equal to that.
 
         Items are (μ + γη)/√(1 + γ²), or (μ + λω)/√(1 + λ²) without noise.
@@ -236,26 +241,19 @@ def blocks_of(sequences: int) -> Iterator[tuple[int, int]]:
         yield start, min(BLOCK, sequences - start)
 
 
-def slots(
-    task: RetrievalTask, words: Int[Tensor, "member sequence item"]
-) -> Int[Tensor, "member sequence item"]:
+def slots(task: RetrievalTask, words: Items) -> Items:
     """Which of a sequence's classes stands at which item: each B times, in the order of random words."""
     return words.argsort(dim=2, stable=True) % task.kinds
 
 
-def labelled(
-    world: World, labels: Int[Tensor, "member sequence item"]
-) -> Float[Tensor, "member sequence item dimension"]:
+def labelled(world: World, labels: Items) -> Vectors:
     """The vectors of labels."""
     member = torch.arange(len(labels), device=labels.device)[:, None, None]
     flat = (labels + member * world.label_vectors.shape[1]).flatten()
     return world.label_vectors.flatten(0, 1).index_select(0, flat).view(*labels.shape, -1)
 
 
-def interleaved(
-    items: Float[Tensor, "member sequence shown dimension"],
-    labels: Float[Tensor, "member sequence item dimension"],
-) -> Float[Tensor, "member sequence token dimension"]:
+def interleaved(items: Float[Tensor, "member sequence shown dimension"], labels: Vectors) -> Tokens:
     """x₁, y₁, …, x_n, y_n, x_query of items, the query last, and label vectors."""
     members, size, shown, dimension = items.shape
     tokens = items.new_empty(members, size, 2 * shown - 1, dimension)
@@ -276,9 +274,7 @@ class Feed:
             place = slice(first, first + 1 + len(others))
             self._groups.append((place, _Group(own, seeds[place], size, device)))
 
-    def batch(
-        self, iteration: int | Tensor
-    ) -> tuple[Float[Tensor, "member sequence token dimension"], Int[Tensor, "member sequence"]]:
+    def batch(self, iteration: int | Tensor) -> tuple[Tokens, Sequences]:
         """Tokens and answers of batch number `iteration`; the next call overwrites them."""
         for place, group in self._groups:
             group.fill(iteration, self._tokens[place], self._target[place])
@@ -324,9 +320,7 @@ class _Group:
         return torch.cat([placed, placed.gather(2, self.allowed[below(len(self.allowed), asked)])], dim=2)
 
 
-def _distinct(
-    task: RetrievalTask, words: Int[Tensor, "member sequence kind"]
-) -> Int[Tensor, "member sequence kind"]:
+def _distinct(task: RetrievalTask, words: Kinds) -> Kinds:
     """Different classes for each sequence, every set equally likely."""
     chosen = words[..., :0]
     for drawn, word in enumerate(words.split(1, dim=2)):
