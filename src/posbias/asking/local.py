@@ -9,6 +9,7 @@ and all, is tried on the first prompts (`LocalModel.try_reuse`), and plain passe
 import copy
 import inspect
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Any, Literal
 
 import numpy as np
@@ -129,7 +130,7 @@ class LocalModel:
         alone, *whole = self.loaded.tokenizer(texts, add_special_tokens=self.special, verbose=False)[
             "input_ids"
         ]
-        shared = min(common(alone, ids) for ids in whole)
+        shared = common(alone, *whole)
         # one token at least is read, and one at least is scored
         shared = max(1, min(shared, *(len(ids) - 1 for ids in whole)))
         self._check(max(map(len, whole)))
@@ -229,12 +230,9 @@ class Reader:
         return torch.tensor(ids, device=self._model.get_input_embeddings().weight.device)
 
 
-def common(one: Sequence[int], other: Sequence[int]) -> int:
-    """Length of what two sequences begin with in common."""
-    return next(
-        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
-        min(len(one), len(other)),
-    )
+def common(*rows: Sequence[int]) -> int:
+    """Length of what sequences begin with in common."""
+    return sum(1 for _ in takewhile(lambda ids: ids.count(ids[0]) == len(ids), zip(*rows, strict=False)))
 
 
 def reuse_is_exact(model: Any, asked: Sequence[tuple[Sequence[int], Sequence[Sequence[int]]]]) -> bool:

@@ -120,22 +120,15 @@ def read_document_sets(
     hold, keys within others by points ({"gold": "meta.gold"}). It warns where gold seems to count from 1.
     """
     names = Names(cells=NAMES["documents"], roles=NAMES, columns=columns or {})
-    sets = [_set_of(row, held, where) for where, row, held in named_rows(Path(path), names)]
-    if (shifted := sum(one.shifted for one in sets)) > NEARLY_ALL * len(sets):
+    rows = [_set_of(row, held, where) for where, row, held in named_rows(Path(path), names)]
+    sets, sought, shifted = zip(*rows, strict=True)
+    if sum(shifted) > NEARLY_ALL * len(sets):
         what = "in %d of %d sets the answer stands in the document before the gold one: gold counts from 0"
-        log.warning(f"%s: {what}", path, shifted, len(sets))
-    if sought := sum(one.sought for one in sets):
+        log.warning(f"%s: {what}", path, sum(shifted), len(sets))
+    if any(sought):
         what = "%d of %d sets name no gold document: it is the one with an answer"
-        log.warning(f"%s: {what}", path, sought, len(sets))
-    return tuple(one.value for one in sets)
-
-
-class _Set(NamedTuple):
-    """A set of a file; whether its gold was sought by the answers, and whether the document before has one."""
-
-    value: DocumentSet
-    sought: bool
-    shifted: bool
+        log.warning(f"%s: {what}", path, sum(sought), len(sets))
+    return sets
 
 
 class _Document(NamedTuple):
@@ -175,8 +168,9 @@ _HINT = " (--columns {}=COLUMN)"
 """How a column that is called otherwise is named."""
 
 
-def _set_of(row: dict[str, Any], held: dict[str, Any], where: str) -> _Set:
-    """The set in a row, whatever its shape. Raises `InputFileError` that begins with `where`."""
+def _set_of(row: dict[str, Any], held: dict[str, Any], where: str) -> tuple[DocumentSet, bool, bool]:
+    """The set in a row, whatever its shape; whether its gold was sought by the answers, and whether the document
+    before has one. Raises `InputFileError` that begins with `where`."""
     question, documents, answers = held["question"], _documents(held["documents"], row), held["answers"]
     if isinstance(answers, dict):  # of SQuAD, of TriviaQA
         answers = answers.get("text") or [answers.get("value"), *answers.get("aliases", ())]
@@ -201,7 +195,7 @@ def _set_of(row: dict[str, Any], held: dict[str, Any], where: str) -> _Set:
     others = tuple(text for k, text in enumerate(texts) if k not in places)
     value = DocumentSet(question, others, tuple(texts[k] for k in places), tuple(map(tuple, by_gold)))
     sought = held["gold"] is None and not any(one.gold for one in documents)
-    return _Set(value, sought, len(places) == 1 and places[0] - 1 in right and places[0] not in right)
+    return value, sought, len(places) == 1 and places[0] - 1 in right and places[0] not in right
 
 
 def _gold(cell: Any, documents: Sequence[_Document], answers: Any) -> tuple[Any, list[int]]:

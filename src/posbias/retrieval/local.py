@@ -74,11 +74,14 @@ def retrieve(
         if job.length is not None and loaded.context is not None and job.length > loaded.context:
             most = f"at most the {loaded.context} tokens of context of {loaded.name}"
             raise wrong("length", most, job.length)
-        asker = _Asker(loaded, session.trials(job, loaded.tokenizer))
+        trials = session.trials(job, loaded.tokenizer)
+        asked, first = LocalModel(loaded, special=trials.special), trials.trial(0)
+        tried = (first.asked[0], first.control[0], first.asked[-1])
+        asked.try_reuse([asked.split(prompt, first.answers) for prompt in tried])
         log.info("asking %s in %d prompts at %d positions", loaded.name, job.prompts, job.positions)
         with torch_threads(leaving_a_core() if threads is None else threads):
             state, _ = over_prompts(
-                *(asker.ask, job.prompts, RETRIEVED),
+                *(functools.partial(_asked, asked, trials), job.prompts, RETRIEVED),
                 checkpoint=None if checkpoint is None else Path(checkpoint),
                 fingerprint=fingerprint,
                 on_event=on_event,
@@ -89,7 +92,7 @@ def retrieve(
             "job": encode(job),
             **({} if source is None else {"text": source.name, "text_sha256": source.sha256}),
             "fingerprint": fingerprint,
-            "reuse": str(asker.model.reader.reuse),
+            "reuse": str(asked.reader.reuse),
             "versions": versions_here(("torch", "transformers")),
             "seconds": {"load": loaded.seconds, "ask": state.seconds},
         }
@@ -121,40 +124,28 @@ def find_or_retrieve(
     return result
 
 
-class _Asker:
-    """A model and the trials it is asked; `ask(index)` is one row of numbers."""
-
-    def __init__(self, loaded: LoadedModel, trials: Trials):
-        self._trials = trials
-        self.model = LocalModel(loaded, special=trials.special)
-        first = trials.trial(0)
-        tried = (first.asked[0], first.control[0], first.asked[-1])
-        self.model.try_reuse([self.model.split(text, first.answers) for text in tried])
-
-    def ask(self, index: int) -> dict[str, np.ndarray]:
-        """The numbers of trial `index` by position, in float64."""
-        trial, rows = self._trials.trial(index), list[tuple[Any, ...]]()
-        # whether a run is resumed here or came this far must not show in any bit
-        self.model.reader.forget()
-        for position, text in enumerate(trial.asked):
-            try:
-                prompt, endings = self.model.split(text, trial.answers)
-                asked, greedy = self.model.reader.endings(prompt, endings)
-                control, _ = self.model.score(trial.control[position], trial.answers)
-            except ModelError as error:
-                raise ModelError(f"{error}; prompt {index}, position {position}") from error
-            token = self._trials.tokens(text[: trial.places[position]].rstrip())
-            rows.append((asked, control, greedy[0], token, len(prompt)))
-        asked, control, accuracy, token, tokens = (
-            np.array(column, np.float64) for column in zip(*rows, strict=True)
-        )
-        own, other = margins_of(asked), margins_of(control)
-        found = {
-            "log_probability": asked,
-            "control_log_probability": control,
-            "accuracy": accuracy,
-            "token": token,
-        }
-        found |= {"choice": own["margin"] > 0, "tokens": tokens, "depth": trial.depths, **own}
-        found |= {f"control_{name}": nats for name, nats in other.items()}
-        return {name: np.array(found[name], dtype=np.float64) for name in RETRIEVED}
+def _asked(model: LocalModel, trials: Trials, index: int) -> dict[str, np.ndarray]:
+    """The numbers of trial `index` by position, in float64."""
+    trial, rows = trials.trial(index), list[tuple[Any, ...]]()
+    # whether a run is resumed here or came this far must not show in any bit
+    model.reader.forget()
+    for position, text in enumerate(trial.asked):
+        try:
+            prompt, endings = model.split(text, trial.answers)
+            asked, greedy = model.reader.endings(prompt, endings)
+            control, _ = model.score(trial.control[position], trial.answers)
+        except ModelError as error:
+            raise ModelError(f"{error}; prompt {index}, position {position}") from error
+        token = trials.tokens(text[: trial.places[position]].rstrip())
+        rows.append((asked, control, greedy[0], token, len(prompt)))
+    asked, control, accuracy, token, tokens = (np.array(one, np.float64) for one in zip(*rows, strict=True))
+    own, other = margins_of(asked), margins_of(control)
+    found = {
+        "log_probability": asked,
+        "control_log_probability": control,
+        "accuracy": accuracy,
+        "token": token,
+    }
+    found |= {"choice": own["margin"] > 0, "tokens": tokens, "depth": trial.depths, **own}
+    found |= {f"control_{name}": nats for name, nats in other.items()}
+    return {name: np.array(found[name], dtype=np.float64) for name in RETRIEVED}
