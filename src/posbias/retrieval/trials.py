@@ -30,7 +30,7 @@ from posbias.core.errors import InputFileError, ModelError, wrong
 from posbias.core.matching import Rule, is_right, missing
 from posbias.profiles.places import ARMS
 from posbias.retrieval.jobs import RetrievalJob, check_fit
-from posbias.retrieval.wordings import NAMES, QUALITIES, SURNAMES, THINGS, WORDINGS, Pool
+from posbias.retrieval.wordings import OWNERS, THINGS, WORDINGS, Pool
 
 CHOICES = 8
 """Things that a needle's answer is compared with, itself included; the others do not stand in the text."""
@@ -86,9 +86,8 @@ class Trials:
         self.tokenizer, self.positions, self._seed = tokenizer, job.positions, job.seed
         self._wording = WORDINGS[job.task][job.wording]
         self.special = not self._wording.chat
-        self._names = Pool(self.encode, NAMES, SURNAMES, "owners")
-        joint = self._wording.joint
-        self._things = Pool(self.encode, THINGS, QUALITIES, "things", before=True, joint=joint)
+        self._names = Pool(self.encode, OWNERS, "owners")
+        self._things = Pool(self.encode, THINGS, "things", self._wording.joint)
         if self._wording.chat and not getattr(tokenizer, "chat_template", None):
             plain = ", ".join(name for name, one in WORDINGS[job.task].items() if not one.chat)
             what = f"{plain}, as the model's tokenizer has no chat template"

@@ -41,30 +41,22 @@ WORDINGS: dict[str, dict[str, Wording]] = {
     for task, named in _HELD["wordings"].items()
 }
 """Wordings by task and name; the first of a task is its default."""
-NAMES, SURNAMES, THINGS, QUALITIES = (
-    tuple(_HELD[name].split()) for name in ("names", "surnames", "things", "qualities")
+_NAMES, _SURNAMES, _THINGS, _QUALITIES = (
+    _HELD[name].split() for name in ("names", "surnames", "things", "qualities")
 )
-"""First names, and names behind them where first names are too few; things, and what goes before those."""
+OWNERS = _NAMES, [f"{name} {surname}" for name in _NAMES for surname in _SURNAMES]
+THINGS = _THINGS, [f"{quality} {thing}" for thing in _THINGS for quality in _QUALITIES]
+"""Owners and things of one word each, and of two where those are too few."""
 
 
 class Pool:
-    """Words to draw from, in groups of equally many tokens; `others` go behind the words, or before them.
+    """Words to draw from, in groups of equally many tokens, alone or in twos; `what` they are called in errors.
 
     `joint` is what stands right before a word where its tokens count.
     """
 
-    def __init__(
-        self,
-        encode: _Encode,
-        words: Sequence[str],
-        others: Sequence[str],
-        what: str,
-        *,
-        before: bool = False,
-        joint: str = " ",
-    ):
-        self._encode, self._what, self._joint = encode, what, joint
-        self._words = words, [f"{b} {a}" if before else f"{a} {b}" for a in words for b in others]
+    def __init__(self, encode: _Encode, words: tuple[list[str], list[str]], what: str, joint: str = " "):
+        self._encode, self._what, self._joint, self._words = encode, what, joint, words
         self._groups = cache(self._groups_of)
 
     def of(self, needed: int) -> list[str]:
