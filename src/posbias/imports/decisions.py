@@ -9,15 +9,15 @@ The same order again, in a row, a file or a run of its own, is kept: it says wha
 """
 
 import itertools
-import json
 import logging
 import re
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from pydantic import Field, PositiveInt, TypeAdapter
 
 from posbias.core.errors import InputFileError
 from posbias.core.files import data_table, read_text
@@ -41,6 +41,9 @@ CONFUSED = 0.15
 _VERDICT = re.compile(r"\[\[([A-D])\]\]|(?:Choice: |选择：)([A-D])")
 _LETTER = re.compile(r"\(?(?:[Oo]ption |[Oo]utput )?\(?([A-Za-z])\)?[.:]?")
 _RUN = re.compile(r"-\d+$")
+_Call = tuple[PositiveInt, PositiveInt, PositiveInt, PositiveInt]
+_CALLS = TypeAdapter(Annotated[list[_Call], Field(min_length=1, fail_fast=True)])
+"""Rows of BiasBusters: number of the call, cluster, API in its cluster, place in the list, from 1."""
 LM_EVAL, BIASBUSTERS = "lm-evaluation-harness samples", "BiasBusters selections"
 Row = Mapping[str, Any]
 
@@ -216,18 +219,15 @@ def _of_lm_eval(row: Row, where: str, file: Path) -> Iterator[Shown]:
 
 
 def _calls_of(file: Path) -> list[Shown]:
-    """Rows of BiasBusters: number of the call, cluster, API in its cluster, place in the list, from 1.
+    """Calls of BiasBusters; none where a file holds no such rows.
 
     A query is asked in every rotation of the list; a number that is not there made no call. Of APIs of one name
     rows confuse which it was: calls whose place is not the API's are left out, and counted in a warning. Raises
     `InputFileError` where they are more than `CONFUSED`.
     """
     try:
-        rows = json.loads(read_text(file))
-    except (ValueError, RecursionError, InputFileError):
-        return []
-    whole = isinstance(rows, list) and all(isinstance(row, list) and len(row) == 4 for row in rows)
-    if not whole or not rows or not all(isinstance(one, int) and one > 0 for row in rows for one in row):
+        rows = _CALLS.validate_json(read_text(file), strict=True)
+    except (ValueError, InputFileError):
         return []
     k = max(max(row[2:]) for row in rows)
     base = file.with_name(_RUN.sub("", file.stem) + file.suffix)
@@ -254,7 +254,7 @@ def _deltas(file: Path) -> list[float]:
     column, the mean over clusters; and the mean of both."""
     import pandas as pd
 
-    calls = pd.DataFrame(json.loads(read_text(file)), columns=["call", "cluster", "API", "place"])
+    calls = pd.DataFrame(_CALLS.validate_json(read_text(file)), columns=["call", "cluster", "API", "place"])
     even = 1 / calls[["API", "place"]].to_numpy().max()
     shares = (pd.crosstab(calls["cluster"], calls[name], normalize="index") for name in ("API", "place"))
     found = [float((one - even).clip(lower=0).sum(axis=1).mean()) for one in shares]
