@@ -226,7 +226,7 @@ def _calls_of(file: Path) -> list[Shown]:
     `InputFileError` where they are more than `CONFUSED`.
     """
     try:
-        rows = _CALLS.validate_json(read_text(file), strict=True)
+        rows: Any = _CALLS.validate_json(read_text(file), strict=True)
     except (ValueError, InputFileError):
         return []
     k = max(max(row[2:]) for row in rows)
