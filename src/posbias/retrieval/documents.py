@@ -8,7 +8,7 @@ import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
@@ -68,11 +68,6 @@ class Documents(Trials):
                 most = f"at most the {len(given)} documents of set {index}"
                 raise wrong("positions", most, job.positions)
 
-    def documents(self, prompts: int) -> dict[str, list[int]]:
-        """Of the first `prompts` sets the fewest and the most documents, for what is kept of a job."""
-        counts = [len(one) for one in self.sets[:prompts]]
-        return {"documents": [min(counts), max(counts)]}
-
     def trial(self, index: int) -> Trial:
         """The variants of set `index`: its first gold document at each position, all others in one order."""
         given = self.sets[index]
@@ -84,7 +79,8 @@ class Documents(Trials):
         slots = np.linspace(0, len(others), self.positions).round().astype(int).tolist()
         right = given.answers[0][:1]
         # without the moved one the other golds stay: they are part of what it moves among
-        return self._moving(index, moved, others, slots, [given.question], right, accepted=given.answers)
+        trial = self._moving(index, moved, others, slots, [given.question], right)
+        return replace(trial, accepted=given.answers)
 
     def _joined(self, pieces: Sequence[str]) -> str:
         item = self._wording.item

@@ -191,7 +191,8 @@ class Session:
             candidates = {one.prompt: made[one.trial].answers for one in asked}
             writer: Any = ScoresWritten(generator, candidates) if self.margins else generator
             file.answer(writer, asked, self.concurrency, on_event)
-            held = trials.documents(count) if isinstance(trials, Documents) else {}
+            sizes = [*map(len, (self.documents or ())[:count])]
+            held = {"documents": [min(sizes), max(sizes)]} if sizes else {}
             curve, doubtful = self._curve(made, spec.encode(job) | {"prompts": count} | held, file)
             if self.until is None or count == job.prompts or curve.half_width <= self.until:
                 for line in doubtful:

@@ -140,7 +140,6 @@ class Trials:
         *,
         within: int = 0,
         sentences: Sequence[str] | None = None,
-        accepted: tuple[tuple[str, ...], ...] = (),
     ) -> Trial:
         """The trial in which `fact` stands behind so many of the `others` (`slots`, by position).
 
@@ -154,15 +153,14 @@ class Trials:
             made[text := parts.text] = parts
             return text
 
-        for slot in slots:
-            pieces = [*others[:slot], fact, *others[slot:]]
+        contexts = [[*others[:slot], fact, *others[slot:]] for slot in slots]
+        for slot, pieces in zip(slots, contexts, strict=True):
             context = self._joined(pieces)
             place = context.index(fact, len(self._joined(others[:slot]))) + within
             asked.append(prompt(pieces, keys[0]))
             # the context stands whole in the prompt, chat template or not; trimming may cost it its ends
             begin = asked[-1].index(context.strip()) - (len(context) - len(context.lstrip()))
             places.append(begin + place)
-        contexts = ([*others[:slot], fact, *others[slot:]] for slot in slots)
         parts = [fact, *(others if sentences is None else sentences)]
         # a stream of its own, so that no other draw is changed
         drawn = [parts[k] for k in self._random(index, "retrieval.shuffled").permutation(len(parts))]
@@ -174,7 +172,6 @@ class Trials:
             places=tuple(places),
             depths=tuple(slot / len(others) for slot in slots),
             arms=dict(zip(ARMS, arms, strict=True)),
-            accepted=accepted,
             parts=made,
         )
 
