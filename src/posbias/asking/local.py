@@ -42,7 +42,8 @@ class LocalModel:
         most_out: int = 32,
     ):
         _ = loaded.treated  # hooks that no treatment names are refused now
-        self.loaded, self.api, self.special, self.most_out = loaded, api, special, most_out
+        self.loaded, self.special, self.most_out = loaded, special, most_out
+        self.api: Literal["chat", "completion"] = api
         self.reader, self._tried = Reader(loaded.model, reuse=False), 0
 
     @property
