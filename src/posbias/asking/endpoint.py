@@ -115,11 +115,8 @@ class Endpoint:
         if key and not (key.isascii() and key.isprintable()):
             raise wrong("key", f"printable ASCII (key or {KEY})", got=f"{len(key)} characters with others")
         object.__setattr__(self, "key", key or None)
-        if (
-            self.key
-            and found["scheme"] == "http"
-            and found["host"] not in ("localhost", "127.0.0.1", "[::1]")
-        ):
+        elsewhere = found["host"] not in ("localhost", "127.0.0.1", "[::1]")
+        if self.key and elsewhere and found["scheme"] == "http":
             log.warning("the key of %s goes to %s without encryption; https keeps it", KEY, found["host"])
 
     @property
@@ -165,10 +162,8 @@ class Endpoint:
                 return self._answer(prompt, more)
             except _RefusedError as error:
                 if tried >= (min(1, self.retries) if error.unreachable else self.retries):
-                    said = f"{error} (tried {tried + 1} times)"
-                    raise wrong(
-                        "endpoint", f"an answer of {self._named}", got=said, kind=ModelError
-                    ) from None
+                    what, said = f"an answer of {self._named}", f"{error} (tried {tried + 1} times)"
+                    raise wrong("endpoint", what, got=said, kind=ModelError) from None
                 pause = 0.5 if error.unreachable else min(LONGEST_WAIT, max(error.wait, 2.0**tried))
                 log.info("%s: %s; asked again in %.0f s", self._named, error, pause)
                 time.sleep(pause)
@@ -247,7 +242,7 @@ class Endpoint:
 
     def _adapts(self, body: dict[str, Any], said: str) -> bool:
         """Whether a refusal names parameters that were sent; from now on they are sent as its words say."""
-        said, changes = said.lower(), dict[str, dict[str, Any]]()
+        said, changes, sent = said.lower(), dict[str, dict[str, Any]](), self._parameters
         if "max_tokens" in said and _UNWANTED.search(said):
             other = re.search("max_(?:output|new)_tokens", said)
             changes["max_tokens"] = {other[0] if other else "max_completion_tokens": self.most_out}
@@ -256,15 +251,13 @@ class Endpoint:
             changes["temperature"] = {"temperature": json.loads(usual[1])} if usual else {}
         if re.search(r"\bstream", said):
             changes["stream"] = {"stream": True}
-        changes = {
-            name: change for name, change in changes.items() if body.get(name) == self._parameters[name]
-        }
+        changes = {name: change for name, change in changes.items() if body.get(name) == sent[name]}
         for name, change in changes.items():
             if self._changes.setdefault(name, change) is change:
                 drawn = "; its answers may be drawn, not greedy" * (name == "temperature")
-                sent, instead = self._parameters[name], json.dumps(change) if change else "none"
+                instead = f"{json.dumps(change) if change else 'none'}{drawn}"
                 log.warning(
-                    "%s does not take %s as %r: asked with %s%s", self._named, name, sent, instead, drawn
+                    "%s does not take %s as %r: asked with %s", self._named, name, sent[name], instead
                 )
         return bool(changes)
 

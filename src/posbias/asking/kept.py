@@ -151,9 +151,8 @@ class AnswerFile:
         named = len(self._header["specification"]) > 1
         near = self.path.absolute().parents[1:3] if self.path is not None and named else ()
         roots = [folder for folder in near if folder.name == RESULTS]
-        for path in sorted(
-            {file for one in roots for own in ("*", "*/*") for file in one.glob(f"{own}/{ANSWERS}")}
-        ):
+        files = {file for one in roots for own in ("*", "*/*") for file in one.glob(f"{own}/{ANSWERS}")}
+        for path in sorted(files):
             with suppress(InputFileError, OSError):
                 answers, first = self._read(path)
                 found |= {identity: (answer, first.get("sent", {})) for identity, answer in answers.items()}
@@ -177,12 +176,9 @@ class AnswerFile:
         elif not content.startswith(b'{"posbias_kind"'[: len(content)]):
             raise DamagedError(f"{path}: damaged, not a file of answers")
         for where, row in lines:
-            prompt, answer = row.get("prompt"), row.get("answer")
-            if not (
-                isinstance(prompt, str)
-                and isinstance(answer, str)
-                and str(row.get("id")).partition("-")[0] == id_of(prompt)
-            ):
+            prompt, identity = row.get("prompt"), str(row.get("id")).partition("-")[0]
+            texts = isinstance(prompt, str) and isinstance(row.get("answer"), str)
+            if not texts or identity != id_of(prompt):
                 raise DamagedError(f"{where}: damaged, not an answer of posbias")
             known[row["id"]] = _answer_of(row)
         if whole < len(content) and path == self.path:

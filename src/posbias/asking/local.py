@@ -128,9 +128,8 @@ class LocalModel:
         `InvalidValueError` where the context does not hold them.
         """
         texts = [prompt, *(prompt + ending for ending in endings)]
-        alone, *whole = self.loaded.tokenizer(texts, add_special_tokens=self.special, verbose=False)[
-            "input_ids"
-        ]
+        tokens = self.loaded.tokenizer(texts, add_special_tokens=self.special, verbose=False)
+        alone, *whole = tokens["input_ids"]
         shared = common(alone, *whole)
         # one token at least is read, and one at least is scored
         shared = max(1, min(shared, *(len(ids) - 1 for ids in whole)))
@@ -206,9 +205,8 @@ class Reader:
             self._cache.crop(shared - len(self._read))
         # an interruption inside the pass must not leave half a cache believed in
         self._read = []
-        logits = self._model(
-            self._tensor([prompt[shared:]]), past_key_values=self._cache, use_cache=True, **self._last_only
-        ).logits
+        rest = self._tensor([prompt[shared:]])
+        logits = self._model(rest, past_key_values=self._cache, use_cache=True, **self._last_only).logits
         self._read = prompt
         return logits[0, -1:]
 

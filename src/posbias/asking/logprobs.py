@@ -21,7 +21,7 @@ from jaxtyping import Bool
 
 from posbias.asking.endpoint import Endpoint
 from posbias.asking.requests import Scores
-from posbias.core.errors import ModelError, shortened
+from posbias.core.errors import ModelError, shortened, wrong
 
 log = logging.getLogger(__name__)
 PROBE = "One, two, three, four, five, six, seven, eight,"
@@ -81,9 +81,8 @@ class ServerScorer:
         if not self.echoes:
             tokens = _tokens(self._reply(prompt))
             if not _answers(tokens):
-                raise ModelError(
-                    f"endpoint: expected top_logprobs of an answer, got none to {shortened(prompt)}"
-                )
+                got = f"none to {shortened(prompt)}"
+                raise wrong("endpoint", "top_logprobs of an answer", got=got, kind=ModelError)
             scored = [_first(tokens[0], ending, self.endpoint.api == "chat") for ending in endings]
         else:
             # text and ending are tokenised together: where tokens straddle the joint, they belong to the ending

@@ -161,10 +161,8 @@ def json_lines(text: str, path: str | os.PathLike[str]) -> Iterator[Placed]:
 def _json_object(row: Any, where: str) -> dict[str, Any]:
     """What was read from JSON, if that is an object. Raises `InputFileError` that begins with `where`."""
     if not isinstance(row, dict):
-        each = isinstance(row, list) and row and isinstance(row[0], dict)
-        raise unexpected(
-            where, "a JSON object on each line, not a list of them" if each else "a JSON object", row
-        )
+        each = isinstance(row, list) and bool(row) and isinstance(row[0], dict)
+        raise unexpected(where, "a JSON object" + " on each line, not a list of them" * each, row)
     return row
 
 
@@ -273,10 +271,8 @@ def _rows(data: Any, where: str, names: Names) -> Iterator[Placed]:
     elif len(dicts) == len(data) and _is_flat(dicts, names):
         columns = pd.DataFrame(data, dtype=object)
         columns = columns.T if names.count(dicts[0]) > names.count(data) else columns
-        keyed = (
-            {"key": key} | row for key, row in zip(columns.index, columns.to_dict("records"), strict=True)
-        )
-        yield from _rows(list(keyed), where, names)
+        keyed = zip(columns.index, columns.to_dict("records"), strict=True)
+        yield from _rows([{"key": key} | row for key, row in keyed], where, names)
     else:
         yield from _within(data, where, names)
 

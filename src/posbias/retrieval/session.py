@@ -147,22 +147,15 @@ class Session:
             return Documents(words, job, self.documents)
         if job.task == "rules":
             return Rules(words, job, self.instructions or INSTRUCTIONS)
-        if self.text is None:
+        if (text := self.text) is None:
             return Keys(words, job)
-        name, text = (
-            ("text", self.text) if isinstance(self.text, str) else (self.text.name, self.text.content)
-        )
-        return Needle(words, job, text, name)
+        return Needle(words, job, *((text, "text") if isinstance(text, str) else (text.content, text.name)))
 
     def requests(self, *jobs: RetrievalJob) -> list[Request]:
         """Every prompt of some jobs, by default of all."""
-        each = [
-            (trials, k)
-            for job in jobs or self.jobs
-            for trials in [self.trials(job)]
-            for k in range(job.prompts)
-        ]
-        return [request for trials, index in each for request in self.requests_of(trials.trial(index), index)]
+        each = ((self.trials(job), range(job.prompts)) for job in jobs or self.jobs)
+        made = ((trials.trial(index), index) for trials, indices in each for index in indices)
+        return [request for trial, index in made for request in self.requests_of(trial, index)]
 
     def requests_of(self, trial: Trial, index: int) -> list[Request]:
         """All prompts of a trial: at each position, then in each control arm, or of margins for somebody else."""

@@ -198,9 +198,8 @@ class Keys(Trials):
         keys = [names[k] for k in random.choice(len(names), pairs + 1, replace=False)]
         values = [things[k] for k in random.choice(len(things), pairs, replace=False)]
         slots = np.linspace(0, pairs - 1, self.positions).round().astype(int).tolist()
-        fact, *others = [
-            self._wording.item.format(key=k, value=v) for k, v in zip(keys, values, strict=False)
-        ]
+        owned = zip(keys, values, strict=False)
+        fact, *others = [self._wording.item.format(key=key, value=value) for key, value in owned]
         answers = [self._wording.joint + value for value in values]
         asked = (keys[0], keys[-1])
         return self._moving(index, fact, others, slots, asked, answers, within=self._within(keys[0]))

@@ -102,9 +102,8 @@ class Words:
 
     def __call__(self, texts: Sequence[str], **_: Any) -> dict[str, list[list[int]]]:
         """A number for each piece of each text; equal pieces have equal numbers."""
-        ids = [
-            [self._ids.setdefault(piece, len(self._ids)) for piece in PIECE.findall(text)] for text in texts
-        ]
+        known = self._ids
+        ids = [[known.setdefault(piece, len(known)) for piece in PIECE.findall(text)] for text in texts]
         return {"input_ids": ids}
 
     def apply_chat_template(self, turns: Sequence[dict[str, str]], **_: Any) -> str:
