@@ -111,13 +111,11 @@ _FOLDER = "a folder (the answer is several files)"
 Folder = Annotated[Out, _typed(lambda word: None if Path(word).suffix else Path(word), _FOLDER)]
 Results = Annotated[Out, Parameter(help="The folder of results.")]
 Json = Annotated[Flag, Parameter(name="--json", help="Print JSON on stdout.")]
-Rerun = Annotated[
-    Flag, Parameter(help="Recompute existing results; new files are written next to the old ones.")
-]
+_RERUN = "Recompute existing results; new files are written next to the old ones."
+Rerun = Annotated[Flag, Parameter(help=_RERUN)]
 Seed = Annotated[Whole, Parameter(help="Seed of the random numbers.")]
-Threads = Annotated[
-    Whole | None, Parameter(help="Cores to use; the result is the same for any number. Default: all.")
-]
+_CORES = "Cores to use; the result is the same for any number. Default: all."
+Threads = Annotated[Whole | None, Parameter(help=_CORES)]
 _THREADS = f"an integer from 1 to {MOST_THREADS:,}"
 _Count = Annotated[
     int,
@@ -129,9 +127,8 @@ _CELLS = (
     "Cores to use: cells train one on each (default: all), a single cell with this many threads (default: 1)."
 )
 TrainingThreads = Annotated[_Count | None, Parameter(help=_CELLS)]
-Workers = Annotated[
-    Whole | None, Parameter(help="Processes of one thread that share the work. Default: the cores.")
-]
+_PROCESSES = "Processes of one thread that share the work. Default: the cores."
+Workers = Annotated[Whole | None, Parameter(help=_PROCESSES)]
 _RAY = """Share the work on a Ray cluster instead: auto (the one that is running, else one here), HOST:PORT,
 ray://HOST:PORT or local. Needs posbias[cluster]."""
 Ray = Annotated[str | None, Parameter(help=_RAY)]

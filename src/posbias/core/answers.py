@@ -111,10 +111,8 @@ class Answer(Part):
 def answers_in(*modules: ModuleType) -> list[type[Answer]]:
     """The answers that modules hold, by the names of their schemas."""
     held = {one for module in modules for one in vars(module).values() if isinstance(one, type)}
-    return sorted(
-        (one for one in held if issubclass(one, Answer) and one is not Answer),
-        key=lambda one: one.schema_name,
-    )
+    kinds = (one for one in held if issubclass(one, Answer) and one is not Answer)
+    return sorted(kinds, key=lambda one: one.schema_name)
 
 
 def json_schema(answers: Iterable[type[Answer]]) -> dict[str, Any]:
